@@ -1,0 +1,13 @@
+"""Time rendered kernels against the vendor's library, side by side in the same rounds.
+
+The stages, each callable alone:
+
+    suite     suite or shapes file -> Suite                what is to be compared, as data
+    plan      Suite + specs -> Comparison ...              which rendered files, which shapes, which peer
+    measure   Comparison + Device -> Record                checked against float64, then timed interleaved
+    results   Record ... <-> JSON                          kept after every comparison, so that a stopped run goes on
+    table     results -> Markdown                          without a GPU
+    plot      results -> PNG                               without a GPU, with matplotlib
+
+Only `operands`, `check`, `eager`, `peers`, `device`, `measure`, `ceilings` and `ahead` import torch; the rest runs anywhere.
+"""

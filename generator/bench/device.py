@@ -1,0 +1,145 @@
+"""The device that is timed: graph replays between events, and what a measurement depends on besides the kernel."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import torch
+
+#: Seconds between the two marks of a sample, to be asked for after the device was synchronized.
+Reading = Callable[[], float]
+
+
+class Replay(Protocol):
+    """Recorded work that can be run again and again."""
+
+    #: `graph`: replays of a CUDA graph, no launch by the host in between; `events`: launched each time by the host.
+    method: str
+
+    def run(self) -> Reading:
+        """Run once, without waiting for the end."""
+
+
+class Device(Protocol):
+    """What measuring needs of a device."""
+
+    #: As torch names it.
+    name: str
+    l2_bytes: int
+    #: All that a time depends on besides the kernel: device, versions. No host, no path, no date.
+    environment: Mapping[str, str | int]
+
+    def record(self, work: Callable[[], None]) -> Replay:
+        """Record `work`, which has run before."""
+
+    def synchronize(self) -> None:
+        """Wait until the device is idle; raises where work has failed."""
+
+    def clock(self) -> float:
+        """The host's clock in seconds."""
+
+    def free(self) -> None:
+        """Return memory that is no longer used."""
+
+
+class _Events:
+    """Work launched by the host between two events."""
+
+    method = "events"
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._work = work
+
+    def run(self) -> Reading:
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        start.record()
+        self._work()
+        end.record()
+        return lambda: float(start.elapsed_time(end)) / 1e3
+
+
+class _Graph(_Events):
+    """Work captured once and replayed between two events."""
+
+    method = "graph"
+
+    def __init__(self, graph: torch.cuda.CUDAGraph) -> None:
+        super().__init__(graph.replay)
+        # The graph owns the memory that its kernels were captured with.
+        self._graph = graph
+
+
+class CudaDevice:
+    """The current CUDA device."""
+
+    name = "cuda"
+
+    def __init__(self) -> None:
+        self._stream = torch.cuda.Stream()
+        properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+        self.l2_bytes = int(getattr(properties, "L2_cache_size", 0)) or 64 * 2**20
+        self.environment: Mapping[str, str | int] = {
+            "device": properties.name,
+            "capability": f"{properties.major}.{properties.minor}",
+            "multiprocessors": properties.multi_processor_count,
+            "l2_bytes": self.l2_bytes,
+            "driver": _driver(),
+            "cuda": torch.version.cuda or torch.version.hip or "none",
+            **versions(),
+        }
+
+    def record(self, work: Callable[[], None]) -> Replay:
+        """A graph of `work` where it can be captured, else the work itself."""
+        graph = torch.cuda.CUDAGraph()
+        try:
+            self._stream.wait_stream(torch.cuda.current_stream())
+            # The outer context restores the stream where the capture fails on its way out.
+            with torch.cuda.stream(self._stream):
+                work()
+                with torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local"):
+                    work()
+            torch.cuda.current_stream().wait_stream(self._stream)
+            graph.replay()
+            torch.cuda.synchronize()
+        except Exception as error:  # noqa: BLE001 - whatever a launcher raises while it is captured
+            torch.cuda.synchronize()
+            print(f"not capturable, timed by events instead: {_first_line(error)}", file=sys.stderr)
+            return _Events(work)
+        return _Graph(graph)
+
+    def synchronize(self) -> None:
+        torch.cuda.synchronize()
+
+    def clock(self) -> float:
+        return time.perf_counter()
+
+    def free(self) -> None:
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+
+
+def versions() -> dict[str, str]:
+    """The versions of what makes and launches the code."""
+    import triton
+
+    return {"python": platform.python_version(), "torch": torch.__version__, "triton": triton.__version__}
+
+
+def _driver() -> str:
+    """The driver's release, or the CUDA version that it offers where nvidia-smi does not answer."""
+    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout.split()
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
+    return answer[0] if answer else "unknown"
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0] if lines else ''}"

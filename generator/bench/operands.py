@@ -1,0 +1,86 @@
+"""Operands of a problem: random, never zeros, in as many sets as it takes to outgrow the L2 cache."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+
+from generator.bench.problem import Problem
+from generator.epilogue import COLUMNS, MATRIX, ROWS
+from generator.verify.elements import torch_type
+from generator.vocabulary import ELEMENTS
+
+#: Sets together are this many times the L2 cache, so that none of a set is left there when its turn comes again.
+_CACHES = 2
+_MOST_SETS = 512
+
+#: What a scalar operand is: a power of two, so that multiplying by it rounds nothing.
+SCALAR = 0.5
+
+#: Poison for integers, which have no NaN: no sum of products of the sizes timed comes near it.
+_INTEGER_POISON = -(2**31) + 1
+
+
+@dataclass(frozen=True)
+class Operands:
+    """One set: `a` (M, K), `b` (K, N) and the epilogue's operands, and the output `out` (M, N) that belongs to it."""
+
+    a: torch.Tensor
+    b: torch.Tensor
+    epilogue: Mapping[str, torch.Tensor | float]
+    out: torch.Tensor
+
+
+def count_sets(problem: Problem, l2_bytes: int) -> int:
+    """How many sets outgrow a cache of `l2_bytes`."""
+    return min(_MOST_SETS, max(1, math.ceil(_CACHES * l2_bytes / problem.bytes)))
+
+
+def make_sets(problem: Problem, device: str, count: int, seed: int) -> list[Operands]:
+    """`count` sets on `device`, the same for the same seed: normal floats, uniform integers."""
+    generator = torch.Generator(device=device)
+    generator.manual_seed(seed)
+    return [_make(problem, device, generator) for _ in range(count)]
+
+
+def _make(problem: Problem, device: str, generator: torch.Generator) -> Operands:
+    m, n, k = problem.shape.m, problem.shape.n, problem.shape.k
+    layout = problem.layout
+
+    def matrix(rows: int, columns: int, order: str, word: str) -> torch.Tensor:
+        if order == "column":
+            return _random((columns, rows), word, device, generator).T
+        return _random((rows, columns), word, device, generator)
+
+    epilogue: dict[str, torch.Tensor | float] = {}
+    for operand in problem.epilogue.operands:
+        word = problem.operand_type
+        if operand.shape == MATRIX:
+            epilogue[operand.name] = matrix(m, n, layout.c, word)
+        elif operand.shape in (ROWS, COLUMNS):
+            epilogue[operand.name] = _random((m if operand.shape == ROWS else n,), word, device, generator)
+        else:
+            epilogue[operand.name] = SCALAR
+    out = torch.empty((m, n), dtype=torch_type(problem.dtype.out), device=device)
+    if layout.c == "column":
+        out = torch.empty((n, m), dtype=torch_type(problem.dtype.out), device=device).T
+    a = matrix(m, k, layout.a, problem.dtype.a)
+    return Operands(a, matrix(k, n, layout.b, problem.dtype.b), epilogue, out)
+
+
+def _random(size: tuple[int, ...], word: str, device: str, generator: torch.Generator) -> torch.Tensor:
+    """Standard normal numbers of the element type, or whole numbers over all of an integer type's range."""
+    dtype = torch_type(word)
+    if not ELEMENTS[word].floating:
+        limits = torch.iinfo(dtype)
+        return torch.randint(limits.min, limits.max + 1, size, dtype=dtype, device=device, generator=generator)
+    wide = torch.float32 if ELEMENTS[word].bits == 8 else dtype
+    return torch.randn(size, dtype=wide, device=device, generator=generator).to(dtype)
+
+
+def poison(out: torch.Tensor) -> None:
+    """Fill an output with what no right result holds."""
+    out.fill_(math.nan if out.dtype.is_floating_point else _INTEGER_POISON)

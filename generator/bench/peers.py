@@ -1,0 +1,132 @@
+"""The other side: what the same product costs with the library a user has anyway."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+
+from generator.bench import eager
+from generator.bench.operands import Operands
+from generator.bench.problem import Problem
+from generator.verify.elements import torch_type
+from generator.vocabulary import ELEMENTS
+
+#: Computes the result of a set, into `out` where one is given, else into a new tensor.
+Launch = Callable[[Operands, torch.Tensor | None], torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A peer for one problem, under the name of the call that it is."""
+
+    name: str
+    launch: Launch
+
+
+class NoPeer(Exception):
+    """The library does not compute this problem."""
+
+
+def set_precision(problem: Problem) -> None:
+    """Let torch multiply fp32 as the problem does: as tf32 where it says so, else with IEEE products."""
+    fast = problem.dtype.precision == "tf32"
+    matmul = torch.backends.cuda.matmul
+    # torch 2.9 renamed the setting; mixing the two names is an error there.
+    if hasattr(matmul, "fp32_precision"):
+        matmul.fp32_precision = "tf32" if fast else "ieee"
+    else:
+        matmul.allow_tf32 = fast
+
+
+def cublas(problem: Problem) -> Peer:
+    """torch's own product, then the epilogue in plain torch operations; raise `NoPeer` where it has no such product.
+
+    A leading `bias` goes through torch.addmm, which fuses it.
+    """
+    name, product = _product(problem)
+    if not problem.epilogue.steps:
+        return Peer(name, product)
+    converted = torch_type(problem.operand_type)
+    words = problem.epilogue.word.split("+")
+
+    def eager_epilogue(operands: Operands, out: torch.Tensor | None) -> torch.Tensor:
+        result = eager.apply(problem.epilogue, product(operands, None).to(converted), operands.epilogue)
+        return _deliver(result, operands, out)
+
+    fused = words[0] == "bias" and name == "torch.matmul"
+    if not fused:
+        return Peer(" + ".join([name, *words]), eager_epilogue)
+    rest = type(problem.epilogue)(problem.epilogue.steps[1:])
+
+    def addmm(operands: Operands, out: torch.Tensor | None) -> torch.Tensor:
+        bias = operands.epilogue["bias"]
+        assert isinstance(bias, torch.Tensor)
+        if not rest.steps:
+            return torch.addmm(bias, operands.a, operands.b, out=out)
+        result = eager.apply(rest, torch.addmm(bias, operands.a, operands.b), operands.epilogue)
+        return _deliver(result, operands, out)
+
+    return Peer(" + ".join(["torch.addmm", *words[1:]]), addmm)
+
+
+def _deliver(result: torch.Tensor, operands: Operands, out: torch.Tensor | None) -> torch.Tensor:
+    """A result in the output's type, copied where an output is given."""
+    return result.to(operands.out.dtype) if out is None else out.copy_(result)
+
+
+def _product(problem: Problem) -> tuple[str, Launch]:
+    dtype, shape = problem.dtype, problem.shape
+    if dtype.a == "int8":
+        return "torch._int_mm", _int_mm(shape.m, shape.n, shape.k)
+    if ELEMENTS[dtype.a].bits == 8:
+        return "torch._scaled_mm", _scaled_mm(problem)
+    if dtype.out == dtype.a:
+        return "torch.matmul", lambda operands, out: torch.matmul(operands.a, operands.b, out=out)
+
+    def converted(operands: Operands, out: torch.Tensor | None) -> torch.Tensor:
+        return _deliver(torch.matmul(operands.a, operands.b), operands, out)
+
+    return f"torch.matmul, then {dtype.out}", converted
+
+
+def _int_mm(m: int, n: int, k: int) -> Launch:
+    if m <= 16 or n % 8 or k % 8:
+        raise NoPeer(f"torch._int_mm takes M above 16 and N, K that are multiples of 8, not {m}, {n}, {k}")
+
+    def launch(operands: Operands, out: torch.Tensor | None) -> torch.Tensor:
+        if out is None:
+            return torch._int_mm(operands.a, operands.b)
+        return torch._int_mm(operands.a, operands.b, out=out)
+
+    return launch
+
+
+def _scaled_mm(problem: Problem) -> Launch:
+    if problem.dtype.a == problem.dtype.b == "fp8e5m2":
+        raise NoPeer("torch._scaled_mm takes no two operands of fp8e5m2")
+    if (problem.layout.a, problem.layout.b, problem.layout.c) != ("row", "column", "row"):
+        raise NoPeer(f"torch._scaled_mm takes the layout rcr alone, not {problem.layout.word}")
+    if problem.shape.n % 16 or problem.shape.k % 16:
+        raise NoPeer(f"torch._scaled_mm takes N and K that are multiples of 16, not {problem.shape.n}, {problem.shape.k}")
+    out_type = torch_type(problem.dtype.out)
+    fast = problem.dtype.precision == "fast"
+    ones: dict[torch.device, torch.Tensor] = {}
+
+    def launch(operands: Operands, out: torch.Tensor | None) -> torch.Tensor:
+        device = operands.a.device
+        if device not in ones:
+            ones[device] = torch.ones((), dtype=torch.float32, device=device)
+        one = ones[device]
+        result = torch._scaled_mm(
+            operands.a, operands.b, scale_a=one, scale_b=one, out_dtype=out_type, use_fast_accum=fast, out=out
+        )
+        assert isinstance(result, torch.Tensor)
+        return result
+
+    return launch
+
+
+#: Peers by the word of `--peer`.
+PEERS: Mapping[str, Callable[[Problem], Peer]] = {"cublas": cublas}

@@ -1,0 +1,66 @@
+"""What is multiplied: sizes, types, layout and epilogue, and the work that they mean at the least."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from generator.epilogue import COLUMNS, MATRIX, ROWS, Epilogue
+from generator.model import Dtype, Layout
+from generator.vocabulary import ELEMENTS
+
+
+@dataclass(frozen=True, order=True)
+class Shape:
+    """C (M, N) = A (M, K) @ B (K, N)."""
+
+    m: int
+    n: int
+    k: int
+
+    def __str__(self) -> str:
+        return f"{self.m}×{self.n}×{self.k}"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A product as both sides compute it; the layout has no `strided`, for operands lie in memory one way."""
+
+    shape: Shape
+    dtype: Dtype
+    layout: Layout
+    epilogue: Epilogue
+
+    @property
+    def flops(self) -> int:
+        """Operations of the product, an addition and a multiplication counted as two."""
+        return 2 * self.shape.m * self.shape.n * self.shape.k
+
+    @property
+    def bytes(self) -> int:
+        """The fewest bytes moved: every input read once, the output written once."""
+        m, n, k = self.shape.m, self.shape.n, self.shape.k
+        bits = ELEMENTS[self.dtype.a].bits * m * k + ELEMENTS[self.dtype.b].bits * k * n
+        bits += ELEMENTS[self.dtype.out].bits * m * n
+        sizes = {ROWS: m, COLUMNS: n, MATRIX: m * n}
+        for operand in self.epilogue.operands:
+            bits += ELEMENTS[self.operand_type].bits * sizes.get(operand.shape, 0)
+        return bits // 8
+
+    @property
+    def operand_type(self) -> str:
+        """The element type that epilogue operands get: the output's where it is floating, else fp32."""
+        return self.dtype.out if ELEMENTS[self.dtype.out].floating else "fp32"
+
+
+def shared_layout(layouts: list[Layout]) -> Layout:
+    """The layout in which operands serve all `layouts`: `strided` takes any, and means row-major where all do.
+
+    Raises ValueError where two disagree.
+    """
+    letters = []
+    for operand in ("a", "b", "c"):
+        fixed = {getattr(layout, operand) for layout in layouts} - {"strided"}
+        if len(fixed) > 1:
+            raise ValueError(f"operand {operand} is {' and '.join(sorted(fixed))}: they cannot share operands")
+        letters.append(fixed.pop() if fixed else "row")
+    return Layout(*letters)

@@ -1,0 +1,154 @@
+"""Suites as data: which kernels are compared with which on what shapes, read from YAML or JSON with every mistake told."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from yaml.nodes import MappingNode, Node, SequenceNode
+
+from generator.bench.problem import Shape
+from generator.document import compose, plain
+from generator.errors import CallError, Mistake, SpecError, shown
+from generator.model import AxisValue, word_of
+from generator.reading import Reader
+from generator.values import read_axis
+from generator.vocabulary import AXES
+
+SUITES = Path(__file__).parent / "suites"
+#: The suite that a call without a spec runs, and the shapes that a spec runs on without `--shapes`.
+DEFAULT_SUITE = "spine"
+DEFAULT_SHAPES = SUITES / "shapes" / "default.yaml"
+
+_SHAPE = re.compile(r"([0-9]{1,9})x([0-9]{1,9})x([0-9]{1,9})\Z")
+_CASE = re.compile(r"[a-z][a-z0-9_]*\Z")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Kernels of one family: those that have every axis word given, or the public function of a contract."""
+
+    family: str
+    label: str | None
+    axes: tuple[tuple[str, str], ...] = ()
+    contract: str | None = None
+
+
+@dataclass(frozen=True)
+class Case:
+    """Kernels that are timed together, with the peer, in the same rounds, on each of the shapes."""
+
+    name: str
+    title: str
+    choices: tuple[Choice, ...]
+    shapes: tuple[Shape, ...]
+
+
+@dataclass(frozen=True)
+class Suite:
+    """The cases of one file, in its order."""
+
+    name: str
+    cases: tuple[Case, ...]
+
+
+def find(name: str) -> Path:
+    """The file of a suite given by name or by path; raise `CallError` where there is none."""
+    if "/" in name or name.endswith((".yaml", ".yml", ".json")):
+        return Path(name)
+    known = sorted(path.stem for path in SUITES.glob("*.yaml"))
+    if name not in known:
+        raise CallError(f"--suite: no suite is named {name!r}; known: {', '.join(known)}, or give a file")
+    return SUITES / f"{name}.yaml"
+
+
+def read_suite(path: Path) -> Suite:
+    """The suite at `path`; raise `SpecError` with every mistake in it."""
+    root = compose(path, _text(path))
+    reader = _SuiteReader(path)
+    found = reader.mapping(root, ("summary", "cases"), "suite", required=("cases",))
+    if "summary" in found:
+        reader.text(found["summary"], "summary")
+    cases = reader.distinct(found["cases"], "cases", reader.case, lambda case: case.name) if "cases" in found else []
+    if reader.mistakes:
+        raise SpecError(reader.mistakes)
+    return Suite(path.stem, tuple(case for case, _ in cases))
+
+
+def read_shapes(path: Path) -> tuple[Shape, ...]:
+    """The shapes at `path`: a list, or a mapping with the key `shapes`; raise `SpecError` with every mistake."""
+    root = compose(path, _text(path))
+    reader = _SuiteReader(path)
+    if isinstance(root, MappingNode):
+        found = reader.mapping(root, ("summary", "shapes"), "shapes", required=("shapes",))
+        root = found.get("shapes", root)
+    shapes = reader.shapes(root)
+    if reader.mistakes:
+        raise SpecError(reader.mistakes)
+    return shapes
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise SpecError([Mistake(path, 1, 1, f"cannot be read: {error.strerror}")]) from None
+    except UnicodeDecodeError:
+        raise SpecError([Mistake(path, 1, 1, "not UTF-8 text")]) from None
+
+
+class _SuiteReader(Reader):
+    """One method a key, each returning its value or recording what is wrong."""
+
+    def case(self, node: Node) -> Case | None:
+        found = self.mapping(
+            node, ("name", "title", "kernels", "shapes"), "case", required=("name", "kernels", "shapes")
+        )
+        name = self.text(found["name"], "case.name") if "name" in found else None
+        if name is not None and not _CASE.match(name):
+            self.wrong(found["name"], f"case.name: expected lower-case letters, digits and _, found {shown(name)}")
+        title = self.text(found["title"], "case.title") if "title" in found else name
+        choices = [self.choice(item) for item in self.items(found["kernels"], "kernels")] if "kernels" in found else []
+        shapes = self.shapes(found["shapes"]) if "shapes" in found else ()
+        kept = tuple(choice for choice in choices if choice is not None)
+        if name is None or title is None or not kept or not shapes:
+            return None
+        return Case(name, title, kept, shapes)
+
+    def choice(self, node: Node) -> Choice | None:
+        before = len(self.mistakes)
+        found = self.mapping(node, ("family", "label", "contract", *AXES), "kernels", required=("family",))
+        family = self.text(found["family"], "kernels.family") if "family" in found else None
+        if family is not None:
+            family = self.name(found["family"], "kernels.family", family)
+        label = self.text(found["label"], "kernels.label") if "label" in found else None
+        contract = self.text(found["contract"], "kernels.contract") if "contract" in found else None
+        axes: list[tuple[str, str]] = []
+        for axis in AXES:
+            if axis in found:
+                value: AxisValue | None = read_axis(self, axis, found[axis])
+                if value is not None:
+                    axes.append((axis, word_of(value)))
+        if contract is not None and axes:
+            self.wrong(found["contract"], f"kernels: 'contract' stands alone, found {axes[0][0]!r} beside it")
+        if family is None or len(self.mistakes) > before:
+            return None
+        return Choice(family, label, tuple(axes), contract)
+
+    def shapes(self, node: Node) -> tuple[Shape, ...]:
+        return tuple(shape for shape, _ in self.distinct(node, "shapes", self.shape, str))
+
+    def shape(self, node: Node) -> Shape | None:
+        sizes: list[object] = []
+        if isinstance(node, SequenceNode):
+            sizes = [plain(item) for item in node.value]
+        else:
+            match = _SHAPE.match(str(plain(node)))
+            sizes = [int(size) for size in match.groups()] if match else []
+        numbers = [size for size in sizes if type(size) is int and size >= 1]
+        if len(sizes) != 3 or len(numbers) != 3:
+            found = sizes if isinstance(node, SequenceNode) else plain(node)
+            self.wrong(node, f"shapes: expected MxNxK or [M, N, K], each at least 1, found {shown(found)}")
+            return None
+        return Shape(*numbers)

@@ -1,0 +1,155 @@
+"""The command line: `python -m generator SPEC...` renders; verify and bench are commands of their own."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import generator
+from generator.apply import Refused
+from generator.errors import CallError, Mistake, SpecError
+from generator.expand import expand
+from generator.job import Job, check, diff, render
+from generator.model import Family
+from generator.spec import read
+
+#: Subcommand -> the module whose `main` it is. They need torch and triton, rendering does not.
+COMMANDS = {"verify": "generator.verify.cli", "bench": "generator.bench.cli"}
+PLANNED = ("tune",)
+
+SPECS = Path("specs")
+OUT = Path("generated")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command line; 0 done, 1 a check failed or a file is in the way, 2 the spec or the call is wrong."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        if arguments and arguments[0] in PLANNED:
+            raise CallError(f"{arguments[0]}: not available yet; commands: {', '.join(COMMANDS)}")
+        if arguments and arguments[0] in COMMANDS:
+            return _command(arguments[0])(arguments[1:])
+        return _render(arguments)
+    except SpecError as error:
+        print(error, file=sys.stderr)
+        return 2
+    except CallError as error:
+        print(f"python -m generator: {error}", file=sys.stderr)
+        return 2
+    except Refused as error:
+        print(error, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+
+
+def _command(name: str) -> Callable[[list[str]], int]:
+    try:
+        found: Callable[[list[str]], int] = importlib.import_module(COMMANDS[name]).main
+    except ModuleNotFoundError as error:
+        if error.name is not None and error.name.startswith("generator"):
+            raise
+        raise CallError(f"{name} needs {error.name}; install the extra: pip install 'gemm-generator[gpu]'") from None
+    return found
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of the rendering command."""
+    made = argparse.ArgumentParser(
+        prog="python -m generator",
+        description="Render standalone Triton GEMM kernels from YAML specs.",
+        epilog="Commands: python -m generator verify SPEC... | bench ...; a file of such a name is written ./verify.",
+        allow_abbrev=False,
+    )
+    made.add_argument("specs", nargs="*", type=Path, metavar="SPEC", help="a spec file; each makes one family")
+    made.add_argument("--all", action="store_true", help="every spec in specs/")
+    made.add_argument("--out", type=Path, default=OUT, metavar="DIR", help="where families go (default: generated)")
+    made.add_argument("--only", metavar="GLOB", help="only kernels whose name matches")
+    made.add_argument("--force", action="store_true", help="overwrite files edited by hand")
+    made.add_argument("--json", action="store_true", help="with --list: as JSON")
+    made.add_argument("--version", action="version", version=f"%(prog)s {generator.__version__}")
+    mode = made.add_mutually_exclusive_group()
+    mode.add_argument("--check", action="store_true", help="compare with what is on disk, write nothing")
+    mode.add_argument("--diff", action="store_true", help="the same, shown as a unified diff")
+    mode.add_argument("--list", action="store_true", help="print the variants and what was left out; write nothing")
+    return made
+
+
+def spec_paths(specs: Sequence[Path], every: bool) -> list[Path]:
+    """The spec files of a call; raise `CallError` where there are none."""
+    paths = list(specs)
+    if every:
+        found = sorted(SPECS.glob("*.yaml"))
+        if not found:
+            raise CallError(f"--all: no spec found as {SPECS}/*.yaml")
+        paths += [path for path in found if path not in paths]
+    if not paths:
+        raise CallError("no spec given; name one, such as specs/fp16_rcr.yaml, or say --all (--help for more)")
+    return paths
+
+
+def families(paths: Sequence[Path]) -> list[Family]:
+    """Every spec read and expanded; raise `SpecError` with the mistakes of all of them, two of one name among them."""
+    found: list[Family] = []
+    mistakes: list[Mistake] = []
+    for path in dict.fromkeys(paths):
+        try:
+            family = expand(read(path))
+        except SpecError as error:
+            mistakes += error.mistakes
+            continue
+        twin = next((other for other in found if other.spec.name == family.spec.name), None)
+        if twin is not None:
+            line, column = family.spec.positions.get(("name", ""), (1, 1))
+            message = f"name: {family.spec.name!r} is also the name of {twin.spec.path}; two specs cannot share a folder"
+            mistakes.append(Mistake(path, line, column, message))
+        found.append(family)
+    if mistakes:
+        raise SpecError(mistakes)
+    return found
+
+
+def _render(arguments: list[str]) -> int:
+    options = parser().parse_args(arguments)
+    if options.json and not options.list:
+        raise CallError("--json goes with --list")
+    if options.force and (options.check or options.diff or options.list):
+        raise CallError("--force goes with rendering, not with --check, --diff or --list")
+    found = families(spec_paths(options.specs, options.all))
+    jobs = [Job(family, options.out, options.only, options.force) for family in found]
+    if options.only and not any(job.selected for job in jobs):
+        names = [kernel.name for family in found for kernel in family.kernels]
+        raise CallError(f"--only {options.only!r} matches no kernel; there are {len(names)}, the first {names[0]}")
+    if options.list:
+        return _list(jobs, options.json)
+    if options.check or options.diff:
+        strangers = _orphans(options.out, found) if options.all else []
+        return (check if options.check else diff)(jobs, strangers)
+    return render(jobs)
+
+
+def _orphans(out: Path, found: Sequence[Family]) -> list[Path]:
+    """Rendered folders that no spec makes."""
+    names = {family.spec.name for family in found}
+    return sorted(path.parent for path in out.glob("*/manifest.json") if path.parent.name not in names)
+
+
+def _list(jobs: Sequence[Job], as_json: bool) -> int:
+    if as_json:
+        print(json.dumps([job.listing() for job in jobs], indent=1, ensure_ascii=False))
+        return 0
+    for job in jobs:
+        print(f"{job.family.spec.name}: {len(job.selected)} kernels from {job.family.spec.path}")
+        for kernel in job.selected:
+            print(f"  {kernel.name}  [{' '.join(kernel.targets)}]")
+        left = job.left_out
+        if left:
+            print(f"  left out: {len(left)}")
+        for entry in left:
+            print(f"  - {entry.name}{f' on {entry.target}' if entry.target else ''}: {entry.reason}")
+    return 0

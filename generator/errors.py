@@ -1,0 +1,47 @@
+"""What is wrong with a spec: every mistake with its place, collected so that all are told at once."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, order=True)
+class Mistake:
+    """One mistake in a spec file; line and column count from 1."""
+
+    path: Path
+    line: int
+    column: int
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}:{self.column}: {self.message}"
+
+
+class SpecError(Exception):
+    """A spec, or several, that cannot be rendered."""
+
+    def __init__(self, mistakes: Iterable[Mistake]) -> None:
+        self.mistakes = tuple(sorted(set(mistakes)))
+        super().__init__("\n".join(map(str, self.mistakes)))
+
+
+class CallError(Exception):
+    """A command line that cannot be carried out."""
+
+
+def nearest(found: str, legal: Iterable[str]) -> str:
+    """The end of a message: the nearest legal word if one is near, and the legal words."""
+    words = list(legal)
+    near = difflib.get_close_matches(found, words, n=1)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    return f"{hint}legal: {', '.join(words)}"
+
+
+def shown(value: object, limit: int = 60) -> str:
+    """A value for a message, on one line and not longer than `limit`."""
+    text = repr(value)
+    return text if len(text) <= limit else text[: limit - 1] + "…"

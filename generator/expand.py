@@ -1,0 +1,158 @@
+"""Expand a spec into its family: the product of the axes in order, less what is excluded or cannot exist."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable
+
+from generator import legality, tiles
+from generator.errors import Mistake, SpecError
+from generator.model import Family, Kernel, LeftOut, Spec, Tile, Variant, word_of
+from generator.vocabulary import AXES
+
+#: More than this is a slip of the pen: nobody reads, compiles or vendors that many.
+LARGEST_FAMILY = 100_000
+
+
+def expand(spec: Spec) -> Family:
+    """The kernels of `spec`, and what was left out with its reason.
+
+    Raises `SpecError` where a listed value survives in no variant, a listed target can run none, a tile row fits none,
+    an exclusion matches nothing, or nothing is left.
+    """
+    size = math.prod(len(spec.axes[axis]) for axis in AXES)
+    if size > LARGEST_FAMILY:
+        raise _error(spec, None, f"the product of the axes has {size} variants; at most {LARGEST_FAMILY} are rendered")
+    expansion = _Expansion(spec)
+    for values in itertools.product(*(spec.axes[axis] for axis in AXES)):
+        expansion.visit(Variant(*values))  # type: ignore[arg-type]
+    expansion.check()
+    return Family(spec, tuple(expansion.kernels), tuple(expansion.left_out))
+
+
+def _error(spec: Spec, key: tuple[str, str] | None, message: str) -> SpecError:
+    line, column = spec.positions.get(key, (1, 1)) if key else (1, 1)
+    return SpecError([Mistake(spec.path, line, column, message)])
+
+
+class _Expansion:
+    """What has been seen of the product so far."""
+
+    def __init__(self, spec: Spec) -> None:
+        self.spec = spec
+        self.kernels: list[Kernel] = []
+        self.left_out: list[LeftOut] = []
+        self.first: dict[tuple[object, ...], Variant] = {}
+        self.survivors: set[tuple[str, str]] = set()
+        self.reasons: dict[tuple[str, str], str] = {}
+        self.used: set[int] = set()
+
+    def visit(self, variant: Variant) -> None:
+        keys = [(axis, variant.word(axis)) for axis in AXES]
+        reason = self.reason(variant)
+        if reason is None:
+            essence = legality.essence(variant)
+            if essence in self.first:
+                self.left_out.append(LeftOut(variant.name, f"the same kernel as {self.first[essence].name}"))
+                self.survivors.update(keys)
+                return
+            kernel, reason = self.kernel(variant)
+            if kernel is not None:
+                self.first[essence] = variant
+                self.kernels.append(kernel)
+                self.survivors.update(keys)
+                self.survivors.update(("targets", target) for target in kernel.targets)
+                return
+        assert reason is not None
+        self.left_out.append(LeftOut(variant.name, reason))
+        for key in keys:
+            self.reasons.setdefault(key, reason)
+
+    def reason(self, variant: Variant) -> str | None:
+        """Why the variant does not exist: the spec's own exclusions first."""
+        excluded = None
+        for index, exclusion in enumerate(self.spec.exclude):
+            if exclusion.matches(variant):
+                self.used.add(index)
+                excluded = excluded or f"excluded: {exclusion.because}"
+        return excluded or legality.why_not(variant) or legality.why_no_version(variant, self.spec.triton)
+
+    def kernel(self, variant: Variant) -> tuple[Kernel | None, str | None]:
+        """The kernel on the targets and with the rows that it can have, or why it has none."""
+        spec = self.spec
+        wanted = spec.tiles or tiles.defaults(variant.schedule, variant.dtype)
+        if variant.schedule == "elementwise":
+            wanted = tiles.elementwise()
+        refused = {target: legality.why_not_on(variant, target) for target in spec.targets}
+        rows: list[Tile] = []
+        held: set[str] = set()
+        for index, row in enumerate(wanted):
+            reasons = {t: legality.why_no_row_on(variant, row, t) for t in spec.targets if refused[t] is None}
+            never = legality.why_no_row(variant, row)
+            fits = [target for target, reason in reasons.items() if never is None and reason is None]
+            if fits:
+                rows.append(row)
+                held.update(fits)
+                self.survivors.add(("tile", str(index)))
+            else:
+                why = never or next((reason for reason in reasons.values() if reason), None)
+                if why is not None:
+                    self.reasons.setdefault(("tile", str(index)), why)
+            self.note_rows(variant, row, reasons, never, bool(fits))
+        for target in spec.targets:
+            why = refused[target] or (None if target in held else "no row of the tile table fits")
+            if why is not None:
+                self.reasons.setdefault(("targets", target), why)
+                if held:
+                    self.left_out.append(LeftOut(variant.name, why, target))
+        if not held:
+            reasons_found = [reason for reason in refused.values() if reason] or ["no row of the tile table fits"]
+            return None, "; ".join(dict.fromkeys(reasons_found))
+        allowed = spec.triton & legality.versions(variant)
+        return Kernel(variant, tuple(rows), tuple(t for t in spec.targets if t in held), allowed, spec.select), None
+
+    def note_rows(
+        self, variant: Variant, row: Tile, reasons: dict[str, str | None], never: str | None, fits: bool
+    ) -> None:
+        """Record each target that a row is not offered on."""
+        label = f"tile {row.m}x{row.n}x{row.k}, {row.warps} warps, {row.stages} stages"
+        for target, reason in reasons.items():
+            why = never or reason
+            if why is not None:
+                self.left_out.append(LeftOut(variant.name, f"{label}: {why}", target if fits else None))
+
+    def check(self) -> None:
+        """Raise for all that the spec lists and nothing came of."""
+        spec = self.spec
+        mistakes = []
+
+        def wrong(key: tuple[str, str], message: str) -> None:
+            line, column = spec.positions.get(key, (1, 1))
+            mistakes.append(Mistake(spec.path, line, column, message))
+
+        for index in range(len(spec.exclude)):
+            if index not in self.used:
+                wrong(("exclude", str(index)), "exclude: matches no variant of the family; correct it or take it out")
+        if not self.kernels:
+            found = dict.fromkeys(left.reason for left in self.left_out)
+            wrong(("layout", ""), f"the family is empty; left out: {'; '.join(itertools.islice(found, 3))}")
+        else:
+            for key in self.listed():
+                if key not in self.survivors:
+                    axis, word = key
+                    wrong(key, f"{axis}: {word!r} survives in no variant: {self.reasons.get(key, 'nothing uses it')}")
+            for index in range(len(spec.tiles or ())):
+                key = ("tile", str(index))
+                if key not in self.survivors and any(k.variant.schedule != "elementwise" for k in self.kernels):
+                    wrong(key, f"tile: no target can hold this row: {self.reasons.get(key, 'nothing uses it')}")
+        if mistakes:
+            raise SpecError(mistakes)
+
+    def listed(self) -> Iterable[tuple[str, str]]:
+        """Every value of an axis and every target that the spec lists."""
+        for axis in AXES:
+            for value in self.spec.axes[axis]:
+                yield axis, word_of(value)
+        for target in self.spec.targets:
+            yield "targets", target

@@ -1,0 +1,183 @@
+"""The legality table: what cannot exist or makes no difference, each as a rule with its reason.
+
+The expansion, the renderer, the harness and the documentation all ask this module; no template and no test has rules
+of its own. A rule returns the reason, or None where it has nothing against.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+from packaging.specifiers import SpecifierSet
+
+from generator import formula
+from generator.model import Dtype, Tile, Variant
+from generator.versions import minor_versions
+from generator.vocabulary import ELEMENTS, MASKED_DIMENSIONS, TARGETS
+
+#: File systems hold 255 bytes; `.py` and the suffix of a file being written take some.
+_LONGEST_NAME = 240
+
+VariantRule = Callable[[Variant], str | None]
+TargetRule = Callable[[Variant, str], str | None]
+
+
+def _tile_load_of_elements(v: Variant) -> str | None:
+    if v.schedule == "elementwise" and v.load != "pointer":
+        return f"elementwise loads single elements, which {v.load} cannot address"
+    return None
+
+
+def _precision_of_elements(v: Variant) -> str | None:
+    if v.schedule == "elementwise" and v.dtype.precision in ("tf32", "tf32x3", "fast"):
+        return f"{v.dtype.precision} belongs to the matrix unit, which elementwise does not use"
+    return None
+
+
+def _descriptor_masking(v: Variant) -> str | None:
+    if v.load == "descriptor" and v.masking not in ("mnk", "auto"):
+        return f"descriptor accesses are bounded by the hardware, so {v.masking} would say nothing; use mnk or auto"
+    return None
+
+
+def _descriptor_strides(v: Variant) -> str | None:
+    if v.load != "descriptor":
+        return None
+    if "strided" in (v.layout.a, v.layout.b):
+        return "a descriptor needs a unit inner stride, which a strided A or B does not promise"
+    if v.layout.c == "strided" and v.store == "as_load":
+        return "a descriptor cannot write a strided C; use 'store: pointer'"
+    return None
+
+
+def _integer_output(v: Variant) -> str | None:
+    if v.dtype.out == "int32" and not all(formula.keeps_integers(step.tree) for step in v.epilogue.steps):
+        return "the epilogue is computed in fp32, and no rounding back to int32 is defined; give dtype.out a float type"
+    return None
+
+
+def _name_length(v: Variant) -> str | None:
+    if len(v.name) > _LONGEST_NAME:
+        return f"its name has {len(v.name)} characters, and a file system holds {_LONGEST_NAME}; shorten the epilogue"
+    return None
+
+
+#: What cannot exist on any target.
+VARIANT_RULES: tuple[VariantRule, ...] = (
+    _tile_load_of_elements,
+    _precision_of_elements,
+    _descriptor_masking,
+    _descriptor_strides,
+    _integer_output,
+    _name_length,
+)
+
+
+def _descriptor_target(v: Variant, target: str) -> str | None:
+    if v.load == "descriptor" and not TARGETS[target].descriptors:
+        return f"{target} has no bulk tensor copies; descriptors need sm90 or later"
+    return None
+
+
+def _fp8_target(v: Variant, target: str) -> str | None:
+    missing = {v.dtype.a, v.dtype.b} & {"fp8e4m3", "fp8e5m2"} - TARGETS[target].fp8
+    return f"{target} does not multiply {min(missing)}" if missing else None
+
+
+def _tf32_target(v: Variant, target: str) -> str | None:
+    if v.dtype.precision == "tf32" and TARGETS[target].vendor == "amd" and target != "gfx942":
+        return f"{target} has no tf32"
+    if v.dtype.precision == "tf32x3" and TARGETS[target].vendor == "amd":
+        return "Triton emulates fp32 by three tf32 products on NVIDIA only"
+    return None
+
+
+#: What one target cannot run.
+TARGET_RULES: tuple[TargetRule, ...] = (_descriptor_target, _fp8_target, _tf32_target)
+
+
+def _collapses(v: Variant) -> tuple[str, ...]:
+    """The axes whose value makes no difference in `v`."""
+    if v.schedule == "elementwise":
+        return ("masking", "swizzle", "store")
+    if v.load == "descriptor":
+        return ("masking",)
+    return ("store",) if v.load == "pointer" else ()
+
+
+def why_not(v: Variant) -> str | None:
+    """Why no target can run `v`, or None."""
+    return next((reason for rule in VARIANT_RULES if (reason := rule(v))), None)
+
+
+def why_not_on(v: Variant, target: str) -> str | None:
+    """Why `target` cannot run `v`, or None."""
+    return next((reason for rule in TARGET_RULES if (reason := rule(v, target))), None)
+
+
+def essence(v: Variant) -> tuple[object, ...]:
+    """What makes `v` differ from others: two variants of one essence are the same kernel under two names."""
+    free = _collapses(v)
+    return tuple(getattr(v, axis) for axis in v.__dataclass_fields__ if axis not in free)
+
+
+def versions(v: Variant) -> SpecifierSet:
+    """The Triton versions that can compile `v`."""
+    return SpecifierSet("<3.9") if v.load == "block_pointer" else SpecifierSet()
+
+
+def why_no_version(v: Variant, allowed: SpecifierSet) -> str | None:
+    """Why no Triton version in `allowed` can compile `v`, or None."""
+    if minor_versions(allowed & versions(v)):
+        return None
+    return f"{v.load} needs Triton {versions(v)}, and the spec allows {allowed}"
+
+
+@cache
+def shared_memory(dtype: Dtype, schedule: str, tile: Tile, target: str) -> int:
+    """Bytes of shared memory that one program of `tile` needs on `target`.
+
+    The operand tiles of each stage in flight; `mma.sync` (before sm90) holds one stage in registers, `wgmma` reads it
+    from shared memory, AMD keeps one stage in registers on its way.
+    """
+    element = ELEMENTS[dtype.a].bits // 8
+    stage = (tile.m * tile.k + tile.k * tile.n) * element
+    if schedule == "elementwise":
+        return 0
+    if schedule == "naive":
+        return stage
+    asynchronous = TARGETS[target].capability in (90, 100)
+    return stage * (tile.stages if asynchronous else max(tile.stages - 1, 1))
+
+
+def why_no_row(v: Variant, tile: Tile) -> str | None:
+    """Why no target can hold `tile` for `v` at all, or None."""
+    if v.schedule == "elementwise":
+        return None
+    shallowest = 32 if ELEMENTS[v.dtype.a].bits == 8 else 16
+    if tile.k < shallowest:
+        return f"k is {tile.k}, and the matrix unit needs at least {shallowest} for {v.dtype.a}"
+    if min(tile.m, tile.n) < 16:
+        return f"m and n are {tile.m} and {tile.n}, and the matrix unit needs at least 16 of each"
+    largest = max(tile.m * tile.n, tile.m * tile.k, tile.k * tile.n)
+    if largest > 1 << 20:
+        return f"it holds {largest} elements in one tensor, and Triton allows {1 << 20}"
+    return None
+
+
+def why_no_row_on(v: Variant, tile: Tile, target: str) -> str | None:
+    """Why `target` cannot hold `tile` for `v`, or None."""
+    most = 16 if TARGETS[target].vendor == "amd" else 32
+    if tile.warps > most:
+        return f"{tile.warps} warps, and {target} runs at most {most} in a program"
+    needed = shared_memory(v.dtype, v.schedule, tile, target)
+    if needed > TARGETS[target].shared_memory:
+        return f"{needed} bytes of shared memory, and {target} has {TARGETS[target].shared_memory}"
+    return None
+
+
+def ragged(v: Variant) -> dict[str, bool | None]:
+    """Whether each of m, n, k is masked: True always, False never, None where the call decides."""
+    dimensions = MASKED_DIMENSIONS[v.masking]
+    return {d: None if dimensions is None else d in dimensions for d in "mnk"}

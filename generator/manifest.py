@@ -1,0 +1,75 @@
+"""A family's manifest: what was rendered from what, for which targets and versions, and what was left out and why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import generator
+from generator import prose
+from generator.epilogue import OPERATIONS
+from generator.model import Family, Kernel, Tile
+from generator.render import templates_digest
+from generator.versions import spelled
+
+#: The layout of the file; a reader refuses one that it does not know.
+VERSION = 1
+
+
+def manifest(family: Family, bodies: dict[str, str], kept: dict[str, Any] | None = None) -> dict[str, object]:
+    """The manifest less its `files`.
+
+    `bodies` maps each kernel's name to the digest of its body; a kernel that is not there was not rendered anew, and
+    its entry is taken from `kept`.
+    """
+    spec = family.spec
+    operations = {step.operation for kernel in family.kernels for step in kernel.variant.epilogue.steps}
+    return {
+        "manifest": VERSION,
+        "generator": generator.__version__,
+        "spec": {"file": spec.path.name, "sha256": spec.digest},
+        "templates": templates_digest(),
+        "name": spec.name,
+        "summary": spec.summary,
+        "operations": {
+            name: {"formula": OPERATIONS[name].formula, "operands": dict(OPERATIONS[name].operands)}
+            for name in sorted(operations)
+        },
+        "kernels": {
+            kernel.name: _kernel(kernel, bodies[kernel.name]) if kernel.name in bodies else (kept or {})[kernel.name]
+            for kernel in family.kernels
+        },
+        "left_out": [
+            {"name": left.name, "reason": left.reason} | ({"target": left.target} if left.target else {})
+            for left in family.left_out
+        ],
+    }
+
+
+def _kernel(kernel: Kernel, body: str) -> dict[str, Any]:
+    v = kernel.variant
+    dtype = {"a": v.dtype.a, "b": v.dtype.b, "acc": v.dtype.acc, "out": v.dtype.out, "precision": v.dtype.precision}
+    return {
+        "contract": v.contract,
+        "formula": prose.formula(v),
+        "sha256": body,
+        "axes": {
+            **v.words,
+            "layout": {"a": v.layout.a, "b": v.layout.b, "c": v.layout.c},
+            "dtype": dtype,
+            "epilogue": [
+                {
+                    "operation": step.operation,
+                    "operands": {local: {"name": o.name, "shape": o.shape} for local, o in step.operands},
+                }
+                for step in v.epilogue.steps
+            ],
+        },
+        "targets": list(kernel.targets),
+        "triton": spelled(kernel.triton),
+        "select": kernel.select,
+        "tiles": [_tile(tile) for tile in kernel.tiles],
+    }
+
+
+def _tile(tile: Tile) -> dict[str, int]:
+    return dict(vars(tile))

@@ -1,0 +1,182 @@
+"""The values that travel between the stages: all frozen, all comparable, none with a string-keyed dictionary inside."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from packaging.specifiers import SpecifierSet
+
+from generator.epilogue import Epilogue
+from generator.vocabulary import AXES, DEFAULTS, DTYPE_SHORTHANDS, LAYOUT_LETTERS, PRECISIONS
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How A, B and C lie in memory: `row`, `column` or `strided` each."""
+
+    a: str
+    b: str
+    c: str
+
+    @property
+    def word(self) -> str:
+        """The three letters of a spec: `rcr`."""
+        return self.a[0] + self.b[0] + self.c[0]
+
+    @classmethod
+    def of(cls, letters: str) -> Layout:
+        """The layout that three letters name; raise KeyError for another letter."""
+        a, b, c = (LAYOUT_LETTERS[letter] for letter in letters)
+        return cls(a, b, c)
+
+
+@dataclass(frozen=True)
+class Dtype:
+    """Element types of A, B, the accumulator and C, and the precision of the product where it has a choice."""
+
+    a: str
+    b: str
+    acc: str
+    out: str
+    precision: str | None
+
+    @property
+    def word(self) -> str:
+        """The shorthand where there is one; else `a_acc_out`, or `axb_acc_out`, with a precision that is not implied."""
+        for shorthand, parts in DTYPE_SHORTHANDS.items():
+            if parts == (self.a, self.b, self.acc, self.out, self.precision):
+                return shorthand
+        word = f"{self.a if self.a == self.b else f'{self.a}x{self.b}'}_{self.acc}_{self.out}"
+        implied = PRECISIONS.get(self.a, (None,))[0]
+        return word if self.precision == implied else f"{word}_{self.precision}"
+
+    @classmethod
+    def of(cls, shorthand: str) -> Dtype:
+        """The type that a shorthand names; raise KeyError for an unknown one."""
+        return cls(*DTYPE_SHORTHANDS[shorthand])
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A row of a kernel's table: tile sizes in elements, and how a program of that size is launched."""
+
+    m: int
+    n: int
+    k: int
+    warps: int
+    group: int = 8
+    stages: int = 3
+
+
+#: A value of an axis.
+AxisValue = Layout | Dtype | Epilogue | str
+
+
+def word_of(value: AxisValue) -> str:
+    """An axis value as a spec writes it."""
+    return value if isinstance(value, str) else value.word
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One point of the family's product: a value for each axis."""
+
+    layout: Layout
+    dtype: Dtype
+    batch: str
+    epilogue: Epilogue
+    masking: str
+    swizzle: str
+    schedule: str
+    load: str
+    store: str
+
+    def word(self, axis: str) -> str:
+        """The axis's value as a spec writes it."""
+        return word_of(getattr(self, axis))
+
+    @property
+    def words(self) -> dict[str, str]:
+        """Every axis with its value as a spec writes it."""
+        return {axis: self.word(axis) for axis in AXES}
+
+    @property
+    def contract(self) -> str:
+        """The name of what is computed, before the `__`: `gemm_fp16_rcr_bias_relu`."""
+        kind = "gemm" if self.batch == "none" else "bmm"
+        epilogue = "_".join(step.operation.replace("_", "") for step in self.epilogue.steps) or "none"
+        return f"{kind}_{self.dtype.word}_{self.layout.word}_{epilogue}"
+
+    @property
+    def name(self) -> str:
+        """The kernel's name, an injective function of the axes: contract, `__`, how it is computed."""
+        how = [self.schedule, self.load, self.masking, self.swizzle]
+        if self.store != DEFAULTS["store"]:
+            how.append("store" + self.store)
+        return f"{self.contract}__{'_'.join(word.replace('_', '') for word in how)}"
+
+
+@dataclass(frozen=True)
+class Exclusion:
+    """Variants that a spec takes out: some axes with the words they may have, and why."""
+
+    axes: tuple[tuple[str, frozenset[str]], ...]
+    because: str
+
+    def matches(self, variant: Variant) -> bool:
+        """Whether every axis named has one of its words."""
+        return all(variant.word(axis) in words for axis, words in self.axes)
+
+
+@dataclass(frozen=True)
+class Spec:
+    """One spec file, read and validated."""
+
+    path: Path
+    digest: str
+    name: str
+    summary: str
+    axes: Mapping[str, tuple[AxisValue, ...]]
+    tiles: tuple[Tile, ...] | None
+    select: str
+    targets: tuple[str, ...]
+    triton: SpecifierSet
+    exclude: tuple[Exclusion, ...]
+    header: tuple[str, ...]
+    #: Where each listed value stands, for what only the expansion finds: (key, word) -> (line, column) from 1.
+    positions: Mapping[tuple[str, str], tuple[int, int]] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A variant that exists: the tile rows and targets it is offered for, and the Triton versions it runs on."""
+
+    variant: Variant
+    tiles: tuple[Tile, ...]
+    targets: tuple[str, ...]
+    triton: SpecifierSet
+    select: str
+
+    @property
+    def name(self) -> str:
+        return self.variant.name
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A variant, or a target or tile row of one, that is not rendered, and why."""
+
+    name: str
+    reason: str
+    target: str | None = None
+
+
+@dataclass(frozen=True)
+class Family:
+    """What a spec comes to: the kernels in the order of the product, and what was left out."""
+
+    spec: Spec
+    kernels: tuple[Kernel, ...]
+    left_out: tuple[LeftOut, ...]

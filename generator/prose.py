@@ -1,0 +1,112 @@
+"""The sentences of a kernel's docstring."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+
+from generator.model import Kernel, Variant
+from generator.versions import SUPPORTED, spelled
+from generator.vocabulary import ELEMENTS, MASKED_DIMENSIONS, SWIZZLE
+
+WIDTH = 116
+
+
+def escaped(text: str) -> str:
+    """`text` for the inside of a triple-quoted string: nothing in it ends the string or escapes."""
+    return text.replace("\\", "\\\\").replace('"', '\\"')
+
+
+def paragraph(text: str) -> str:
+    """`text` wrapped; a word that is too long keeps its line."""
+    return textwrap.fill(text, WIDTH, break_long_words=False, break_on_hyphens=False)
+
+
+def formula(v: Variant) -> str:
+    """What is computed: `C = relu(A @ B + bias)`."""
+    return f"C = {v.epilogue.text}"
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of cells in aligned columns, indented."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
+    return textwrap.indent("\n".join(lines), "    ")
+
+
+def sizes(kernel: Kernel) -> str:
+    """Which M, N and K the kernel takes."""
+    v = kernel.variant
+    if v.schedule == "elementwise":
+        return "M, N and K may be any size, 0 and 1 among them; M * N is at most 2**31 - 1."
+    dimensions = MASKED_DIMENSIONS[v.masking]
+    if v.load == "descriptor":
+        text = "M, N and K may be any size, 0 and 1 among them; the hardware bounds every copy."
+    elif dimensions is None:
+        text = (
+            "M, N and K may be any size, 0 and 1 among them; each that the tile divides is compiled without its mask."
+        )
+    elif not dimensions:
+        text = "M, N and K must be multiples of the tile (0 is one): nothing is masked."
+    else:
+        free = " and ".join(d.upper() for d in dimensions if dimensions != "mnk") or "M, N and K"
+        fixed = " and ".join(d.upper() for d in "mnk" if d not in dimensions)
+        text = f"{free} may be any size, 0 and 1 among them"
+        text += f"; {fixed} must be {'a multiple' if len(fixed) == 1 else 'multiples'} of the tile." if fixed else "."
+    if v.schedule == "naive":
+        text += f" All of K is in one load, so K is at most {max(tile.k for tile in kernel.tiles)}."
+    return text
+
+
+def order(v: Variant) -> str:
+    """How tiles are visited."""
+    if v.schedule == "elementwise":
+        return "One program computes one element, row after row."
+    return f"One program computes one tile of C; tiles are visited {SWIZZLE[v.swizzle].meaning}."
+
+
+def rounding(v: Variant) -> str:
+    """What is rounded where."""
+    dtype = v.dtype
+    if dtype.acc == "int32":
+        text = "Products are summed in int32, exactly while the sum fits."
+    else:
+        text = f"Products are summed in {dtype.acc}"
+        text += {
+            "tf32": ", of operands that the matrix unit rounds to tf32 (10 bits of mantissa).",
+            "tf32x3": ", each emulated by three tf32 products to about the accuracy of fp32.",
+            "full": ", promoted from the matrix unit's short accumulator at least every 128 along K.",
+            "fast": ", on Hopper in the matrix unit's short accumulator (about 14 bits) for all of K.",
+        }.get(dtype.precision or "", ".")
+    if v.epilogue.steps and dtype.out != "int32":
+        text += " The epilogue is computed in fp32."
+    if dtype.out != dtype.acc or v.epilogue.steps:
+        text += f" The result is rounded once, to {dtype.out}, at the store." if dtype.out != "int32" else ""
+    return text
+
+
+REPEATABLE = "The same operands, configuration and device give the same bits on every run."
+
+
+def needs(kernel: Kernel) -> str:
+    """What the kernel runs on, where that is less than everything."""
+    parts = []
+    if kernel.triton != SUPPORTED:
+        parts.append(f"Triton {spelled(kernel.triton)}")
+    if kernel.variant.load == "descriptor":
+        parts.append("a GPU with bulk tensor copies (sm90 or later)")
+    if kernel.variant.dtype.a.startswith("fp8"):
+        parts.append(f"a matrix unit for {kernel.variant.dtype.a}")
+    return f"Needs {' and '.join(parts)}." if parts else ""
+
+
+def layout_phrase(layout: str, dimension: tuple[str, str]) -> str:
+    """`row-major, unit stride along K`, for a matrix whose dimensions are named."""
+    if layout == "strided":
+        return "any strides"
+    return f"{layout}-major, stride 1 along {dimension[1] if layout == 'row' else dimension[0]}"
+
+
+def type_name(element: str) -> str:
+    """torch's name of an element type."""
+    return ELEMENTS[element].torch

@@ -1,0 +1,89 @@
+"""Render a family's files: Python chooses, Jinja spells.
+
+A template gets a `generator.view.View` (or the family's contracts) with finished names and typed values; an undefined
+name raises. What comes out is formatted: no formatter runs behind it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import jinja2
+
+from generator import package
+from generator.model import Family, Kernel, Spec
+from generator.prose import escaped, paragraph
+from generator.spec import command_line, comment
+from generator.view import view
+
+_HERE = Path(__file__).resolve().parent
+#: In a wheel the templates lie inside the package, in a checkout beside it.
+TEMPLATES = next(folder for folder in (_HERE / "templates", _HERE.parent / "templates") if folder.is_dir())
+
+DIGEST_LINE = "# sha256 of the text below: "
+
+
+@cache
+def environment() -> jinja2.Environment:
+    """The templates' environment, made once."""
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+        auto_reload=False,
+    )
+
+
+@cache
+def templates_digest() -> str:
+    """sha256 over every template's name and text."""
+    digest = hashlib.sha256()
+    for path in sorted(TEMPLATES.rglob("*.j2")):
+        digest.update(path.relative_to(TEMPLATES).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def with_head(spec: Spec, body: str) -> str:
+    """`body` under the spec's header, the command that renders it and its digest."""
+    digest = hashlib.sha256(body.encode()).hexdigest()
+    head = [*(comment(line) for line in spec.header), command_line(spec.path), DIGEST_LINE + digest]
+    return "\n".join(head) + "\n" + body
+
+
+def body_digest(text: str) -> str | None:
+    """The digest that a rendered file names, if its body still has it; None for an edited or foreign file."""
+    start = text.find(DIGEST_LINE)
+    if start < 0 or (start > 0 and text[start - 1] != "\n"):
+        return None
+    line, _, body = text[start:].partition("\n")
+    digest = line.removeprefix(DIGEST_LINE)
+    return digest if digest == hashlib.sha256(body.encode()).hexdigest() else None
+
+
+def kernel_source(spec: Spec, kernel: Kernel) -> str:
+    """The text of one kernel's file."""
+    k = view(kernel)
+    template = environment().get_template(f"{kernel.variant.schedule}.py.j2")
+    return with_head(spec, template.render(k=k, summary=paragraph(escaped(spec.summary))))
+
+
+def package_source(family: Family) -> str:
+    """The text of the family's `__init__.py`."""
+    template = environment().get_template("family.py.j2")
+    body = template.render(
+        family=family, contracts=package.contracts(family), summary=paragraph(escaped(family.spec.summary))
+    )
+    return with_head(family.spec, body)
+
+
+def files(family: Family) -> Iterator[tuple[str, str]]:
+    """Every file of the family, name and text, one after another: the kernels, then `__init__.py`."""
+    for kernel in family.kernels:
+        yield f"{kernel.name}.py", kernel_source(family.spec, kernel)
+    yield "__init__.py", package_source(family)

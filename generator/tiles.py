@@ -1,0 +1,62 @@
+"""The tile tables that a spec without `tile` gets, per schedule and operand width."""
+
+from __future__ import annotations
+
+from generator.model import Dtype, Tile
+from generator.vocabulary import ELEMENTS
+
+_TILED_16 = (
+    Tile(128, 256, 64, warps=8, stages=3),
+    Tile(128, 128, 64, warps=4, stages=3),
+    Tile(64, 128, 64, warps=4, stages=4),
+    Tile(64, 64, 64, warps=4, stages=4),
+    Tile(32, 64, 64, warps=4, stages=4),
+    Tile(16, 64, 128, warps=4, stages=4),
+)
+_TILED_8 = (
+    Tile(128, 256, 128, warps=8, stages=3),
+    Tile(128, 128, 128, warps=4, stages=3),
+    Tile(64, 128, 128, warps=4, stages=4),
+    Tile(64, 64, 128, warps=4, stages=4),
+    Tile(16, 64, 128, warps=4, stages=4),
+)
+_TILED_TF32 = (
+    Tile(128, 256, 32, warps=8, stages=3),
+    Tile(128, 128, 32, warps=4, stages=3),
+    Tile(64, 128, 32, warps=4, stages=4),
+    Tile(64, 64, 32, warps=4, stages=4),
+    Tile(16, 64, 64, warps=4, stages=4),
+)
+# fp32 without tf32 runs on the scalar units: registers bound the tile, not the matrix unit.
+_TILED_FP32 = (
+    Tile(128, 128, 16, warps=8, stages=3),
+    Tile(64, 128, 16, warps=8, stages=3),
+    Tile(64, 64, 32, warps=4, stages=3),
+    Tile(32, 32, 32, warps=4, stages=3),
+    Tile(16, 32, 64, warps=4, stages=3),
+)
+# All of K in one load: k is the largest K that the row takes.
+_NAIVE_16 = tuple(Tile(32, 32, k, warps=4, stages=1) for k in (64, 128, 256)) + (
+    Tile(16, 16, 512, warps=4, stages=1),
+    Tile(16, 16, 1024, warps=4, stages=1),
+)
+_NAIVE_32 = tuple(Tile(16, 16, k, warps=4, stages=1) for k in (64, 128, 256, 512))
+
+_ELEMENT = Tile(1, 1, 1, warps=1, stages=1)
+
+
+def elementwise() -> tuple[Tile, ...]:
+    """The one row of a schedule that has no tile."""
+    return (_ELEMENT,)
+
+
+def defaults(schedule: str, dtype: Dtype) -> tuple[Tile, ...]:
+    """The table for a schedule and dtype, largest tile first."""
+    bits = ELEMENTS[dtype.a].bits
+    if schedule == "elementwise":
+        return elementwise()
+    if schedule == "naive":
+        return _NAIVE_32 if bits == 32 else _NAIVE_16
+    if bits == 32:
+        return _TILED_FP32 if dtype.precision == "ieee" else _TILED_TF32
+    return _TILED_8 if bits == 8 else _TILED_16

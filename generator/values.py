@@ -1,0 +1,174 @@
+"""The grammars of the axes that are more than words: `layout`, `dtype`, `epilogue`; and the tile rows."""
+
+from __future__ import annotations
+
+from yaml.nodes import MappingNode, Node, SequenceNode
+
+from generator.document import plain
+from generator.epilogue import OPERATIONS, PLANNED, Epilogue
+from generator.errors import nearest, shown
+from generator.model import AxisValue, Dtype, Layout, Tile
+from generator.reading import Reader
+from generator.vocabulary import (
+    ACCUMULATORS,
+    DTYPE_SHORTHANDS,
+    ELEMENTS,
+    LAYOUT_LETTERS,
+    PRECISIONS,
+    WORDS,
+)
+
+
+def read_axis(reader: Reader, axis: str, node: Node) -> AxisValue | None:
+    """One value of `axis`; None, with the mistake recorded, where it is not one."""
+    match axis:
+        case "layout":
+            return read_layout(reader, node)
+        case "dtype":
+            return read_dtype(reader, node)
+        case "epilogue":
+            return read_epilogue(reader, node)
+    return reader.word(node, axis, WORDS[axis])
+
+
+def read_layout(reader: Reader, node: Node) -> Layout | None:
+    """Three letters, or a mapping of a, b and c to row, column or strided."""
+    if not isinstance(node, MappingNode):
+        letters = plain(node)
+        if isinstance(letters, str) and len(letters) == 3 and set(letters) <= LAYOUT_LETTERS.keys():
+            return Layout.of(letters)
+        reader.wrong(
+            node,
+            f"layout: unknown value {shown(letters)}; expected three letters for A, B and C, each r (row-major), "
+            "c (column-major) or s (strided), or a mapping {a: row, b: column, c: row}",
+        )
+        return None
+    before = len(reader.mistakes)
+    found = reader.mapping(node, ("a", "b", "c"), "layout", required=("a", "b", "c"))
+    words = list(LAYOUT_LETTERS.values())
+    for operand, value in found.items():
+        if plain(value) not in words:
+            reader.wrong(
+                value, f"layout.{operand}: unknown value {shown(plain(value))}; {nearest(str(plain(value)), words)}"
+            )
+    if len(reader.mistakes) > before:
+        return None
+    return Layout(**{operand: str(plain(value)) for operand, value in found.items()})
+
+
+def read_dtype(reader: Reader, node: Node) -> Dtype | None:
+    """A shorthand, or a mapping of a, b, acc, out and precision; what is left out follows from `a`."""
+    if not isinstance(node, MappingNode):
+        shorthand = plain(node)
+        if isinstance(shorthand, str) and shorthand in DTYPE_SHORTHANDS:
+            return Dtype.of(shorthand)
+        reader.wrong(node, f"dtype: unknown value {shown(shorthand)}; {nearest(str(shorthand), DTYPE_SHORTHANDS)}")
+        return None
+    found = reader.mapping(node, ("a", "b", "acc", "out", "precision"), "dtype", required=("a",))
+    words = {key: plain(value) for key, value in found.items()}
+
+    def choose(key: str, default: str | None, legal: tuple[str, ...]) -> str | None:
+        word = words.get(key, default)
+        if word is None or word in legal:
+            return word if word is None else str(word)
+        reader.wrong(found[key], f"dtype.{key}: unknown value {shown(word)}; {nearest(str(word), legal)}")
+        return None
+
+    a = choose("a", None, tuple(ACCUMULATORS))
+    if a is None:
+        return None
+    b = choose("b", a, tuple(ACCUMULATORS))
+    acc = choose("acc", ACCUMULATORS[a][0], ACCUMULATORS[a])
+    floating = tuple(name for name, element in ELEMENTS.items() if element.floating)
+    out = choose("out", DTYPE_SHORTHANDS[a][3], floating if ELEMENTS[a].floating else (*floating, "int32", "int8"))
+    precision = None
+    if a in PRECISIONS:
+        precision = choose("precision", PRECISIONS[a][0], PRECISIONS[a])
+    elif "precision" in words:
+        reader.wrong(found["precision"], f"dtype.precision: a product of {a} has no choice of precision; leave it out")
+        return None
+    if b is None or acc is None or out is None or (a in PRECISIONS and precision is None):
+        return None
+    if a != b:
+        reader.wrong(found["b"], f"dtype.b: operands of two types ({a} and {b}) are not available yet")
+        return None
+    if out in ("fp8e4m3", "fp8e5m2", "int8"):
+        reader.wrong(found["out"], f"dtype.out: {out!r} is not available yet; available: fp32, fp16, bf16, int32")
+        return None
+    return Dtype(a, b, acc, out, precision)
+
+
+def read_epilogue(reader: Reader, node: Node) -> Epilogue | None:
+    """`none`, operations joined by `+`, or a list of operations."""
+    if isinstance(node, SequenceNode):
+        parts = [_operation(reader, item) for item in reader.items(node, "epilogue")]
+        names = [name for part in parts for name in (part.split("+") if part else [None])]
+    else:
+        text = plain(node)
+        if text == "none":
+            return Epilogue()
+        if not isinstance(text, str):
+            reader.wrong(node, f"epilogue: expected none, operations joined by +, or a list, found {shown(text)}")
+            return None
+        names = list(text.split("+"))
+    known = True
+    for name in names:
+        if name is None or not _known(reader, node, name):
+            known = False
+    return Epilogue.of(tuple(str(name) for name in names)) if known and names else None
+
+
+def _operation(reader: Reader, node: Node) -> str | None:
+    """The name of an operation in a list, which may be a mapping of one name to its parameters."""
+    if isinstance(node, MappingNode) and len(node.value) == 1:
+        name = plain(node.value[0][0])
+        if isinstance(name, str) and name in OPERATIONS:
+            reader.wrong(node.value[0][1], f"epilogue: {name!r} takes no parameters")
+            return None
+        return str(name)
+    value = plain(node)
+    if isinstance(value, str) and not isinstance(node, (MappingNode, SequenceNode)):
+        return value
+    reader.wrong(
+        node, f"epilogue: expected an operation, or one with parameters as {{name: {{...}}}}, found {shown(value)}"
+    )
+    return None
+
+
+def _known(reader: Reader, node: Node, name: str) -> bool:
+    if name in OPERATIONS:
+        return True
+    if name in PLANNED:
+        reader.wrong(node, f"epilogue: {name!r} is not available yet; available: none, {', '.join(OPERATIONS)}")
+    elif name == "none":
+        reader.wrong(node, "epilogue: 'none' stands alone and cannot be part of a chain")
+    else:
+        reader.wrong(
+            node, f"epilogue: unknown operation {shown(name)}; {nearest(name, ('none', *OPERATIONS, *PLANNED))}"
+        )
+    return False
+
+
+#: Keys of a row that only schedules still to come can use, each with the value that means "not used".
+_UNUSED = {"split": None, "chiplets": None, "ctas": 1, "warp_specialize": False, "waves_per_eu": None}
+
+
+def read_tile(reader: Reader, node: Node) -> Tile | None:
+    """One row of the tile table."""
+    before = len(reader.mistakes)
+    keys = ("m", "n", "k", "warps", "group", "stages", *_UNUSED)
+    found = reader.mapping(node, keys, "tile", required=("m", "n", "k", "warps"))
+    values: dict[str, int] = {}
+    for key, value in found.items():
+        if key not in _UNUSED:
+            number = reader.whole(value, f"tile.{key}", power_of_two=key in ("m", "n", "k", "warps"))
+            if number is not None:
+                values[key] = number
+        elif key == "warp_specialize":
+            if type(plain(value)) is not bool:
+                reader.wrong(value, f"tile.{key}: expected true or false, found {shown(plain(value))}")
+            elif plain(value):
+                reader.wrong(value, f"tile.{key}: not available yet; no schedule that stands uses it")
+        elif reader.whole(value, f"tile.{key}") not in (None, _UNUSED[key]):
+            reader.wrong(value, f"tile.{key}: not available yet; no schedule that stands uses it")
+    return Tile(**values) if len(reader.mistakes) == before else None

@@ -1,0 +1,212 @@
+"""The sizes a kernel is run at, derived from its tiles, each with the reason why it is there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from generator import legality
+from generator.epilogue import MATRIX, SCALAR
+from generator.model import Kernel, Tile, Variant
+from generator.vocabulary import ELEMENTS
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call of a kernel: its sizes, how its operands lie in memory, what is in them, and why."""
+
+    name: str
+    reason: str
+    sizes: tuple[int, int, int]
+    #: Index into CONFIGS; None leaves the choice to the launcher, which only a GPU can always make.
+    row: int | None
+    #: Leading dimensions longer than the matrix needs.
+    padded: bool = False
+    #: Operands that start one element past an aligned address.
+    unaligned: bool = False
+    #: Infinity and NaN among the inputs.
+    special: bool = False
+    #: The operand, of a, b and c, whose offsets pass 2**31 elements.
+    huge: str = ""
+    #: The type of the epilogue's vectors and matrices, and of a scalar that is a tensor.
+    operand_type: str = "fp32"
+    scalar_tensor: bool = False
+    #: Operands of no fixed layout lie column after column, with gaps along both dimensions, or row after row.
+    strided: str = "row"
+    #: Whether the result goes into a tensor of the caller's; if not, the launcher makes one.
+    given_out: bool = True
+    #: Run twice on a GPU, and the two compared bit for bit.
+    repeat: bool = False
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Rounds the sizes of a case to what one row of a kernel's table can take."""
+
+    variant: Variant
+    tile: Tile
+
+    @property
+    def unit(self) -> tuple[int, int, int]:
+        """What stands for a tile: its sizes, or a few elements where one program computes one."""
+        return (2, 2, 2) if self.variant.schedule == "elementwise" else (self.tile.m, self.tile.n, self.tile.k)
+
+    @property
+    def primes(self) -> tuple[int, int, int]:
+        """Sizes that are primes, each below a tile."""
+        if self.variant.schedule == "elementwise":
+            return 5, 7, 3
+        return _prime(self.tile.m), _prime(self.tile.n), _prime(self.tile.k)
+
+    def __call__(self, m: int, n: int, k: int) -> tuple[int, int, int]:
+        """The nearest legal sizes that are not smaller, except for K where it is bounded."""
+        ragged = legality.ragged(self.variant)
+        if self.variant.schedule == "elementwise":
+            return m, n, k
+        if self.variant.schedule == "naive":
+            k = min(k, self.tile.k)
+        m, n, k = (
+            size if ragged[dimension] is not False else -(-size // block) * block
+            for dimension, size, block in zip("mnk", (m, n, k), self.unit, strict=True)
+        )
+        step = written_step(self.variant)
+        if self.variant.layout.c == "column":
+            return -(-m // step) * step, n, k
+        return m, -(-n // step) * step, k
+
+
+def written_step(variant: Variant) -> int:
+    """What the inner extent of C must be a multiple of: 16 bytes where the hardware copies it, else one element."""
+    if variant.load != "descriptor" or variant.store != "as_load":
+        return 1
+    return 16 * 8 // ELEMENTS[variant.dtype.out].bits
+
+
+def addressed(variant: Variant) -> bool:
+    """Whether operands are copied by the hardware, which wants them aligned."""
+    return variant.load == "descriptor"
+
+
+def cases(kernel: Kernel, *, hardware: bool) -> tuple[Case, ...]:
+    """Every case of `kernel`: the full list on its smallest row, a ragged and an aligned one on each other row."""
+    smallest = min(range(len(kernel.tiles)), key=lambda row: _cost(kernel.tiles[row]))
+    found = list(_distinct(_full(kernel, smallest, hardware=hardware)))
+    for row, tile in enumerate(kernel.tiles):
+        if row != smallest:
+            found += _distinct(_other(Fit(kernel.variant, tile), row))
+    return tuple(found)
+
+
+def _cost(tile: Tile) -> tuple[int, int]:
+    return tile.m * tile.n, tile.k
+
+
+def _distinct(found: Iterator[Case]) -> Iterator[Case]:
+    """Without the cases that rounding made equal to one before."""
+    seen = set()
+    for case in found:
+        essence = replace(case, name="", reason="")
+        if essence not in seen:
+            seen.add(essence)
+            yield case
+
+
+def _full(kernel: Kernel, row: int, *, hardware: bool) -> Iterator[Case]:
+    fit = Fit(kernel.variant, kernel.tiles[row])
+    yield from _sizes(fit, row)
+    yield from _layouts(fit, row)
+    yield from _orders(fit, row)
+    yield from _contents(fit, row)
+    yield from _large(fit, row)
+    if hardware:
+        m, n, k = fit.unit
+        small = fit(m + 1, n + 1, 2 * k + 1)
+        yield Case("plain", "the call that a user writes: no config, no out", small, None, given_out=False, repeat=True)
+
+
+def _sizes(fit: Fit, row: int) -> Iterator[Case]:
+    m, n, k = fit.unit
+
+    def case(name: str, reason: str, *sizes: int, repeat: bool = False) -> Case:
+        return Case(name, reason, fit(*sizes), row, repeat=repeat)
+
+    yield case("aligned", "whole tiles, more along M than along N: no mask may be needed", 3 * m, 2 * n, 2 * k)
+    yield case("past-tile", "one past a tile in every dimension", m + 1, n + 1, 2 * k + 1, repeat=True)
+    yield case("past-m", "one past a tile along M alone", m + 1, n, k)
+    yield case("past-n", "one past a tile along N alone", m, n + 1, k)
+    yield case("past-k", "one past a tile along K alone", m, n, k + 1)
+    yield case("one", "1 x 1 x 1: all of a tile but one element is outside", 1, 1, 1)
+    yield case("primes", "primes below a tile, K too", *fit.primes)
+    yield case("empty-m", "M = 0: nothing to compute, nothing to launch", 0, n, k)
+    yield case("empty-n", "N = 0: nothing to compute, nothing to launch", m, 0, k)
+    yield case("empty-k", "K = 0: the epilogue of 0", *fit.primes[:2], 0)
+
+
+def _layouts(fit: Fit, row: int) -> Iterator[Case]:
+    sizes = fit(*fit.primes)
+    base = Case("padded", "leading dimensions longer than the matrix needs", sizes, row, padded=True)
+    yield base
+    if not addressed(fit.variant):
+        yield replace(
+            base, name="unaligned", reason="views that start and step off every alignment", unaligned=True, padded=True
+        )
+    letters = (fit.variant.layout.a, fit.variant.layout.b, fit.variant.layout.c)
+    if "strided" in letters:
+        yield replace(base, name="strided-columns", reason="strided operands, column after column", strided="column")
+        yield replace(base, name="strided-gaps", reason="no stride of a strided operand is 1", strided="gaps")
+    yield replace(base, name="made-out", reason="the launcher makes the result's tensor", given_out=False, padded=False)
+
+
+def _orders(fit: Fit, row: int) -> Iterator[Case]:
+    m, n, k = fit.unit
+    bands = fit.tile.group + 1
+    k = min(k, 2)
+    if fit.variant.schedule == "elementwise":
+        return
+    if fit.variant.swizzle in ("grouped", "swizzle2d"):
+        reason = f"{bands} tile rows: a whole band of {bands - 1} and a band of one"
+        yield Case("bands", reason, fit((bands - 1) * m + 1, n + 1, k), row)
+    elif fit.variant.swizzle == "grouped_n":
+        reason = f"{bands} tile columns: a whole band of {bands - 1} and a band of one"
+        yield Case("bands", reason, fit(m + 1, (bands - 1) * n + 1, k), row)
+    else:
+        yield Case("grid", "more tiles along N than along M", fit(m + 1, 2 * n + 1, k), row)
+
+
+def _contents(fit: Fit, row: int) -> Iterator[Case]:
+    sizes = fit(*fit.primes)
+    if ELEMENTS[fit.variant.dtype.a].floating:
+        yield Case("special", "infinity and NaN go through as arithmetic has it", sizes, row, special=True)
+    shapes = {operand.shape for operand in fit.variant.epilogue.operands}
+    if shapes:
+        for word in ("fp64", "bf16", "fp16"):
+            tensor = word != "fp16"
+            reason = f"the epilogue's operands in {word}" + (", a scalar as a tensor of one element" * tensor)
+            yield Case(f"operands-{word}", reason, sizes, row, operand_type=word, scalar_tensor=tensor)
+    if SCALAR in shapes:
+        yield Case("scalar-tensor", "a scalar as a tensor of one element", sizes, row, scalar_tensor=True)
+
+
+#: Few elements, so that five rows or columns reach 2**31 by their stride, each stride being below 2**31 itself.
+HUGE_LINES = 5
+
+
+def _large(fit: Fit, row: int) -> Iterator[Case]:
+    sizes = fit(HUGE_LINES, HUGE_LINES, HUGE_LINES)
+    operands = ["a", "b", "c"]
+    operands += [operand.name for operand in fit.variant.epilogue.operands if operand.shape == MATRIX]
+    for name in operands:
+        yield Case(f"huge-{name}", f"offsets of {name} pass 2**31 elements", sizes, row, huge=name)
+
+
+def _other(fit: Fit, row: int) -> Iterator[Case]:
+    m, n, k = fit.unit
+    ragged = fit(m + 1, max(n - 1, 1), k + 1)
+    label = f"row {row} of CONFIGS: "
+    yield Case(f"row{row}-ragged", f"{label}one past a tile along M and K, one short of it along N", ragged, row)
+    yield Case(f"row{row}-aligned", f"{label}one whole tile", fit(m, n, k), row)
+
+
+def _prime(limit: int) -> int:
+    """The largest prime below `limit`, which is at least 3."""
+    return next(p for p in range(limit - 1, 1, -1) if all(p % d for d in range(2, p)))

@@ -1,0 +1,68 @@
+"""Compare a kernel's result with the reference: within the bound and one rounding, or not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from generator.verify.elements import half_ulp, overflow
+from generator.verify.reference import Bounded
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`fault` says what is wrong, None where nothing is; `ratio` is the worst error as a part of what is allowed."""
+
+    fault: str | None
+    ratio: float
+
+
+def compare(got: torch.Tensor, expected: Bounded) -> Verdict:
+    """Whether each element of `got` (M, N) is the reference rounded once, up to the reference's error bound.
+
+    Integers must be equal. Where the reference is NaN or infinite the result must be so too, with the sign; a finite
+    reference may come out infinite only where the bound reaches past the type's range.
+    """
+    value, error = torch.broadcast_tensors(expected.value, expected.error)
+    if got.numel() == 0:
+        return Verdict(None, 0.0)
+    if not got.dtype.is_floating_point:
+        return _exact(got, value)
+    computed = got.double()
+    allowed = error + half_ulp(value.abs() + error, got.dtype)
+    difference = (computed - value).abs()
+    finite = value.isfinite() & (value.abs() < overflow(got.dtype))
+    may_overflow = computed.isinf() & (computed.sign() == value.sign()) & (value.abs() + error >= overflow(got.dtype))
+    # A bound that is NaN or infinite stands for operands that bound nothing, a division by what may be 0.
+    within = (difference <= allowed) | ~allowed.isfinite() | may_overflow
+    # Comparisons with NaN are false: equality alone decides where the reference is not finite.
+    beyond = torch.where(value.isnan(), computed.isnan(), (computed == value) | may_overflow | (difference <= allowed))
+    right = torch.where(finite, within & computed.isnan().logical_not(), beyond)
+    ratio = torch.where(finite & computed.isfinite() & allowed.isfinite(), difference / allowed, 0.0)
+    if bool(right.all()):
+        return Verdict(None, float(ratio.max()))
+    worst = _worst(torch.where(right, -1.0, torch.where(difference.isfinite(), difference / allowed, torch.inf)))
+    return Verdict(
+        f"{int((~right).sum())} of {right.numel()} elements are wrong; the worst is {list(worst)}: got "
+        f"{float(computed[worst])!r}, expected {float(value[worst])!r} within {float(allowed[worst]):.3g}",
+        float(ratio.max()),
+    )
+
+
+def _exact(got: torch.Tensor, value: torch.Tensor) -> Verdict:
+    difference = (got.double() - value).abs()
+    if not bool(difference.any()):
+        return Verdict(None, 0.0)
+    worst = _worst(difference)
+    return Verdict(
+        f"{int((difference != 0).sum())} of {got.numel()} elements are wrong; the worst is {list(worst)}: got "
+        f"{int(got[worst])}, expected exactly {int(value[worst])}",
+        float("inf"),
+    )
+
+
+def _worst(badness: torch.Tensor) -> tuple[int, int]:
+    """Row and column of the largest element of an (M, N) tensor."""
+    index = int(badness.argmax())
+    return index // badness.shape[1], index % badness.shape[1]

@@ -1,0 +1,46 @@
+"""Load rendered files as a stranger would: by path, with no help from the generator."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+#: How a rendered file introduces the digest of the text behind it.
+DIGEST_LINE = "# sha256 of the text below: "
+
+
+def load_kernel(path: Path) -> ModuleType:
+    """The module of one kernel's file; raises whatever its import raises."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def load_family(folder: Path) -> ModuleType:
+    """The package of a family's folder under the folder's name; raises whatever its import raises.
+
+    A package of that name that is loaded already is replaced, with its modules.
+    """
+    name = folder.name
+    for loaded in [key for key in sys.modules if key == name or key.startswith(f"{name}.")]:
+        del sys.modules[loaded]
+    spec = importlib.util.spec_from_file_location(name, folder / "__init__.py", submodule_search_locations=[str(folder)])
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def stated_and_actual_digest(text: str) -> tuple[str | None, str]:
+    """The digest that a rendered file states (None where it states none) and that of the text behind that line."""
+    head, found, rest = text.partition(DIGEST_LINE)
+    if not found or (head and not head.endswith("\n")):
+        return None, hashlib.sha256(text.encode()).hexdigest()
+    stated, _, body = rest.partition("\n")
+    return stated.strip(), hashlib.sha256(body.encode()).hexdigest()

@@ -1,0 +1,122 @@
+"""Operands in larger buffers with poisoned margins, so that a stray read spoils the result and a stray write shows."""
+
+from __future__ import annotations
+
+import mmap
+from dataclasses import dataclass
+
+import torch
+
+#: All bits set is NaN in every floating type in use, with a payload that no arithmetic makes.
+FLOAT_POISON = 0xFF
+#: A byte that makes neither 0 nor -1 of any integer.
+INTEGER_POISON = 0x5A
+
+#: Margins are whole multiples of this many bytes, so that an operand is as aligned as its buffer.
+_ALIGNMENT = 256
+
+#: An operand whose offsets pass 2**31 elements is not filled with poison: it is virtual memory, mostly never touched.
+LARGEST_POISONED = 1 << 28
+
+# Python 3.11 and 3.12 do not name the flag on every platform; the value is Linux's.
+_MAP_NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)
+
+
+class NoMemory(Exception):
+    """A case needs more memory than there is."""
+
+
+@dataclass
+class Operand:
+    """One operand: `view` is what the launcher gets, `storage` all bytes of the buffer around it."""
+
+    name: str
+    view: torch.Tensor
+    storage: torch.Tensor
+    before: torch.Tensor | None
+
+    def changed(self) -> str | None:
+        """What was written although nothing may be, or None; an operand too large for poison is not asked."""
+        if self.before is None or torch.equal(self.storage, self.before):
+            return None
+        count = int((self.storage != self.before).sum())
+        return f"{count} bytes of the input {self.name} or its margins were written"
+
+    def margins_changed(self) -> str | None:
+        """What was written outside the elements of an output, or None; what was written inside is taken back."""
+        if self.before is None:
+            return None
+        poison(self.view)
+        if torch.equal(self.storage, self.before):
+            return None
+        count = int((self.storage != self.before).sum())
+        return f"{count} bytes outside the elements of {self.name} were written"
+
+
+def poison_byte(dtype: torch.dtype) -> int:
+    """The byte that a buffer of `dtype` is filled with."""
+    return FLOAT_POISON if dtype.is_floating_point else INTEGER_POISON
+
+
+def poison(view: torch.Tensor) -> None:
+    """Fill every element of `view` with poison, whatever its strides."""
+    width = view.element_size()
+    pattern = torch.full((width,), poison_byte(view.dtype), dtype=torch.uint8, device=view.device)
+    integer = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[width]
+    view.view(integer).fill_(pattern.view(integer).item())
+
+
+def unwritten(view: torch.Tensor) -> torch.Tensor:
+    """Which elements of `view` still hold their poison: a boolean tensor of its shape."""
+    fresh = torch.empty_like(view, memory_format=torch.contiguous_format)
+    poison(fresh)
+    integer = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[view.element_size()]
+    return view.contiguous().view(integer) == fresh.view(integer)
+
+
+def place(
+    name: str,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    dtype: torch.dtype,
+    device: torch.device,
+    *,
+    offset: int = 0,
+    margin: int = 0,
+) -> Operand:
+    """An operand of that shape with `strides` and `offset` in elements, every byte of it and its margins poisoned.
+
+    `margin` is in elements, on either side. Raises `NoMemory` where the buffer cannot be had.
+    """
+    width = torch.empty((), dtype=dtype).element_size()
+    extent = sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True)) + 1 if 0 not in shape else 0
+    before = -(-margin * width // _ALIGNMENT) * _ALIGNMENT
+    size = before + (offset + extent + margin) * width
+    storage = _allocate(-(-size // _ALIGNMENT) * _ALIGNMENT, device)
+    poisoned = storage.numel() <= LARGEST_POISONED
+    if poisoned:
+        storage.fill_(poison_byte(dtype))
+    view = storage.view(dtype).as_strided(shape, strides, before // width + offset)
+    return Operand(name, view, storage, storage.clone() if poisoned else None)
+
+
+def _allocate(size: int, device: torch.device) -> torch.Tensor:
+    if device.type == "cpu":
+        if size <= LARGEST_POISONED:
+            return torch.empty(max(size, _ALIGNMENT), dtype=torch.uint8)
+        try:
+            memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE)
+        except (OSError, ValueError, OverflowError) as error:
+            raise NoMemory(f"{size >> 20} MiB of virtual memory: {error}") from None
+        return torch.frombuffer(memory, dtype=torch.uint8)
+    free, _ = torch.cuda.mem_get_info(device)
+    if size > free:
+        raise NoMemory(f"{size >> 20} MiB on {device}, of which {free >> 20} MiB are free")
+    return torch.empty(max(size, _ALIGNMENT), dtype=torch.uint8, device=device)
+
+
+def fill(operand: Operand, values: torch.Tensor) -> None:
+    """Write `values` (of the operand's shape) into the elements, and remember the buffer as it is then."""
+    operand.view.copy_(values)
+    if operand.before is not None:
+        operand.before = operand.storage.clone()

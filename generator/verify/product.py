@@ -1,0 +1,67 @@
+"""How far a kernel's accumulator may be from the exact A @ B: worst-case bounds, from the accumulator and K alone."""
+
+from __future__ import annotations
+
+import torch
+
+from generator.model import Dtype
+from generator.verify.elements import FP16_ROUNDOFF, FP32_ROUNDOFF
+from generator.vocabulary import ELEMENTS
+
+_ROUNDOFF = {"fp32": FP32_ROUNDOFF, "fp16": FP16_ROUNDOFF}
+
+#: tf32 keeps 10 explicit bits, and the matrix unit drops the rest of fp32 without rounding.
+_TF32 = 2.0**-10
+
+#: Hopper's fp8 products are aligned to the largest of an instruction's sum and lose what lies below 13 bits behind its
+#: leading one; DeepSeek-V3 (arXiv 2412.19437), section 3.3.2, measured it. An instruction adds 32 products.
+_SHORT = 2.0**-13
+_INSTRUCTION = 32
+#: `precision: full` promotes to fp32 at least this often along K.
+_PROMOTION = 128
+
+
+def accumulation_error(a: torch.Tensor, b: torch.Tensor, dtype: Dtype, *, hardware: bool) -> torch.Tensor:
+    """A bound (M, N) on the error of a kernel's accumulator for float64 `a` (M, K) and `b` (K, N).
+
+    A sum of K products in any order, each operation off by u, is within (K u / (1 - K u)) |A| |B| (Higham, section
+    3.1); one term more is for products that are rounded themselves. Matrix units truncate where IEEE rounds: 2u.
+    """
+    magnitude = a.abs() @ b.abs()
+    if not ELEMENTS[dtype.acc].floating:
+        return torch.zeros_like(magnitude)
+    unit = _ROUNDOFF[dtype.acc] * (2 if hardware and dtype.precision != "ieee" else 1)
+    terms = a.shape[1] + 1
+    if not hardware:
+        return _gamma(terms, unit) * magnitude
+    match dtype.precision:
+        case "tf32":
+            return (2 * _TF32 + _TF32**2 + _gamma(terms, unit)) * magnitude
+        case "tf32x3":
+            # Each operand is the sum of two tf32 numbers up to 2**-20; the product of the two smaller is left out.
+            return (3 * _TF32**2 + _gamma(3 * terms, unit)) * magnitude
+        case "full":
+            return _gamma(terms, unit) * magnitude + _short_accumulator(a, b, _PROMOTION)
+        case "fast":
+            return _gamma(terms, unit) * magnitude + _short_accumulator(a, b, a.shape[1])
+    return _gamma(terms, unit) * magnitude
+
+
+def _gamma(terms: int, unit: float) -> float:
+    """Higham's gamma: what `terms` roundings of `unit` each can add up to, relatively."""
+    return terms * unit / (1 - terms * unit) if terms * unit < 1 else float("inf")
+
+
+def _short_accumulator(a: torch.Tensor, b: torch.Tensor, promotion: int) -> torch.Tensor:
+    """What the fp8 matrix unit loses: each term of each instruction, up to 2**-13 of the largest in its sum."""
+    error = a.new_zeros(a.shape[0], b.shape[1])
+    partial = torch.zeros_like(error)
+    for start in range(0, a.shape[1], _INSTRUCTION):
+        if start % promotion == 0:
+            partial = torch.zeros_like(error)
+        left, right = a[:, start : start + _INSTRUCTION], b[start : start + _INSTRUCTION]
+        largest = left.abs().amax(1)[:, None] * right.abs().amax(0)[None, :]
+        before, partial = partial, partial + left @ right
+        largest = torch.maximum(largest, torch.maximum(before.abs(), partial.abs()))
+        error += (_INSTRUCTION + 1) * _SHORT * largest
+    return error

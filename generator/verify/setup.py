@@ -1,0 +1,152 @@
+"""The operands of one case: sizes, strides and offsets as the case has them, seeded values, poison around them."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+
+import torch
+
+from generator.epilogue import COLUMNS, MATRIX, ROWS, SCALAR
+from generator.model import Kernel, Tile
+from generator.verify.cases import Case, addressed
+from generator.verify.elements import OPERAND_TYPES, has_infinity, torch_type
+from generator.verify.operands import Operand, fill, place
+
+#: A stride in elements that is a multiple of 16 bytes for every type.
+_STEP = 16
+#: The product's standard deviation: where the epilogue's functions bend, and their rounding shows.
+_SPREAD = 2.0
+
+
+@dataclass
+class Setup:
+    """What a launcher is called with; `scalars` are the operands that are Python numbers."""
+
+    a: Operand
+    b: Operand
+    out: Operand | None
+    tensors: dict[str, Operand]
+    scalars: dict[str, float]
+
+    @property
+    def operands(self) -> dict[str, torch.Tensor | float]:
+        """The epilogue's operands as the launcher's keywords."""
+        return {name: operand.view for name, operand in self.tensors.items()} | self.scalars
+
+    @property
+    def inputs(self) -> list[Operand]:
+        return [self.a, self.b, *self.tensors.values()]
+
+
+def prepare(kernel: Kernel, case: Case, device: torch.device) -> Setup:
+    """Place and fill the operands of `case`, the same ones whenever it is run. Raises `NoMemory`."""
+    return _Builder(kernel, case, device).setup()
+
+
+class _Builder:
+    def __init__(self, kernel: Kernel, case: Case, device: torch.device) -> None:
+        self.variant, self.case, self.device = kernel.variant, case, device
+        self.tile = kernel.tiles[case.row or 0]
+        self.random = torch.Generator().manual_seed(zlib.crc32(f"{kernel.name} {case.name}".encode()))
+
+    def setup(self) -> Setup:
+        m, n, k = self.case.sizes
+        dtype, layout = self.variant.dtype, self.variant.layout
+        # Both factors carry the fourth root, so that neither leaves the range of fp8.
+        spread = (_SPREAD / max(k, 1) ** 0.5) ** 0.5
+        a = self.matrix("a", (m, k), layout.a, torch_type(dtype.a))
+        b = self.matrix("b", (k, n), layout.b, torch_type(dtype.b))
+        self.fill(a, spread)
+        self.fill(b, spread)
+        out = None
+        if self.case.given_out or self.case.huge == "c":
+            out = self.matrix("c", (m, n), layout.c, torch_type(dtype.out))
+        setup = Setup(a, b, out, {}, {})
+        for operand in self.variant.epilogue.operands:
+            self.add(setup, operand.name, operand.shape)
+        if self.case.special:
+            self.spoil(setup)
+        return setup
+
+    def add(self, setup: Setup, name: str, shape: str) -> None:
+        """One epilogue operand, as large as the product, so that sums cancel and show an early rounding."""
+        m, n, k = self.case.sizes
+        dtype = OPERAND_TYPES[self.case.operand_type]
+        # Integer products are as large as they come; operands of their size cancel them.
+        spread = _SPREAD if torch_type(self.variant.dtype.a).is_floating_point else 5000.0 * max(k, 1) ** 0.5
+        if shape == SCALAR and not self.case.scalar_tensor:
+            setup.scalars[name] = -1.3
+            return
+        if shape == MATRIX:
+            operand = self.matrix(name, (m, n), self.variant.layout.c, dtype)
+        else:
+            size = {SCALAR: 1, ROWS: m, COLUMNS: n}[shape]
+            offset = 1 if self.case.unaligned else 0
+            margin = max(self.tile.m, self.tile.n)
+            operand = place(name, (size,), (1,), dtype, self.device, offset=offset, margin=margin)
+        self.fill(operand, 1.0 if shape == SCALAR else spread)
+        setup.tensors[name] = operand
+
+    def matrix(self, name: str, shape: tuple[int, int], layout: str, dtype: torch.dtype) -> Operand:
+        """A matrix laid out by its letter, with a margin of a tile on every side."""
+        strides = self.strides(name, shape, layout, dtype)
+        margin = _STEP + self.tile.k + max(self.tile.m, self.tile.n) + sum(strides)
+        if name == self.case.huge:
+            margin = _STEP
+        elif shape:
+            margin = min(margin * max(self.tile.m, self.tile.n), 1 << 20)
+        offset = 1 if self.case.unaligned else 0
+        return place(name, shape, strides, dtype, self.device, offset=offset, margin=margin)
+
+    def strides(self, name: str, shape: tuple[int, int], layout: str, dtype: torch.dtype) -> tuple[int, int]:
+        """Strides in elements for a layout word, padded where the case or the hardware's copies ask for it."""
+        column = layout == "column" or (layout == "strided" and self.case.strided == "column")
+        lines, inner = shape[::-1] if column else shape
+        leading = inner
+        if self.case.padded:
+            # Off every alignment, unless the hardware wants one.
+            leading += _STEP + (0 if addressed(self.variant) else 3)
+        if addressed(self.variant):
+            # Its copies step by 16 bytes, and want a stride even of a single line.
+            step = 16 // torch.empty((), dtype=dtype).element_size()
+            leading = max(-(-leading // step) * step, step)
+        if name == self.case.huge:
+            leading = (2**31 // max(lines - 1, 1) // _STEP + 1) * _STEP
+        unit = 2 if layout == "strided" and self.case.strided == "gaps" else 1
+        outer = max(leading, 1) * unit
+        return (unit, outer) if column else (outer, unit)
+
+    def fill(self, operand: Operand, spread: float) -> None:
+        """Seeded values, none of them 0: normal of that spread, or over the whole range of an integer type."""
+        shape, dtype = operand.view.shape, operand.view.dtype
+        if dtype.is_floating_point:
+            values = torch.randn(shape, generator=self.random, dtype=torch.float64) * spread
+            rounded = values.to(dtype)
+            values = torch.where(rounded.double() == 0, torch.full_like(values, spread), values).to(dtype)
+        else:
+            limits = torch.iinfo(dtype)
+            values = torch.randint(limits.min, limits.max + 1, shape, generator=self.random)
+            values = torch.where(values == 0, 1, values).to(dtype)
+        fill(operand, values.to(self.device))
+
+    def spoil(self, setup: Setup) -> None:
+        """Infinity and NaN at the corners of each operand, most rows and columns left as they are."""
+        for operand in (setup.a, setup.b):
+            view = operand.view
+            infinity = float("inf") if has_infinity(view.dtype) else float("nan")
+            if view.numel():
+                view[0, -1] = infinity
+                view[-1, 0] = -infinity if operand is setup.a else float("nan")
+        for operand in setup.tensors.values():
+            operand.view.flatten()[:0]
+            if operand.view.dim() == 1 and operand.view.numel() > 2:
+                operand.view[1], operand.view[2] = float("-inf"), float("nan")
+        for operand in setup.inputs:
+            if operand.before is not None:
+                operand.before = operand.storage.clone()
+
+
+def smallest_tile(kernel: Kernel) -> Tile:
+    """The row whose tiles hold the fewest elements."""
+    return min(kernel.tiles, key=lambda tile: (tile.m * tile.n, tile.k))

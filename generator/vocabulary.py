@@ -1,0 +1,187 @@
+"""The words of the spec language: every axis, every value, what each means, and whether its template stands.
+
+A word whose template is not built is known here all the same, so that a spec that uses it is answered with "not
+available yet" rather than "unknown". Nothing else in the project lists axis values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+#: Contract axes say what is computed, implementation axes how. The order is that of the family's product and of names.
+CONTRACT_AXES = ("layout", "dtype", "batch", "epilogue")
+IMPLEMENTATION_AXES = ("masking", "swizzle", "schedule", "load", "store")
+AXES = CONTRACT_AXES + IMPLEMENTATION_AXES
+
+#: Names that an epilogue operand cannot take: they belong to the launcher or to the formula language.
+RESERVED_NAMES = frozenset({"a", "b", "out", "config", "x", "acc"})
+
+
+@dataclass(frozen=True)
+class Word:
+    """One legal value of an axis: what it means in a sentence, and whether a template renders it today."""
+
+    meaning: str
+    available: bool = True
+
+
+LAYOUT_LETTERS = {"r": "row", "c": "column", "s": "strided"}
+
+BATCH: Mapping[str, Word] = {
+    "none": Word("one matrix product"),
+    "strided": Word("3-D operands with any batch stride", available=False),
+}
+
+#: The dimensions that may be ragged, or None where each is decided at the call.
+MASKED_DIMENSIONS: Mapping[str, str | None] = {"none": "", "k": "k", "mn": "mn", "mnk": "mnk", "auto": None}
+
+MASKING: Mapping[str, Word] = {
+    "none": Word("M, N and K must be multiples of the tile"),
+    "k": Word("K is any size; M and N must be multiples of the tile"),
+    "mn": Word("M and N are any size; K must be a multiple of the tile"),
+    "mnk": Word("M, N and K are any size"),
+    "auto": Word("M, N and K are any size; each that the tile divides is compiled without its mask"),
+}
+
+SWIZZLE: Mapping[str, Word] = {
+    "linear": Word("row after row"),
+    "linear_n": Word("column after column"),
+    "grouped": Word("in bands of GROUP_M tile rows, each walked down the band first"),
+    "grouped_n": Word("in bands of GROUP_N tile columns, each walked across the band first"),
+    "swizzle2d": Word("in bands of GROUP_M tile rows, as Triton's tl.swizzle2d orders them"),
+    "hilbert": Word("along a Hilbert curve", available=False),
+    "chiplet": Word("grouped within each chiplet", available=False),
+}
+
+SCHEDULE: Mapping[str, Word] = {
+    "elementwise": Word("one program computes one element with a scalar loop over K"),
+    "naive": Word("one program computes one tile, with all of K in one load"),
+    "tiled": Word("one program computes one tile, in a loop over K"),
+    "persistent": Word("as many programs as the device holds, each walking tiles", available=False),
+    "split_k": Word("K divided over programs, reduced in a fixed order", available=False),
+    "split_k_atomic": Word("K divided over programs, reduced by atomic adds", available=False),
+    "stream_k": Word("K-iterations divided evenly over a persistent grid", available=False),
+}
+
+LOAD: Mapping[str, Word] = {
+    "pointer": Word("tiles of pointers"),
+    "block_pointer": Word("block pointers (tl.make_block_ptr)"),
+    "descriptor": Word("tensor descriptors made on the host, copied by the hardware"),
+}
+
+STORE: Mapping[str, Word] = {
+    "as_load": Word("as the operands are loaded"),
+    "pointer": Word("through a tile of pointers"),
+}
+
+#: Axes whose values are plain words. `layout`, `dtype` and `epilogue` have grammars of their own.
+WORDS: Mapping[str, Mapping[str, Word]] = {
+    "batch": BATCH,
+    "masking": MASKING,
+    "swizzle": SWIZZLE,
+    "schedule": SCHEDULE,
+    "load": LOAD,
+    "store": STORE,
+}
+
+SELECT: Mapping[str, Word] = {
+    "fixed": Word("the first row that the masking allows"),
+    "autotune": Word("@triton.autotune over the rows, keyed on M, N, K"),
+    "heuristic": Word("computed from M, N, K and the device"),
+    "table": Word("winners measured beforehand", available=False),
+}
+
+DEFAULTS: Mapping[str, str] = {
+    "batch": "none",
+    "epilogue": "none",
+    "masking": "auto",
+    "swizzle": "grouped",
+    "schedule": "tiled",
+    "load": "pointer",
+    "store": "as_load",
+    "select": "heuristic",
+}
+
+
+@dataclass(frozen=True)
+class Element:
+    """A scalar type of an operand, the accumulator or the result, under the names it has in each language."""
+
+    bits: int
+    floating: bool
+    torch: str
+    triton: str
+
+
+ELEMENTS: Mapping[str, Element] = {
+    "fp32": Element(32, True, "float32", "float32"),
+    "fp16": Element(16, True, "float16", "float16"),
+    "bf16": Element(16, True, "bfloat16", "bfloat16"),
+    "fp8e4m3": Element(8, True, "float8_e4m3fn", "float8e4nv"),
+    "fp8e5m2": Element(8, True, "float8_e5m2", "float8e5"),
+    "int8": Element(8, False, "int8", "int8"),
+    "int32": Element(32, False, "int32", "int32"),
+}
+
+#: Shorthand: a, b, acc, out, precision.
+DTYPE_SHORTHANDS: Mapping[str, tuple[str, str, str, str, str | None]] = {
+    "fp16": ("fp16", "fp16", "fp32", "fp16", None),
+    "bf16": ("bf16", "bf16", "fp32", "bf16", None),
+    "fp32": ("fp32", "fp32", "fp32", "fp32", "ieee"),
+    "tf32": ("fp32", "fp32", "fp32", "fp32", "tf32"),
+    "tf32x3": ("fp32", "fp32", "fp32", "fp32", "tf32x3"),
+    "int8": ("int8", "int8", "int32", "int32", None),
+    "fp8e4m3": ("fp8e4m3", "fp8e4m3", "fp32", "bf16", "full"),
+    "fp8e5m2": ("fp8e5m2", "fp8e5m2", "fp32", "bf16", "full"),
+}
+
+#: Operand type: the precisions it may be multiplied at, the first being what a mapping without one means.
+PRECISIONS: Mapping[str, tuple[str, ...]] = {
+    "fp32": ("ieee", "tf32", "tf32x3"),
+    "fp8e4m3": ("full", "fast"),
+    "fp8e5m2": ("full", "fast"),
+}
+
+#: Operand type: the accumulators its product can be summed in.
+ACCUMULATORS: Mapping[str, tuple[str, ...]] = {
+    "fp32": ("fp32",),
+    "fp16": ("fp32", "fp16"),
+    "bf16": ("fp32",),
+    "fp8e4m3": ("fp32",),
+    "fp8e5m2": ("fp32",),
+    "int8": ("int32",),
+}
+
+
+@dataclass(frozen=True)
+class Target:
+    """A GPU architecture: its vendor, and the shared memory in bytes that one program may hold."""
+
+    vendor: str
+    shared_memory: int
+    #: Compute capability times ten on NVIDIA, 0 on AMD.
+    capability: int = 0
+    #: Operand types that its matrix unit multiplies or that Triton converts for it.
+    fp8: frozenset[str] = frozenset()
+    #: Bulk tensor copies (TMA), which a descriptor compiles to.
+    descriptors: bool = False
+
+
+_OCP = frozenset({"fp8e4m3", "fp8e5m2"})
+
+#: Shared memory: CUDA programming guide, "maximum amount of shared memory per thread block"; AMD ISA documents, LDS.
+TARGETS: Mapping[str, Target] = {
+    "sm80": Target("nvidia", 166912, 80),
+    "sm86": Target("nvidia", 101376, 86),
+    "sm89": Target("nvidia", 101376, 89, _OCP),
+    "sm90": Target("nvidia", 232448, 90, _OCP, descriptors=True),
+    "sm100": Target("nvidia", 232448, 100, _OCP, descriptors=True),
+    "sm120": Target("nvidia", 101376, 120, _OCP, descriptors=True),
+    "gfx90a": Target("amd", 65536),
+    "gfx942": Target("amd", 65536, fp8=_OCP),
+    "gfx950": Target("amd", 163840, fp8=_OCP),
+    "gfx1100": Target("amd", 65536),
+    "gfx1201": Target("amd", 65536, fp8=_OCP),
+}
+DEFAULT_TARGETS = ("sm80", "sm90")
