@@ -106,7 +106,9 @@ def families(paths: Sequence[Path]) -> list[Family]:
         twin = next((other for other in found if other.spec.name == family.spec.name), None)
         if twin is not None:
             line, column = family.spec.positions.get(("name", ""), (1, 1))
-            message = f"name: {family.spec.name!r} is also the name of {twin.spec.path}; two specs cannot share a folder"
+            message = (
+                f"name: {family.spec.name!r} is also the name of {twin.spec.path}; two specs cannot share a folder"
+            )
             mistakes.append(Mistake(path, line, column, message))
         found.append(family)
     if mistakes:

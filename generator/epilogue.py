@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from generator import formula
 
@@ -79,7 +80,7 @@ class Epilogue:
 
     steps: tuple[Step, ...] = ()
 
-    @property
+    @cached_property
     def word(self) -> str:
         """As a spec writes it: `none`, or the operations joined by `+`."""
         return "+".join(step.operation for step in self.steps) or "none"
@@ -88,7 +89,7 @@ class Epilogue:
     def operands(self) -> tuple[Operand, ...]:
         return tuple(operand for step in self.steps for _, operand in step.operands)
 
-    @property
+    @cached_property
     def text(self) -> str:
         """The whole as a formula: `relu(A @ B + bias)`."""
         tree = ast.parse("A @ B", mode="eval").body

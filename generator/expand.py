@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from generator import legality, tiles
 from generator.errors import Mistake, SpecError
@@ -36,6 +37,17 @@ def _error(spec: Spec, key: tuple[str, str] | None, message: str) -> SpecError:
     return SpecError([Mistake(spec.path, line, column, message)])
 
 
+@dataclass(frozen=True)
+class Offer:
+    """The rows and targets of variants that differ in masking and order alone, what they lack, and why."""
+
+    tiles: tuple[Tile, ...]
+    targets: tuple[str, ...]
+    not_offered: tuple[tuple[str, tuple[int, ...]], ...]
+    left_out: tuple[tuple[str, str | None], ...]
+    refusal: str
+
+
 class _Expansion:
     """What has been seen of the product so far."""
 
@@ -43,10 +55,11 @@ class _Expansion:
         self.spec = spec
         self.kernels: list[Kernel] = []
         self.left_out: list[LeftOut] = []
-        self.first: dict[tuple[object, ...], Variant] = {}
+        self.first: dict[tuple[str, ...], Variant] = {}
         self.survivors: set[tuple[str, str]] = set()
         self.reasons: dict[tuple[str, str], str] = {}
         self.used: set[int] = set()
+        self.offers: dict[tuple[str, ...], Offer] = {}
 
     def visit(self, variant: Variant) -> None:
         keys = [(axis, variant.word(axis)) for axis in AXES]
@@ -80,47 +93,52 @@ class _Expansion:
 
     def kernel(self, variant: Variant) -> tuple[Kernel | None, str | None]:
         """The kernel on the targets and with the rows that it can have, or why it has none."""
+        # No rule about a row or a target reads the masking or the order of tiles.
+        key = tuple(variant.word(axis) for axis in AXES if axis not in ("masking", "swizzle"))
+        if key not in self.offers:
+            self.offers[key] = self.offer(variant)
+        offer = self.offers[key]
+        self.left_out += [LeftOut(variant.name, reason, target) for reason, target in offer.left_out]
+        if not offer.tiles:
+            return None, offer.refusal
+        allowed = self.spec.triton & legality.versions(variant)
+        return Kernel(variant, offer.tiles, offer.targets, allowed, self.spec.select, offer.not_offered), None
+
+    def offer(self, variant: Variant) -> Offer:
+        """What `variant` can have of the spec's targets and rows."""
         spec = self.spec
         wanted = spec.tiles or tiles.defaults(variant.schedule, variant.dtype)
         if variant.schedule == "elementwise":
             wanted = tiles.elementwise()
         refused = {target: legality.why_not_on(variant, target) for target in spec.targets}
+        running = [target for target in spec.targets if refused[target] is None]
         rows: list[Tile] = []
-        held: set[str] = set()
+        lacking: dict[str, list[int]] = {target: [] for target in running}
+        left_out: list[tuple[str, str | None]] = []
         for index, row in enumerate(wanted):
-            reasons = {t: legality.why_no_row_on(variant, row, t) for t in spec.targets if refused[t] is None}
             never = legality.why_no_row(variant, row)
-            fits = [target for target, reason in reasons.items() if never is None and reason is None]
+            reasons = {target: never or legality.why_no_row_on(variant, row, target) for target in running}
+            fits = any(reason is None for reason in reasons.values())
+            label = f"tile {row.m}x{row.n}x{row.k}, {row.warps} warps, {row.stages} stages"
+            for target, reason in reasons.items():
+                if reason is not None:
+                    left_out.append((f"{label}: {reason}", target))
+                    self.reasons.setdefault(("tile", str(index)), reason)
+                    if fits:
+                        lacking[target].append(len(rows))
             if fits:
                 rows.append(row)
-                held.update(fits)
                 self.survivors.add(("tile", str(index)))
-            else:
-                why = never or next((reason for reason in reasons.values() if reason), None)
-                if why is not None:
-                    self.reasons.setdefault(("tile", str(index)), why)
-            self.note_rows(variant, row, reasons, never, bool(fits))
+        held = tuple(target for target in running if len(lacking[target]) < len(rows))
         for target in spec.targets:
             why = refused[target] or (None if target in held else "no row of the tile table fits")
             if why is not None:
                 self.reasons.setdefault(("targets", target), why)
                 if held:
-                    self.left_out.append(LeftOut(variant.name, why, target))
-        if not held:
-            reasons_found = [reason for reason in refused.values() if reason] or ["no row of the tile table fits"]
-            return None, "; ".join(dict.fromkeys(reasons_found))
-        allowed = spec.triton & legality.versions(variant)
-        return Kernel(variant, tuple(rows), tuple(t for t in spec.targets if t in held), allowed, spec.select), None
-
-    def note_rows(
-        self, variant: Variant, row: Tile, reasons: dict[str, str | None], never: str | None, fits: bool
-    ) -> None:
-        """Record each target that a row is not offered on."""
-        label = f"tile {row.m}x{row.n}x{row.k}, {row.warps} warps, {row.stages} stages"
-        for target, reason in reasons.items():
-            why = never or reason
-            if why is not None:
-                self.left_out.append(LeftOut(variant.name, f"{label}: {why}", target if fits else None))
+                    left_out.append((why, target))
+        found = [reason for reason in refused.values() if reason] or ["no row of the tile table fits"]
+        not_offered = tuple((target, tuple(lacking[target])) for target in held if lacking[target])
+        return Offer(tuple(rows) if held else (), held, not_offered, tuple(left_out), "; ".join(dict.fromkeys(found)))
 
     def check(self) -> None:
         """Raise for all that the spec lists and nothing came of."""

@@ -10,7 +10,7 @@ import ast
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 
 #: The name of the running value.
 X = "x"
@@ -47,7 +47,7 @@ class FormulaError(ValueError):
         self.column = column
 
 
-@lru_cache(maxsize=None)
+@cache
 def parse(text: str, names: frozenset[str]) -> ast.expr:
     """Parse `text` into a checked tree over `names`; raise `FormulaError` for anything outside the language."""
     try:

@@ -7,14 +7,13 @@ of its own. A rule returns the reason, or None where it has nothing against.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 
 from packaging.specifiers import SpecifierSet
 
 from generator import formula
-from generator.model import Dtype, Tile, Variant
+from generator.model import Tile, Variant
 from generator.versions import minor_versions
-from generator.vocabulary import ELEMENTS, MASKED_DIMENSIONS, TARGETS
+from generator.vocabulary import AXES, ELEMENTS, MASKED_DIMENSIONS, TARGETS
 
 #: File systems hold 255 bytes; `.py` and the suffix of a file being written take some.
 _LONGEST_NAME = 240
@@ -116,10 +115,10 @@ def why_not_on(v: Variant, target: str) -> str | None:
     return next((reason for rule in TARGET_RULES if (reason := rule(v, target))), None)
 
 
-def essence(v: Variant) -> tuple[object, ...]:
+def essence(v: Variant) -> tuple[str, ...]:
     """What makes `v` differ from others: two variants of one essence are the same kernel under two names."""
     free = _collapses(v)
-    return tuple(getattr(v, axis) for axis in v.__dataclass_fields__ if axis not in free)
+    return tuple(v.word(axis) for axis in AXES if axis not in free)
 
 
 def versions(v: Variant) -> SpecifierSet:
@@ -134,21 +133,26 @@ def why_no_version(v: Variant, allowed: SpecifierSet) -> str | None:
     return f"{v.load} needs Triton {versions(v)}, and the spec allows {allowed}"
 
 
-@cache
-def shared_memory(dtype: Dtype, schedule: str, tile: Tile, target: str) -> int:
-    """Bytes of shared memory that one program of `tile` needs on `target`.
+def shared_memory(v: Variant, tile: Tile, target: str) -> int:
+    """Bytes of shared memory that one program of `tile` needs on `target`, as Triton lays it out.
 
-    The operand tiles of each stage in flight; `mma.sync` (before sm90) holds one stage in registers, `wgmma` reads it
-    from shared memory, AMD keeps one stage in registers on its way.
+    The operand tiles of every stage in flight: `wgmma` and `tcgen05` read a stage from shared memory while the next
+    arrives, everything else holds one stage in registers. A descriptor adds a barrier a stage, and a store of 32-bit
+    elements its own tile.
     """
-    element = ELEMENTS[dtype.a].bits // 8
-    stage = (tile.m * tile.k + tile.k * tile.n) * element
-    if schedule == "elementwise":
+    if v.schedule == "elementwise":
         return 0
-    if schedule == "naive":
+    stage = (tile.m * tile.k + tile.k * tile.n) * ELEMENTS[v.dtype.a].bits // 8
+    if v.schedule == "naive":
         return stage
-    asynchronous = TARGETS[target].capability in (90, 100)
-    return stage * (tile.stages if asynchronous else max(tile.stages - 1, 1))
+    warpgroup = TARGETS[target].capability in (90, 100) and tile.m >= 64 and tile.warps % 4 == 0
+    deep = warpgroup and v.dtype.precision != "ieee"
+    needed = stage * (tile.stages if deep else max(tile.stages - 1, 1))
+    if v.load == "descriptor":
+        needed += 8 * (tile.stages + 1)
+        if v.store == "as_load" and ELEMENTS[v.dtype.out].bits == 32:
+            needed += tile.m * tile.n * 4
+    return needed
 
 
 def why_no_row(v: Variant, tile: Tile) -> str | None:
@@ -171,7 +175,7 @@ def why_no_row_on(v: Variant, tile: Tile, target: str) -> str | None:
     most = 16 if TARGETS[target].vendor == "amd" else 32
     if tile.warps > most:
         return f"{tile.warps} warps, and {target} runs at most {most} in a program"
-    needed = shared_memory(v.dtype, v.schedule, tile, target)
+    needed = shared_memory(v, tile, target)
     if needed > TARGETS[target].shared_memory:
         return f"{needed} bytes of shared memory, and {target} has {TARGETS[target].shared_memory}"
     return None

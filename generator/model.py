@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from packaging.specifiers import SpecifierSet
@@ -42,9 +43,9 @@ class Dtype:
     out: str
     precision: str | None
 
-    @property
+    @cached_property
     def word(self) -> str:
-        """The shorthand where there is one; else `a_acc_out`, or `axb_acc_out`, with a precision that is not implied."""
+        """The shorthand where there is one; else `a_acc_out` or `axb_acc_out`, and a precision that is not implied."""
         for shorthand, parts in DTYPE_SHORTHANDS.items():
             if parts == (self.a, self.b, self.acc, self.out, self.precision):
                 return shorthand
@@ -102,14 +103,14 @@ class Variant:
         """Every axis with its value as a spec writes it."""
         return {axis: self.word(axis) for axis in AXES}
 
-    @property
+    @cached_property
     def contract(self) -> str:
         """The name of what is computed, before the `__`: `gemm_fp16_rcr_bias_relu`."""
         kind = "gemm" if self.batch == "none" else "bmm"
         epilogue = "_".join(step.operation.replace("_", "") for step in self.epilogue.steps) or "none"
         return f"{kind}_{self.dtype.word}_{self.layout.word}_{epilogue}"
 
-    @property
+    @cached_property
     def name(self) -> str:
         """The kernel's name, an injective function of the axes: contract, `__`, how it is computed."""
         how = [self.schedule, self.load, self.masking, self.swizzle]
@@ -158,6 +159,8 @@ class Kernel:
     targets: tuple[str, ...]
     triton: SpecifierSet
     select: str
+    #: Target -> the indices of the rows that it cannot hold.
+    not_offered: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
     @property
     def name(self) -> str:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
+from functools import cache
 
+from generator.epilogue import SCALAR
 from generator.model import Kernel, Variant
+from generator.operands import Matrix
 from generator.versions import SUPPORTED, spelled
+from generator.view import View
 from generator.vocabulary import ELEMENTS, MASKED_DIMENSIONS, SWIZZLE
 
 WIDTH = 116
@@ -17,6 +21,7 @@ def escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"')
 
 
+@cache
 def paragraph(text: str) -> str:
     """`text` wrapped; a word that is too long keeps its line."""
     return textwrap.fill(text, WIDTH, break_long_words=False, break_on_hyphens=False)
@@ -61,17 +66,17 @@ def sizes(kernel: Kernel) -> str:
 def order(v: Variant) -> str:
     """How tiles are visited."""
     if v.schedule == "elementwise":
-        return "One program computes one element, row after row."
-    return f"One program computes one tile of C; tiles are visited {SWIZZLE[v.swizzle].meaning}."
+        return "one program computes one element, row after row."
+    return f"one program computes one tile of C; tiles are visited {SWIZZLE[v.swizzle].meaning}."
 
 
 def rounding(v: Variant) -> str:
     """What is rounded where."""
     dtype = v.dtype
     if dtype.acc == "int32":
-        text = "Products are summed in int32, exactly while the sum fits."
+        text = "products are summed in int32, exactly while the sum fits."
     else:
-        text = f"Products are summed in {dtype.acc}"
+        text = f"products are summed in {dtype.acc}"
         text += {
             "tf32": ", of operands that the matrix unit rounds to tf32 (10 bits of mantissa).",
             "tf32x3": ", each emulated by three tf32 products to about the accuracy of fp32.",
@@ -85,7 +90,16 @@ def rounding(v: Variant) -> str:
     return text
 
 
-REPEATABLE = "The same operands, configuration and device give the same bits on every run."
+def properties(kernel: Kernel) -> str:
+    """What a caller should know, a labelled paragraph each."""
+    labelled = {
+        "Sizes": sizes(kernel),
+        "Order": order(kernel.variant),
+        "Rounding": rounding(kernel.variant),
+        "Repeatable": "the same operands, configuration and device give the same bits on every run.",
+        "Needs": needs(kernel),
+    }
+    return "\n".join(paragraph(f"{label}: {text}") for label, text in labelled.items() if text)
 
 
 def needs(kernel: Kernel) -> str:
@@ -97,16 +111,37 @@ def needs(kernel: Kernel) -> str:
         parts.append("a GPU with bulk tensor copies (sm90 or later)")
     if kernel.variant.dtype.a.startswith("fp8"):
         parts.append(f"a matrix unit for {kernel.variant.dtype.a}")
-    return f"Needs {' and '.join(parts)}." if parts else ""
+    return f"{' and '.join(parts)}." if parts else ""
 
 
-def layout_phrase(layout: str, dimension: tuple[str, str]) -> str:
-    """`row-major, unit stride along K`, for a matrix whose dimensions are named."""
-    if layout == "strided":
-        return "any strides"
-    return f"{layout}-major, stride 1 along {dimension[1] if layout == 'row' else dimension[0]}"
+def operand_table(k: View) -> str:
+    """The operands and the result: shape, dtype, layout and alignment."""
+    rows = [("operand", "shape", "dtype", "layout")]
+    rows += [_matrix_row(k, k.a, "a"), _matrix_row(k, k.b, "b")]
+    for operand in k.operands:
+        if isinstance(operand, Matrix):
+            rows.append(_matrix_row(k, operand, operand.name))
+        elif operand.shape == SCALAR:
+            rows.append((operand.name, "scalar", "any real", "a number, or a tensor of one element"))
+        else:
+            rows.append((operand.name, operand.extent, "any floating", "stride 1"))
+    return table([*rows, _matrix_row(k, k.c, "result")])
 
 
-def type_name(element: str) -> str:
-    """torch's name of an element type."""
-    return ELEMENTS[element].torch
+def _matrix_row(k: View, matrix: Matrix, label: str) -> tuple[str, str, str, str]:
+    if matrix.layout == "strided":
+        text = "any strides"
+    else:
+        inner = matrix.columns if matrix.layout == "row" else matrix.rows
+        text = f"{matrix.layout}-major, stride 1 along {inner}"
+        if k.descriptors and (matrix.name in ("a", "b") or matrix in k.described):
+            text += "; base and leading dimension multiples of 16 bytes"
+            if matrix.name == "c":
+                text += f", {inner} of {128 // ELEMENTS[k.v.dtype.out].bits}"
+    dtype = matrix.torch_dtype.removeprefix("torch.")
+    return label, matrix.extent, "any floating" if dtype == "None" else dtype, text
+
+
+def docstring(k: View) -> str:
+    """The docstring's body, below formula and summary."""
+    return f"{operand_table(k)}\n\n{properties(k.kernel)}"

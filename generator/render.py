@@ -10,12 +10,14 @@ import hashlib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import jinja2
 
 from generator import package
+from generator.launcher import Launcher, launcher
 from generator.model import Family, Kernel, Spec
-from generator.prose import escaped, paragraph
+from generator.prose import docstring, escaped, formula, paragraph
 from generator.spec import command_line, comment
 from generator.view import view
 
@@ -70,7 +72,17 @@ def kernel_source(spec: Spec, kernel: Kernel) -> str:
     """The text of one kernel's file."""
     k = view(kernel)
     template = environment().get_template(f"{kernel.variant.schedule}.py.j2")
-    return with_head(spec, template.render(k=k, summary=paragraph(escaped(spec.summary))))
+    host = _host(launcher(k))
+    summary = paragraph(escaped(spec.summary))
+    body = template.render(k=k, summary=summary, docstring=docstring(k), formula=formula(k.v), host=host)
+    return with_head(spec, body)
+
+
+@cache
+def _host(made: Launcher) -> tuple[str, str]:
+    """The text of a launcher, shared by the kernels that are launched alike: what precedes the kernel, what follows."""
+    template: Any = environment().get_template("launcher.j2").module
+    return template.before(made).strip("\n"), template.after(made).strip("\n")
 
 
 def package_source(family: Family) -> str:

@@ -36,7 +36,10 @@ _TILED_FP32 = (
     Tile(16, 32, 64, warps=4, stages=3),
 )
 # All of K in one load: k is the largest K that the row takes.
-_NAIVE_16 = tuple(Tile(32, 32, k, warps=4, stages=1) for k in (64, 128, 256)) + (
+_NAIVE_16 = (
+    Tile(32, 32, 64, warps=4, stages=1),
+    Tile(32, 32, 128, warps=4, stages=1),
+    Tile(32, 32, 256, warps=4, stages=1),
     Tile(16, 16, 512, warps=4, stages=1),
     Tile(16, 16, 1024, warps=4, stages=1),
 )

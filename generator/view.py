@@ -4,102 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
-from generator import formula, legality, prose
+from generator import formula, legality
 from generator.epilogue import COLUMNS, MATRIX, ROWS, SCALAR, Operand
 from generator.model import Kernel, Tile, Variant
+from generator.operands import Matrix, Vector
 from generator.vocabulary import ELEMENTS
-
-_UNITS = {"row": 1, "column": 0, "strided": None}
-
-
-@dataclass(frozen=True)
-class Matrix:
-    """A matrix of the launcher (`a`, `b`, `c` or an M×N epilogue operand) as kernel and launcher address it."""
-
-    name: str
-    #: The launcher's variable, and its dimensions as the kernel names them.
-    variable: str
-    rows: str
-    columns: str
-    layout: str
-    torch_dtype: str
-
-    shape = MATRIX
-
-    @property
-    def row_stride(self) -> str | None:
-        """The kernel's parameter for the stride between rows; None for a unit stride."""
-        if self.layout == "strided":
-            return f"stride_{self.name}{self.rows.lower()}"
-        return f"ld{self.name}" if self.layout == "row" else None
-
-    @property
-    def column_stride(self) -> str | None:
-        """The kernel's parameter for the stride between columns; None for a unit stride."""
-        if self.layout == "strided":
-            return f"stride_{self.name}{self.columns.lower()}"
-        return f"ld{self.name}" if self.layout == "column" else None
-
-    @property
-    def strides(self) -> tuple[tuple[str, str], ...]:
-        """Each stride parameter with the launcher's expression for it."""
-        both = ((self.row_stride, 0), (self.column_stride, 1))
-        return tuple((name, f"{self.variable}.stride({dimension})") for name, dimension in both if name)
-
-    @property
-    def extent(self) -> str:
-        return f"({self.rows}, {self.columns})"
-
-    @property
-    def unit(self) -> int | None:
-        """The dimension of stride 1."""
-        return _UNITS[self.layout]
-
-    @property
-    def argument(self) -> str:
-        return self.variable
-
-    @property
-    def described(self) -> str:
-        """The row-major matrix that a descriptor describes."""
-        return f"{self.variable}.T" if self.layout == "column" else self.variable
-
-    def block(self, row: str, brackets: str = "()") -> str:
-        """The block a descriptor copies, in the order of `described`, from a row of the table."""
-        sizes = [f'{row}["BLOCK_{self.rows}"]', f'{row}["BLOCK_{self.columns}"]']
-        if self.layout == "column":
-            sizes.reverse()
-        return f"{brackets[0]}{', '.join(sizes)}{brackets[1]}"
-
-
-@dataclass(frozen=True)
-class Vector:
-    """A vector or scalar operand of the epilogue."""
-
-    name: str
-    shape: str
-
-    variable = property(lambda self: self.name)
-    torch_dtype = "None"
-    unit = 0
-
-    @property
-    def extent(self) -> str:
-        return f"({self.shape},)"
-
-    @property
-    def flag(self) -> str:
-        """The constexpr that says whether a scalar lies on the device."""
-        return f"{self.name.upper()}_ON_DEVICE"
-
-
-@dataclass(frozen=True)
-class Argument:
-    """An epilogue operand in the launcher's signature."""
-
-    name: str
-    annotation: str
 
 
 @dataclass(frozen=True)
@@ -132,56 +43,56 @@ class View:
     steps: tuple[StepView, ...]
     result: str
 
-    @property
+    @cached_property
     def v(self) -> Variant:
         return self.kernel.variant
 
     # The kernel.
 
-    @property
+    @cached_property
     def load_template(self) -> str:
         return f"load/{self.v.load}.j2"
 
-    @property
+    @cached_property
     def store_template(self) -> str:
         return f"load/{self.v.load if self.v.store == 'as_load' else self.v.store}.j2"
 
-    @property
+    @cached_property
     def swizzle(self) -> str:
         return self.v.swizzle
 
-    @property
+    @cached_property
     def group(self) -> str | None:
         """The table's column for the height or width of a band, where the order has bands."""
         return {"grouped": "GROUP_M", "grouped_n": "GROUP_N", "swizzle2d": "GROUP_M"}.get(self.v.swizzle)
 
-    @property
+    @cached_property
     def tiled(self) -> bool:
         """Whether a program computes a tile, rather than one element."""
         return self.v.schedule != "elementwise"
 
-    @property
+    @cached_property
     def descriptors(self) -> bool:
         return self.v.load == "descriptor"
 
-    @property
+    @cached_property
     def acc(self) -> str:
         return ELEMENTS[self.v.dtype.acc].triton
 
-    @property
+    @cached_property
     def acc_word(self) -> str:
         return self.v.dtype.acc
 
-    @property
+    @cached_property
     def epilogue_type(self) -> str:
         return "int32" if self.v.dtype.out == "int32" else "fp32"
 
-    @property
+    @cached_property
     def step(self) -> str:
         """The loop variable along K, `_` where nothing reads it."""
         return "k" if self.descriptors or (self.v.load == "pointer" and self.bound.k != "never") else "_"
 
-    @property
+    @cached_property
     def dot_options(self) -> str:
         dtype = self.v.dtype
         if dtype.a == "fp32":
@@ -191,26 +102,33 @@ class View:
             return f", max_num_imprecise_acc={'BLOCK_K' if deepest <= 128 else 'BLOCK_K if BLOCK_K < 128 else 128'}"
         return f", out_dtype=tl.{self.acc}" if dtype.acc != "fp32" else ""
 
-    @property
+    @cached_property
     def guard_empty_k(self) -> bool:
         """Whether an unmasked load of all of K must be kept from an empty K."""
         return self.v.schedule == "naive" and self.v.load != "descriptor" and self.bound.k != "always"
 
-    @property
+    @cached_property
     def store_note(self) -> str:
-        changed = self.v.dtype.out != ("int32" if self.epilogue_type == "int32" else "fp32" if self.steps else self.acc_word)
+        changed = self.v.dtype.out != (
+            "int32" if self.epilogue_type == "int32" else "fp32" if self.steps else self.acc_word
+        )
         return f", rounding to {self.v.dtype.out} once" if changed else ""
 
-    @property
+    @cached_property
+    def operands(self) -> tuple[Matrix | Vector, ...]:
+        """The operands of the epilogue, in the order of its steps."""
+        return tuple(operand for step in self.steps for operand in step.operands)
+
+    @cached_property
     def matrices(self) -> tuple[Matrix, ...]:
         """The M×N operands of the epilogue."""
-        return tuple(o for step in self.steps for o in step.operands if isinstance(o, Matrix))
+        return tuple(o for o in self.operands if isinstance(o, Matrix))
 
-    @property
+    @cached_property
     def scalars(self) -> tuple[Vector, ...]:
-        return tuple(o for step in self.steps for o in step.operands if isinstance(o, Vector) and o.shape == SCALAR)
+        return tuple(o for o in self.operands if isinstance(o, Vector) and o.shape == SCALAR)
 
-    @property
+    @cached_property
     def pointed(self) -> tuple[Matrix, ...]:
         """The matrices addressed through strides, so that their offsets can pass 2**31."""
         everything = (self.a, self.b, self.c, *self.matrices)
@@ -220,22 +138,22 @@ class View:
             return (*((self.c,) if self.v.store == "pointer" else ()), *self.matrices)
         return everything
 
-    @property
+    @cached_property
     def wide_strides(self) -> tuple[str, ...]:
         names = [name for matrix in self.pointed for name, _ in matrix.strides]
         casts = [f"{name} = tl.cast({name}, INDEX)" for name in names]
         return ("# Strides are as wide as the offsets they make.", *casts) if casts else ()
 
-    @property
+    @cached_property
     def late_coordinates(self) -> bool:
         """Whether the epilogue or the store needs the coordinates that the loads did without."""
         return self.tiled and self.v.load != "pointer" and (self.needs_m or self.needs_n)
 
-    @property
+    @cached_property
     def needs_m(self) -> bool:
         return self._needs(ROWS)
 
-    @property
+    @cached_property
     def needs_n(self) -> bool:
         return self._needs(COLUMNS)
 
@@ -245,18 +163,18 @@ class View:
         shapes = {operand.shape for operand in self.v.epilogue.operands}
         return dimension in shapes or (MATRIX in shapes and self.v.load == "block_pointer")
 
-    @property
+    @cached_property
     def even(self) -> tuple[str, ...]:
         """The dimensions whose divisibility is a constexpr decided at the call."""
         kinds = {"M": self.bound.m, "N": self.bound.n, "K": self.bound.k}
         return tuple(d for d, kind in kinds.items() if kind == "call")
 
-    @property
+    @cached_property
     def helpers(self) -> tuple[str, ...]:
         used = {name for step in self.v.epilogue.steps for name in formula.functions(step.tree)}
         return tuple(sorted(h for name in used if (h := formula.FUNCTIONS[name].helper)))
 
-    @property
+    @cached_property
     def parameters(self) -> tuple[str, ...]:
         """The kernel's parameters in order."""
         described = self.descriptors
@@ -264,15 +182,14 @@ class View:
         by_descriptor = described and self.v.store == "as_load"
         names.append("c_desc" if by_descriptor else "c_ptr")
         constants = ["INDEX"] if self.wide_strides else []
-        for step in self.steps:
-            for operand in step.operands:
-                if isinstance(operand, Matrix):
-                    names.append(f"{operand.name}_{'desc' if by_descriptor else 'ptr'}")
-                elif operand.shape == SCALAR:
-                    names.append(f"{operand.name}_or_ptr")
-                    constants.append(operand.flag)
-                else:
-                    names.append(f"{operand.name}_ptr")
+        for operand in self.operands:
+            if isinstance(operand, Matrix):
+                names.append(f"{operand.name}_{'desc' if by_descriptor else 'ptr'}")
+            elif operand.shape == SCALAR:
+                names.append(f"{operand.name}_or_ptr")
+                constants.append(operand.flag)
+            else:
+                names.append(f"{operand.name}_ptr")
         names += ["M", "N", "K"]
         names += [name for matrix in self.strided for name, _ in matrix.strides]
         constants += [f"EVEN_{d}" for d in self.even]
@@ -280,21 +197,14 @@ class View:
             constants += ["BLOCK_M", "BLOCK_N", "BLOCK_K", *([self.group] if self.group else [])]
         return (*names, *(f"{name}: tl.constexpr" for name in constants))
 
-    @property
+    @cached_property
     def strided(self) -> tuple[Matrix, ...]:
         """The matrices whose strides are parameters."""
         if not self.descriptors:
             return (self.a, self.b, self.c, *self.matrices)
         return self.pointed
 
-    @property
-    def c_bits(self) -> int:
-        """Bits of an element of the result."""
-        return ELEMENTS[self.v.dtype.out].bits
-
-    # The table and the launcher.
-
-    @property
+    @cached_property
     def configs(self) -> tuple[str, ...]:
         return tuple(self._config(tile) for tile in self.kernel.tiles)
 
@@ -307,147 +217,33 @@ class View:
         row |= {"num_warps": tile.warps, "num_stages": tile.stages}
         return "{" + ", ".join(f'"{name}": {value}' for name, value in row.items()) + "}"
 
-    @property
+    @cached_property
     def too_large(self) -> str:
         """Target -> the rows it is not offered, as source; empty where every target holds every row."""
-        found = {}
-        for target in self.kernel.targets:
-            rows = self.kernel.tiles
-            refused = tuple(i for i, row in enumerate(rows) if legality.why_no_row_on(self.v, row, target))
-            if refused:
-                found[target] = refused
-        return ("{" + ", ".join(f'"{target}": {rows}' for target, rows in found.items()) + "}") if found else ""
+        rows = ", ".join(f'"{target}": {rows}' for target, rows in self.kernel.not_offered)
+        return f"{{{rows}}}" if rows else ""
 
-    @property
+    @cached_property
     def autotune(self) -> bool:
         return self.kernel.select == "autotune" and len(self.kernel.tiles) > 1
 
-    @property
-    def choose(self) -> str:
+    @cached_property
+    def choose(self) -> str | None:
         """The macro that chooses a row; the tuner chooses by itself."""
         if self.autotune:
-            return ""
+            return None
         return "heuristic" if self.kernel.select == "heuristic" and len(self.kernel.tiles) > 1 else "fixed"
 
-    @property
-    def divided(self) -> tuple[str, ...]:
-        """The dimensions that must be multiples of the tile."""
-        if not self.tiled or self.descriptors:
-            return ()
-        return tuple(d for d, kind in (("M", self.bound.m), ("N", self.bound.n), ("K", self.bound.k)) if kind == "never")
-
-    @property
-    def bounded_k(self) -> bool:
-        return self.v.schedule == "naive"
-
-    @property
-    def conditions(self) -> tuple[str, ...]:
-        """What a row of the table must satisfy to take M, N and K."""
-        found = [f'{d} % row["BLOCK_{d}"] == 0' for d in self.divided]
-        return (*found, *(['K <= row["BLOCK_K"]'] if self.bounded_k else []))
-
-    @property
-    def grid(self) -> str:
-        if not self.tiled:
-            return "(M * N,)"
-        source = "meta" if self.autotune else "row"
-        tiles = f'(triton.cdiv(M, {source}["BLOCK_M"]) * triton.cdiv(N, {source}["BLOCK_N"]),)'
-        return f"lambda meta: {tiles}" if self.autotune else tiles
-
-    @property
+    @cached_property
     def imports(self) -> tuple[str, ...]:
         standard = ["import functools", ""] if self.choose == "heuristic" else []
         last = ["from triton.tools.tensor_descriptor import TensorDescriptor"] if self.descriptors else []
         return (*standard, "import torch", "import triton", "import triton.language as tl", *last)
 
-    @property
-    def operands(self) -> tuple[Argument, ...]:
-        return tuple(_argument(operand) for operand in self.v.epilogue.operands)
-
-    @property
-    def checked(self) -> tuple[Matrix | Vector, ...]:
-        rest = [o for step in self.steps for o in step.operands if o not in self.scalars]
-        return (self.a, self.b, *rest)
-
-    @property
+    @cached_property
     def described(self) -> tuple[Matrix, ...]:
         """The matrices beside A and B that have descriptors."""
         return (self.c, *self.matrices) if self.descriptors and self.v.store == "as_load" else ()
-
-    @property
-    def any_dtype(self) -> bool:
-        return any(operand.torch_dtype == "None" for operand in self.checked)
-
-    @property
-    def any_strided(self) -> bool:
-        return "strided" in (self.v.layout.a, self.v.layout.b, self.v.layout.c)
-
-    @property
-    def allocation(self) -> str:
-        """The launcher's expression for a new result."""
-        if self.c.layout == "column":
-            return f"torch.empty((N, M), dtype={self.c.torch_dtype}, device=a.device).T"
-        return f"torch.empty((M, N), dtype={self.c.torch_dtype}, device=a.device)"
-
-    @property
-    def extents(self) -> tuple[str, ...]:
-        return tuple(f"_extent({matrix.variable})" for matrix in self.pointed)
-
-    @property
-    def arguments(self) -> tuple[str, ...]:
-        """The launch's arguments, in the order of the parameters."""
-        described = {matrix.name for matrix in self.described} | ({"a", "b"} if self.descriptors else set())
-        matrices = [self.a, self.b, self.c]
-        found = [f"{m.name}_desc" if m.name in described else m.variable for m in matrices]
-        constants = ["INDEX=index"] if self.wide_strides else []
-        for step in self.steps:
-            for operand in step.operands:
-                found.append(f"{operand.name}_desc" if operand.name in described else operand.name)
-                if isinstance(operand, Vector) and operand.shape == SCALAR:
-                    constants.append(f"{operand.flag}=isinstance({operand.name}, torch.Tensor)")
-        found += ["M", "N", "K"]
-        found += [value for matrix in self.strided for _, value in matrix.strides]
-        return (*found, *constants)
-
-    @property
-    def refuses(self) -> bool:
-        return bool(self.conditions or self.descriptors or self.v.load == "block_pointer" or not self.tiled)
-
-    @property
-    def formula(self) -> str:
-        return prose.formula(self.v)
-
-    @property
-    def docstring(self) -> str:
-        kernel, v = self.kernel, self.v
-        rows = [("operand", "shape", "dtype", "layout")]
-        for matrix, label in ((self.a, "a"), (self.b, "b"), (self.c, "result")):
-            rows.append((label, matrix.extent, matrix.torch_dtype.removeprefix("torch."), self._layout(matrix)))
-            if label == "b":
-                for operand in (o for step in self.steps for o in step.operands):
-                    rows.append(self._operand_row(operand))
-        sentences = [prose.sizes(kernel), prose.order(v), prose.rounding(v), prose.REPEATABLE, prose.needs(kernel)]
-        return f"{prose.table(rows)}\n\n{prose.paragraph(' '.join(s for s in sentences if s))}"
-
-    def _layout(self, matrix: Matrix) -> str:
-        text = prose.layout_phrase(matrix.layout, (matrix.rows, matrix.columns))
-        by_descriptor = self.descriptors and (matrix.name in "ab" or self.v.store == "as_load")
-        if by_descriptor:
-            text += "; base and leading dimension aligned to 16 bytes"
-            if matrix.name == "c":
-                text += f", {matrix.columns if matrix.layout == 'row' else matrix.rows} too"
-        return text
-
-    def _operand_row(self, operand: Matrix | Vector) -> tuple[str, str, str, str]:
-        if isinstance(operand, Matrix):
-            return operand.name, operand.extent, "any floating", self._layout(operand)
-        if operand.shape == SCALAR:
-            return operand.name, "scalar", "any real", "a number, or a tensor of one element"
-        return operand.name, operand.extent, "any floating", "stride 1"
-
-
-def _argument(operand: Operand) -> Argument:
-    return Argument(operand.name, "float | torch.Tensor" if operand.shape == SCALAR else "torch.Tensor")
 
 
 def view(kernel: Kernel) -> View:
@@ -484,7 +280,11 @@ def _steps(v: Variant) -> tuple[tuple[StepView, ...], str]:
         expression = formula.to_triton(step.tree, {formula.X: x, **spellings}, integer=stays)
         steps.append(StepView(_operands(v, [operand for _, operand in step.operands]), expression))
         x = "x"
-    return tuple(steps), x if kind == v.dtype.out else f"{x}.to(tl.{ELEMENTS[v.dtype.out].triton})"
+    if kind == v.dtype.out:
+        return tuple(steps), x
+    # Triton's interpreter cannot convert integers to bf16 in one step.
+    first = ".to(tl.float32)" if kind == "int32" and v.dtype.out != "fp32" else ""
+    return tuple(steps), f"{x}{first}.to(tl.{ELEMENTS[v.dtype.out].triton})"
 
 
 def _broadcast(operand: Operand, tile: bool) -> str:

@@ -9,5 +9,5 @@ The stages, each callable alone:
     table     results -> Markdown                          without a GPU
     plot      results -> PNG                               without a GPU, with matplotlib
 
-Only `operands`, `check`, `eager`, `peers`, `device`, `measure`, `ceilings` and `ahead` import torch; the rest runs anywhere.
+What reads a results file (`stats`, `suite`, `plan`, `results`, `table`, `plot`) needs neither torch nor a GPU.
 """

@@ -55,7 +55,9 @@ class Verdict:
         if not self.error <= self.tolerance:
             return f"wrong result: relative error {self.error:.3g}, at most {self.tolerance:.3g} is right"
         if not self.worst <= _WORST * self.tolerance:
-            return f"wrong result: one element is off by {self.worst:.3g}, at most {_WORST * self.tolerance:.3g} is right"
+            return (
+                f"wrong result: one element is off by {self.worst:.3g}, at most {_WORST * self.tolerance:.3g} is right"
+            )
         return None
 
 

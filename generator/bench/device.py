@@ -47,6 +47,14 @@ class Device(Protocol):
         """Return memory that is no longer used."""
 
 
+def timed(replay: Replay, device: Device) -> float:
+    """Seconds of one replay behind another, for which the host has time to launch it."""
+    replay.run()
+    reading = replay.run()
+    device.synchronize()
+    return reading()
+
+
 class _Events:
     """Work launched by the host between two events."""
 
@@ -56,11 +64,15 @@ class _Events:
         self._work = work
 
     def run(self) -> Reading:
-        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        start, end = _event(), _event()
         start.record()
         self._work()
         end.record()
         return lambda: float(start.elapsed_time(end)) / 1e3
+
+
+def _event() -> torch.cuda.Event:
+    return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
 
 
 class _Graph(_Events):
@@ -80,7 +92,7 @@ class CudaDevice:
     name = "cuda"
 
     def __init__(self) -> None:
-        self._stream = torch.cuda.Stream()
+        self._stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         properties = torch.cuda.get_device_properties(torch.cuda.current_device())
         self.l2_bytes = int(getattr(properties, "L2_cache_size", 0)) or 64 * 2**20
         self.environment: Mapping[str, str | int] = {
@@ -106,7 +118,7 @@ class CudaDevice:
             torch.cuda.current_stream().wait_stream(self._stream)
             graph.replay()
             torch.cuda.synchronize()
-        except Exception as error:  # noqa: BLE001 - whatever a launcher raises while it is captured
+        except Exception as error:
             torch.cuda.synchronize()
             print(f"not capturable, timed by events instead: {_first_line(error)}", file=sys.stderr)
             return _Events(work)

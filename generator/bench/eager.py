@@ -66,7 +66,7 @@ def apply(
     rows: torch.Tensor | None = None,
     columns: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """`epilogue` on `product` (M, N), in its dtype; with `rows` or `columns` the product is those of the whole alone."""
+    """`epilogue` on `product` (M, N), in its dtype; with `rows` or `columns` the product is those alone."""
     x: Value = product
     for step in epilogue.steps:
         names: dict[str, Value] = {formula.X: x}

@@ -109,7 +109,9 @@ def _scaled_mm(problem: Problem) -> Launch:
     if (problem.layout.a, problem.layout.b, problem.layout.c) != ("row", "column", "row"):
         raise NoPeer(f"torch._scaled_mm takes the layout rcr alone, not {problem.layout.word}")
     if problem.shape.n % 16 or problem.shape.k % 16:
-        raise NoPeer(f"torch._scaled_mm takes N and K that are multiples of 16, not {problem.shape.n}, {problem.shape.k}")
+        raise NoPeer(
+            f"torch._scaled_mm takes N and K that are multiples of 16, not {problem.shape.n}, {problem.shape.k}"
+        )
     out_type = torch_type(problem.dtype.out)
     fast = problem.dtype.precision == "fast"
     ones: dict[torch.device, torch.Tensor] = {}

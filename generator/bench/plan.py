@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from generator.bench.problem import Problem, Shape, shared_layout
-from generator.bench.suite import Case, Choice, Suite
+from generator.bench.suite import Choice, Suite
+from generator.epilogue import Epilogue
 from generator.errors import CallError
 from generator.expand import expand
-from generator.epilogue import Epilogue
 from generator.model import Dtype, Family, Kernel, Layout
 from generator.spec import read
 from generator.verify.loading import stated_and_actual_digest

@@ -18,7 +18,7 @@ class Shape:
     k: int
 
     def __str__(self) -> str:
-        return f"{self.m}×{self.n}×{self.k}"
+        return f"{self.m}x{self.n}x{self.k}"
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import dataclasses
 import hashlib
 import json
 import os
+import re
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -23,6 +24,11 @@ from generator.errors import CallError
 from generator.model import Dtype, Layout
 
 FORMAT = 1
+
+#: The name of the ceiling that is a bandwidth; the others are those of the types that they multiply.
+COPY = "copy"
+
+_NUMBERS = re.compile(r"\[\n([-+0-9.eE,\s]+)\]")
 
 Environment = Mapping[str, str | int]
 
@@ -177,25 +183,9 @@ def save(results: Results, path: Path) -> None:
 
 
 def _dump(data: object) -> str:
-    """JSON indented by two, lists of numbers on one line."""
-    lines: list[str] = []
-    for line in json.dumps(data, indent=1, ensure_ascii=False).splitlines():
-        number = line.strip().rstrip(",")
-        if lines and _is_number(number):
-            lines[-1] += line.strip() + (" " if line.endswith(",") else "")
-        elif lines and line.strip().startswith("]") and lines[-1].rstrip()[-1:].isdigit() and "[" in lines[-1]:
-            lines[-1] += line.strip()
-        else:
-            lines.append(line)
-    return "\n".join(lines) + "\n"
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+    """JSON with one value a line, but a list of numbers on one line: a text holds no line end that could match."""
+    text = json.dumps(data, indent=1, ensure_ascii=False)
+    return _NUMBERS.sub(lambda found: "[" + " ".join(found[1].split()) + "]", text) + "\n"
 
 
 def _plain_record(record: Record) -> dict[str, Any]:
@@ -211,7 +201,11 @@ def _plain_record(record: Record) -> dict[str, Any]:
         "environment": record.environment,
         "method": dict(record.method),
         "sides": [
-            {name: value for name, value in dataclasses.asdict(side).items() if value is not None and value is not False}
+            {
+                name: value
+                for name, value in dataclasses.asdict(side).items()
+                if value is not None and value is not False
+            }
             for side in record.sides
         ],
     }
@@ -233,9 +227,7 @@ def _record(data: Any) -> Record:
         Epilogue.of(tuple(data["epilogue"])),
     )
     sides = tuple(_side(entry) for entry in data["sides"])
-    return Record(
-        data["key"], data["case"], data["title"], problem, data["environment"], dict(data["method"]), sides
-    )
+    return Record(data["key"], data["case"], data["title"], problem, data["environment"], dict(data["method"]), sides)
 
 
 def _side(data: Any) -> Side:

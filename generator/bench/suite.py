@@ -1,4 +1,4 @@
-"""Suites as data: which kernels are compared with which on what shapes, read from YAML or JSON with every mistake told."""
+"""Suites as data: which kernels are timed together on what shapes, read from YAML or JSON with every mistake told."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def addressed(variant: Variant) -> bool:
 
 def cases(kernel: Kernel, *, hardware: bool) -> tuple[Case, ...]:
     """Every case of `kernel`: the full list on its smallest row, a ragged and an aligned one on each other row."""
-    smallest = min(range(len(kernel.tiles)), key=lambda row: _cost(kernel.tiles[row]))
+    smallest = smallest_row(kernel)
     found = list(_distinct(_full(kernel, smallest, hardware=hardware)))
     for row, tile in enumerate(kernel.tiles):
         if row != smallest:
@@ -97,8 +97,11 @@ def cases(kernel: Kernel, *, hardware: bool) -> tuple[Case, ...]:
     return tuple(found)
 
 
-def _cost(tile: Tile) -> tuple[int, int]:
-    return tile.m * tile.n, tile.k
+def smallest_row(kernel: Kernel) -> int:
+    """The index of the row whose tiles cost the interpreter least."""
+    return min(
+        range(len(kernel.tiles)), key=lambda row: (kernel.tiles[row].m * kernel.tiles[row].n, kernel.tiles[row].k)
+    )
 
 
 def _distinct(found: Iterator[Case]) -> Iterator[Case]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from generator.epilogue import COLUMNS, MATRIX, ROWS, SCALAR
-from generator.model import Kernel, Tile
+from generator.model import Kernel
 from generator.verify.cases import Case, addressed
 from generator.verify.elements import OPERAND_TYPES, has_infinity, torch_type
 from generator.verify.operands import Operand, fill, place
@@ -17,6 +17,8 @@ from generator.verify.operands import Operand, fill, place
 _STEP = 16
 #: The product's standard deviation: where the epilogue's functions bend, and their rounding shows.
 _SPREAD = 2.0
+#: In elements.
+_LARGEST_MARGIN = 1 << 18
 
 
 @dataclass
@@ -91,11 +93,8 @@ class _Builder:
     def matrix(self, name: str, shape: tuple[int, int], layout: str, dtype: torch.dtype) -> Operand:
         """A matrix laid out by its letter, with a margin of a tile on every side."""
         strides = self.strides(name, shape, layout, dtype)
-        margin = _STEP + self.tile.k + max(self.tile.m, self.tile.n) + sum(strides)
-        if name == self.case.huge:
-            margin = _STEP
-        elif shape:
-            margin = min(margin * max(self.tile.m, self.tile.n), 1 << 20)
+        # The lines that a tile too far would touch, short of filling the memory.
+        margin = min(max(self.tile.m, self.tile.n, self.tile.k, _STEP) * max(strides), _LARGEST_MARGIN)
         offset = 1 if self.case.unaligned else 0
         return place(name, shape, strides, dtype, self.device, offset=offset, margin=margin)
 
@@ -139,14 +138,8 @@ class _Builder:
                 view[0, -1] = infinity
                 view[-1, 0] = -infinity if operand is setup.a else float("nan")
         for operand in setup.tensors.values():
-            operand.view.flatten()[:0]
             if operand.view.dim() == 1 and operand.view.numel() > 2:
                 operand.view[1], operand.view[2] = float("-inf"), float("nan")
         for operand in setup.inputs:
             if operand.before is not None:
                 operand.before = operand.storage.clone()
-
-
-def smallest_tile(kernel: Kernel) -> Tile:
-    """The row whose tiles hold the fewest elements."""
-    return min(kernel.tiles, key=lambda tile: (tile.m * tile.n, tile.k))

@@ -1,0 +1,119 @@
+"""Compile ahead of the timing, in several processes: each calls its kernels once and so fills Triton's cache on disk.
+
+A worker that fails or is late costs nothing but time: the timing process compiles what is not there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from generator.bench.competitor import function, rows
+from generator.bench.plan import Comparison, Contestant
+from generator.bench.problem import Problem, Shape
+from generator.epilogue import Epilogue
+from generator.model import Dtype, Layout
+
+#: Fewer calls than this are compiled sooner than a worker has started.
+_WORTH_IT = 12
+_LONGEST_SECONDS = 300
+
+
+def jobs(comparisons: Sequence[Comparison], configs: str) -> list[dict[str, Any]]:
+    """Every distinct call of the comparisons, as plain data; a contract's function is compiled by its kernels."""
+    found: dict[str, dict[str, Any]] = {}
+    for comparison in comparisons:
+        for contestant in comparison.contestants:
+            indices: list[int | None] = [None]
+            if configs == "all":
+                indices += range(len(rows(contestant)))
+            for index in indices:
+                job = _job(comparison.problem, contestant, index)
+                found.setdefault(json.dumps(job, sort_keys=True), job)
+    return list(found.values())
+
+
+def _job(problem: Problem, contestant: Contestant, index: int | None) -> dict[str, Any]:
+    return {
+        "file": str(contestant.file),
+        "kernel": contestant.kernel,
+        "shape": [problem.shape.m, problem.shape.n, problem.shape.k],
+        "dtype": dataclasses.asdict(problem.dtype),
+        "layout": problem.layout.word,
+        "epilogue": [step.operation for step in problem.epilogue.steps],
+        "config": index,
+    }
+
+
+def compile_ahead(comparisons: Sequence[Comparison], configs: str, workers: int) -> None:
+    """Run the calls of the comparisons once in `workers` processes, and wait for them."""
+    work = jobs(comparisons, configs)
+    if workers < 1 or len(work) < _WORTH_IT:
+        return
+    workers = min(workers, len(work))
+    print(f"compiling {len(work)} calls in {workers} processes", file=sys.stderr, flush=True)
+    root = Path(__file__).resolve().parents[2]
+    path = os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")]))
+    environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+    running = []
+    for number in range(workers):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "generator.bench.ahead"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+            text=True,
+        )
+        running.append((process, json.dumps(work[number::workers])))
+    _wait(running)
+
+
+def _wait(running: list[tuple[subprocess.Popen[str], str]]) -> None:
+    try:
+        for process, text in running:
+            assert process.stdin is not None
+            try:
+                process.stdin.write(text)
+                process.stdin.close()
+            except OSError:
+                continue
+        for process, _ in running:
+            process.wait(timeout=_LONGEST_SECONDS)
+    except subprocess.TimeoutExpired:
+        print("compiling ahead takes too long; going on without", file=sys.stderr, flush=True)
+    finally:
+        for process, _ in running:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+
+
+def main() -> None:
+    """A worker: read calls from standard input and make each once; what raises is met again by the timing process."""
+    import torch
+
+    from generator.bench.operands import make_sets
+
+    for job in json.loads(sys.stdin.read()):
+        problem = Problem(
+            Shape(*job["shape"]), Dtype(**job["dtype"]), Layout.of(job["layout"]), Epilogue.of(tuple(job["epilogue"]))
+        )
+        contestant = Contestant("", "", job["kernel"], Path(job["file"]), "", problem.layout)
+        try:
+            (one,) = make_sets(problem, "cuda", 1, seed=0)
+            options = {} if job["config"] is None else {"config": job["config"]}
+            function(contestant)(one.a, one.b, **one.epilogue, out=one.out, **options)
+            torch.cuda.synchronize()
+        except Exception as error:
+            print(f"{job['kernel']}: {error}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

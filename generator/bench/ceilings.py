@@ -1,0 +1,69 @@
+"""What the device reaches at best, measured: the roofline's two ceilings."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable
+
+import torch
+
+from generator.bench import operands, stats
+from generator.bench.device import Device, timed
+from generator.bench.peers import NoPeer, cublas, set_precision
+from generator.bench.problem import Problem, Shape
+from generator.bench.results import COPY, Ceiling
+from generator.epilogue import Epilogue
+from generator.model import Dtype, Layout
+
+_ROUNDS = 11
+_COPY_BYTES = 2**30
+#: A product large enough that every multiprocessor is busy to the end; fp32 without a matrix unit is ten times slower.
+_SQUARE, _SQUARE_IEEE = 8192, 4096
+
+
+def measure(device: Device, dtypes: Iterable[Dtype], *, scale: int = 1) -> tuple[Ceiling, ...]:
+    """Bytes a second of a copy (read and written), operations a second of torch's product for each type.
+
+    Sizes are divided by `scale`. A type that torch does not multiply has no ceiling.
+    """
+    found = [Ceiling(COPY, _copy(device, scale))]
+    for dtype in dtypes:
+        square = (_SQUARE_IEEE if dtype.precision in ("ieee", "tf32x3") else _SQUARE) // scale
+        problem = Problem(Shape(square, square, square), dtype, Layout.of("rcr"), Epilogue())
+        try:
+            seconds = _product(device, problem)
+        except NoPeer:
+            continue
+        found.append(Ceiling(dtype.word, stats.rounded(problem.flops / seconds)))
+    device.free()
+    return tuple(found)
+
+
+def _copy(device: Device, scale: int) -> float:
+    count = _COPY_BYTES // 4 // scale
+    source = torch.randn(count, device=device.name)
+    target = torch.empty_like(source)
+
+    def copy() -> None:
+        target.copy_(source)
+
+    return stats.rounded(2 * 4 * count / _median(device, copy))
+
+
+def _product(device: Device, problem: Problem) -> float:
+    set_precision(problem)
+    peer = cublas(problem)
+    (one,) = operands.make_sets(problem, device.name, 1, seed=1)
+
+    def multiply() -> None:
+        peer.launch(one, one.out)
+
+    return _median(device, multiply)
+
+
+def _median(device: Device, work: Callable[[], None]) -> float:
+    """Seconds of `work`, the median of several replays after one that does not count."""
+    work()
+    device.synchronize()
+    replay = device.record(work)
+    return statistics.median([timed(replay, device) for _ in range(1 + _ROUNDS)][1:])

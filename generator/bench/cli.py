@@ -1,0 +1,213 @@
+"""`python -m generator bench`: the call, what it runs, and its exit status."""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from generator.bench import plan, results, table
+from generator.bench.results import Record, Results
+from generator.bench.suite import DEFAULT_SHAPES, DEFAULT_SUITE, find, read_shapes, read_suite
+from generator.errors import CallError, SpecError
+
+if TYPE_CHECKING:
+    from generator.bench.device import Device
+
+DONE, WRONG_RESULT, WRONG_CALL = 0, 1, 2
+
+_EPILOG = "Exit status: 0 done; 1 a result was wrong or a kernel failed; 2 the call, a spec or the suite is wrong."
+
+
+@dataclass
+class Call:
+    """The options of one call."""
+
+    specs: list[Path] = field(default_factory=list)
+    suite: str | None = None
+    shapes: Path | None = None
+    out: Path = Path("generated")
+    only: str | None = None
+    peer: str = "cublas"
+    json: Path | None = None
+    plot: Path | None = None
+    rounds: int = 40
+    table: bool = False
+    configs: str = "select"
+    workers: int = 0
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run a call and return its exit status; a wrong command line raises SystemExit(2) with the usage."""
+    call = parse(argv)
+    try:
+        if call.table:
+            return show(call)
+        comparisons = plan_of(call)
+        return run(call, comparisons, _cuda())
+    except SpecError as error:
+        print(error, file=sys.stderr)
+    except CallError as error:
+        print(f"bench: {error}", file=sys.stderr)
+    return WRONG_CALL
+
+
+def parse(argv: Sequence[str]) -> Call:
+    """The command line as a `Call`; raises SystemExit(2) with the usage where it is wrong."""
+    parser = argparse.ArgumentParser(
+        prog="python -m generator bench",
+        description="Time rendered kernels against torch's own product, interleaved, each checked against float64. "
+        f"Without a spec and a suite: the suite {DEFAULT_SUITE!r}.",
+        epilog=_EPILOG,
+    )
+    parser.add_argument("specs", nargs="*", type=Path, metavar="SPEC", help="time every kernel of these specs")
+    parser.add_argument("--suite", metavar="NAME_OR_FILE", help="a suite of generator/bench/suites, or a file like one")
+    parser.add_argument("--shapes", type=Path, metavar="FILE", help="shapes for SPEC: a YAML or JSON list of MxNxK")
+    parser.add_argument(
+        "--out", type=Path, default=Path("generated"), metavar="DIR", help="where families are rendered"
+    )
+    parser.add_argument("--only", metavar="GLOB", help="only kernels, or cases of a suite, whose name matches")
+    parser.add_argument("--peer", choices=("cublas", "none"), default="cublas", help="what they are compared with")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="keep results here; what it holds is not timed again")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw roofline and ratios (needs matplotlib)")
+    parser.add_argument("--rounds", type=_positive, default=40, metavar="N", help="rounds that count (default 40)")
+    parser.add_argument("--table", action="store_true", help="print what --json FILE holds, time nothing, need no GPU")
+    parser.add_argument("--configs", choices=("select", "all"), default="select", help="all: every row of CONFIGS too")
+    default = min(8, (os.cpu_count() or 1) // 2)
+    parser.add_argument("--workers", type=_whole, default=default, metavar="N", help="processes that compile ahead")
+    call = parser.parse_args(argv, namespace=Call())
+    if call.table and call.json is None:
+        parser.error("--table prints a results file: name it with --json FILE")
+    if call.shapes is not None and (call.suite is not None or not call.specs):
+        parser.error("--shapes goes with SPEC; a suite has its own shapes")
+    return call
+
+
+def _positive(text: str) -> int:
+    number = _whole(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, got {text!r}")
+    return number
+
+
+def _whole(text: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise argparse.ArgumentTypeError(f"expected a whole number, got {text!r}")
+    return int(text)
+
+
+def plan_of(call: Call) -> list[plan.Comparison]:
+    """The comparisons that a call asks for; raises `CallError` or `SpecError`, before anything is timed."""
+    families = plan.Families(call.specs, call.out)
+    if call.specs and call.suite is None:
+        return plan.of_specs(families, read_shapes(call.shapes or DEFAULT_SHAPES), call.only)
+    return plan.of_suite(read_suite(find(call.suite or DEFAULT_SUITE)), families, call.only)
+
+
+def show(call: Call) -> int:
+    """Print the table of a results file, and draw it where asked; raise `CallError` where it holds nothing."""
+    assert call.json is not None
+    if not call.json.is_file():
+        raise CallError(f"--json: there is no file {call.json}")
+    kept = results.load(call.json)
+    records = [record for record in kept.records if call.only is None or _matches(record, call.only)]
+    if not records:
+        raise CallError(f"--json: {call.json} holds no measurement" + (f" of {call.only!r}" if call.only else ""))
+    return _present(kept, records, call.plot)
+
+
+def _matches(record: Record, only: str) -> bool:
+    names = [record.case, *(side.name for side in record.sides if side.role != "peer")]
+    return any(fnmatch.fnmatchcase(name, only) for name in names)
+
+
+def _present(kept: Results, records: list[Record], picture: Path | None) -> int:
+    print(table.render(kept, records), end="")
+    if picture is not None:
+        from generator.bench import plot
+
+        plot.draw(kept, records, picture)
+    faults = [(record, side) for record in records for side in record.faults]
+    for record, side in faults:
+        print(f"bench: {record.case} {record.problem.shape} {side.label}: {side.failure}", file=sys.stderr)
+    return WRONG_RESULT if faults else DONE
+
+
+def _cuda() -> Device:
+    """The device to time on; raises `CallError` where there is none, or kernels would be interpreted."""
+    try:
+        import torch
+        import triton  # noqa: F401
+    except ImportError as error:
+        raise CallError(f"timing needs torch and triton: {error}") from None
+    if not torch.cuda.is_available():
+        raise CallError("timing needs a GPU, and torch finds no CUDA device (--table prints kept results without one)")
+    if os.environ.get("TRITON_INTERPRET", "0") not in ("", "0"):
+        raise CallError("TRITON_INTERPRET is set: interpreted kernels have no times worth keeping; unset it")
+    from generator.bench.device import CudaDevice
+
+    return CudaDevice()
+
+
+def run(call: Call, comparisons: Sequence[plan.Comparison], device: Device, *, scale: int = 1) -> int:
+    """Measure what the results file does not hold yet, keep each comparison at once, print the table.
+
+    `scale` divides the sizes that ceilings are measured at.
+    """
+    from generator.bench import ahead, ceilings, measure
+
+    kept = results.load(call.json) if call.json is not None else Results()
+    environment = results.digest_of(dict(device.environment))
+    options = measure.Options(call.rounds, call.configs, call.peer)
+    keys = [measure.key(comparison, environment, options) for comparison in comparisons]
+    pending = [comparison for comparison, key in zip(comparisons, keys) if kept.find(key) is None]
+    if len(pending) < len(comparisons):
+        print(f"{len(comparisons) - len(pending)} of {len(comparisons)} comparisons are kept already", file=sys.stderr)
+    kept.environments[environment] = device.environment
+    known = {ceiling.name for ceiling in kept.ceilings.get(environment, ())}
+    dtypes = {c.problem.dtype.word: c.problem.dtype for c in comparisons}
+    missing = [dtype for word, dtype in dtypes.items() if word not in known]
+    if pending:
+        ahead.compile_ahead(pending, call.configs, call.workers)
+    if missing and (pending or not known):
+        measured = ceilings.measure(device, missing, scale=scale)
+        kept.ceilings[environment] = (
+            *kept.ceilings.get(environment, ()),
+            *(c for c in measured if c.name not in known),
+        )
+        _keep(kept, call.json)
+    done = {record.key: record for key in keys if (record := kept.find(key)) is not None}
+    for number, comparison in enumerate(pending, 1):
+        try:
+            record = measure.measure(comparison, device, environment, options)
+        except measure.DeviceLost as lost:
+            print(f"bench: {comparison.case} {comparison.problem.shape}: {lost}", file=sys.stderr)
+            print("bench: the device is lost; the same call goes on from here with --json", file=sys.stderr)
+            return WRONG_RESULT
+        device.free()
+        kept.put(record)
+        done[record.key] = record
+        _keep(kept, call.json)
+        print(f"[{number}/{len(pending)}] {_line(record)}", file=sys.stderr, flush=True)
+    return _present(kept, [done[key] for key in keys], call.plot)
+
+
+def _keep(kept: Results, path: Path | None) -> None:
+    if path is not None:
+        results.save(kept, path)
+
+
+def _line(record: Record) -> str:
+    """A comparison in a line: each side with its ratio, or why it has none."""
+    sides = []
+    for side in record.sides:
+        if side.failure is not None:
+            sides.append(f"{side.label} {'refused' if side.refused else 'FAILED'}: {side.failure}")
+        elif side.role != "peer":
+            sides.append(f"{side.label} {table.ratio_text(record.peer, side, 'gpu')}")
+    return f"{record.case} {record.problem.shape}: {'; '.join(sides)}"

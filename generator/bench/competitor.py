@@ -1,0 +1,133 @@
+"""The sides of a comparison, ready to be called: rendered kernels loaded by path, and the peer."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from generator.bench.operands import Operands
+from generator.bench.peers import PEERS, Launch, NoPeer
+from generator.bench.plan import Comparison, Contestant
+from generator.bench.results import Side
+from generator.verify.loading import load_family, load_kernel
+
+
+@dataclass
+class Competitor:
+    """A side with the call that is timed; `side` is filled in as measuring goes on."""
+
+    side: Side
+    launch: Launch
+    #: The kernel's CONFIGS, to tell which row a launch used.
+    rows: tuple[Mapping[str, int], ...] = ()
+
+
+def competitors(comparison: Comparison, configs: str, peer: str) -> list[Competitor]:
+    """The sides of a comparison, the peer last; with `configs` of `all` also every row of each kernel's table.
+
+    A peer that does not compute the problem is a side that refused; `peer` of `none` is no side at all.
+    """
+    found = []
+    for contestant in comparison.contestants:
+        found.append(_plain(contestant))
+        if configs == "all" and not contestant.is_contract:
+            found += [_forced(contestant, index) for index in range(len(rows(contestant)))]
+    if peer != "none":
+        found.append(_peer(comparison, peer))
+    return found
+
+
+def rows(contestant: Contestant) -> tuple[Mapping[str, int], ...]:
+    """The table of a kernel; empty for a contract."""
+    if contestant.is_contract:
+        return ()
+    return tuple(_module(contestant.file, contestant.digest).CONFIGS)
+
+
+def _plain(contestant: Contestant) -> Competitor:
+    """The call that leaves the row to the kernel."""
+    role = "contract" if contestant.is_contract else "kernel"
+    side = Side(contestant.label, role, contestant.kernel, contestant.family, contestant.digest)
+    return Competitor(side, _caller(function(contestant), None), rows(contestant))
+
+
+def _forced(contestant: Contestant, index: int) -> Competitor:
+    """The call with a row of the table."""
+    row = rows(contestant)[index]
+    side = Side(
+        f"{contestant.label} [{index}]",
+        "kernel",
+        contestant.kernel,
+        contestant.family,
+        contestant.digest,
+        dict(row),
+        index,
+        forced=True,
+    )
+    return Competitor(side, _caller(function(contestant), index), (row,))
+
+
+def _peer(comparison: Comparison, peer: str) -> Competitor:
+    try:
+        found = PEERS[peer](comparison.problem)
+    except NoPeer as reason:
+        return Competitor(Side(peer, "peer", peer, failure=str(reason), refused=True), _never)
+    return Competitor(Side(found.name, "peer", found.name), found.launch)
+
+
+def _never(operands: Operands, out: torch.Tensor | None) -> torch.Tensor:
+    raise AssertionError("a side that refused is not called")
+
+
+def function(contestant: Contestant) -> Callable[..., torch.Tensor]:
+    """The launcher of a kernel's file, or a family's function of a contract."""
+    module = _module(contestant.file, contestant.digest)
+    found: Callable[..., torch.Tensor] = getattr(module, contestant.kernel if contestant.is_contract else "gemm")
+    return found
+
+
+def _caller(gemm: Callable[..., torch.Tensor], config: int | None) -> Launch:
+    if config is None:
+        return lambda operands, out: gemm(operands.a, operands.b, **operands.epilogue, out=out)
+    return lambda operands, out: gemm(operands.a, operands.b, **operands.epilogue, out=out, config=config)
+
+
+@functools.cache
+def _module(file: Path, digest: str) -> ModuleType:
+    """The module of a kernel's file or a family's folder, loaded once for each digest."""
+    return load_family(file) if file.is_dir() else load_kernel(file)
+
+
+@contextmanager
+def launches() -> Iterator[list[Mapping[str, Any]]]:
+    """The keyword arguments of every Triton launch made inside, the last one last; none where Triton is interpreted."""
+    from triton.runtime.jit import JITFunction
+
+    seen: list[Mapping[str, Any]] = []
+    original = JITFunction.run
+
+    @functools.wraps(original)
+    def run(self: Any, *args: Any, **options: Any) -> Any:
+        seen.append(options)
+        return original(self, *args, **options)
+
+    JITFunction.run = run
+    try:
+        yield seen
+    finally:
+        JITFunction.run = original
+
+
+def row_of(seen: list[Mapping[str, Any]], rows: tuple[Mapping[str, int], ...]) -> tuple[int, Mapping[str, int]] | None:
+    """Which row of the table the last launch used; None where it shows none."""
+    for index, row in enumerate(rows):
+        if seen and all(seen[-1].get(name) == value for name, value in row.items()):
+            return index, dict(row)
+    return None

@@ -1,0 +1,256 @@
+"""Measure one comparison: check every side against float64, time all of them in the same rounds, check again."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+
+from generator.bench import check, operands, stats
+from generator.bench.competitor import Competitor, competitors, launches, row_of
+from generator.bench.device import Device, Reading, Replay, timed
+from generator.bench.operands import Operands
+from generator.bench.peers import set_precision
+from generator.bench.plan import Comparison
+from generator.bench.problem import Problem
+from generator.bench.results import Record, Side, Timing, digest_of
+
+#: Changes whenever times taken before can no longer stand beside times taken after.
+METHOD = 1
+
+#: A sample takes at least about this many seconds, so that an event's half microsecond is nothing.
+_SAMPLE = 2e-3
+#: Rounds before the first that counts: the clocks rise, the allocator has its blocks.
+_WARM_ROUNDS = 5
+_MOST_CALLS = 2000
+#: Calls by the host stay under the depth of the launch queue, or the host would wait in it.
+_MOST_QUEUED = 256
+_SEED = 20
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to measure: rounds that count, `select` or `all` rows of each table, the word of the peer or `none`."""
+
+    rounds: int = 40
+    configs: str = "select"
+    peer: str = "cublas"
+
+    @property
+    def method(self) -> dict[str, str | int]:
+        """What of the method a time depends on."""
+        return {
+            "version": METHOD,
+            "rounds": self.rounds,
+            "sample_us": round(_SAMPLE * 1e6),
+            "configs": self.configs,
+            "peer": self.peer,
+        }
+
+
+class DeviceLost(Exception):
+    """The device answers no more; nothing later in this process can be trusted."""
+
+
+def key(comparison: Comparison, environment: str, options: Options) -> str:
+    """The digest of all that the times of a comparison depend on."""
+    problem = comparison.problem
+    sides = [[c.label, c.family, c.kernel, c.digest] for c in comparison.contestants]
+    work = [str(problem.shape), problem.dtype.word, problem.layout.word, problem.epilogue.word]
+    return digest_of([comparison.case, work, sides, environment, options.method])
+
+
+@dataclass
+class _Entry:
+    """A side on its way through the rounds."""
+
+    competitor: Competitor
+    replay: Replay
+    #: Calls in one replay, and calls by the host in one sample.
+    replayed: int
+    called: int
+    gpu: list[float] = field(default_factory=list)
+    call: list[float] = field(default_factory=list)
+    host: list[float] = field(default_factory=list)
+    last: torch.Tensor | None = None
+
+
+def measure(comparison: Comparison, device: Device, environment: str, options: Options) -> Record:
+    """The record of `comparison`; raises `DeviceLost` where the device fails for good.
+
+    A side that raises or is wrong is recorded with its failure and not timed; the others are.
+    """
+    set_precision(comparison.problem)
+    session = _Session(comparison.problem, device)
+    sides: list[Side] = []
+    entries: list[_Entry | None] = []
+    for competitor in competitors(comparison, options.configs, options.peer):
+        entries.append(session.prepare(competitor) if competitor.side.failure is None else None)
+        sides.append(competitor.side)
+    ready = [entry for entry in entries if entry is not None]
+    session.rounds(ready, options.rounds)
+    for index, entry in enumerate(entries):
+        if entry is not None:
+            sides[index] = session.finish(entry)
+    return Record(
+        key(comparison, environment, options),
+        comparison.case,
+        comparison.title,
+        comparison.problem,
+        environment,
+        {**options.method, "sets": len(session.sets)},
+        tuple(sides),
+    )
+
+
+class _Session:
+    """The operands of one problem, what is expected of them, and the device."""
+
+    def __init__(self, problem: Problem, device: Device) -> None:
+        self.problem = problem
+        self.device = device
+        count = operands.count_sets(problem, device.l2_bytes)
+        self.sets = operands.make_sets(problem, device.name, count, _SEED)
+        generator = torch.Generator().manual_seed(_SEED)
+        self.expected = [check.expect(problem, each, generator) for each in self.sets]
+
+    def prepare(self, competitor: Competitor) -> _Entry | None:
+        """Compile, record and check a side; None, with the failure noted, for one that cannot be timed."""
+        side = competitor.side
+        try:
+            with launches() as seen:
+                competitor.launch(self.sets[0], self.sets[0].out)
+            self.device.synchronize()
+            used = row_of(seen, competitor.rows) if not side.forced else None
+            if used is not None:
+                side = competitor.side = replace(side, index=used[0], config=used[1])
+            entry = self._record(competitor)
+            competitor.side = self._checked(entry)
+        except Exception as error:
+            # A launcher raises ValueError for what it does not take; a row may be too large for the device.
+            too_large = side.forced and type(error).__name__ == "OutOfResources"
+            refused = isinstance(error, ValueError) or too_large
+            competitor.side = replace(side, failure=_reason(error), refused=refused)
+            self._survive(error)
+            return None
+        return entry if competitor.side.failure is None else None
+
+    def _survive(self, error: Exception) -> None:
+        try:
+            self.device.synchronize()
+        except Exception:
+            raise DeviceLost(_reason(error)) from error
+
+    def _record(self, competitor: Competitor) -> _Entry:
+        """Choose how many calls make a sample, and record them over the sets in turn."""
+        launch, count = competitor.launch, len(self.sets)
+        calls, replay = 1, self.device.record(lambda: _run(launch, self.sets, 1))
+        # A lone short call is timed with the launch of its replay: once more, from what many calls take.
+        for _ in range(2):
+            wanted = calls_for(min(timed(replay, self.device) for _ in range(3)) / calls, count)
+            if wanted > 1.2 * calls:
+                calls, replay = wanted, self.device.record(functools.partial(_run, launch, self.sets, wanted))
+        begin = self.device.clock()
+        for each in range(5):
+            launch(self.sets[each % count], None)
+        self.device.synchronize()
+        by_host = max((self.device.clock() - begin) / 5, 1e-9)
+        called = min(_MOST_QUEUED, max(1, math.ceil(_SAMPLE / by_host)))
+        return _Entry(competitor, replay, calls, called)
+
+    def _checked(self, entry: _Entry) -> Side:
+        """The side with its error: every output poisoned, one replay, every output that it writes compared."""
+        for each in self.sets:
+            operands.poison(each.out)
+        entry.replay.run()
+        self.device.synchronize()
+        outputs = [(each.out, expected) for each, expected in zip(self.sets, self.expected)][: entry.replayed]
+        if entry.last is not None:
+            outputs.append((entry.last, self.expected[(entry.called - 1) % len(self.sets)]))
+        side = entry.competitor.side
+        for out, expected in outputs:
+            verdict = check.judge(self.problem, out, expected)
+            error = max(side.error or 0.0, verdict.error)
+            side = replace(side, error=_finite(error), tolerance=stats.rounded(verdict.tolerance, 3))
+            if verdict.fault is not None:
+                return replace(side, failure=verdict.fault)
+        return side
+
+    def rounds(self, entries: list[_Entry], count: int) -> None:
+        """Sample every side in each of `count` rounds, after some that do not count."""
+        for turn in range(-_WARM_ROUNDS, count):
+            order = [entries[index] for index in stats.rotation(len(entries), turn)] if entries else []
+            gpu = sample_replays(order, self.device)
+            for entry, seconds in zip(order, gpu):
+                call, host = self._call(entry)
+                if turn >= 0:
+                    entry.gpu.append(seconds / entry.replayed)
+                    entry.call.append(call / entry.called)
+                    entry.host.append(host / entry.called)
+
+    def _call(self, entry: _Entry) -> tuple[float, float]:
+        """Seconds of `called` plain calls, from an idle device to the end, and until the host is free."""
+        launch, count, clock = entry.competitor.launch, len(self.sets), self.device.clock
+        self.device.synchronize()
+        begin = clock()
+        for each in range(entry.called):
+            entry.last = launch(self.sets[each % count], None)
+        queued = clock()
+        self.device.synchronize()
+        return clock() - begin, queued - begin
+
+    def finish(self, entry: _Entry) -> Side:
+        """The side with its times, its results checked once more on the buffers that were timed."""
+        side = self._checked(entry)
+        if side.failure is not None:
+            return replace(side, failure=f"{side.failure} (right at first, wrong after the rounds)")
+        return replace(
+            side,
+            gpu=_timing(entry.replay.method, entry.replayed, entry.gpu),
+            call=_timing("calls", entry.called, entry.call),
+            host=_timing("calls", entry.called, entry.host),
+        )
+
+
+def sample_replays(order: Sequence[_Entry], device: Device) -> list[float]:
+    """Seconds of one replay of each side, queued one behind the other without a pause.
+
+    One more goes first and is not read: the device is busy with it while the host queues what is timed, so that no
+    sample holds the launch of its own replay.
+    """
+    if order:
+        order[-1].replay.run()
+    readings: list[Reading] = [entry.replay.run() for entry in order]
+    device.synchronize()
+    return [reading() for reading in readings]
+
+
+def calls_for(seconds: float, sets: int) -> int:
+    """How many calls of `seconds` make a sample: enough time, and whole turns over the sets where that stays short."""
+    calls = min(_MOST_CALLS, max(1, math.ceil(_SAMPLE / max(seconds, 1e-9))))
+    turns = math.ceil(calls / sets) * sets
+    return turns if turns <= _MOST_CALLS and turns * seconds <= 10 * _SAMPLE else calls
+
+
+def _run(launch: Callable[[Operands, torch.Tensor | None], torch.Tensor], sets: list[Operands], calls: int) -> None:
+    for each in range(calls):
+        one = sets[each % len(sets)]
+        launch(one, one.out)
+
+
+def _timing(method: str, calls: int, seconds: list[float]) -> Timing:
+    return Timing(method, calls, tuple(stats.rounded(sample * 1e6) for sample in seconds))
+
+
+def _finite(error: float) -> float | None:
+    """An error that JSON can hold: None for NaN and infinity, which the failure tells of."""
+    return stats.rounded(error, 3) if math.isfinite(error) else None
+
+
+def _reason(error: BaseException) -> str:
+    """An exception on one line, without addresses or paths."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0] if lines else 'no message'}"[:300]

@@ -1,0 +1,125 @@
+"""The host side of a kernel's file as its template reads it: a value, equal for kernels whose launchers are alike."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from generator import prose
+from generator.epilogue import SCALAR
+from generator.operands import Argument, Matrix, Vector
+from generator.view import View
+from generator.vocabulary import ELEMENTS
+
+
+@dataclass(frozen=True)
+class Launcher:
+    """What `templates/launcher.j2` and `select.j2` are given."""
+
+    formula: str
+    a: Matrix
+    b: Matrix
+    c: Matrix
+    operands: tuple[Argument, ...]
+    #: The operands to check beside `out`: matrices and vectors.
+    checked: tuple[Matrix | Vector, ...]
+    scalars: tuple[Vector, ...]
+    #: The launch's arguments, in the order of the kernel's parameters.
+    arguments: tuple[str, ...]
+    grid: str
+    #: The matrices beside A and B that have descriptors.
+    described: tuple[Matrix, ...]
+    #: The largest extent of the matrices whose offsets are computed; None where none is.
+    furthest: str | None
+    #: The dimensions that must be multiples of the tile.
+    divided: tuple[str, ...]
+    #: Whether a tile must hold all of K.
+    bounded_k: bool
+    #: Whether a row does not fit on some target.
+    too_large: bool
+    tiled: bool
+    block_pointers: bool
+    descriptors: bool
+    #: Elements of the result in 16 bytes.
+    step: int
+    autotune: bool
+    #: The macro of select.j2 that chooses a row; None where the tuner does.
+    choose: str | None
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        """What a row of the table must satisfy to take M, N and K."""
+        found = [f'{d} % row["BLOCK_{d}"] == 0' for d in self.divided]
+        return (*found, *(['K <= row["BLOCK_K"]'] if self.bounded_k else []))
+
+    @property
+    def refuses(self) -> bool:
+        """Whether the kernel cannot take everything that its contract allows."""
+        return bool(self.conditions or self.descriptors or self.block_pointers or not self.tiled)
+
+    @property
+    def any_dtype(self) -> bool:
+        return any(operand.torch_dtype == "None" for operand in self.checked)
+
+    @property
+    def any_strided(self) -> bool:
+        return "strided" in (self.a.layout, self.b.layout, self.c.layout)
+
+    @property
+    def allocation(self) -> str:
+        """The expression for a new result."""
+        if self.c.layout == "column":
+            return f"torch.empty((N, M), dtype={self.c.torch_dtype}, device=a.device).T"
+        return f"torch.empty((M, N), dtype={self.c.torch_dtype}, device=a.device)"
+
+
+def launcher(k: View) -> Launcher:
+    """The launcher of a kernel."""
+    v = k.v
+    kinds = (("M", k.bound.m), ("N", k.bound.n), ("K", k.bound.k))
+    return Launcher(
+        formula=prose.formula(v),
+        a=k.a,
+        b=k.b,
+        c=k.c,
+        operands=tuple(Argument.of(operand) for operand in v.epilogue.operands),
+        checked=(k.a, k.b, *(o for o in k.operands if o not in k.scalars)),
+        scalars=k.scalars,
+        arguments=_arguments(k),
+        grid=_grid(k),
+        described=k.described,
+        furthest=_furthest(k.pointed),
+        divided=tuple(d for d, kind in kinds if kind == "never") if k.tiled and not k.descriptors else (),
+        bounded_k=v.schedule == "naive",
+        too_large=bool(k.too_large),
+        tiled=k.tiled,
+        block_pointers=v.load == "block_pointer",
+        descriptors=k.descriptors,
+        step=128 // ELEMENTS[v.dtype.out].bits,
+        autotune=k.autotune,
+        choose=k.choose,
+    )
+
+
+def _grid(k: View) -> str:
+    if not k.tiled:
+        return "(M * N,)"
+    source = "meta" if k.autotune else "row"
+    tiles = f'(triton.cdiv(M, {source}["BLOCK_M"]) * triton.cdiv(N, {source}["BLOCK_N"]),)'
+    return f"lambda meta: {tiles}" if k.autotune else tiles
+
+
+def _furthest(pointed: tuple[Matrix, ...]) -> str | None:
+    extents = [f"_extent({matrix.variable})" for matrix in pointed]
+    return f"max({', '.join(extents)})" if len(extents) > 1 else extents[0] if extents else None
+
+
+def _arguments(k: View) -> tuple[str, ...]:
+    described = {matrix.name for matrix in k.described} | ({"a", "b"} if k.descriptors else set())
+    found = [f"{m.name}_desc" if m.name in described else m.variable for m in (k.a, k.b, k.c)]
+    constants = ["INDEX=index"] if k.pointed else []
+    for operand in k.operands:
+        found.append(f"{operand.name}_desc" if operand.name in described else operand.name)
+        if isinstance(operand, Vector) and operand.shape == SCALAR:
+            constants.append(f"{operand.flag}=isinstance({operand.name}, torch.Tensor)")
+    strides = [value for matrix in k.strided for _, value in matrix.strides]
+    return (*found, "M", "N", "K", *strides, *constants)

@@ -1,0 +1,71 @@
+"""What can run on this machine, and the calls that a contract's function is tried with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from importlib.metadata import version
+
+import torch
+from packaging.version import Version
+
+from generator import legality
+from generator.model import Kernel
+from generator.verify.cases import Case, Fit, addressed, smallest_row
+from generator.vocabulary import TARGETS
+
+
+def runnable_here(kernel: Kernel, *, hardware: bool) -> str | None:
+    """Why the installed Triton or the device cannot run `kernel`, or None."""
+    installed = Version(version("triton")).base_version
+    if installed not in kernel.triton:
+        return f"it needs Triton {kernel.triton}, and {installed} is installed"
+    if not hardware or any(_runs(target) for target in kernel.targets):
+        return None
+    return f"it is for {', '.join(kernel.targets)}, and the device is {_device()}"
+
+
+def _device() -> str:
+    properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+    if torch.version.hip:
+        return str(properties.gcnArchName).partition(":")[0]
+    return f"sm{properties.major}{properties.minor}"
+
+
+def _runs(target: str) -> bool:
+    """Whether the device runs what is made for `target`: later NVIDIA devices run what earlier ones do."""
+    device = _device()
+    if TARGETS[target].vendor != "nvidia" or not device.startswith("sm"):
+        return device == target
+    return int(device[2:]) >= TARGETS[target].capability
+
+
+def contract_cases(kernels: Sequence[Kernel]) -> Iterator[tuple[Kernel, Case]]:
+    """Calls of one contract's function, each with a kernel of it that can take them."""
+    largest = max(kernels, key=lambda kernel: kernel.variant.schedule != "naive")
+    tiles = [tile for kernel in kernels for tile in kernel.tiles if kernel.variant.schedule == largest.variant.schedule]
+    sizes = (max(t.m for t in tiles), max(t.n for t in tiles), max(t.k for t in tiles))
+    if largest.variant.schedule == "elementwise":
+        sizes = Fit(largest.variant, tiles[0]).primes
+    yield (
+        largest,
+        Case("aligned", "whole tiles of every kernel, which each of them takes", sizes, None, given_out=False),
+    )
+    anything = [
+        kernel
+        for kernel in kernels
+        if False not in legality.ragged(kernel.variant).values() and not addressed(kernel.variant)
+    ]
+    if not anything:
+        return
+    fit = Fit(anything[0].variant, anything[0].tiles[smallest_row(anything[0])])
+    yield (
+        anything[0],
+        Case(
+            "fallback",
+            "sizes and addresses that only some kernels of the contract take",
+            fit(*fit.primes),
+            None,
+            padded=True,
+            unaligned=True,
+        ),
+    )

@@ -1,0 +1,245 @@
+"""Run one case of one launcher and say what is wrong with what it did."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from generator.model import Kernel, Variant
+from generator.verify.cases import Case
+from generator.verify.compare import compare
+from generator.verify.elements import torch_type
+from generator.verify.operands import NoMemory, poison, unwritten
+from generator.verify.reference import Bounded, reference
+from generator.verify.setup import Setup, prepare
+
+Launcher = Callable[..., torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a case: `fault` or `not_run` says why it did not pass; errors as in `jobs.Result`."""
+
+    fault: str | None = None
+    not_run: str | None = None
+    worst_error: float = 0.0
+    vendor_error: float | None = None
+
+
+class Fault(Exception):
+    """What is wrong, as a sentence."""
+
+
+class _Fresh(TorchFunctionMode):
+    """Poisons every tensor that a launcher allocates without filling it, and hands each to `register`."""
+
+    UNFILLED = (
+        torch.empty,
+        torch.empty_strided,
+        torch.empty_like,
+        torch.Tensor.new_empty,
+        torch.Tensor.new_empty_strided,
+    )
+    FILLED = (torch.zeros, torch.zeros_like, torch.Tensor.new_zeros)
+
+    def __init__(self, register: Callable[[torch.Tensor], None]) -> None:
+        super().__init__()
+        self.register = register
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if func in self.UNFILLED + self.FILLED and result.numel() and result.device.type != "meta":
+            if func in self.UNFILLED:
+                poison(result)
+            self.register(result)
+        return result
+
+
+class Machine:
+    """Where kernels run: the interpreter, or a GPU."""
+
+    hardware: bool
+    device: torch.device
+
+    @contextmanager
+    def running(self, setup: Setup) -> Iterator[None]:
+        """Everything that a launch needs around it."""
+        yield
+
+    def written(self, result: torch.Tensor, finite: torch.Tensor) -> int:
+        """How many elements of `result` the last call did not write; `finite` are those that cannot be NaN."""
+        return int((unwritten(result) & finite).sum())
+
+    def witness(self, a: torch.Tensor, b: torch.Tensor, variant: Variant) -> torch.Tensor | None:
+        """The product by the vendor's library, float64, or None where it has none of that kind."""
+        return None
+
+
+class Interpreter(Machine):
+    """Triton's interpreter on the CPU, every address checked."""
+
+    hardware = False
+    device = torch.device("cpu")
+
+    def __init__(self) -> None:
+        from generator.verify import guard
+
+        guard.install()
+        self.guard = guard
+        self.outputs: list[tuple[int, Any]] = []
+
+    @contextmanager
+    def running(self, setup: Setup) -> Iterator[None]:
+        regions = [self.guard.Region.of(operand.name, operand.view) for operand in setup.inputs]
+        self.outputs = []
+        if setup.out is not None:
+            region = self.guard.Region.of("out", setup.out.view, writable=True)
+            self.outputs.append((setup.out.view.data_ptr(), region))
+            regions.append(region)
+
+        def register(tensor: torch.Tensor) -> None:
+            self.outputs.append((tensor.data_ptr(), self.guard.allow("a tensor of the launcher's", tensor)))
+
+        with self.guard.watch(regions), _Fresh(register):
+            yield
+
+    def written(self, result: torch.Tensor, finite: torch.Tensor) -> int:
+        for address, region in self.outputs:
+            if address == result.data_ptr():
+                return int((~region.written).sum())
+        return super().written(result, finite)
+
+
+class Gpu(Machine):
+    """The current CUDA (or ROCm) device."""
+
+    hardware = True
+
+    def __init__(self) -> None:
+        self.device = torch.device("cuda", torch.cuda.current_device())
+
+    @contextmanager
+    def running(self, setup: Setup) -> Iterator[None]:
+        with _Fresh(lambda tensor: None):
+            yield
+        torch.cuda.synchronize(self.device)
+
+    def witness(self, a: torch.Tensor, b: torch.Tensor, variant: Variant) -> torch.Tensor | None:
+        if a.element_size() == 1 or variant.dtype.precision == "tf32x3":
+            return None
+        before = torch.backends.cuda.matmul.allow_tf32
+        torch.backends.cuda.matmul.allow_tf32 = variant.dtype.precision == "tf32"
+        try:
+            return torch.matmul(a, b).double()
+        finally:
+            torch.backends.cuda.matmul.allow_tf32 = before
+
+
+def run_case(launcher: Launcher, configs: tuple[Any, ...], kernel: Kernel, case: Case, machine: Machine) -> Outcome:
+    """Call `launcher` as `case` says and check all that it did."""
+    try:
+        setup = prepare(kernel, case, machine.device)
+        expected = reference(kernel.variant, setup.a.view, setup.b.view, setup.operands, hardware=machine.hardware)
+        result = _call(launcher, configs, case, setup, machine)
+        worst = _check(kernel.variant, setup, case, result, expected, machine)
+        vendor = None
+        if case.repeat and machine.hardware:
+            vendor = _against_vendor(kernel.variant, setup, result, expected, machine)
+            _repeat(launcher, configs, kernel, case, result, machine)
+        _check_surroundings(setup, result)
+    except NoMemory as error:
+        return Outcome(not_run=str(error))
+    except Fault as error:
+        return Outcome(fault=str(error))
+    except Exception as error:
+        return Outcome(fault=describe(error))
+    return Outcome(worst_error=worst, vendor_error=vendor)
+
+
+def describe(error: BaseException) -> str:
+    """An exception of a kernel or launcher, with the line of the file that raised it."""
+    text = "".join(traceback.format_exception_only(error)).strip()
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.name.startswith(("gemm", "_"))]
+    rendered = [
+        frame for frame in frames if "generator" not in frame.filename and "site-packages" not in frame.filename
+    ]
+    cause = error.__cause__
+    at = f" (line {rendered[-1].lineno}: {rendered[-1].line})" if rendered else ""
+    if cause is not None and cause is not error:
+        return f"{text}{at}; from {describe(cause)}" if type(cause) is not type(error) else describe(cause)
+    return f"{text}{at}"
+
+
+def _call(launcher: Launcher, configs: tuple[Any, ...], case: Case, setup: Setup, machine: Machine) -> torch.Tensor:
+    arguments: dict[str, Any] = dict(setup.operands)
+    if case.row is not None:
+        # A row by its index, and by itself where it is not the row that most cases run on.
+        arguments["config"] = dict(configs[case.row]) if case.name.startswith("row") else case.row
+    if setup.out is not None:
+        arguments["out"] = setup.out.view
+    with machine.running(setup):
+        return launcher(setup.a.view, setup.b.view, **arguments)
+
+
+def _check(variant: Variant, setup: Setup, case: Case, result: object, expected: Bounded, machine: Machine) -> float:
+    """Raise `Fault` for a result that is not what the contract says; the error as a part of what is allowed."""
+    m, n, _ = case.sizes
+    if not isinstance(result, torch.Tensor):
+        raise Fault(f"the launcher returned {type(result).__name__}, not a tensor")
+    if setup.out is not None and result.data_ptr() != setup.out.view.data_ptr():
+        raise Fault("the launcher returned another tensor than the `out` it was given")
+    if tuple(result.shape) != (m, n) or result.dtype != torch_type(variant.dtype.out):
+        raise Fault(f"the result is {tuple(result.shape)} of {result.dtype}, expected {(m, n)} of {variant.dtype.out}")
+    inner = {"row": 1, "column": 0}.get(variant.layout.c)
+    if inner is not None and result.shape[inner] > 1 and result.stride(inner) != 1:
+        raise Fault(f"the result has strides {result.stride()}, and C is {variant.layout.c}-major")
+    missing = machine.written(result, expected.value.isfinite().expand(m, n)) if result.numel() else 0
+    if missing:
+        raise Fault(f"{missing} of {m * n} elements of the result were never written")
+    verdict = compare(result, expected)
+    if verdict.fault is not None:
+        raise Fault(verdict.fault)
+    return verdict.ratio
+
+
+def _check_surroundings(setup: Setup, result: torch.Tensor) -> None:
+    """Raise `Fault` for a byte that was written where none may be; takes the result's elements back to poison."""
+    for operand in setup.inputs:
+        fault = operand.changed()
+        if fault is not None:
+            raise Fault(fault)
+    if setup.out is not None:
+        fault = setup.out.margins_changed()
+        if fault is not None:
+            raise Fault(fault)
+
+
+def _repeat(
+    launcher: Launcher, configs: tuple[Any, ...], kernel: Kernel, case: Case, first: torch.Tensor, machine: Machine
+) -> None:
+    """Raise `Fault` unless a second call on the same operands gives the same bytes."""
+    again = prepare(kernel, case, machine.device)
+    second = _call(launcher, configs, case, again, machine)
+    if not torch.equal(first.contiguous().view(torch.uint8), second.contiguous().view(torch.uint8)):
+        raise Fault("a second call on the same operands gave other bytes, and the kernel promises the same")
+
+
+def _against_vendor(
+    variant: Variant, setup: Setup, result: torch.Tensor, expected: Bounded, machine: Machine
+) -> float | None:
+    """The result's root mean square error as a part of that of the vendor's product under the same epilogue."""
+    from generator.verify.reference import finish
+
+    product = machine.witness(setup.a.view, setup.b.view, variant)
+    if product is None or not result.dtype.is_floating_point or not result.numel():
+        return None
+    vendor = finish(variant, Bounded(product, torch.zeros_like(product)), setup.operands).value.to(result.dtype)
+    theirs = float((vendor.double() - expected.value).square().mean().sqrt())
+    ours = float((result.double() - expected.value).square().mean().sqrt())
+    return ours / theirs if theirs else None

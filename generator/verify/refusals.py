@@ -1,0 +1,251 @@
+"""What a launcher must turn down, with which exception and which words in its message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from generator import legality
+from generator.epilogue import MATRIX, SCALAR
+from generator.model import Kernel
+from generator.verify.cases import Case, Fit, addressed, written_step
+from generator.verify.operands import place
+from generator.verify.setup import Setup
+
+Call = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A call that must raise `error` with every one of `words` in the message."""
+
+    name: str
+    reason: str
+    error: type[Exception]
+    words: tuple[str, ...]
+    #: Makes the call wrong: takes the keywords of a right one, operands included.
+    spoil: Callable[[Call], None]
+    #: Whether `refusal()` must say so too: the contract allows the operands, and this kernel cannot take them.
+    sibling: bool = False
+
+
+def right_case(kernel: Kernel, row: int) -> Case:
+    """The call that each refusal spoils: one whole tile."""
+    fit = Fit(kernel.variant, kernel.tiles[row])
+    return Case("right", "what the refusals spoil", fit(*fit.unit), row)
+
+
+def right_call(setup: Setup, case: Case) -> Call:
+    """The keywords of a right call."""
+    assert setup.out is not None
+    call: Call = {"a": setup.a.view, "b": setup.b.view, "out": setup.out.view, "config": case.row}
+    return call | setup.operands
+
+
+def refusals(kernel: Kernel, case: Case, configs: tuple[Any, ...], *, hardware: bool) -> Iterator[Refusal]:
+    """Every refusal that `kernel` owes its caller, spoiling the right call `case`."""
+    yield from _operands(case)
+    yield from _layouts(kernel)
+    yield from _outputs(case)
+    yield from _configs(configs)
+    yield from _epilogue(kernel, case)
+    yield from _sizes(kernel, case, configs, hardware=hardware)
+    if addressed(kernel.variant):
+        yield from _addresses(kernel, case)
+    if hardware:
+        yield Refusal("cpu", "operands that are on no GPU", ValueError, ("cpu",), _to_cpu)
+
+
+def _set(**changes: Callable[[Any], Any]) -> Callable[[Call], None]:
+    """Replace operands of a call by what each function makes of them."""
+
+    def spoil(call: Call) -> None:
+        for name, change in changes.items():
+            call[name] = change(call[name])
+
+    return spoil
+
+
+def _operands(case: Case) -> Iterator[Refusal]:
+    m, _, k = case.sizes
+    yield Refusal("not-a-tensor", "a is a list", TypeError, ("a ", "list"), _set(a=lambda a: a.tolist()))
+    yield Refusal("dimensions", "a has three dimensions", ValueError, (f"(1, {m}, {k})",), _set(a=lambda a: a[None]))
+    yield Refusal("inner", "a and b disagree about K", ValueError, (str(k), str(k - 1)), _set(b=lambda b: b[:-1]))
+    for name in ("a", "b"):
+        change = {name: lambda x: x.double()}
+        yield Refusal(f"dtype-{name}", f"{name} is of float64", TypeError, (name, "float64"), _set(**change))
+    yield Refusal("device", "b is elsewhere than a", ValueError, ("b", "meta"), _set(b=lambda b: b.to("meta")))
+
+
+def _turned(x: torch.Tensor) -> torch.Tensor:
+    """The same matrix, stored along its other dimension."""
+    return x.t().contiguous().t() if x.stride(1) == 1 else x.contiguous()
+
+
+def _layouts(kernel: Kernel) -> Iterator[Refusal]:
+    layout = kernel.variant.layout
+    for name, word in (("a", layout.a), ("b", layout.b), ("out", layout.c)):
+        if word != "strided":
+            change = {name: _turned}
+            yield Refusal(f"layout-{name}", f"{name} is not {word}-major", ValueError, (name, "stride"), _set(**change))
+
+
+def _outputs(case: Case) -> Iterator[Refusal]:
+    m, n, _ = case.sizes
+    words = ("out", str((m, n)), str((m + 1, n)))
+    longer: Callable[[torch.Tensor], torch.Tensor] = lambda out: torch.cat([out, out[:1]])  # noqa: E731
+    yield Refusal("out-shape", "out has a row too many", ValueError, words, _set(out=longer))
+    yield Refusal("out-dtype", "out is of float64", TypeError, ("out", "float64"), _set(out=lambda out: out.double()))
+    yield Refusal("out-overlap", "elements of out share addresses", ValueError, ("out",), _set(out=_overlapping))
+
+
+def _overlapping(out: torch.Tensor) -> torch.Tensor:
+    """All lines of `out` in the place of its first."""
+    return out[:1].expand_as(out) if out.stride(1) == 1 else out[:, :1].expand_as(out)
+
+
+def _configs(configs: tuple[Any, ...]) -> Iterator[Refusal]:
+    count = len(configs)
+    unknown = dict(configs[0]) | {"num_warps": 77}
+    yield Refusal("config-index", "config past the table", ValueError, (str(count),), _set(config=lambda _: count))
+    yield Refusal("config-row", "config is no row", ValueError, ("77",), _set(config=lambda _: unknown))
+
+
+def _epilogue(kernel: Kernel, case: Case) -> Iterator[Refusal]:
+    m, n, _ = case.sizes
+    for operand in kernel.variant.epilogue.operands:
+        name = operand.name
+        yield Refusal(
+            f"{name}-missing", f"{name} is not given", TypeError, (name,), lambda call, name=name: _drop(call, name)
+        )
+        if operand.shape == SCALAR:
+            two = {name: lambda _: torch.ones(2)}
+            yield Refusal(f"{name}-two", f"{name} has two elements", ValueError, (name, "(2,)"), _set(**two))
+            continue
+        integer = {name: lambda x: x.to(torch.int32)}
+        yield Refusal(f"{name}-dtype", f"{name} is of int32", TypeError, (name, "int32"), _set(**integer))
+        longer = {name: lambda x: torch.cat([x, x[:1]])}
+        size = str((m + 1, n)) if operand.shape == MATRIX else f"({(m if operand.shape == 'M' else n) + 1},)"
+        yield Refusal(f"{name}-shape", f"{name} is too long", ValueError, (name, size), _set(**longer))
+        if operand.shape == MATRIX:
+            if kernel.variant.layout.c != "strided":
+                turned = {name: _turned}
+                reason = f"{name} is not laid out as C is"
+                yield Refusal(f"{name}-layout", reason, ValueError, (name, "stride"), _set(**turned))
+        else:
+            gaps = {name: lambda x: x.repeat_interleave(2)[::2]}
+            yield Refusal(f"{name}-gaps", f"{name} is not contiguous", ValueError, (name, "stride"), _set(**gaps))
+
+
+def _drop(call: Call, name: str) -> None:
+    del call[name]
+
+
+def _sizes(kernel: Kernel, case: Case, configs: tuple[Any, ...], *, hardware: bool) -> Iterator[Refusal]:
+    """Dimensions that the masking does not allow, and K past what one load holds."""
+    if kernel.variant.schedule == "elementwise":
+        return
+    for dimension, masked in legality.ragged(kernel.variant).items():
+        if masked is not False or addressed(kernel.variant):
+            continue
+        name = dimension.upper()
+        offered = sorted({row[f"BLOCK_{name}"] for row in configs})
+        size = offered[0] + 1 if dimension != "k" or kernel.variant.schedule != "naive" else offered[0] - 1
+        reason = f"{name} is a multiple of no tile"
+        spoil = _resized(kernel, case, dimension, size)
+        words = (name, str(size), str(configs[case.row or 0][f"BLOCK_{name}"]))
+        yield Refusal(f"multiple-{dimension}", reason, ValueError, words, spoil)
+        if hardware or kernel.select != "autotune":
+            words = (name, str(size), *map(str, offered))
+            spoil = _resized(kernel, case, dimension, size, config=None)
+            yield Refusal(f"multiple-{dimension}-any", f"{reason}, whichever row", ValueError, words, spoil)
+    if kernel.variant.schedule == "naive":
+        most = max(row["BLOCK_K"] for row in configs)
+        spoil = _resized(kernel, case, "k", 2 * most, config=None)
+        if hardware or kernel.select != "autotune":
+            yield Refusal(
+                "bounded-k", "K is more than one load holds", ValueError, ("K", str(2 * most), str(most)), spoil
+            )
+
+
+def _resized(kernel: Kernel, case: Case, dimension: str, size: int, **changes: Any) -> Callable[[Call], None]:
+    """Give one dimension another size in every operand that has it."""
+    sizes = dict(zip("mnk", case.sizes, strict=True)) | {dimension: size}
+
+    def spoil(call: Call) -> None:
+        layout = kernel.variant.layout
+        for name, word, rows, columns in (
+            ("a", layout.a, "m", "k"),
+            ("b", layout.b, "k", "n"),
+            ("out", layout.c, "m", "n"),
+        ):
+            call[name] = _empty(call[name], (sizes[rows], sizes[columns]), word)
+        for operand in kernel.variant.epilogue.operands:
+            if operand.shape == MATRIX:
+                call[operand.name] = _empty(call[operand.name], (sizes["m"], sizes["n"]), layout.c)
+            elif operand.shape != SCALAR:
+                call[operand.name] = call[operand.name].new_ones(sizes[operand.shape.lower()])
+        call.update(changes)
+
+    return spoil
+
+
+def _empty(like: torch.Tensor, shape: tuple[int, int], layout: str) -> torch.Tensor:
+    return like.new_empty(shape[::-1]).t() if layout == "column" else like.new_empty(shape)
+
+
+def _addresses(kernel: Kernel, case: Case) -> Iterator[Refusal]:
+    """Operands that the hardware's copies cannot address: the base, the leading dimension, the extent written."""
+    layout, store = kernel.variant.layout, kernel.variant.store
+    copied = [("a", layout.a), ("b", layout.b)]
+    if store == "as_load":
+        copied += [("out", layout.c)]
+        copied += [(o.name, layout.c) for o in kernel.variant.epilogue.operands if o.shape == MATRIX]
+    for name, word in copied:
+        base, leading = {name: _moved(word, offset=1)}, {name: _moved(word, stretch=1)}
+        reason = f"{name} starts off 16 bytes"
+        yield Refusal(f"base-{name}", reason, ValueError, (name, "16"), _set(**base), sibling=True)
+        reason = f"{name} steps by no multiple of 16 bytes"
+        yield Refusal(f"leading-{name}", reason, ValueError, (name, "leading"), _set(**leading), sibling=True)
+    if written_step(kernel.variant) > 1:
+        dimension = "m" if layout.c == "column" else "n"
+        size = case.sizes["mnk".index(dimension)] + 1
+        spoil = _aligned_inputs(_resized(kernel, case, dimension, size), layout.c)
+        yield Refusal(
+            "written-extent", "C's lines are no multiple of 16 bytes", ValueError, ("out",), spoil, sibling=True
+        )
+
+
+def _moved(layout: str, *, offset: int = 0, stretch: int = 0) -> Callable[[torch.Tensor], torch.Tensor]:
+    """A copy of a matrix that starts `offset` elements past an aligned address, its lines `stretch` further apart."""
+
+    def move(x: torch.Tensor) -> torch.Tensor:
+        lines = (x.shape[1], x.shape[0]) if layout == "column" else (x.shape[0], x.shape[1])
+        leading = -(-lines[1] // 16) * 16 + stretch
+        strides = (1, leading) if layout == "column" else (leading, 1)
+        operand = place("copy", (x.shape[0], x.shape[1]), strides, x.dtype, x.device, offset=offset)
+        operand.view.copy_(x)
+        return operand.view
+
+    return move
+
+
+def _aligned_inputs(spoil: Callable[[Call], None], written: str) -> Callable[[Call], None]:
+    """After `spoil`, bring back lines of whole 16 bytes, so that an extent is the only thing left to refuse."""
+
+    def both(call: Call) -> None:
+        spoil(call)
+        for name, value in call.items():
+            if isinstance(value, torch.Tensor) and value.dim() == 2:
+                call[name] = _moved("row" if value.stride(1) == 1 else "column")(value)
+
+    return both
+
+
+def _to_cpu(call: Call) -> None:
+    for name, value in call.items():
+        if isinstance(value, torch.Tensor):
+            call[name] = value.cpu()

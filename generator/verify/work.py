@@ -1,0 +1,194 @@
+"""One job in a worker process: load the kernel, run every case and every refusal, say what became of it."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import platform
+import sys
+import time
+from fnmatch import fnmatchcase
+from pathlib import Path
+from types import ModuleType
+
+import torch
+import triton
+
+from generator.expand import expand
+from generator.model import Family, Kernel
+from generator.spec import read
+from generator.verify.cases import Case, cases, smallest_row
+from generator.verify.contract import contract_cases, runnable_here
+from generator.verify.execute import Gpu, Interpreter, Machine, Outcome, describe, run_case
+from generator.verify.jobs import Failure, Job, Result
+from generator.verify.loading import load_family, load_kernel, stated_and_actual_digest
+from generator.verify.operands import NoMemory
+from generator.verify.refusals import Refusal, refusals, right_call, right_case
+from generator.verify.setup import prepare
+
+
+def run(job: Job, lock: contextlib.AbstractContextManager[object]) -> Result:
+    """Run `job`; `lock` is held while a case takes gigabytes of the device."""
+    started = time.monotonic()
+    family = _family(job.spec)
+    folder = job.out / family.spec.name
+    machine = _machine(job.level)
+    work = _Work(job, family, folder, machine, lock)
+    return work.result(started)
+
+
+@functools.lru_cache(maxsize=32)
+def _family(spec: Path) -> Family:
+    return expand(read(spec))
+
+
+@functools.lru_cache(maxsize=1)
+def _machine(level: str) -> Machine:
+    # Nothing is written beside the files under proof.
+    sys.dont_write_bytecode = True
+    torch.set_num_threads(1)
+    return Interpreter() if level == "interpret" else Gpu()
+
+
+class _Work:
+    """What one job has found so far."""
+
+    def __init__(
+        self, job: Job, family: Family, folder: Path, machine: Machine, lock: contextlib.AbstractContextManager[object]
+    ) -> None:
+        self.job, self.family, self.folder, self.machine, self.lock = job, family, folder, machine, lock
+        self.count = 0
+        self.failures: list[Failure] = []
+        self.not_run: list[tuple[str, str]] = []
+        self.worst = 0.0
+        self.vendor: list[float] = []
+
+    def result(self, started: float) -> Result:
+        """Do the work; whatever a kernel's file raises is a failure, never the harness's end."""
+        file = self.folder / ("__init__.py" if self.job.contract else f"{self.job.name}.py")
+        left_out = None
+        try:
+            left_out = self.contract() if self.job.contract else self.kernel(file)
+        except Exception as error:
+            self.failures.append(Failure("import", "the file is imported", describe(error)))
+        _, digest = stated_and_actual_digest(file.read_text()) if file.exists() else (None, "")
+        return Result(
+            self.job,
+            file,
+            self.count,
+            tuple(self.failures),
+            tuple(self.not_run),
+            left_out,
+            self.worst,
+            max(self.vendor, default=None),
+            digest,
+            _place(self.machine),
+            time.monotonic() - started,
+        )
+
+    def kernel(self, file: Path) -> str | None:
+        """Every case and refusal of one kernel; the reason where it cannot run here."""
+        kernel = next(kernel for kernel in self.family.kernels if kernel.name == self.job.name)
+        left_out = runnable_here(kernel, hardware=self.machine.hardware)
+        if left_out is not None:
+            return left_out
+        module = load_kernel(file)
+        if len(module.CONFIGS) != len(kernel.tiles):
+            raise ValueError(f"CONFIGS has {len(module.CONFIGS)} rows, and the spec gives {len(kernel.tiles)}")
+        for case in cases(kernel, hardware=self.machine.hardware):
+            if self.wanted(case.name):
+                self.case(module, kernel, case)
+        self.refusals(module, kernel)
+        return None
+
+    def contract(self) -> str | None:
+        """The function of one contract, which picks among its kernels."""
+        kernels = [kernel for kernel in self.family.kernels if kernel.variant.contract == self.job.name]
+        here = [kernel for kernel in kernels if runnable_here(kernel, hardware=self.machine.hardware) is None]
+        if len(here) < len(kernels):
+            return "a kernel of the contract cannot run here, and the function may choose it"
+        if not self.machine.hardware and self.family.spec.select == "autotune":
+            return "without a GPU Triton's autotuner cannot choose"
+        function = getattr(load_family(self.folder), self.job.name)
+        for kernel, case in contract_cases(kernels):
+            if self.wanted(case.name):
+                self.add(case, run_case(function, (), kernel, case, self.machine))
+        return None
+
+    def wanted(self, name: str) -> bool:
+        """Whether the call asks for this case."""
+        return self.job.case is None or fnmatchcase(name, self.job.case)
+
+    def case(self, module: ModuleType, kernel: Kernel, case: Case) -> None:
+        with self.lock if case.huge and self.machine.hardware else contextlib.nullcontext():
+            self.add(case, run_case(module.gemm, tuple(module.CONFIGS), kernel, case, self.machine))
+            if case.huge and self.machine.hardware:
+                torch.cuda.empty_cache()
+
+    def add(self, case: Case, outcome: Outcome) -> None:
+        if outcome.not_run is not None:
+            self.not_run.append((case.name, outcome.not_run))
+            return
+        self.count += 1
+        self.worst = max(self.worst, outcome.worst_error)
+        if outcome.vendor_error is not None:
+            self.vendor.append(outcome.vendor_error)
+        if outcome.fault is not None:
+            sizes = "M, N, K = {}, {}, {}".format(*case.sizes)
+            self.failures.append(Failure(case.name, f"{case.reason} ({sizes})", outcome.fault))
+
+    def refusals(self, module: ModuleType, kernel: Kernel) -> None:
+        """Every call that the launcher must turn down."""
+        case = right_case(kernel, smallest_row(kernel))
+        try:
+            for refusal in refusals(kernel, case, tuple(module.CONFIGS), hardware=self.machine.hardware):
+                if self.wanted(f"refuse-{refusal.name}"):
+                    self.count += 1
+                    fault = self.refused(module, kernel, case, refusal)
+                    if fault is not None:
+                        self.failures.append(
+                            Failure(f"refuse-{refusal.name}", f"must be refused: {refusal.reason}", fault)
+                        )
+        except NoMemory as error:
+            self.not_run.append(("refusals", str(error)))
+
+    def refused(self, module: ModuleType, kernel: Kernel, case: Case, refusal: Refusal) -> str | None:
+        """What is wrong with how a wrong call was answered, or None."""
+        setup = prepare(kernel, case, self.machine.device)
+        call = right_call(setup, case)
+        refusal.spoil(call)
+        spoilt = call.get("out")
+        try:
+            # `running` lets nothing be written: the refusal comes before the launch.
+            with self.machine.running(setup):
+                module.gemm(call.pop("a"), call.pop("b"), **call)
+        except refusal.error as error:
+            missing = [word for word in refusal.words if word not in str(error)]
+            if type(error) is not refusal.error or missing:
+                return f"raised {describe(error)}; expected {refusal.error.__name__} with {', '.join(missing)}"
+        except Exception as error:
+            return f"raised {describe(error)}; expected {refusal.error.__name__}"
+        else:
+            return f"was accepted; expected {refusal.error.__name__} with {', '.join(refusal.words)}"
+        if setup.out is not None and spoilt is not None and setup.out.changed() is not None:
+            return "wrote to out before it refused"
+        return self.said_by_refusal(module, kernel, case, refusal) if refusal.sibling else None
+
+    def said_by_refusal(self, module: ModuleType, kernel: Kernel, case: Case, refusal: Refusal) -> str | None:
+        """What is wrong with `refusal()`, by which the family's function finds a sibling, or None."""
+        setup = prepare(kernel, case, self.machine.device)
+        call = right_call(setup, case)
+        call.pop("config")
+        before = module.refusal(call["a"], call["b"], **{k: v for k, v in call.items() if k not in "ab"})
+        if before is not None:
+            return f"refusal() turns a right call down: {before}"
+        refusal.spoil(call)
+        call.pop("config", None)
+        reason = module.refusal(call.pop("a"), call.pop("b"), **call)
+        return None if isinstance(reason, str) else f"gemm refuses the operands, and refusal() returns {reason!r}"
+
+
+def _place(machine: Machine) -> tuple[tuple[str, str], ...]:
+    device = torch.cuda.get_device_name(machine.device) if machine.hardware else "interpreter"
+    versions = {"device": device, "python": platform.python_version(), "torch": torch.__version__}
+    return tuple((versions | {"triton": triton.__version__}).items())
