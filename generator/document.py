@@ -104,7 +104,7 @@ def _walk(node: Node, depth: int) -> Iterator[tuple[Node, int]]:
 
 def scalar(node: ScalarNode) -> Scalar:
     """The value of a scalar by the core schema: only a plain one can be anything but text."""
-    text = node.value
+    text: str = node.value
     if node.style is not None:
         return text
     if _NULL.match(text):

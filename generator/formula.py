@@ -66,7 +66,7 @@ def _check(node: ast.AST, names: frozenset[str]) -> None:
             return
         case ast.UnaryOp(op=ast.USub()) | ast.operator() | ast.unaryop() | ast.Load():
             return
-        case ast.Constant(value=value) if type(value) in (int, float) and math.isfinite(value):
+        case ast.Constant(value=int() | float() as value) if not isinstance(value, bool) and math.isfinite(value):
             return
         case ast.Name(id=name) if name in names or name in FUNCTIONS:
             return
@@ -80,10 +80,10 @@ def _check(node: ast.AST, names: frozenset[str]) -> None:
     raise FormulaError(f"{type(node).__name__} is not part of the formula language", column)
 
 
-def functions(tree: ast.expr) -> tuple[str, ...]:
-    """The names of the functions that `tree` calls, in alphabetical order."""
-    calls = {node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
-    return tuple(sorted(calls))
+def helpers(tree: ast.expr) -> tuple[str, ...]:
+    """The macros of templates/math.j2 that `tree` needs, in alphabetical order."""
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id in FUNCTIONS}
+    return tuple(sorted(helper for name in names if (helper := FUNCTIONS[name].helper)))
 
 
 def keeps_integers(tree: ast.expr) -> bool:
@@ -106,7 +106,8 @@ def to_triton(tree: ast.expr, spellings: Mapping[str, str], *, integer: bool = F
 
 def to_text(tree: ast.expr, x: ast.expr) -> ast.expr:
     """`tree` with the running value replaced by the expression `x`, for a docstring's formula."""
-    return _Substitute({X: x}).visit(_copy(tree))
+    replaced: ast.expr = _Substitute({X: x}).visit(_copy(tree))
+    return replaced
 
 
 def _copy(tree: ast.expr) -> ast.expr:

@@ -91,10 +91,18 @@ class _SpecReader(Reader):
         if node is None:
             default = DEFAULTS.get(axis)
             return () if default is None else (Epilogue() if axis == "epilogue" else default,)
-        values = self.distinct(node, axis, lambda item: read_axis(self, axis, item), word_of)
+        values = self.values(axis, axis, node)
         for value, item in values:
             self.positions[axis, word_of(value)] = (place(item).line, place(item).column)
         return tuple(value for value, _ in values)
+
+    def values(self, axis: str, what: str, node: Node) -> list[tuple[AxisValue, Node]]:
+        """One or several values of an axis, each with its node."""
+
+        def read(item: Node) -> AxisValue | None:
+            return read_axis(self, axis, item)
+
+        return self.distinct(node, what, read, word_of)
 
     def tiles(self, node: Node) -> tuple[Tile, ...]:
         """The rows of the tile table, in the spec's order."""
@@ -207,7 +215,7 @@ class _SpecReader(Reader):
         """The words of one axis of an exclusion, each of which the spec must list."""
         listed = [word_of(value) for value in axes[axis]]
         words = set()
-        for value, item in self.distinct(node, f"exclude.{axis}", lambda item: read_axis(self, axis, item), word_of):
+        for value, item in self.values(axis, f"exclude.{axis}", node):
             words.add(word_of(value))
             if listed and word_of(value) not in listed:
                 self.wrong(

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 from generator import formula, legality
-from generator.epilogue import COLUMNS, MATRIX, ROWS, SCALAR, Operand
-from generator.model import Kernel, Tile, Variant
+from generator.epilogue import COLUMNS, MATRIX, ROWS, SCALAR, Epilogue, Operand
+from generator.model import Dtype, Kernel, Tile, Variant
 from generator.operands import Matrix, Vector
 from generator.vocabulary import ELEMENTS
 
 
 @dataclass(frozen=True)
 class StepView:
-    """One epilogue step: its operands, and the expression of the new running value."""
+    """One epilogue step: its operands, the expression of the new running value, and the helpers that it calls."""
 
     operands: tuple[Matrix | Vector, ...]
     expression: str
+    helpers: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -171,8 +171,8 @@ class View:
 
     @cached_property
     def helpers(self) -> tuple[str, ...]:
-        used = {name for step in self.v.epilogue.steps for name in formula.functions(step.tree)}
-        return tuple(sorted(h for name in used if (h := formula.FUNCTIONS[name].helper)))
+        """The macros of math.j2 that the epilogue calls."""
+        return tuple(sorted({helper for step in self.steps for helper in step.helpers}))
 
     @cached_property
     def parameters(self) -> tuple[str, ...]:
@@ -262,29 +262,33 @@ def view(kernel: Kernel) -> View:
         "b": Matrix("b", "b", "K", "N", v.layout.b, f"torch.{ELEMENTS[v.dtype.b].torch}"),
         "c": Matrix("c", "out", "M", "N", v.layout.c, f"torch.{ELEMENTS[v.dtype.out].torch}"),
     }
-    steps, result = _steps(v)
+    steps, result = _steps(v.epilogue, v.dtype, v.layout.c, v.schedule != "elementwise")
     return View(kernel, **matrices, bound=Dimensions(**kinds), inside=Dimensions(**inside), steps=steps, result=result)
 
 
-def _steps(v: Variant) -> tuple[tuple[StepView, ...], str]:
-    """The epilogue's steps as a kernel spells them, and the expression that is stored."""
-    tile = v.schedule != "elementwise"
-    kind = v.dtype.acc
+@cache
+def _steps(epilogue: Epilogue, dtype: Dtype, layout: str, tile: bool) -> tuple[tuple[StepView, ...], str]:
+    """The epilogue's steps as a kernel spells them, on a tile or an element, and the expression that is stored.
+
+    `layout` is C's, which the matrices among the operands share.
+    """
+    kind = dtype.acc
     x = "acc"
     steps = []
-    for step in v.epilogue.steps:
+    for step in epilogue.steps:
         stays = kind == "int32" and formula.keeps_integers(step.tree)
         if not stays and kind != "fp32":
             x, kind = f"{x}.to(tl.float32)", "fp32"
         spellings = {local: _broadcast(operand, tile) for local, operand in step.operands}
         expression = formula.to_triton(step.tree, {formula.X: x, **spellings}, integer=stays)
-        steps.append(StepView(_operands(v, [operand for _, operand in step.operands]), expression))
+        operands = tuple(_operand(operand, layout) for _, operand in step.operands)
+        steps.append(StepView(operands, expression, formula.helpers(step.tree)))
         x = "x"
-    if kind == v.dtype.out:
+    if kind == dtype.out:
         return tuple(steps), x
     # Triton's interpreter cannot convert integers to bf16 in one step.
-    first = ".to(tl.float32)" if kind == "int32" and v.dtype.out != "fp32" else ""
-    return tuple(steps), f"{x}{first}.to(tl.{ELEMENTS[v.dtype.out].triton})"
+    first = ".to(tl.float32)" if kind == "int32" and dtype.out != "fp32" else ""
+    return tuple(steps), f"{x}{first}.to(tl.{ELEMENTS[dtype.out].triton})"
 
 
 def _broadcast(operand: Operand, tile: bool) -> str:
@@ -293,8 +297,7 @@ def _broadcast(operand: Operand, tile: bool) -> str:
     return operand.name + {COLUMNS: "[None, :]", ROWS: "[:, None]"}.get(operand.shape, "")
 
 
-def _operands(v: Variant, operands: Sequence[Operand]) -> tuple[Matrix | Vector, ...]:
-    return tuple(
-        Matrix(o.name, o.name, "M", "N", v.layout.c, "None") if o.shape == MATRIX else Vector(o.name, o.shape)
-        for o in operands
-    )
+def _operand(operand: Operand, layout: str) -> Matrix | Vector:
+    if operand.shape == MATRIX:
+        return Matrix(operand.name, operand.name, "M", "N", layout, "None")
+    return Vector(operand.name, operand.shape)
