@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 MANIFEST = "manifest.json"
@@ -34,18 +34,13 @@ class Change:
     new: str = ""
 
 
-@dataclass
-class Plan:
-    """The changes that would bring a folder to what was rendered, and what stands in the way."""
+@dataclass(frozen=True)
+class Survey:
+    """A folder that was found to be the generator's to change: what its manifest records and which of it stays."""
 
     folder: Path
-    changes: list[Change] = field(default_factory=list)
-    digests: dict[str, str] = field(default_factory=dict)
-    obstacles: list[str] = field(default_factory=list)
-
-    @property
-    def differs(self) -> bool:
-        return any(change.outcome != "same" for change in self.changes)
+    recorded: Mapping[str, str]
+    kept: frozenset[str]
 
 
 def digest(text: str) -> str:
@@ -86,88 +81,88 @@ def _read(path: Path) -> str | None:
         raise Refused(f"{path}: cannot be read: {error.strerror}") from None
 
 
-def plan(
+def survey(
     folder: Path,
-    files: Iterable[tuple[str, str]],
+    names: Iterable[str],
+    text: Callable[[str], str],
     untouched: Callable[[str], bool],
     kept: frozenset[str] = frozenset(),
     force: bool = False,
-) -> Plan:
-    """Compare `files` with the folder.
+) -> Survey:
+    """Find everything that could be wrong with writing `names` into the folder, before anything is written.
 
-    `untouched` says of a text on disk whether it is as the generator once wrote it, whatever the manifest says: a run
-    that was interrupted leaves such. `kept` names files of the manifest that stay although they are not in `files`.
-    Raises `Refused` for a folder that is not the generator's.
+    `text` renders a name, asked only for the few files whose text on disk is in doubt. `untouched` says of a text
+    whether it is as the generator once wrote it, whatever the manifest says: a run that was interrupted leaves such.
+    `kept` names files of the manifest that stay although they are not among `names`.
+    Raises `Refused` for a folder that is not the generator's, and for files edited by hand unless `force`.
     """
-    manifest = read_manifest(folder)
     if folder.exists() and not folder.is_dir():
         raise Refused(f"{folder}: is a file, and the family's folder is to be there")
+    manifest = read_manifest(folder)
     if manifest is None and folder.exists():
         strangers = sorted(path.name for path in folder.iterdir() if path.name not in _IGNORED)
         if strangers:
             raise Refused(f"{folder}: holds files ({', '.join(strangers[:3])}) and no {MANIFEST}: not rendered here")
     recorded = manifest["files"] if manifest else {}
     assert isinstance(recorded, dict)
-    result = Plan(folder)
-    for name, text in files:
-        result.digests[name] = digest(text)
+    found = Survey(folder, recorded, kept)
+    wanted = dict.fromkeys(names)
+    obstacles = []
+    for name in [*wanted, *sorted(recorded.keys() - wanted.keys() - kept)]:
         old = _read(folder / name)
-        if old is None:
-            result.changes.append(Change(name, "created", "", text))
-        elif old == text:
-            result.changes.append(Change(name, "same"))
+        if old is None or recorded.get(name) == digest(old) or (force and name in recorded) or untouched(old):
+            continue
+        if name in wanted and text(name) == old:
+            continue
+        if name in recorded:
+            obstacles.append(f"{folder / name}: edited by hand; keep the edit elsewhere, or overwrite it with --force")
         else:
-            result.changes.append(Change(name, "updated", old, text))
-            _guard(result, name, old, recorded, untouched, force)
-    for name in sorted(recorded.keys() - result.digests.keys()):
-        old = _read(folder / name)
-        if name in kept:
-            result.digests[name] = recorded[name]
-        elif old is not None:
-            result.changes.append(Change(name, "removed", old, ""))
-            _guard(result, name, old, recorded, untouched, force)
-    return result
+            obstacles.append(f"{folder / name}: was not rendered here; move it away")
+    if obstacles:
+        raise Refused("\n".join(obstacles))
+    return found
 
 
-def _guard(
-    result: Plan, name: str, old: str, recorded: Mapping[str, str], untouched: Callable[[str], bool], force: bool
-) -> None:
-    """Record why a file that is to change may not be."""
-    if (name in recorded and force) or untouched(old) or recorded.get(name) == digest(old):
-        return
-    path = result.folder / name
-    if name in recorded:
-        result.obstacles.append(f"{path}: edited by hand; keep the edit elsewhere, or overwrite it with --force")
-    else:
-        result.obstacles.append(f"{path}: was not rendered here; move it away")
+def compare(found: Survey, files: Iterable[tuple[str, str]], digests: dict[str, str]) -> Iterator[Change]:
+    """What becomes of each of `files`, and of those that the manifest lists and that no longer belong.
 
-
-def carry_out(plan: Plan, manifest: Mapping[str, object]) -> list[Change]:
-    """Write the plan and then the manifest, with the digests of all files in it; the changes made.
-
-    Raises `Refused`, with nothing written, where something stands in the way.
+    Fills `digests` with what the manifest is to record.
     """
-    if plan.obstacles:
-        raise Refused("\n".join(plan.obstacles))
-    plan.folder.mkdir(parents=True, exist_ok=True)
-    for change in plan.changes:
-        path = plan.folder / change.name
+    for name, text in files:
+        digests[name] = digest(text)
+        old = _read(found.folder / name)
+        if old == text:
+            yield Change(name, "same")
+        else:
+            yield Change(name, "created" if old is None else "updated", old or "", text)
+    for name in sorted(found.recorded.keys() - digests.keys()):
+        if name in found.kept:
+            digests[name] = found.recorded[name]
+            continue
+        old = _read(found.folder / name)
+        if old is not None:
+            yield Change(name, "removed", old)
+
+
+def carry_out(found: Survey, changes: Iterable[Change]) -> Iterator[tuple[str, str]]:
+    """Make the changes one after another; each file's name and outcome."""
+    found.folder.mkdir(parents=True, exist_ok=True)
+    for change in changes:
+        path = found.folder / change.name
         if change.outcome in ("created", "updated"):
             write(path, change.new)
         elif change.outcome == "removed":
             path.unlink(missing_ok=True)
-    text = manifest_text(plan, manifest)
-    old = _read(plan.folder / MANIFEST)
-    outcome = "same" if old == text else "created" if old is None else "updated"
-    if outcome != "same":
-        write(plan.folder / MANIFEST, text)
-    return [*plan.changes, Change(MANIFEST, outcome, old or "", text)]
+        yield change.name, change.outcome
 
 
-def manifest_text(plan: Plan, manifest: Mapping[str, object]) -> str:
-    """The manifest as it lies on disk: one line an entry, so that a diff of it can be read."""
-    complete = {**manifest, "files": dict(sorted(plan.digests.items()))}
-    return json.dumps(complete, indent=1, ensure_ascii=False) + "\n"
+def compare_manifest(found: Survey, manifest: Mapping[str, object], digests: Mapping[str, str]) -> Change:
+    """What becomes of the manifest, the last file of all."""
+    text = json.dumps({**manifest, "files": dict(sorted(digests.items()))}, indent=1, ensure_ascii=False) + "\n"
+    old = _read(found.folder / MANIFEST)
+    if old == text:
+        return Change(MANIFEST, "same")
+    return Change(MANIFEST, "created" if old is None else "updated", old or "", text)
 
 
 def write(path: Path, text: str) -> None:

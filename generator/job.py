@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,10 +13,20 @@ from typing import Any
 
 from tqdm import tqdm
 
-from generator.apply import MANIFEST, Change, Plan, Refused, carry_out, manifest_text, plan, read_manifest, unified
+from generator.apply import (
+    Change,
+    Refused,
+    Survey,
+    carry_out,
+    compare,
+    compare_manifest,
+    read_manifest,
+    survey,
+    unified,
+)
 from generator.manifest import manifest
 from generator.model import Family, Kernel, LeftOut
-from generator.render import body_digest, kernel_source, package_source
+from generator.render import PACKAGE, body_digest, kernel_source, kernel_sources, package_source
 
 #: Fewer kernels than this are rendered before a progress bar could be read.
 _MANY = 500
@@ -61,20 +72,27 @@ class Job:
         names = {kernel.name for kernel in self.selected} | self.recorded.keys()
         return replace(self.family, kernels=tuple(k for k in self.family.kernels if k.name in names))
 
-    def plan(self, bodies: dict[str, str]) -> Plan:
-        """The comparison of what is rendered with what is on disk; fills `bodies` with each kernel's digest."""
+    def survey(self) -> Survey:
+        """The folder, found fit to be written; raise `Refused` where it is not."""
+        names = [*(f"{kernel.name}.py" for kernel in self.selected), PACKAGE]
         kept = frozenset(f"{name}.py" for name in self.recorded)
-        return plan(self.folder, self._files(bodies), lambda text: body_digest(text) is not None, kept, self.force)
+        return survey(self.folder, names, self._text, lambda text: body_digest(text) is not None, kept, self.force)
 
-    def _files(self, bodies: dict[str, str]) -> Iterator[tuple[str, str]]:
-        if not self.selected:
-            return
+    def _text(self, name: str) -> str:
+        if name == PACKAGE:
+            return package_source(self.present)
+        kernel = next(kernel for kernel in self.selected if f"{kernel.name}.py" == name)
+        return kernel_source(self.family.spec, kernel)
+
+    def files(self, bodies: dict[str, str]) -> Iterator[tuple[str, str]]:
+        """Every file but the manifest, name and text; fills `bodies` with the digest of each kernel's body."""
         shown = len(self.selected) >= _MANY and sys.stderr.isatty()
-        for kernel in tqdm(self.selected, desc=self.family.spec.name, unit=" kernels", disable=not shown, leave=False):
-            text = kernel_source(self.family.spec, kernel)
+        sources = kernel_sources(self.family.spec, self.selected)
+        bar = tqdm(sources, self.family.spec.name, len(self.selected), disable=not shown, leave=False, unit=" kernels")
+        for kernel, text in zip(self.selected, bar, strict=True):
             bodies[kernel.name] = body_digest(text) or ""
             yield f"{kernel.name}.py", text
-        yield "__init__.py", package_source(self.present)
+        yield PACKAGE, package_source(self.present)
 
     def manifest(self, bodies: dict[str, str]) -> dict[str, object]:
         return manifest(self.present, bodies, self.recorded)
@@ -91,32 +109,26 @@ class Job:
 
 
 def render(jobs: Sequence[Job]) -> int:
-    """Write every family; 1, with nothing written, where something is in the way."""
-    planned: list[tuple[Job, Plan, dict[str, str]]] = []
+    """Write every family; raise `Refused`, with nothing written, where something is in the way of one."""
+    surveys: list[tuple[Job, Survey]] = []
     obstacles: list[str] = []
     for job in jobs:
-        if not job.selected:
-            continue
-        bodies: dict[str, str] = {}
-        try:
-            comparison = job.plan(bodies)
-        except Refused as error:
-            obstacles.append(str(error))
-            continue
-        obstacles += comparison.obstacles
-        planned.append((job, comparison, bodies))
+        if job.selected:
+            try:
+                surveys.append((job, job.survey()))
+            except Refused as error:
+                obstacles.append(str(error))
     if obstacles:
         raise Refused("\n".join(obstacles))
-    for job, comparison, bodies in planned:
-        changes = carry_out(comparison, job.manifest(bodies))
-        print(f"{job.folder}: {len(job.selected)} kernels; {summary(changes)}")
+    for job, found in surveys:
+        bodies: dict[str, str] = {}
+        digests: dict[str, str] = {}
+        outcomes = Counter(outcome for _, outcome in carry_out(found, compare(found, job.files(bodies), digests)))
+        last = compare_manifest(found, job.manifest(bodies), digests)
+        outcomes.update(outcome for _, outcome in carry_out(found, [last]))
+        words = ", ".join(f"{outcomes[word]} {word}" for word in OUTCOMES if outcomes[word])
+        print(f"{job.folder}: {len(job.selected)} kernels; {words}")
     return 0
-
-
-def summary(changes: Sequence[Change]) -> str:
-    """`2 created, 1 updated, 5 same`."""
-    counts = {word: sum(change.outcome == word for change in changes) for word in OUTCOMES}
-    return ", ".join(f"{count} {word}" for word, count in counts.items() if count)
 
 
 OUTCOMES = ("created", "updated", "removed", "same")
@@ -125,11 +137,9 @@ OUTCOMES = ("created", "updated", "removed", "same")
 def check(jobs: Sequence[Job], strangers: Sequence[Path]) -> int:
     """Say what would change; 1 if anything would."""
     different = 0
-    for job, changes in _compared(jobs):
-        for change in changes:
-            if change.outcome != "same":
-                different += 1
-                print(f"{job.folder / change.name}: would be {change.outcome}", file=sys.stderr)
+    for job, change in _differences(jobs):
+        different += 1
+        print(f"{job.folder / change.name}: would be {change.outcome}", file=sys.stderr)
     for folder in strangers:
         different += 1
         print(f"{folder}: no spec makes this family", file=sys.stderr)
@@ -145,27 +155,24 @@ def check(jobs: Sequence[Job], strangers: Sequence[Path]) -> int:
 def diff(jobs: Sequence[Job], strangers: Sequence[Path]) -> int:
     """Show what would change as a unified diff; 1 if anything would."""
     different = bool(strangers)
-    for job, changes in _compared(jobs):
-        for change in changes:
-            if change.outcome != "same":
-                different = True
-                sys.stdout.writelines(unified(job.folder, change))
+    for job, change in _differences(jobs):
+        different = True
+        sys.stdout.writelines(unified(job.folder, change))
     for folder in strangers:
         print(f"{folder}: no spec makes this family", file=sys.stderr)
     return 1 if different else 0
 
 
-def _compared(jobs: Sequence[Job]) -> Iterator[tuple[Job, list[Change]]]:
-    """Each job with the changes that rendering would make, the manifest's among them."""
+def _differences(jobs: Sequence[Job]) -> Iterator[tuple[Job, Change]]:
+    """The changes that rendering would make, were nothing in the way."""
     for job in jobs:
         if not job.selected:
             continue
+        found = replace(job, force=True).survey()
         bodies: dict[str, str] = {}
-        comparison = job.plan(bodies)
-        changes = list(comparison.changes)
+        digests: dict[str, str] = {}
+        yield from ((job, change) for change in compare(found, job.files(bodies), digests) if change.outcome != "same")
         if job.only is None:
-            path = job.folder / MANIFEST
-            old = path.read_text(encoding="utf-8") if path.exists() else ""
-            new = manifest_text(comparison, job.manifest(bodies))
-            changes.append(Change(MANIFEST, "same" if old == new else "updated" if old else "created", old, new))
-        yield job, changes
+            last = compare_manifest(found, job.manifest(bodies), digests)
+            if last.outcome != "same":
+                yield job, last

@@ -7,8 +7,10 @@ name raises. What comes out is formatted: no formatter runs behind it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
-from functools import cache
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,13 @@ from generator.view import view
 _HERE = Path(__file__).resolve().parent
 #: In a wheel the templates lie inside the package, in a checkout beside it.
 TEMPLATES = next(folder for folder in (_HERE / "templates", _HERE.parent / "templates") if folder.is_dir())
+
+#: The family's own file beside its kernels.
+PACKAGE = "__init__.py"
+
+# Starting a worker costs about as much as rendering this many kernels.
+_ENOUGH = 1000
+_CHUNK = 100
 
 DIGEST_LINE = "# sha256 of the text below: "
 
@@ -94,8 +103,11 @@ def package_source(family: Family) -> str:
     return with_head(family.spec, body)
 
 
-def files(family: Family) -> Iterator[tuple[str, str]]:
-    """Every file of the family, name and text, one after another: the kernels, then `__init__.py`."""
-    for kernel in family.kernels:
-        yield f"{kernel.name}.py", kernel_source(family.spec, kernel)
-    yield "__init__.py", package_source(family)
+def kernel_sources(spec: Spec, kernels: Sequence[Kernel]) -> Iterator[str]:
+    """The text of each kernel's file in order, rendered on every core where there are many."""
+    workers = min(os.cpu_count() or 1, len(kernels) // _ENOUGH)
+    if workers < 2:
+        yield from (kernel_source(spec, kernel) for kernel in kernels)
+        return
+    with ProcessPoolExecutor(workers) as pool:
+        yield from pool.map(partial(kernel_source, spec), kernels, chunksize=_CHUNK)

@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from generator.model import Dtype, Layout
 
 #: Fewer calls than this are compiled sooner than a worker has started.
 _WORTH_IT = 12
-_LONGEST_SECONDS = 300
+_LONGEST_SECONDS = 120.0
 
 
 def jobs(comparisons: Sequence[Comparison], configs: str) -> list[dict[str, Any]]:
@@ -84,8 +85,9 @@ def _wait(running: list[tuple[subprocess.Popen[str], str]]) -> None:
                 process.stdin.close()
             except OSError:
                 continue
+        deadline = time.monotonic() + _LONGEST_SECONDS
         for process, _ in running:
-            process.wait(timeout=_LONGEST_SECONDS)
+            process.wait(timeout=max(0.0, deadline - time.monotonic()))
     except subprocess.TimeoutExpired:
         print("compiling ahead takes too long; going on without", file=sys.stderr, flush=True)
     finally:

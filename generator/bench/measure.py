@@ -84,26 +84,42 @@ def measure(comparison: Comparison, device: Device, environment: str, options: O
     A side that raises or is wrong is recorded with its failure and not timed; the others are.
     """
     set_precision(comparison.problem)
-    session = _Session(comparison.problem, device)
-    sides: list[Side] = []
-    entries: list[_Entry | None] = []
-    for competitor in competitors(comparison, options.configs, options.peer):
-        entries.append(session.prepare(competitor) if competitor.side.failure is None else None)
-        sides.append(competitor.side)
-    ready = [entry for entry in entries if entry is not None]
-    session.rounds(ready, options.rounds)
-    for index, entry in enumerate(entries):
-        if entry is not None:
-            sides[index] = session.finish(entry)
+    found = competitors(comparison, options.configs, options.peer)
+    sets = 0
+    try:
+        session = _Session(comparison.problem, device)
+        sets = len(session.sets)
+        sides = _timed(session, found, options.rounds)
+    except DeviceLost:
+        raise
+    except Exception as error:
+        # What no single side is to blame for: no memory for the operands, say.
+        _survive(device, error)
+        sides = [replace(competitor.side, failure=_reason(error)) for competitor in found]
     return Record(
         key(comparison, environment, options),
         comparison.case,
         comparison.title,
         comparison.problem,
         environment,
-        {**options.method, "sets": len(session.sets)},
+        {**options.method, "sets": sets},
         tuple(sides),
     )
+
+
+def _timed(session: _Session, found: list[Competitor], rounds: int) -> list[Side]:
+    """The sides of a comparison with their times, in the order of `found`."""
+    entries = [session.prepare(each) if each.side.failure is None else None for each in found]
+    session.rounds([entry for entry in entries if entry is not None], rounds)
+    return [each.side if entry is None else session.finish(entry) for each, entry in zip(found, entries)]
+
+
+def _survive(device: Device, error: Exception) -> None:
+    """Raise `DeviceLost` where the device does not answer after `error`."""
+    try:
+        device.synchronize()
+    except Exception:
+        raise DeviceLost(_reason(error)) from error
 
 
 class _Session:
@@ -134,15 +150,9 @@ class _Session:
             too_large = side.forced and type(error).__name__ == "OutOfResources"
             refused = isinstance(error, ValueError) or too_large
             competitor.side = replace(side, failure=_reason(error), refused=refused)
-            self._survive(error)
+            _survive(self.device, error)
             return None
         return entry if competitor.side.failure is None else None
-
-    def _survive(self, error: Exception) -> None:
-        try:
-            self.device.synchronize()
-        except Exception:
-            raise DeviceLost(_reason(error)) from error
 
     def _record(self, competitor: Competitor) -> _Entry:
         """Choose how many calls make a sample, and record them over the sets in turn."""
@@ -151,13 +161,16 @@ class _Session:
         # A lone short call is timed with the launch of its replay: once more, from what many calls take.
         for _ in range(2):
             wanted = calls_for(min(timed(replay, self.device) for _ in range(3)) / calls, count)
-            if wanted > 1.2 * calls:
-                calls, replay = wanted, self.device.record(functools.partial(_run, launch, self.sets, wanted))
-        begin = self.device.clock()
-        for each in range(5):
-            launch(self.sets[each % count], None)
-        self.device.synchronize()
-        by_host = max((self.device.clock() - begin) / 5, 1e-9)
+            if wanted <= 1.2 * calls:
+                break
+            calls, replay = wanted, self.device.record(functools.partial(_run, launch, self.sets, wanted))
+        # The first calls find no memory in the allocator and are slow; the second few count.
+        for _ in range(2):
+            begin = self.device.clock()
+            for each in range(5):
+                launch(self.sets[each % count], None)
+            self.device.synchronize()
+            by_host = max((self.device.clock() - begin) / 5, 1e-9)
         called = min(_MOST_QUEUED, max(1, math.ceil(_SAMPLE / by_host)))
         return _Entry(competitor, replay, calls, called)
 

@@ -57,8 +57,8 @@ def rounded(value: float, digits: int = DIGITS) -> float:
 def rotation(count: int, turn: int) -> list[int]:
     """The order in which `count` sides run in round `turn`.
 
-    The start moves on by one each round, and every other round runs backwards, so that over the rounds each side
-    comes first, last, and after each of its neighbours equally often.
+    The start moves on by one each round, and every `count` rounds the direction turns, so that over the rounds each
+    side comes first and last, and after each of its neighbours, equally often.
     """
     order = [(position + turn) % count for position in range(count)]
-    return order[::-1] if turn % 2 else order
+    return order[::-1] if turn // count % 2 else order

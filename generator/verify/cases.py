@@ -55,7 +55,7 @@ class Fit:
     def primes(self) -> tuple[int, int, int]:
         """Sizes that are primes, each below a tile."""
         if self.variant.schedule == "elementwise":
-            return 5, 7, 3
+            return 3, 5, 2
         return _prime(self.tile.m), _prime(self.tile.n), _prime(self.tile.k)
 
     def __call__(self, m: int, n: int, k: int) -> tuple[int, int, int]:
@@ -133,16 +133,20 @@ def _sizes(fit: Fit, row: int) -> Iterator[Case]:
     def case(name: str, reason: str, *sizes: int, repeat: bool = False) -> Case:
         return Case(name, reason, fit(*sizes), row, repeat=repeat)
 
+    yield case("empty-m", "M = 0: nothing to compute, nothing to launch", 0, n, k)
+    yield case("empty-n", "N = 0: nothing to compute, nothing to launch", m, 0, k)
+    yield case("empty-k", "K = 0: the epilogue of 0", *fit.primes[:2], 0)
+    yield case("one", "1 x 1 x 1: all of a tile but one element is outside", 1, 1, 1)
+    if fit.variant.schedule == "elementwise":
+        yield case("primes", "no two dimensions alike", *fit.primes, repeat=True)
+        yield case("long-k", "K much longer than M and N", 2, 3, 41)
+        return
     yield case("aligned", "whole tiles, more along M than along N: no mask may be needed", 3 * m, 2 * n, 2 * k)
     yield case("past-tile", "one past a tile in every dimension", m + 1, n + 1, 2 * k + 1, repeat=True)
     yield case("past-m", "one past a tile along M alone", m + 1, n, k)
     yield case("past-n", "one past a tile along N alone", m, n + 1, k)
     yield case("past-k", "one past a tile along K alone", m, n, k + 1)
-    yield case("one", "1 x 1 x 1: all of a tile but one element is outside", 1, 1, 1)
     yield case("primes", "primes below a tile, K too", *fit.primes)
-    yield case("empty-m", "M = 0: nothing to compute, nothing to launch", 0, n, k)
-    yield case("empty-n", "N = 0: nothing to compute, nothing to launch", m, 0, k)
-    yield case("empty-k", "K = 0: the epilogue of 0", *fit.primes[:2], 0)
 
 
 def _layouts(fit: Fit, row: int) -> Iterator[Case]:
@@ -190,12 +194,12 @@ def _contents(fit: Fit, row: int) -> Iterator[Case]:
         yield Case("scalar-tensor", "a scalar as a tensor of one element", sizes, row, scalar_tensor=True)
 
 
-#: Few elements, so that five rows or columns reach 2**31 by their stride, each stride being below 2**31 itself.
-HUGE_LINES = 5
+#: Few elements, but more than two lines, so that the stride is below 2**31 and only what it is multiplied to is not.
+_HUGE_LINES = 3
 
 
 def _large(fit: Fit, row: int) -> Iterator[Case]:
-    sizes = fit(HUGE_LINES, HUGE_LINES, HUGE_LINES)
+    sizes = fit(_HUGE_LINES, _HUGE_LINES, _HUGE_LINES)
     operands = ["a", "b", "c"]
     operands += [operand.name for operand in fit.variant.epilogue.operands if operand.shape == MATRIX]
     for name in operands:

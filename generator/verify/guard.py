@@ -7,10 +7,11 @@ from the strides, so that nothing is as large as the operand. Written for Triton
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -206,6 +207,28 @@ def _mend_missing_other(builder: Any) -> None:
     builder.create_masked_load = create_masked_load
 
 
+def _spare_searches() -> None:
+    """Each launch, and each call of a helper, searches all of triton.language for builtins: remember what it found."""
+    builtins: dict[int, list[tuple[str, Any]]] = {}
+
+    def patch_builtin(package: Any, builder: Any, scope: Any) -> None:
+        if id(package) not in builtins:
+            members = inspect.getmembers(package)
+            builtins[id(package)] = [(name, member) for name, member in members if tl.core.is_builtin(member)]
+        for name, member in builtins[id(package)]:
+            # Within a launch they are replaced already.
+            if getattr(package, name) is member:
+                interpreter._patch_attr(package, name, member, builder, scope)
+
+    interpreter._patch_builtin = patch_builtin
+
+
+def _spare_overflow_checks() -> None:
+    """Integer arithmetic is done twice, in 64 bits too, for an assertion that only a debug build makes."""
+    builder = interpreter.interpreter_builder
+    builder.options = replace(builder.options, sanitize_overflow=False)
+
+
 def install() -> None:
     """Mend and guard the interpreter of this process; a second call does nothing."""
     if isinstance(interpreter._interpreter, _Checked):
@@ -215,6 +238,8 @@ def install() -> None:
     _mend_conversions(builder)
     _mend_dot(builder)
     _mend_missing_other(builder)
+    _spare_searches()
+    _spare_overflow_checks()
     # On the CPU the interpreter works on the caller's own memory, then copies every operand's storage onto itself: for
     # an operand of gigabytes that is mostly untouched virtual memory, this is all that the call costs.
     interpreter.GridExecutor._restore_args_dev = lambda *_: None

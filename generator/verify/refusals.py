@@ -213,7 +213,8 @@ def _addresses(kernel: Kernel, case: Case) -> Iterator[Refusal]:
     if written_step(kernel.variant) > 1:
         dimension = "m" if layout.c == "column" else "n"
         size = case.sizes["mnk".index(dimension)] + 1
-        spoil = _aligned_inputs(_resized(kernel, case, dimension, size), layout.c)
+        spoil = _aligned(_resized(kernel, case, dimension, size))
+        words = (dimension.upper(), str(size), str(written_step(kernel.variant)))
         yield Refusal(
             "written-extent", "C's lines are no multiple of 16 bytes", ValueError, ("out",), spoil, sibling=True
         )
@@ -233,7 +234,7 @@ def _moved(layout: str, *, offset: int = 0, stretch: int = 0) -> Callable[[torch
     return move
 
 
-def _aligned_inputs(spoil: Callable[[Call], None], written: str) -> Callable[[Call], None]:
+def _aligned(spoil: Callable[[Call], None]) -> Callable[[Call], None]:
     """After `spoil`, bring back lines of whole 16 bytes, so that an extent is the only thing left to refuse."""
 
     def both(call: Call) -> None:

@@ -14,6 +14,7 @@ from types import ModuleType
 import torch
 import triton
 
+from generator.errors import CallError
 from generator.expand import expand
 from generator.model import Family, Kernel
 from generator.spec import read
@@ -94,7 +95,10 @@ class _Work:
             return left_out
         module = load_kernel(file)
         if len(module.CONFIGS) != len(kernel.tiles):
-            raise ValueError(f"CONFIGS has {len(module.CONFIGS)} rows, and the spec gives {len(kernel.tiles)}")
+            raise CallError(
+                f"CONFIGS has {len(module.CONFIGS)} rows, and the spec gives {len(kernel.tiles)}; render it again: "
+                f"python -m generator {self.job.spec}"
+            )
         for case in cases(kernel, hardware=self.machine.hardware):
             if self.wanted(case.name):
                 self.case(module, kernel, case)
