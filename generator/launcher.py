@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from generator import prose
+from generator import legality, prose
 from generator.epilogue import SCALAR
 from generator.operands import Argument, Matrix, Vector
 from generator.view import View
@@ -41,6 +41,10 @@ class Launcher:
     descriptors: bool
     #: Elements of the result in 16 bytes.
     step: int
+    #: Bytes of an element of A.
+    element_bytes: int
+    #: Whether the store has a tile of its own in shared memory.
+    staged: bool
     autotune: bool
     #: The macro of select.j2 that chooses a row; None where the tuner does.
     choose: str | None
@@ -95,6 +99,8 @@ def launcher(k: View) -> Launcher:
         block_pointers=v.load == "block_pointer",
         descriptors=k.descriptors,
         step=128 // ELEMENTS[v.dtype.out].bits,
+        element_bytes=ELEMENTS[v.dtype.a].bits // 8,
+        staged=legality.staged(v),
         autotune=k.autotune,
         choose=k.choose,
     )

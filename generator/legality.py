@@ -150,9 +150,14 @@ def shared_memory(v: Variant, tile: Tile, target: str) -> int:
     needed = stage * (tile.stages if deep else max(tile.stages - 1, 1))
     if v.load == "descriptor":
         needed += 8 * (tile.stages + 1)
-        if v.store == "as_load" and ELEMENTS[v.dtype.out].bits == 32:
+        if staged(v):
             needed += tile.m * tile.n * 4
     return needed
+
+
+def staged(v: Variant) -> bool:
+    """Whether a descriptor's store holds a tile of its own in shared memory, beside those of the operands."""
+    return v.load == "descriptor" and v.store == "as_load" and ELEMENTS[v.dtype.out].bits == 32
 
 
 def why_no_row(v: Variant, tile: Tile) -> str | None:

@@ -12,6 +12,6 @@ The stages, from the command line inwards:
     compare    a result against the reference
     guard      the interpreter, mended, with every address checked
 
-Nothing here reads a template or the rendered text to learn what is right. Modules that need torch or triton import
-them at their top; `cli`, `run`, `report`, `static` and `jobs` do without, so that a worker can set its environment first.
+Nothing here reads a template or the rendered text to learn what is right. `cli`, `run`, `plan`, `report`, `static` and
+`jobs` do without torch and triton, so that a worker can set its environment before it imports them.
 """

@@ -66,7 +66,7 @@ def _verify(arguments: argparse.Namespace) -> int:
     if arguments.jobs is not None and arguments.jobs < 1:
         raise CallError(f"--jobs must be at least 1, got {arguments.jobs}")
     found = families(list(dict.fromkeys(arguments.specs)))
-    levels = tuple(dict.fromkeys(arguments.level or _default_levels()))
+    levels = tuple(dict.fromkeys(arguments.level or default_levels()))
     if "gpu" in levels and not _has_gpu():
         raise CallError("--level gpu: torch sees no GPU here; levels that run anywhere: static, interpret")
     jobs = plan(found, levels, arguments.out, arguments.only, arguments.case)
@@ -111,7 +111,8 @@ def _progress(outcomes: Iterable[Result], total: int, level: str) -> Iterable[Re
     return tqdm(outcomes, total=total, desc=level, unit="kernel")
 
 
-def _default_levels() -> tuple[str, ...]:
+def default_levels() -> tuple[str, ...]:
+    """The levels that this machine has: static, interpret, and gpu where torch sees one."""
     return LEVELS if _has_gpu() else LEVELS[:2]
 
 

@@ -6,6 +6,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -164,16 +165,14 @@ def run_case(launcher: Launcher, configs: tuple[Any, ...], kernel: Kernel, case:
 
 def describe(error: BaseException) -> str:
     """An exception of a kernel or launcher, with the line of the file that raised it."""
+    if type(error).__name__ == "InterpreterError" and error.__cause__ is not None:
+        # It says no more than what it wraps.
+        return describe(error.__cause__)
     text = "".join(traceback.format_exception_only(error)).strip()
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.name.startswith(("gemm", "_"))]
-    rendered = [
-        frame for frame in frames if "generator" not in frame.filename and "site-packages" not in frame.filename
-    ]
-    cause = error.__cause__
-    at = f" (line {rendered[-1].lineno}: {rendered[-1].line})" if rendered else ""
-    if cause is not None and cause is not error:
-        return f"{text}{at}; from {describe(cause)}" if type(cause) is not type(error) else describe(cause)
-    return f"{text}{at}"
+    own = str(Path(__file__).parent)
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith((own, "<"))]
+    rendered = [frame for frame in frames if not {"site-packages", "importlib"} & set(Path(frame.filename).parts)]
+    return f"{text} (line {rendered[-1].lineno}: {rendered[-1].line})" if rendered else text
 
 
 def _call(launcher: Launcher, configs: tuple[Any, ...], case: Case, setup: Setup, machine: Machine) -> torch.Tensor:

@@ -192,7 +192,7 @@ def _mend_dot(builder: Any) -> None:
 
 
 def _mend_missing_other(builder: Any) -> None:
-    """A masked load without `other` is undefined, and the interpreter defines it as 0: poison shows who relies on it."""
+    """A masked load without `other` is undefined, and the interpreter says 0: poison shows who relies on it."""
     original = builder.create_masked_load
 
     def create_masked_load(self: Any, ptrs: Any, mask: Any, other: Any, *rest: Any, **named: Any) -> Any:

@@ -53,15 +53,18 @@ def _gamma(terms: int, unit: float) -> float:
 
 
 def _short_accumulator(a: torch.Tensor, b: torch.Tensor, promotion: int) -> torch.Tensor:
-    """What the fp8 matrix unit loses: each term of each instruction, up to 2**-13 of the largest in its sum."""
+    """What the fp8 matrix unit loses: of each term of each instruction, what lies below 13 bits of the largest."""
     error = a.new_zeros(a.shape[0], b.shape[1])
     partial = torch.zeros_like(error)
     for start in range(0, a.shape[1], _INSTRUCTION):
         if start % promotion == 0:
             partial = torch.zeros_like(error)
         left, right = a[:, start : start + _INSTRUCTION], b[start : start + _INSTRUCTION]
-        largest = left.abs().amax(1)[:, None] * right.abs().amax(0)[None, :]
-        before, partial = partial, partial + left @ right
-        largest = torch.maximum(largest, torch.maximum(before.abs(), partial.abs()))
-        error += (_INSTRUCTION + 1) * _SHORT * largest
+        terms = left.abs()[:, :, None] * right.abs()[None, :, :]
+        _, exponent = torch.frexp(torch.maximum(terms.amax(1), partial.abs() + error))
+        grid = torch.ldexp(torch.full_like(error, _SHORT), exponent - 1)[:, None, :]
+        # A product of two fp8 numbers has at most 8 bits: one of 2**8 steps of the grid or more is kept whole.
+        lost = torch.where(terms < 256 * grid, torch.minimum(terms, grid), 0.0)
+        error += lost.sum(1) + grid[:, 0]
+        partial = partial + left @ right
     return error

@@ -1,7 +1,7 @@
 """What a kernel should compute, in float64 from the meaning of its spec, and how far rounding may take it from there.
 
 Every value travels with a bound on the error that a correct kernel may have made by then: running error analysis as in
-Higham, Accuracy and Stability of Numerical Algorithms, section 3.3, carried through the epilogue's formula node by node.
+Higham, Accuracy and Stability of Numerical Algorithms, section 3.3, carried through the formula node by node.
 The store's own rounding is not in the bound; `compare` adds it.
 """
 
@@ -50,8 +50,8 @@ def reference(
 ) -> Bounded:
     """The (M, N) result of `variant` on `a` (M, K), `b` (K, N) and the epilogue's operands, before the store rounds it.
 
-    `hardware` tells whether a matrix unit multiplies (tf32, a short fp8 accumulator, truncated sums) or the interpreter,
-    which does not.
+    `hardware` tells whether a matrix unit multiplies (tf32, a short fp8 accumulator, truncated sums) or the
+    interpreter, which has none of these.
     """
     a64, b64 = a.double(), b.double()
     product = a64 @ b64
@@ -73,7 +73,7 @@ def finish(variant: Variant, x: Bounded, operands: Mapping[str, torch.Tensor | f
 def _apply(step: Step, x: Bounded, operands: Mapping[str, torch.Tensor | float]) -> Bounded:
     names = {formula.X: x}
     for local, operand in step.operands:
-        value = torch.as_tensor(operands[operand.name], device=x.value.device).double()
+        value = torch.as_tensor(operands[operand.name], dtype=torch.float64, device=x.value.device)
         if operand.shape == ROWS:
             value = value[:, None]
         elif operand.shape == COLUMNS:
@@ -147,8 +147,8 @@ def _erf(x: Bounded) -> Bounded:
 
 def _sigmoid(x: Bounded) -> Bounded:
     value = torch.sigmoid(x.value)
-    nearest = torch.sigmoid((x.value.abs() - x.error).clamp(min=0))
-    slope = nearest * (1 - nearest)
+    nearest = (x.value.abs() - x.error).clamp(min=0)
+    slope = torch.sigmoid(nearest) * torch.sigmoid(-nearest)
     # 1 / (1 + exp(-x)): the exponential is off by its own roundoffs and, as its argument is scaled by log2(e) in fp32
     # first, by two more for each unit of x; all of it weighs as exp(-x) does in the sum, which is 1 - value.
     exponential = (1 - value) * (_EXPONENTIAL + 2 * x.value.abs())

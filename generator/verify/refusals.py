@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -59,25 +60,26 @@ def refusals(kernel: Kernel, case: Case, configs: tuple[Any, ...], *, hardware: 
         yield Refusal("cpu", "operands that are on no GPU", ValueError, ("cpu",), _to_cpu)
 
 
-def _set(**changes: Callable[[Any], Any]) -> Callable[[Call], None]:
-    """Replace operands of a call by what each function makes of them."""
+def _change(name: str, change: Callable[[Any], Any]) -> Callable[[Call], None]:
+    """Replace an operand of a call by what `change` makes of it."""
 
     def spoil(call: Call) -> None:
-        for name, change in changes.items():
-            call[name] = change(call[name])
+        call[name] = change(call[name])
 
     return spoil
 
 
 def _operands(case: Case) -> Iterator[Refusal]:
     m, _, k = case.sizes
-    yield Refusal("not-a-tensor", "a is a list", TypeError, ("a ", "list"), _set(a=lambda a: a.tolist()))
-    yield Refusal("dimensions", "a has three dimensions", ValueError, (f"(1, {m}, {k})",), _set(a=lambda a: a[None]))
-    yield Refusal("inner", "a and b disagree about K", ValueError, (str(k), str(k - 1)), _set(b=lambda b: b[:-1]))
+    yield Refusal("not-a-tensor", "a is a list", TypeError, ("a ", "list"), _change("a", lambda a: a.tolist()))
+    yield Refusal(
+        "dimensions", "a has three dimensions", ValueError, (f"(1, {m}, {k})",), _change("a", lambda a: a[None])
+    )
+    yield Refusal("inner", "a and b disagree about K", ValueError, (str(k), str(k - 1)), _change("b", lambda b: b[:-1]))
     for name in ("a", "b"):
-        change = {name: lambda x: x.double()}
-        yield Refusal(f"dtype-{name}", f"{name} is of float64", TypeError, (name, "float64"), _set(**change))
-    yield Refusal("device", "b is elsewhere than a", ValueError, ("b", "meta"), _set(b=lambda b: b.to("meta")))
+        spoil = _change(name, lambda x: x.double())
+        yield Refusal(f"dtype-{name}", f"{name} is of float64", TypeError, (name, "float64"), spoil)
+    yield Refusal("device", "b is elsewhere than a", ValueError, ("b", "meta"), _change("b", lambda b: b.to("meta")))
 
 
 def _turned(x: torch.Tensor) -> torch.Tensor:
@@ -89,17 +91,19 @@ def _layouts(kernel: Kernel) -> Iterator[Refusal]:
     layout = kernel.variant.layout
     for name, word in (("a", layout.a), ("b", layout.b), ("out", layout.c)):
         if word != "strided":
-            change = {name: _turned}
-            yield Refusal(f"layout-{name}", f"{name} is not {word}-major", ValueError, (name, "stride"), _set(**change))
+            spoil = _change(name, _turned)
+            yield Refusal(f"layout-{name}", f"{name} is not {word}-major", ValueError, (name, "stride"), spoil)
 
 
 def _outputs(case: Case) -> Iterator[Refusal]:
     m, n, _ = case.sizes
     words = ("out", str((m, n)), str((m + 1, n)))
-    longer: Callable[[torch.Tensor], torch.Tensor] = lambda out: torch.cat([out, out[:1]])  # noqa: E731
-    yield Refusal("out-shape", "out has a row too many", ValueError, words, _set(out=longer))
-    yield Refusal("out-dtype", "out is of float64", TypeError, ("out", "float64"), _set(out=lambda out: out.double()))
-    yield Refusal("out-overlap", "elements of out share addresses", ValueError, ("out",), _set(out=_overlapping))
+    spoil = _change("out", lambda out: torch.cat([out, out[:1]]))
+    yield Refusal("out-shape", "out has a row too many", ValueError, words, spoil)
+    yield Refusal(
+        "out-dtype", "out is of float64", TypeError, ("out", "float64"), _change("out", lambda out: out.double())
+    )
+    yield Refusal("out-overlap", "elements of out share addresses", ValueError, ("out",), _change("out", _overlapping))
 
 
 def _overlapping(out: torch.Tensor) -> torch.Tensor:
@@ -110,34 +114,32 @@ def _overlapping(out: torch.Tensor) -> torch.Tensor:
 def _configs(configs: tuple[Any, ...]) -> Iterator[Refusal]:
     count = len(configs)
     unknown = dict(configs[0]) | {"num_warps": 77}
-    yield Refusal("config-index", "config past the table", ValueError, (str(count),), _set(config=lambda _: count))
-    yield Refusal("config-row", "config is no row", ValueError, ("77",), _set(config=lambda _: unknown))
+    yield Refusal(
+        "config-index", "config past the table", ValueError, (str(count),), _change("config", lambda _: count)
+    )
+    yield Refusal("config-row", "config is no row", ValueError, ("77",), _change("config", lambda _: unknown))
 
 
 def _epilogue(kernel: Kernel, case: Case) -> Iterator[Refusal]:
     m, n, _ = case.sizes
     for operand in kernel.variant.epilogue.operands:
         name = operand.name
-        yield Refusal(
-            f"{name}-missing", f"{name} is not given", TypeError, (name,), lambda call, name=name: _drop(call, name)
-        )
+        yield Refusal(f"{name}-missing", f"{name} is not given", TypeError, (name,), partial(_drop, name=name))
         if operand.shape == SCALAR:
-            two = {name: lambda _: torch.ones(2)}
-            yield Refusal(f"{name}-two", f"{name} has two elements", ValueError, (name, "(2,)"), _set(**two))
+            spoil = _change(name, lambda _: torch.ones(2))
+            yield Refusal(f"{name}-two", f"{name} has two elements", ValueError, (name, "(2,)"), spoil)
             continue
-        integer = {name: lambda x: x.to(torch.int32)}
-        yield Refusal(f"{name}-dtype", f"{name} is of int32", TypeError, (name, "int32"), _set(**integer))
-        longer = {name: lambda x: torch.cat([x, x[:1]])}
-        size = str((m + 1, n)) if operand.shape == MATRIX else f"({(m if operand.shape == 'M' else n) + 1},)"
-        yield Refusal(f"{name}-shape", f"{name} is too long", ValueError, (name, size), _set(**longer))
-        if operand.shape == MATRIX:
-            if kernel.variant.layout.c != "strided":
-                turned = {name: _turned}
-                reason = f"{name} is not laid out as C is"
-                yield Refusal(f"{name}-layout", reason, ValueError, (name, "stride"), _set(**turned))
-        else:
-            gaps = {name: lambda x: x.repeat_interleave(2)[::2]}
-            yield Refusal(f"{name}-gaps", f"{name} is not contiguous", ValueError, (name, "stride"), _set(**gaps))
+        spoil = _change(name, lambda x: x.to(torch.int32))
+        yield Refusal(f"{name}-dtype", f"{name} is of int32", TypeError, (name, "int32"), spoil)
+        size = str({"M": (m + 1,), "N": (n + 1,), MATRIX: (m + 1, n)}[operand.shape])
+        spoil = _change(name, lambda x: torch.cat([x, x[:1]]))
+        yield Refusal(f"{name}-shape", f"{name} is too long", ValueError, (name, size), spoil)
+        if operand.shape != MATRIX:
+            spoil = _change(name, lambda x: x.repeat_interleave(2)[::2])
+            yield Refusal(f"{name}-gaps", f"{name} is not contiguous", ValueError, (name, "stride"), spoil)
+        elif kernel.variant.layout.c != "strided":
+            spoil = _change(name, _turned)
+            yield Refusal(f"{name}-layout", f"{name} is not laid out as C is", ValueError, (name, "stride"), spoil)
 
 
 def _drop(call: Call, name: str) -> None:
@@ -156,7 +158,7 @@ def _sizes(kernel: Kernel, case: Case, configs: tuple[Any, ...], *, hardware: bo
         size = offered[0] + 1 if dimension != "k" or kernel.variant.schedule != "naive" else offered[0] - 1
         reason = f"{name} is a multiple of no tile"
         spoil = _resized(kernel, case, dimension, size)
-        words = (name, str(size), str(configs[case.row or 0][f"BLOCK_{name}"]))
+        words: tuple[str, ...] = (name, str(size), str(configs[case.row or 0][f"BLOCK_{name}"]))
         yield Refusal(f"multiple-{dimension}", reason, ValueError, words, spoil)
         if hardware or kernel.select != "autotune":
             words = (name, str(size), *map(str, offered))
@@ -205,19 +207,17 @@ def _addresses(kernel: Kernel, case: Case) -> Iterator[Refusal]:
         copied += [("out", layout.c)]
         copied += [(o.name, layout.c) for o in kernel.variant.epilogue.operands if o.shape == MATRIX]
     for name, word in copied:
-        base, leading = {name: _moved(word, offset=1)}, {name: _moved(word, stretch=1)}
+        base, leading = _change(name, _moved(word, offset=1)), _change(name, _moved(word, stretch=1))
         reason = f"{name} starts off 16 bytes"
-        yield Refusal(f"base-{name}", reason, ValueError, (name, "16"), _set(**base), sibling=True)
+        yield Refusal(f"base-{name}", reason, ValueError, (name, "16"), base, sibling=True)
         reason = f"{name} steps by no multiple of 16 bytes"
-        yield Refusal(f"leading-{name}", reason, ValueError, (name, "leading"), _set(**leading), sibling=True)
+        yield Refusal(f"leading-{name}", reason, ValueError, (name, "leading"), leading, sibling=True)
     if written_step(kernel.variant) > 1:
         dimension = "m" if layout.c == "column" else "n"
         size = case.sizes["mnk".index(dimension)] + 1
         spoil = _aligned(_resized(kernel, case, dimension, size))
         words = (dimension.upper(), str(size), str(written_step(kernel.variant)))
-        yield Refusal(
-            "written-extent", "C's lines are no multiple of 16 bytes", ValueError, ("out",), spoil, sibling=True
-        )
+        yield Refusal("written-extent", "C's lines are no multiple of 16 bytes", ValueError, words, spoil, sibling=True)
 
 
 def _moved(layout: str, *, offset: int = 0, stretch: int = 0) -> Callable[[torch.Tensor], torch.Tensor]:

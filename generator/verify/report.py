@@ -46,7 +46,8 @@ def summary(results: Sequence[Result], seconds: float) -> list[str]:
         contracts = sum(result.job.contract for result in at_level)
         functions = f", {contracts} contract functions" if contracts else ""
         lines.append(f"{level}: {kernels} kernels{functions}, {sum(result.cases for result in at_level)} cases")
-    verdict = f"{len(failed)} of {len(results)} failed" if failed else f"all {len(results)} passed"
+    ran = sum(result.left_out is None for result in results)
+    verdict = f"{len(failed)} of {ran} failed" if failed else f"all {ran} passed"
     lines.append(f"{verdict} in {seconds:.1f} s")
     return lines
 

@@ -1,4 +1,4 @@
-"""Run jobs over worker processes; each level in processes of its own, since interpreting is decided at triton's import."""
+"""Run jobs over worker processes, each level in its own: triton decides at its import whether it interprets."""
 
 from __future__ import annotations
 

@@ -17,6 +17,7 @@ from generator.verify.operands import Operand, fill, place
 _STEP = 16
 #: The product's standard deviation: where the epilogue's functions bend, and their rounding shows.
 _SPREAD = 2.0
+_PADDING = {"a": 3, "b": 7, "c": 11}
 #: In elements.
 _LARGEST_MARGIN = 1 << 18
 
@@ -104,8 +105,9 @@ class _Builder:
         lines, inner = shape[::-1] if column else shape
         leading = inner
         if self.case.padded:
-            # Off every alignment, unless the hardware wants one.
-            leading += _STEP + (0 if addressed(self.variant) else 3)
+            # By different amounts, or two leading dimensions that are swapped look alike; off every alignment, unless
+            # the hardware wants one.
+            leading += _PADDING.get(name, 5) * (_STEP if addressed(self.variant) else 1)
         if addressed(self.variant):
             # Its copies step by 16 bytes, and want a stride even of a single line.
             step = 16 // torch.empty((), dtype=dtype).element_size()
