@@ -16,6 +16,8 @@ from pathlib import Path
 
 MANIFEST = "manifest.json"
 
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+
 #: Folders that Python leaves beside what it imports; they make no folder foreign.
 _IGNORED = frozenset({"__pycache__"})
 
@@ -59,7 +61,7 @@ def read_manifest(folder: Path) -> dict[str, object] | None:
         raise Refused(f"{path}: cannot be read: {error}") from None
     try:
         found = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise Refused(f"{path}: is no manifest; restore it, or move the folder away") from None
     files = found.get("files") if isinstance(found, dict) else None
     if not isinstance(files, dict) or not all(_is_name(name) and isinstance(d, str) for name, d in files.items()):
@@ -99,14 +101,14 @@ def survey(
     if folder.exists() and not folder.is_dir():
         raise Refused(f"{folder}: is a file, and the family's folder is to be there")
     manifest = read_manifest(folder)
+    wanted = dict.fromkeys(names)
     if manifest is None and folder.exists():
-        strangers = sorted(path.name for path in folder.iterdir() if path.name not in _IGNORED)
+        strangers = sorted(path.name for path in folder.iterdir() if not _may_be_ours(path, wanted, untouched))
         if strangers:
             raise Refused(f"{folder}: holds files ({', '.join(strangers[:3])}) and no {MANIFEST}: not rendered here")
     recorded = manifest["files"] if manifest else {}
     assert isinstance(recorded, dict)
     found = Survey(folder, recorded, kept)
-    wanted = dict.fromkeys(names)
     obstacles = []
     for name in [*wanted, *sorted(recorded.keys() - wanted.keys() - kept)]:
         old = _read(folder / name)
@@ -121,6 +123,14 @@ def survey(
     if obstacles:
         raise Refused("\n".join(obstacles))
     return found
+
+
+def _may_be_ours(path: Path, wanted: Mapping[str, None], untouched: Callable[[str], bool]) -> bool:
+    """Whether a file in a folder without a manifest can come from a run that was interrupted."""
+    if path.name in _IGNORED or (path.name.startswith(".") and path.name.endswith(".new")):
+        return True
+    text = _read(path) if path.name in wanted and path.is_file() else None
+    return text is not None and untouched(text)
 
 
 def compare(found: Survey, files: Iterable[tuple[str, str]], digests: dict[str, str]) -> Iterator[Change]:
@@ -146,34 +156,74 @@ def compare(found: Survey, files: Iterable[tuple[str, str]], digests: dict[str, 
 
 def carry_out(found: Survey, changes: Iterable[Change]) -> Iterator[tuple[str, str]]:
     """Make the changes one after another; each file's name and outcome."""
-    found.folder.mkdir(parents=True, exist_ok=True)
+    try:
+        found.folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Refused(f"{found.folder}: cannot be made: {error.strerror}") from None
     for change in changes:
         path = found.folder / change.name
         if change.outcome in ("created", "updated"):
             write(path, change.new)
         elif change.outcome == "removed":
-            path.unlink(missing_ok=True)
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as error:
+                raise Refused(f"{path}: cannot be removed: {error.strerror}") from None
         yield change.name, change.outcome
 
 
 def compare_manifest(found: Survey, manifest: Mapping[str, object], digests: Mapping[str, str]) -> Change:
     """What becomes of the manifest, the last file of all."""
-    text = json.dumps({**manifest, "files": dict(sorted(digests.items()))}, indent=1, ensure_ascii=False) + "\n"
+    text = manifest_text({**manifest, "files": dict(sorted(digests.items()))})
     old = _read(found.folder / MANIFEST)
     if old == text:
         return Change(MANIFEST, "same")
     return Change(MANIFEST, "created" if old is None else "updated", old or "", text)
 
 
+def manifest_text(manifest: Mapping[str, object]) -> str:
+    """JSON with an entry of each table or list a line, so that a diff of it can be read."""
+    lines = []
+    for key, value in manifest.items():
+        if isinstance(value, dict) and value:
+            inner = ",\n".join(f"  {_json(name)}: {_json(entry)}" for name, entry in value.items())
+            lines.append(f" {_json(key)}: {{\n{inner}\n }}")
+        elif isinstance(value, list) and value:
+            inner = ",\n".join(f"  {_json(entry)}" for entry in value)
+            lines.append(f" {_json(key)}: [\n{inner}\n ]")
+        else:
+            lines.append(f" {_json(key)}: {_json(value)}")
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
 def write(path: Path, text: str) -> None:
-    """Write a file that is whole or absent: beside it first, then moved into place."""
-    beside = path.with_name(f".{path.name}.new")
+    """Write a file that is whole or absent: beside it first, then moved into place; raise `Refused` where it cannot be.
+
+    What stands at the place beside it is replaced, never followed.
+    """
+    final = os.fspath(path)
+    beside = os.path.join(os.path.dirname(final), f".{os.path.basename(final)}.new")
+    data = text.encode()
     try:
-        beside.write_bytes(text.encode())
-        os.replace(beside, path)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
+        try:
+            handle = os.open(beside, _CREATE, 0o666)
+        except FileExistsError:
+            os.unlink(beside)
+            handle = os.open(beside, _CREATE, 0o666)
+        try:
+            with open(handle, "wb", buffering=0) as file:
+                while data:
+                    data = data[file.write(data) :]
+            os.replace(beside, final)
+        except BaseException:
+            os.unlink(beside)
+            raise
+    except OSError as error:
+        raise Refused(f"{path}: cannot be written: {error.strerror}") from None
 
 
 def unified(folder: Path, change: Change) -> Iterator[str]:

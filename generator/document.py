@@ -119,8 +119,16 @@ def scalar(node: ScalarNode) -> Scalar:
     return text
 
 
+class Shape(str):
+    """What a node is that is no scalar, in words: never equal to the text of a scalar's own."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
 def plain(node: Node) -> object:
-    """What `node` says as Python values, for a message; nothing deeper than the message needs."""
+    """What `node` says: a scalar's value, or words for a list or a mapping."""
     if isinstance(node, ScalarNode):
         return scalar(node)
-    return [] if not node.value else "a list" if isinstance(node, SequenceNode) else "a mapping"
+    empty = "" if node.value else "n empty"
+    return Shape(f"a{empty} {'list' if isinstance(node, SequenceNode) else 'mapping'}")

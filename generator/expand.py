@@ -107,9 +107,8 @@ class _Expansion:
     def offer(self, variant: Variant) -> Offer:
         """What `variant` can have of the spec's targets and rows."""
         spec = self.spec
-        wanted = spec.tiles or tiles.defaults(variant.schedule, variant.dtype)
-        if variant.schedule == "elementwise":
-            wanted = tiles.elementwise()
+        own = spec.tiles if variant.schedule != "elementwise" else None
+        wanted = own or tiles.defaults(variant.schedule, variant.dtype)
         refused = {target: legality.why_not_on(variant, target) for target in spec.targets}
         running = [target for target in spec.targets if refused[target] is None]
         rows: list[Tile] = []
@@ -128,7 +127,8 @@ class _Expansion:
                         lacking[target].append(len(rows))
             if fits:
                 rows.append(row)
-                self.survivors.add(("tile", str(index)))
+                if own:
+                    self.survivors.add(("tile", str(index)))
         held = tuple(target for target in running if len(lacking[target]) < len(rows))
         for target in spec.targets:
             why = refused[target] or (None if target in held else "no row of the tile table fits")
@@ -152,25 +152,28 @@ class _Expansion:
         for index in range(len(spec.exclude)):
             if index not in self.used:
                 wrong(("exclude", str(index)), "exclude: matches no variant of the family; correct it or take it out")
-        if not self.kernels:
-            found = dict.fromkeys(left.reason for left in self.left_out)
-            wrong(("layout", ""), f"the family is empty; left out: {'; '.join(itertools.islice(found, 3))}")
-        else:
+        if self.kernels:
             for key in self.listed():
                 if key not in self.survivors:
                     axis, word = key
                     wrong(key, f"{axis}: {word!r} survives in no variant: {self.reasons.get(key, 'nothing uses it')}")
-            for index in range(len(spec.tiles or ())):
-                key = ("tile", str(index))
-                if key not in self.survivors and any(k.variant.schedule != "elementwise" for k in self.kernels):
-                    wrong(key, f"tile: no target can hold this row: {self.reasons.get(key, 'nothing uses it')}")
+        for index in range(len(spec.tiles or ())):
+            key = ("tile", str(index))
+            if key not in self.survivors and key in self.reasons:
+                wrong(key, f"tile: no target can hold this row: {self.reasons[key]}")
+            elif key not in self.survivors and self.kernels:
+                wrong(key, "tile: no schedule of the spec has tiles; leave the key out")
+        if not self.kernels and not mistakes:
+            found = dict.fromkeys(left.reason for left in self.left_out)
+            wrong(("layout", ""), f"the family is empty; left out: {'; '.join(itertools.islice(found, 3))}")
         if mistakes:
             raise SpecError(mistakes)
 
     def listed(self) -> Iterable[tuple[str, str]]:
-        """Every value of an axis and every target that the spec lists."""
+        """Every value of an axis and every target that the spec lists, none that it has by default."""
         for axis in AXES:
             for value in self.spec.axes[axis]:
                 yield axis, word_of(value)
         for target in self.spec.targets:
-            yield "targets", target
+            if ("targets", target) in self.spec.positions:
+                yield "targets", target

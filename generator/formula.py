@@ -54,8 +54,10 @@ def parse(text: str, names: frozenset[str]) -> ast.expr:
         tree = ast.parse(text, mode="eval").body
     except SyntaxError as error:
         raise FormulaError(f"not a formula: {error.msg}", error.offset or 1) from None
+    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
     for node in ast.walk(tree):
-        _check(node, names)
+        if id(node) not in called or not isinstance(node, ast.Name):
+            _check(node, names)
     return tree
 
 
@@ -68,15 +70,16 @@ def _check(node: ast.AST, names: frozenset[str]) -> None:
             return
         case ast.Constant(value=int() | float() as value) if not isinstance(value, bool) and math.isfinite(value):
             return
-        case ast.Name(id=name) if name in names or name in FUNCTIONS:
+        case ast.Name(id=name) if name in names:
             return
         case ast.Name(id=name):
-            known = ", ".join(sorted(names | FUNCTIONS.keys()))
-            raise FormulaError(f"unknown name {name!r}; a formula may use {known}", column)
+            raise FormulaError(f"unknown name {name!r}; a formula may use {', '.join(sorted(names))}", column)
         case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in FUNCTIONS:
             if len(args) != FUNCTIONS[name].arity:
                 raise FormulaError(f"{name} takes {FUNCTIONS[name].arity} arguments, got {len(args)}", column)
             return
+        case ast.Call(func=ast.Name(id=name)):
+            raise FormulaError(f"unknown function {name!r}; a formula may call {', '.join(FUNCTIONS)}", column)
     raise FormulaError(f"{type(node).__name__} is not part of the formula language", column)
 
 

@@ -26,7 +26,7 @@ from generator.apply import (
 )
 from generator.manifest import manifest
 from generator.model import Family, Kernel, LeftOut
-from generator.render import PACKAGE, body_digest, kernel_source, kernel_sources, package_source
+from generator.render import PACKAGE, body_digest, kernel_source, kernel_sources, named_digest, package_source
 
 #: Fewer kernels than this are rendered before a progress bar could be read.
 _MANY = 500
@@ -90,7 +90,7 @@ class Job:
         sources = kernel_sources(self.family.spec, self.selected)
         bar = tqdm(sources, self.family.spec.name, len(self.selected), disable=not shown, leave=False, unit=" kernels")
         for kernel, text in zip(self.selected, bar, strict=True):
-            bodies[kernel.name] = body_digest(text) or ""
+            bodies[kernel.name] = named_digest(text) or ""
             yield f"{kernel.name}.py", text
         yield PACKAGE, package_source(self.present)
 

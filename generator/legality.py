@@ -12,7 +12,7 @@ from packaging.specifiers import SpecifierSet
 
 from generator import formula
 from generator.model import Tile, Variant
-from generator.versions import minor_versions
+from generator.versions import minor_versions, spelled
 from generator.vocabulary import AXES, ELEMENTS, MASKED_DIMENSIONS, TARGETS
 
 #: File systems hold 255 bytes; `.py` and the suffix of a file being written take some.
@@ -130,7 +130,7 @@ def why_no_version(v: Variant, allowed: SpecifierSet) -> str | None:
     """Why no Triton version in `allowed` can compile `v`, or None."""
     if minor_versions(allowed & versions(v)):
         return None
-    return f"{v.load} needs Triton {versions(v)}, and the spec allows {allowed}"
+    return f"{v.load} needs Triton {versions(v)}, and the spec allows {spelled(allowed)}"
 
 
 def shared_memory(v: Variant, tile: Tile, target: str) -> int:

@@ -19,6 +19,7 @@ T = TypeVar("T")
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 _LONGEST_NAME = 64
+_LARGEST_NUMBER = 1 << 20
 
 
 class Reader:
@@ -67,16 +68,16 @@ class Reader:
     ) -> list[tuple[T, Node]]:
         """Each item of a list, or the one value that is no list, read; the same value twice is a mistake."""
         nodes = self.items(node, what) if isinstance(node, SequenceNode) else [node]
-        found: list[tuple[T, Node]] = []
+        found: dict[str, tuple[T, Node]] = {}
         for item in nodes:
             value = read(item)
             if value is None:
                 continue
-            if any(label(value) == label(other) for other, _ in found):
+            if label(value) in found:
                 self.wrong(item, f"{what}: {label(value)!r} is listed twice")
             else:
-                found.append((value, item))
-        return found
+                found[label(value)] = (value, item)
+        return list(found.values())
 
     def text(self, node: Node, what: str) -> str | None:
         """A scalar that is text."""
@@ -104,6 +105,9 @@ class Reader:
         value = plain(node)
         if type(value) is not int or value < 1:
             self.wrong(node, f"{what}: expected a whole number of at least 1, found {shown(value)}")
+            return None
+        if value > _LARGEST_NUMBER:
+            self.wrong(node, f"{what}: expected at most {_LARGEST_NUMBER}, found {value}")
             return None
         if power_of_two and value & (value - 1):
             below = 1 << (value.bit_length() - 1)

@@ -31,8 +31,8 @@ TEMPLATES = next(folder for folder in (_HERE / "templates", _HERE.parent / "temp
 PACKAGE = "__init__.py"
 
 # Starting a worker costs about as much as rendering this many kernels.
-_ENOUGH = 1000
-_CHUNK = 100
+_ENOUGH = 250
+_CHUNK = 50
 
 DIGEST_LINE = "# sha256 of the text below: "
 
@@ -67,14 +67,20 @@ def with_head(spec: Spec, body: str) -> str:
     return "\n".join(head) + "\n" + body
 
 
+def named_digest(text: str) -> str | None:
+    """The digest of its body that a rendered file names, in the line above its docstring; None for another file."""
+    body = text.find('\n"""')
+    start = text.rfind("\n", 0, body) + 1
+    if body < 0 or not text.startswith(DIGEST_LINE, start):
+        return None
+    return text[start + len(DIGEST_LINE) : body]
+
+
 def body_digest(text: str) -> str | None:
     """The digest that a rendered file names, if its body still has it; None for an edited or foreign file."""
-    start = text.find(DIGEST_LINE)
-    if start < 0 or (start > 0 and text[start - 1] != "\n"):
-        return None
-    line, _, body = text[start:].partition("\n")
-    digest = line.removeprefix(DIGEST_LINE)
-    return digest if digest == hashlib.sha256(body.encode()).hexdigest() else None
+    digest = named_digest(text)
+    body = text[text.find('\n"""') + 1 :]
+    return digest if digest == hashlib.sha256(body.encode(errors="surrogateescape")).hexdigest() else None
 
 
 def kernel_source(spec: Spec, kernel: Kernel) -> str:

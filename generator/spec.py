@@ -8,7 +8,7 @@ import shlex
 from pathlib import Path
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from yaml.nodes import Node, SequenceNode
+from yaml.nodes import MappingNode, Node, SequenceNode
 
 from generator.document import Place, compose, place, plain
 from generator.epilogue import Epilogue
@@ -16,7 +16,7 @@ from generator.errors import Mistake, SpecError, nearest, shown
 from generator.model import AxisValue, Exclusion, Spec, Tile, word_of
 from generator.reading import Reader
 from generator.values import read_axis, read_tile
-from generator.versions import SUPPORTED, minor_versions
+from generator.versions import SUPPORTED, minor_versions, spelled
 from generator.vocabulary import AXES, DEFAULT_TARGETS, DEFAULTS, SELECT, TARGETS
 
 KEYS = (
@@ -180,15 +180,18 @@ class _SpecReader(Reader):
             self.wrong(node, f"triton: {shown(text)} is no version range; expected one such as '>=3.6,<3.9'")
             return None
         if not minor_versions(versions & SUPPORTED):
-            self.wrong(node, f"triton: no version that is supported lies in {shown(text)}; supported: {SUPPORTED}")
+            self.wrong(
+                node, f"triton: no version that is supported lies in {shown(text)}; supported: {spelled(SUPPORTED)}"
+            )
             return None
         return versions & SUPPORTED
 
     def ops(self, node: Node) -> None:
-        for key, _ in getattr(node, "value", None) or ():
-            self.wrong(key, f"ops: operations of a spec's own ({shown(plain(key))}) are not available yet")
-        if plain(node) not in ([], None) and plain(node) != "a mapping":
+        if not isinstance(node, MappingNode):
             self.wrong(node, f"ops: expected a mapping of names to operations, found {shown(plain(node))}")
+            return
+        for key, _ in node.value:
+            self.wrong(key, f"ops: operations of a spec's own ({shown(plain(key))}) are not available yet")
 
     def exclude(self, node: Node, axes: dict[str, tuple[AxisValue, ...]]) -> tuple[Exclusion, ...]:
         if isinstance(node, SequenceNode) and not node.value:
@@ -205,7 +208,7 @@ class _SpecReader(Reader):
             for axis, value in found.items():
                 if axis != "because":
                     partial.append((axis, self.excluded(axis, value, axes)))
-            if not partial and "because" in found:
+            if isinstance(item, MappingNode) and all(plain(key) == "because" for key, _ in item.value) and found:
                 self.wrong(item, f"exclude: names no axis and would take out everything; axes: {', '.join(AXES)}")
             self.positions["exclude", str(index)] = (place(item).line, place(item).column)
             exclusions.append(Exclusion(tuple(partial), (because or "").strip()))

@@ -38,19 +38,15 @@ _NAIVE_16 = (
 )
 _NAIVE_32 = tuple(Tile(16, 16, k, warps=4, stages=1) for k in (64, 128, 256, 512))
 
+# The one row of a schedule that has no tile.
 _ELEMENT = Tile(1, 1, 1, warps=1, stages=1)
-
-
-def elementwise() -> tuple[Tile, ...]:
-    """The one row of a schedule that has no tile."""
-    return (_ELEMENT,)
 
 
 def defaults(schedule: str, dtype: Dtype) -> tuple[Tile, ...]:
     """The table for a schedule and dtype, largest tile first."""
     bits = ELEMENTS[dtype.a].bits
     if schedule == "elementwise":
-        return elementwise()
+        return (_ELEMENT,)
     if schedule == "naive":
         return _NAIVE_32 if bits == 32 else _NAIVE_16
     if bits == 32:

@@ -69,7 +69,7 @@ def read_dtype(reader: Reader, node: Node) -> Dtype | None:
 
     def choose(key: str, default: str | None, legal: tuple[str, ...]) -> str | None:
         word = words.get(key, default)
-        if word is None or word in legal:
+        if word in legal or (key not in words and word is None):
             return word if word is None else str(word)
         reader.wrong(found[key], f"dtype.{key}: unknown value {shown(word)}; {nearest(str(word), legal)}")
         return None
@@ -103,6 +103,12 @@ def read_epilogue(reader: Reader, node: Node) -> Epilogue | None:
     if isinstance(node, SequenceNode):
         parts = [_operation(reader, item) for item in reader.items(node, "epilogue")]
         names = [name for part in parts for name in (part.split("+") if part else [None])]
+    elif isinstance(node, MappingNode):
+        name = shown(plain(node.value[0][0])) if node.value else "an operation"
+        reader.wrong(
+            node, f"epilogue: {name} with parameters stands in a list inside the axis's list: [[{{name: ...}}]]"
+        )
+        return None
     else:
         text = plain(node)
         if text == "none":

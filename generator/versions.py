@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from packaging.specifiers import SpecifierSet
+from packaging.version import Version
 
 #: The minor versions of Triton that the project supports, and the range they make.
 MINOR_VERSIONS = ("3.6", "3.7", "3.8", "3.9")
@@ -17,5 +18,10 @@ def minor_versions(versions: SpecifierSet) -> tuple[str, ...]:
 
 
 def spelled(versions: SpecifierSet) -> str:
-    """The range with its lower bound first: `>=3.6,<3.9`."""
-    return ",".join(sorted((str(part) for part in versions), key=lambda part: (part[0] == "<", part)))
+    """The range with its lower bound first and of the two bounds only the tightest: `>=3.6,<3.9`."""
+    parts = {str(part) for part in versions}
+    for operator, tightest in ((">=", max), ("<", min)):
+        bounds = {part for part in parts if part.startswith(operator) and part[len(operator)].isdigit()}
+        if bounds:
+            parts = parts - bounds | {tightest(bounds, key=lambda part: Version(part.lstrip("<>=")))}
+    return ",".join(sorted(parts, key=lambda part: (part[0] == "<", part)))

@@ -81,6 +81,10 @@ class Machine:
         """The product by the vendor's library, float64, or None where it has none of that kind."""
         return None
 
+    def lost(self) -> bool:
+        """Whether the device answers no more in this process, as after an illegal access."""
+        return False
+
 
 class Interpreter(Machine):
     """Triton's interpreter on the CPU, every address checked."""
@@ -130,6 +134,13 @@ class Gpu(Machine):
         with _Fresh(lambda tensor: None):
             yield
         torch.cuda.synchronize(self.device)
+
+    def lost(self) -> bool:
+        try:
+            torch.cuda.synchronize(self.device)
+        except RuntimeError:
+            return True
+        return False
 
     def witness(self, a: torch.Tensor, b: torch.Tensor, variant: Variant) -> torch.Tensor | None:
         if a.element_size() == 1 or variant.dtype.precision == "tf32x3":

@@ -51,6 +51,8 @@ class Result:
     #: Where it ran: the device's name, and versions of python, torch and triton.
     place: tuple[tuple[str, str], ...] = ()
     seconds: float = 0.0
+    #: The process that ran the job can run no other: its device answers nothing after an illegal access.
+    lost: bool = False
 
 
 def command(job: Job, case: str | None = None) -> str:

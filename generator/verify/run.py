@@ -54,15 +54,22 @@ def _work(job: Job) -> Result:
 
 
 def results(level: str, jobs: Sequence[Job], workers: int) -> Iterator[Result]:
-    """The result of every job, each as it is done. A job whose process dies has failed; the others are run again."""
+    """The result of every job, each as it is done. A job whose process dies has failed; the others are run again.
+
+    Closing the iterator gives up what has not begun.
+    """
     left = list(jobs)
     together = True
     while left:
         pool = Pool(level, min(workers, len(left)) if together else 1)
         try:
             for result in _in_any_order(pool, left) if together else _first(pool, left):
-                left.remove(result.job)
-                yield result
+                if result.cases or result.failures or result.left_out is not None or not result.lost:
+                    left.remove(result.job)
+                    yield result
+                if result.lost:
+                    # One worker has lost its device, and would turn down job after job: begin again without it.
+                    break
             together = True
         except BrokenProcessPool:
             if not together:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from generator.errors import CallError
@@ -28,7 +29,8 @@ def check(files: Sequence[Path]) -> dict[Path, list[Failure]]:
         found[file] += [Failure(case, reason, message) for case, reason, message in _text(file)]
     for file, message in _lint(files):
         found[file].append(Failure("lint", "no name is unused or undefined", message))
-    for file in _unformatted(files):
+    parsed = [file for file in files if not any(failure.case == "parse" for failure in found[file])]
+    for file in _unformatted(parsed):
         message = f"`ruff format --line-length {_LINE}` would change it"
         found[file].append(Failure("format", "the template emits finished formatting", message))
     return found
@@ -85,9 +87,9 @@ def _lint(files: Sequence[Path]) -> Iterable[tuple[Path, str]]:
 def _unformatted(files: Sequence[Path]) -> Iterable[Path]:
     if not files:
         return
-    output = _ruff("format", "--check", "--line-length", _LINE, files=files)
+    # A diff, since what a plain check prints has changed between versions.
+    lines = _ruff("format", "--diff", "--line-length", _LINE, files=files).splitlines()
     known = {file.resolve(): file for file in files}
-    for line in output.splitlines():
-        prefix, found, name = line.partition("Would reformat: ")
-        if found and not prefix:
-            yield known[Path(name).resolve()]
+    for line, following in pairwise(lines):
+        if line.startswith("--- ") and following.startswith("+++ ") and Path(line[4:]).resolve() in known:
+            yield known[Path(line[4:]).resolve()]

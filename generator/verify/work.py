@@ -35,6 +35,9 @@ def run(job: Job, lock: contextlib.AbstractContextManager[object]) -> Result:
     family = _family(job.spec)
     folder = job.out / family.spec.name
     machine = _machine(job.level)
+    if machine.lost():
+        # A job before this one did it: this one is for another process.
+        return Result(job, folder, lost=True)
     work = _Work(job, family, folder, machine, lock)
     return work.result(started)
 
@@ -87,6 +90,7 @@ class _Work:
             digest,
             _place(self.machine),
             time.monotonic() - started,
+            self.machine.lost(),
         )
 
     def kernel(self, file: Path) -> str | None:
@@ -104,6 +108,8 @@ class _Work:
         for case in cases(kernel, hardware=self.machine.hardware):
             if self.wanted(case.name):
                 self.case(module, kernel, case)
+            if self.failures and self.machine.lost():
+                return None
         self.refusals(module, kernel)
         return None
 

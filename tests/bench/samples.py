@@ -1,0 +1,56 @@
+"""Records made by hand, for tests of what only reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from generator.bench.problem import Problem, Shape
+from generator.bench.results import COPY, Ceiling, Record, Results, Side, Timing
+from generator.epilogue import Epilogue
+from generator.model import Dtype, Layout
+
+ROW = {"BLOCK_M": 128, "BLOCK_N": 256, "BLOCK_K": 64, "GROUP_M": 8, "num_warps": 8, "num_stages": 3}
+
+
+def side(label: str, role: str, samples: Sequence[float]) -> Side:
+    """A side that is right, with the same samples everywhere."""
+    timing = Timing("graph", 4, tuple(samples))
+    family, digest, config = (None, None, None) if role == "peer" else ("fp16_rcr", "ab" * 32, ROW)
+    return Side(
+        label,
+        role,
+        f"{label}_name",
+        family,
+        digest,
+        config,
+        None if config is None else 0,
+        gpu=timing,
+        call=Timing("calls", 9, tuple(samples)),
+        host=Timing("calls", 9, tuple(samples)),
+        error=0.0002,
+        tolerance=0.004,
+    )
+
+
+def record(*sides: Side, shape: tuple[int, int, int] = (4096, 4096, 4096), case: str = "squares") -> Record:
+    """A record of fp16 without an epilogue on the environment `env`."""
+    problem = Problem(Shape(*shape), Dtype.of("fp16"), Layout.of("rcr"), Epilogue())
+    method: dict[str, str | int] = {"version": 1, "rounds": 3, "configs": "select", "peer": "cublas", "sets": 2}
+    return Record(f"key {case} {shape}", case, "Squares", problem, "env", method, sides)
+
+
+def results(*records: Record) -> Results:
+    """Results of a device that copies 4 TB/s and multiplies 700 TFLOP/s."""
+    return Results(
+        {"env": {"device": "NVIDIA H200", "torch": "2.11.0", "triton": "3.6.0"}},
+        {"env": (Ceiling(COPY, 4e12), Ceiling("fp16", 7e14))},
+        list(records),
+    )
+
+
+def wrong(one: Side) -> Side:
+    """The side as it is recorded when its result was wrong: no times."""
+    return replace(
+        one, gpu=None, call=None, host=None, failure="wrong result: relative error 0.5, at most 0.004 is right"
+    )

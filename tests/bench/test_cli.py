@@ -1,0 +1,170 @@
+"""The command line, and the whole way with interpreted kernels."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import generator.cli
+from generator.bench import plan
+from generator.bench.cli import main, parse, plan_of, run
+from generator.bench.results import load
+from generator.bench.suite import SUITES, read_suite
+from generator.errors import CallError
+
+from .fakes import FakeDevice
+
+ROOT = Path(__file__).resolve().parents[2]
+
+SPEC = """\
+summary: Small tiles.
+name: tiny
+layout: [rcr, sss]
+dtype: fp16
+epilogue: [none, bias+relu]
+swizzle: [linear, grouped]
+tile:
+  - {m: 16, n: 16, k: 16, warps: 1, stages: 2, group: 2}
+  - {m: 32, n: 16, k: 16, warps: 1, stages: 2, group: 2}
+"""
+SUITE = """\
+cases:
+  - name: order
+    title: Orders of tiles
+    kernels:
+      - {label: grouped, family: tiny, layout: rcr, epilogue: none, swizzle: grouped}
+      - {label: strided, family: tiny, layout: sss, epilogue: none, swizzle: grouped}
+      - {label: public, family: tiny, contract: gemm_fp16_rcr_none}
+    shapes: [40x24x20]
+  - name: fused
+    kernels:
+      - {label: fused, family: tiny, layout: rcr, epilogue: bias+relu}
+    shapes: [16x16x16]
+"""
+
+
+@pytest.fixture
+def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a spec, rendered, and a suite."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "specs").mkdir()
+    (tmp_path / "specs" / "tiny.yaml").write_text(SPEC)
+    (tmp_path / "suite.yaml").write_text(SUITE)
+    assert generator.cli.main(["specs/tiny.yaml"]) == 0
+    return tmp_path
+
+
+def interpreted(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {
+        **os.environ,
+        "TRITON_INTERPRET": "1",
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")]),
+    }
+    command = [sys.executable, "-m", "bench.interpreted", *arguments]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+
+
+def test_a_suite_from_file_to_table_and_back(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--suite", "suite.yaml", "--rounds", "2", "--workers", "0", "--json", "kept.json"]
+    first = interpreted(tiny, *arguments)
+    capsys.readouterr()
+    assert first.returncode == 0, first.stderr
+    assert "[2/3] " not in first.stderr and "[2/2] fused 16x16x16" in first.stderr
+    assert "**Orders of tiles** (`order`)" in first.stdout
+    kept = load(tiny / "kept.json")
+    order, fused = kept.records
+    assert [side.label for side in order.sides] == ["grouped", "strided", "public", "torch.matmul"]
+    assert [side.label for side in fused.sides] == ["fused linear", "fused grouped", "torch.addmm + relu"]
+    assert all(side.failure is None and side.gpu is not None for record in kept.records for side in record.sides)
+    text = (tiny / "generated" / "tiny" / f"{order.sides[0].name}.py").read_text()
+    assert f"# sha256 of the text below: {order.sides[0].digest}\n" in text
+    call = parse(arguments)
+    assert run(call, plan_of(call), FakeDevice()) == 0
+    again = capsys.readouterr()
+    assert "2 of 2 comparisons are kept already" in again.err
+    assert again.out == first.stdout
+
+
+def test_a_spec_without_a_suite(tiny: Path) -> None:
+    (tiny / "shapes.yaml").write_text("[20x16x16]")
+    arguments = ["specs/tiny.yaml", "--shapes", "shapes.yaml", "--rounds", "2", "--only", "*rcr_none*"]
+    done = interpreted(tiny, *arguments, "--configs", "all", "--peer", "none", "--workers", "0")
+    assert done.returncode == 0, done.stderr
+    assert "| tiled_pointer_auto_grouped [1] | 32x16x16, group 2, 1 warp, 2 stages |" in done.stdout
+    assert "torch.matmul" not in done.stdout
+
+
+def test_without_a_gpu_it_is_refused(
+    tiny: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert main(["--suite", "suite.yaml"]) == 2
+    assert "torch finds no CUDA device" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--table"], "name it with --json FILE"),
+        (["--shapes", "x.yaml"], "--shapes goes with SPEC"),
+        (["--rounds", "0"], "expected a whole number of at least 1"),
+        (["--rounds", "x"], "expected a whole number"),
+        (["--peer", "mkl"], "invalid choice: 'mkl'"),
+    ],
+)
+def test_a_wrong_call_is_refused(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        parse(arguments)
+    assert caught.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("swizzle: grouped}", "swizzle: hilbert}", "not available yet"),
+        ("layout: sss, epilogue: none", "layout: rcr, epilogue: bias+relu", "epilogue is none in"),
+        ("layout: sss", "layout: rrr", "no kernel of the family 'tiny' has layout: rrr"),
+        ("label: strided", "label: grouped", "two kernels are labelled 'grouped'"),
+        ("family: tiny, contract", "family: none_such, contract", "there is no specs/none_such.yaml"),
+        ("contract: gemm_fp16_rcr_none", "contract: gemm_bf16_rcr_none", "has gemm_bf16_rcr_none"),
+    ],
+)
+def test_a_wrong_suite_is_refused(
+    tiny: Path, old: str, new: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tiny / "suite.yaml").write_text(SUITE.replace(old, new, 1))
+    assert main(["--suite", "suite.yaml"]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_what_is_not_rendered_is_named(tiny: Path) -> None:
+    with pytest.raises(CallError, match=r"elsewhere/tiny/gemm_.*\.py is not there: render the family 'tiny' first"):
+        plan_of(parse(["specs/tiny.yaml", "--out", "elsewhere"]))
+
+
+def test_only_keeps_cases_or_kernels(tiny: Path) -> None:
+    assert [c.case for c in plan_of(parse(["--suite", "suite.yaml", "--only", "fused"]))] == ["fused"]
+    (some,) = plan_of(parse(["--suite", "suite.yaml", "--only", "*sss*"]))
+    assert [c.label for c in some.contestants] == ["strided"]
+    with pytest.raises(CallError, match="matches 'nothing'"):
+        plan_of(parse(["--suite", "suite.yaml", "--only", "nothing"]))
+
+
+def test_the_suites_shipped_find_their_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    for path in SUITES.glob("*.yaml"):
+        assert plan.of_suite(read_suite(path), plan.Families([], Path("generated")))
+
+
+def test_each_choice_of_the_spine_is_one_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    suite = read_suite(SUITES / "spine.yaml")
+    counts = {case.name: len(case.choices) for case in suite.cases}
+    for comparison in plan.of_suite(suite, plan.Families([], Path("generated"))):
+        assert len(comparison.contestants) == counts[comparison.case]

@@ -1,0 +1,314 @@
+"""Measuring on a fake device, with kernels of plain torch: what is checked, what is timed, what is refused."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+import torch
+
+from generator.bench import check, measure, operands
+from generator.bench.cli import Call, run
+from generator.bench.measure import DeviceLost, Options, calls_for
+from generator.bench.plan import Comparison, Contestant
+from generator.bench.problem import Problem, Shape, shared_layout
+from generator.bench.results import Record, load
+from generator.epilogue import Epilogue
+from generator.model import Dtype, Layout
+
+from .fakes import FakeDevice
+
+KERNEL = """
+import torch
+
+CONFIGS = [{"BLOCK_M": 16}, {"BLOCK_M": 32}]
+calls = []
+
+
+def gemm(a, b, *, out=None, config=None, **operands):
+    calls.append(config)
+    if out is None:
+        out = torch.empty(a.shape[0], b.shape[1], dtype=a.dtype)
+    result = (a.double() @ b.double()).to(out.dtype)
+    BODY
+    return out
+"""
+RIGHT = "out.copy_(result)"
+OPTIONS = Options(rounds=3)
+
+
+def contestant(folder: Path, label: str, body: str = RIGHT) -> Contestant:
+    text = KERNEL.replace("BODY", body)
+    path = folder / f"gemm__{label}.py"
+    path.write_text(text)
+    return Contestant(label, "family", path.stem, path, hashlib.sha256(text.encode()).hexdigest(), Layout.of("rcr"))
+
+
+def problem(dtype: str = "fp16", epilogue: Epilogue | None = None, layout: str = "rcr") -> Problem:
+    return Problem(Shape(24, 40, 32), Dtype.of(dtype), Layout.of(layout), epilogue or Epilogue())
+
+
+def measured(
+    *contestants: Contestant, options: Options = OPTIONS, of: Problem | None = None, device: FakeDevice | None = None
+) -> Record:
+    comparison = Comparison("case", "A case", of or problem(), contestants)
+    return measure.measure(comparison, device or FakeDevice(), "env", options)
+
+
+def test_every_side_is_timed_in_every_round(tmp_path: Path) -> None:
+    record = measured(contestant(tmp_path, "one"), contestant(tmp_path, "two"))
+    assert [(side.label, side.role) for side in record.sides] == [
+        ("one", "kernel"),
+        ("two", "kernel"),
+        ("torch.matmul", "peer"),
+    ]
+    for side in record.sides:
+        assert side.failure is None and side.gpu is not None and side.call is not None and side.host is not None
+        assert side.gpu.samples == (1e6,) * 3
+        assert side.call.samples == (2e6,) * 3
+        assert side.host.samples == (1e6,) * 3
+        assert side.error is not None and side.tolerance is not None and 0 < side.error < side.tolerance
+
+
+def test_the_sides_take_turns(tmp_path: Path) -> None:
+    device = FakeDevice()
+    measured(contestant(tmp_path, "one"), contestant(tmp_path, "two"), options=Options(rounds=4), device=device)
+    replays = {replay: number for number, replay in enumerate(dict.fromkeys(device.replays))}
+    order = [replays[replay] for replay in device.replays]
+    # Before the rounds each side is replayed in a row (timed, then checked); after them each is checked once.
+    rounds = order[-4 * 4 - 3 : -3]
+    read = [tuple(rounds[start + 1 : start + 4]) for start in range(0, 16, 4)]
+    assert read == [(0, 1, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0)]
+    assert [rounds[start] for start in range(0, 16, 4)] == [each[-1] for each in read], (
+        "a replay that is not read leads"
+    )
+    assert order[-3:] == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("out.copy_(result * 1.02)", "wrong result: relative error 0.02"),
+        ("out[:16].copy_(result[:16])", "wrong result: relative error inf"),
+        ("out.copy_(result); out[3, 5] += 30", "wrong result"),
+        ("raise RuntimeError('no such instruction')", "RuntimeError: no such instruction"),
+    ],
+)
+def test_a_wrong_side_is_not_timed_and_the_others_are(tmp_path: Path, body: str, message: str) -> None:
+    record = measured(contestant(tmp_path, "wrong", body), contestant(tmp_path, "right"))
+    wrong, right, peer = record.sides
+    assert wrong.failure is not None and wrong.failure.startswith(message)
+    assert wrong.gpu is None and not wrong.refused
+    assert right.gpu is not None and peer.gpu is not None
+    assert record.faults == (wrong,)
+
+
+def test_one_wrong_element_is_seen_where_the_norm_sees_nothing() -> None:
+    large = Problem(Shape(1024, 1024, 16), Dtype.of("bf16"), Layout.of("rrr"), Epilogue())
+    (one,) = operands.make_sets(large, "cpu", 1, seed=0)
+    expected = check.expect(large, one, torch.Generator())
+    out = expected.of_rows.to(torch.bfloat16)
+    out[1000, 3] += 2
+    verdict = check.judge(large, out, expected)
+    assert verdict.error < verdict.tolerance
+    assert verdict.fault is not None and "one element" in verdict.fault
+
+
+def test_a_side_that_turns_wrong_during_the_rounds_has_no_times(tmp_path: Path) -> None:
+    body = "out.copy_(result if len(calls) < 20 else result * 2)"
+    wrong, _ = measured(contestant(tmp_path, "late", body)).sides
+    assert wrong.gpu is None
+    assert wrong.failure is not None and wrong.failure.endswith("(right at first, wrong after the rounds)")
+
+
+def test_a_refusal_is_told_and_is_no_fault(tmp_path: Path) -> None:
+    record = measured(contestant(tmp_path, "picky", "raise ValueError('M is 24, not a multiple of 16')"))
+    assert record.sides[0].refused and record.faults == ()
+    assert record.sides[0].failure == "ValueError: M is 24, not a multiple of 16"
+
+
+def test_every_row_is_measured_where_asked(tmp_path: Path) -> None:
+    body = "assert config != 1; out.copy_(result)"
+    options = Options(rounds=2, configs="all")
+    record = measured(contestant(tmp_path, "one", body), options=options)
+    assert [(side.label, side.index, side.forced) for side in record.sides] == [
+        ("one", None, False),
+        ("one [0]", 0, True),
+        ("one [1]", 1, True),
+        ("torch.matmul", None, False),
+    ]
+    assert record.sides[1].config == {"BLOCK_M": 16}
+    assert record.sides[2].failure is not None
+
+
+def test_a_lost_device_stops_everything(tmp_path: Path) -> None:
+    class Lost(FakeDevice):
+        def synchronize(self) -> None:
+            raise RuntimeError("an illegal memory access was encountered")
+
+    with pytest.raises(DeviceLost, match="illegal memory access"):
+        measured(contestant(tmp_path, "one"), device=Lost())
+
+
+@pytest.mark.parametrize(
+    ("seconds", "sets", "calls"),
+    [(1.0, 4, 1), (3e-3, 1, 1), (1e-3, 3, 3), (1e-5, 7, 203), (1e-9, 8, 2000), (5e-3, 64, 1), (2e-5, 512, 512)],
+)
+def test_a_sample_is_long_and_goes_round_the_sets(seconds: float, sets: int, calls: int) -> None:
+    assert calls_for(seconds, sets) == calls
+
+
+def test_sets_outgrow_the_cache() -> None:
+    one = problem()
+    assert operands.count_sets(one, 0) == 1
+    count = operands.count_sets(one, 50_000)
+    assert count * one.bytes >= 2 * 50_000 > (count - 1) * one.bytes
+    assert one.bytes == 2 * (24 * 32 + 32 * 40 + 24 * 40)
+
+
+@pytest.mark.parametrize("layout", ["rcr", "ccc", "rrc"])
+@pytest.mark.parametrize("dtype", ["fp16", "bf16", "int8", "fp8e4m3", "fp32"])
+def test_operands_lie_as_the_layout_says_and_are_no_zeros(dtype: str, layout: str) -> None:
+    first, second = operands.make_sets(problem(dtype, layout=layout), "cpu", 2, seed=1)
+    for name, matrix in (("a", first.a), ("b", first.b), ("c", first.out)):
+        letter = getattr(Layout.of(layout), name)
+        assert matrix.stride(0 if letter == "column" else 1) == 1
+    assert float(first.a.float().std()) > 0.5
+    assert not torch.equal(first.a.float(), second.a.float())
+
+
+def test_strided_kernels_share_the_operands_of_the_others() -> None:
+    assert shared_layout([Layout.of("sss"), Layout.of("rcr")]) == Layout.of("rcr")
+    assert shared_layout([Layout.of("scs")]) == Layout.of("rcr")
+    with pytest.raises(ValueError, match="operand b is column and row"):
+        shared_layout([Layout.of("rcr"), Layout.of("rrr")])
+
+
+@pytest.mark.parametrize("word", ["bias", "bias+relu", "bias_m+gelu", "scale+add+silu", "gelu_tanh", "sigmoid+tanh"])
+@pytest.mark.parametrize("layout", ["rcr", "rcc"])
+def test_the_peer_computes_the_epilogue(tmp_path: Path, word: str, layout: str) -> None:
+    of = problem("fp16", Epilogue.of(tuple(word.split("+"))), layout)
+    body = "from generator.bench import eager; raise ValueError('not today')"
+    peer = measured(contestant(tmp_path, "none", body), of=of).sides[-1]
+    assert peer.failure is None and peer.error is not None and peer.error > 0
+
+
+def test_random_rows_and_columns_judge_as_the_whole_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    of = problem("fp16", Epilogue.of(("bias", "bias_m", "add", "relu")), "rcc")
+    (one,) = operands.make_sets(of, "cpu", 1, seed=0)
+    whole = check.expect(of, one, torch.Generator()).of_rows
+    monkeypatch.setattr(check, "_WHOLE", 0)
+    monkeypatch.setattr(check, "_SAMPLED", 5)
+    part = check.expect(of, one, torch.Generator())
+    assert part.rows is not None and part.columns is not None and part.of_columns is not None
+    torch.testing.assert_close(part.of_rows, whole[part.rows])
+    torch.testing.assert_close(part.of_columns, whole[:, part.columns])
+    out = whole.to(torch.float16)
+    assert check.judge(of, out, part).fault is None
+    out[int(part.rows[0])] *= 2
+    assert check.judge(of, out, part).fault is not None
+
+
+def test_a_tolerance_tells_fp32_from_tf32_and_int8_is_exact() -> None:
+    k = 6144
+    assert check.tolerance(Dtype.of("fp32"), k) < 1e-4 < 3e-4 < check.tolerance(Dtype.of("tf32"), k)
+    assert check.tolerance(Dtype.of("int8"), k) == 0
+    assert check.tolerance(Dtype.of("fp16"), 1) >= 2**-11
+
+
+def test_a_stopped_run_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one = Comparison("one", "One", problem(), (contestant(tmp_path, "first"),))
+    two = Comparison("two", "Two", problem(), (contestant(tmp_path, "second"),))
+    call = Call(json=tmp_path / "kept.json", rounds=2)
+    assert run(call, [one], FakeDevice(), scale=1024) == 0
+    kept = load(tmp_path / "kept.json")
+    assert [record.case for record in kept.records] == ["one"]
+    device = FakeDevice()
+    assert run(call, [one, two], device, scale=1024) == 0
+    assert "1 of 2 comparisons are kept already" in capsys.readouterr().err
+    after = load(tmp_path / "kept.json")
+    assert after.records[0] == kept.records[0]
+    assert [record.case for record in after.records] == ["one", "two"]
+    silent = FakeDevice()
+    assert run(call, [one, two], silent, scale=1024) == 0
+    assert not silent.replays, "nothing is timed again"
+
+
+@pytest.mark.parametrize("what", ["kernel", "device", "rounds"])
+def test_a_change_of_what_times_depend_on_is_measured_again(tmp_path: Path, what: str) -> None:
+    call = Call(json=tmp_path / "kept.json", rounds=2)
+    one = Comparison("one", "One", problem(), (contestant(tmp_path, "first"),))
+    assert run(call, [one], FakeDevice(), scale=1024) == 0
+    device = FakeDevice()
+    if what == "kernel":
+        one = Comparison("one", "One", problem(), (contestant(tmp_path, "first", RIGHT + "; pass"),))
+    elif what == "device":
+        device.environment["driver"] = "2"
+    else:
+        call.rounds = 3
+    assert run(call, [one], device, scale=1024) == 0
+    assert device.replays
+    assert len(load(tmp_path / "kept.json").records) == (2 if what == "device" else 1)
+
+
+def test_a_wrong_result_is_the_exit_status_and_has_no_ratio(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one = Comparison("one", "One", problem(), (contestant(tmp_path, "wrong", "out.zero_()"),))
+    call = Call(json=tmp_path / "kept.json", rounds=2)
+    assert run(call, [one], FakeDevice(), scale=1024) == 1
+    spoken = capsys.readouterr()
+    assert "| wrong | — | FAILED: wrong result" in spoken.out
+    assert "bench: one 24x40x32 wrong: wrong result" in spoken.err
+    device = FakeDevice()
+    assert run(call, [one], device, scale=1024) == 1
+    assert device.replays, "a wrong result is measured again"
+
+
+def test_no_memory_for_the_operands_is_a_failure_of_the_comparison(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise MemoryError("out of memory")
+
+    monkeypatch.setattr(operands, "make_sets", full)
+    record = measured(contestant(tmp_path, "one"))
+    assert [side.failure for side in record.sides] == ["MemoryError: out of memory"] * 2
+
+
+def test_a_peer_that_does_not_compute_it_refuses(tmp_path: Path) -> None:
+    record = measured(contestant(tmp_path, "one", "raise ValueError('x')"), of=problem("fp8e5m2"))
+    peer = record.sides[-1]
+    assert peer.refused and peer.failure == "torch._scaled_mm takes no two operands of fp8e5m2"
+
+
+LAUNCHED = """
+import triton
+import triton.language as tl
+
+CONFIGS = [{"BLOCK_M": 16, "num_warps": 4}, {"BLOCK_M": 32, "num_warps": 8}]
+
+
+@triton.heuristics({"EVEN": lambda args: True})
+@triton.jit
+def kernel(x_ptr, BLOCK_M: tl.constexpr, EVEN: tl.constexpr):
+    pass
+"""
+
+
+def test_the_row_that_a_launch_used_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import triton
+
+    from generator.bench.competitor import launches, row_of
+    from generator.verify.loading import load_kernel
+
+    monkeypatch.setattr(triton.knobs.runtime, "interpret", False)
+    monkeypatch.setattr(triton.runtime.jit.JITFunction, "run", lambda self, *arguments, **options: None)
+    (tmp_path / "launched.py").write_text(LAUNCHED)
+    module = load_kernel(tmp_path / "launched.py")
+    original = triton.runtime.jit.JITFunction.run
+    with launches() as seen:
+        module.kernel[(1,)](None, **module.CONFIGS[0])
+        module.kernel[(1,)](None, **module.CONFIGS[1])
+    assert triton.runtime.jit.JITFunction.run is original
+    assert row_of(seen, tuple(module.CONFIGS)) == (1, module.CONFIGS[1])
+    assert row_of([], tuple(module.CONFIGS)) is None

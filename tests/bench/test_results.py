@@ -1,0 +1,84 @@
+"""What is kept: whole, without loss, and found again."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from generator.bench import results
+from generator.bench.results import Results
+from generator.errors import CallError
+
+from . import samples
+
+
+def test_a_file_gives_back_what_was_saved(tmp_path: Path) -> None:
+    refused = replace(samples.wrong(samples.side("row", "kernel", [1.0])), refused=True, forced=True)
+    kept = samples.results(
+        samples.record(samples.side("ours", "kernel", [1.5, 2.0]), samples.side("torch", "peer", [1.0, 3.0]), refused)
+    )
+    path = tmp_path / "deep" / "kept.json"
+    results.save(kept, path)
+    assert results.load(path) == kept
+    assert "[1.5, 2.0]" in path.read_text(), "samples stand on one line"
+    assert [each.name for each in path.parent.iterdir()] == ["kept.json"], "nothing is left beside it"
+
+
+def test_no_file_is_no_results(tmp_path: Path) -> None:
+    assert results.load(tmp_path / "none.json") == Results()
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 0}', '{"format": 1, "records": [3]}'])
+def test_a_foreign_file_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "other.json"
+    path.write_text(text)
+    with pytest.raises(CallError, match="--json"):
+        results.load(path)
+    assert path.read_text() == text
+
+
+def test_a_failed_save_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "kept.json"
+    results.save(samples.results(), path)
+    before = path.read_bytes()
+
+    def fail(*_: object) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(results.os, "replace", fail)
+    with pytest.raises(OSError, match="disk full"):
+        results.save(Results(), path)
+    assert path.read_bytes() == before
+    assert [each.name for each in tmp_path.iterdir()] == ["kept.json"]
+
+
+def test_a_record_with_a_fault_is_not_found_again() -> None:
+    ours = samples.side("ours", "kernel", [1.0])
+    good = samples.record(ours)
+    assert samples.results(good).find(good.key) == good
+    assert samples.results(samples.record(samples.wrong(ours))).find(good.key) is None
+    refused = samples.record(replace(samples.wrong(ours), refused=True))
+    assert samples.results(refused).find(good.key) == refused, "a refusal is an answer"
+
+
+def test_a_new_record_takes_the_place_of_the_old() -> None:
+    ours = samples.side("ours", "kernel", [1.0])
+    first, second = samples.record(ours), samples.record(ours, shape=(1, 2, 3))
+    kept = samples.results(first, second)
+    newer = replace(first, key="another kernel")
+    kept.put(newer)
+    assert kept.records == [newer, second]
+    forced = replace(first, key="every row", method={**first.method, "configs": "all"})
+    kept.put(forced)
+    assert kept.records == [newer, second, forced]
+
+
+def test_nothing_of_the_host_is_in_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "kept.json"
+    results.save(samples.results(samples.record(samples.side("ours", "kernel", [1.0]))), path)
+    data = json.loads(path.read_text())
+    assert set(data) == {"format", "environments", "ceilings", "records"}
+    assert str(tmp_path) not in path.read_text()

@@ -1,0 +1,307 @@
+"""The command line: every option and every exit status."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support import BASE, SPECS, Spoken, contents, python
+
+import generator
+
+Cli = Callable[..., Spoken]
+
+FAMILY = BASE + "epilogue: [none, bias]\nmasking: [none, mnk]\n"
+NAMES = [f"gemm_fp16_rcr_{e}__tiled_pointer_{m}_grouped" for e in ("none", "bias") for m in ("none", "mnk")]
+
+
+@pytest.fixture
+def family(cli: Cli) -> Cli:
+    """The command line in a folder with family.yaml."""
+    Path("family.yaml").write_text(FAMILY)
+    return cli
+
+
+def test_rendering_goes_into_generated(family: Cli) -> None:
+    said = family("family.yaml")
+    assert (said.status, said.out, said.err) == (0, "generated/family: 4 kernels; 6 created\n", "")
+    assert sorted(contents(Path("generated"))) == sorted(
+        f"family/{name}" for name in (*(f"{name}.py" for name in NAMES), "__init__.py", "manifest.json")
+    )
+
+
+def test_out(family: Cli) -> None:
+    assert family("family.yaml", "--out", "vendor/kernels").status == 0
+    assert Path("vendor/kernels/family/__init__.py").exists() and not Path("generated").exists()
+
+
+def test_the_path_of_a_spec_is_not_in_what_it_renders(family: Cli, tmp_path: Path) -> None:
+    Path("far/away").mkdir(parents=True)
+    Path("far/away/family.yaml").write_text(FAMILY)
+    family("family.yaml")
+    family(tmp_path / "far/away/family.yaml", "--out", "other")
+    assert contents(Path("generated")) == contents(Path("other"))
+    assert not any(str(tmp_path).encode() in data for data in contents(Path("other")).values())
+
+
+def test_check_of_what_was_rendered(family: Cli) -> None:
+    family("family.yaml")
+    said = family("family.yaml", "--check")
+    assert (said.status, said.out, said.err) == (0, "4 kernels of 1 families are as their specs say\n", "")
+
+
+def test_check_of_what_was_not(family: Cli) -> None:
+    said = family("family.yaml", "--check")
+    lines = said.err.splitlines()
+    assert said.status == 1 and not Path("generated").exists()
+    assert lines[0] == f"generated/family/{NAMES[0]}.py: would be created"
+    assert lines[-1] == "6 files differ; render with: python -m generator family.yaml"
+
+
+def test_check_names_what_differs_and_writes_nothing(family: Cli) -> None:
+    family("family.yaml")
+    Path("family.yaml").write_text(FAMILY.replace("masking: [none, mnk]", "masking: [mnk, k]"))
+    before = contents(Path())
+    said = family("family.yaml", "--check")
+    assert said.status == 1 and contents(Path()) == before
+    outcomes = dict(line.split(": would be ") for line in said.err.splitlines()[:-1])
+    folder = "generated/family/"
+    assert outcomes == {
+        f"{folder}gemm_fp16_rcr_none__tiled_pointer_k_grouped.py": "created",
+        f"{folder}gemm_fp16_rcr_bias__tiled_pointer_k_grouped.py": "created",
+        f"{folder}{NAMES[0]}.py": "removed",
+        f"{folder}{NAMES[2]}.py": "removed",
+        f"{folder}__init__.py": "updated",
+        f"{folder}manifest.json": "updated",
+    }
+
+
+@pytest.mark.parametrize("option", ["--check", "--diff"])
+def test_an_edit_by_hand_is_a_difference(family: Cli, option: str) -> None:
+    family("family.yaml")
+    edited = Path("generated/family", f"{NAMES[0]}.py")
+    edited.write_text(edited.read_text() + "# mine\n")
+    said = family("family.yaml", option)
+    assert said.status == 1
+    assert "-# mine" in said.out if option == "--diff" else f"{edited}: would be updated" in said.err
+
+
+def test_a_manifest_that_is_missing_from_the_folder_is_a_difference(family: Cli) -> None:
+    family("family.yaml")
+    Path("generated/family/manifest.json").unlink()
+    assert family("family.yaml", "--check").status == 1
+
+
+def test_diff(family: Cli) -> None:
+    family("family.yaml")
+    assert family("family.yaml", "--diff") == Spoken(0, "", "")
+    Path("family.yaml").write_text(FAMILY.replace("A product.", "Another.").replace("[none, mnk]", "[mnk, k]"))
+    before = contents(Path("generated"))
+    said = family("family.yaml", "--diff")
+    assert said.status == 1 and contents(Path("generated")) == before
+    kept, gone = f"generated/family/{NAMES[1]}.py", f"generated/family/{NAMES[0]}.py"
+    assert f"--- {kept}\n+++ {kept}\n" in said.out and "-A product.\n+Another.\n" in said.out
+    assert f"--- {gone}\n+++ /dev/null\n" in said.out
+    assert "--- /dev/null\n+++ generated/family/gemm_fp16_rcr_none__tiled_pointer_k_grouped.py\n" in said.out
+
+
+def test_list(family: Cli) -> None:
+    Path("family.yaml").write_text(f"{FAMILY}load: [pointer, descriptor]\ntargets: [sm90]\n")
+    said = family("family.yaml", "--list")
+    lines = said.out.splitlines()
+    assert said.status == 0 and not Path("generated").exists()
+    assert lines[0] == "family: 6 kernels from family.yaml"
+    assert lines[1] == f"  {NAMES[0]}  [sm90]"
+    assert lines[7] == "  left out: 2"
+    assert lines[8] == (
+        "  - gemm_fp16_rcr_none__tiled_descriptor_none_grouped: "
+        "descriptor accesses are bounded by the hardware, so none would say nothing; use mnk or auto"
+    )
+
+
+def test_list_as_json(family: Cli) -> None:
+    Path("family.yaml").write_text(f"{FAMILY}load: [pointer, descriptor]\ntargets: [sm80, sm90]\n")
+    said = family("family.yaml", "--list", "--json")
+    (listing,) = json.loads(said.out)
+    assert said.status == 0 and not Path("generated").exists()
+    assert listing["name"] == "family" and listing["summary"] == "A product."
+    assert len(listing["kernels"]) == 6 and set(NAMES) < listing["kernels"].keys()
+    assert listing["kernels"][NAMES[2]]["formula"] == "C = A @ B + bias"
+    by_target = [entry for entry in listing["left_out"] if entry.get("target") == "sm80"]
+    assert {entry["reason"] for entry in by_target} == {
+        "sm80 has no bulk tensor copies; descriptors need sm90 or later"
+    }
+
+
+def test_list_of_several(family: Cli) -> None:
+    Path("other.yaml").write_text(BASE)
+    said = family("family.yaml", "other.yaml", "--list", "--json")
+    assert [listing["name"] for listing in json.loads(said.out)] == ["family", "other"]
+
+
+def test_only_goes_with_every_mode(family: Cli) -> None:
+    glob = "*_bias__*"
+    listed = json.loads(family("family.yaml", "--only", glob, "--list", "--json").out)
+    assert list(listed[0]["kernels"]) == NAMES[2:]
+    assert family("family.yaml", "--only", glob, "--check").status == 1
+    family("family.yaml")
+    assert family("family.yaml", "--only", glob, "--check").status == 0
+    assert family("family.yaml", "--only", glob, "--diff").status == 0
+
+
+def test_only_that_matches_nothing(family: Cli) -> None:
+    said = family("family.yaml", "--only", "bmm*")
+    assert said.status == 2 and not Path("generated").exists()
+    assert said.err == (f"python -m generator: --only 'bmm*' matches no kernel; there are 4, the first {NAMES[0]}\n")
+
+
+def test_all(family: Cli) -> None:
+    Path("specs").mkdir()
+    Path("specs/one.yaml").write_text(BASE)
+    Path("specs/two.yaml").write_text(FAMILY)
+    said = family("--all")
+    assert said.status == 0
+    assert said.out == "generated/one: 1 kernels; 3 created\ngenerated/two: 4 kernels; 6 created\n"
+    assert family("--all", "--check").out == "5 kernels of 2 families are as their specs say\n"
+
+
+@pytest.mark.parametrize("option", ["--check", "--diff"])
+def test_all_finds_families_that_no_spec_makes(family: Cli, option: str) -> None:
+    Path("specs").mkdir()
+    Path("specs/one.yaml").write_text(BASE)
+    family("--all")
+    family("family.yaml")
+    said = family("--all", option)
+    assert said.status == 1 and "generated/family: no spec makes this family\n" in said.err
+    # One spec says nothing of the others, and a folder that was not rendered is nobody's family.
+    assert family("specs/one.yaml", option).status == 0
+    Path("generated/family/manifest.json").unlink()
+    assert family("--all", option).status == 0
+
+
+def test_all_without_specs(family: Cli) -> None:
+    assert family("--all") == Spoken(2, "", "python -m generator: --all: no spec found as specs/*.yaml\n")
+
+
+def test_a_spec_given_twice_is_rendered_once(family: Cli) -> None:
+    assert family("family.yaml", "family.yaml").out == "generated/family: 4 kernels; 6 created\n"
+
+
+def test_two_specs_of_one_name(family: Cli) -> None:
+    Path("other.yaml").write_text(BASE + "name: family\n")
+    said = family("family.yaml", "other.yaml")
+    assert said.status == 2 and not Path("generated").exists()
+    message = "name: 'family' is also the name of family.yaml; two specs cannot share a folder"
+    assert said.err.startswith("other.yaml:") and said.err.endswith(f": {message}\n")
+
+
+def test_of_several_specs_one_is_wrong(family: Cli) -> None:
+    Path("wrong.yaml").write_text(BASE + "masking: atuo\nload: x\n")
+    Path("worse.yaml").write_text("a: [\n")
+    said = family("family.yaml", "wrong.yaml", "worse.yaml")
+    assert said.status == 2 and said.out == "" and not Path("generated").exists()
+    assert [line.split(": ")[0] for line in said.err.splitlines()] == [
+        "worse.yaml:2:1",
+        "wrong.yaml:4:10",
+        "wrong.yaml:5:7",
+    ]
+
+
+@pytest.mark.parametrize("options", [(), ("--check",), ("--diff",), ("--list",), ("--list", "--json")])
+def test_a_wrong_spec_is_status_2_in_every_mode(family: Cli, options: tuple[str, ...]) -> None:
+    Path("wrong.yaml").write_text(BASE + "masking: atuo\n")
+    message = "wrong.yaml:4:10: masking: unknown value 'atuo'; did you mean 'auto'? legal: none, k, mn, mnk, auto\n"
+    assert family("wrong.yaml", *options) == Spoken(2, "", message)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("absent.yaml",), "absent.yaml:1:1: cannot be read: No such file or directory\n"),
+        ((".",), ".:1:1: cannot be read: Is a directory\n"),
+        (
+            (),
+            "python -m generator: no spec given; "
+            "name one, such as specs/fp16_rcr.yaml, or say --all (--help for more)\n",
+        ),
+        (("family.yaml", "--json"), "python -m generator: --json goes with --list\n"),
+        (("tune",), "python -m generator: tune: not available yet; commands: verify, bench\n"),
+        *(
+            (
+                ("family.yaml", "--force", option),
+                "python -m generator: --force goes with rendering, not with --check, --diff or --list\n",
+            )
+            for option in ("--check", "--diff", "--list")
+        ),
+    ],
+)
+def test_a_wrong_call(family: Cli, arguments: tuple[str, ...], message: str) -> None:
+    assert family(*arguments) == Spoken(2, "", message)
+    assert not Path("generated").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("family.yaml", "--frobnicate"),
+        ("family.yaml", "--forc"),  # no abbreviations: a later option must not change what a script means
+        ("family.yaml", "--check", "--diff"),
+        ("family.yaml", "--out"),
+    ],
+)
+def test_an_option_that_is_none(family: Cli, arguments: tuple[str, ...]) -> None:
+    said = family(*arguments)
+    assert said.status == 2 and "python -m generator: error: " in said.err and not Path("generated").exists()
+
+
+def test_a_file_named_as_a_command(family: Cli) -> None:
+    Path("verify").write_text(FAMILY)
+    assert family("./verify").out == "generated/verify: 4 kernels; 6 created\n"
+
+
+def test_help_and_version(family: Cli) -> None:
+    said = family("--help")
+    assert said.status == 0
+    assert all(f"--{option}" in said.out for option in ("all", "out", "only", "force", "check", "diff", "list", "json"))
+    assert family("--version") == Spoken(0, f"python -m generator {generator.__version__}\n", "")
+
+
+def test_rendering_imports_no_gpu_stack(tmp_path: Path) -> None:
+    code = (
+        "import sys; from generator.cli import main; status = main(sys.argv[1:]); "
+        "print(sorted({name.partition('.')[0] for name in sys.modules} & {'torch', 'triton', 'numpy'})); "
+        "sys.exit(status)"
+    )
+    out = ("--out", tmp_path)
+    for options in ((), ("--check",), ("--diff",), ("--list",)):
+        ran = python("-c", code, "specs/ladder.yaml", *out, *options)
+        assert (ran.returncode, ran.stdout.splitlines()[-1]) == (0, "[]"), ran.stderr
+
+
+def test_the_module_is_the_command(tmp_path: Path) -> None:
+    path = tmp_path / "family.yaml"
+    path.write_text(BASE)
+    ran = python("-m", "generator", path, "--out", tmp_path / "out")
+    assert (ran.returncode, ran.stderr) == (0, "")
+    path.write_text(BASE + "masking: atuo\n")
+    ran = python("-m", "generator", path)
+    assert ran.returncode == 2 and ran.stdout == "" and ran.stderr.startswith(f"{path}:4:10: masking: ")
+
+
+def test_no_progress_bar_where_nobody_watches(tmp_path: Path) -> None:
+    # Over five hundred kernels, enough for a bar on a terminal.
+    layouts = ", ".join(a + b + c for a in "rcs" for b in "rcs" for c in "rcs")
+    path = tmp_path / "family.yaml"
+    path.write_text(
+        f"summary: x\nlayout: [{layouts}]\ndtype: [fp16, bf16]\n"
+        "masking: [none, k, mn, mnk, auto]\nswizzle: [linear, grouped]\n"
+    )
+    ran = python("-m", "generator", path, "--out", tmp_path / "out")
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout == f"{tmp_path / 'out' / 'family'}: 540 kernels; 542 created\n"
+
+
+def test_there_are_specs() -> None:
+    assert {"fp16_rcr", "bf16_rrr", "tf32_rcr", "int8_rcr", "fp8e4m3_rcr"} <= {path.stem for path in SPECS}

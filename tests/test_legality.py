@@ -1,0 +1,191 @@
+"""The legality table: each rule refuses what it names, with its reason, and nothing beside it."""
+
+from __future__ import annotations
+
+import pytest
+from support import BASE, read_text
+
+from generator import legality
+from generator.epilogue import Epilogue
+from generator.model import Dtype, Layout, Tile, Variant
+from generator.vocabulary import TARGETS
+
+
+def variant(**axes: object) -> Variant:
+    values: dict[str, object] = {
+        "layout": Layout.of("rcr"),
+        "dtype": Dtype.of("fp16"),
+        "batch": "none",
+        "epilogue": Epilogue(),
+        "masking": "mnk",
+        "swizzle": "grouped",
+        "schedule": "tiled",
+        "load": "pointer",
+        "store": "as_load",
+    }
+    return Variant(**(values | axes))  # type: ignore[arg-type]
+
+
+INT8 = Dtype.of("int8")
+NO_INT32 = "the epilogue is computed in fp32, and no rounding back to int32 is defined; give dtype.out a float type"
+STRIDED = "a descriptor needs a unit inner stride, which a strided A or B does not promise"
+
+
+@pytest.mark.parametrize(
+    ("v", "reason"),
+    [
+        (variant(), None),
+        (variant(schedule="elementwise"), None),
+        (
+            variant(schedule="elementwise", load="descriptor"),
+            "elementwise loads single elements, which descriptor cannot address",
+        ),
+        (
+            variant(schedule="elementwise", load="block_pointer"),
+            "elementwise loads single elements, which block_pointer cannot address",
+        ),
+        (
+            variant(schedule="elementwise", dtype=Dtype.of("tf32")),
+            "tf32 belongs to the matrix unit, which elementwise does not use",
+        ),
+        (variant(schedule="elementwise", dtype=Dtype.of("fp32")), None),
+        (variant(load="descriptor"), None),
+        (variant(load="descriptor", masking="auto"), None),
+        *(
+            (
+                variant(load="descriptor", masking=masking),
+                f"descriptor accesses are bounded by the hardware, so {masking} would say nothing; use mnk or auto",
+            )
+            for masking in ("none", "k", "mn")
+        ),
+        (variant(load="descriptor", layout=Layout.of("srr")), STRIDED),
+        (variant(load="descriptor", layout=Layout.of("rsr")), STRIDED),
+        (
+            variant(load="descriptor", layout=Layout.of("rrs")),
+            "a descriptor cannot write a strided C; use 'store: pointer'",
+        ),
+        (variant(load="descriptor", layout=Layout.of("rrs"), store="pointer"), None),
+        (variant(load="block_pointer", layout=Layout.of("sss")), None),
+        (variant(dtype=INT8), None),
+        # relu stays in integers, bias does not.
+        (variant(dtype=INT8, epilogue=Epilogue.of(("relu",))), None),
+        (variant(dtype=INT8, epilogue=Epilogue.of(("bias",))), NO_INT32),
+        (variant(dtype=INT8, epilogue=Epilogue.of(("relu", "silu"))), NO_INT32),
+        (variant(dtype=Dtype("int8", "int8", "int32", "fp16", None), epilogue=Epilogue.of(("bias",))), None),
+        (
+            variant(epilogue=Epilogue.of(("bias",) * 60)),
+            "its name has 340 characters, and a file system holds 240; shorten the epilogue",
+        ),
+    ],
+)
+def test_what_no_target_can_run(v: Variant, reason: str | None) -> None:
+    assert legality.why_not(v) == reason
+
+
+@pytest.mark.parametrize(
+    ("v", "refused"),
+    [
+        (variant(), set()),
+        (variant(load="descriptor"), set(TARGETS) - {"sm90", "sm100", "sm120"}),
+        (variant(dtype=Dtype.of("fp8e4m3")), {"sm80", "sm86", "gfx90a", "gfx1100"}),
+        (variant(dtype=Dtype.of("tf32")), {"gfx90a", "gfx950", "gfx1100", "gfx1201"}),
+        (variant(dtype=Dtype.of("tf32x3")), {target for target in TARGETS if target.startswith("gfx")}),
+        (variant(dtype=Dtype.of("fp32")), set()),
+    ],
+)
+def test_which_targets_cannot_run_it(v: Variant, refused: set[str]) -> None:
+    found = {target: legality.why_not_on(v, target) for target in TARGETS}
+    assert {target for target, reason in found.items() if reason} == refused
+
+
+@pytest.mark.parametrize(
+    ("axes", "target", "stages", "needed"),
+    [
+        # (64 x 32 + 32 x 128) fp16 elements are 12,288 bytes a stage.
+        ({}, "sm90", 3, 36864),  # wgmma reads every stage from shared memory
+        ({}, "sm100", 4, 49152),
+        ({}, "sm80", 3, 24576),  # one stage is in registers
+        ({}, "gfx942", 2, 12288),
+        ({}, "sm80", 1, 12288),  # at least one stage
+        ({"schedule": "naive"}, "sm90", 3, 12288),  # all of K at once
+        ({"schedule": "elementwise"}, "sm90", 3, 0),
+        # Other widths of the operands.
+        ({"dtype": Dtype.of("int8")}, "sm90", 3, 18432),
+        ({"dtype": Dtype.of("tf32")}, "sm90", 3, 73728),
+    ],
+)
+def test_shared_memory(axes: dict[str, object], target: str, stages: int, needed: int) -> None:
+    tile = Tile(64, 128, 32, warps=4, stages=stages)
+    assert legality.shared_memory(variant(**axes), tile, target) == needed
+
+
+@pytest.mark.parametrize(
+    ("tile", "target", "reason"),
+    [
+        (Tile(64, 64, 64, warps=32), "sm90", None),
+        (Tile(64, 64, 64, warps=64), "sm90", "64 warps, and sm90 runs at most 32 in a program"),
+        (Tile(64, 64, 64, warps=16), "gfx942", None),
+        (Tile(64, 64, 64, warps=32), "gfx942", "32 warps, and gfx942 runs at most 16 in a program"),
+        (Tile(256, 256, 64, warps=8, stages=3), "sm90", None),
+        (Tile(256, 256, 64, warps=8, stages=4), "sm90", "262144 bytes of shared memory, and sm90 has 232448"),
+    ],
+)
+def test_rows_on_a_target(tile: Tile, target: str, reason: str | None) -> None:
+    assert legality.why_no_row_on(variant(), tile, target) == reason
+
+
+@pytest.mark.parametrize(
+    ("dtype", "tile", "reason"),
+    [
+        ("fp16", Tile(16, 16, 16, warps=1), None),
+        ("fp16", Tile(8, 16, 16, warps=1), "m and n are 8 and 16, and the matrix unit needs at least 16 of each"),
+        ("fp16", Tile(16, 16, 8, warps=1), "k is 8, and the matrix unit needs at least 16 for fp16"),
+        ("int8", Tile(16, 16, 32, warps=1), None),
+        ("int8", Tile(16, 16, 16, warps=1), "k is 16, and the matrix unit needs at least 32 for int8"),
+        (
+            "fp16",
+            Tile(2048, 1024, 16, warps=8),
+            "it holds 2097152 elements in one tensor, and Triton allows 1048576",
+        ),
+    ],
+)
+def test_rows_on_any_target(dtype: str, tile: Tile, reason: str | None) -> None:
+    assert legality.why_no_row(variant(dtype=Dtype.of(dtype)), tile) == reason
+
+
+def test_versions() -> None:
+    allowed = read_text(f'{BASE}triton: ">=3.9"\n').triton
+    assert legality.why_no_version(variant(), allowed) is None
+    assert "needs Triton <3.9" in (legality.why_no_version(variant(load="block_pointer"), allowed) or "")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ({"schedule": "elementwise"}, {"schedule": "elementwise", "swizzle": "linear"}, True),
+        ({"schedule": "elementwise"}, {"schedule": "elementwise", "masking": "none"}, True),
+        ({"schedule": "elementwise"}, {"schedule": "tiled"}, False),
+        ({"load": "descriptor"}, {"load": "descriptor", "masking": "auto"}, True),
+        ({"load": "descriptor"}, {"load": "descriptor", "store": "pointer"}, False),
+        ({"load": "pointer"}, {"load": "pointer", "store": "pointer"}, True),
+        ({"load": "block_pointer"}, {"load": "block_pointer", "store": "pointer"}, False),
+        ({"masking": "mnk"}, {"masking": "auto"}, False),
+        ({"swizzle": "linear"}, {"swizzle": "grouped"}, False),
+    ],
+)
+def test_essence(one: dict[str, object], other: dict[str, object], same: bool) -> None:
+    assert (legality.essence(variant(**one)) == legality.essence(variant(**other))) is same
+
+
+@pytest.mark.parametrize(
+    ("masking", "masked"),
+    [
+        ("none", {"m": False, "n": False, "k": False}),
+        ("k", {"m": False, "n": False, "k": True}),
+        ("mn", {"m": True, "n": True, "k": False}),
+        ("mnk", {"m": True, "n": True, "k": True}),
+        ("auto", {"m": None, "n": None, "k": None}),
+    ],
+)
+def test_ragged(masking: str, masked: dict[str, bool | None]) -> None:
+    assert legality.ragged(variant(masking=masking)) == masked

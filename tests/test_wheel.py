@@ -1,0 +1,77 @@
+"""The wheel: built offline, it renders in a foreign folder, without torch and without triton."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from support import GENERATED, ROOT, SPECS, contents
+
+#: What rendering may import beside the standard library, by module; markupsafe is jinja2's.
+NEEDED = ("jinja2", "markupsafe", "yaml", "packaging", "tqdm")
+
+
+def run(*command: object, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")} | variables
+    words = [str(word) for word in command]
+    return subprocess.run(words, cwd=cwd, env=environment, capture_output=True, text=True, timeout=120)
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of the checkout."""
+    out = tmp_path_factory.mktemp("dist")
+    built = run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", out, ROOT, cwd=out)
+    assert built.returncode == 0, built.stdout + built.stderr
+    (path,) = out.glob("*.whl")
+    return path
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of modules: the wheel's, and links to what rendering needs; nothing else can be imported."""
+    site = tmp_path_factory.mktemp("site")
+    pip = (sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", site, wheel)
+    ran = run(*pip, cwd=site)
+    assert ran.returncode == 0, ran.stderr
+    for name in NEEDED:
+        spec = importlib.util.find_spec(name)
+        assert spec is not None and spec.origin is not None
+        (site / name).symlink_to(Path(spec.origin).parent)
+    return site
+
+
+def test_the_wheel_carries_the_templates_and_nothing_of_the_checkout(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    templates = {path.relative_to(ROOT).as_posix() for path in (ROOT / "templates").rglob("*.j2")}
+    assert {f"generator/{name}" for name in templates} <= set(names)
+    roots = {name.partition("/")[0] for name in names}
+    assert len(roots) == 2 and "generator" in roots and not any("__pycache__" in name for name in names)
+
+
+@pytest.mark.parametrize("spec", ["fp16_rcr"])
+def test_it_renders_in_a_foreign_folder(installed: Path, tmp_path: Path, spec: str) -> None:
+    (tmp_path / f"{spec}.yaml").write_bytes((ROOT / "specs" / f"{spec}.yaml").read_bytes())
+    # -S leaves site-packages out: torch and triton cannot be found, whatever is installed.
+    alone = (sys.executable, "-S", "-c")
+    for name in ("torch", "triton"):
+        assert run(*alone, f"import {name}", cwd=tmp_path, PYTHONPATH=str(installed)).returncode != 0
+    code = (
+        "import sys, generator; from generator.cli import main; status = main(sys.argv[1:]); "
+        "print(generator.__file__); sys.exit(status)"
+    )
+    ran = run(*alone, code, f"{spec}.yaml", cwd=tmp_path, PYTHONPATH=str(installed))
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert Path(ran.stdout.splitlines()[-1]).parent.parent == installed
+    assert contents(tmp_path / "generated" / spec) == contents(GENERATED / spec)
+
+
+def test_what_needs_the_gpu_stack_says_so(installed: Path, tmp_path: Path) -> None:
+    ran = run(sys.executable, "-S", "-m", "generator", "verify", SPECS[0], cwd=tmp_path, PYTHONPATH=str(installed))
+    assert ran.returncode == 2 and "Traceback" not in ran.stderr
+    assert "install the extra: pip install 'gemm-generator[gpu]'" in ran.stderr

@@ -1,0 +1,104 @@
+"""The cases follow from the kernel: which sizes there are, that they are legal, that each says why."""
+
+from __future__ import annotations
+
+from support import family_of
+
+from generator import legality
+from generator.model import Kernel
+from generator.verify.cases import Case, cases
+
+
+def kernel(text: str) -> Kernel:
+    return family_of(f"summary: s\nlayout: rcr\ndtype: fp16\n{text}").kernels[0]
+
+
+def by_name(text: str, *, hardware: bool = False) -> dict[str, Case]:
+    return {case.name: case for case in cases(kernel(text), hardware=hardware)}
+
+
+TABLE = "tile: [{m: 64, n: 128, k: 32, warps: 4, group: 3}, {m: 16, n: 32, k: 64, warps: 4, group: 3}]\n"
+
+
+def test_the_full_list_is_on_the_smallest_row_and_two_cases_on_each_other() -> None:
+    found = by_name(TABLE + "masking: auto\n")
+    assert {case.row for name, case in found.items() if not name.startswith("row")} == {1}
+    assert found["row0-ragged"].sizes == (65, 127, 33)
+    assert found["row0-aligned"].sizes == (64, 128, 32)
+
+
+def test_sizes_come_from_the_tile() -> None:
+    found = by_name(TABLE + "masking: auto\n")
+    assert found["aligned"].sizes == (32, 32, 128)
+    assert found["past-tile"].sizes == (17, 33, 129)
+    assert (found["past-m"].sizes, found["past-n"].sizes) == ((17, 32, 64), (16, 33, 64))
+    assert found["past-k"].sizes == (16, 32, 65)
+    assert found["primes"].sizes == (13, 31, 61)
+    assert found["one"].sizes == (1, 1, 1)
+    assert [found[f"empty-{d}"].sizes.index(0) for d in "mnk"] == [0, 1, 2]
+
+
+def test_names_are_unique_and_every_case_says_why() -> None:
+    for text in (TABLE, "schedule: elementwise\n", "load: descriptor\ntargets: [sm90]\n", "schedule: naive\n"):
+        found = cases(kernel(text + "epilogue: bias+scale+add\n"), hardware=True)
+        assert len({case.name for case in found}) == len(found)
+        assert all(case.reason for case in found)
+
+
+def test_sizes_are_what_the_masking_takes() -> None:
+    for masking in ("none", "k", "mn", "mnk", "auto"):
+        for schedule in ("tiled", "naive"):
+            made = kernel(f"masking: {masking}\nschedule: {schedule}\n")
+            ragged = legality.ragged(made.variant)
+            for case in cases(made, hardware=False):
+                tile = made.tiles[case.row or 0]
+                for dimension, size, block in zip("mnk", case.sizes, (tile.m, tile.n, tile.k), strict=True):
+                    assert ragged[dimension] is not False or size % block == 0, (masking, schedule, case)
+                assert schedule == "tiled" or case.sizes[2] <= tile.k
+
+
+def test_equal_cases_are_run_once() -> None:
+    found = cases(kernel("masking: none\n"), hardware=False)
+    assert len(
+        {(c.sizes, c.row, c.padded, c.unaligned, c.special, c.huge, c.given_out, c.repeat) for c in found}
+    ) == len(found)
+
+
+def test_bands_are_one_whole_and_one_of_one_along_the_dimension_that_is_grouped() -> None:
+    assert by_name(TABLE + "swizzle: grouped\nmasking: mnk\n")["bands"].sizes == (3 * 16 + 1, 33, 2)
+    assert by_name(TABLE + "swizzle: grouped_n\nmasking: mnk\n")["bands"].sizes == (17, 3 * 32 + 1, 2)
+    assert by_name(TABLE + "swizzle: swizzle2d\nmasking: none\n")["bands"].sizes == (4 * 16, 2 * 32, 64)
+    assert "bands" not in by_name(TABLE + "swizzle: linear\n")
+
+
+def test_each_matrix_passes_two_to_the_31_in_turn() -> None:
+    found = by_name("epilogue: bias+add\n")
+    assert [case.huge for case in found.values() if case.huge] == ["a", "b", "c", "add"]
+
+
+def test_descriptors_get_lines_of_16_bytes_and_no_unaligned_views() -> None:
+    found = by_name("load: descriptor\ntargets: [sm90]\nmasking: mnk\n")
+    assert all(case.sizes[1] % 8 == 0 for case in found.values())
+    assert "unaligned" not in found
+    plain = by_name("load: descriptor\nstore: pointer\ntargets: [sm90]\nmasking: mnk\n")
+    assert any(case.sizes[1] % 8 for case in plain.values())
+
+
+def test_operands_come_in_every_floating_type_and_scalars_in_both_forms() -> None:
+    found = by_name("epilogue: scale+bias\n")
+    assert {case.operand_type for case in found.values()} == {"fp32", "fp64", "bf16", "fp16"}
+    assert {case.scalar_tensor for case in found.values()} == {True, False}
+    assert not any(name.startswith("operands") for name in by_name("epilogue: relu\n"))
+
+
+def test_a_gpu_also_makes_the_plain_call_and_repeats() -> None:
+    found = by_name(TABLE, hardware=True)
+    assert found["plain"].row is None and not found["plain"].given_out
+    assert [name for name, case in found.items() if case.repeat] == ["past-tile", "plain"]
+
+
+def test_strided_operands_lie_every_way() -> None:
+    found = {
+        case.strided for case in cases(family_of("summary: s\nlayout: sss\ndtype: fp16\n").kernels[0], hardware=False)
+    }
+    assert found == {"row", "column", "gaps"}
