@@ -41,8 +41,14 @@ class Survey:
     """A folder that was found to be the generator's to change: what its manifest records and which of it stays."""
 
     folder: Path
+    #: The names in the folder before anything is written.
+    present: frozenset[str]
     recorded: Mapping[str, str]
     kept: frozenset[str]
+
+    def read(self, name: str) -> str | None:
+        """The text of a file as it was found; None where there is none."""
+        return _read(self.folder / name) if name in self.present else None
 
 
 def digest(text: str) -> str:
@@ -108,10 +114,10 @@ def survey(
             raise Refused(f"{folder}: holds files ({', '.join(strangers[:3])}) and no {MANIFEST}: not rendered here")
     recorded = manifest["files"] if manifest else {}
     assert isinstance(recorded, dict)
-    found = Survey(folder, recorded, kept)
+    found = Survey(folder, _names(folder), recorded, kept)
     obstacles = []
     for name in [*wanted, *sorted(recorded.keys() - wanted.keys() - kept)]:
-        old = _read(folder / name)
+        old = found.read(name)
         if old is None or recorded.get(name) == digest(old) or (force and name in recorded) or untouched(old):
             continue
         if name in wanted and text(name) == old:
@@ -123,6 +129,15 @@ def survey(
     if obstacles:
         raise Refused("\n".join(obstacles))
     return found
+
+
+def _names(folder: Path) -> frozenset[str]:
+    try:
+        return frozenset(os.listdir(folder))
+    except FileNotFoundError:
+        return frozenset()
+    except OSError as error:
+        raise Refused(f"{folder}: cannot be read: {error.strerror}") from None
 
 
 def _may_be_ours(path: Path, wanted: Mapping[str, None], untouched: Callable[[str], bool]) -> bool:
@@ -140,7 +155,7 @@ def compare(found: Survey, files: Iterable[tuple[str, str]], digests: dict[str, 
     """
     for name, text in files:
         digests[name] = digest(text)
-        old = _read(found.folder / name)
+        old = found.read(name)
         if old == text:
             yield Change(name, "same")
         else:
@@ -149,7 +164,7 @@ def compare(found: Survey, files: Iterable[tuple[str, str]], digests: dict[str, 
         if name in found.kept:
             digests[name] = found.recorded[name]
             continue
-        old = _read(found.folder / name)
+        old = found.read(name)
         if old is not None:
             yield Change(name, "removed", old)
 
@@ -175,7 +190,7 @@ def carry_out(found: Survey, changes: Iterable[Change]) -> Iterator[tuple[str, s
 def compare_manifest(found: Survey, manifest: Mapping[str, object], digests: Mapping[str, str]) -> Change:
     """What becomes of the manifest, the last file of all."""
     text = manifest_text({**manifest, "files": dict(sorted(digests.items()))})
-    old = _read(found.folder / MANIFEST)
+    old = found.read(MANIFEST)
     if old == text:
         return Change(MANIFEST, "same")
     return Change(MANIFEST, "created" if old is None else "updated", old or "", text)

@@ -7,6 +7,8 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from packaging.specifiers import SpecifierSet
+
 from generator import legality, tiles
 from generator.errors import Mistake, SpecError
 from generator.model import Family, Kernel, LeftOut, Spec, Tile, Variant, word_of
@@ -46,6 +48,7 @@ class Offer:
     not_offered: tuple[tuple[str, tuple[int, ...]], ...]
     left_out: tuple[tuple[str, str | None], ...]
     refusal: str
+    triton: SpecifierSet
 
 
 class _Expansion:
@@ -62,7 +65,7 @@ class _Expansion:
         self.offers: dict[tuple[str, ...], Offer] = {}
 
     def visit(self, variant: Variant) -> None:
-        keys = [(axis, variant.word(axis)) for axis in AXES]
+        keys = list(variant.words.items())
         reason = self.reason(variant)
         if reason is None:
             essence = legality.essence(variant)
@@ -89,24 +92,27 @@ class _Expansion:
             if exclusion.matches(variant):
                 self.used.add(index)
                 excluded = excluded or f"excluded: {exclusion.because}"
-        return excluded or legality.why_not(variant) or legality.why_no_version(variant, self.spec.triton)
+        return excluded or legality.why_not(variant)
 
     def kernel(self, variant: Variant) -> tuple[Kernel | None, str | None]:
         """The kernel on the targets and with the rows that it can have, or why it has none."""
-        # No rule about a row or a target reads the masking or the order of tiles.
-        key = tuple(variant.word(axis) for axis in AXES if axis not in ("masking", "swizzle"))
+        # No rule about a row, a target or a version reads the masking or the order of tiles.
+        key = tuple(word for axis, word in variant.words.items() if axis not in ("masking", "swizzle"))
         if key not in self.offers:
             self.offers[key] = self.offer(variant)
         offer = self.offers[key]
         self.left_out += [LeftOut(variant.name, reason, target) for reason, target in offer.left_out]
         if not offer.tiles:
             return None, offer.refusal
-        allowed = self.spec.triton & legality.versions(variant)
-        return Kernel(variant, offer.tiles, offer.targets, allowed, self.spec.select, offer.not_offered), None
+        return Kernel(variant, offer.tiles, offer.targets, offer.triton, self.spec.select, offer.not_offered), None
 
     def offer(self, variant: Variant) -> Offer:
-        """What `variant` can have of the spec's targets and rows."""
+        """What `variant` can have of the spec's targets, rows and Triton versions."""
         spec = self.spec
+        allowed = spec.triton & legality.versions(variant)
+        reason = legality.why_no_version(variant, spec.triton)
+        if reason is not None:
+            return Offer((), (), (), (), reason, allowed)
         own = spec.tiles if variant.schedule != "elementwise" else None
         wanted = own or tiles.defaults(variant.schedule, variant.dtype)
         refused = {target: legality.why_not_on(variant, target) for target in spec.targets}
@@ -138,7 +144,9 @@ class _Expansion:
                     left_out.append((why, target))
         found = [reason for reason in refused.values() if reason] or ["no row of the tile table fits"]
         not_offered = tuple((target, tuple(lacking[target])) for target in held if lacking[target])
-        return Offer(tuple(rows) if held else (), held, not_offered, tuple(left_out), "; ".join(dict.fromkeys(found)))
+        return Offer(
+            tuple(rows) if held else (), held, not_offered, tuple(left_out), "; ".join(dict.fromkeys(found)), allowed
+        )
 
     def check(self) -> None:
         """Raise for all that the spec lists and nothing came of."""

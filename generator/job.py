@@ -11,8 +11,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
-
 from generator.apply import (
     Change,
     Refused,
@@ -88,8 +86,11 @@ class Job:
         """Every file but the manifest, name and text; fills `bodies` with the digest of each kernel's body."""
         shown = len(self.selected) >= _MANY and sys.stderr.isatty()
         sources = kernel_sources(self.family.spec, self.selected)
-        bar = tqdm(sources, self.family.spec.name, len(self.selected), disable=not shown, leave=False, unit=" kernels")
-        for kernel, text in zip(self.selected, bar, strict=True):
+        if shown:
+            from tqdm import tqdm
+
+            sources = iter(tqdm(sources, self.family.spec.name, len(self.selected), leave=False, unit=" kernels"))
+        for kernel, text in zip(self.selected, sources, strict=True):
             bodies[kernel.name] = named_digest(text) or ""
             yield f"{kernel.name}.py", text
         yield PACKAGE, package_source(self.present)

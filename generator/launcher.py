@@ -79,7 +79,7 @@ class Launcher:
 def launcher(k: View) -> Launcher:
     """The launcher of a kernel."""
     v = k.v
-    kinds = (("M", k.bound.m), ("N", k.bound.n), ("K", k.bound.k))
+    kinds = (("M", k.edges.bound.m), ("N", k.edges.bound.n), ("K", k.edges.bound.k))
     return Launcher(
         formula=prose.formula(v),
         a=k.a,

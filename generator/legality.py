@@ -13,7 +13,7 @@ from packaging.specifiers import SpecifierSet
 from generator import formula
 from generator.model import Tile, Variant
 from generator.versions import minor_versions, spelled
-from generator.vocabulary import AXES, ELEMENTS, MASKED_DIMENSIONS, TARGETS
+from generator.vocabulary import ELEMENTS, MASKED_DIMENSIONS, TARGETS
 
 #: File systems hold 255 bytes; `.py` and the suffix of a file being written take some.
 _LONGEST_NAME = 240
@@ -118,7 +118,7 @@ def why_not_on(v: Variant, target: str) -> str | None:
 def essence(v: Variant) -> tuple[str, ...]:
     """What makes `v` differ from others: two variants of one essence are the same kernel under two names."""
     free = _collapses(v)
-    return tuple(v.word(axis) for axis in AXES if axis not in free)
+    return tuple(word for axis, word in v.words.items() if axis not in free)
 
 
 def versions(v: Variant) -> SpecifierSet:
@@ -186,7 +186,7 @@ def why_no_row_on(v: Variant, tile: Tile, target: str) -> str | None:
     return None
 
 
-def ragged(v: Variant) -> dict[str, bool | None]:
+def ragged(masking: str) -> dict[str, bool | None]:
     """Whether each of m, n, k is masked: True always, False never, None where the call decides."""
-    dimensions = MASKED_DIMENSIONS[v.masking]
+    dimensions = MASKED_DIMENSIONS[masking]
     return {d: None if dimensions is None else d in dimensions for d in "mnk"}

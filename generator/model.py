@@ -96,12 +96,12 @@ class Variant:
 
     def word(self, axis: str) -> str:
         """The axis's value as a spec writes it."""
-        return word_of(getattr(self, axis))
+        return self.words[axis]
 
-    @property
+    @cached_property
     def words(self) -> dict[str, str]:
         """Every axis with its value as a spec writes it."""
-        return {axis: self.word(axis) for axis in AXES}
+        return {axis: word_of(getattr(self, axis)) for axis in AXES}
 
     @cached_property
     def contract(self) -> str:

@@ -140,8 +140,3 @@ def _matrix_row(k: View, matrix: Matrix, label: str) -> tuple[str, str, str, str
                 text += f", {inner} of {128 // ELEMENTS[k.v.dtype.out].bits}"
     dtype = matrix.torch_dtype.removeprefix("torch.")
     return label, matrix.extent, "any floating" if dtype == "None" else dtype, text
-
-
-def docstring(k: View) -> str:
-    """The docstring's body, below formula and summary."""
-    return f"{operand_table(k)}\n\n{properties(k.kernel)}"

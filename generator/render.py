@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,9 @@ import jinja2
 from generator import package
 from generator.launcher import Launcher, launcher
 from generator.model import Family, Kernel, Spec
-from generator.prose import docstring, escaped, formula, paragraph
+from generator.prose import escaped, formula, operand_table, paragraph, properties
 from generator.spec import command_line, comment
-from generator.view import view
+from generator.view import View, view
 
 _HERE = Path(__file__).resolve().parent
 #: In a wheel the templates lie inside the package, in a checkout beside it.
@@ -40,7 +41,7 @@ DIGEST_LINE = "# sha256 of the text below: "
 @cache
 def environment() -> jinja2.Environment:
     """The templates' environment, made once."""
-    return jinja2.Environment(
+    made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -49,6 +50,8 @@ def environment() -> jinja2.Environment:
         autoescape=False,
         auto_reload=False,
     )
+    made.globals["part"] = part
+    return made
 
 
 @cache
@@ -87,17 +90,42 @@ def kernel_source(spec: Spec, kernel: Kernel) -> str:
     """The text of one kernel's file."""
     k = view(kernel)
     template = environment().get_template(f"{kernel.variant.schedule}.py.j2")
-    host = _host(launcher(k))
     summary = paragraph(escaped(spec.summary))
-    body = template.render(k=k, summary=summary, docstring=docstring(k), formula=formula(k.v), host=host)
+    body = template.render(k=k, summary=summary, properties=properties(kernel), formula=formula(k.v), host=_host(k))
     return with_head(spec, body)
 
 
+@dataclass(frozen=True)
+class Host:
+    """The parts of a file that kernels share whose launchers are alike."""
+
+    #: The table of operands in the docstring, what stands before the kernel, and what follows it.
+    operands: str
+    before: str
+    after: str
+
+
+_hosts: dict[tuple[object, ...], Host] = {}
+
+
+def _host(k: View) -> Host:
+    """The host parts of a file, rendered once for kernels that differ in the order of tiles alone."""
+    key = (*(word for axis, word in k.v.words.items() if axis != "swizzle"), k.autotune, k.choose, k.too_large)
+    if key not in _hosts:
+        _hosts[key] = Host(operand_table(k), *_launcher_text(launcher(k)))
+    return _hosts[key]
+
+
 @cache
-def _host(made: Launcher) -> tuple[str, str]:
-    """The text of a launcher, shared by the kernels that are launched alike: what precedes the kernel, what follows."""
+def _launcher_text(made: Launcher) -> tuple[str, str]:
     template: Any = environment().get_template("launcher.j2").module
     return template.before(made).strip("\n"), template.after(made).strip("\n")
+
+
+@cache
+def part(indent: int, macro: Callable[..., str], *arguments: object) -> str:
+    """The text of a macro, indented behind its first line; rendered once for equal arguments."""
+    return macro(*arguments).strip("\n").replace("\n", "\n" + " " * indent)
 
 
 def package_source(family: Family) -> str:
@@ -115,5 +143,7 @@ def kernel_sources(spec: Spec, kernels: Sequence[Kernel]) -> Iterator[str]:
     if workers < 2:
         yield from (kernel_source(spec, kernel) for kernel in kernels)
         return
+    # Rendered here first, so that forked workers start with the templates compiled.
+    yield kernel_source(spec, kernels[0])
     with ProcessPoolExecutor(workers) as pool:
-        yield from pool.map(partial(kernel_source, spec), kernels, chunksize=_CHUNK)
+        yield from pool.map(partial(kernel_source, spec), kernels[1:], chunksize=_CHUNK)

@@ -102,11 +102,11 @@ def read_epilogue(reader: Reader, node: Node) -> Epilogue | None:
     """`none`, operations joined by `+`, or a list of operations."""
     if isinstance(node, SequenceNode):
         parts = [_operation(reader, item) for item in reader.items(node, "epilogue")]
-        names = [name for part in parts for name in (part.split("+") if part else [None])]
+        names: list[str | None] = [name for part in parts for name in (part.split("+") if part else [None])]
     elif isinstance(node, MappingNode):
-        name = shown(plain(node.value[0][0])) if node.value else "an operation"
+        operation = shown(plain(node.value[0][0])) if node.value else "an operation"
         reader.wrong(
-            node, f"epilogue: {name} with parameters stands in a list inside the axis's list: [[{{name: ...}}]]"
+            node, f"epilogue: {operation} with parameters stands in a list inside the axis's list: [[{{name: ...}}]]"
         )
         return None
     else:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
@@ -12,11 +14,13 @@ SUPPORTED = SpecifierSet(">=3.6,<3.10")
 _PATCHES = range(20)
 
 
+@cache
 def minor_versions(versions: SpecifierSet) -> tuple[str, ...]:
     """The supported minor versions of which some patch lies in `versions`."""
     return tuple(minor for minor in MINOR_VERSIONS if any(f"{minor}.{patch}" in versions for patch in _PATCHES))
 
 
+@cache
 def spelled(versions: SpecifierSet) -> str:
     """The range with its lower bound first and of the two bounds only the tightest: `>=3.6,<3.9`."""
     parts = {str(part) for part in versions}

@@ -9,7 +9,7 @@ from generator import formula, legality
 from generator.epilogue import COLUMNS, MATRIX, ROWS, SCALAR, Epilogue, Operand
 from generator.model import Dtype, Kernel, Tile, Variant
 from generator.operands import Matrix, Vector
-from generator.vocabulary import ELEMENTS
+from generator.vocabulary import ELEMENTS, SWIZZLE
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,19 @@ class Dimensions:
 
 
 @dataclass(frozen=True)
+class Edges:
+    """What a kernel does where a tile passes the edge of a matrix."""
+
+    #: The macro of masking.j2 for each dimension: never, always, or decided at the call.
+    bound: Dimensions
+    #: The name of each dimension's mask, empty where it has none.
+    inside: Dimensions
+    #: Whether the coordinates of the tile's rows and columns are used at all.
+    needs_m: bool
+    needs_n: bool
+
+
+@dataclass(frozen=True)
 class View:
     """A kernel as its template reads it; see the templates for the use of each."""
 
@@ -38,61 +51,60 @@ class View:
     a: Matrix
     b: Matrix
     c: Matrix
-    bound: Dimensions
-    inside: Dimensions
+    edges: Edges
     steps: tuple[StepView, ...]
     result: str
 
-    @cached_property
+    @property
     def v(self) -> Variant:
         return self.kernel.variant
 
     # The kernel.
 
-    @cached_property
+    @property
     def load_template(self) -> str:
         return f"load/{self.v.load}.j2"
 
-    @cached_property
+    @property
     def store_template(self) -> str:
         return f"load/{self.v.load if self.v.store == 'as_load' else self.v.store}.j2"
 
-    @cached_property
+    @property
     def swizzle(self) -> str:
         return self.v.swizzle
 
-    @cached_property
+    @property
     def group(self) -> str | None:
         """The table's column for the height or width of a band, where the order has bands."""
-        return {"grouped": "GROUP_M", "grouped_n": "GROUP_N", "swizzle2d": "GROUP_M"}.get(self.v.swizzle)
+        return SWIZZLE[self.v.swizzle].band
 
-    @cached_property
+    @property
     def tiled(self) -> bool:
         """Whether a program computes a tile, rather than one element."""
         return self.v.schedule != "elementwise"
 
-    @cached_property
+    @property
     def descriptors(self) -> bool:
         return self.v.load == "descriptor"
 
-    @cached_property
+    @property
     def acc(self) -> str:
         return ELEMENTS[self.v.dtype.acc].triton
 
-    @cached_property
+    @property
     def acc_word(self) -> str:
         return self.v.dtype.acc
 
-    @cached_property
+    @property
     def epilogue_type(self) -> str:
         return "int32" if self.v.dtype.out == "int32" else "fp32"
 
-    @cached_property
+    @property
     def step(self) -> str:
         """The loop variable along K, `_` where nothing reads it."""
-        return "k" if self.descriptors or (self.v.load == "pointer" and self.bound.k != "never") else "_"
+        return "k" if self.descriptors or (self.v.load == "pointer" and self.edges.bound.k != "never") else "_"
 
-    @cached_property
+    @property
     def dot_options(self) -> str:
         dtype = self.v.dtype
         if dtype.a == "fp32":
@@ -102,12 +114,17 @@ class View:
             return f", max_num_imprecise_acc={'BLOCK_K' if deepest <= 128 else 'BLOCK_K if BLOCK_K < 128 else 128'}"
         return f", out_dtype=tl.{self.acc}" if dtype.acc != "fp32" else ""
 
-    @cached_property
+    @property
+    def advances(self) -> bool:
+        """Whether the loads leave something to move along K."""
+        return not self.descriptors
+
+    @property
     def guard_empty_k(self) -> bool:
         """Whether an unmasked load of all of K must be kept from an empty K."""
-        return self.v.schedule == "naive" and self.v.load != "descriptor" and self.bound.k != "always"
+        return self.v.schedule == "naive" and self.v.load != "descriptor" and self.edges.bound.k != "always"
 
-    @cached_property
+    @property
     def store_note(self) -> str:
         changed = self.v.dtype.out != (
             "int32" if self.epilogue_type == "int32" else "fp32" if self.steps else self.acc_word
@@ -147,34 +164,20 @@ class View:
     @cached_property
     def late_coordinates(self) -> bool:
         """Whether the epilogue or the store needs the coordinates that the loads did without."""
-        return self.tiled and self.v.load != "pointer" and (self.needs_m or self.needs_n)
-
-    @cached_property
-    def needs_m(self) -> bool:
-        return self._needs(ROWS)
-
-    @cached_property
-    def needs_n(self) -> bool:
-        return self._needs(COLUMNS)
-
-    def _needs(self, dimension: str) -> bool:
-        if self.v.load == "pointer" or self.v.store == "pointer":
-            return True
-        shapes = {operand.shape for operand in self.v.epilogue.operands}
-        return dimension in shapes or (MATRIX in shapes and self.v.load == "block_pointer")
+        return self.tiled and self.v.load != "pointer" and (self.edges.needs_m or self.edges.needs_n)
 
     @cached_property
     def even(self) -> tuple[str, ...]:
         """The dimensions whose divisibility is a constexpr decided at the call."""
-        kinds = {"M": self.bound.m, "N": self.bound.n, "K": self.bound.k}
+        kinds = {"M": self.edges.bound.m, "N": self.edges.bound.n, "K": self.edges.bound.k}
         return tuple(d for d, kind in kinds.items() if kind == "call")
 
-    @cached_property
+    @property
     def helpers(self) -> tuple[str, ...]:
         """The macros of math.j2 that the epilogue calls."""
         return tuple(sorted({helper for step in self.steps for helper in step.helpers}))
 
-    @cached_property
+    @property
     def parameters(self) -> tuple[str, ...]:
         """The kernel's parameters in order."""
         described = self.descriptors
@@ -204,18 +207,10 @@ class View:
             return (self.a, self.b, self.c, *self.matrices)
         return self.pointed
 
-    @cached_property
+    @property
     def configs(self) -> tuple[str, ...]:
-        return tuple(self._config(tile) for tile in self.kernel.tiles)
-
-    def _config(self, tile: Tile) -> str:
-        if not self.tiled:
-            return f'{{"num_warps": {tile.warps}}}'
-        row = {"BLOCK_M": tile.m, "BLOCK_N": tile.n, "BLOCK_K": tile.k}
-        if self.group:
-            row[self.group] = tile.group
-        row |= {"num_warps": tile.warps, "num_stages": tile.stages}
-        return "{" + ", ".join(f'"{name}": {value}' for name, value in row.items()) + "}"
+        """The rows of the tile table as source."""
+        return _configs(self.kernel.tiles, self.group, self.tiled)
 
     @cached_property
     def too_large(self) -> str:
@@ -223,18 +218,18 @@ class View:
         rows = ", ".join(f'"{target}": {rows}' for target, rows in self.kernel.not_offered)
         return f"{{{rows}}}" if rows else ""
 
-    @cached_property
+    @property
     def autotune(self) -> bool:
         return self.kernel.select == "autotune" and len(self.kernel.tiles) > 1
 
-    @cached_property
+    @property
     def choose(self) -> str | None:
         """The macro that chooses a row; the tuner chooses by itself."""
         if self.autotune:
             return None
         return "heuristic" if self.kernel.select == "heuristic" and len(self.kernel.tiles) > 1 else "fixed"
 
-    @cached_property
+    @property
     def imports(self) -> tuple[str, ...]:
         standard = ["import functools", ""] if self.choose == "heuristic" else []
         last = ["from triton.tools.tensor_descriptor import TensorDescriptor"] if self.descriptors else []
@@ -249,21 +244,54 @@ class View:
 def view(kernel: Kernel) -> View:
     """The view of a kernel: every choice that a template would otherwise have to make."""
     v = kernel.variant
-    ragged = legality.ragged(v)
-    kinds = {d: {True: "always", False: "never", None: "call"}[value] for d, value in ragged.items()}
-    if v.schedule == "elementwise":
+    steps, result = _steps(v.epilogue, v.dtype, v.layout.c, v.schedule != "elementwise")
+    return View(
+        kernel,
+        a=_matrix("a", "a", "M", "K", v.layout.a, v.dtype.a),
+        b=_matrix("b", "b", "K", "N", v.layout.b, v.dtype.b),
+        c=_matrix("c", "out", "M", "N", v.layout.c, v.dtype.out),
+        edges=_edges(v.masking, v.schedule, v.load, v.store, "".join(o.shape for o in v.epilogue.operands)),
+        steps=steps,
+        result=result,
+    )
+
+
+@cache
+def _configs(tiles: tuple[Tile, ...], group: str | None, tiled: bool) -> tuple[str, ...]:
+    rows = []
+    for tile in tiles:
+        row = {"BLOCK_M": tile.m, "BLOCK_N": tile.n, "BLOCK_K": tile.k} if tiled else {}
+        if group and tiled:
+            row[group] = tile.group
+        row |= {"num_warps": tile.warps, "num_stages": tile.stages} if tiled else {"num_warps": tile.warps}
+        rows.append("{" + ", ".join(f'"{name}": {value}' for name, value in row.items()) + "}")
+    return tuple(rows)
+
+
+@cache
+def _matrix(name: str, variable: str, rows: str, columns: str, layout: str, element: str) -> Matrix:
+    return Matrix(name, variable, rows, columns, layout, f"torch.{ELEMENTS[element].torch}")
+
+
+@cache
+def _edges(masking: str, schedule: str, load: str, store: str, shapes: str) -> Edges:
+    """The edges of a kernel whose epilogue operands have dimensions `shapes`."""
+    kinds = {d: {True: "always", False: "never", None: "call"}[r] for d, r in legality.ragged(masking).items()}
+    if schedule == "elementwise":
         kinds = dict.fromkeys("mnk", "never")
-    elif v.load == "descriptor":
-        edge = "always" if v.store == "pointer" else "never"
+    elif load == "descriptor":
+        edge = "always" if store == "pointer" else "never"
         kinds = {"m": edge, "n": edge, "k": "never"}
     inside = {d: "" if kind == "never" else f"in_{d}" for d, kind in kinds.items()}
-    matrices = {
-        "a": Matrix("a", "a", "M", "K", v.layout.a, f"torch.{ELEMENTS[v.dtype.a].torch}"),
-        "b": Matrix("b", "b", "K", "N", v.layout.b, f"torch.{ELEMENTS[v.dtype.b].torch}"),
-        "c": Matrix("c", "out", "M", "N", v.layout.c, f"torch.{ELEMENTS[v.dtype.out].torch}"),
-    }
-    steps, result = _steps(v.epilogue, v.dtype, v.layout.c, v.schedule != "elementwise")
-    return View(kernel, **matrices, bound=Dimensions(**kinds), inside=Dimensions(**inside), steps=steps, result=result)
+    through_pointers = "pointer" in (load, store)
+    # Block pointers leave a matrix of the epilogue to pointers; descriptors copy it.
+    vectors = shapes if load == "block_pointer" else shapes.replace(MATRIX, "")
+    return Edges(
+        Dimensions(**kinds),
+        Dimensions(**inside),
+        needs_m=through_pointers or ROWS in vectors,
+        needs_n=through_pointers or COLUMNS in vectors,
+    )
 
 
 @cache

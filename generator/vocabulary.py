@@ -26,6 +26,13 @@ class Word:
     available: bool = True
 
 
+@dataclass(frozen=True)
+class Order(Word):
+    """An order of tiles, and the column of the tile table for the size of its bands, where it has bands."""
+
+    band: str | None = None
+
+
 LAYOUT_LETTERS = {"r": "row", "c": "column", "s": "strided"}
 
 BATCH: Mapping[str, Word] = {
@@ -44,14 +51,14 @@ MASKING: Mapping[str, Word] = {
     "auto": Word("M, N and K are any size; each that the tile divides is compiled without its mask"),
 }
 
-SWIZZLE: Mapping[str, Word] = {
-    "linear": Word("row after row"),
-    "linear_n": Word("column after column"),
-    "grouped": Word("in bands of GROUP_M tile rows, each walked down the band first"),
-    "grouped_n": Word("in bands of GROUP_N tile columns, each walked across the band first"),
-    "swizzle2d": Word("in bands of GROUP_M tile rows, as Triton's tl.swizzle2d orders them"),
-    "hilbert": Word("along a Hilbert curve", available=False),
-    "chiplet": Word("grouped within each chiplet", available=False),
+SWIZZLE: Mapping[str, Order] = {
+    "linear": Order("row after row"),
+    "linear_n": Order("column after column"),
+    "grouped": Order("in bands of GROUP_M tile rows, each walked down the band first", band="GROUP_M"),
+    "grouped_n": Order("in bands of GROUP_N tile columns, each walked across the band first", band="GROUP_N"),
+    "swizzle2d": Order("in bands of GROUP_M tile rows, as Triton's tl.swizzle2d orders them", band="GROUP_M"),
+    "hilbert": Order("along a Hilbert curve", available=False),
+    "chiplet": Order("grouped within each chiplet", available=False),
 }
 
 SCHEDULE: Mapping[str, Word] = {

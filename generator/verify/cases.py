@@ -60,7 +60,7 @@ class Fit:
 
     def __call__(self, m: int, n: int, k: int) -> tuple[int, int, int]:
         """The nearest legal sizes that are not smaller, except for K where it is bounded."""
-        ragged = legality.ragged(self.variant)
+        ragged = legality.ragged(self.variant.masking)
         if self.variant.schedule == "elementwise":
             return m, n, k
         if self.variant.schedule == "naive":

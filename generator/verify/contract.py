@@ -53,7 +53,7 @@ def contract_cases(kernels: Sequence[Kernel]) -> Iterator[tuple[Kernel, Case]]:
     anything = [
         kernel
         for kernel in kernels
-        if False not in legality.ragged(kernel.variant).values() and not addressed(kernel.variant)
+        if False not in legality.ragged(kernel.variant.masking).values() and not addressed(kernel.variant)
     ]
     if not anything:
         return

@@ -150,7 +150,7 @@ def _sizes(kernel: Kernel, case: Case, configs: tuple[Any, ...], *, hardware: bo
     """Dimensions that the masking does not allow, and K past what one load holds."""
     if kernel.variant.schedule == "elementwise":
         return
-    for dimension, masked in legality.ragged(kernel.variant).items():
+    for dimension, masked in legality.ragged(kernel.variant.masking).items():
         if masked is not False or addressed(kernel.variant):
             continue
         name = dimension.upper()

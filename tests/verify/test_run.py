@@ -1,0 +1,77 @@
+"""Workers that die or lose their device: the job that did it has failed, and every other is run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+
+import pytest
+
+from generator.verify import run
+from generator.verify.jobs import Failure, Job, Result
+
+JOBS = [Job("gpu", Path("x.yaml"), Path("generated"), f"kernel{number}") for number in range(6)]
+
+
+class Workers:
+    """Stands for the pools of one run; `answer` is what a job comes to in a pool that is still whole."""
+
+    def __init__(self, answer: Callable[[Job, bool], Result | None]) -> None:
+        self.answer = answer
+        self.pools: list[int] = []
+
+    def __call__(self, level: str, workers: int) -> Workers:
+        self.pools.append(workers)
+        self.spoilt = self.broken = False
+        return self
+
+    def submit(self, job: Job) -> Future[Result]:
+        future: Future[Result] = Future()
+        result = None if self.broken else self.answer(job, self.spoilt)
+        if result is None:
+            self.broken = True
+            future.set_exception(BrokenProcessPool())
+        else:
+            self.spoilt |= result.lost
+            future.set_result(result)
+        return future
+
+    def close(self) -> None:
+        pass
+
+
+def outcome(monkeypatch: pytest.MonkeyPatch, workers: Workers) -> dict[str, Result]:
+    monkeypatch.setattr(run, "Pool", workers)
+    monkeypatch.setattr(run, "as_completed", lambda futures: futures)
+    found = list(run.results("gpu", JOBS, 4))
+    assert len(found) == len(JOBS)
+    return {result.job.name: result for result in found}
+
+
+def test_jobs_that_pass_need_one_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+    workers = Workers(lambda job, spoilt: Result(job, Path("f"), cases=1))
+    assert outcome(monkeypatch, workers).keys() == {job.name for job in JOBS}
+    assert workers.pools == [4]
+
+
+def test_a_job_that_ends_its_process_has_failed_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    workers = Workers(lambda job, spoilt: None if job.name == "kernel2" else Result(job, Path("f"), cases=1))
+    found = outcome(monkeypatch, workers)
+    assert [name for name, result in found.items() if result.failures] == ["kernel2"]
+
+
+def test_a_lost_device_fails_the_job_that_lost_it_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    def answer(job: Job, spoilt: bool) -> Result:
+        if spoilt:
+            return Result(job, Path("f"), lost=True)
+        if job.name == "kernel2":
+            return Result(job, Path("f"), cases=3, failures=(Failure("one", "r", "illegal access"),), lost=True)
+        return Result(job, Path("f"), cases=1)
+
+    workers = Workers(answer)
+    found = outcome(monkeypatch, workers)
+    assert [name for name, result in found.items() if result.failures] == ["kernel2"]
+    assert all(result.cases for result in found.values())
+    assert len(workers.pools) == 2
