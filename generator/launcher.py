@@ -61,6 +61,11 @@ class Launcher:
         return bool(self.conditions or self.descriptors or self.block_pointers or not self.tiled)
 
     @property
+    def matrices(self) -> tuple[str, ...]:
+        """The launcher's matrices beside `out`."""
+        return tuple(operand.variable for operand in self.checked if isinstance(operand, Matrix))
+
+    @property
     def any_dtype(self) -> bool:
         return any(operand.torch_dtype == "None" for operand in self.checked)
 

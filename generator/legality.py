@@ -169,6 +169,8 @@ def why_no_row(v: Variant, tile: Tile) -> str | None:
         return f"k is {tile.k}, and the matrix unit needs at least {shallowest} for {v.dtype.a}"
     if min(tile.m, tile.n) < 16:
         return f"m and n are {tile.m} and {tile.n}, and the matrix unit needs at least 16 of each"
+    if v.schedule == "naive" and tile.m * tile.n <= 256 and tile.k > 256:
+        return f"Triton compiles 16x16 tiles with {tile.k} along K in one load to reads past shared memory; use m: 32"
     largest = max(tile.m * tile.n, tile.m * tile.k, tile.k * tile.n)
     if largest > 1 << 20:
         return f"it holds {largest} elements in one tensor, and Triton allows {1 << 20}"

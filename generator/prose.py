@@ -137,6 +137,6 @@ def _matrix_row(k: View, matrix: Matrix, label: str) -> tuple[str, str, str, str
         if k.descriptors and (matrix.name in ("a", "b") or matrix in k.described):
             text += "; base and leading dimension multiples of 16 bytes"
             if matrix.name == "c":
-                text += f", {inner} of {128 // ELEMENTS[k.v.dtype.out].bits}"
+                text += f"; {inner} a multiple of {128 // ELEMENTS[k.v.dtype.out].bits}"
     dtype = matrix.torch_dtype.removeprefix("torch.")
     return label, matrix.extent, "any floating" if dtype == "None" else dtype, text

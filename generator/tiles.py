@@ -33,10 +33,10 @@ _NAIVE_16 = (
     Tile(32, 32, 64, warps=4, stages=1),
     Tile(32, 32, 128, warps=4, stages=1),
     Tile(32, 32, 256, warps=4, stages=1),
-    Tile(16, 16, 512, warps=4, stages=1),
-    Tile(16, 16, 1024, warps=4, stages=1),
+    Tile(32, 32, 512, warps=4, stages=1),
+    Tile(32, 32, 1024, warps=8, stages=1),
 )
-_NAIVE_32 = tuple(Tile(16, 16, k, warps=4, stages=1) for k in (64, 128, 256, 512))
+_NAIVE_32 = _NAIVE_16[:4]
 
 # The one row of a schedule that has no tile.
 _ELEMENT = Tile(1, 1, 1, warps=1, stages=1)

@@ -159,7 +159,7 @@ class View:
     def wide_strides(self) -> tuple[str, ...]:
         names = [name for matrix in self.pointed for name, _ in matrix.strides]
         casts = [f"{name} = tl.cast({name}, INDEX)" for name in names]
-        return ("# Strides are as wide as the offsets they make.", *casts) if casts else ()
+        return ("# INDEX is 64 bits wide where an operand spans over 2**31 elements; every long offset has a stride in it.", *casts) if casts else ()
 
     @cached_property
     def late_coordinates(self) -> bool:
