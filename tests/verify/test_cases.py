@@ -49,7 +49,7 @@ def test_sizes_are_what_the_masking_takes() -> None:
     for masking in ("none", "k", "mn", "mnk", "auto"):
         for schedule in ("tiled", "naive"):
             made = kernel(f"masking: {masking}\nschedule: {schedule}\n")
-            ragged = legality.ragged(made.variant)
+            ragged = legality.ragged(made.variant.masking)
             for case in cases(made, hardware=False):
                 tile = made.tiles[case.row or 0]
                 for dimension, size, block in zip("mnk", case.sizes, (tile.m, tile.n, tile.k), strict=True):
