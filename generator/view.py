@@ -158,8 +158,12 @@ class View:
     @cached_property
     def wide_strides(self) -> tuple[str, ...]:
         names = [name for matrix in self.pointed for name, _ in matrix.strides]
-        casts = [f"{name} = tl.cast({name}, INDEX)" for name in names]
-        return ("# INDEX is 64 bits wide where an operand spans over 2**31 elements; every long offset has a stride in it.", *casts) if casts else ()
+        if not names:
+            return ()
+        why = (
+            "# INDEX is 64 bits wide where an operand spans over 2**31 elements; every long offset has a stride in it."
+        )
+        return (why, *(f"{name} = tl.cast({name}, INDEX)" for name in names))
 
     @cached_property
     def late_coordinates(self) -> bool:
