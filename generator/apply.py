@@ -211,8 +211,7 @@ def manifest_text(manifest: Mapping[str, object]) -> str:
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
-def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False)
+_json = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def write(path: Path, text: str) -> None:
@@ -230,9 +229,11 @@ def write(path: Path, text: str) -> None:
             os.unlink(beside)
             handle = os.open(beside, _CREATE, 0o666)
         try:
-            with open(handle, "wb", buffering=0) as file:
+            try:
                 while data:
-                    data = data[file.write(data) :]
+                    data = data[os.write(handle, data) :]
+            finally:
+                os.close(handle)
             os.replace(beside, final)
         except BaseException:
             os.unlink(beside)

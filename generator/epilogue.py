@@ -41,16 +41,20 @@ OPERATIONS: Mapping[str, Operation] = {
 }
 
 #: Words of the language whose formulas are still to come.
-PLANNED = (
-    "scale_m",
-    "scale_n",
-    "mul",
-    "relu2",
-    "leaky_relu",
-    "quick_gelu",
-    "softplus",
-    "hardswish",
-    "clamp",
+PLANNED = tuple(
+    word
+    for word in (
+        "scale_m",
+        "scale_n",
+        "mul",
+        "relu2",
+        "leaky_relu",
+        "quick_gelu",
+        "softplus",
+        "hardswish",
+        "clamp",
+    )
+    if word not in OPERATIONS
 )
 
 

@@ -54,6 +54,8 @@ def parse(text: str, names: frozenset[str]) -> ast.expr:
         tree = ast.parse(text, mode="eval").body
     except SyntaxError as error:
         raise FormulaError(f"not a formula: {error.msg}", error.offset or 1) from None
+    except ValueError as error:
+        raise FormulaError(f"not a formula: {error}", 1) from None
     called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
     for node in ast.walk(tree):
         if id(node) not in called or not isinstance(node, ast.Name):

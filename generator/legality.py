@@ -179,7 +179,7 @@ def why_no_row(v: Variant, tile: Tile) -> str | None:
 
 def why_no_row_on(v: Variant, tile: Tile, target: str) -> str | None:
     """Why `target` cannot hold `tile` for `v`, or None."""
-    most = 16 if TARGETS[target].vendor == "amd" else 32
+    most = 1024 // TARGETS[target].lanes
     if tile.warps > most:
         return f"{tile.warps} warps, and {target} runs at most {most} in a program"
     needed = shared_memory(v, tile, target)

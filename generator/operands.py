@@ -24,6 +24,11 @@ class Matrix:
     shape = MATRIX
 
     @property
+    def zero(self) -> str:
+        """What a masked load yields past the edge."""
+        return "0" if self.torch_dtype == "torch.int8" else "0.0"
+
+    @property
     def row_stride(self) -> str | None:
         """The kernel's parameter for the stride between rows; None for a unit stride."""
         if self.layout == "strided":

@@ -11,7 +11,7 @@ from generator.model import Kernel, Variant
 from generator.operands import Matrix
 from generator.versions import SUPPORTED, spelled
 from generator.view import View
-from generator.vocabulary import ELEMENTS, MASKED_DIMENSIONS, SWIZZLE
+from generator.vocabulary import MASKED_DIMENSIONS, SWIZZLE
 
 WIDTH = 116
 
@@ -70,9 +70,9 @@ def order(v: Variant) -> str:
     return f"one program computes one tile of C; tiles are visited {SWIZZLE[v.swizzle].meaning}."
 
 
-def rounding(v: Variant) -> str:
+def rounding(k: View) -> str:
     """What is rounded where."""
-    dtype = v.dtype
+    v, dtype = k.v, k.v.dtype
     if dtype.acc == "int32":
         text = "products are summed in int32, exactly while the sum fits."
     else:
@@ -83,19 +83,20 @@ def rounding(v: Variant) -> str:
             "full": ", promoted from the matrix unit's short accumulator at least every 128 along K.",
             "fast": ", on Hopper in the matrix unit's short accumulator (about 14 bits) for all of K.",
         }.get(dtype.precision or "", ".")
-    if v.epilogue.steps and dtype.out != "int32":
-        text += " The epilogue is computed in fp32."
-    if dtype.out != dtype.acc or v.epilogue.steps:
-        text += f" The result is rounded once, to {dtype.out}, at the store." if dtype.out != "int32" else ""
+    if v.epilogue.steps:
+        text += f" The epilogue is computed in {k.kind}."
+    if k.rounds:
+        text += f" The result is rounded once, to {dtype.out}, at the store."
     return text
 
 
-def properties(kernel: Kernel) -> str:
+def properties(k: View) -> str:
     """What a caller should know, a labelled paragraph each."""
+    kernel = k.kernel
     labelled = {
         "Sizes": sizes(kernel),
         "Order": order(kernel.variant),
-        "Rounding": rounding(kernel.variant),
+        "Rounding": rounding(k),
         "Repeatable": "the same operands, configuration and device give the same bits on every run.",
         "Needs": needs(kernel),
     }
@@ -135,8 +136,7 @@ def _matrix_row(k: View, matrix: Matrix, label: str) -> tuple[str, str, str, str
         inner = matrix.columns if matrix.layout == "row" else matrix.rows
         text = f"{matrix.layout}-major, stride 1 along {inner}"
         if k.descriptors and (matrix.name in ("a", "b") or matrix in k.described):
-            text += "; base and leading dimension multiples of 16 bytes"
-            if matrix.name == "c":
-                text += f"; {inner} a multiple of {128 // ELEMENTS[k.v.dtype.out].bits}"
+            whole = "base, leading dimension and " + inner if matrix.name == "c" else "base and leading dimension"
+            text = f"{matrix.layout}-major; {whole} in multiples of 16 bytes"
     dtype = matrix.torch_dtype.removeprefix("torch.")
     return label, matrix.extent, "any floating" if dtype == "None" else dtype, text

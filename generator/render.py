@@ -91,7 +91,7 @@ def kernel_source(spec: Spec, kernel: Kernel) -> str:
     k = view(kernel)
     template = environment().get_template(f"{kernel.variant.schedule}.py.j2")
     summary = paragraph(escaped(spec.summary))
-    body = template.render(k=k, summary=summary, properties=properties(kernel), formula=formula(k.v), host=_host(k))
+    body = template.render(k=k, summary=summary, properties=properties(k), formula=formula(k.v), host=_host(k))
     return with_head(spec, body)
 
 

@@ -149,9 +149,7 @@ def _known(reader: Reader, node: Node, name: str) -> bool:
     elif name == "none":
         reader.wrong(node, "epilogue: 'none' stands alone and cannot be part of a chain")
     else:
-        reader.wrong(
-            node, f"epilogue: unknown operation {shown(name)}; {nearest(name, ('none', *OPERATIONS, *PLANNED))}"
-        )
+        reader.wrong(node, f"epilogue: unknown operation {shown(name)}; {nearest(name, ('none', *OPERATIONS))}")
     return False
 
 

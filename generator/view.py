@@ -53,6 +53,8 @@ class View:
     c: Matrix
     edges: Edges
     steps: tuple[StepView, ...]
+    #: The type of the running value after the last step, and the expression that is stored.
+    kind: str
     result: str
 
     @property
@@ -96,8 +98,10 @@ class View:
         return self.v.dtype.acc
 
     @property
-    def epilogue_type(self) -> str:
-        return "int32" if self.v.dtype.out == "int32" else "fp32"
+    def epilogue_note(self) -> str:
+        """The comment that opens the epilogue."""
+        rounded = f", rounded to {self.v.dtype.out} at the store alone" if self.rounds else ""
+        return f"Epilogue in {self.kind}, on the whole sum{rounded}."
 
     @property
     def step(self) -> str:
@@ -126,10 +130,12 @@ class View:
 
     @property
     def store_note(self) -> str:
-        changed = self.v.dtype.out != (
-            "int32" if self.epilogue_type == "int32" else "fp32" if self.steps else self.acc_word
-        )
-        return f", rounding to {self.v.dtype.out} once" if changed else ""
+        return f", rounding to {self.v.dtype.out} once" if self.rounds else ""
+
+    @property
+    def rounds(self) -> bool:
+        """Whether the store rounds: not where the type stays, nor where fp16 sums widen to fp32."""
+        return self.kind != self.v.dtype.out and (self.kind, self.v.dtype.out) != ("fp16", "fp32")
 
     @cached_property
     def operands(self) -> tuple[Matrix | Vector, ...]:
@@ -248,7 +254,7 @@ class View:
 def view(kernel: Kernel) -> View:
     """The view of a kernel: every choice that a template would otherwise have to make."""
     v = kernel.variant
-    steps, result = _steps(v.epilogue, v.dtype, v.layout.c, v.schedule != "elementwise")
+    steps, kind, result = _steps(v.epilogue, v.dtype, v.layout.c, v.schedule != "elementwise")
     return View(
         kernel,
         a=_matrix("a", "a", "M", "K", v.layout.a, v.dtype.a),
@@ -256,6 +262,7 @@ def view(kernel: Kernel) -> View:
         c=_matrix("c", "out", "M", "N", v.layout.c, v.dtype.out),
         edges=_edges(v.masking, v.schedule, v.load, v.store, "".join(o.shape for o in v.epilogue.operands)),
         steps=steps,
+        kind=kind,
         result=result,
     )
 
@@ -299,8 +306,8 @@ def _edges(masking: str, schedule: str, load: str, store: str, shapes: str) -> E
 
 
 @cache
-def _steps(epilogue: Epilogue, dtype: Dtype, layout: str, tile: bool) -> tuple[tuple[StepView, ...], str]:
-    """The epilogue's steps as a kernel spells them, on a tile or an element, and the expression that is stored.
+def _steps(epilogue: Epilogue, dtype: Dtype, layout: str, tile: bool) -> tuple[tuple[StepView, ...], str, str]:
+    """The epilogue's steps as a kernel spells them, on a tile or an element, the type after them, and what is stored.
 
     `layout` is C's, which the matrices among the operands share.
     """
@@ -317,10 +324,10 @@ def _steps(epilogue: Epilogue, dtype: Dtype, layout: str, tile: bool) -> tuple[t
         steps.append(StepView(operands, expression, formula.helpers(step.tree)))
         x = "x"
     if kind == dtype.out:
-        return tuple(steps), x
+        return tuple(steps), kind, x
     # Triton's interpreter cannot convert integers to bf16 in one step.
     first = ".to(tl.float32)" if kind == "int32" and dtype.out != "fp32" else ""
-    return tuple(steps), f"{x}{first}.to(tl.{ELEMENTS[dtype.out].triton})"
+    return tuple(steps), kind, f"{x}{first}.to(tl.{ELEMENTS[dtype.out].triton})"
 
 
 def _broadcast(operand: Operand, tile: bool) -> str:
