@@ -13,6 +13,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 MANIFEST = "manifest.json"
 
@@ -56,7 +57,7 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def read_manifest(folder: Path) -> dict[str, object] | None:
+def read_manifest(folder: Path) -> dict[str, Any] | None:
     """The folder's manifest; None where there is none. Raise `Refused` for one that cannot be read."""
     path = folder / MANIFEST
     try:
@@ -64,7 +65,7 @@ def read_manifest(folder: Path) -> dict[str, object] | None:
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:
-        raise Refused(f"{path}: cannot be read: {error}") from None
+        raise Refused(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):

@@ -5,17 +5,17 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import generator
 from generator.apply import Refused
-from generator.errors import CallError, Mistake, SpecError
-from generator.expand import expand
+from generator.errors import CallError, SpecError
+from generator.families import families
 from generator.job import Job, check, diff, render
 from generator.model import Family
-from generator.spec import read
 
 #: Subcommand -> the module whose `main` it is. They need torch and triton, rendering does not.
 COMMANDS = {"verify": "generator.verify.cli", "bench": "generator.bench.cli"}
@@ -33,7 +33,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise CallError(f"{arguments[0]}: not available yet; commands: {', '.join(COMMANDS)}")
         if arguments and arguments[0] in COMMANDS:
             return _command(arguments[0])(arguments[1:])
-        return _render(arguments)
+        status = _render(arguments)
+        sys.stdout.flush()
+        return status
     except SpecError as error:
         print(error, file=sys.stderr)
         return 2
@@ -43,6 +45,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Refused as error:
         print(error, file=sys.stderr)
         return 1
+    except BrokenPipeError:
+        # The reader of our output has gone, as `head` does; what is left to flush goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
@@ -91,29 +97,6 @@ def spec_paths(specs: Sequence[Path], every: bool) -> list[Path]:
     if not paths:
         raise CallError("no spec given; name one, such as specs/fp16_rcr.yaml, or say --all (--help for more)")
     return paths
-
-
-def families(paths: Sequence[Path]) -> list[Family]:
-    """Every spec read and expanded; raise `SpecError` with the mistakes of all of them, two of one name among them."""
-    found: list[Family] = []
-    mistakes: list[Mistake] = []
-    for path in dict.fromkeys(paths):
-        try:
-            family = expand(read(path))
-        except SpecError as error:
-            mistakes += error.mistakes
-            continue
-        twin = next((other for other in found if other.spec.name == family.spec.name), None)
-        if twin is not None:
-            line, column = family.spec.positions.get(("name", ""), (1, 1))
-            message = (
-                f"name: {family.spec.name!r} is also the name of {twin.spec.path}; two specs cannot share a folder"
-            )
-            mistakes.append(Mistake(path, line, column, message))
-        found.append(family)
-    if mistakes:
-        raise SpecError(mistakes)
-    return found
 
 
 def _render(arguments: list[str]) -> int:

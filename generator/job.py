@@ -60,9 +60,9 @@ class Job:
         """The kernels of the folder's manifest that a call with `only` leaves as they are."""
         if self.only is None:
             return {}
-        entries = (read_manifest(self.folder) or {}).get("kernels", {})
+        entries = dict((read_manifest(self.folder) or {}).get("kernels", {}))
         names = {kernel.name for kernel in self.family.kernels} - {kernel.name for kernel in self.selected}
-        return {name: entry for name, entry in entries.items() if name in names} if isinstance(entries, dict) else {}
+        return {n: e for n, e in entries.items() if n in names and (self.folder / f"{n}.py").is_file()}
 
     @cached_property
     def present(self) -> Family:
@@ -128,8 +128,13 @@ def render(jobs: Sequence[Job]) -> int:
         last = compare_manifest(found, job.manifest(bodies), digests)
         outcomes.update(outcome for _, outcome in carry_out(found, [last]))
         words = ", ".join(f"{outcomes[word]} {word}" for word in OUTCOMES if outcomes[word])
-        print(f"{job.folder}: {len(job.selected)} kernels; {words}")
+        print(f"{job.folder}: {counted(len(job.selected), 'kernel')}; {words}")
     return 0
+
+
+def counted(number: int, one: str, several: str | None = None) -> str:
+    """`1 kernel`, `2 kernels`."""
+    return f"{number} {one if number == 1 else several or one + 's'}"
 
 
 OUTCOMES = ("created", "updated", "removed", "same")
@@ -146,10 +151,10 @@ def check(jobs: Sequence[Job], strangers: Sequence[Path]) -> int:
         print(f"{folder}: no spec makes this family", file=sys.stderr)
     if different:
         specs = " ".join(str(job.family.spec.path) for job in jobs) if len(jobs) < 4 else "--all"
-        print(f"{different} files differ; render with: python -m generator {specs}", file=sys.stderr)
+        print(f"{counted(different, 'file')} to change; render with: python -m generator {specs}", file=sys.stderr)
         return 1
     kernels = sum(len(job.selected) for job in jobs)
-    print(f"{kernels} kernels of {len(jobs)} families are as their specs say")
+    print(f"{counted(kernels, 'kernel')} of {counted(len(jobs), 'family', 'families')} as the specs say")
     return 0
 
 

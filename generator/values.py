@@ -87,14 +87,16 @@ def read_dtype(reader: Reader, node: Node) -> Dtype | None:
     elif "precision" in words:
         reader.wrong(found["precision"], f"dtype.precision: a product of {a} has no choice of precision; leave it out")
         return None
-    if b is None or acc is None or out is None or (a in PRECISIONS and precision is None):
-        return None
-    if a != b:
+    ready = not (b is None or acc is None or out is None or (a in PRECISIONS and precision is None))
+    if b is not None and a != b:
         reader.wrong(found["b"], f"dtype.b: operands of two types ({a} and {b}) are not available yet")
-        return None
+        ready = False
     if out in ("fp8e4m3", "fp8e5m2", "int8"):
         reader.wrong(found["out"], f"dtype.out: {out!r} is not available yet; available: fp32, fp16, bf16, int32")
+        ready = False
+    if not ready:
         return None
+    assert b is not None and acc is not None and out is not None
     return Dtype(a, b, acc, out, precision)
 
 

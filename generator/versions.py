@@ -28,4 +28,4 @@ def spelled(versions: SpecifierSet) -> str:
         bounds = {part for part in parts if part.startswith(operator) and part[len(operator)].isdigit()}
         if bounds:
             parts = parts - bounds | {tightest(bounds, key=lambda part: Version(part.lstrip("<>=")))}
-    return ",".join(sorted(parts, key=lambda part: (part[0] == "<", part)))
+    return ",".join(sorted(parts, key=lambda part: (not part.startswith(">"), part)))

@@ -49,7 +49,7 @@ def test_the_path_of_a_spec_is_not_in_what_it_renders(family: Cli, tmp_path: Pat
 def test_check_of_what_was_rendered(family: Cli) -> None:
     family("family.yaml")
     said = family("family.yaml", "--check")
-    assert (said.status, said.out, said.err) == (0, "4 kernels of 1 families are as their specs say\n", "")
+    assert (said.status, said.out, said.err) == (0, "4 kernels of 1 family as the specs say\n", "")
 
 
 def test_check_of_what_was_not(family: Cli) -> None:
@@ -57,7 +57,7 @@ def test_check_of_what_was_not(family: Cli) -> None:
     lines = said.err.splitlines()
     assert said.status == 1 and not Path("generated").exists()
     assert lines[0] == f"generated/family/{NAMES[0]}.py: would be created"
-    assert lines[-1] == "6 files differ; render with: python -m generator family.yaml"
+    assert lines[-1] == "6 files to change; render with: python -m generator family.yaml"
 
 
 def test_check_names_what_differs_and_writes_nothing(family: Cli) -> None:
@@ -163,8 +163,8 @@ def test_all(family: Cli) -> None:
     Path("specs/two.yaml").write_text(FAMILY)
     said = family("--all")
     assert said.status == 0
-    assert said.out == "generated/one: 1 kernels; 3 created\ngenerated/two: 4 kernels; 6 created\n"
-    assert family("--all", "--check").out == "5 kernels of 2 families are as their specs say\n"
+    assert said.out == "generated/one: 1 kernel; 3 created\ngenerated/two: 4 kernels; 6 created\n"
+    assert family("--all", "--check").out == "5 kernels of 2 families as the specs say\n"
 
 
 @pytest.mark.parametrize("option", ["--check", "--diff"])

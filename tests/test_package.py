@@ -73,7 +73,7 @@ def test_each_function_is_its_contract(tmp_path: Path) -> None:
         "gemm_fp16_rcr_none a b out config",
         "gemm_fp16_rcr_bias a b bias out config",
         "True",
-        "10",
+        "2",
         "[]",
     ]
 

@@ -13,10 +13,7 @@ LAYOUT = (
 )
 SHORTHANDS = "legal: fp16, bf16, fp32, tf32, tf32x3, int8, fp8e4m3, fp8e5m2"
 OPERANDS = "legal: fp32, fp16, bf16, fp8e4m3, fp8e5m2, int8"
-OPERATIONS = (
-    "legal: none, bias, bias_m, scale, add, relu, gelu, gelu_tanh, silu, sigmoid, tanh, scale_m, scale_n, mul, relu2, "
-    "leaky_relu, quick_gelu, softplus, hardswish, clamp"
-)
+OPERATIONS = "legal: none, bias, bias_m, scale, add, relu, gelu, gelu_tanh, silu, sigmoid, tanh"
 ROW_KEYS = "legal: m, n, k, warps, group, stages, split, chiplets, ctas, warp_specialize, waves_per_eu"
 NUMBER = "expected a whole number of at least 1, found"
 EMPTY = "the list is empty; give at least one value or leave the key out"

@@ -13,6 +13,7 @@ from generator.bench.suite import Choice, Suite
 from generator.epilogue import Epilogue
 from generator.errors import CallError
 from generator.expand import expand
+from generator.families import families
 from generator.model import Dtype, Family, Kernel, Layout
 from generator.spec import read
 from generator.verify.loading import stated_and_actual_digest
@@ -54,12 +55,7 @@ class Families:
 
     def __init__(self, specs: Iterable[Path], out: Path) -> None:
         self.out = out
-        self.known: dict[str, Family] = {}
-        for path in specs:
-            family = expand(read(path))
-            if family.spec.name in self.known:
-                raise CallError(f"two specs make the family {family.spec.name!r}")
-            self.known[family.spec.name] = family
+        self.known = {family.spec.name: family for family in families(specs)}
 
     def family(self, name: str) -> Family:
         """The family called `name`, from the specs given or from specs/; raises `CallError` where there is none."""

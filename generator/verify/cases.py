@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from generator import legality
 from generator.epilogue import MATRIX, SCALAR
 from generator.model import Kernel, Tile, Variant
-from generator.vocabulary import ELEMENTS
+from generator.vocabulary import ELEMENTS, SWIZZLE
 
 
 @dataclass(frozen=True)
@@ -172,10 +172,11 @@ def _orders(fit: Fit, row: int) -> Iterator[Case]:
     k = min(k, 2)
     if fit.variant.schedule == "elementwise":
         return
-    if fit.variant.swizzle in ("grouped", "swizzle2d"):
+    band = SWIZZLE[fit.variant.swizzle].band
+    if band == "GROUP_M":
         reason = f"{bands} tile rows: a whole band of {bands - 1} and a band of one"
         yield Case("bands", reason, fit((bands - 1) * m + 1, n + 1, k), row)
-    elif fit.variant.swizzle == "grouped_n":
+    elif band == "GROUP_N":
         reason = f"{bands} tile columns: a whole band of {bands - 1} and a band of one"
         yield Case("bands", reason, fit(m + 1, (bands - 1) * n + 1, k), row)
     else:

@@ -7,17 +7,16 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from generator.errors import CallError
-from generator.expand import expand
+from generator.families import families as read_families
 from generator.model import Family
-from generator.spec import read
 from generator.verify import static
 from generator.verify.jobs import Job, Result
 from generator.verify.loading import stated_and_actual_digest
 
 
 def families(specs: Sequence[Path]) -> dict[Path, Family]:
-    """Each spec expanded; raise `SpecError` with every mistake of the first that has one."""
-    return {path: expand(read(path)) for path in specs}
+    """Each spec expanded; raise `SpecError` with every mistake of all of them."""
+    return {family.spec.path: family for family in read_families(specs)}
 
 
 def plan(
