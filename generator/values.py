@@ -102,9 +102,10 @@ def read_dtype(reader: Reader, node: Node) -> Dtype | None:
 
 def read_epilogue(reader: Reader, node: Node) -> Epilogue | None:
     """`none`, operations joined by `+`, or a list of operations."""
+    names: list[tuple[Node, str | None]]
     if isinstance(node, SequenceNode):
-        parts = [_operation(reader, item) for item in reader.items(node, "epilogue")]
-        names: list[str | None] = [name for part in parts for name in (part.split("+") if part else [None])]
+        parts = [(item, _operation(reader, item)) for item in reader.items(node, "epilogue")]
+        names = [(item, name) for item, part in parts for name in (part.split("+") if part else [None])]
     elif isinstance(node, MappingNode):
         operation = shown(plain(node.value[0][0])) if node.value else "an operation"
         reader.wrong(
@@ -118,12 +119,9 @@ def read_epilogue(reader: Reader, node: Node) -> Epilogue | None:
         if not isinstance(text, str):
             reader.wrong(node, f"epilogue: expected none, operations joined by +, or a list, found {shown(text)}")
             return None
-        names = list(text.split("+"))
-    known = True
-    for name in names:
-        if name is None or not _known(reader, node, name):
-            known = False
-    return Epilogue.of(tuple(str(name) for name in names)) if known and names else None
+        names = [(node, name) for name in text.split("+")]
+    known = [name for item, name in names if name is not None and _known(reader, item, name)]
+    return Epilogue.of(tuple(known)) if names and len(known) == len(names) else None
 
 
 def _operation(reader: Reader, node: Node) -> str | None:

@@ -26,7 +26,7 @@ def _on_tensor(function: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Va
     return lambda x: function(torch.as_tensor(x))
 
 
-_FUNCTIONS: Mapping[str, Callable[..., Value]] = {
+FUNCTIONS: Mapping[str, Callable[..., Value]] = {
     "max": _maximum,
     "erf": _on_tensor(torch.erf),
     "sigmoid": _on_tensor(torch.sigmoid),
@@ -55,7 +55,7 @@ def evaluate(tree: ast.expr, names: Mapping[str, Value]) -> Value:
                     return x * y
             return x / y
         case ast.Call(func=ast.Name(id=function), args=arguments):
-            return _FUNCTIONS[function](*(evaluate(argument, names) for argument in arguments))
+            return FUNCTIONS[function](*(evaluate(argument, names) for argument in arguments))
     raise TypeError(f"not a node of the formula language: {ast.dump(tree)}")
 
 

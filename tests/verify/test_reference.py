@@ -9,6 +9,7 @@ import torch
 from torch.nn import functional
 
 from generator import formula
+from generator.bench import eager
 from generator.epilogue import OPERATIONS, SCALAR, Epilogue
 from generator.model import Dtype, Layout, Variant
 from generator.verify.compare import compare
@@ -147,3 +148,7 @@ def test_empty_sizes_have_a_reference(shape: tuple[int, int, int]) -> None:
     expected = reference(variant("fp32", "sigmoid"), torch.randn(m, k), torch.randn(k, n), {}, hardware=True)
     assert expected.value.shape == (m, n)
     assert bool((expected.value == 0.5).all())
+
+
+def test_every_function_of_the_language_has_a_reference_and_a_peer() -> None:
+    assert FUNCTIONS.keys() == eager.FUNCTIONS.keys() == formula.FUNCTIONS.keys()
