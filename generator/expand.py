@@ -7,11 +7,10 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from packaging.specifiers import SpecifierSet
-
 from generator import legality, tiles
 from generator.errors import Mistake, SpecError
 from generator.model import Family, Kernel, LeftOut, Spec, Tile, Variant, word_of
+from generator.versions import spelled
 from generator.vocabulary import AXES
 
 #: More than this is a slip of the pen: nobody reads, compiles or vendors that many.
@@ -48,7 +47,7 @@ class Offer:
     not_offered: tuple[tuple[str, tuple[int, ...]], ...]
     left_out: tuple[tuple[str, str | None], ...]
     refusal: str
-    triton: SpecifierSet
+    triton: str
 
 
 class _Expansion:
@@ -109,7 +108,7 @@ class _Expansion:
     def offer(self, variant: Variant) -> Offer:
         """What `variant` can have of the spec's targets, rows and Triton versions."""
         spec = self.spec
-        allowed = spec.triton & legality.versions(variant)
+        allowed = spelled(spec.triton & legality.versions(variant))
         reason = legality.why_no_version(variant, spec.triton)
         if reason is not None:
             return Offer((), (), (), (), reason, allowed)

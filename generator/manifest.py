@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import generator
@@ -9,7 +10,6 @@ from generator import prose
 from generator.epilogue import OPERATIONS
 from generator.model import Family, Kernel, Tile
 from generator.render import templates_digest
-from generator.versions import spelled
 
 #: The layout of the file; a reader refuses one that it does not know.
 VERSION = 1
@@ -65,11 +65,12 @@ def _kernel(kernel: Kernel, body: str) -> dict[str, Any]:
             ],
         },
         "targets": list(kernel.targets),
-        "triton": spelled(kernel.triton),
+        "triton": kernel.triton,
         "select": kernel.select,
-        "tiles": [_tile(tile) for tile in kernel.tiles],
+        "tiles": _tiles(kernel.tiles),
     }
 
 
-def _tile(tile: Tile) -> dict[str, int]:
-    return dict(vars(tile))
+@cache
+def _tiles(tiles: tuple[Tile, ...]) -> list[dict[str, int]]:
+    return [dict(vars(tile)) for tile in tiles]

@@ -157,7 +157,8 @@ class Kernel:
     variant: Variant
     tiles: tuple[Tile, ...]
     targets: tuple[str, ...]
-    triton: SpecifierSet
+    #: The versions as a range: `>=3.6,<3.9`.
+    triton: str
     select: str
     #: Target -> the indices of the rows that it cannot hold.
     not_offered: tuple[tuple[str, tuple[int, ...]], ...] = ()

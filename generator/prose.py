@@ -106,8 +106,8 @@ def properties(k: View) -> str:
 def needs(kernel: Kernel) -> str:
     """What the kernel runs on, where that is less than everything."""
     parts = []
-    if kernel.triton != SUPPORTED:
-        parts.append(f"Triton {spelled(kernel.triton)}")
+    if kernel.triton != spelled(SUPPORTED):
+        parts.append(f"Triton {kernel.triton}")
     if kernel.variant.load == "descriptor":
         parts.append("a GPU with bulk tensor copies (sm90 or later)")
     if kernel.variant.dtype.a.startswith("fp8"):

@@ -91,8 +91,23 @@ def kernel_source(spec: Spec, kernel: Kernel) -> str:
     k = view(kernel)
     template = environment().get_template(f"{kernel.variant.schedule}.py.j2")
     summary = paragraph(escaped(spec.summary))
-    body = template.render(k=k, summary=summary, properties=properties(k), formula=formula(k.v), host=_host(k))
+    macros = {
+        "load": _macros(k.load_template),
+        "store": _macros(k.store_template),
+        "pointer": _macros("load/pointer.j2"),
+        "swizzle": _macros("swizzle.j2"),
+        "epilogue": _macros("epilogue.j2"),
+        "math": _macros("math.j2"),
+    }
+    texts = {"summary": summary, "properties": properties(k), "formula": formula(k.v)}
+    body = template.render(k=k, host=_host(k), **texts, **macros)
     return with_head(spec, body)
+
+
+@cache
+def _macros(name: str) -> Any:
+    """The macros of a file: handed to templates, since their own import of it costs more than what it renders."""
+    return environment().get_template(name).module
 
 
 @dataclass(frozen=True)
@@ -118,7 +133,7 @@ def _host(k: View) -> Host:
 
 @cache
 def _launcher_text(made: Launcher) -> tuple[str, str]:
-    template: Any = environment().get_template("launcher.j2").module
+    template = _macros("launcher.j2")
     return template.before(made).strip("\n"), template.after(made).strip("\n")
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 
 import torch
+from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from generator import legality
@@ -17,7 +18,7 @@ from generator.vocabulary import TARGETS
 def runnable_here(kernel: Kernel, *, hardware: bool) -> str | None:
     """Why the installed Triton or the device cannot run `kernel`, or None."""
     installed = Version(version("triton")).base_version
-    if installed not in kernel.triton:
+    if installed not in SpecifierSet(kernel.triton):
         return f"it needs Triton {kernel.triton}, and {installed} is installed"
     if not hardware or any(_runs(target) for target in kernel.targets):
         return None
