@@ -58,10 +58,6 @@ class Matrix:
         return _UNITS[self.layout]
 
     @property
-    def argument(self) -> str:
-        return self.variable
-
-    @property
     def described(self) -> str:
         """The row-major matrix that a descriptor describes."""
         return f"{self.variable}.T" if self.layout == "column" else self.variable

@@ -14,9 +14,6 @@ CONTRACT_AXES = ("layout", "dtype", "batch", "epilogue")
 IMPLEMENTATION_AXES = ("masking", "swizzle", "schedule", "load", "store")
 AXES = CONTRACT_AXES + IMPLEMENTATION_AXES
 
-#: Names that an epilogue operand cannot take: they belong to the launcher or to the formula language.
-RESERVED_NAMES = frozenset({"a", "b", "out", "config", "x", "acc"})
-
 
 @dataclass(frozen=True)
 class Word:
