@@ -18,7 +18,7 @@ class Operation:
     """One epilogue operation: a formula over the running value `x` and its operands, each with its shape."""
 
     formula: str
-    operands: Mapping[str, str] = field(default_factory=dict)
+    operands: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     @property
     def tree(self) -> ast.expr:
@@ -71,11 +71,12 @@ class Step:
     """One operation as a chain uses it: its operands under the launcher's names (`add`, then `add2`)."""
 
     operation: str
+    meaning: Operation
     operands: tuple[tuple[str, Operand], ...]
 
     @property
     def tree(self) -> ast.expr:
-        return OPERATIONS[self.operation].tree
+        return self.meaning.tree
 
 
 @dataclass(frozen=True)
@@ -113,9 +114,10 @@ class Epilogue:
         steps = []
         for name in operations:
             operands = []
-            for local, shape in OPERATIONS[name].operands.items():
+            meaning = OPERATIONS[name]
+            for local, shape in meaning.operands.items():
                 taken[local] = taken.get(local, 0) + 1
                 count = taken[local]
                 operands.append((local, Operand(local if count == 1 else f"{local}{count}", shape)))
-            steps.append(Step(name, tuple(operands)))
+            steps.append(Step(name, meaning, tuple(operands)))
         return cls(tuple(steps))

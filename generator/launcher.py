@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from generator import legality, prose
+from generator import prose, resources
 from generator.epilogue import SCALAR
 from generator.operands import Argument, Matrix, Vector
 from generator.view import View
@@ -105,7 +105,7 @@ def launcher(k: View) -> Launcher:
         descriptors=k.descriptors,
         step=128 // ELEMENTS[v.dtype.out].bits,
         element_bytes=ELEMENTS[v.dtype.a].bits // 8,
-        staged=legality.staged(v),
+        staged=resources.staged(v),
         autotune=k.autotune,
         choose=k.choose,
     )

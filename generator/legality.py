@@ -12,6 +12,7 @@ from packaging.specifiers import SpecifierSet
 
 from generator import formula
 from generator.model import Tile, Variant
+from generator.resources import TENSOR_MEMORY, shared_memory, tensor_memory
 from generator.versions import minor_versions, spelled
 from generator.vocabulary import ELEMENTS, MASKED_DIMENSIONS, TARGETS
 
@@ -133,33 +134,6 @@ def why_no_version(v: Variant, allowed: SpecifierSet) -> str | None:
     return f"{v.load} needs Triton {versions(v)}, and the spec allows {spelled(allowed)}"
 
 
-def shared_memory(v: Variant, tile: Tile, target: str) -> int:
-    """Bytes of shared memory that one program of `tile` needs on `target`, as Triton lays it out.
-
-    The operand tiles of every stage in flight: `wgmma` and `tcgen05` read a stage from shared memory while the next
-    arrives, everything else holds one stage in registers. A descriptor adds a barrier a stage, and a store of 32-bit
-    elements its own tile.
-    """
-    if v.schedule == "elementwise":
-        return 0
-    stage = (tile.m * tile.k + tile.k * tile.n) * ELEMENTS[v.dtype.a].bits // 8
-    if v.schedule == "naive":
-        return stage
-    warpgroup = TARGETS[target].capability in (90, 100) and tile.m >= 64 and tile.warps % 4 == 0
-    deep = warpgroup and v.dtype.precision != "ieee"
-    needed = stage * (tile.stages if deep else max(tile.stages - 1, 1))
-    if v.load == "descriptor":
-        needed += 8 * (tile.stages + 1)
-        if staged(v):
-            needed += tile.m * tile.n * 4
-    return needed
-
-
-def staged(v: Variant) -> bool:
-    """Whether a descriptor's store holds a tile of its own in shared memory, beside those of the operands."""
-    return v.load == "descriptor" and v.store == "as_load" and ELEMENTS[v.dtype.out].bits == 32
-
-
 def why_no_row(v: Variant, tile: Tile) -> str | None:
     """Why no target can hold `tile` for `v` at all, or None."""
     if v.schedule == "elementwise":
@@ -182,9 +156,17 @@ def why_no_row_on(v: Variant, tile: Tile, target: str) -> str | None:
     most = 1024 // TARGETS[target].lanes
     if tile.warps > most:
         return f"{tile.warps} warps, and {target} runs at most {most} in a program"
+    return too_much_memory(v, tile, target)
+
+
+def too_much_memory(v: Variant, tile: Tile, target: str) -> str | None:
+    """How the memory that a program of `tile` needs exceeds what `target` has, or None."""
     needed = shared_memory(v, tile, target)
     if needed > TARGETS[target].shared_memory:
         return f"{needed} bytes of shared memory, and {target} has {TARGETS[target].shared_memory}"
+    columns = tensor_memory(v, tile, target)
+    if columns > TENSOR_MEMORY:
+        return f"{columns} columns of tensor memory, and {target} has {TENSOR_MEMORY}"
     return None
 
 

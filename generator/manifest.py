@@ -7,7 +7,6 @@ from typing import Any
 
 import generator
 from generator import prose
-from generator.epilogue import OPERATIONS
 from generator.model import Family, Kernel, Tile
 from generator.render import templates_digest
 
@@ -22,7 +21,8 @@ def manifest(family: Family, bodies: dict[str, str], kept: dict[str, Any] | None
     its entry is taken from `kept`.
     """
     spec = family.spec
-    operations = {step.operation for kernel in family.kernels for step in kernel.variant.epilogue.steps}
+    steps = [step for kernel in family.kernels for step in kernel.variant.epilogue.steps]
+    operations = {step.operation: step.meaning for step in steps}
     return {
         "manifest": VERSION,
         "generator": generator.__version__,
@@ -31,8 +31,8 @@ def manifest(family: Family, bodies: dict[str, str], kept: dict[str, Any] | None
         "name": spec.name,
         "summary": spec.summary,
         "operations": {
-            name: {"formula": OPERATIONS[name].formula, "operands": dict(OPERATIONS[name].operands)}
-            for name in sorted(operations)
+            name: {"formula": meaning.formula, "operands": dict(meaning.operands)}
+            for name, meaning in sorted(operations.items())
         },
         "kernels": {
             kernel.name: _kernel(kernel, bodies[kernel.name]) if kernel.name in bodies else (kept or {})[kernel.name]
@@ -68,6 +68,7 @@ def _kernel(kernel: Kernel, body: str) -> dict[str, Any]:
         "triton": kernel.triton,
         "select": kernel.select,
         "tiles": _tiles(kernel.tiles),
+        **({"not_offered": {target: list(rows) for target, rows in kernel.not_offered}} if kernel.not_offered else {}),
     }
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-LEVELS = ("static", "interpret", "gpu")
+#: In the order in which they run: what is quick and finds the most comes first.
+LEVELS = ("static", "bounds", "interpret", "compile", "gpu")
 
 
 @dataclass(frozen=True)
@@ -13,14 +14,27 @@ class Job:
     """One kernel, or one contract's function, at one level."""
 
     level: str
-    spec: Path
-    #: The folder that holds the family's folder.
-    out: Path
+    #: The family's folder, which its manifest describes.
+    folder: Path
     #: A kernel's name, or a contract's.
     name: str
     contract: bool = False
-    #: Run only the case of this name.
+    #: Run only the cases whose name matches.
     case: str | None = None
+    #: What is compiled for, at the compile level.
+    target: str | None = None
+    #: At the compile level, the launches that are compiled: none means every one.
+    chosen: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """The level, with the target where there is one: `compile sm90`."""
+        return f"{self.level} {self.target}" if self.target else self.level
+
+    @property
+    def file(self) -> Path:
+        """What is proved: a kernel's file, or the package that holds a contract's function."""
+        return self.folder / ("__init__.py" if self.contract else f"{self.name}.py")
 
 
 @dataclass(frozen=True)
@@ -37,7 +51,6 @@ class Result:
     """What became of a job. It passed unless there are failures; `left_out` says why it was not run at all."""
 
     job: Job
-    file: Path
     cases: int = 0
     failures: tuple[Failure, ...] = ()
     #: Cases that could not be run here, each with the reason.
@@ -53,13 +66,17 @@ class Result:
     seconds: float = 0.0
     #: The process that ran the job can run no other: its device answers nothing after an illegal access.
     lost: bool = False
+    #: Of each launch that was compiled, its name and what was read from the machine code.
+    measured: tuple[tuple[str, tuple[tuple[str, int], ...]], ...] = ()
+    #: It passed in an earlier run, and nothing that it depends on has changed since.
+    kept: bool = False
 
 
 def command(job: Job, case: str | None = None) -> str:
     """The command that repeats one job, or one case of it."""
-    words = ["python -m generator verify", str(job.spec), "--only", job.name, "--level", job.level]
-    if job.out != Path("generated"):
-        words += ["--out", str(job.out)]
+    words = ["python -m generator verify", str(job.folder), "--only", job.name, "--level", job.level]
+    if job.target is not None:
+        words += ["--target", job.target]
     if case is not None:
         words += ["--case", case]
     return " ".join(words)

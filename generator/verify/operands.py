@@ -101,6 +101,8 @@ def place(
 
 
 def _allocate(size: int, device: torch.device) -> torch.Tensor:
+    if device.type == "meta":
+        return torch.empty(size, dtype=torch.uint8, device=device)
     if device.type == "cpu":
         if size <= LARGEST_POISONED:
             return torch.empty(max(size, _ALIGNMENT), dtype=torch.uint8)

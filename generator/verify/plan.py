@@ -1,65 +1,132 @@
-"""Which jobs a call comes to, and the static level, which needs no worker."""
+"""Which jobs a call comes to: the families it names, the levels and targets it asks for, the part that it is given."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import heapq
+from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from generator.errors import CallError
-from generator.families import families as read_families
+from generator.families import families
 from generator.model import Family
-from generator.verify import static
+from generator.rendered import Rendered, read
+from generator.verify.coverage import Choice, Coverage, choose
 from generator.verify.jobs import Job, Result
-from generator.verify.loading import stated_and_actual_digest
+from generator.verify.launches import launches, left_out
 
 
-def families(specs: Sequence[Path]) -> dict[Path, Family]:
-    """Each spec expanded; raise `SpecError` with every mistake of all of them."""
-    return {family.spec.path: family for family in read_families(specs)}
+def rendered(paths: Sequence[Path], out: Path, only: str = "*") -> list[Rendered]:
+    """The rendered family of each spec, and of each folder that holds one.
+
+    Raises `SpecError` with every mistake of all specs, and `CallError`, with the command that mends it, where a family
+    is not rendered or was rendered from another spec than the one at hand.
+    """
+    specs = {family.spec.path: family for family in families([path for path in paths if not path.is_dir()])}
+    return [_of_spec(specs[path], out, only) if path in specs else read(path) for path in dict.fromkeys(paths)]
+
+
+def _of_spec(family: Family, out: Path, only: str) -> Rendered:
+    folder = out / family.spec.name
+    mend = f"python -m generator {family.spec.path}" + ("" if out == Path("generated") else f" --out {out}")
+    if not folder.is_dir():
+        raise CallError(f"{folder} is not there; render it first: {mend}")
+    found = read(folder)
+    for kernel in family.kernels:
+        if fnmatchcase(kernel.name, only) and found.by_name.get(kernel.name) != kernel:
+            raise CallError(f"{folder} is not what {family.spec.path} makes now ({kernel.name}); render it: {mend}")
+    return found
 
 
 def plan(
-    found: dict[Path, Family], levels: Sequence[str], out: Path, only: str = "*", case: str | None = None
+    found: Sequence[Rendered],
+    levels: Sequence[str],
+    only: str = "*",
+    case: str | None = None,
+    targets: Sequence[str] = (),
 ) -> list[Job]:
-    """One job a kernel and level, and one a contract at the levels that run; those whose name matches `only`."""
+    """One job a kernel and level, and one a contract where its function runs; those whose name matches `only`.
+
+    At the compile level there is one a target: of `targets`, or of the kernel's own.
+    """
     jobs = []
     for level in levels:
-        for path, family in found.items():
-            names = [(kernel.name, False) for kernel in family.kernels]
-            if level != "static":
-                names += [(name, True) for name in dict.fromkeys(k.variant.contract for k in family.kernels)]
-            jobs += [Job(level, path, out, name, contract, case) for name, contract in names if fnmatchcase(name, only)]
+        for family in found:
+            for kernel in family.kernels:
+                if fnmatchcase(kernel.name, only):
+                    wanted = (targets or kernel.targets) if level == "compile" else (None,)
+                    jobs += [Job(level, family.folder, kernel.name, case=case, target=target) for target in wanted]
+            if level in ("interpret", "gpu"):
+                names = [name for name in family.contracts if fnmatchcase(name, only)]
+                jobs += [Job(level, family.folder, name, contract=True, case=case) for name in names]
+    for job in jobs:
+        if not job.file.exists():
+            raise CallError(f"{job.file} is not there, and the manifest beside it lists it; render the family again")
     return jobs
 
 
-def shard(jobs: Sequence[Job], index: int, count: int) -> list[Job]:
-    """Every `count`-th job from the `index`-th (from 1): disjoint, the same each time, together all of them."""
-    return list(jobs[index - 1 :: count])
+def covered(jobs: Sequence[Job], found: Sequence[Rendered], coverage: Coverage) -> tuple[list[Job], list[Choice]]:
+    """The jobs that `coverage` chooses, level by level, and what each choice covers.
+
+    What is chosen among are kernels, at the compile level launches of kernels. A contract's function stays where one of
+    its kernels does.
+    """
+    if coverage.word == "all":
+        return list(jobs), []
+    kernels = {(family.folder, kernel.name): kernel for family in found for kernel in family.kernels}
+    stay: list[Job] = []
+    choices = []
+    for level in dict.fromkeys(job.level for job in jobs):
+        members = [job for job in jobs if job.level == level and not job.contract]
+        points: list[dict[str, str]] = []
+        owners: list[tuple[Job, str]] = []
+        for job in members:
+            kernel = kernels[job.folder, job.name]
+            for launch in launches(kernel, job.target) if job.target else (None,):
+                point = dict(kernel.variant.words)
+                if launch is not None:
+                    assert job.target is not None
+                    point |= {"row": launch.row_label, "class": launch.case.name, "target": job.target}
+                points.append(point)
+                owners.append((job, launch.name if launch else ""))
+        choice = choose(points, coverage)
+        choices.append(choice)
+        chosen: dict[Job, list[str]] = {}
+        for index in choice.indices:
+            job, name = owners[index]
+            chosen.setdefault(job, []).append(name)
+        stay += [_with(job, chosen[job]) for job in members if job in chosen]
+        contracts = {(job.folder, kernels[job.folder, job.name].variant.contract) for job in chosen}
+        stay += [job for job in jobs if job.level == level and job.contract and (job.folder, job.name) in contracts]
+    return stay, choices
 
 
-def require_rendered(jobs: Sequence[Job], found: dict[Path, Family]) -> None:
-    """Raise `CallError`, with the command that mends it, where a job's file is not there."""
+def out_of_reach(jobs: Sequence[Job], found: Sequence[Rendered]) -> tuple[list[Result], list[Job]]:
+    """The results of the jobs whose target cannot run their kernel at all, and the other jobs."""
+    kernels = {(family.folder, kernel.name): kernel for family in found for kernel in family.kernels}
+    results, left = [], []
     for job in jobs:
-        file = _file(job, found)
-        if not file.exists():
-            out = "" if job.out == Path("generated") else f" --out {job.out}"
-            raise CallError(f"{file} is not there; render it first: python -m generator {job.spec}{out}")
+        reason = left_out(kernels[job.folder, job.name], job.target) if job.target else None
+        if reason is None:
+            left.append(job)
+        else:
+            results.append(Result(job, left_out=reason))
+    return results, left
 
 
-def run_static(jobs: Sequence[Job], found: dict[Path, Family]) -> Iterator[Result]:
-    """The results of the static jobs: each kernel's file, with its family's `__init__.py` counted to its first."""
-    files = {job: _file(job, found) for job in jobs}
-    packages = {file.parent / "__init__.py" for file in files.values()}
-    faults = static.check(sorted({*files.values(), *(file for file in packages if file.exists())}))
-    for job, file in files.items():
-        wrong = faults.get(file, [])
-        if file.parent / "__init__.py" in packages:
-            packages.remove(file.parent / "__init__.py")
-            wrong = wrong + faults.get(file.parent / "__init__.py", [])
-        _, digest = stated_and_actual_digest(file.read_text())
-        yield Result(job, file, cases=1, failures=tuple(wrong), digest=digest)
+def _with(job: Job, chosen: Sequence[str]) -> Job:
+    names = tuple(name for name in chosen if name)
+    return Job(job.level, job.folder, job.name, job.contract, job.case, job.target, names) if names else job
 
 
-def _file(job: Job, found: dict[Path, Family]) -> Path:
-    return job.out / found[job.spec].spec.name / ("__init__.py" if job.contract else f"{job.name}.py")
+def shard(jobs: Sequence[Job], index: int, count: int, cost: Callable[[Job], float] = lambda job: 1.0) -> list[Job]:
+    """The `index`-th of `count` parts (from 1): disjoint, the same each time, together all, of nearly equal cost."""
+    parts: list[tuple[float, int]] = [(0.0, part) for part in range(count)]
+    mine = set()
+    # The costliest first, each to the part that has least (Graham's rule, within 4/3 of the best there is).
+    for place, job in sorted(enumerate(jobs), key=lambda entry: (-cost(entry[1]), entry[0])):
+        load, part = heapq.heappop(parts)
+        heapq.heappush(parts, (load + cost(job), part))
+        if part == index - 1:
+            mine.add(place)
+    return [job for place, job in enumerate(jobs) if place in mine]

@@ -1,8 +1,7 @@
-"""What a run found: on the terminal, as JUnit XML, and as results keyed by what was proved."""
+"""What a run found, on the terminal and as JUnit XML."""
 
 from __future__ import annotations
 
-import json
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -19,7 +18,7 @@ def failure_text(result: Result) -> str:
     for failure in result.failures:
         case = None if result.job.level == "static" or failure.case in ("import", "process") else failure.case
         lines += [
-            f"FAILED {result.file} ({result.job.level}{' contract ' + result.job.name if result.job.contract else ''})",
+            f"FAILED {result.job.file} ({result.job.label}{f' contract {result.job.name}' * result.job.contract})",
             f"  case:   {failure.case}: {failure.reason}",
             f"  wrong:  {failure.message}",
             f"  repeat: {command(result.job, case)}",
@@ -33,19 +32,21 @@ def summary(results: Sequence[Result], seconds: float) -> list[str]:
     reasons: dict[str, int] = {}
     for result in results:
         if result.left_out is not None:
-            reason = f"{result.job.level}: left out: {result.left_out}"
+            reason = f"{result.job.label}: left out: {result.left_out}"
             reasons[reason] = reasons.get(reason, 0) + 1
         for case, reason in result.not_run:
-            label = f"{result.job.level}: case {case} not run: {reason}"
+            label = f"{result.job.label}: case {case} not run: {reason}"
             reasons[label] = reasons.get(label, 0) + 1
     lines += [f"{reason} ({count} {'kernel' if count == 1 else 'kernels'})" for reason, count in reasons.items()]
     failed = [result for result in results if result.failures]
-    for level in dict.fromkeys(result.job.level for result in results):
-        at_level = [result for result in results if result.job.level == level and result.left_out is None]
-        kernels = sum(not result.job.contract for result in at_level)
-        contracts = sum(result.job.contract for result in at_level)
+    for label in dict.fromkeys(result.job.label for result in results):
+        members = [result for result in results if result.job.label == label and result.left_out is None]
+        kernels = sum(not result.job.contract for result in members)
+        contracts = sum(result.job.contract for result in members)
         functions = f", {contracts} contract functions" if contracts else ""
-        lines.append(f"{level}: {kernels} kernels{functions}, {sum(result.cases for result in at_level)} cases")
+        kept = sum(result.kept for result in members)
+        known = f" ({kept} known from an earlier run)" if kept else ""
+        lines.append(f"{label}: {kernels} kernels{functions}, {sum(result.cases for result in members)} cases{known}")
     ran = sum(result.left_out is None for result in results)
     verdict = f"{len(failed)} of {ran} failed" if failed else f"all {ran} passed"
     lines.append(f"{verdict} in {seconds:.1f} s")
@@ -53,17 +54,17 @@ def summary(results: Sequence[Result], seconds: float) -> list[str]:
 
 
 def write_junit(path: Path, results: Iterable[Result]) -> None:
-    """JUnit XML: a suite a level, a test case a kernel."""
+    """JUnit XML: a suite a level and target, a test case a kernel."""
     root = ET.Element("testsuites")
     suites: dict[str, list[Result]] = {}
     for result in results:
-        suites.setdefault(result.job.level, []).append(result)
-    for level, members in suites.items():
-        suite = ET.SubElement(root, "testsuite", name=level, tests=str(len(members)))
+        suites.setdefault(result.job.label, []).append(result)
+    for label, members in suites.items():
+        suite = ET.SubElement(root, "testsuite", name=label, tests=str(len(members)))
         suite.set("failures", str(sum(bool(result.failures) for result in members)))
         suite.set("skipped", str(sum(result.left_out is not None for result in members)))
         for result in members:
-            name = f"{result.job.spec.stem}.{level}"
+            name = f"{result.job.folder.name}.{label}"
             case = ET.SubElement(suite, "testcase", classname=name, name=result.job.name, time=f"{result.seconds:.3f}")
             if result.left_out is not None:
                 ET.SubElement(case, "skipped", message=result.left_out)
@@ -73,21 +74,3 @@ def write_junit(path: Path, results: Iterable[Result]) -> None:
                 element.text = failure_text(result).translate(_NOT_XML)
     ET.indent(root)
     ET.ElementTree(root).write(path, encoding="utf-8", xml_declaration=True)
-
-
-def write_results(path: Path, results: Iterable[Result]) -> None:
-    """JSON of what passed, keyed by the digest of each kernel's body, then by level; no date, no path."""
-    found: dict[str, dict[str, object]] = {}
-    for result in results:
-        if result.failures or result.left_out is not None or result.job.contract or result.job.case is not None:
-            continue
-        entry: dict[str, object] = {"kernel": result.job.name, "cases": result.cases}
-        if result.job.level != "static":
-            entry |= {"worst_error": round(result.worst_error, 4)}
-            if result.vendor_error is not None:
-                entry["vendor_error"] = round(result.vendor_error, 4)
-            if result.not_run:
-                entry["not_run"] = dict(result.not_run)
-            entry |= dict(result.place)
-        found.setdefault(result.digest, {})[result.job.level] = entry
-    path.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")

@@ -8,7 +8,6 @@ import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from pathlib import Path
 from typing import Any
 
 from generator.verify.jobs import Failure, Job, Result
@@ -48,9 +47,17 @@ def _initialize(level: str, lock: Any) -> None:
 
 
 def _work(job: Job) -> Result:
-    from generator.verify.work import run
+    if job.level == "bounds":
+        from generator.verify.proof import run
 
-    return run(job, _lock)
+        return run(job)
+    if job.level == "compile":
+        from generator.verify.compile import run
+
+        return run(job)
+    from generator.verify.work import run as run_cases
+
+    return run_cases(job, _lock)
 
 
 def results(level: str, jobs: Sequence[Job], workers: int) -> Iterator[Result]:
@@ -93,7 +100,7 @@ def _first(pool: Pool, jobs: Sequence[Job]) -> Iterator[Result]:
 
 def _died(job: Job) -> Result:
     failure = Failure("process", "the process outlives the job", "the worker process died (a crash, or out of memory)")
-    return Result(job, Path(f"{job.name}.py"), failures=(failure,))
+    return Result(job, failures=(failure,))
 
 
 def workers_by_default() -> int:

@@ -7,12 +7,14 @@ import json
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 
+from generator import rendered
 from generator.errors import CallError
-from generator.verify.jobs import Failure
+from generator.verify.jobs import Failure, Job, Result
 from generator.verify.loading import stated_and_actual_digest
 
 _LINE = "120"
@@ -20,6 +22,28 @@ _LINE = "120"
 _PACKAGES = frozenset({"torch", "triton"})
 #: Python's own library: everything but what is installed beside it.
 _STANDARD = sys.stdlib_module_names
+
+
+def run(jobs: Sequence[Job]) -> Iterator[Result]:
+    """The results of the static jobs: each kernel's file, with its family's `__init__.py` counted to its first."""
+    files = {job: job.file for job in jobs}
+    packages = {file.parent / "__init__.py" for file in files.values()}
+    faults = check(sorted({*files.values(), *(file for file in packages if file.exists())}))
+    for job, file in files.items():
+        wrong = faults.get(file, [])
+        if file.parent / "__init__.py" in packages:
+            packages.remove(file.parent / "__init__.py")
+            wrong = wrong + faults.get(file.parent / "__init__.py", [])
+        _, digest = stated_and_actual_digest(file.read_text())
+        if digest != _listed(job.folder).get(job.name):
+            wrong = [*wrong, Failure("manifest", "the manifest lists the body's digest", f"it lists no {digest}")]
+        yield Result(job, cases=1, failures=tuple(wrong), digest=digest)
+
+
+@lru_cache(maxsize=32)
+def _listed(folder: Path) -> Mapping[str, str]:
+    """Each kernel's digest as the folder's manifest has it."""
+    return rendered.read(folder).digests
 
 
 def check(files: Sequence[Path]) -> dict[Path, list[Failure]]:

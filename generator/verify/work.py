@@ -16,9 +16,8 @@ import torch
 import triton
 
 from generator.errors import CallError
-from generator.expand import expand
-from generator.model import Family, Kernel
-from generator.spec import read
+from generator.model import Kernel
+from generator.rendered import Rendered, read
 from generator.verify.cases import Case, cases, smallest_row
 from generator.verify.contract import contract_cases, runnable_here
 from generator.verify.execute import Gpu, Interpreter, Machine, Outcome, describe, run_case
@@ -32,19 +31,17 @@ from generator.verify.setup import prepare
 def run(job: Job, lock: contextlib.AbstractContextManager[object]) -> Result:
     """Run `job`; `lock` is held while a case takes gigabytes of the device."""
     started = time.monotonic()
-    family = _family(job.spec)
-    folder = job.out / family.spec.name
     machine = _machine(job.level)
     if machine.lost():
         # A job before this one did it: this one is for another process.
-        return Result(job, folder, lost=True)
-    work = _Work(job, family, folder, machine, lock)
+        return Result(job, lost=True)
+    work = _Work(job, _rendered(job.folder), machine, lock)
     return work.result(started)
 
 
 @functools.lru_cache(maxsize=32)
-def _family(spec: Path) -> Family:
-    return expand(read(spec))
+def _rendered(folder: Path) -> Rendered:
+    return read(folder)
 
 
 @functools.lru_cache(maxsize=1)
@@ -60,9 +57,9 @@ class _Work:
     """What one job has found so far."""
 
     def __init__(
-        self, job: Job, family: Family, folder: Path, machine: Machine, lock: contextlib.AbstractContextManager[object]
+        self, job: Job, family: Rendered, machine: Machine, lock: contextlib.AbstractContextManager[object]
     ) -> None:
-        self.job, self.family, self.folder, self.machine, self.lock = job, family, folder, machine, lock
+        self.job, self.family, self.machine, self.lock = job, family, machine, lock
         self.count = 0
         self.failures: list[Failure] = []
         self.not_run: list[tuple[str, str]] = []
@@ -71,7 +68,7 @@ class _Work:
 
     def result(self, started: float) -> Result:
         """Do the work; whatever a kernel's file raises is a failure, never the harness's end."""
-        file = self.folder / ("__init__.py" if self.job.contract else f"{self.job.name}.py")
+        file = self.job.file
         left_out = None
         try:
             left_out = self.contract() if self.job.contract else self.kernel(file)
@@ -80,7 +77,6 @@ class _Work:
         _, digest = stated_and_actual_digest(file.read_text()) if file.exists() else (None, "")
         return Result(
             self.job,
-            file,
             self.count,
             tuple(self.failures),
             tuple(self.not_run),
@@ -95,15 +91,14 @@ class _Work:
 
     def kernel(self, file: Path) -> str | None:
         """Every case and refusal of one kernel; the reason where it cannot run here."""
-        kernel = next(kernel for kernel in self.family.kernels if kernel.name == self.job.name)
+        kernel = self.family.by_name[self.job.name]
         left_out = runnable_here(kernel, hardware=self.machine.hardware)
         if left_out is not None:
             return left_out
         module = load_kernel(file)
         if len(module.CONFIGS) != len(kernel.tiles):
             raise CallError(
-                f"CONFIGS has {len(module.CONFIGS)} rows, and the spec gives {len(kernel.tiles)}; render it again: "
-                f"python -m generator {self.job.spec}"
+                f"CONFIGS has {len(module.CONFIGS)} rows, and the manifest gives {len(kernel.tiles)}; render it again"
             )
         for case in cases(kernel, hardware=self.machine.hardware):
             if self.wanted(case.name):
@@ -115,15 +110,15 @@ class _Work:
 
     def contract(self) -> str | None:
         """The function of one contract, which picks among its kernels."""
-        kernels = [kernel for kernel in self.family.kernels if kernel.variant.contract == self.job.name]
+        kernels = self.family.contracts[self.job.name]
         # A function whose first choice cannot run here must find a kernel that can.
         reasons = {kernel: runnable_here(kernel, hardware=self.machine.hardware) for kernel in kernels}
         here = [kernel for kernel in kernels if reasons[kernel] is None]
         if not here:
             return reasons[kernels[0]]
-        if not self.machine.hardware and self.family.spec.select == "autotune":
+        if not self.machine.hardware and any(kernel.select == "autotune" for kernel in here):
             return "without a GPU Triton's autotuner cannot choose"
-        function = getattr(load_family(self.folder), self.job.name)
+        function = getattr(load_family(self.job.folder), self.job.name)
         for kernel, case in contract_cases(here):
             if self.wanted(case.name):
                 self.add(case, run_case(function, (), kernel, case, self.machine))

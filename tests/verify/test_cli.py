@@ -11,10 +11,15 @@ from pathlib import Path
 
 import pytest
 
+from generator.rendered import Rendered
 from generator.verify.cli import main
+from generator.verify.costs import Costs
+from generator.verify.coverage import Coverage
 from generator.verify.jobs import Failure, Job, Result, command
-from generator.verify.plan import families, plan, shard
-from generator.verify.report import summary, write_junit, write_results
+from generator.verify.launches import launches
+from generator.verify.plan import covered, plan, rendered, shard
+from generator.verify.report import summary, write_junit
+from generator.verify.results import write
 
 ROOT = Path(__file__).resolve().parents[2]
 SPEC = ROOT / "specs" / "fp16_rcr.yaml"
@@ -24,12 +29,12 @@ Call = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Call:
+def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Call:
     monkeypatch.chdir(ROOT)
 
     def run(*arguments: object) -> tuple[int, str, str]:
         try:
-            status = main([str(argument) for argument in arguments])
+            status = main([str(argument) for argument in arguments] + ["--fresh", "--cache", str(tmp_path / "cache")])
         except SystemExit as error:
             status = int(error.code or 0)
         spoken = capsys.readouterr()
@@ -46,9 +51,11 @@ def test_a_kernel_passes_and_the_closing_line_counts(call: Call, tmp_path: Path)
     assert status == 0
     assert re.search(r"^interpret: 1 kernels, \d\d cases$", out, re.M)
     assert re.search(r"^all 2 passed in [\d.]+ s$", out, re.M)
-    (entry,) = json.loads(results.read_text()).values()
-    assert entry["interpret"]["kernel"] == KERNEL and 0 < entry["interpret"]["worst_error"] <= 1
-    assert entry["interpret"].keys() == {"kernel", "cases", "worst_error", "device", "python", "torch", "triton"}
+    found = json.loads(results.read_text())
+    (entry,) = found["kernels"].values()
+    assert entry["kernel"] == KERNEL and 0 < entry["interpret"]["worst_error"] <= 1
+    assert entry["static"] == {"cases": 1} and entry["interpret"].keys() == {"cases", "worst_error"}
+    assert found["place"].keys() == {"device", "python", "torch", "triton"}
     assert str(ROOT) not in results.read_text() and not re.search(r"\d\d\d\d-\d\d-\d\d", results.read_text())
     assert [suite.get("name") for suite in ET.parse(junit).getroot()] == ["static", "interpret"]
 
@@ -69,7 +76,7 @@ def test_a_failure_names_file_case_and_the_command_that_repeats_it(call: Call, t
 
 
 def test_a_file_that_raises_is_a_failure(call: Call, tmp_path: Path) -> None:
-    (tmp_path / "fp16_rcr").mkdir()
+    shutil.copytree(ROOT / "generated" / "fp16_rcr", tmp_path / "fp16_rcr")
     (tmp_path / "fp16_rcr" / f"{KERNEL}.py").write_text("raise RuntimeError('no luck')\n")
     status, out, _ = call(SPEC, "--only", KERNEL, "--level", "interpret", "--out", tmp_path)
     assert status == 1 and "RuntimeError: no luck" in out
@@ -114,35 +121,98 @@ def test_a_wrong_spec_is_status_2_with_its_place(call: Call, tmp_path: Path) -> 
     assert status == 2 and err.startswith(f"{spec}:3:8: ")
 
 
+def test_a_folder_is_proved_without_its_spec(call: Call, tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "generated" / "fp16_rcr", tmp_path / "vendored")
+    status, out, _ = call(tmp_path / "vendored", "--only", KERNEL, "--level", "interpret", "--case", "one")
+    assert status == 0 and "interpret: 1 kernels, 1 cases" in out
+
+
+def test_a_family_rendered_from_another_spec_is_status_2(call: Call, tmp_path: Path) -> None:
+    spec = tmp_path / "fp16_rcr.yaml"
+    spec.write_text(SPEC.read_text().replace("select: heuristic", "select: fixed"))
+    assert spec.read_text() != SPEC.read_text()
+    status, _, err = call(spec, "--level", "static", "--out", ROOT / "generated")
+    assert status == 2 and "is not what" in err and f"python -m generator {spec}" in err
+
+
+def test_a_manifest_that_tells_what_cannot_be_is_status_2(call: Call, tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "generated" / "ladder", tmp_path / "ladder")
+    manifest = tmp_path / "ladder" / "manifest.json"
+    whole = manifest.read_text()
+    for old, new, word in (
+        ('"fp16"', '"fp17"', "fp17"),
+        ('"manifest": 1', '"manifest": 9', "version 9"),
+        ('"gemm_fp16_rcr_none__tiled', '"../gemm_fp16_rcr_none__tiled', "make"),
+    ):
+        assert old in whole
+        manifest.write_text(whole.replace(old, new))
+        status, _, err = call(tmp_path / "ladder")
+        assert status == 2 and word in err and "Traceback" not in err
+
+
+def family() -> list[Rendered]:
+    return rendered([SPEC], ROOT / "generated")
+
+
 def test_shards_are_disjoint_and_together_everything() -> None:
-    jobs = plan(families([SPEC]), ("static", "interpret"), Path("generated"))
-    parts = [shard(jobs, index, 3) for index in (1, 2, 3)]
-    assert sorted((job.level, job.name) for part in parts for job in part) == sorted((j.level, j.name) for j in jobs)
+    jobs = plan(family(), ("static", "interpret", "compile"))
+    parts = [shard(jobs, index, 3, Costs.shipped().of) for index in (1, 2, 3)]
+    assert {job for part in parts for job in part} == set(jobs)
     assert sum(map(len, parts)) == len(jobs)
 
 
+def test_shards_cost_alike() -> None:
+    costs = [30.0, 1.0, 1.0, 1.0, 27.0, 2.0, 2.0, 1.0, 25.0, 5.0]
+    jobs = [Job("interpret", Path("x"), f"kernel{number}") for number in range(len(costs))]
+    of = dict(zip(jobs, costs, strict=True)).__getitem__
+    loads = [sum(of(job) for job in shard(jobs, index, 3, of)) for index in (1, 2, 3)]
+    assert max(loads) - min(loads) <= 2
+
+
 def test_every_contract_is_a_job_where_something_runs() -> None:
-    family = families([SPEC])
-    for level, contracts in (("static", 0), ("interpret", len({k.variant.contract for k in family[SPEC].kernels}))):
-        jobs = plan(family, (level,), Path("generated"))
+    (found,) = family()
+    for level, contracts in (("static", 0), ("interpret", len({k.variant.contract for k in found.kernels}))):
+        jobs = plan([found], (level,))
         assert sum(job.contract for job in jobs) == contracts
-        assert len(jobs) == len(family[SPEC].kernels) + contracts
+        assert len(jobs) == len(found.kernels) + contracts
 
 
-JOB = Job("gpu", Path("specs/x.yaml"), Path("elsewhere"), "gemm__x")
+def test_compile_jobs_are_one_a_kernel_and_target() -> None:
+    (found,) = family()
+    own = plan([found], ("compile",))
+    assert {(job.name, job.target) for job in own} == {(k.name, target) for k in found.kernels for target in k.targets}
+    other = plan([found], ("compile",), targets=("sm100", "gfx942"))
+    assert {job.target for job in other} == {"sm100", "gfx942"}
+
+
+def test_pairs_keep_every_value_of_every_axis() -> None:
+    found = family()
+    jobs = plan(found, ("compile", "interpret"))
+    chosen, choices = covered(jobs, found, Coverage.parse("pairs"))
+    assert len(choices) == 2
+    assert sum(len(job.chosen) for job in chosen) < 0.5 * sum(
+        len(launches(k, target)) for k in found[0].kernels for target in k.targets
+    )
+    kernels = found[0].by_name
+    for level in ("compile", "interpret"):
+        members = [kernels[job.name].variant for job in chosen if job.level == level and not job.contract]
+        for axis in ("epilogue", "masking", "swizzle", "load"):
+            assert {v.word(axis) for v in members} == {k.variant.word(axis) for k in found[0].kernels}
+
+
+JOB = Job("gpu", Path("elsewhere/x"), "gemm__x")
 
 
 def test_the_command_repeats_exactly_the_job() -> None:
-    assert (
-        command(JOB, "huge-a")
-        == "python -m generator verify specs/x.yaml --only gemm__x --level gpu --out elsewhere --case huge-a"
-    )
+    assert command(JOB, "huge-a") == "python -m generator verify elsewhere/x --only gemm__x --level gpu --case huge-a"
+    compiled = Job("compile", Path("x"), "gemm__x", target="sm90")
+    assert command(compiled) == "python -m generator verify x --only gemm__x --level compile --target sm90"
 
 
 def test_what_was_left_out_is_said_with_its_reason_and_is_no_success() -> None:
     results = [
-        Result(JOB, Path("f.py"), left_out="it is for sm100, and the device is sm90"),
-        Result(JOB, Path("g.py"), cases=3, not_run=(("huge-a", "8192 MiB of virtual memory"),)),
+        Result(JOB, left_out="it is for sm100, and the device is sm90"),
+        Result(JOB, cases=3, not_run=(("huge-a", "8192 MiB of virtual memory"),)),
     ]
     lines = summary(results, 1.5)
     assert "gpu: left out: it is for sm100, and the device is sm90 (1 kernel)" in lines
@@ -151,11 +221,11 @@ def test_what_was_left_out_is_said_with_its_reason_and_is_no_success() -> None:
 
 
 def test_results_hold_only_what_passed(tmp_path: Path) -> None:
-    failed = Result(JOB, Path("f.py"), digest="d1", failures=(Failure("one", "r", "m\x00"),))
-    passed = Result(JOB, Path("f.py"), cases=9, digest="d2", vendor_error=1.25, place=(("device", "a GPU"),))
-    write_results(tmp_path / "r.json", [failed, passed])
-    expected = {"kernel": "gemm__x", "cases": 9, "worst_error": 0.0, "vendor_error": 1.25, "device": "a GPU"}
-    assert json.loads((tmp_path / "r.json").read_text()) == {"d2": {"gpu": expected}}
+    failed = Result(JOB, digest="d1", failures=(Failure("one", "r", "m\x00"),))
+    passed = Result(JOB, cases=9, digest="d2", vendor_error=1.25, place=(("device", "a GPU"),))
+    write(tmp_path / "r.json", [failed, passed])
+    expected = {"kernel": "gemm__x", "gpu": {"cases": 9, "worst_error": 0.0, "vendor_error": 1.25}}
+    assert json.loads((tmp_path / "r.json").read_text()) == {"place": {"device": "a GPU"}, "kernels": {"d2": expected}}
     write_junit(tmp_path / "j.xml", [failed, passed])
     (suite,) = ET.parse(tmp_path / "j.xml").getroot()
     assert suite.get("failures") == "1"

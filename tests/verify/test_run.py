@@ -12,7 +12,7 @@ import pytest
 from generator.verify import run
 from generator.verify.jobs import Failure, Job, Result
 
-JOBS = [Job("gpu", Path("x.yaml"), Path("generated"), f"kernel{number}") for number in range(6)]
+JOBS = [Job("gpu", Path("x"), f"kernel{number}") for number in range(6)]
 
 
 class Workers:
@@ -51,13 +51,13 @@ def outcome(monkeypatch: pytest.MonkeyPatch, workers: Workers) -> dict[str, Resu
 
 
 def test_jobs_that_pass_need_one_pool(monkeypatch: pytest.MonkeyPatch) -> None:
-    workers = Workers(lambda job, spoilt: Result(job, Path("f"), cases=1))
+    workers = Workers(lambda job, spoilt: Result(job, cases=1))
     assert outcome(monkeypatch, workers).keys() == {job.name for job in JOBS}
     assert workers.pools == [4]
 
 
 def test_a_job_that_ends_its_process_has_failed_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    workers = Workers(lambda job, spoilt: None if job.name == "kernel2" else Result(job, Path("f"), cases=1))
+    workers = Workers(lambda job, spoilt: None if job.name == "kernel2" else Result(job, cases=1))
     found = outcome(monkeypatch, workers)
     assert [name for name, result in found.items() if result.failures] == ["kernel2"]
 
@@ -65,10 +65,10 @@ def test_a_job_that_ends_its_process_has_failed_and_no_other(monkeypatch: pytest
 def test_a_lost_device_fails_the_job_that_lost_it_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     def answer(job: Job, spoilt: bool) -> Result:
         if spoilt:
-            return Result(job, Path("f"), lost=True)
+            return Result(job, lost=True)
         if job.name == "kernel2":
-            return Result(job, Path("f"), cases=3, failures=(Failure("one", "r", "illegal access"),), lost=True)
-        return Result(job, Path("f"), cases=1)
+            return Result(job, cases=3, failures=(Failure("one", "r", "illegal access"),), lost=True)
+        return Result(job, cases=1)
 
     workers = Workers(answer)
     found = outcome(monkeypatch, workers)

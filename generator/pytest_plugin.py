@@ -1,0 +1,190 @@
+"""A pytest plugin that proves rendered families: `pytest --gemm-family path/to/family`, once for each.
+
+The family's manifest is enough; its spec need not be at hand. Every kernel is a test at every level that the machine
+has: static, bounds, interpret and compile anywhere, gpu where torch sees one.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from generator.verify.jobs import Job, Result
+
+#: Written out, since nothing of the harness is imported for sessions that do not use the plugin.
+_LEVELS = ("static", "bounds", "interpret", "compile", "gpu")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The options; `--help` lists them under the plugin's name."""
+    group = parser.getgroup("gemm-generator", "proof of rendered GEMM kernels")
+    group.addoption(
+        "--gemm-family", action="append", default=[], metavar="DIR", help="prove the kernels of this rendered family"
+    )
+    group.addoption(
+        "--gemm-level", action="append", choices=_LEVELS, help="only this level (default: all that the machine has)"
+    )
+    group.addoption(
+        "--gemm-target", action="append", default=[], metavar="TARGET", help="compile for this (default: the kernel's)"
+    )
+    group.addoption(
+        "--gemm-coverage",
+        default="pairs",
+        metavar="all|pairs|triples|N%",
+        help="which launches are compiled (default: enough for every pair of axis values)",
+    )
+    group.addoption("--gemm-shard", default="1/1", metavar="I/N", help="only the I-th of N parts of equal cost")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Add a test for each job of the families named, before `-k` and `-m` choose among all tests."""
+    families = config.getoption("--gemm-family")
+    if not families:
+        return
+    from generator.errors import CallError
+
+    try:
+        jobs = _jobs(config, [Path(folder) for folder in families])
+    except (CallError, ValueError) as error:
+        raise pytest.UsageError(f"--gemm-family: {error}") from None
+    outcomes = Outcomes()
+    config.stash[_OUTCOMES] = outcomes
+    items += [
+        Proof.from_parent(session, name=f"{job.folder.name}::{job.label}::{job.name}", job=job, outcomes=outcomes)
+        for job in jobs
+    ]
+
+
+def _jobs(config: pytest.Config, folders: Sequence[Path]) -> list[Job]:
+    from generator.verify.cli import default_levels, gpu, part
+    from generator.verify.costs import Costs
+    from generator.verify.coverage import Coverage
+    from generator.verify.plan import covered, plan, rendered, shard
+    from generator.vocabulary import TARGETS
+
+    for folder in folders:
+        if not folder.is_dir():
+            raise ValueError(f"{folder} is no folder of a rendered family")
+    unknown = sorted(set(config.getoption("--gemm-target")) - TARGETS.keys())
+    if unknown:
+        raise ValueError(f"--gemm-target {unknown[0]!r} is unknown; legal: {', '.join(TARGETS)}")
+    device = gpu()
+    levels = config.getoption("--gemm-level") or (*default_levels(device), "compile")
+    if "gpu" in levels and device is None:
+        raise ValueError("--gemm-level gpu: torch sees no GPU here")
+    found = rendered(folders, Path())
+    jobs = plan(found, [level for level in levels if level != "compile"])
+    if "compile" in levels:
+        compiled = plan(found, ("compile",), targets=config.getoption("--gemm-target"))
+        jobs += covered(compiled, found, Coverage.parse(config.getoption("--gemm-coverage")))[0]
+    index, count = part(config.getoption("--gemm-shard"))
+    return shard(jobs, index, count, Costs.shipped().of)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Tell the workers what is left after `-k` and `-m`, so that they work ahead of the tests."""
+    outcomes = session.config.stash.get(_OUTCOMES, None)
+    if outcomes is not None:
+        outcomes.jobs = [item.job for item in session.items if isinstance(item, Proof)]
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """End the workers."""
+    outcomes = config.stash.get(_OUTCOMES, None)
+    if outcomes is not None:
+        outcomes.close()
+
+
+class Proof(pytest.Item):
+    """One kernel, or one contract's function, at one level."""
+
+    def __init__(self, *, job: Job, outcomes: Outcomes, **rest: Any) -> None:
+        super().__init__(**rest)
+        self.job, self.outcomes = job, outcomes
+
+    def runtest(self) -> None:
+        """Wait for the result of the job, and raise what is wrong."""
+        result = self.outcomes(self.job)
+        if result.left_out is not None:
+            pytest.skip(result.left_out)
+        if result.failures or not result.cases:
+            raise _Unproved(result)
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """The failures as `verify` prints them, with the command that repeats each."""
+        if isinstance(excinfo.value, _Unproved):
+            from generator.verify.report import failure_text
+
+            return failure_text(excinfo.value.result) or "no case was run"
+        return super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        """Where the test stands: in the kernel's file."""
+        return self.job.file, 0, self.name
+
+
+class _Unproved(Exception):
+    def __init__(self, result: Result) -> None:
+        super().__init__(result.job.name)
+        self.result = result
+
+
+class Outcomes:
+    """The results of all jobs that were selected, worked out side by side while the first are waited for."""
+
+    def __init__(self, jobs: Sequence[Job] = ()) -> None:
+        self.jobs = list(jobs)
+        self.done: dict[Job, Result] = {}
+        self.error: Exception | None = None
+        self.changed = threading.Condition()
+        self.threads: dict[str, threading.Thread] = {}
+        self.stopped = False
+
+    def __call__(self, job: Job) -> Result:
+        if "PYTEST_XDIST_WORKER" in os.environ:
+            # Each process runs a part of what it collected: it works out one at a time.
+            return next(iter(self._results(job.level, [job])))
+        if job.level not in self.threads:
+            self.threads[job.level] = threading.Thread(target=self._work, args=(job.level,), daemon=True)
+            self.threads[job.level].start()
+        with self.changed:
+            self.changed.wait_for(lambda: job in self.done or self.error is not None)
+        if job not in self.done:
+            assert self.error is not None
+            raise self.error
+        return self.done[job]
+
+    def _results(self, level: str, jobs: list[Job]) -> Iterator[Result]:
+        from generator.verify import static
+        from generator.verify.run import results, workers_by_default
+
+        return static.run(jobs) if level == "static" else results(level, jobs, workers_by_default())
+
+    def _work(self, level: str) -> None:
+        try:
+            for result in self._results(level, [job for job in self.jobs if job.level == level]):
+                with self.changed:
+                    self.done[result.job] = result
+                    self.changed.notify_all()
+                if self.stopped:
+                    return
+        except Exception as error:
+            with self.changed:
+                self.error = error
+                self.changed.notify_all()
+
+    def close(self) -> None:
+        """Give up what has not begun."""
+        self.stopped = True
+        for thread in self.threads.values():
+            thread.join()
+
+
+_OUTCOMES: pytest.StashKey[Outcomes] = pytest.StashKey()

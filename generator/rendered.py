@@ -1,0 +1,114 @@
+"""A rendered family read back from its folder: the manifest is enough, the spec need not be at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from generator import formula
+from generator.apply import MANIFEST, Refused, read_manifest
+from generator.epilogue import Epilogue, Operand, Operation, Step
+from generator.errors import CallError
+from generator.manifest import VERSION
+from generator.model import Dtype, Kernel, Layout, LeftOut, Tile, Variant
+from generator.vocabulary import ELEMENTS, LAYOUT_LETTERS, PRECISIONS, SELECT, TARGETS, WORDS
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """What a folder's manifest tells: the kernels as they were expanded, and what was left out."""
+
+    folder: Path
+    name: str
+    kernels: tuple[Kernel, ...]
+    left_out: tuple[LeftOut, ...]
+    #: Kernel name -> sha256 of the body of its file.
+    digests: Mapping[str, str] = field(hash=False)
+
+    @cached_property
+    def by_name(self) -> dict[str, Kernel]:
+        return {kernel.name: kernel for kernel in self.kernels}
+
+    @cached_property
+    def contracts(self) -> dict[str, tuple[Kernel, ...]]:
+        """Each contract's kernels, both in the order of the family."""
+        found: dict[str, list[Kernel]] = {}
+        for kernel in self.kernels:
+            found.setdefault(kernel.variant.contract, []).append(kernel)
+        return {name: tuple(kernels) for name, kernels in found.items()}
+
+    def file(self, name: str, *, contract: bool = False) -> Path:
+        """Where a kernel lies, or the package that holds a contract's function."""
+        return self.folder / ("__init__.py" if contract else f"{name}.py")
+
+
+def read(folder: Path) -> Rendered:
+    """The family in `folder`; raise `CallError` where there is none, or its manifest tells what cannot be."""
+    try:
+        manifest = read_manifest(folder)
+    except Refused as error:
+        raise CallError(str(error)) from None
+    if manifest is None:
+        raise CallError(f"{folder / MANIFEST} is not there: {folder} holds no rendered family")
+    if manifest.get("manifest") != VERSION:
+        found = manifest.get("manifest")
+        raise CallError(f"{folder / MANIFEST}: version {found!r} of the manifest; this generator reads {VERSION}")
+    try:
+        operations = {name: _operation(entry) for name, entry in manifest["operations"].items()}
+        kernels = {name: _kernel(name, entry, operations) for name, entry in manifest["kernels"].items()}
+        left_out = tuple(LeftOut(str(e["name"]), str(e["reason"]), e.get("target")) for e in manifest["left_out"])
+        digests = {name: str(entry["sha256"]) for name, entry in manifest["kernels"].items()}
+        return Rendered(folder, str(manifest["name"]), tuple(kernels.values()), left_out, digests)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise CallError(f"{folder / MANIFEST}: tells what cannot be ({reason}); render it again") from None
+
+
+def _operation(entry: Mapping[str, Any]) -> Operation:
+    operation = Operation(str(entry["formula"]), {str(k): str(v) for k, v in entry["operands"].items()})
+    formula.parse(operation.formula, frozenset({formula.X, *operation.operands}))
+    return operation
+
+
+def _kernel(name: str, entry: Mapping[str, Any], operations: Mapping[str, Operation]) -> Kernel:
+    axes = entry["axes"]
+    layout = Layout(**{side: _one_of(axes["layout"][side], LAYOUT_LETTERS.values()) for side in "abc"})
+    parts = axes["dtype"]
+    types = {key: _one_of(parts[key], ELEMENTS) for key in ("a", "b", "acc", "out")}
+    precision = parts["precision"] if parts["precision"] is None else _one_of(parts["precision"], _PRECISIONS)
+    variant = Variant(
+        layout,
+        Dtype(**types, precision=precision),
+        epilogue=Epilogue(tuple(_step(step, operations) for step in axes["epilogue"])),
+        **{axis: _one_of(axes[axis], words) for axis, words in WORDS.items()},
+    )
+    if variant.name != name:
+        # Names become paths: one that does not follow from the axes could lead anywhere.
+        raise ValueError(f"the axes of {name!r} make {variant.name!r}")
+    return Kernel(
+        variant,
+        tuple(Tile(**{key: int(value) for key, value in tile.items()}) for tile in entry["tiles"]),
+        tuple(_one_of(target, TARGETS) for target in entry["targets"]),
+        str(entry["triton"]),
+        _one_of(entry["select"], SELECT),
+        tuple((_one_of(target, TARGETS), tuple(rows)) for target, rows in entry.get("not_offered", {}).items()),
+    )
+
+
+_PRECISIONS = {precision for precisions in PRECISIONS.values() for precision in precisions}
+
+
+def _step(step: Mapping[str, Any], operations: Mapping[str, Operation]) -> Step:
+    operands = tuple(
+        (local, Operand(str(operand["name"]), str(operand["shape"]))) for local, operand in step["operands"].items()
+    )
+    return Step(step["operation"], operations[step["operation"]], operands)
+
+
+def _one_of(found: str, legal: Any) -> str:
+    if found not in legal:
+        raise ValueError(f"{found!r} is none of {', '.join(sorted(map(str, legal)))}")
+    return found

@@ -1,0 +1,95 @@
+"""What one program of a tile takes of a target, as Triton lays it out: formulas that the compile level measures.
+
+They are of the plain aligned call: of others the loads are not pipelined, which takes less.
+"""
+
+from __future__ import annotations
+
+from generator.model import Tile, Variant
+from generator.vocabulary import ELEMENTS, TARGETS
+
+#: Columns of 128 lanes of 32 bits (PTX ISA, "Tensor Memory").
+TENSOR_MEMORY = 512
+
+#: Barriers, 8 bytes each, with gaps to align them: the most that was seen. Tiles come in whole KiB, and none is so near
+#: a target's limit that the exact number counts.
+BARRIERS = 1088
+
+
+def matrix_instruction(v: Variant, tile: Tile, target: str) -> str | None:
+    """The instruction that multiplies a tile on `target`; None where it is done in plain arithmetic."""
+    found = TARGETS[target]
+    if v.schedule == "elementwise":
+        return None
+    if found.vendor == "amd" and found.lanes == 64:
+        return "mfma"
+    if v.dtype.precision == "ieee":
+        # No other matrix unit multiplies fp32 as it is.
+        return None
+    if found.vendor == "amd":
+        return "wmma"
+    # Both want 64 rows and whole groups of four warps.
+    if found.capability in (90, 100) and tile.m >= 64 and tile.warps % 4 == 0:
+        if found.capability == 90:
+            return "wgmma"
+        if ELEMENTS[v.dtype.a].floating:
+            return "tcgen05"
+    return "mma.sync"
+
+
+def tensor_memory(v: Variant, tile: Tile, target: str) -> int:
+    """Columns of tensor memory that hold the accumulator of one program of `tile`, 0 where it is in registers."""
+    if matrix_instruction(v, tile, target) != "tcgen05":
+        return 0
+    columns = tile.n * -(-tile.m // 128)
+    if v.dtype.precision == "tf32x3" and tile.m < 128:
+        # The parts of A lie beside the accumulator.
+        columns *= 4
+    return max(32, columns)
+
+
+def shared_memory(v: Variant, tile: Tile, target: str) -> int:
+    """Bytes of shared memory that one program of `tile` needs on `target`, an upper bound within BARRIERS.
+
+    The operand tiles of every stage in flight: `wgmma` and `tcgen05` read a stage from shared memory while the next
+    arrives, everything else holds one stage in registers. A descriptor's store passes through shared memory too.
+    """
+    if v.schedule == "elementwise":
+        return 0
+    a = tile.m * tile.k * ELEMENTS[v.dtype.a].bits // 8
+    b = tile.k * tile.n * ELEMENTS[v.dtype.b].bits // 8
+    instruction = matrix_instruction(v, tile, target)
+    barriers = BARRIERS if v.load == "descriptor" or instruction == "tcgen05" else 0
+    if v.schedule == "naive":
+        # One operand after the other where both go to registers.
+        together = v.load != "descriptor" and TARGETS[target].vendor == "nvidia"
+        return (a + b if together else max(a, b)) + barriers
+    operands = (a + b) * max(tile.stages - 1, 1)
+    current = 0
+    if instruction in ("wgmma", "tcgen05") and tile.stages > 1:
+        # tf32x3 has the stage it works on as the high and low parts of B.
+        current = 2 * b if v.dtype.precision == "tf32x3" else a + b
+    result = _staged_result(v, tile)
+    if result and _kept_apart(v, instruction):
+        current = max(current, result) if v.dtype.precision == "tf32x3" else current + result
+        result = 0
+    return max(operands + current, result) + barriers
+
+
+def _staged_result(v: Variant, tile: Tile) -> int:
+    """Bytes through which a descriptor's store passes the result."""
+    if v.load != "descriptor" or v.store != "as_load":
+        return 0
+    return tile.m * tile.n * ELEMENTS[v.dtype.out].bits // 8
+
+
+def staged(v: Variant) -> bool:
+    """Whether a descriptor's store may hold a tile of its own in shared memory, beside those of the operands."""
+    return v.load == "descriptor" and v.store == "as_load" and ELEMENTS[v.dtype.out].bits == 32
+
+
+def _kept_apart(v: Variant, instruction: str | None) -> bool:
+    """Whether a staged result lies beside the operands: where the accumulator is stored as it is, from registers."""
+    if not staged(v) or (instruction == "tcgen05" and v.dtype.precision != "tf32x3"):
+        return False
+    return instruction is None or (not v.epilogue.steps and v.dtype.acc == v.dtype.out)

@@ -1,0 +1,152 @@
+"""One job of the compile level: every launch of a kernel compiled down to machine code for one target."""
+
+from __future__ import annotations
+
+import functools
+import os
+import platform
+import shutil
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from fnmatch import fnmatchcase
+from pathlib import Path
+from types import ModuleType
+
+import torch
+import triton
+
+from generator import legality, rendered
+from generator.model import Kernel
+from generator.resources import TENSOR_MEMORY
+from generator.verify.contract import runnable_here
+from generator.verify.execute import describe
+from generator.verify.expect import faults
+from generator.verify.jobs import Failure, Job, Result
+from generator.verify.launches import REFUSED, Launch, launches, left_out
+from generator.verify.loading import load_kernel, stated_and_actual_digest
+from generator.verify.machine_code import CompileError, MachineCode, compile_to_machine_code
+from generator.verify.specialise import specialise
+from generator.vocabulary import TARGETS
+
+
+def run(job: Job) -> Result:
+    """Compile the launches that `job` names; whatever fails is a failure of the kernel, never the harness's end."""
+    started = time.monotonic()
+    _prepare()
+    assert job.target is not None
+    kernel = _rendered(job.folder).by_name[job.name]
+    reason = runnable_here(kernel, hardware=False) or left_out(kernel, job.target)
+    if reason is not None:
+        return Result(job, left_out=reason)
+    work = _Work(job, kernel, job.target)
+    with _fresh_cache():
+        work.run()
+    _, digest = stated_and_actual_digest(job.file.read_text())
+    place = {"python": platform.python_version(), "torch": torch.__version__, "triton": triton.__version__}
+    return Result(
+        job,
+        work.count,
+        tuple(work.failures),
+        digest=digest,
+        place=tuple(place.items()),
+        seconds=time.monotonic() - started,
+        measured=tuple(work.measured),
+    )
+
+
+@functools.lru_cache(maxsize=1)
+def _prepare() -> None:
+    # Nothing is written beside the files under proof.
+    sys.dont_write_bytecode = True
+    torch.set_num_threads(1)
+    warnings.filterwarnings("ignore", message="tl.make_block_ptr is deprecated")
+
+
+@functools.lru_cache(maxsize=32)
+def _rendered(folder: Path) -> rendered.Rendered:
+    return rendered.read(folder)
+
+
+@contextmanager
+def _fresh_cache() -> Iterator[None]:
+    """A cache of Triton's that holds nothing yet and is gone afterwards: a warm one would hide failures."""
+    folder = tempfile.mkdtemp(prefix="compiled-")
+    before = os.environ.get("TRITON_CACHE_DIR")
+    os.environ["TRITON_CACHE_DIR"] = folder
+    try:
+        yield
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        del os.environ["TRITON_CACHE_DIR"]
+        if before is not None:
+            os.environ["TRITON_CACHE_DIR"] = before
+
+
+class _Work:
+    """What one job has found so far."""
+
+    def __init__(self, job: Job, kernel: Kernel, target: str) -> None:
+        self.job, self.kernel, self.target = job, kernel, target
+        self.count = 0
+        self.failures: list[Failure] = []
+        self.measured: list[tuple[str, tuple[tuple[str, int], ...]]] = []
+        self.compiled: dict[str, MachineCode | CompileError] = {}
+
+    def run(self) -> None:
+        try:
+            module = load_kernel(self.job.file)
+        except Exception as error:
+            self.failures.append(Failure("import", "the file is imported", describe(error)))
+            return
+        for launch in launches(self.kernel, self.target):
+            chosen = not self.job.chosen or launch.name in self.job.chosen
+            if chosen and (self.job.case is None or fnmatchcase(launch.name, self.job.case)):
+                self.count += 1
+                try:
+                    self.launch(module, launch)
+                except CompileError as error:
+                    self.fail(launch, str(error))
+                except Exception as error:
+                    self.fail(launch, describe(error))
+
+    def launch(self, module: ModuleType, launch: Launch) -> None:
+        code = self.machine_code(module, launch)
+        self.measured.append((launch.name, code.figures))
+        for fault in self.faults(launch, code):
+            self.fail(launch, fault)
+
+    def machine_code(self, module: ModuleType, launch: Launch) -> MachineCode:
+        """What the launch compiles to; launches that Triton specialises alike are compiled once."""
+        wanted = specialise(module, self.kernel, launch, self.target)
+        if wanted.key not in self.compiled:
+            try:
+                self.compiled[wanted.key] = compile_to_machine_code(wanted, self.target)
+            except CompileError as error:
+                self.compiled[wanted.key] = error
+        found = self.compiled[wanted.key]
+        if isinstance(found, CompileError):
+            raise found
+        return found
+
+    def faults(self, launch: Launch, code: MachineCode) -> Iterator[str]:
+        """What the machine code must not need, or must do and does not."""
+        target = TARGETS[self.target]
+        fits = code.shared <= target.shared_memory and code.tensor_memory <= TENSOR_MEMORY
+        if launch.case.name == REFUSED:
+            if fits:
+                reason = legality.too_much_memory(self.kernel.variant, launch.tile, self.target)
+                yield f"the legality table refuses this row ({reason}), and it takes {code.shared} bytes"
+            return
+        if code.shared > target.shared_memory:
+            yield f"{code.shared} bytes of shared memory, and {self.target} has {target.shared_memory}"
+        if code.tensor_memory > TENSOR_MEMORY:
+            yield f"{code.tensor_memory} columns of tensor memory, and {self.target} has {TENSOR_MEMORY}"
+        yield from faults(self.kernel, launch, self.target, code)
+
+    def fail(self, launch: Launch, message: str) -> None:
+        row = launch.row_label
+        self.failures.append(Failure(launch.name, f"{launch.case.reason} (row {launch.row}: {row})", message))

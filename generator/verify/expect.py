@@ -1,0 +1,88 @@
+"""What the machine code of a launch must hold and must not, by the meaning of the kernel, never by its text."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from generator.model import Kernel, Variant
+from generator.resources import matrix_instruction
+from generator.verify.cases import addressed
+from generator.verify.launches import Launch
+from generator.verify.machine_code import MachineCode
+from generator.vocabulary import ELEMENTS, TARGETS
+
+#: Every instruction that multiplies tiles.
+_MATRIX = ("wgmma", "tcgen05", "mma.sync", "mfma", "wmma")
+
+#: Bytes a thread may spill where loads are whole vectors. `tf32x3` holds three products' operands in registers, and
+#: fp32 without a matrix unit a whole tile's.
+SPILLED = 512
+SPILLED_IN_REGISTERS = 4096
+#: Where no alignment is known, each element is loaded by itself, with an address of its own.
+SPILLED_BY_ELEMENT = 32768
+
+#: The longest stretch of K whose fp8 products stay in the matrix unit's short accumulator under `precision: full`.
+_PROMOTED_EVERY = 128
+
+
+def faults(kernel: Kernel, launch: Launch, target: str, code: MachineCode) -> Iterator[str]:
+    """What is wrong with the machine code of one launch, a sentence each."""
+    yield from _multiplies(kernel.variant, launch, target, code)
+    yield from _copies(kernel.variant, launch, target, code)
+    yield from _keeps_nan(kernel.variant, code)
+    yield from _precision(kernel.variant, target, code)
+    bound = spill_bound(kernel.variant, launch, target)
+    if code.spilled > bound:
+        yield f"{code.spilled} bytes spilled a thread, more than {bound}"
+
+
+def _multiplies(v: Variant, launch: Launch, target: str, code: MachineCode) -> Iterator[str]:
+    wanted = matrix_instruction(v, launch.tile, target)
+    found = [name for name in _MATRIX if code.instructions[name]]
+    if found != ([wanted] if wanted else []):
+        yield f"multiplies by {', '.join(found) or 'plain arithmetic'}, expected {wanted or 'plain arithmetic'}"
+
+
+def _copies(v: Variant, launch: Launch, target: str, code: MachineCode) -> Iterator[str]:
+    if TARGETS[target].vendor != "nvidia":
+        return
+    if addressed(v):
+        if not code.instructions["bulk copy in"]:
+            yield "a descriptor's loads are no bulk copies"
+        if v.store == "as_load" and not code.instructions["bulk copy out"]:
+            yield "a descriptor's store is no bulk copy"
+        return
+    pipelined = v.schedule == "tiled" and launch.case.name == "aligned" and launch.tile.stages > 1
+    if pipelined and not code.instructions["cp.async"]:
+        yield "loads are not pipelined: no asynchronous copy"
+
+
+def _keeps_nan(v: Variant, code: MachineCode) -> Iterator[str]:
+    if re.search(r"\barith\.(max|min)numf\b", code.ir):
+        yield "a maximum or minimum drops NaN (arith.maxnumf); the epilogue propagates it"
+    calls = (node.func for step in v.epilogue.steps for node in ast.walk(step.tree) if isinstance(node, ast.Call))
+    if code.instructions["plain max"] and any(isinstance(f, ast.Name) and f.id in ("max", "min") for f in calls):
+        yield "a plain max drops NaN; the epilogue propagates it"
+
+
+def _precision(v: Variant, target: str, code: MachineCode) -> Iterator[str]:
+    if v.schedule == "elementwise":
+        return
+    if ELEMENTS[v.dtype.a].bits == 32:
+        found = set(re.findall(r"\binputPrecision = (\w+)", code.ir)) or {"ieee"}
+        if found != {v.dtype.precision}:
+            yield f"multiplies in {', '.join(sorted(found))}, expected {v.dtype.precision}"
+    if v.dtype.precision == "full" and TARGETS[target].capability == 90:
+        longest = max((int(n) for n in re.findall(r"maxNumImpreciseAcc = (\d+)", code.ir)), default=0)
+        if not 0 < longest <= _PROMOTED_EVERY:
+            yield f"fp8 products of {longest or 'all of'} K stay in the short accumulator, at most {_PROMOTED_EVERY}"
+
+
+def spill_bound(v: Variant, launch: Launch, target: str) -> int:
+    """Bytes that a thread may spill."""
+    if launch.case.name != "aligned":
+        return SPILLED_BY_ELEMENT
+    in_registers = v.dtype.precision == "tf32x3" or (v.dtype.precision == "ieee" and TARGETS[target].vendor == "amd")
+    return SPILLED_IN_REGISTERS if in_registers else SPILLED

@@ -1,0 +1,115 @@
+"""The launches of a kernel that its launcher can come to: each row of the table in every class of specialisation.
+
+Triton compiles a kernel anew for what it knows of the arguments: whether addresses and numbers are multiples of 16,
+whether a number is 1 or wider than 32 bits, and every constant. A class is a call that makes it know one thing more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from generator import legality
+from generator.epilogue import SCALAR
+from generator.model import Kernel, Tile, Variant
+from generator.verify.cases import Case, Fit, addressed
+from generator.vocabulary import ELEMENTS
+
+#: The class of a row that the legality table refuses: it must not fit, or the table is too strict.
+REFUSED = "refused"
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One row of a kernel's table, called in one class; `case` has the sizes and how the operands lie."""
+
+    row: int
+    tile: Tile
+    case: Case
+
+    @property
+    def name(self) -> str:
+        return f"row{self.row}-{self.case.name}"
+
+    @property
+    def row_label(self) -> str:
+        """The row's values, by which rows of different kernels are one value of an axis."""
+        t = self.tile
+        return f"{t.m}x{t.n}x{t.k} w{t.warps} s{t.stages} g{t.group}"
+
+
+def left_out(kernel: Kernel, target: str) -> str | None:
+    """Why nothing of `kernel` is compiled for `target`, or None."""
+    return legality.why_not_on(kernel.variant, target)
+
+
+@lru_cache(maxsize=4096)
+def launches(kernel: Kernel, target: str) -> tuple[Launch, ...]:
+    """Every launch of `kernel` on `target`: of a row that does not fit there only one, which shows that it does not."""
+    if left_out(kernel, target) is not None:
+        return ()
+    found = []
+    for row, tile in enumerate(kernel.tiles):
+        if legality.why_no_row_on(kernel.variant, tile, target) is None:
+            found += [Launch(row, tile, case) for case in _classes(kernel, row)]
+        elif legality.too_much_memory(kernel.variant, tile, target) is not None:
+            found.append(Launch(row, tile, replace(next(_classes(kernel, row)), name=REFUSED)))
+    return tuple(found)
+
+
+def _classes(kernel: Kernel, row: int) -> Iterator[Case]:
+    seen = set()
+    for case in _calls(kernel.variant, Fit(kernel.variant, kernel.tiles[row]), row):
+        essence = replace(case, name="", reason="")
+        if essence not in seen:
+            seen.add(essence)
+            yield case
+
+
+def _calls(v: Variant, fit: Fit, row: int) -> Iterator[Case]:
+    m, n, k = fit.unit if v.schedule != "elementwise" else (16, 16, 16)
+    m, n, k = 2 * m, 2 * n, k if v.schedule == "naive" else 2 * k
+    plain = _plain_operand(v)
+    aligned = Case(
+        "aligned", "whole tiles, every address and stride a multiple of 16", fit(m, n, k), row, operand_type=plain
+    )
+    yield aligned
+    ragged = legality.ragged(v.masking) if v.schedule != "elementwise" else dict.fromkeys("mnk", True)
+    loose = "".join(dimension for dimension in "mnk" if ragged[dimension] is not False)
+
+    def odd(some: str) -> tuple[int, int, int]:
+        return fit(m + ("m" in some), n + ("n" in some), k - ("k" in some))
+
+    if loose:
+        yield replace(aligned, name="ragged", reason="all dimensions that may end within a tile do", sizes=odd(loose))
+        ones = tuple(1 if d in loose else size for d, size in zip("mnk", aligned.sizes, strict=True))
+        yield replace(aligned, name="unit", reason="a dimension of 1 is a constant to Triton", sizes=fit(*ones))
+    if v.masking == "auto" and v.schedule != "elementwise" and not addressed(v):
+        # Each dimension has code of its own for whole tiles.
+        for some in ("m", "n", "k", "mn", "mk", "nk"):
+            label = " and ".join(some.upper())
+            yield replace(aligned, name=f"ragged-{some}", reason=f"{label} end within a tile", sizes=odd(some))
+    if not addressed(v):
+        reason = "no address and no stride is a multiple of 16"
+        yield replace(aligned, name="unaligned", reason=reason, padded=True, unaligned=True)
+    yield replace(aligned, name="wide", reason="offsets pass 2**31 elements", huge="c")
+    lines = "k" if v.layout.a == "column" else "m"
+    if lines in loose:
+        two = tuple(2 if d == lines else size for d, size in zip("mnk", aligned.sizes, strict=True))
+        yield replace(aligned, name="wide-stride", reason="a stride passes 2**31 elements", sizes=fit(*two), huge="a")
+    if "strided" in (v.layout.a, v.layout.b, v.layout.c):
+        yield replace(aligned, name="strided-columns", reason="strided operands, column after column", strided="column")
+        yield replace(aligned, name="strided-gaps", reason="no stride of a strided operand is 1", strided="gaps")
+    shapes = {operand.shape for operand in v.epilogue.operands}
+    if shapes - {SCALAR}:
+        other = "bf16" if plain == "fp32" else "fp32"
+        yield replace(aligned, name="operands", reason=f"the epilogue's operands in {other}", operand_type=other)
+    if SCALAR in shapes:
+        yield replace(aligned, name="scalar-tensor", reason="a scalar as a tensor", scalar_tensor=True)
+
+
+def _plain_operand(v: Variant) -> str:
+    """The type that a caller's vectors and matrices have: that of the result, where it is a floating one."""
+    out = ELEMENTS[v.dtype.out]
+    return v.dtype.out if out.floating and out.bits >= 16 else "fp32"

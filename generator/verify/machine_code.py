@@ -1,0 +1,126 @@
+"""Compile a specialisation down to machine code and read from it what it needs and what it does."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import triton
+from triton.compiler import ASTSource
+
+from generator.verify.specialise import Specialisation, gpu_target
+
+#: Instruction -> how it is written in PTX or in the assembly of an AMD GPU.
+INSTRUCTIONS: Mapping[str, re.Pattern[str]] = {
+    name: re.compile(pattern, re.MULTILINE)
+    for name, pattern in {
+        "wgmma": r"^\s*(?:@\S+ )?wgmma\.mma_async",
+        "tcgen05": r"^\s*(?:@\S+ )?tcgen05\.mma",
+        "mma.sync": r"\bmma\.sync",
+        "cp.async": r"cp\.async\.c[ag]\.shared",
+        "bulk copy in": r"cp\.async\.bulk\.tensor\S*\.shared::(?:cluster|cta)\.global",
+        "bulk copy out": r"cp\.async\.bulk\.tensor\S*\.global\.shared::cta",
+        "mfma": r"\bv_(?:s?mfma)\w*",
+        "wmma": r"\bv_s?wmma\w*",
+        "plain max": r"\b(?:max|min)\.(?:ftz\.)?f32",
+    }.items()
+}
+
+
+class CompileError(Exception):
+    """What the compiler had against a kernel, in its own words."""
+
+
+@dataclass(frozen=True)
+class MachineCode:
+    """What one compilation came to. Bytes of shared memory a program, columns of tensor memory, registers and bytes
+    spilled a thread (both of the assembler's report), and how often each instruction of INSTRUCTIONS is there.
+    """
+
+    shared: int
+    tensor_memory: int
+    registers: int
+    spilled: int
+    instructions: Mapping[str, int]
+    #: Triton's own text of the kernel before any lowering.
+    ir: str
+
+    @property
+    def figures(self) -> tuple[tuple[str, int], ...]:
+        """The figures that are recorded, instructions that are not there left out."""
+        found = {"shared": self.shared, "tensor_memory": self.tensor_memory, "registers": self.registers}
+        found["spilled"] = self.spilled
+        return tuple((found | {name: count for name, count in self.instructions.items() if count}).items())
+
+
+def compile_to_machine_code(wanted: Specialisation, target: str) -> MachineCode:
+    """Compile `wanted` for `target`; raise `CompileError` with the compiler's own reason."""
+    triton.knobs.nvidia.dump_ptxas_log = True
+    source = ASTSource(wanted.function, wanted.signature, wanted.constants, wanted.known)
+    log = io.StringIO()
+    with _standard_error() as said:
+        try:
+            with contextlib.redirect_stdout(log):
+                compiled = triton.compile(source, target=gpu_target(target), options=wanted.options)
+        except Exception as error:
+            raise CompileError(_reason(error, said())) from None
+    text = compiled.asm.get("ptx") or compiled.asm["amdgcn"]
+    registers, spilled = _amd_registers(text) if "amdgcn" in compiled.asm else _nvidia_registers(log.getvalue())
+    return MachineCode(
+        compiled.metadata.shared,
+        getattr(compiled.metadata, "tmem_size", None) or 0,
+        registers,
+        spilled,
+        {name: len(pattern.findall(text)) for name, pattern in INSTRUCTIONS.items()},
+        compiled.asm["ttir"],
+    )
+
+
+@contextlib.contextmanager
+def _standard_error() -> Iterator[Any]:
+    """What is written to file descriptor 2 within, where MLIR says why a pass failed."""
+    kept = os.dup(2)
+    with tempfile.TemporaryFile() as file:
+        os.dup2(file.fileno(), 2)
+
+        def said() -> str:
+            file.seek(0)
+            return file.read().decode(errors="replace")
+
+        try:
+            yield said
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+
+
+def _reason(error: Exception, said: str) -> str:
+    """The compiler's reason: what MLIR or the assembler wrote, behind the exception's own words."""
+    lines = [line.strip() for line in said.splitlines() if re.search(r"\berror\b|fatal|assert", line, re.IGNORECASE)]
+    words = [f"{type(error).__name__}: {error}".strip()]
+    return "\n".join(dict.fromkeys(words + lines[:8]))[:4000]
+
+
+def _nvidia_registers(log: str) -> tuple[int, int]:
+    """Registers a thread and bytes spilled, of ptxas's report."""
+    registers = [int(found) for found in re.findall(r"Used (\d+) registers", log)]
+    spilled = [int(found) for found in re.findall(r"(\d+) bytes spill stores", log)]
+    if not registers:
+        raise CompileError(f"ptxas reported no registers: {log[:500]!r}")
+    return max(registers), max(spilled, default=0)
+
+
+def _amd_registers(text: str) -> tuple[int, int]:
+    """Vector registers a thread, accumulation registers included, and bytes spilled, of the metadata."""
+    found = {
+        name: max((int(value) for value in re.findall(rf"\.{name}:\s+(\d+)", text)), default=0)
+        for name in ("vgpr_count", "agpr_count", "vgpr_spill_count")
+    }
+    # A spill is counted in registers of 32 bits.
+    return found["vgpr_count"], found["vgpr_spill_count"] * 4

@@ -1,0 +1,103 @@
+"""The specialisation of a launch, worked out by the launcher and by Triton's own launch path, with no GPU at hand.
+
+The launcher is called with operands that have shapes, strides and addresses but no memory (torch's `meta` device).
+Triton is given a driver that claims the target, and is stopped where it would compile. Written for Triton 3.6 to 3.9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import torch
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.runtime import driver
+from triton.runtime.jit import JITFunction
+
+from generator.model import Kernel
+from generator.verify.launches import Launch
+from generator.verify.setup import prepare
+from generator.vocabulary import TARGETS
+
+
+@dataclass(frozen=True)
+class Specialisation:
+    """What Triton's compiler is given: the function, types, constants and what is known of the arguments."""
+
+    function: Any
+    signature: dict[str, str]
+    constants: dict[Any, Any]
+    known: dict[Any, Any]
+    options: dict[str, Any]
+
+    @property
+    def key(self) -> str:
+        """Two launches of one key are one compilation."""
+        return repr((self.signature, self.constants, self.known, self.options))
+
+
+def gpu_target(target: str) -> GPUTarget:
+    """A target of the spec language as Triton names it."""
+    found = TARGETS[target]
+    if found.vendor == "amd":
+        return GPUTarget("hip", target, found.lanes)
+    return GPUTarget("cuda", found.capability, found.lanes)
+
+
+class _Driver:
+    """Claims that the one device is a GPU of the target; each target is a device of its own to Triton's caches."""
+
+    target: str
+
+    def get_current_target(self) -> GPUTarget:
+        return gpu_target(self.target)
+
+    def get_current_device(self) -> str:
+        return self.target
+
+    def get_current_stream(self, device: object) -> int:
+        return 0
+
+
+class NotLaunched(Exception):
+    """The launcher returned without a launch, or came to more than one."""
+
+
+_captured: list[Specialisation] = []
+
+
+def _capture(
+    self: Any, key: Any, signature: Any, device: Any, constants: Any, options: Any, known: Any, warmup: Any
+) -> None:
+    _captured.append(Specialisation(self, signature, constants, known, dict(options.__dict__)))
+
+
+@contextmanager
+def _no_device(target: str) -> Iterator[None]:
+    """Within, launches for `target` are captured, and launchers take operands that are on no GPU."""
+    claimed = _Driver()
+    claimed.target = target
+    driver.set_active(claimed)
+    original, JITFunction._do_compile = JITFunction._do_compile, _capture
+    triton.knobs.runtime.interpret = True
+    _captured.clear()
+    try:
+        yield
+    finally:
+        JITFunction._do_compile = original
+        triton.knobs.runtime.interpret = False
+
+
+def specialise(module: ModuleType, kernel: Kernel, launch: Launch, target: str) -> Specialisation:
+    """What Triton would compile for `launch` of the loaded `module` on `target`; raises what the launcher raises."""
+    setup = prepare(kernel, launch.case, torch.device("meta"))
+    out = setup.out.view if setup.out else None
+    with _no_device(target):
+        module.gemm(setup.a.view, setup.b.view, **setup.operands, out=out, config=launch.row)
+        if len(_captured) != 1:
+            raise NotLaunched(f"the launcher came to {len(_captured)} launches, expected 1")
+        return _captured[0]
