@@ -59,6 +59,9 @@ def read(folder: Path) -> Rendered:
     try:
         operations = {name: _operation(entry) for name, entry in manifest["operations"].items()}
         kernels = {name: _kernel(name, entry, operations) for name, entry in manifest["kernels"].items()}
+        strays = [name for name in kernels if f"{name}.py" not in manifest["files"]]
+        if strays:
+            raise ValueError(f"{strays[0]!r} is no file of the family")
         left_out = tuple(LeftOut(str(e["name"]), str(e["reason"]), e.get("target")) for e in manifest["left_out"])
         digests = {name: str(entry["sha256"]) for name, entry in manifest["kernels"].items()}
         return Rendered(folder, str(manifest["name"]), tuple(kernels.values()), left_out, digests)

@@ -85,6 +85,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--results", type=Path, metavar="FILE", help="write what passed as JSON, keyed by body digest; adds to FILE"
     )
+    parser.add_argument(
+        "--table", type=Path, nargs="+", metavar="FILE", help="prove nothing: print what such files hold, as Markdown"
+    )
     parser.add_argument("--costs", type=Path, metavar="FILE", help="write what jobs took, by which --shard divides")
     parser.add_argument(
         "--cache", type=Path, default=Path(".verify_cache"), metavar="DIR", help="where results are kept between runs"
@@ -117,13 +120,17 @@ def _verify(arguments: argparse.Namespace) -> int:
     started = time.monotonic()
     if arguments.jobs is not None and arguments.jobs < 1:
         raise CallError(f"--jobs must be at least 1, got {arguments.jobs}")
+    found = rendered(arguments.specs, arguments.out, arguments.only)
+    if arguments.table:
+        current = {digest: name for family in found for name, digest in family.digests.items()}
+        print(results.table(arguments.table, current))
+        return 0
     device = gpu()
     levels = tuple(dict.fromkeys(arguments.level or default_levels(device)))
     if "gpu" in levels and device is None:
         raise CallError(f"--level gpu: torch sees no GPU here; levels that run anywhere: {', '.join(LEVELS[:-1])}")
     if arguments.target and "compile" not in levels:
         raise CallError("--target goes with --level compile")
-    found = rendered(arguments.specs, arguments.out, arguments.only)
     targets = tuple(TARGETS) if "all" in (arguments.target or ()) else tuple(dict.fromkeys(arguments.target or ()))
     jobs = plan(found, levels, arguments.only, arguments.case, targets)
     if not jobs:
@@ -132,6 +139,8 @@ def _verify(arguments: argparse.Namespace) -> int:
     jobs, choices = covered(jobs, found, arguments.coverage)
     for choice in choices:
         print(choice.text())
+    if not jobs:
+        raise CallError(f"--coverage {arguments.coverage.word} chooses none of what there is; ask for more")
     index, count = arguments.shard
     jobs = shard(jobs, index, count, Costs.shipped().of)
     kept = Kept(arguments.cache, found, device)

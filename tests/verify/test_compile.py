@@ -1,0 +1,123 @@
+"""The compile level: what it reads from machine code, and what it refuses."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from generator.verify.jobs import Job, Result
+from generator.verify.loading import DIGEST_LINE
+from generator.verify.run import Pool, workers_by_default
+
+ROOT = Path(__file__).resolve().parents[2]
+RELU = "gemm_fp16_rcr_bias_relu__tiled_pointer_auto_grouped"
+DESCRIPTOR = "gemm_fp16_rcr_bias_relu__tiled_descriptor_auto_grouped"
+IEEE = "gemm_fp32_rcr_none__tiled_pointer_auto_grouped"
+FP8 = "gemm_fp8e4m3_rcr_none__tiled_pointer_auto_grouped"
+
+#: Family, kernel, target, launch, the text replaced and by what, and what is said of it.
+WRONG = {
+    "a plain maximum": (
+        "fp16_rcr", RELU, "sm90", "row5-aligned",
+        ", propagate_nan=tl.PropagateNan.ALL", "", "drops NaN",
+    ),
+    "tf32 for ieee": (
+        "fp32_rcr", IEEE, "sm80", "row2-aligned",
+        'input_precision="ieee"', 'input_precision="tf32"', "expected plain arithmetic",
+    ),
+    "products in the short accumulator": (
+        "fp8e4m3_rcr", FP8, "sm90", "row4-aligned",
+        ", max_num_imprecise_acc=BLOCK_K if BLOCK_K < 128 else 128", "", "short accumulator",
+    ),
+    "too much shared memory": (
+        "fp16_rcr", RELU, "sm90", "row5-aligned",
+        '"BLOCK_M": 16, "BLOCK_N": 64, "BLOCK_K": 128, "GROUP_M": 8, "num_warps": 4, "num_stages": 4',
+        '"BLOCK_M": 16, "BLOCK_N": 64, "BLOCK_K": 128, "GROUP_M": 8, "num_warps": 4, "num_stages": 20',
+        "bytes of shared memory, and sm90 has 232448",
+    ),
+    "no asynchronous copies": (
+        "fp16_rcr", RELU, "sm80", "row5-aligned",
+        "a_ptrs += BLOCK_K\n        b_ptrs += BLOCK_K",
+        "a_ptrs += BLOCK_K\n        b_ptrs += BLOCK_K\n        tl.debug_barrier()", "not pipelined",
+    ),
+    "a compiler error": (
+        "fp16_rcr", RELU, "sm90", "row5-aligned",
+        "x = acc + bias[None, :]", "x = acc + bias[None, :, None]", "CompilationError",
+    ),
+    "no launch": (
+        "fp16_rcr", RELU, "sm90", "row5-aligned", "    if M == 0 or N == 0:\n        return out\n", "    return out\n",
+        "0 launches",
+    ),
+}  # fmt: skip
+
+RIGHT = {
+    "wgmma": ("fp16_rcr", RELU, "sm90", "row2-aligned", {"wgmma", "cp.async"}),
+    "mma.sync": ("fp16_rcr", RELU, "sm80", "row5-aligned", {"mma.sync", "cp.async"}),
+    "tcgen05": ("fp16_rcr", RELU, "sm100", "row4-aligned", {"tcgen05", "cp.async"}),
+    "mfma": ("fp16_rcr", RELU, "gfx942", "row5-aligned", {"mfma"}),
+    "wmma": ("fp16_rcr", RELU, "gfx1100", "row5-aligned", {"wmma"}),
+    "descriptor": ("fp16_rcr", DESCRIPTOR, "sm90", "row5-aligned", {"mma.sync", "bulk copy in", "bulk copy out"}),
+    "refused": ("fp16_rcr", RELU, "gfx942", "row3-refused", {"mfma"}),
+}
+
+
+def spoilt(folder: Path, family: str, kernel: str, old: str, new: str) -> Path:
+    """A copy of a family with a text of one kernel replaced."""
+    shutil.copytree(ROOT / "generated" / family, folder / family)
+    file = folder / family / f"{kernel}.py"
+    head, line, body = file.read_text().partition(DIGEST_LINE)
+    _, _, body = body.partition("\n")
+    assert body.count(old) == 1, old
+    body = body.replace(old, new)
+    file.write_text(f"{head}{line}{hashlib.sha256(body.encode()).hexdigest()}\n{body}")
+    return folder / family
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Result]]:
+    pool = Pool("compile", workers_by_default())
+    futures = {}
+    for name, (family, kernel, target, launch, old, new, _) in WRONG.items():
+        folder = spoilt(tmp_path_factory.mktemp("spoilt"), family, kernel, old, new)
+        futures[name] = pool.submit(Job("compile", folder, kernel, target=target, chosen=(launch,)))
+    for name, (family, kernel, target, launch, _) in RIGHT.items():
+        folder = ROOT / "generated" / family
+        futures[name] = pool.submit(Job("compile", folder, kernel, target=target, chosen=(launch,)))
+    descriptor = Job("compile", ROOT / "generated" / "fp16_rcr", DESCRIPTOR, target="sm80")
+    futures["out of reach"] = pool.submit(descriptor)
+    yield {name: future.result() for name, future in futures.items()}
+    pool.close()
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_wrong_fails_with_its_reason(name: str, results: dict[str, Result]) -> None:
+    *_, launch, _, _, words = WRONG[name]
+    (failure, *_) = results[name].failures
+    assert words in "\n".join(failure.message for failure in results[name].failures)
+    assert failure.case == launch
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_the_instructions_are_those_of_the_target(name: str, results: dict[str, Result]) -> None:
+    result = results[name]
+    assert not result.failures and result.cases == 1
+    ((launch, figures),) = result.measured
+    found = dict(figures)
+    assert launch == RIGHT[name][3]
+    assert found.keys() - {"shared", "tensor_memory", "registers", "spilled", "plain max"} == RIGHT[name][4]
+    assert found["registers"] > 0 and found["shared"] > 0
+    assert (found["tensor_memory"] > 0) == (name == "tcgen05")
+
+
+def test_the_compilers_own_reason_is_given(results: dict[str, Result]) -> None:
+    (failure,) = results["a compiler error"].failures
+    assert "bias[None, :, None]" in failure.message or "rank" in failure.message
+
+
+def test_a_target_without_the_hardware_is_left_out(results: dict[str, Result]) -> None:
+    assert results["out of reach"].left_out == "sm80 has no bulk tensor copies; descriptors need sm90 or later"
+    assert not results["out of reach"].cases

@@ -1,0 +1,229 @@
+"""What is chosen among the combinations that exist: how few, that all pairs are there, that it never changes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from itertools import combinations, product
+from pathlib import Path
+
+import covertable
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import family_of
+
+from generator.verify.coverage import Choice, Coverage, choose
+
+ROOT = Path(__file__).resolve().parents[2]
+
+#: Eight layouts, six types, twelve epilogues, five maskings, five orders, three loads.
+SPEC = """
+summary: The product of many values on every axis.
+layout: [rcr, rrr, crr, ccr, rcc, rrc, crc, ccc]
+dtype: [fp16, bf16, fp32, tf32, fp8e4m3, int8]
+epilogue:
+  [none, bias, relu, gelu, bias+relu, bias+gelu_tanh, bias+silu, add, scale+bias, tanh, bias_m, scale+bias+relu+add]
+masking: [none, k, mn, mnk, auto]
+swizzle: [linear, linear_n, grouped, grouped_n, swizzle2d]
+load: [pointer, block_pointer, descriptor]
+triton: ">=3.6,<3.9"
+"""
+
+Points = Sequence[Mapping[str, str]]
+
+
+def together(points: Points, strength: int) -> set[tuple[tuple[str, str], ...]]:
+    """Every pair, or triple, of words that stand together in some point."""
+    return {found for point in points for found in combinations(sorted(point.items()), strength)}
+
+
+def chosen(points: Points, word: str) -> tuple[Choice, list[Mapping[str, str]]]:
+    choice = choose(points, Coverage.parse(word))
+    return choice, [points[index] for index in choice.indices]
+
+
+def numbered(**sizes: int) -> list[dict[str, str]]:
+    """The product of axes of so many words each."""
+    words = [[f"{axis}{number}" for number in range(size)] for axis, size in sizes.items()]
+    return [dict(zip(sizes, row)) for row in product(*words)]
+
+
+#: As in kernels: bounded loads go with two of the maskings, one type with one target, rows belong to a schedule.
+KERNELS = [
+    point
+    for point in numbered(layout=4, dtype=3, masking=5, load=3, schedule=3, row=6, target=3)
+    if (point["load"] != "load2" or point["masking"] in ("masking3", "masking4"))
+    and (point["dtype"] != "dtype2" or point["target"] == "target1")
+    and int(point["row"][-1]) // 2 == int(point["schedule"][-1])
+]
+
+
+def test_all_pairs_of_a_large_product_take_the_fewest_rows() -> None:
+    points = numbered(layout=8, dtype=6, epilogue=12, masking=5, swizzle=5, load=3)
+    choice, found = chosen(points, "pairs")
+    assert together(found, 2) == together(points, 2)
+    # Every layout with every epilogue takes 96.
+    assert 96 <= len(found) <= 100
+    assert choice.total == 43_200
+
+
+def test_all_pairs_of_the_legal_part_take_as_few() -> None:
+    family = family_of(SPEC)
+    points = [dict(kernel.variant.words) for kernel in family.kernels]
+    assert family.left_out and len(points) > 20_000
+    _, found = chosen(points, "pairs")
+    assert together(found, 2) == together(points, 2)
+    assert 96 <= len(found) <= 110
+
+
+def test_pairs_hold_and_nothing_is_chosen_twice() -> None:
+    choice, found = chosen(KERNELS, "pairs")
+    assert together(found, 2) == together(KERNELS, 2)
+    assert list(choice.indices) == sorted(set(choice.indices))
+    assert len(found) < len(KERNELS) / 20
+    (pairs,) = choice.covered
+    assert pairs.covered == pairs.existing == len(together(KERNELS, 2))
+    assert together(found, 3) != together(KERNELS, 3)
+
+
+def test_triples_hold_and_so_do_pairs() -> None:
+    choice, found = chosen(KERNELS, "triples")
+    assert together(found, 3) == together(KERNELS, 3)
+    assert together(found, 2) == together(KERNELS, 2)
+    assert [count.existing for count in choice.covered] == [len(together(KERNELS, n)) for n in (2, 3)]
+    assert len(chosen(KERNELS, "pairs")[1]) < len(found) < len(KERNELS) / 5
+
+
+def test_the_quick_criterion_covers_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("generator.verify.coverage._QUICK", 0)
+    for word, strength in (("pairs", 2), ("triples", 3)):
+        _, found = chosen(KERNELS, word)
+        assert together(found, strength) == together(KERNELS, strength)
+
+
+def test_a_library_that_leaves_something_out_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    make = covertable.make
+    monkeypatch.setattr(covertable, "make", lambda *args, **named: make(*args, **named)[:-1])
+    with pytest.raises(RuntimeError, match=r"covertable covers [\d,]+ of [\d,]+ pairs"):
+        chosen(numbered(a=4, b=3), "pairs")
+
+
+def test_all_is_everything() -> None:
+    choice, found = chosen(KERNELS, "all")
+    assert found == KERNELS
+    assert choice.text() == f"coverage all: all 2,016 combinations, all {len(together(KERNELS, 2))} pairs of 7 axes"
+
+
+def test_the_order_of_points_and_axes_changes_nothing() -> None:
+    mixed = [dict(reversed(point.items())) for point in KERNELS[::-1][700:] + KERNELS[::-1][:700]]
+    for word in ("pairs", "triples", "15%"):
+        _, found = chosen(KERNELS, word)
+        _, same = chosen(mixed, word)
+        assert {frozenset(point.items()) for point in found} == {frozenset(point.items()) for point in same}, word
+
+
+def test_the_choice_is_the_same_in_every_process() -> None:
+    program = (
+        "import json, sys; from generator.verify.coverage import Coverage, choose; points = json.load(sys.stdin);"
+        "print([choose(points, Coverage.parse(word)).indices for word in ('pairs', 'triples', '10%')])"
+    )
+    here = [choose(KERNELS, Coverage.parse(word)).indices for word in ("pairs", "triples", "10%")]
+    for seed in ("1", "2"):
+        paths = os.pathsep.join([str(ROOT), *sys.path])
+        environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": paths}
+        ended = subprocess.run(
+            [sys.executable, "-c", program],
+            input=json.dumps(KERNELS),
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert ended.stdout.strip() == str(here)
+
+
+def test_the_choice_is_the_same_on_every_machine() -> None:
+    points = numbered(a=3, b=3, c=2, d=2)[:30]
+    assert choose(points, Coverage.parse("20%")).indices == (3, 6, 7, 13, 18, 19, 21, 22, 23, 25, 28)
+    # Another covertable may choose others; then these are written anew.
+    assert choose(points, Coverage.parse("pairs")).indices == (0, 7, 9, 10, 14, 17, 20, 25, 26, 28)
+
+
+def test_a_share_is_even_and_grows_without_losing_any() -> None:
+    points = numbered(a=30, b=20, c=10)
+    found = {share: set(choose(points, Coverage.parse(f"{share}%")).indices) for share in ("0.5", "10", "20", "100")}
+    assert found["0.5"] < found["10"] < found["20"] < found["100"] == set(range(6000))
+    assert 500 < len(found["10"]) < 700
+    assert 1050 < len(found["20"]) < 1350
+    every = choose(points, Coverage.parse("100%"))
+    assert every.text() == "coverage 100%: all 6,000 combinations, all 1,100 pairs of 3 axes"
+
+
+def test_a_point_is_in_a_share_whatever_the_others_are() -> None:
+    _, found = chosen(KERNELS, "10%")
+    _, fewer = chosen(KERNELS[::3], "10%")
+    assert fewer == [point for point in KERNELS[::3] if point in found]
+
+
+def test_a_share_says_how_many_pairs_it_happens_to_cover() -> None:
+    choice, found = chosen(KERNELS, "1%")
+    some, every = len(together(found, 2)), len(together(KERNELS, 2))
+    assert 0 < some < every
+    assert choice.text() == f"coverage 1%: {len(found)} of 2,016 combinations, {some} of {every} pairs of 7 axes"
+
+
+@pytest.mark.parametrize("word", ["all", "pairs", "triples", "10%", "0.5%", "100%"])
+def test_legal_words_are_kept(word: str) -> None:
+    assert Coverage.parse(word).word == word
+
+
+@pytest.mark.parametrize(
+    "text", ["", "pair", "Pairs", "0%", "0.0%", "101%", "-5%", "10", "%", "1e1%", "10 %", ".5%", "٣%"]
+)
+def test_other_words_are_answered_with_the_legal_ones(text: str) -> None:
+    with pytest.raises(ValueError, match=r"^expected all, pairs, triples, or a share .* such as 10%, got ") as caught:
+        Coverage.parse(text)
+    assert str(caught.value).endswith(f"got {text!r}")
+
+
+def test_points_of_other_axes_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"point 1 has the axes \['a', 'c'\], the first one has \['a', 'b'\]"):
+        choose([{"a": "1", "b": "1"}, {"a": "1", "c": "1"}], Coverage.parse("all"))
+
+
+@pytest.mark.parametrize("word", ["all", "pairs", "triples", "10%"])
+def test_nothing_can_be_chosen_of_nothing(word: str) -> None:
+    assert choose([], Coverage.parse(word)).indices == ()
+
+
+def test_axes_too_few_for_the_word() -> None:
+    assert chosen([{"a": "x"}, {"a": "y"}, {"a": "x"}], "pairs")[0].indices == (0, 1)
+    assert chosen([{"a": "x", "b": "z"}] * 3, "triples")[0].indices == (0,)
+    assert len(chosen(numbered(a=3, b=2), "triples")[1]) == 6
+
+
+WORDS = st.integers(0, 4).map(str)
+
+
+@st.composite
+def some_points(draw: st.DrawFn) -> list[dict[str, str]]:
+    """Any points at all: what exists need not follow any rule, and may exist twice."""
+    axes = draw(st.lists(st.sampled_from("abcdef"), min_size=1, max_size=6, unique=True))
+    rows = draw(st.lists(st.tuples(*[WORDS] * len(axes)), min_size=1, max_size=60))
+    return [dict(zip(axes, row)) for row in rows]
+
+
+@settings(max_examples=150, deadline=None)
+@given(some_points(), st.sampled_from([("pairs", 2), ("triples", 3)]))
+def test_whatever_exists_is_covered(points: list[dict[str, str]], asked: tuple[str, int]) -> None:
+    word, strength = asked
+    choice, found = chosen(points, word)
+    for n in (1, 2, strength):
+        assert together(found, n) == together(points, n)
+    assert found
+    assert choice.total == len(points)
+    assert len({tuple(sorted(point.items())) for point in found}) == len(found)

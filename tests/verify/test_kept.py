@@ -1,0 +1,129 @@
+"""Kept results: what passed is known again, and anything that it depends on makes it unknown."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from generator.rendered import Rendered, read
+from generator.verify import kept
+from generator.verify.jobs import Failure, Job, Result
+from generator.verify.kept import Kept
+from generator.verify.launches import launches
+
+ROOT = Path(__file__).resolve().parents[2]
+KERNEL = "gemm_fp16_rcr_none__tiled_pointer_mnk_linear"
+FIGURES = (("shared", 1024), ("registers", 32))
+
+
+@pytest.fixture
+def family(tmp_path: Path) -> Iterator[Rendered]:
+    shutil.copytree(ROOT / "generated" / "ladder", tmp_path / "ladder")
+    yield read(tmp_path / "ladder")
+    kept._digest.cache_clear()
+
+
+def store(tmp_path: Path, family: Rendered, device: str | None = None) -> Kept:
+    return Kept(tmp_path / "cache", [family], device)
+
+
+def known(found: Kept, job: Job) -> Result | None:
+    results, left = found.known([job])
+    assert len(results) + len(left) == 1
+    return results[0] if results else None
+
+
+def test_what_passed_is_known_again(tmp_path: Path, family: Rendered) -> None:
+    job = Job("interpret", family.folder, KERNEL)
+    first = Result(job, cases=7, worst_error=0.5, digest="d", place=(("triton", "3.7.1"),), seconds=2.0)
+    assert known(store(tmp_path, family), job) is None
+    store(tmp_path, family).keep(first)
+    again = known(store(tmp_path, family), job)
+    assert again is not None and again.kept
+    assert (again.cases, again.worst_error, again.digest, again.place) == (7, 0.5, "d", (("triton", "3.7.1"),))
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        {"failures": (Failure("one", "r", "m"),)},
+        {"left_out": "no"},
+        {"not_run": (("huge-a", "no memory"),)},
+    ],
+)
+def test_what_did_not_pass_is_done_again(tmp_path: Path, family: Rendered, result: dict[str, object]) -> None:
+    job = Job("interpret", family.folder, KERNEL)
+    store(tmp_path, family).keep(Result(job, cases=7, **result))  # type: ignore[arg-type]
+    assert known(store(tmp_path, family), job) is None
+
+
+def test_a_single_case_is_not_the_whole(tmp_path: Path, family: Rendered) -> None:
+    one = Job("interpret", family.folder, KERNEL, case="primes")
+    store(tmp_path, family).keep(Result(one, cases=1))
+    assert known(store(tmp_path, family), one) is None
+    assert known(store(tmp_path, family), Job("interpret", family.folder, KERNEL)) is None
+
+
+def test_another_text_manifest_harness_version_or_device_is_unknown(
+    tmp_path: Path, family: Rendered, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = Job("gpu", family.folder, KERNEL)
+    store(tmp_path, family, "a GPU").keep(Result(job, cases=7))
+    assert known(store(tmp_path, family, "a GPU"), job)
+    assert known(store(tmp_path, family, "another GPU"), job) is None
+    with monkeypatch.context() as patched:
+        patched.setattr(kept, "harness_digest", lambda: "another")
+        assert known(store(tmp_path, family, "a GPU"), job) is None
+    with monkeypatch.context() as patched:
+        patched.setattr(kept, "_installed", lambda package: "9.9")
+        assert known(store(tmp_path, family, "a GPU"), job) is None
+    manifest = family.folder / "manifest.json"
+    text = manifest.read_text()
+    manifest.write_text(text.replace('"warps": 4', '"warps": 8'))
+    assert known(store(tmp_path, read(family.folder), "a GPU"), job) is None
+    manifest.write_text(text)
+    file = family.file(KERNEL)
+    file.write_text(file.read_text() + "\n")
+    kept._digest.cache_clear()
+    assert known(store(tmp_path, family, "a GPU"), job) is None
+
+
+def test_a_contract_depends_on_all_its_kernels(tmp_path: Path, family: Rendered) -> None:
+    (name,) = family.contracts
+    job = Job("interpret", family.folder, name, contract=True)
+    store(tmp_path, family).keep(Result(job, cases=2))
+    assert known(store(tmp_path, family), job)
+    file = family.file(KERNEL)
+    file.write_text(file.read_text() + "\n")
+    kept._digest.cache_clear()
+    assert known(store(tmp_path, family), job) is None
+
+
+def test_launches_are_kept_one_by_one(tmp_path: Path, family: Rendered) -> None:
+    names = [launch.name for launch in launches(family.by_name[KERNEL], "sm90")]
+    whole = Job("compile", family.folder, KERNEL, target="sm90")
+    some = Job("compile", family.folder, KERNEL, target="sm90", chosen=tuple(names[:3]))
+    measured = tuple((name, FIGURES) for name in names[:3])
+    failure = (Failure(names[1], "r", "m"),)
+    store(tmp_path, family).keep(Result(some, 3, failure, measured=measured, digest="d"))
+    results, left = store(tmp_path, family).known([whole])
+    assert not results
+    (rest,) = left
+    assert set(rest.chosen) == set(names) - {names[0], names[2]}
+    found = store(tmp_path, family)
+    done = Result(rest, len(rest.chosen), measured=tuple((name, FIGURES) for name in rest.chosen), digest="d")
+    joined = found.whole(done, whole)
+    assert joined.job == whole and joined.cases == len(names) and {name for name, _ in joined.measured} == set(names)
+    found.keep(done)
+    again = known(store(tmp_path, family), whole)
+    assert again is not None and again.kept and again.cases == len(names)
+    other = Job("compile", family.folder, KERNEL, target="sm80")
+    assert known(store(tmp_path, family), other) is None
+
+
+def test_the_folder_keeps_itself_out_of_git(tmp_path: Path, family: Rendered) -> None:
+    store(tmp_path, family).keep(Result(Job("static", family.folder, KERNEL), cases=1))
+    assert (tmp_path / "cache" / ".gitignore").read_text() == "*\n"

@@ -1,0 +1,406 @@
+"""The page in headless Chromium: what a reader does with it, and what it looks like.
+
+`pytest -m browser tests/verify/test_page_browser.py` runs these. A missing browser fails them: nothing is skipped.
+`REFRESH_SCREENSHOTS=1` writes the golden screenshots anew; look at them before they are committed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import GENERATED
+
+from generator.rendered import read
+from generator.verify.jobs import Job, Result, command
+from generator.verify.page import page
+from verify.test_page import HOSTILE, MESSAGE, hostile, sample
+
+pytestmark = pytest.mark.browser
+
+SCREENSHOTS = Path(__file__).parent / "screenshots"
+SIZE = (1400, 1150)
+#: How far a colour may be off (pixelmatch's measure, 0 to 1), and how many pixels may be further off than that: enough
+#: for the edges of letters, too little for a cell (some 2,000 pixels) that has lost its palest tint.
+OFF, PIXELS = 0.03, 300
+#: Lines that are compared at a time.
+BAND = 30
+
+FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    # The same pixels whatever the machine's screen and its settings.
+    "--hide-scrollbars",
+    "--force-device-scale-factor=1",
+    "--force-color-profile=srgb",
+    "--font-render-hinting=none",
+    "--disable-lcd-text",
+)
+
+Open = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Chromium, driven; nothing is fetched for it."""
+    found = {name: shutil.which(name) for name in ("chromium", "chromedriver")}
+    if missing := [name for name, path in found.items() if path is None]:
+        pytest.fail(f"no {' and no '.join(missing)} here; install them: apt-get install chromium chromium-driver")
+    try:
+        import pixelmatch  # noqa: F401
+        from PIL import Image  # noqa: F401
+        from selenium import webdriver
+        from selenium.webdriver.chrome.service import Service
+    except ImportError as error:
+        pytest.fail(f"{error}; install it: pip install -c constraints.txt '.[test]'")
+    options = webdriver.ChromeOptions()
+    options.binary_location = found["chromium"]
+    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('chromium')}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(found["chromedriver"]))
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture
+def browse(chromium: Any, tmp_path: Path) -> Iterator[Open]:
+    """Opens a page's text, and fails the test afterwards if the browser complained of anything."""
+    place = tmp_path / "page.html"
+
+    def opened(html: str, hash: str = "", dark: bool = False) -> Any:
+        place.write_text(html)
+        width, height = SIZE
+        metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        chromium.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+        chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
+        # A page that differs by its hash alone would not be loaded again.
+        chromium.get("about:blank")
+        chromium.get(place.as_uri() + hash)
+        return chromium
+
+    yield opened
+    assert chromium.get_log("browser") == []
+
+
+@pytest.fixture(scope="module")
+def html() -> str:
+    return page(*sample())
+
+
+@pytest.fixture(scope="module")
+def kernels() -> list[str]:
+    """The names of the kernels of the sample, in its order."""
+    return [name for family in sample()[1] for name in family.by_name]
+
+
+def shown(driver: Any) -> list[str]:
+    """The names in the table, those of contracts' functions too."""
+    return list(driver.execute_script("return [...document.querySelectorAll('th.name button')].map(b => b.ariaLabel)"))
+
+
+def type_in(driver: Any, words: str) -> None:
+    box = driver.find_element("name", "q")
+    box.clear()
+    box.send_keys(words)
+
+
+def choose(driver: Any, name: str, value: str) -> None:
+    from selenium.webdriver.support.select import Select
+
+    Select(driver.find_element("name", name)).select_by_value(value)
+
+
+def cell(driver: Any, name: str, column: str) -> Any:
+    """The button of a cell, or of the row where the column is empty."""
+    columns = driver.execute_script("return JSON.parse(document.getElementById('data').textContent).columns")
+    row = driver.find_element("css selector", f"button[aria-label='{name}']")
+    place = columns.index(column) if column else -1
+    return driver.find_element(
+        "css selector", f"button[data-row='{row.get_attribute('data-row')}'][data-column='{place}']"
+    )
+
+
+def test_it_loads_without_a_complaint(browse: Open, html: str, kernels: list[str]) -> None:
+    driver = browse(html)
+    assert driver.title == "2 of 58 failed - verification"
+    assert [name for name in shown(driver) if "__" in name] == kernels
+    # autotune's two functions and ladder's one stand before their kernels.
+    assert len(shown(driver)) == len(kernels) + 3
+    assert "Shows 10 kernels, 3 contract functions of 10 kernels" in driver.find_element("id", "told").text
+
+
+def test_typing_a_part_of_a_name_leaves_the_rows_that_have_it(browse: Open, html: str, kernels: list[str]) -> None:
+    driver = browse(html)
+    type_in(driver, "BIAS descriptor")
+    assert shown(driver) == [name for name in kernels if "bias" in name and "descriptor" in name] != []
+    type_in(driver, "no such name")
+    assert shown(driver) == [] and "Nothing matches these filters" in driver.find_element("id", "kernels").text
+
+
+def test_a_value_of_an_axis_leaves_the_kernels_that_have_it(browse: Open, html: str) -> None:
+    driver = browse(html)
+    choose(driver, "schedule", "naive")
+    wanted = [k.name for family in sample()[1] for k in family.kernels if k.variant.schedule == "naive"]
+    assert shown(driver) == wanted != []
+    driver.find_element("css selector", "form button").click()
+    assert driver.execute_script("return new Promise(done => setTimeout(() => done(location.hash)))") in ("", "#")
+    assert len(shown(driver)) == 13
+
+
+def test_all_filters_work_together(browse: Open, html: str) -> None:
+    driver = browse(html)
+    for name, value in (("family", "generated/autotune"), ("load", "descriptor"), ("state", "left-out")):
+        choose(driver, name, value)
+    wanted = [k.name for k in sample()[1][0].kernels if k.variant.load == "descriptor"]
+    assert shown(driver) == wanted != []
+    choose(driver, "at", "interpret")
+    assert shown(driver) == []
+
+
+def test_only_failures_are_the_rows_that_failed(browse: Open, html: str) -> None:
+    driver = browse(html)
+    choose(driver, "state", "failed")
+    assert shown(driver) == list(dict.fromkeys(result.job.name for result in sample()[0] if result.failures))
+    choose(driver, "at", "static")
+    assert len(shown(driver)) == 1
+
+
+def test_a_failed_cell_opens_to_its_message_and_the_command_that_repeats_it(browse: Open, html: str) -> None:
+    driver = browse(html)
+    result = next(result for result in sample()[0] if result.failures and result.job.level == "compile")
+    button = cell(driver, result.job.name, result.job.label)
+    assert button.text == "✕ 2" and button.get_attribute("aria-expanded") == "false"
+    button.click()
+    assert button.get_attribute("aria-expanded") == "true"
+    opened = driver.find_element("id", button.get_attribute("aria-controls"))
+    (message,) = opened.find_elements("css selector", "pre")
+    assert message.text == MESSAGE
+    commands = [found.text for found in opened.find_elements("css selector", "code.command")]
+    assert commands == [
+        command(result.job, "row0-aligned"),
+        command(result.job, "row1-aligned"),
+        command(result.job),
+    ]
+    assert "row0-aligned: whole tiles (row 0)" in opened.text and "the same message as 1" in opened.text
+    button.click()
+    assert driver.find_elements("css selector", "tr.opened") == []
+
+
+def test_a_compiled_cell_opens_to_the_figures_of_its_launches(browse: Open, html: str, kernels: list[str]) -> None:
+    driver = browse(html)
+    cell(driver, kernels[0], "compile sm90").click()
+    lines = driver.find_elements("css selector", ".figures tr")
+    assert [line.text for line in lines] == [
+        "shared registers spilled wgmma mma.sync launches that came to this",
+        "98,304 128 0 16 0 row0-aligned, row1-aligned",
+        "49,152 255 24 0 64 row0-ragged",
+    ]
+
+
+def test_a_cell_left_out_tells_its_reason_on_hover_and_opened(browse: Open, html: str) -> None:
+    driver = browse(html)
+    left_out = next(entry for entry in sample()[1][0].left_out if entry.target == "sm80")
+    button = cell(driver, left_out.name, "compile sm80")
+    assert button.get_attribute("title") == f"compile sm80: left out: {left_out.reason}"
+    button.click()
+    assert left_out.reason in driver.find_element("css selector", "tr.opened").text
+
+
+def test_a_row_opens_to_all_of_its_cells(browse: Open, html: str, kernels: list[str]) -> None:
+    driver = browse(html)
+    cell(driver, kernels[-2], "").click()
+    heads = [found.text.partition(":")[0] for found in driver.find_elements("css selector", "tr.opened h3")]
+    assert [head[1:].strip() for head in heads] == [
+        "static",
+        "bounds",
+        "interpret",
+        "compile sm80",
+        "compile sm90",
+        "gpu",
+    ]
+
+
+def test_what_the_families_leave_out_is_a_list_of_its_own(browse: Open, html: str) -> None:
+    driver = browse(html)
+    driver.find_element("id", "to-left-out").click()
+    listed = driver.find_element("id", "left-out")
+    for family in sample()[1]:
+        for entry in family.left_out:
+            assert entry.reason in listed.text
+    assert not driver.find_element("id", "kernels").is_displayed()
+    type_in(driver, "elementwise")
+    assert len(driver.find_elements("css selector", "#left-out tbody tr")) == 1
+    driver.find_element("id", "to-kernels").click()
+    assert [name for name in shown(driver) if "elementwise" not in name] == []
+
+
+def test_the_hash_holds_the_filters_and_brings_them_back(browse: Open, html: str) -> None:
+    driver = browse(html)
+    type_in(driver, "gemm")
+    choose(driver, "state", "failed")
+    choose(driver, "at", "compile sm90")
+    choose(driver, "family", "generated/ladder")
+    before = shown(driver)
+    hash = driver.execute_script("return location.hash")
+    assert len(before) == 1
+    driver = browse(html, hash)
+    assert shown(driver) == before
+    values = {name: driver.find_element("name", name).get_attribute("value") for name in ("q", "state", "at", "family")}
+    assert values == {"q": "gemm", "state": "failed", "at": "compile sm90", "family": "generated/ladder"}
+    # A number of the summary is a link to what it counts; a hash that says nothing filters nothing.
+    driver = browse(html)
+    driver.find_element("css selector", ".totals a[href='#state=failed&at=static']").click()
+    assert len(shown(driver)) == 1
+    assert len(shown(browse(html, "#state=no-such&load=%3Cb%3E&tab=7"))) == 13
+
+
+def test_the_keyboard_reaches_every_cell(browse: Open, html: str, kernels: list[str]) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    driver = browse(html)
+    focused = lambda: driver.switch_to.active_element  # noqa: E731
+    driver.execute_script("document.getElementById('to-left-out').focus()")
+    focused().send_keys(Keys.TAB)
+    assert focused().get_attribute("aria-label") == shown(driver)[0]
+    for key in (Keys.DOWN, Keys.RIGHT, Keys.RIGHT, Keys.ENTER):
+        focused().send_keys(key)
+    assert focused().get_attribute("aria-label") == "bounds: passed: 1 case"
+    assert kernels[0] in driver.find_element("css selector", "tr.opened").text
+    focused().send_keys(Keys.ESCAPE)
+    assert driver.find_elements("css selector", "tr.opened") == []
+
+
+def test_a_text_that_would_run_is_shown_as_text(browse: Open) -> None:
+    results, families = hostile()
+    driver = browse(page(results, families))
+    for result in results:
+        cell(driver, result.job.name, "").click()
+    opened = driver.execute_script("return [...document.querySelectorAll('tr.opened')].map(row => row.textContent)")
+    # Case, reason, message, command, case not run, its reason, place; the reason; the figure and its launch.
+    assert [text.count(HOSTILE) for text in opened] == [7, 1, 2]
+    assert HOSTILE in driver.execute_script("return document.querySelector('.totals').textContent")
+    driver.find_element("id", "to-left-out").click()
+    assert driver.execute_script("return document.getElementById('left-out').textContent").count(HOSTILE) == 2
+    assert driver.execute_script("return [window.owned === undefined, document.images.length]") == [True, 0]
+
+
+def test_ten_thousand_kernels_are_no_burden(browse: Open) -> None:
+    known = [replace(read(folder), folder=Path("generated", folder.name)) for folder in sorted(GENERATED.iterdir())]
+    copies = -(-10_000 // sum(len(family.kernels) for family in known))
+    families = [replace(one, folder=one.folder / str(copy)) for copy in range(copies) for one in known]
+    figures = tuple((f"row{row}-aligned", (("shared", row * 1024), ("registers", 64 + row))) for row in range(7))
+    results = []
+    for family in families:
+        for kernel in family.kernels:
+            results += [
+                Result(Job(level, family.folder, kernel.name), 1) for level in ("static", "bounds", "interpret")
+            ]
+            jobs = [Job("compile", family.folder, kernel.name, target=target) for target in kernel.targets]
+            results += [Result(job, 7, measured=figures) for job in jobs]
+    text = page(results, families)
+    assert len(text) < 20_000_000
+    started = time.monotonic()
+    driver = browse(text)
+    # Some seconds on two busy cores: it is the order that counts.
+    assert time.monotonic() - started < 20
+    assert 100 < len(shown(driver)) < 1000
+    started = time.monotonic()
+    name = families[-1].kernels[-1].name
+    type_in(driver, name)
+    assert set(shown(driver)) == {name} and time.monotonic() - started < 20
+    cell(driver, name, "compile sm90").click()
+    assert "6,144" in driver.find_element("css selector", ".figures").text
+
+
+# ---- What it looks like.
+
+
+def picture(driver: Any) -> Any:
+    from PIL import Image
+
+    return Image.open(BytesIO(driver.get_screenshot_as_png())).convert("RGB")
+
+
+def off(found: Any, golden: Any) -> int:
+    """The number of pixels that are off by more than the edge of a letter may be; counts no further than it must."""
+    from pixelmatch.contrib.PIL import pixelmatch
+
+    pixels, (width, height) = 0, SIZE
+    for top in range(0, height, BAND):
+        band = (0, top, width, top + BAND)
+        pixels += pixelmatch(found.crop(band), golden.crop(band), threshold=OFF)
+        if pixels > PIXELS:
+            break
+    return pixels
+
+
+def view(browse: Open, html: str, name: str) -> Any:
+    """The page as the screenshot of that name has it."""
+    if name == "left-out":
+        return browse(html, "#tab=left-out")
+    driver = browse(html, dark=name == "dark")
+    failed = next(result.job for result in sample()[0] if result.failures and result.job.level == "compile")
+    cell(driver, failed.name, failed.label).click()
+    # No caret, no ring around what has the focus; the failure and what is around it in sight.
+    driver.execute_script("document.activeElement.blur(); scrollTo(0, document.getElementById('filters').offsetTop)")
+    return driver
+
+
+@pytest.mark.parametrize("name", ["light", "dark", "left-out"])
+def test_it_looks_as_it_did(browse: Open, html: str, tmp_path: Path, name: str) -> None:
+    from PIL import Image
+
+    found = picture(view(browse, html, name))
+    assert found.size == SIZE
+    golden = SCREENSHOTS / f"page-{name}.png"
+    if os.environ.get("REFRESH_SCREENSHOTS"):
+        SCREENSHOTS.mkdir(exist_ok=True)
+        found.save(golden, optimize=True)
+    refresh = "if it should look so, REFRESH_SCREENSHOTS=1 writes it anew"
+    assert golden.exists(), f"{golden} is not there; {refresh}"
+    expected = Image.open(golden).convert("RGB")
+    if off(found, expected) > PIXELS:
+        from pixelmatch.contrib.PIL import pixelmatch
+
+        actual, differs = tmp_path / f"{name}-actual.png", tmp_path / f"{name}-difference.png"
+        found.save(actual)
+        difference = Image.new("RGBA", SIZE)
+        pixels = pixelmatch(found, expected, difference, threshold=OFF)
+        difference.save(differs)
+        pytest.fail(f"{pixels} pixels differ from {golden}: see {actual} and {differs}; {refresh}")
+
+
+COLUMN = "document.querySelectorAll('td.cell.s0:nth-child(9)').forEach(td => td.className = '{}')"
+BREAKS = {
+    "no style at all": "document.querySelectorAll('style').forEach(style => style.remove())",
+    "a column in another colour": COLUMN.format("cell s3"),
+    "a column without its pale colour": COLUMN.format("cell"),
+    "one failure that looks passed": "document.querySelector('td.s1').className = 'cell s0'",
+    "nothing under the opened cell": "document.querySelector('tr.opened').remove()",
+    "columns that shrink": "document.querySelectorAll('td.cell').forEach(td => td.style.minWidth = 0)",
+    "text a little larger": "document.body.style.zoom = '101%'",
+}
+
+
+@pytest.mark.parametrize("script", BREAKS.values(), ids=BREAKS.keys())
+def test_what_breaks_visibly_is_beyond_the_tolerance(browse: Open, html: str, script: str) -> None:
+    driver = view(browse, html, "light")
+    whole = picture(driver)
+    assert off(picture(driver), whole) == 0
+    driver.execute_script(script)
+    assert off(picture(driver), whole) > PIXELS

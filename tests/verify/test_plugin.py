@@ -1,0 +1,105 @@
+"""The pytest plugin: a vendored family is proved by its manifest alone."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+NAIVE = "gemm_fp16_rcr_none__naive_pointer_mnk_linear"
+
+
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """`pytest` in `folder`, with the plugin of the checkout and no other."""
+    variables = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    call = [sys.executable, "-m", "pytest", "-p", "generator.pytest_plugin", "-p", "no:cacheprovider", "-q", *arguments]
+    return subprocess.run(call, cwd=folder, env=variables, capture_output=True, text=True, timeout=300)
+
+
+@pytest.fixture
+def vendored(tmp_path: Path) -> Path:
+    shutil.copytree(ROOT / "generated" / "ladder", tmp_path / "kernels" / "ladder")
+    return tmp_path
+
+
+def test_every_kernel_is_a_test_at_every_level(vendored: Path) -> None:
+    done = run(vendored, "--gemm-family", "kernels/ladder", "--collect-only")
+    assert done.returncode == 0, done.stdout + done.stderr
+    for label in ("static", "bounds", "interpret", "compile sm90"):
+        assert f"ladder::{label}::{NAIVE}" in done.stdout
+    assert "ladder::interpret::gemm_fp16_rcr_none\n" in done.stdout
+
+
+def test_what_is_right_passes_and_k_chooses(vendored: Path) -> None:
+    done = run(vendored, "--gemm-family", "kernels/ladder", "-k", "naive and (static or bounds or interpret)")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(r"^3 passed, \d+ deselected", done.stdout, re.M)
+
+
+def test_what_is_wrong_fails_with_the_command_that_repeats_it(vendored: Path) -> None:
+    file = vendored / "kernels" / "ladder" / f"{NAIVE}.py"
+    text = file.read_text()
+    assert text.count("offs_m < M") == 1
+    file.write_text(text.replace("offs_m < M", "offs_m <= M"))
+    done = run(vendored, "--gemm-family", "kernels/ladder", "--gemm-level", "interpret", "-k", "naive")
+    assert done.returncode == 1
+    assert "stray load" in done.stdout
+    assert f"repeat: python -m generator verify kernels/ladder --only {NAIVE} --level interpret --case" in done.stdout
+    assert "Traceback" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--gemm-family", "nowhere"], "nowhere is no folder"),
+        (["--gemm-family", "kernels"], "holds no rendered family"),
+        (["--gemm-family", "kernels/ladder", "--gemm-target", "sm91"], "'sm91' is unknown"),
+        (["--gemm-family", "kernels/ladder", "--gemm-shard", "3/2"], "expected I/N"),
+        (["--gemm-family", "kernels/ladder", "--gemm-coverage", "some"], "all, pairs, triples"),
+    ],
+)
+def test_a_wrong_call_is_a_usage_error(vendored: Path, arguments: list[str], words: str) -> None:
+    done = run(vendored, *arguments)
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert words in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_session_without_the_option_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "test_one.py").write_text(
+        "import sys\n\n\ndef test_one():\n    assert not {'torch', 'triton', 'generator.verify'} & sys.modules.keys()\n"
+    )
+    done = run(tmp_path)
+    assert done.returncode == 0 and done.stdout.startswith(".") and "1 passed" in done.stdout
+
+
+@pytest.mark.install
+def test_a_family_is_proved_in_an_empty_repository_and_a_clean_environment(tmp_path: Path) -> None:
+    """As another project's CI does it: the wheel from an index, a copied folder, no checkout, no spec."""
+    wheels, environment, project = tmp_path / "wheels", tmp_path / "environment", tmp_path / "project"
+
+    def call(*arguments: object, cwd: Path = tmp_path) -> str:
+        variables = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
+        done = subprocess.run([*map(str, arguments)], cwd=cwd, env=variables, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    call(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", wheels, ROOT)
+    (wheel,) = wheels.glob("*.whl")
+    call(sys.executable, "-m", "venv", environment)
+    python = environment / "bin" / "python"
+    call(python, "-m", "pip", "install", "-q", "-c", ROOT / "constraints.txt", f"gemm-generator[verify] @ {wheel.as_uri()}")
+    project.mkdir()
+    call("git", "init", "-q", project)
+    shutil.copytree(ROOT / "generated" / "ladder", project / "third_party" / "ladder")
+    said = call(python, "-m", "pytest", "-q", "--gemm-family", "third_party/ladder", cwd=project)
+    assert re.search(r"^\d+ passed in ", said, re.M) and "failed" not in said
+    # Nothing is left beside the files under proof.
+    assert sorted(p.name for p in (project / "third_party" / "ladder").iterdir()) == sorted(
+        p.name for p in (ROOT / "generated" / "ladder").iterdir() if p.name != "__pycache__"
+    )
