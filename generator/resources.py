@@ -52,35 +52,34 @@ def shared_memory(v: Variant, tile: Tile, target: str) -> int:
     """Bytes of shared memory that one program of `tile` needs on `target`, an upper bound within BARRIERS.
 
     The operand tiles of every stage in flight: `wgmma` and `tcgen05` read a stage from shared memory while the next
-    arrives, everything else holds one stage in registers. A descriptor's store passes through shared memory too.
+    arrives, everything else holds one stage in registers. Their result of 16 bits passes through shared memory, and
+    so does that of every descriptor's store.
     """
     if v.schedule == "elementwise":
         return 0
     a = tile.m * tile.k * ELEMENTS[v.dtype.a].bits // 8
     b = tile.k * tile.n * ELEMENTS[v.dtype.b].bits // 8
     instruction = matrix_instruction(v, tile, target)
-    barriers = BARRIERS if v.load == "descriptor" or instruction == "tcgen05" else 0
-    if v.schedule == "naive":
-        # One operand after the other where both go to registers.
-        together = v.load != "descriptor" and TARGETS[target].vendor == "nvidia"
-        return (a + b if together else max(a, b)) + barriers
-    operands = (a + b) * max(tile.stages - 1, 1)
-    current = 0
-    if instruction in ("wgmma", "tcgen05") and tile.stages > 1:
-        # tf32x3 has the stage it works on as the high and low parts of B.
-        current = 2 * b if v.dtype.precision == "tf32x3" else a + b
-    result = _staged_result(v, tile)
-    if result and _kept_apart(v, instruction):
-        current = max(current, result) if v.dtype.precision == "tf32x3" else current + result
+    warpgroup = instruction in ("wgmma", "tcgen05")
+    result = tile.m * tile.n * ELEMENTS[v.dtype.out].bits // 8
+    if not (v.load == "descriptor" and v.store == "as_load") and not (warpgroup and result == 2 * tile.m * tile.n):
         result = 0
-    return max(operands + current, result) + barriers
-
-
-def _staged_result(v: Variant, tile: Tile) -> int:
-    """Bytes through which a descriptor's store passes the result."""
-    if v.load != "descriptor" or v.store != "as_load":
-        return 0
-    return tile.m * tile.n * ELEMENTS[v.dtype.out].bits // 8
+    if v.schedule == "naive" or tile.stages == 1:
+        # Nothing is in flight. What goes to registers takes its turn in shared memory.
+        together = TARGETS[target].vendor == "nvidia" and v.load != "descriptor" and v.dtype.precision != "tf32x3"
+        needed = max(a + b if together else max(a, b), result)
+    elif v.dtype.precision == "tf32x3" and warpgroup:
+        # The stage that is worked on stands as the high and low parts of B.
+        needed = (a + b) * (tile.stages - 1) + max(2 * b, result if _kept_apart(v, instruction) else 0)
+    else:
+        needed = (a + b) * (tile.stages if warpgroup else tile.stages - 1)
+        if instruction is None and v.load == "descriptor":
+            # Plain arithmetic reads B across its lines.
+            needed += b
+        elif _kept_apart(v, instruction):
+            needed += result
+        needed = max(needed, result)
+    return needed + (BARRIERS if v.load == "descriptor" or warpgroup else 0)
 
 
 def staged(v: Variant) -> bool:
@@ -92,4 +91,4 @@ def _kept_apart(v: Variant, instruction: str | None) -> bool:
     """Whether a staged result lies beside the operands: where the accumulator is stored as it is, from registers."""
     if not staged(v) or (instruction == "tcgen05" and v.dtype.precision != "tf32x3"):
         return False
-    return instruction is None or (not v.epilogue.steps and v.dtype.acc == v.dtype.out)
+    return not v.epilogue.steps and v.dtype.acc == v.dtype.out

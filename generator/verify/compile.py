@@ -21,7 +21,7 @@ import triton
 
 from generator import legality, rendered
 from generator.model import Kernel
-from generator.resources import TENSOR_MEMORY, shared_memory, tensor_memory
+from generator.resources import TENSOR_MEMORY
 from generator.verify.contract import runnable_here
 from generator.verify.execute import describe
 from generator.verify.expect import faults
@@ -144,11 +144,6 @@ class _Work:
             yield f"{code.shared} bytes of shared memory, and {self.target} has {target.shared_memory}"
         if code.tensor_memory > TENSOR_MEMORY:
             yield f"{code.tensor_memory} columns of tensor memory, and {self.target} has {TENSOR_MEMORY}"
-        if launch.case.name == "aligned":
-            expected = shared_memory(v, tile, self.target), tensor_memory(v, tile, self.target)
-            if code.shared > expected[0] or code.tensor_memory > expected[1]:
-                found = code.shared, code.tensor_memory
-                yield f"the legality table expects at most {expected} bytes and columns, and it takes {found}"
         yield from faults(self.kernel, launch, self.target, code)
 
     def fail(self, launch: Launch, message: str) -> None:

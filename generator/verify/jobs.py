@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
 #: In the order in which they run: what is quick and finds the most comes first.
 LEVELS = ("static", "bounds", "interpret", "compile", "gpu")
+
+
+#: Levels whose job is one case.
+_WHOLE = ("static", "bounds")
 
 
 @dataclass(frozen=True)
@@ -72,11 +77,11 @@ class Result:
     kept: bool = False
 
 
-def command(job: Job, case: str | None = None) -> str:
-    """The command that repeats one job, or one case of it."""
-    words = ["python -m generator verify", str(job.folder), "--only", job.name, "--level", job.level]
+def command(job: Job, failure: Failure | None = None) -> str:
+    """The command, quoted for a shell, that repeats one job, or of it the one case that failed."""
+    words = ["python", "-m", "generator", "verify", str(job.folder), "--only", job.name, "--level", job.level]
     if job.target is not None:
         words += ["--target", job.target]
-    if case is not None:
-        words += ["--case", case]
-    return " ".join(words)
+    if failure is not None and job.level not in _WHOLE and failure.case not in ("import", "process"):
+        words += ["--case", failure.case]
+    return shlex.join(words)

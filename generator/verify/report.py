@@ -16,12 +16,11 @@ def failure_text(result: Result) -> str:
     """The file, each case that failed with its reason and what was wrong, and the command that repeats it."""
     lines = []
     for failure in result.failures:
-        case = None if result.job.level == "static" or failure.case in ("import", "process") else failure.case
         lines += [
             f"FAILED {result.job.file} ({result.job.label}{f' contract {result.job.name}' * result.job.contract})",
             f"  case:   {failure.case}: {failure.reason}",
             f"  wrong:  {failure.message}",
-            f"  repeat: {command(result.job, case)}",
+            f"  repeat: {command(result.job, failure)}",
         ]
     return "\n".join(lines)
 

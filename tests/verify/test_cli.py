@@ -208,9 +208,9 @@ JOB = Job("gpu", Path("elsewhere/x"), "gemm__x")
 
 
 def test_the_command_repeats_exactly_the_job() -> None:
-    assert command(JOB, "huge-a") == "python -m generator verify elsewhere/x --only gemm__x --level gpu --case huge-a"
-    compiled = Job("compile", Path("x"), "gemm__x", target="sm90")
-    assert command(compiled) == "python -m generator verify x --only gemm__x --level compile --target sm90"
+    assert command(JOB, Failure("huge-a", "r", "m")) == "python -m generator verify elsewhere/x --only gemm__x --level gpu --case huge-a"
+    compiled = Job("compile", Path("x y"), "gemm__x", target="sm90")
+    assert command(compiled) == "python -m generator verify 'x y' --only gemm__x --level compile --target sm90"
 
 
 def test_what_was_left_out_is_said_with_its_reason_and_is_no_success() -> None:

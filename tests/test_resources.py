@@ -1,0 +1,91 @@
+"""The formulas of resources.py against what Triton 3.6.0 compiled: tests/results/resources.csv, a row a compilation.
+
+Rows of the shipped tables on every target, and others drawn at random. The compile level holds the shipped ones to it
+on every Triton version.
+"""
+
+from __future__ import annotations
+
+import csv
+
+import pytest
+
+from generator.epilogue import Epilogue
+from generator.model import Dtype, Layout, Tile, Variant
+from generator.resources import BARRIERS, TENSOR_MEMORY, matrix_instruction, shared_memory, tensor_memory
+from generator.vocabulary import DTYPE_SHORTHANDS, TARGETS
+from support import GENERATED, ROOT
+
+Row = dict[str, str]
+
+with (ROOT / "tests" / "results" / "resources.csv").open() as file:
+    ROWS = list(csv.DictReader(file))
+
+
+def dtype_of(word: str) -> Dtype:
+    """The type that a word of a name stands for."""
+    if word in DTYPE_SHORTHANDS:
+        return Dtype.of(word)
+    a, acc, out, *precision = word.split("_")
+    implied = {"fp32": "ieee", "fp8e4m3": "full"}.get(a)
+    return Dtype(a, a, acc, out, precision[0] if precision else implied)
+
+
+def read(row: Row) -> tuple[Variant, Tile]:
+    operations = tuple(row["epilogue"].split("+")) if row["epilogue"] != "none" else ()
+    layout, dtype = Layout.of(row["layout"]), dtype_of(row["dtype"])
+    how = ("auto", "grouped", row["schedule"], row["load"], row["store"])
+    sizes = {key: int(row[key]) for key in ("m", "n", "k", "warps", "stages")}
+    return Variant(layout, dtype, "none", Epilogue.of(operations), *how), Tile(**sizes)
+
+
+@pytest.mark.parametrize("target", sorted({row["target"] for row in ROWS}))
+def test_a_row_is_refused_where_it_does_not_fit_and_only_there(target: str) -> None:
+    limit = TARGETS[target].shared_memory
+    rows = [row for row in ROWS if row["target"] == target]
+    assert len(rows) > 10
+    for row in rows:
+        variant, tile = read(row)
+        assert (shared_memory(variant, tile, target) <= limit) == (int(row["shared"]) <= limit), row
+
+
+def test_shared_memory_is_within_the_barriers() -> None:
+    off = []
+    for row in ROWS:
+        variant, tile = read(row)
+        if not 0 <= shared_memory(variant, tile, row["target"]) - int(row["shared"]) <= BARRIERS:
+            off.append((row["target"], row["dtype"], row["load"], tile.m, tile.n, tile.k, tile.warps, tile.stages))
+    # Tables of no use: one stage of narrow tiles, or fp32 by descriptors in slivers.
+    assert off == [
+        ("gfx950", "fp16", "pointer", 256, 64, 32, 1, 1),
+        ("sm100", "fp16_fp32_fp32", "descriptor", 128, 32, 256, 4, 1),
+        ("sm100", "fp32", "descriptor", 128, 16, 32, 2, 2),
+        ("sm90", "tf32", "pointer", 64, 256, 32, 8, 1),
+    ]
+    assert len(off) < 0.01 * len(ROWS)
+
+
+def test_tensor_memory_is_exact_but_for_three_products() -> None:
+    counted = 0
+    for row in ROWS:
+        variant, tile = read(row)
+        if row["dtype"] != "tf32x3":
+            assert tensor_memory(variant, tile, row["target"]) == int(row["tensor_memory"]) <= TENSOR_MEMORY, row
+            counted += int(row["tensor_memory"]) > 0
+    assert counted > 20
+
+
+def test_the_instruction_is_the_one_expected() -> None:
+    for row in ROWS:
+        variant, tile = read(row)
+        assert (matrix_instruction(variant, tile, row["target"]) or "") == row["instruction"], row
+
+
+def test_the_record_covers_every_dtype_load_and_schedule_shipped() -> None:
+    from generator.rendered import read as read_family
+
+    seen = {(row["dtype"], row["schedule"], row["load"]) for row in ROWS}
+    for folder in sorted(GENERATED.iterdir()):
+        for kernel in read_family(folder).kernels:
+            v = kernel.variant
+            assert v.schedule == "elementwise" or (v.dtype.word, v.schedule, v.load) in seen, kernel.name
