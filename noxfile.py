@@ -30,11 +30,15 @@ def pins(triton: str) -> list[str]:
 @nox.session(name="triton")
 @nox.parametrize("triton", TRITON, ids=TRITON)
 def triton(session: nox.Session, triton: str) -> None:
-    """Every level that needs no GPU; what passed goes to tests/results/triton_VERSION.json."""
+    """Every level that needs no GPU; what passed goes to tests/results/proofs/triton_VERSION.json."""
     constraints = Path(session.create_tmp()) / "constraints.txt"
     constraints.write_text("\n".join(pins(triton)) + "\n")
     session.install("-c", str(constraints), ".[verify]", "torch==2.13.0")
     specs = sorted(map(str, Path("specs").glob("*.yaml")))
-    results = f"tests/results/triton_{triton}.json"
-    for levels in [session.posargs] if session.posargs else [LEVELS, COMPILE]:
+    results = f"tests/results/proofs/triton_{triton}.json"
+    if session.posargs:
+        session.run("python", "-m", "generator", "verify", *specs, *session.posargs)
+        return
+    Path(results).unlink(missing_ok=True)
+    for levels in (LEVELS, COMPILE):
         session.run("python", "-m", "generator", "verify", *specs, *levels, "--results", results)

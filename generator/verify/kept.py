@@ -11,7 +11,7 @@ import hashlib
 import json
 import sqlite3
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, replace
 from functools import cache, cached_property
@@ -100,7 +100,9 @@ class Kept:
     def keep(self, result: Result) -> None:
         """Remember what passed of `result`."""
         job = result.job
-        if result.left_out is not None or result.kept or result.not_run or (job.case and job.level != "compile"):
+        # What could not be run for want of memory may run next time; what is not understood never is.
+        passing = result.not_run and job.level != "bounds"
+        if result.left_out is not None or result.kept or passing or (job.case and job.level != "compile"):
             return
         if job.level == "compile":
             failed = {failure.case for failure in result.failures}
@@ -119,10 +121,7 @@ class Kept:
         return [name for name in names if name in job.chosen] if job.chosen else names
 
     def _compiled(self, job: Job, names: Sequence[str], values: Sequence[Mapping[str, Any]]) -> Result:
-        measured = tuple(
-            (name, tuple((str(k), int(v)) for k, v in value["measured"]))
-            for name, value in zip(names, values, strict=True)
-        )
+        measured = _measured((name, value["measured"]) for name, value in zip(names, values, strict=True))
         first: Mapping[str, Any] = values[0] if values else {"digest": "", "place": []}
         place = tuple((str(k), str(v)) for k, v in first["place"])
         seconds = sum(value["seconds"] for value in values)
@@ -172,12 +171,16 @@ class Kept:
 
 
 #: The fields of a result that are kept.
-_FIELDS = ("cases", "worst_error", "vendor_error", "digest", "place", "seconds")
+_FIELDS = ("cases", "not_run", "worst_error", "vendor_error", "digest", "place", "seconds", "measured")
 
 
 def _result(job: Job, value: Mapping[str, Any]) -> Result:
-    place = tuple((str(k), str(v)) for k, v in value["place"])
-    return Result(job, **{**value, "place": place}, kept=True)
+    pairs = {name: tuple((str(k), str(v)) for k, v in value[name]) for name in ("place", "not_run")}
+    return Result(job, **{**value, **pairs, "measured": _measured(value["measured"])}, kept=True)
+
+
+def _measured(found: Iterable[Any]) -> tuple[tuple[str, tuple[tuple[str, int], ...]], ...]:
+    return tuple((str(name), tuple((str(k), int(v)) for k, v in figures)) for name, figures in found)
 
 
 @cache

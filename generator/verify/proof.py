@@ -4,11 +4,50 @@ from __future__ import annotations
 
 import time
 
-from generator.verify.jobs import Job, Result
+from generator.bounds import Access, NotUnderstood, prove
+from generator.verify.jobs import Failure, Job, Result
 from generator.verify.loading import stated_and_actual_digest
 
 
 def run(job: Job) -> Result:
+    """Prove what `job` names. What is refuted has failed; what is not understood is told as not run."""
     started = time.monotonic()
+    failures: list[Failure] = []
+    not_run: list[tuple[str, str]] = []
+    counts = {"proved": 0, "hardware": 0}
+    cases = 0
+    try:
+        proof = prove(job.file)
+    except (NotUnderstood, SyntaxError, ValueError) as error:
+        failures.append(Failure("import", "the file holds a kernel and its launcher", str(error)))
+    else:
+        for access in proof.accesses:
+            cases += access.state != "not proved"
+            if access.state in counts:
+                counts[access.state] += 1
+            if access.state == "refuted":
+                failures.append(Failure(_name(access), "no access leaves its operand, for all sizes", access.detail))
+            elif access.state == "not proved":
+                not_run.append((_name(access), access.detail))
+        if proof.order.state == "refuted":
+            cases += 1
+            failures.append(Failure("order", "every tile is computed, by one program", proof.order.detail))
+        elif proof.order.state == "not proved":
+            not_run.append(("order", proof.order.detail))
+        else:
+            cases += 1
     _, digest = stated_and_actual_digest(job.file.read_text())
-    return Result(job, 1, digest=digest, seconds=time.monotonic() - started)
+    return Result(
+        job,
+        cases,
+        tuple(failures),
+        tuple(dict.fromkeys(not_run)),
+        digest=digest,
+        seconds=time.monotonic() - started,
+        measured=(("accesses", tuple(counts.items())),),
+    )
+
+
+def _name(access: Access) -> str:
+    row = "" if access.row is None else f", row {access.row}"
+    return f"line {access.line}: {access.kind} of {access.operand}{row}"

@@ -30,6 +30,8 @@ def record(results: Iterable[Result]) -> Record:
                 entry["vendor_error"] = round(result.vendor_error, 4)
         if job.level == "compile":
             entry |= _worst(result)
+        if job.level == "bounds":
+            entry |= {state: count for _, figures in result.measured for state, count in figures}
         if result.not_run:
             entry["not_run"] = dict(result.not_run)
         kernels.setdefault(result.digest, {"kernel": job.name})[job.label] = entry
