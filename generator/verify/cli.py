@@ -126,7 +126,8 @@ def _verify(arguments: argparse.Namespace) -> int:
         print(results.table(arguments.table, current))
         return 0
     device = gpu()
-    levels = tuple(dict.fromkeys(arguments.level or default_levels(device)))
+    asked = arguments.level or default_levels(device)
+    levels = [level for level in LEVELS if level in asked]
     if "gpu" in levels and device is None:
         raise CallError(f"--level gpu: torch sees no GPU here; levels that run anywhere: {', '.join(LEVELS[:-1])}")
     if arguments.target and "compile" not in levels:

@@ -26,7 +26,7 @@ def failure_text(result: Result) -> str:
 
 
 def summary(results: Sequence[Result], seconds: float) -> list[str]:
-    """What was left out, by reason, and the closing line."""
+    """What was left out, by reason; a table; and the closing line."""
     lines = []
     reasons: dict[str, int] = {}
     for result in results:
@@ -38,18 +38,36 @@ def summary(results: Sequence[Result], seconds: float) -> list[str]:
             reasons[label] = reasons.get(label, 0) + 1
     lines += [f"{reason} ({count} {'kernel' if count == 1 else 'kernels'})" for reason, count in reasons.items()]
     failed = [result for result in results if result.failures]
-    for label in dict.fromkeys(result.job.label for result in results):
-        members = [result for result in results if result.job.label == label and result.left_out is None]
-        kernels = sum(not result.job.contract for result in members)
-        contracts = sum(result.job.contract for result in members)
-        functions = f", {contracts} contract functions" if contracts else ""
-        kept = sum(result.kept for result in members)
-        known = f" ({kept} known from an earlier run)" if kept else ""
-        lines.append(f"{label}: {kernels} kernels{functions}, {sum(result.cases for result in members)} cases{known}")
+    lines += _table(results)
     ran = sum(result.left_out is None for result in results)
     verdict = f"{len(failed)} of {ran} failed" if failed else f"all {ran} passed"
     lines.append(f"{verdict} in {seconds:.1f} s")
     return lines
+
+
+def _table(results: Sequence[Result]) -> list[str]:
+    """A line a level and target; the seconds are those of the workers together."""
+    rows = [("level", "kernels", "functions", "cases", "failed", "left out", "known", "seconds")]
+    for label in dict.fromkeys(result.job.label for result in results):
+        members = [result for result in results if result.job.label == label]
+        ran = [result for result in members if result.left_out is None]
+        counts = (
+            sum(not result.job.contract for result in ran),
+            sum(result.job.contract for result in ran),
+            sum(result.cases for result in ran),
+            sum(bool(result.failures) for result in ran),
+            len(members) - len(ran),
+            sum(result.kept for result in ran),
+        )
+        seconds = sum(result.seconds for result in ran if not result.kept)
+        rows.append((label, *map(str, counts), f"{seconds:.1f}"))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
+        )
+        for row in rows
+    ]
 
 
 def write_junit(path: Path, results: Iterable[Result]) -> None:

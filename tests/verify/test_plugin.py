@@ -93,7 +93,8 @@ def test_a_family_is_proved_in_an_empty_repository_and_a_clean_environment(tmp_p
     (wheel,) = wheels.glob("*.whl")
     call(sys.executable, "-m", "venv", environment)
     python = environment / "bin" / "python"
-    call(python, "-m", "pip", "install", "-q", "-c", ROOT / "constraints.txt", f"gemm-generator[verify] @ {wheel.as_uri()}")
+    package = f"gemm-generator[verify] @ {wheel.as_uri()}"
+    call(python, "-m", "pip", "install", "-q", "-c", ROOT / "constraints.txt", package)
     project.mkdir()
     call("git", "init", "-q", project)
     shutil.copytree(ROOT / "generated" / "ladder", project / "third_party" / "ladder")

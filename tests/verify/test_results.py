@@ -22,7 +22,10 @@ def interpreted(name: str, place: tuple[tuple[str, str], ...] = CPU) -> Result:
 def compiled(name: str) -> Result:
     job = Job("compile", Path("f"), name, target="sm90")
     figures = [("row0-aligned", 98304, 100), ("row1-aligned", 4096, 180), ("row2-refused", 10**6, 255)]
-    measured = tuple((n, (("shared", s), ("tensor_memory", 0), ("registers", r), ("spilled", 0))) for n, s, r in figures)
+    measured = tuple(
+        (name, (("shared", shared), ("tensor_memory", 0), ("registers", registers), ("spilled", 0)))
+        for name, shared, registers in figures
+    )
     return Result(job, 3, measured=measured, digest=f"digest of {name}", place=CPU[1:])
 
 
