@@ -18,8 +18,8 @@ _MATRIX = ("wgmma", "tcgen05", "mma.sync", "mfma", "wmma")
 
 #: Bytes a thread may spill where loads are whole vectors. `tf32x3` holds three products' operands in registers, and
 #: fp32 without a matrix unit a whole tile's.
-SPILLED = 512
-SPILLED_IN_REGISTERS = 4096
+SPILLED = 1024
+SPILLED_IN_REGISTERS = 16384
 #: Where no alignment is known, each element is loaded by itself, with an address of its own.
 SPILLED_BY_ELEMENT = 32768
 
