@@ -6,10 +6,8 @@ import functools
 import os
 import platform
 import shutil
-import sys
 import tempfile
 import time
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
@@ -36,7 +34,6 @@ from generator.vocabulary import TARGETS
 def run(job: Job) -> Result:
     """Compile the launches that `job` names; whatever fails is a failure of the kernel, never the harness's end."""
     started = time.monotonic()
-    _prepare()
     assert job.target is not None
     kernel = _rendered(job.folder).by_name[job.name]
     reason = runnable_here(kernel, hardware=False) or left_out(kernel, job.target)
@@ -56,14 +53,6 @@ def run(job: Job) -> Result:
         seconds=time.monotonic() - started,
         measured=tuple(work.measured),
     )
-
-
-@functools.lru_cache(maxsize=1)
-def _prepare() -> None:
-    # Nothing is written beside the files under proof.
-    sys.dont_write_bytecode = True
-    torch.set_num_threads(1)
-    warnings.filterwarnings("ignore", message="tl.make_block_ptr is deprecated")
 
 
 @functools.lru_cache(maxsize=32)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -44,6 +46,10 @@ def _initialize(level: str, lock: Any) -> None:
         os.environ["TRITON_INTERPRET"] = "1"
     else:
         os.environ.pop("TRITON_INTERPRET", None)
+    # Nothing is written beside the files under proof.
+    sys.dont_write_bytecode = True
+    for said in ("tl.make_block_ptr is deprecated", "TRITON_DEFAULT_FP_FUSION is unset"):
+        warnings.filterwarnings("ignore", message=said)
 
 
 def _work(job: Job) -> Result:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import platform
-import sys
 import time
-import warnings
 from fnmatch import fnmatchcase
 from pathlib import Path
 from types import ModuleType
@@ -46,10 +44,7 @@ def _rendered(folder: Path) -> Rendered:
 
 @functools.lru_cache(maxsize=1)
 def _machine(level: str) -> Machine:
-    # Nothing is written beside the files under proof.
-    sys.dont_write_bytecode = True
     torch.set_num_threads(1)
-    warnings.filterwarnings("ignore", message="tl.make_block_ptr is deprecated")
     return Interpreter() if level == "interpret" else Gpu()
 
 
