@@ -9,12 +9,12 @@ from __future__ import annotations
 import csv
 
 import pytest
+from support import GENERATED, ROOT
 
 from generator.epilogue import Epilogue
 from generator.model import Dtype, Layout, Tile, Variant
 from generator.resources import BARRIERS, TENSOR_MEMORY, matrix_instruction, shared_memory, tensor_memory
 from generator.vocabulary import DTYPE_SHORTHANDS, TARGETS
-from support import GENERATED, ROOT
 
 Row = dict[str, str]
 

@@ -47,7 +47,7 @@ def summary(results: Sequence[Result], seconds: float) -> list[str]:
 
 def _table(results: Sequence[Result]) -> list[str]:
     """A line a level and target; the seconds are those of the workers together."""
-    rows = [("level", "kernels", "functions", "cases", "failed", "left out", "known", "seconds")]
+    rows: list[tuple[str, ...]] = [("level", "kernels", "functions", "cases", "failed", "left out", "known", "seconds")]
     for label in dict.fromkeys(result.job.label for result in results):
         members = [result for result in results if result.job.label == label]
         ran = [result for result in members if result.left_out is None]
