@@ -31,6 +31,12 @@ class Case:
     #: The type of the epilogue's vectors and matrices, and of a scalar that is a tensor.
     operand_type: str = "fp32"
     scalar_tensor: bool = False
+    #: That tensor lies on the CPU, wherever the operands are.
+    scalar_elsewhere: bool = False
+    #: A dimension of one element has a stride that nothing steps by.
+    odd_single: bool = False
+    #: a is larger by this power of two, and b smaller.
+    shift: int = 0
     #: Operands of no fixed layout lie column after column, with gaps along both dimensions, or row after row.
     strided: str = "row"
     #: Whether the result goes into a tensor of the caller's; if not, the launcher makes one.
@@ -121,10 +127,15 @@ def _full(kernel: Kernel, row: int, *, hardware: bool) -> Iterator[Case]:
     yield from _orders(fit, row)
     yield from _contents(fit, row)
     yield from _large(fit, row)
-    if hardware:
+    if hardware or kernel.select != "autotune":
+        deepest = max(kernel.tiles, key=lambda tile: tile.k) if kernel.variant.schedule == "naive" else fit.tile
+        fit = Fit(kernel.variant, deepest)
         m, n, k = fit.unit
         small = fit(m + 1, n + 1, 2 * k + 1)
         yield Case("plain", "the call that a user writes: no config, no out", small, None, given_out=False, repeat=True)
+    if hardware and any(operand.shape == SCALAR for operand in kernel.variant.epilogue.operands):
+        reason = "a scalar as a tensor on the CPU"
+        yield Case("scalar-elsewhere", reason, fit(*fit.primes), row, scalar_tensor=True, scalar_elsewhere=True)
 
 
 def _sizes(fit: Fit, row: int) -> Iterator[Case]:
@@ -136,7 +147,10 @@ def _sizes(fit: Fit, row: int) -> Iterator[Case]:
     yield case("empty-m", "M = 0: nothing to compute, nothing to launch", 0, n, k)
     yield case("empty-n", "N = 0: nothing to compute, nothing to launch", m, 0, k)
     yield case("empty-k", "K = 0: the epilogue of 0", *fit.primes[:2], 0)
-    yield case("one", "1 x 1 x 1: all of a tile but one element is outside", 1, 1, 1)
+    one = case("one", "1 x 1 x 1: all of a tile but one element is outside", 1, 1, 1)
+    yield one
+    if 1 in one.sizes:
+        yield replace(one, name="single", reason="dimensions of 1, with strides that nothing steps by", odd_single=True)
     if fit.variant.schedule == "elementwise":
         yield case("primes", "no two dimensions alike", *fit.primes, repeat=True)
         yield case("long-k", "K much longer than M and N", 2, 3, 17)
@@ -183,8 +197,14 @@ def _orders(fit: Fit, row: int) -> Iterator[Case]:
         yield Case("grid", "more tiles along N than along M", fit(m + 1, 2 * n + 1, k), row)
 
 
+#: The products stay as they are; what is 2**-40 is 0 in fp16.
+_SHIFT = 40
+
+
 def _contents(fit: Fit, row: int) -> Iterator[Case]:
     sizes = fit(*fit.primes)
+    if fit.variant.dtype.a in ("bf16", "fp32"):
+        yield Case("range", "numbers past the range of fp16, and below it", sizes, row, shift=_SHIFT)
     if ELEMENTS[fit.variant.dtype.a].floating:
         yield Case("special", "infinity and NaN go through as arithmetic has it", sizes, row, special=True)
     shapes = {operand.shape for operand in fit.variant.epilogue.operands}
@@ -211,9 +231,10 @@ def _large(fit: Fit, row: int) -> Iterator[Case]:
 
 def _other(fit: Fit, row: int) -> Iterator[Case]:
     m, n, k = fit.unit
-    ragged = fit(m + 1, max(n - 1, 1), k + 1)
+    ragged = fit(m + m // 2, n // 2, k + k // 2)
     label = f"row {row} of CONFIGS: "
-    yield Case(f"row{row}-ragged", f"{label}one past a tile along M and K, one short of it along N", ragged, row)
+    reason = f"{label}half a tile more along M and K, half a tile along N: multiples of smaller powers of two"
+    yield Case(f"row{row}-ragged", reason, ragged, row)
     yield Case(f"row{row}-aligned", f"{label}one whole tile", fit(m, n, k), row)
 
 

@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from types import ModuleType
@@ -19,7 +20,7 @@ import triton
 
 from generator import legality, rendered
 from generator.model import Kernel
-from generator.resources import TENSOR_MEMORY
+from generator.resources import TENSOR_MEMORY, shared_memory
 from generator.verify.contract import runnable_here
 from generator.verify.execute import describe
 from generator.verify.expect import faults
@@ -27,7 +28,8 @@ from generator.verify.jobs import Failure, Job, Result
 from generator.verify.launches import REFUSED, Launch, launches, left_out
 from generator.verify.loading import load_kernel, stated_and_actual_digest
 from generator.verify.machine_code import CompileError, MachineCode, compile_to_machine_code
-from generator.verify.specialise import specialise
+from generator.verify.rows import row_of
+from generator.verify.specialise import Specialisation, specialise
 from generator.vocabulary import TARGETS
 
 
@@ -111,6 +113,8 @@ class _Work:
     def machine_code(self, module: ModuleType, launch: Launch) -> MachineCode:
         """What the launch compiles to; launches that Triton specialises alike are compiled once."""
         wanted = specialise(module, self.kernel, launch, self.target)
+        for fault in self.launched(module, launch, wanted):
+            self.fail(launch, fault)
         if wanted.key not in self.compiled:
             try:
                 self.compiled[wanted.key] = compile_to_machine_code(wanted, self.target)
@@ -120,6 +124,19 @@ class _Work:
         if isinstance(found, CompileError):
             raise found
         return found
+
+    def launched(self, module: ModuleType, launch: Launch, wanted: Specialisation) -> Iterator[str]:
+        """What is wrong with what the launcher passes."""
+        row = row_of(self.kernel.variant, launch.tile)
+        passed = {name: value for name, value in wanted.row.items() if name in row}
+        if passed != row:
+            yield f"launched with {passed}, and the row is {row}"
+        if not wanted.on_device:
+            yield "launched on the current device, whichever the operands' is"
+        if launch.case.scalar_elsewhere:
+            number = replace(launch, case=replace(launch.case, scalar_tensor=False, scalar_elsewhere=False))
+            if specialise(module, self.kernel, number, self.target).key != wanted.key:
+                yield "a scalar on another device is passed as it is, and the kernel reads it there"
 
     def faults(self, launch: Launch, code: MachineCode) -> Iterator[str]:
         """What the machine code must not need, or must do and does not."""
@@ -131,6 +148,9 @@ class _Work:
             return
         if code.shared > target.shared_memory:
             yield f"{code.shared} bytes of shared memory, and {self.target} has {target.shared_memory}"
+        needed = shared_memory(v, tile, self.target)
+        if launch.case.name == "aligned" and code.shared > needed:
+            yield f"{code.shared} bytes of shared memory, and by its formula it takes at most {needed}"
         if code.tensor_memory > TENSOR_MEMORY:
             yield f"{code.tensor_memory} columns of tensor memory, and {self.target} has {TENSOR_MEMORY}"
         yield from faults(self.kernel, launch, self.target, code)

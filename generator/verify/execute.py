@@ -17,6 +17,7 @@ from generator.verify.cases import Case
 from generator.verify.compare import compare
 from generator.verify.elements import torch_type
 from generator.verify.operands import NoMemory, poison, unwritten
+from generator.verify.order import wrong_order
 from generator.verify.reference import Bounded, reference
 from generator.verify.setup import Setup, prepare
 
@@ -77,6 +78,10 @@ class Machine:
         """How many elements of `result` the last call did not write; `finite` are those that cannot be NaN."""
         return int((unwritten(result) & finite).sum())
 
+    def corners(self, result: torch.Tensor) -> list[tuple[int, int]]:
+        """The least row and column of each store to `result`, in the order of the programs; none where not known."""
+        return []
+
     def witness(self, a: torch.Tensor, b: torch.Tensor, variant: Variant) -> torch.Tensor | None:
         """The product by the vendor's library, float64, or None where it has none of that kind."""
         return None
@@ -120,6 +125,15 @@ class Interpreter(Machine):
                 return int((~region.written).sum())
         return super().written(result, finite)
 
+    def corners(self, result: torch.Tensor) -> list[tuple[int, int]]:
+        # The launcher may have made the result as the transposed of what it allocated.
+        dimensions = self.guard.Region.of("the result", result).dimensions
+        for address, region in self.outputs:
+            if address == result.data_ptr():
+                found = [dict(zip(dimensions, corner, strict=True)) for corner in region.corners]
+                return [(least.get(0, 0), least.get(1, 0)) for least in found]
+        return []
+
 
 class Gpu(Machine):
     """The current CUDA (or ROCm) device."""
@@ -160,6 +174,10 @@ def run_case(launcher: Launcher, configs: tuple[Any, ...], kernel: Kernel, case:
         expected = reference(kernel.variant, setup.a.view, setup.b.view, setup.operands, hardware=machine.hardware)
         result = _call(launcher, configs, case, setup, machine)
         worst = _check(kernel.variant, setup, case, result, expected, machine)
+        if case.row is not None:
+            fault = wrong_order(kernel.variant, kernel.tiles[case.row], case.sizes, machine.corners(result))
+            if fault is not None:
+                raise Fault(fault)
         vendor = None
         if case.repeat and machine.hardware:
             vendor = _against_vendor(kernel.variant, setup, result, expected, machine)

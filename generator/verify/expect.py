@@ -31,6 +31,8 @@ def faults(kernel: Kernel, launch: Launch, target: str, code: MachineCode) -> It
     """What is wrong with the machine code of one launch, a sentence each."""
     yield from _multiplies(kernel.variant, launch, target, code)
     yield from _copies(kernel.variant, launch, target, code)
+    yield from _masks(kernel.variant, launch, code)
+    yield from _sums(kernel.variant, code)
     yield from _keeps_nan(kernel.variant, code)
     yield from _precision(kernel.variant, target, code)
     bound = spill_bound(kernel.variant, launch, target)
@@ -57,6 +59,21 @@ def _copies(v: Variant, launch: Launch, target: str, code: MachineCode) -> Itera
     pipelined = v.schedule == "tiled" and launch.case.name == "aligned" and launch.tile.stages > 1
     if pipelined and not code.instructions["cp.async"]:
         yield "loads are not pipelined: no asynchronous copy"
+
+
+def _masks(v: Variant, launch: Launch, code: MachineCode) -> Iterator[str]:
+    """Where every dimension is a multiple of the tile, `auto` promises code without masks, as `none` has it."""
+    if v.masking == "none" or (v.masking == "auto" and launch.case.name == "aligned"):
+        masked = re.findall(r"\btt\.(?:load %[\w#]+|store %[\w#]+, %[\w#]+), %", code.ir)
+        if masked:
+            yield f"{len(masked)} accesses are masked, where every dimension is a multiple of the tile"
+
+
+def _sums(v: Variant, code: MachineCode) -> Iterator[str]:
+    kind = {"fp16": "f16", "fp32": "f32", "int32": "i32"}[v.dtype.acc]
+    found = set(re.findall(r"\btt\.dot .*-> tensor<\w+x(\w+?)(?:>|,)", code.ir))
+    if found - {kind}:
+        yield f"sums are kept in {', '.join(sorted(found))}, expected {kind}"
 
 
 def _keeps_nan(v: Variant, code: MachineCode) -> Iterator[str]:

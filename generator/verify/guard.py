@@ -40,16 +40,27 @@ class Region:
     writable: bool
     #: Which elements were stored to, in the order of `extents`.
     written: _Array = field(repr=False)
+    #: Of each extent, the dimension of the tensor that it is.
+    dimensions: tuple[int, ...]
+    #: Of each store, in their order, the least index along each extent.
+    corners: list[tuple[int, ...]] = field(default_factory=list, repr=False)
 
     @classmethod
     def of(cls, name: str, tensor: torch.Tensor, *, writable: bool = False) -> Region:
         """The region of `tensor`; dimensions of one element or of stride 0 add no address."""
         width = tensor.element_size()
-        dims = [(stride * width, size) for stride, size in zip(tensor.stride(), tensor.shape, strict=True)]
-        dims = sorted(((stride, size) for stride, size in dims if size != 1 and stride), reverse=True)
-        extents = tuple(size for _, size in dims)
+        numbered = enumerate(zip(tensor.stride(), tensor.shape, strict=True))
+        dims = [(stride * width, size, number) for number, (stride, size) in numbered if size != 1 and stride]
+        dims.sort(reverse=True)
+        extents = tuple(size for _, size, _ in dims)
+        strides, order = tuple(stride for stride, _, _ in dims), tuple(number for _, _, number in dims)
         written = np.zeros(extents if writable else (), dtype=bool)
-        return cls(name, tensor.data_ptr(), extents, tuple(s for s, _ in dims), width, writable, written)
+        return cls(name, tensor.data_ptr(), extents, strides, width, writable, written, order)
+
+    def stored(self, indices: tuple[_Array, ...]) -> None:
+        """Remember that the elements of these indices were written."""
+        self.written[indices] = True
+        self.corners.append(tuple(int(index.min()) for index in indices))
 
     def find(self, addresses: _Array) -> tuple[_Array, tuple[_Array, ...]]:
         """For int64 `addresses`: which are elements, and the index along each dimension (of no meaning elsewhere)."""
@@ -87,8 +98,8 @@ class _Guard:
                 continue
             inside, indices = region.find(lanes)
             stray &= ~inside
-            if access != "load":
-                region.written[tuple(index[inside] for index in indices)] = True
+            if access != "load" and inside.any():
+                region.stored(tuple(index[inside] for index in indices))
             if not stray.any():
                 return
         if stray.any():

@@ -107,6 +107,8 @@ def _calls(v: Variant, fit: Fit, row: int) -> Iterator[Case]:
         yield replace(aligned, name="operands", reason=f"the epilogue's operands in {other}", operand_type=other)
     if SCALAR in shapes:
         yield replace(aligned, name="scalar-tensor", reason="a scalar as a tensor", scalar_tensor=True)
+        reason = "a scalar as a tensor on another device"
+        yield replace(aligned, name="scalar-elsewhere", reason=reason, scalar_tensor=True, scalar_elsewhere=True)
 
 
 def _plain_operand(v: Variant) -> str:

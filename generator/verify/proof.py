@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from generator.bounds import Access, NotUnderstood, prove
+from generator.bounds import NEVER_REACHED, Access, NotUnderstood, prove
 from generator.verify.jobs import Failure, Job, Result
 from generator.verify.loading import stated_and_actual_digest
 
@@ -27,6 +27,8 @@ def run(job: Job) -> Result:
                 counts[access.state] += 1
             if access.state == "refuted":
                 failures.append(Failure(_name(access), "no access leaves its operand, for all sizes", access.detail))
+            elif access.detail == NEVER_REACHED:
+                failures.append(Failure(_name(access), "every access is made for some size", access.detail))
             elif access.state == "not proved":
                 not_run.append((_name(access), access.detail))
         if proof.order.state == "refuted":

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import torch
+import triton
 
 from generator import legality
 from generator.epilogue import MATRIX, SCALAR
 from generator.model import Kernel
 from generator.verify.cases import Case, Fit, addressed, written_step
 from generator.verify.operands import place
+from generator.verify.rows import takes
 from generator.verify.setup import Setup
+from generator.vocabulary import ELEMENTS
 
 Call = dict[str, Any]
 
@@ -31,6 +35,8 @@ class Refusal:
     spoil: Callable[[Call], None]
     #: Whether `refusal()` must say so too: the contract allows the operands, and this kernel cannot take them.
     sibling: bool = False
+    #: What the machine is made to look like meanwhile.
+    under: Callable[[], contextlib.AbstractContextManager[object]] = contextlib.nullcontext
 
 
 def right_case(kernel: Kernel, row: int) -> Case:
@@ -56,8 +62,16 @@ def refusals(kernel: Kernel, case: Case, configs: tuple[Any, ...], *, hardware: 
     yield from _sizes(kernel, case, configs, hardware=hardware)
     if addressed(kernel.variant):
         yield from _addresses(kernel, case)
+    if kernel.variant.load == "block_pointer":
+        words = ("3.9",)
+        reason = "a Triton that has no block pointers"
+        yield Refusal("version", reason, ValueError, words, lambda call: None, sibling=True, under=_later_triton)
     if hardware:
         yield Refusal("cpu", "operands that are on no GPU", ValueError, ("cpu",), _to_cpu)
+    else:
+        reason = "operands that are on no GPU, without the interpreter"
+        yield Refusal("cpu", reason, ValueError, ("cpu",), lambda call: None, under=_no_interpreter)
+        yield from _too_large(kernel, case)
 
 
 def _change(name: str, change: Callable[[Any], Any]) -> Callable[[Call], None]:
@@ -104,11 +118,59 @@ def _outputs(case: Case) -> Iterator[Refusal]:
         "out-dtype", "out is of float64", TypeError, ("out", "float64"), _change("out", lambda out: out.double())
     )
     yield Refusal("out-overlap", "elements of out share addresses", ValueError, ("out",), _change("out", _overlapping))
+    if min(m, n) > 1:
+        spoil = _change("out", _crowded)
+        yield Refusal("out-crowded", "each line of out ends where the next has begun", ValueError, ("out",), spoil)
+
+
+@contextlib.contextmanager
+def _later_triton() -> Iterator[None]:
+    before, triton.__version__ = triton.__version__, "3.9.0"
+    try:
+        yield
+    finally:
+        triton.__version__ = before
+
+
+@contextlib.contextmanager
+def _no_interpreter() -> Iterator[None]:
+    triton.knobs.runtime.interpret = False
+    try:
+        yield
+    finally:
+        triton.knobs.runtime.interpret = True
+
+
+def _too_large(kernel: Kernel, case: Case) -> Iterator[Refusal]:
+    """Sizes that no memory is had for: the operands have none."""
+
+    def without_memory(spoil: Callable[[Call], None]) -> Callable[[Call], None]:
+        def both(call: Call) -> None:
+            call.update({name: value.to("meta") for name, value in call.items() if isinstance(value, torch.Tensor)})
+            spoil(call)
+
+        return both
+
+    for dimension in "mn":
+        size = 2**31
+        spoil = without_memory(_resized(kernel, case, dimension, size))
+        reason = f"{dimension.upper()} is past 32 bits"
+        yield Refusal(f"large-{dimension}", reason, ValueError, (str(size),), spoil)
+    if kernel.variant.schedule == "elementwise":
+        wide, high = _resized(kernel, replace(case, sizes=(2**16, *case.sizes[1:])), "n", 2**16), 2**32
+        spoil = without_memory(wide)
+        yield Refusal("programs", "more elements than programs", ValueError, (str(high),), spoil, sibling=True)
 
 
 def _overlapping(out: torch.Tensor) -> torch.Tensor:
     """All lines of `out` in the place of its first."""
     return out[:1].expand_as(out) if out.stride(1) == 1 else out[:, :1].expand_as(out)
+
+
+def _crowded(out: torch.Tensor) -> torch.Tensor:
+    """`out` with lines one element too near to each other."""
+    m, n = out.shape
+    return out.as_strided((m, n), (n - 1, 1) if out.stride(1) == 1 else (1, m - 1))
 
 
 def _configs(configs: tuple[Any, ...]) -> Iterator[Refusal]:
@@ -164,6 +226,8 @@ def _sizes(kernel: Kernel, case: Case, configs: tuple[Any, ...], *, hardware: bo
             words = (name, str(size), *map(str, offered))
             spoil = _resized(kernel, case, dimension, size, config=None)
             yield Refusal(f"multiple-{dimension}-any", f"{reason}, whichever row", ValueError, words, spoil)
+    if not addressed(kernel.variant) or kernel.variant.schedule == "naive":
+        yield from _unsuited(kernel)
     if kernel.variant.schedule == "naive":
         most = max(row["BLOCK_K"] for row in configs)
         spoil = _resized(kernel, case, "k", 2 * most, config=None)
@@ -171,6 +235,18 @@ def _sizes(kernel: Kernel, case: Case, configs: tuple[Any, ...], *, hardware: bo
             yield Refusal(
                 "bounded-k", "K is more than one load holds", ValueError, ("K", str(2 * most), str(most)), spoil
             )
+
+
+def _unsuited(kernel: Kernel) -> Iterator[Refusal]:
+    """A row that does not take sizes which another row takes."""
+    for tile in kernel.tiles:
+        sizes = Fit(kernel.variant, tile)(tile.m, tile.n, tile.k)
+        for index, other in enumerate(kernel.tiles):
+            if takes(kernel.variant, tile, sizes) and not takes(kernel.variant, other, sizes):
+                case = Case("unsuited", "", sizes, index)
+                spoil = _resized(kernel, case, "m", sizes[0], config=index)
+                yield Refusal("unsuited", "config does not take the sizes", ValueError, ("BLOCK_",), spoil)
+                return
 
 
 def _resized(kernel: Kernel, case: Case, dimension: str, size: int, **changes: Any) -> Callable[[Call], None]:
@@ -212,12 +288,26 @@ def _addresses(kernel: Kernel, case: Case) -> Iterator[Refusal]:
         yield Refusal(f"base-{name}", reason, ValueError, (name, "16"), base, sibling=True)
         reason = f"{name} steps by no multiple of 16 bytes"
         yield Refusal(f"leading-{name}", reason, ValueError, (name, "leading"), leading, sibling=True)
+        half = 8 // _width(kernel, name)
+        base, leading = _change(name, _moved(word, offset=half)), _change(name, _moved(word, stretch=half))
+        reason = f"{name} starts at half of 16 bytes"
+        yield Refusal(f"base-half-{name}", reason, ValueError, (name, "16"), base, sibling=True)
+        reason = f"{name} steps by half of 16 bytes more"
+        yield Refusal(f"leading-half-{name}", reason, ValueError, (name, "leading"), leading, sibling=True)
     if written_step(kernel.variant) > 1:
         dimension = "m" if layout.c == "column" else "n"
-        size = case.sizes["mnk".index(dimension)] + 1
-        spoil = _aligned(_resized(kernel, case, dimension, size))
-        words = (dimension.upper(), str(size), str(written_step(kernel.variant)))
-        yield Refusal("written-extent", "C's lines are no multiple of 16 bytes", ValueError, words, spoil, sibling=True)
+        step = written_step(kernel.variant)
+        for name, more in (("written-extent", 1), ("written-extent-half", step // 2)):
+            size = case.sizes["mnk".index(dimension)] + more
+            spoil = _aligned(_resized(kernel, case, dimension, size))
+            words = (dimension.upper(), str(size), str(step))
+            yield Refusal(name, "C's lines are no multiple of 16 bytes", ValueError, words, spoil, sibling=True)
+
+
+def _width(kernel: Kernel, name: str) -> int:
+    """Bytes of an element of an operand: a matrix of the epilogue is of fp32 in the call that is spoilt."""
+    dtype = kernel.variant.dtype
+    return ELEMENTS[{"a": dtype.a, "b": dtype.b, "out": dtype.out}.get(name, "fp32")].bits // 8
 
 
 def _moved(layout: str, *, offset: int = 0, stretch: int = 0) -> Callable[[torch.Tensor], torch.Tensor]:

@@ -18,6 +18,8 @@ _STEP = 16
 #: The product's standard deviation: where the epilogue's functions bend, and their rounding shows.
 _SPREAD = 2.0
 _PADDING = {"a": 3, "b": 7, "c": 11}
+#: A stride that no layout has and no copy of the hardware takes.
+_ODD = 7
 #: In elements.
 _LARGEST_MARGIN = 1 << 18
 
@@ -60,8 +62,8 @@ class _Builder:
         spread = (_SPREAD / max(k, 1) ** 0.5) ** 0.5
         a = self.matrix("a", (m, k), layout.a, torch_type(dtype.a))
         b = self.matrix("b", (k, n), layout.b, torch_type(dtype.b))
-        self.fill(a, spread)
-        self.fill(b, spread)
+        self.fill(a, spread * 2.0**self.case.shift)
+        self.fill(b, spread / 2.0**self.case.shift)
         out = None
         if self.case.given_out or self.case.huge == "c":
             out = self.matrix("c", (m, n), layout.c, torch_type(dtype.out))
@@ -87,7 +89,8 @@ class _Builder:
             size = {SCALAR: 1, ROWS: m, COLUMNS: n}[shape]
             offset = 1 if self.case.unaligned else 0
             margin = max(self.tile.m, self.tile.n)
-            operand = place(name, (size,), (1,), dtype, self.device, offset=offset, margin=margin)
+            device = torch.device("cpu") if shape == SCALAR and self.case.scalar_elsewhere else self.device
+            operand = place(name, (size,), (1,), dtype, device, offset=offset, margin=margin)
         self.fill(operand, 1.0 if shape == SCALAR else spread)
         setup.tensors[name] = operand
 
@@ -116,7 +119,10 @@ class _Builder:
             leading = (2**31 // max(lines - 1, 1) // _STEP + 1) * _STEP
         unit = 2 if layout == "strided" and self.case.strided == "gaps" else 1
         outer = max(leading, 1) * unit
-        return (unit, outer) if column else (outer, unit)
+        strides = (unit, outer) if column else (outer, unit)
+        if self.case.odd_single:
+            strides = (_ODD if shape[0] == 1 else strides[0], _ODD if shape[1] == 1 else strides[1])
+        return strides
 
     def fill(self, operand: Operand, spread: float) -> None:
         """Seeded values, none of them 0: normal of that spread, or over the whole range of an integer type."""
@@ -129,7 +135,7 @@ class _Builder:
             limits = torch.iinfo(dtype)
             values = torch.randint(limits.min, limits.max + 1, shape, generator=self.random)
             values = torch.where(values == 0, 1, values).to(dtype)
-        fill(operand, values.to(self.device))
+        fill(operand, values.to(operand.view.device))
 
     def spoil(self, setup: Setup) -> None:
         """Infinity and NaN at the corners of each operand, most rows and columns left as they are."""

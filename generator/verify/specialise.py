@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
+from unittest.mock import patch
 
 import torch
 import triton
@@ -33,6 +34,15 @@ class Specialisation:
     constants: dict[Any, Any]
     known: dict[Any, Any]
     options: dict[str, Any]
+    #: Whether the launcher has made the device of the operands the current one.
+    on_device: bool
+
+    @property
+    def row(self) -> dict[str, int]:
+        """What the launch passes of a row of CONFIGS, by name."""
+        constants = {self.function.arg_names[path[0]]: value for path, value in self.constants.items()}
+        sizes = {name: value for name, value in constants.items() if name.startswith(("BLOCK_", "GROUP_"))}
+        return sizes | {name: self.options[name] for name in ("num_warps", "num_stages")}
 
     @property
     def key(self) -> str:
@@ -68,12 +78,26 @@ class NotLaunched(Exception):
 
 
 _captured: list[Specialisation] = []
+_entered: list[object] = []
+
+
+class _DeviceOf:
+    """Stands for torch.cuda.device_of, which does nothing for what is on no GPU."""
+
+    def __init__(self, tensor: object) -> None:
+        self.tensor = tensor
+
+    def __enter__(self) -> None:
+        _entered.append(self.tensor)
+
+    def __exit__(self, *_: object) -> None:
+        _entered.pop()
 
 
 def _capture(
     self: Any, key: Any, signature: Any, device: Any, constants: Any, options: Any, known: Any, warmup: Any
 ) -> None:
-    _captured.append(Specialisation(self, signature, constants, known, dict(options.__dict__)))
+    _captured.append(Specialisation(self, signature, constants, known, dict(options.__dict__), bool(_entered)))
 
 
 @contextmanager
@@ -86,7 +110,8 @@ def _no_device(target: str) -> Iterator[None]:
     triton.knobs.runtime.interpret = True
     _captured.clear()
     try:
-        yield
+        with patch.object(torch.cuda, "device_of", _DeviceOf):
+            yield
     finally:
         JITFunction._do_compile = original
         triton.knobs.runtime.interpret = False

@@ -7,15 +7,17 @@ import json
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 
 from generator import rendered
 from generator.errors import CallError
+from generator.model import Kernel
 from generator.verify.jobs import Failure, Job, Result
 from generator.verify.loading import stated_and_actual_digest
+from generator.verify.rows import tables
 
 _LINE = "120"
 #: What a rendered file may import besides Python's own library.
@@ -34,16 +36,36 @@ def run(jobs: Sequence[Job]) -> Iterator[Result]:
         if file.parent / "__init__.py" in packages:
             packages.remove(file.parent / "__init__.py")
             wrong = wrong + faults.get(file.parent / "__init__.py", [])
+        wrong = [*wrong, *_tables(file, _read(job.folder).by_name[job.name])]
         _, digest = stated_and_actual_digest(file.read_text())
-        if digest != _listed(job.folder).get(job.name):
+        if digest != _read(job.folder).digests.get(job.name):
             wrong = [*wrong, Failure("manifest", "the manifest lists the body's digest", f"it lists no {digest}")]
         yield Result(job, cases=1, failures=tuple(wrong), digest=digest)
 
 
 @lru_cache(maxsize=32)
-def _listed(folder: Path) -> Mapping[str, str]:
-    """Each kernel's digest as the folder's manifest has it."""
-    return rendered.read(folder).digests
+def _read(folder: Path) -> rendered.Rendered:
+    return rendered.read(folder)
+
+
+def _tables(file: Path, kernel: Kernel) -> Iterator[Failure]:
+    """Where the file's tables are not those that the manifest tells of."""
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (SyntaxError, ValueError):
+        return
+    found = {
+        target.id: ast.unparse(node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    for name, table in tables(kernel).items():
+        if found.get(name) != repr(table):
+            yield Failure(
+                "manifest", "the file's tables are the manifest's", f"{name} is {found.get(name)}, not {table}"
+            )
 
 
 def check(files: Sequence[Path]) -> dict[Path, list[Failure]]:

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import platform
 import time
+from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from types import ModuleType
@@ -24,6 +25,7 @@ from generator.verify.loading import load_family, load_kernel, stated_and_actual
 from generator.verify.operands import NoMemory
 from generator.verify.refusals import Refusal, refusals, right_call, right_case
 from generator.verify.setup import prepare
+from generator.verify.tuner import tuner_fault
 
 
 def run(job: Job, lock: contextlib.AbstractContextManager[object]) -> Result:
@@ -101,6 +103,11 @@ class _Work:
             if self.failures and self.machine.lost():
                 return None
         self.refusals(module, kernel)
+        if kernel.select == "autotune" and len(kernel.tiles) > 1 and self.wanted("tuner"):
+            self.count += 1
+            fault = tuner_fault(module, kernel)
+            if fault is not None:
+                self.failures.append(Failure("tuner", "the tuner tries the rows that take the sizes", fault))
         return None
 
     def contract(self) -> str | None:
@@ -117,7 +124,25 @@ class _Work:
         for kernel, case in contract_cases(here):
             if self.wanted(case.name):
                 self.add(case, run_case(function, (), kernel, case, self.machine))
+        if self.wanted("refuse-config"):
+            self.count += 1
+            fault = self.config_is_ignored(function, here)
+            if fault is not None:
+                self.failures.append(Failure("refuse-config", "config reaches the kernel that is picked", fault))
         return None
+
+    def config_is_ignored(self, function: Callable[..., object], kernels: Sequence[Kernel]) -> str | None:
+        """What is wrong with how the function of a contract answers a config that no table has, or None."""
+        kernel, case = next(iter(contract_cases(kernels)))
+        setup = prepare(kernel, case, self.machine.device)
+        try:
+            with self.machine.running(setup):
+                function(setup.a.view, setup.b.view, **setup.operands, config=10**6)
+        except ValueError as error:
+            return None if "config" in str(error) else f"raised {describe(error)}; expected words of config"
+        except Exception as error:
+            return f"raised {describe(error)}; expected ValueError"
+        return "config = 1000000 was accepted; expected ValueError"
 
     def wanted(self, name: str) -> bool:
         """Whether the call asks for this case."""
@@ -164,7 +189,7 @@ class _Work:
         spoilt = call.get("out")
         try:
             # `running` lets nothing be written: the refusal comes before the launch.
-            with self.machine.running(setup):
+            with self.machine.running(setup), refusal.under():
                 module.gemm(call.pop("a"), call.pop("b"), **call)
         except refusal.error as error:
             missing = [word for word in refusal.words if word not in str(error)]
@@ -188,7 +213,8 @@ class _Work:
             return f"refusal() turns a right call down: {before}"
         refusal.spoil(call)
         call.pop("config", None)
-        reason = module.refusal(call.pop("a"), call.pop("b"), **call)
+        with refusal.under():
+            reason = module.refusal(call.pop("a"), call.pop("b"), **call)
         return None if isinstance(reason, str) else f"gemm refuses the operands, and refusal() returns {reason!r}"
 
 

@@ -1,0 +1,36 @@
+"""The order in which output tiles are visited, by the meaning of the spec's word."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from generator.model import Tile, Variant
+
+
+def tiles(variant: Variant, tile: Tile, rows: int, columns: int) -> Iterator[tuple[int, int]]:
+    """Row and column of each tile of a grid, in the order of the programs."""
+    word = variant.swizzle if variant.schedule != "elementwise" else "linear"
+    if word in ("linear_n", "grouped_n"):
+        width = 1 if word == "linear_n" else tile.group
+        for first in range(0, columns, width):
+            for m in range(rows):
+                yield from ((m, n) for n in range(first, min(first + width, columns)))
+        return
+    height = 1 if word == "linear" else tile.group
+    for first in range(0, rows, height):
+        for n in range(columns):
+            yield from ((m, n) for m in range(first, min(first + height, rows)))
+
+
+def wrong_order(
+    variant: Variant, tile: Tile, sizes: tuple[int, int, int], corners: Sequence[tuple[int, int]]
+) -> str | None:
+    """Why stores whose first elements are `corners` came in another order than the variant's, or None."""
+    blocks = (1, 1) if variant.schedule == "elementwise" else (tile.m, tile.n)
+    visited = [found for found, _ in groupby((m // blocks[0], n // blocks[1]) for m, n in corners)]
+    expected = list(tiles(variant, tile, *(-(-size // block) for size, block in zip(sizes, blocks))))
+    for place, (found, wanted) in enumerate(zip(visited, expected)):
+        if found != wanted:
+            return f"program {place} computes tile {found}, and in the order {variant.swizzle} it is {wanted}"
+    return None

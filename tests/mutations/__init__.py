@@ -1,0 +1,1 @@
+"""The harness itself is tested: rendered kernels are made wrong in one place each, and must be found out."""

@@ -1,0 +1,548 @@
+"""Wrong accesses: masks, padding, strides, offsets, block pointers, descriptors, the width of offsets."""
+
+from __future__ import annotations
+
+from ..mutation import Mutation, instead, without
+from .kernels import (
+    BLOCKS,
+    BLOCKS_MN,
+    BLOCKS_NAIVE,
+    CCC,
+    CCC_ADD_ADD,
+    CSC,
+    DESCRIPTORS,
+    DESCRIPTORS_CCC,
+    DESCRIPTORS_FP8,
+    DESCRIPTORS_NAIVE,
+    DESCRIPTORS_RCS,
+    ELEMENTWISE,
+    IEEE,
+    INT8,
+    MASKED,
+    MASKED_K,
+    MASKED_MN,
+    NAIVE,
+    RRR,
+    SILU,
+    SSR,
+    SSS,
+)
+
+A_LOAD = "a = tl.load(a_ptrs, mask=in_m[:, None] & in_k[None, :], other=0.0)"
+B_LOAD = "b = tl.load(b_ptrs, mask=in_k[:, None] & in_n[None, :], other=0.0)"
+STORE = "x.to(tl.float16), mask=in_m[:, None] & in_n[None, :])"
+EVEN_K = "in_k = tl.full((BLOCK_K,), True, tl.int1) if EVEN_K else offs_k < K - k"
+OFFS_N = "offs_n = pid_n * BLOCK_N + tl.arange(0, BLOCK_N)"
+BIAS = "bias = tl.load(bias_ptr + offs_n, mask=in_n, other=0.0).to(tl.float32)"
+A_BLOCK = 'a = tl.load(a_block, boundary_check=(0, 1), padding_option="zero")'
+B_BLOCK = 'b = tl.load(b_block, boundary_check=(0, 1), padding_option="zero")'
+DESCRIBE = "return TensorDescriptor(x, [rows, columns], [stride, 1], list(block))"
+INDEX = "tl.int64 if max(_extent(a), _extent(b), _extent(out)) > 2**31 else tl.int32"
+
+MASKS = (
+    Mutation(
+        "A and B are not masked along K",
+        "mask",
+        SILU,
+        (without(A_LOAD, " & in_k[None, :]"), without(B_LOAD, "in_k[:, None] & "), (f"        {EVEN_K}\n", "")),
+        "what lies behind the last column of A is multiplied by what lies behind the last row of B",
+        says="stray load",
+    ),
+    Mutation(
+        "A is not masked along K",
+        "mask",
+        MASKED_K,
+        (("a = tl.load(a_ptrs, mask=in_k[None, :], other=0.0)", "a = tl.load(a_ptrs)"),),
+        "what lies behind the last column of A is read: NaN times 0 is NaN",
+        says="stray load",
+    ),
+    Mutation(
+        "A is not masked along M",
+        "mask",
+        SILU,
+        (without(A_LOAD, "in_m[:, None] & "),),
+        "rows that A does not have are read: their results are dropped, the access may be fatal",
+        says="stray load",
+    ),
+    Mutation(
+        "B is not masked along N",
+        "mask",
+        SILU,
+        (without(B_LOAD, " & in_n[None, :]"),),
+        "columns that B does not have are read: their results are dropped, the access may be fatal",
+        says="stray load",
+    ),
+    Mutation(
+        "the store is not masked along N",
+        "mask",
+        SILU,
+        (without(STORE, " & in_n[None, :]"),),
+        "what lies behind each row of C is overwritten",
+        says="stray store",
+    ),
+    Mutation(
+        "the store is not masked along M",
+        "mask",
+        RRR,
+        (instead("mask=in_m[:, None] & in_n[None, :])\n\n\ndef", "in_m[:, None] & in_n[None, :]", "in_n[None, :]"),),
+        "what lies behind the last row of C is overwritten",
+        says="stray store",
+    ),
+    Mutation(
+        "the store has no mask",
+        "mask",
+        MASKED_MN,
+        (("acc.to(tl.float16), mask=in_m[:, None] & in_n[None, :])", "acc.to(tl.float16))"),),
+        "what lies around C is overwritten",
+        says="stray store",
+    ),
+    Mutation(
+        "the bound of M is weakened",
+        "mask",
+        MASKED_MN,
+        (("offs_m < M", "offs_m <= M"),),
+        "one row too many is read and written",
+        says="stray",
+    ),
+    Mutation(
+        "the bound of N is weakened",
+        "mask",
+        IEEE,
+        (("offs_n < N", "offs_n <= N"),),
+        "one column too many is read and written",
+        says="stray",
+    ),
+    Mutation(
+        "the bound of K is weakened",
+        "mask",
+        MASKED,
+        (("offs_k < K - k", "offs_k <= K - k"),),
+        "one product too many is summed",
+        says="stray load",
+    ),
+    Mutation(
+        "M is bounded by N",
+        "mask",
+        CCC,
+        (("else offs_m < M", "else offs_m < N"),),
+        "right for square products only",
+    ),
+    Mutation(
+        "the bounds of M and N are exchanged",
+        "mask",
+        RRR,
+        (("offs_m < M", "offs_m < N"), ("offs_n < N", "offs_n < M")),
+        "right for square products only",
+    ),
+    Mutation(
+        "the bound of M is one short",
+        "mask",
+        RRR,
+        (("offs_m < M", "offs_m < M - 1"),),
+        "the last row of C is never written",
+        says="never written",
+    ),
+    Mutation(
+        "the bound of K is one short",
+        "mask",
+        MASKED,
+        (("offs_k < K - k", "offs_k < K - k - 1"),),
+        "the last product is left out",
+        says="elements are wrong",
+    ),
+    Mutation(
+        "the mask of K is not moved along",
+        "mask",
+        SILU,
+        (("offs_k < K - k", "offs_k < K"),),
+        "the last step along K reads a whole tile",
+        says="stray load",
+    ),
+    Mutation(
+        "bias has no mask",
+        "mask",
+        SILU,
+        (without(BIAS, ", mask=in_n, other=0.0"),),
+        "elements that bias does not have are read",
+        says="stray load",
+    ),
+    Mutation(
+        "bias_m has no mask",
+        "mask",
+        CSC,
+        (without("tl.load(bias_m_ptr + offs_m, mask=in_m, other=0.0)", ", mask=in_m, other=0.0"),),
+        "elements that bias_m does not have are read",
+        says="stray load",
+    ),
+    Mutation(
+        "add is not masked along N",
+        "mask",
+        SSS,
+        (without("add = tl.load(add_ptrs, mask=in_m[:, None] & in_n[None, :], other=0.0)", " & in_n[None, :]"),),
+        "columns that add does not have are read",
+        says="stray load",
+    ),
+    Mutation(
+        "add2 is not masked along M",
+        "mask",
+        CCC_ADD_ADD,
+        (without("add2 = tl.load(add2_ptrs, mask=in_m[:, None] & in_n[None, :], other=0.0)", "in_m[:, None] & "),),
+        "rows that add2 does not have are read",
+        says="stray load",
+    ),
+)
+
+PADDING = (
+    Mutation(
+        "A's masked load has no other",
+        "padding",
+        SILU,
+        (without(A_LOAD, ", other=0.0"),),
+        "masked lanes are undefined, and enter the sum",
+        says="elements are wrong",
+    ),
+    Mutation(
+        "A and B are padded with ones",
+        "padding",
+        INT8,
+        (
+            ("in_k[None, :], other=0)", "in_k[None, :], other=1)"),
+            ("in_n[None, :], other=0)", "in_n[None, :], other=1)"),
+        ),
+        "every product behind the end of K adds 1",
+        says="elements are wrong",
+    ),
+    Mutation(
+        "A alone is padded with ones",
+        "padding",
+        MASKED,
+        (instead(A_LOAD, "0.0", "1.0"),),
+        "a one meets a zero of B, so every result is right; but an asynchronous copy pads with zeros alone, so that A "
+        "goes through registers",
+        by="compile",
+    ),
+    Mutation(
+        "A's block is padded with NaN",
+        "padding",
+        BLOCKS,
+        (instead(A_BLOCK, '"zero"', '"nan"'),),
+        "NaN times 0 is NaN",
+        says="elements are wrong",
+    ),
+    Mutation(
+        "B's block has no padding",
+        "padding",
+        BLOCKS,
+        (without(B_BLOCK, ', padding_option="zero"'),),
+        "lanes outside are undefined, and enter the sum",
+        says="elements are wrong",
+    ),
+    Mutation(
+        "descriptors pad with NaN",
+        "padding",
+        DESCRIPTORS,
+        (instead(DESCRIBE, "list(block)", 'list(block), padding="nan"'),),
+        "a K that ends within a tile makes every element NaN",
+        says="elements are wrong",
+    ),
+)
+
+STRIDES = (
+    Mutation(
+        "leading dimensions of A and B are exchanged",
+        "stride",
+        SILU,
+        (("a.stride(0),\n            b.stride(1),", "b.stride(1),\n            a.stride(0),"),),
+        "right only where both are equal, as they are unless one is padded",
+    ),
+    Mutation(
+        "padding is read as elements",
+        "stride",
+        SILU,
+        (("            b.stride(1),", "            K,"),),
+        "right only where the leading dimension is not padded",
+    ),
+    Mutation(
+        "strides of A are exchanged",
+        "stride",
+        SSS,
+        (
+            (
+                "offs_m[:, None] * stride_am + offs_k[None, :] * stride_ak",
+                "offs_m[:, None] * stride_ak + offs_k[None, :] * stride_am",
+            ),
+        ),
+        "A is read transposed",
+    ),
+    Mutation(
+        "strides of B are passed in the wrong order",
+        "stride",
+        CSC,
+        (("b.stride(0),\n            b.stride(1),", "b.stride(1),\n            b.stride(0),"),),
+        "B is read transposed",
+    ),
+    Mutation(
+        "A is read as if row-major",
+        "stride",
+        CCC,
+        (("a_ptr + offs_m[:, None] + offs_k[None, :] * lda", "a_ptr + offs_m[:, None] * lda + offs_k[None, :]"),),
+        "the unit stride is taken for that of the other dimension",
+    ),
+    Mutation(
+        "A steps along K by elements",
+        "stride",
+        CCC,
+        (("a_ptrs += BLOCK_K * lda", "a_ptrs += BLOCK_K"),),
+        "right while K fits into one step",
+    ),
+    Mutation(
+        "B steps along K by elements",
+        "stride",
+        RRR,
+        (("b_ptrs += BLOCK_K * ldb", "b_ptrs += BLOCK_K"),),
+        "right while K fits into one step",
+    ),
+    Mutation(
+        "B steps along K by A's stride",
+        "stride",
+        SSR,
+        (("b_ptrs += BLOCK_K * stride_bk", "b_ptrs += BLOCK_K * stride_ak"),),
+        "right while K fits into one step, or A and B are stored alike",
+    ),
+    Mutation(
+        "a strided A is taken to have stride 1",
+        "stride",
+        SSR,
+        (
+            (
+                "offs_m[:, None] * stride_am + offs_k[None, :] * stride_ak",
+                "offs_m[:, None] * stride_am + offs_k[None, :]",
+            ),
+        ),
+        "right only for the layout that is tried first",
+    ),
+    Mutation(
+        "add is read with C's leading dimension",
+        "stride",
+        CCC,
+        (
+            (
+                "            out.stride(1),\n            add.stride(1),",
+                "            out.stride(1),\n            out.stride(1),",
+            ),
+        ),
+        "right only where add is padded as C is",
+    ),
+)
+
+OFFSETS = (
+    Mutation(
+        "the tile's columns begin one too far",
+        "offset",
+        MASKED,
+        ((OFFS_N, f"{OFFS_N} + 1"),),
+        "the first column of each tile is left out",
+        says="never written",
+    ),
+    Mutation(
+        "tile rows are stepped by BLOCK_N",
+        "offset",
+        SILU,
+        (("offs_m = pid_m * BLOCK_M", "offs_m = pid_m * BLOCK_N"),),
+        "right for square tiles only",
+    ),
+    Mutation(
+        "K begins at one",
+        "offset",
+        NAIVE,
+        (("offs_k = tl.arange(0, BLOCK_K)", "offs_k = 1 + tl.arange(0, BLOCK_K)"),),
+        "the first product is left out",
+        says="elements are wrong",
+    ),
+    Mutation(
+        "row and column come from M",
+        "offset",
+        ELEMENTWISE,
+        (("m = pid // N\n    n = pid % N", "m = pid // M\n    n = pid % M"),),
+        "right for square products only",
+    ),
+)
+
+BLOCK_POINTERS = (
+    Mutation(
+        "A's boundary check misses K",
+        "block pointer",
+        BLOCKS,
+        (instead(A_BLOCK, "(0, 1)", "(0,)"),),
+        "what lies behind the last column of A is read",
+        says="stray load",
+    ),
+    Mutation(
+        "the store's boundary check misses N",
+        "block pointer",
+        BLOCKS_MN,
+        (instead("tl.store(c_block, x.to(tl.float16), boundary_check=(0, 1))", "(0, 1)", "(0,)"),),
+        "what lies behind each row of C is overwritten",
+        says="stray store",
+    ),
+    Mutation(
+        "B's block is bounded by K along N",
+        "block pointer",
+        BLOCKS_MN,
+        (("shape=(K, N),", "shape=(K, K),"),),
+        "right where K is N",
+    ),
+    Mutation(
+        "strides of A's block are exchanged",
+        "block pointer",
+        BLOCKS_MN,
+        (("strides=(lda, 1),", "strides=(1, lda),"),),
+        "A is read transposed",
+    ),
+    Mutation(
+        "A's block is advanced along M",
+        "block pointer",
+        BLOCKS,
+        (("tl.advance(a_block, (0, BLOCK_K))", "tl.advance(a_block, (BLOCK_K, 0))"),),
+        "right while K fits into one step",
+    ),
+    Mutation(
+        "A's block is unchecked where M alone divides",
+        "block pointer",
+        BLOCKS,
+        (("if EVEN_M and EVEN_K:", "if EVEN_M:"),),
+        "what lies behind the last column of A is read",
+        says="stray load",
+    ),
+    Mutation(
+        "offsets of C's block are exchanged",
+        "block pointer",
+        BLOCKS_NAIVE,
+        (("offsets=(pid_m * BLOCK_M, pid_n * BLOCK_N),", "offsets=(pid_n * BLOCK_N, pid_m * BLOCK_M),"),),
+        "right on the diagonal of tiles",
+    ),
+)
+
+DESCRIPTOR_ACCESSES = (
+    Mutation(
+        "descriptors are as wide as the leading dimension",
+        "descriptor",
+        DESCRIPTORS_CCC,
+        (instead(DESCRIBE, "[rows, columns]", "[rows, stride]"),),
+        "padding is read, and written",
+        says="stray",
+    ),
+    Mutation(
+        "descriptors ignore the leading dimension",
+        "descriptor",
+        DESCRIPTORS,
+        (
+            (
+                "stride = x.stride(0) if rows > 1 else -(-columns // 16) * 16",
+                "stride = -(-columns // 16) * 16",
+            ),
+        ),
+        "right only where no operand is padded",
+    ),
+    Mutation(
+        "a single row is described with its own stride",
+        "descriptor",
+        DESCRIPTORS,
+        (("stride = x.stride(0) if rows > 1 else -(-columns // 16) * 16", "stride = x.stride(0)"),),
+        "M = 1 raises, where the row's stride, which nothing steps by, is no multiple of 16 bytes",
+    ),
+    Mutation(
+        "coordinates of A are exchanged",
+        "descriptor",
+        DESCRIPTORS,
+        (("a_desc.load([row, k])", "a_desc.load([k, row])"),),
+        "right for the first tile alone",
+    ),
+    Mutation(
+        "coordinates of C are exchanged",
+        "descriptor",
+        DESCRIPTORS,
+        (("c_desc.store([row, column]", "c_desc.store([column, row]"),),
+        "right for the first tile alone",
+    ),
+    Mutation(
+        "coordinates of B are exchanged",
+        "descriptor",
+        DESCRIPTORS_NAIVE,
+        (("b_desc.load([0, column])", "b_desc.load([column, 0])"),),
+        "right for the first column of tiles alone",
+    ),
+    Mutation(
+        "bias is not wrapped around",
+        "descriptor",
+        DESCRIPTORS_FP8,
+        (("bias_ptr + offs_n % N", "bias_ptr + offs_n"),),
+        "elements that bias does not have are read",
+        says="stray load",
+    ),
+    Mutation(
+        "a plain store behind descriptors is not masked along N",
+        "descriptor",
+        DESCRIPTORS_RCS,
+        (without(STORE, " & in_n[None, :]"),),
+        "what lies behind each row of C is overwritten",
+        says="stray store",
+    ),
+    Mutation(
+        "an empty matrix is described",
+        "descriptor",
+        DESCRIPTORS,
+        (("(a, b.T) if K else (a.new_zeros((1, 16)),) * 2", "a, b.T"),),
+        "K = 0 raises, or reads through a descriptor of nothing",
+    ),
+)
+
+WIDTHS = (
+    Mutation(
+        "offsets are 32 bits wide",
+        "width",
+        SILU,
+        ((INDEX, "tl.int32"),),
+        "offsets past 2**31 elements wrap around",
+        says="stray load",
+    ),
+    Mutation(
+        "the width does not ask for C's extent",
+        "width",
+        IEEE,
+        (without(INDEX, ", _extent(out)"),),
+        "offsets of C past 2**31 elements wrap around",
+        says="stray store",
+    ),
+    Mutation(
+        "the width asks for the number of elements",
+        "width",
+        SSS,
+        (
+            (
+                "sum((size - 1) * stride for size, stride in zip(x.shape, x.stride())) + 1",
+                "x.numel()",
+            ),
+        ),
+        "a matrix of few elements far apart wraps around",
+        says="stray",
+    ),
+    Mutation(
+        "B's leading dimension is not widened",
+        "width",
+        RRR,
+        (("    ldb = tl.cast(ldb, INDEX)\n", ""),),
+        "offsets of B past 2**31 elements wrap around",
+        says="stray load",
+    ),
+    Mutation(
+        "the width does not ask for add's extent",
+        "width",
+        BLOCKS,
+        (("tl.int64 if _extent(add) > 2**31 else tl.int32", "tl.int32"),),
+        "offsets of add past 2**31 elements wrap around",
+        says="stray load",
+    ),
+)
+
+MUTATIONS = (*MASKS, *PADDING, *STRIDES, *OFFSETS, *BLOCK_POINTERS, *DESCRIPTOR_ACCESSES, *WIDTHS)

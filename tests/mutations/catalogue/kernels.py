@@ -1,0 +1,50 @@
+"""The kernels that are made wrong, of every axis some: the family's folder and the kernel's name."""
+
+from __future__ import annotations
+
+Kernel = tuple[str, str]
+
+
+def _pointer(masking: str, swizzle: str, schedule: str = "tiled") -> Kernel:
+    return "load_pointer", f"gemm_fp16_rcr_none__{schedule}_pointer_{masking}_{swizzle}"
+
+
+# Pointer loads: masked in every way, visited in every order.
+SILU = ("fp16_rcr", "gemm_fp16_rcr_bias_silu__tiled_pointer_auto_grouped")
+RELU = ("fp16_rcr", "gemm_fp16_rcr_bias_relu__tiled_pointer_auto_grouped")
+UNMASKED = _pointer("none", "groupedn")
+MASKED_K = _pointer("k", "linearn")
+MASKED_MN = _pointer("mn", "swizzle2d")
+MASKED = _pointer("mnk", "linear")
+NAIVE = _pointer("mnk", "linear", "naive")
+NAIVE_FIXED = ("ladder", "gemm_fp16_rcr_none__naive_pointer_mnk_linear")
+ELEMENTWISE = ("ladder", "gemm_fp16_rcr_none__elementwise_pointer_mnk_linear")
+ELEMENTWISE_EPILOGUE = ("epilogues", "gemm_bf16_rcr_bias_biasm_tanh_scale__elementwise_pointer_auto_grouped")
+AUTOTUNED = ("autotune", "gemm_bf16_rcr_bias_relu__tiled_pointer_none_grouped")
+
+# Layouts: row-major throughout, column-major throughout, strided.
+RRR = ("bf16_rrr", "gemm_bf16_rrr_bias_gelutanh__tiled_pointer_mnk_groupedn")
+CCC = ("epilogues", "gemm_bf16_ccc_scale_bias_relu_add__tiled_pointer_auto_grouped")
+CCC_ADD_ADD = ("epilogues", "gemm_bf16_ccc_add_add__tiled_pointer_auto_grouped")
+CSC = ("layouts", "gemm_fp16_csc_biasm_scale__tiled_pointer_auto_grouped")
+SSR = ("layouts", "gemm_fp16_ssr_none__tiled_pointer_none_grouped")
+SSS = ("layouts", "gemm_fp16_sss_bias_add__tiled_pointer_auto_grouped")
+
+# Types.
+FP16_SUMS = ("dtypes", "gemm_fp16_fp16_fp16_rrr_none__tiled_pointer_mnk_grouped")
+IEEE = ("fp32_rcr", "gemm_fp32_rcr_bias_tanh__tiled_pointer_mnk_linear")
+TF32 = ("tf32_rcr", "gemm_tf32_rcr_bias_gelu__tiled_pointer_auto_grouped")
+TF32X3 = ("tf32_rcr", "gemm_tf32x3_rcr_bias__tiled_pointer_auto_linear")
+INT8 = ("int8_rcr", "gemm_int8_int32_fp16_rcr_scale_bias_relu__tiled_pointer_auto_grouped")
+INT8_RELU = ("int8_rcr", "gemm_int8_rcr_relu__tiled_pointer_auto_grouped")
+FP8 = ("fp8e4m3_rcr", "gemm_fp8e4m3_rcr_scale_bias__tiled_pointer_auto_grouped")
+
+# Other loads.
+BLOCKS = ("load_block_pointer", "gemm_fp16_crc_bias_add__tiled_blockpointer_auto_grouped")
+BLOCKS_MN = ("load_block_pointer", "gemm_fp16_rcr_bias_add__tiled_blockpointer_mn_grouped")
+BLOCKS_NAIVE = ("load_block_pointer", "gemm_fp16_rcr_none__naive_blockpointer_none_grouped")
+DESCRIPTORS = ("fp16_rcr", "gemm_fp16_rcr_none__tiled_descriptor_auto_grouped")
+DESCRIPTORS_CCC = ("load_descriptor", "gemm_fp16_ccc_bias_add__tiled_descriptor_mnk_grouped")
+DESCRIPTORS_RCS = ("load_descriptor", "gemm_fp16_rcs_bias_add__tiled_descriptor_mnk_grouped_storepointer")
+DESCRIPTORS_NAIVE = ("load_descriptor", "gemm_fp16_rrr_none__naive_descriptor_mnk_grouped")
+DESCRIPTORS_FP8 = ("fp8e4m3_rcr", "gemm_fp8e5m2_rcr_scale_bias__tiled_descriptor_auto_grouped")

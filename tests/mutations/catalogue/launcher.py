@@ -1,0 +1,553 @@
+"""Wrong launchers: grids, heuristics, checks, refusals, configurations, the choice among rows and kernels."""
+
+from __future__ import annotations
+
+from ..mutation import Mutation, instead, without
+from .kernels import (
+    AUTOTUNED,
+    BLOCKS,
+    CCC,
+    DESCRIPTORS,
+    DESCRIPTORS_CCC,
+    ELEMENTWISE,
+    FP8,
+    MASKED,
+    MASKED_K,
+    NAIVE,
+    NAIVE_FIXED,
+    RELU,
+    RRR,
+    SILU,
+    SSS,
+    UNMASKED,
+)
+
+GRID = 'gemm_kernel[(triton.cdiv(M, row["BLOCK_M"]) * triton.cdiv(N, row["BLOCK_N"]),)]'
+SHAPE = """\
+    if x.shape != shape:
+        raise ValueError(f"{name} must have shape {shape}, got {tuple(x.shape)}")
+"""
+DEVICE = """\
+    if x.device != device:
+        raise ValueError(f"{name} must be on {device} as a is, got {x.device}")
+"""
+UNIT = """\
+    if x.shape[unit] > 1 and x.stride(unit) != 1:
+        raise ValueError(f"{name} must have stride 1 along dimension {unit}, got strides {x.stride()}")
+"""
+ROW_FITS = """\
+    reason = _misfit(M, N, K, [row])
+    if reason is not None:
+        raise ValueError(reason)
+"""
+OVERLAPPING = "(width > 1 and inner == 0) or (height > 1 and outer < inner * (width - 1) + 1)"
+LEADING = "x.shape[0] > 1 and (x.stride(0) % step or x.stride(0) < x.shape[1])"
+WRONG_DTYPE = "raise TypeError(f\"{name} must be {dtype or 'of a floating type'}, got {x.dtype}\")"
+SMALLEST = '{"BLOCK_M": 16, "BLOCK_N": 32, "BLOCK_K": 256, "GROUP_M": 8, "num_warps": 4, "num_stages": 4}'
+
+GRIDS = (
+    Mutation(
+        "the last tile has no program",
+        "grid",
+        SILU,
+        ((GRID, GRID.replace("[(", "[(max(1, ").replace(",)]", " - 1),)]")),),
+        "it is never written",
+        says="never written",
+    ),
+    Mutation(
+        "one program too many",
+        "grid",
+        UNMASKED,
+        ((GRID, GRID.replace(",)]", " + 1,)]")),),
+        "a tile behind the end of C is written",
+        says="stray",
+    ),
+    Mutation(
+        "tile rows are rounded down",
+        "grid",
+        RRR,
+        (instead(GRID, 'triton.cdiv(M, row["BLOCK_M"])', '(M // row["BLOCK_M"])'),),
+        "the last rows are never written",
+        says="never written",
+    ),
+    Mutation(
+        "the grid is counted in transposed tiles",
+        "grid",
+        CCC,
+        ((GRID, 'gemm_kernel[(triton.cdiv(M, row["BLOCK_N"]) * triton.cdiv(N, row["BLOCK_M"]),)]'),),
+        "right for square tiles only",
+    ),
+    Mutation(
+        "the grid has a program for each product of M and K",
+        "grid",
+        ELEMENTWISE,
+        (("gemm_kernel[(M * N,)]", "gemm_kernel[(M * K,)]"),),
+        "right where K is N",
+    ),
+)
+
+HEURISTICS = (
+    Mutation(
+        "EVEN_K asks about M",
+        "heuristic",
+        SILU,
+        (
+            (
+                '"EVEN_K": lambda args: args["K"] % args["BLOCK_K"] == 0',
+                '"EVEN_K": lambda args: args["M"] % args["BLOCK_M"] == 0',
+            ),
+        ),
+        "a ragged K is read unmasked where M divides",
+        says="stray load",
+    ),
+    Mutation(
+        "EVEN_N asks for one tile",
+        "heuristic",
+        CCC,
+        (instead('args["N"] % args["BLOCK_N"] == 0', '% args["BLOCK_N"] == 0', '>= args["BLOCK_N"]'),),
+        "a last tile that N cuts is accessed unmasked",
+        says="stray",
+    ),
+    Mutation(
+        "EVEN_M asks for a multiple of 16",
+        "heuristic",
+        RELU,
+        (('args["M"] % args["BLOCK_M"] == 0', 'args["M"] % 16 == 0'),),
+        "right for the smallest row and for odd M: M = 80 under tiles of 64 is accessed unmasked",
+        by="bounds",
+        says="row 16 of out, which has 16 rows",
+    ),
+    Mutation(
+        "EVEN_K is never so",
+        "heuristic",
+        RELU,
+        (('args["K"] % args["BLOCK_K"] == 0', "False"),),
+        "every result is right, and an aligned call runs masked code",
+        by="compile",
+    ),
+)
+
+CHECKS = (
+    Mutation(
+        "b's dtype is not checked",
+        "check",
+        SILU,
+        (('_check("b", b, (K, N), torch.float16,', '_check("b", b, (K, N), b.dtype,'),),
+        "another type is multiplied, or its bits are",
+        says="expected TypeError",
+    ),
+    Mutation(
+        "shapes are not checked",
+        "check",
+        RELU,
+        ((SHAPE, ""),),
+        "a bias that is too short is read past its end",
+        says="expected ValueError",
+    ),
+    Mutation(
+        "devices are not checked",
+        "check",
+        MASKED,
+        ((DEVICE, ""),),
+        "an address of another device is read",
+    ),
+    Mutation(
+        "unit strides are not checked",
+        "check",
+        RRR,
+        ((UNIT, ""),),
+        "a transposed operand is read as if it were not",
+        says="expected ValueError",
+    ),
+    Mutation(
+        "a single column must have stride 1",
+        "check",
+        RRR,
+        (("if x.shape[unit] > 1 and x.stride(unit) != 1:", "if x.stride(unit) != 1:"),),
+        "a column of a matrix is turned down, whose stride nothing steps by",
+    ),
+    Mutation(
+        "another device than the operands' is launched on",
+        "check",
+        SILU,
+        (("with torch.cuda.device_of(a):", "with torch.no_grad():"),),
+        "operands on the second GPU are launched for on the first",
+        by="compile",
+    ),
+    Mutation(
+        "a scale may have two elements",
+        "check",
+        FP8,
+        (("if x.numel() != 1:", "if x.numel() < 1:"),),
+        "the second is ignored",
+        says="expected ValueError",
+    ),
+    Mutation(
+        "a scale on another device is read there",
+        "check",
+        FP8,
+        (("return x if x.device == device else float(x)", "return x"),),
+        "a GPU reads an address of the CPU",
+        by="compile",
+        launches=("row6-scalar-elsewhere",),
+    ),
+    Mutation(
+        "out may overlap itself",
+        "check",
+        CCC,
+        (("if _overlapping(out):", "if out.dim() != 2:"),),
+        "several programs write one address",
+        says="was accepted",
+    ),
+    Mutation(
+        "out may have lines that overlap",
+        "check",
+        SSS,
+        ((f"return {OVERLAPPING}", "return width > 1 and inner == 0 and outer <= height * outer"),),
+        "a leading dimension shorter than a line lets programs write each other's elements",
+    ),
+    Mutation(
+        "a wrong dtype raises ValueError",
+        "check",
+        RELU,
+        (instead(WRONG_DTYPE, "TypeError", "ValueError"),),
+        "the docstring promises TypeError",
+        says="expected TypeError",
+    ),
+    Mutation(
+        "the message does not tell the dtype that was found",
+        "check",
+        SILU,
+        (instead(WRONG_DTYPE, ", got {x.dtype}", ""),),
+        "the caller must find out what he passed",
+        says="float64",
+    ),
+    Mutation(
+        "the result is made in fp32",
+        "check",
+        SILU,
+        (instead("out = torch.empty((M, N), dtype=torch.float16", "float16", "float32"),),
+        "the contract says fp16",
+        says="torch.float32",
+    ),
+    Mutation(
+        "the result is made row-major",
+        "check",
+        CCC,
+        (
+            (
+                "torch.empty((N, M), dtype=torch.bfloat16, device=a.device).T",
+                "torch.empty((M, N), dtype=torch.bfloat16, device=a.device)",
+            ),
+        ),
+        "its leading dimension is taken for 1",
+    ),
+    Mutation(
+        "the result goes to another place than out",
+        "check",
+        SILU,
+        (("        out,\n            bias,", "        torch.empty_like(out),\n            bias,"),),
+        "the caller's tensor is never written",
+        says="never written",
+    ),
+    Mutation(
+        "operands on no GPU are accepted",
+        "check",
+        MASKED,
+        (('a.device.type != "cuda" and not', "False and not"),),
+        "Triton says that it cannot access a pointer, instead of the launcher that a GPU is needed",
+    ),
+    Mutation(
+        "sizes past 32 bits are accepted",
+        "check",
+        MASKED,
+        (("if max(M, N, K) > 2**31 - 2**16:", "if max(M, N, K) < 0:"),),
+        "offsets within a tile wrap around",
+        by="bounds",
+        says="does not fit 32 bits",
+    ),
+)
+
+REFUSALS = (
+    Mutation(
+        "an unaligned base is accepted",
+        "refusal",
+        DESCRIPTORS,
+        (("if x.data_ptr() % 16:", "if x.data_ptr() % x.element_size():"),),
+        "hardware copies from a misaligned base give wrong results without an error",
+        says="expected ValueError",
+    ),
+    Mutation(
+        "a base aligned to 8 bytes is accepted",
+        "refusal",
+        DESCRIPTORS,
+        (("if x.data_ptr() % 16:", "if x.data_ptr() % 8:"),),
+        "hardware copies from a misaligned base give wrong results without an error",
+    ),
+    Mutation(
+        "any leading dimension is accepted",
+        "refusal",
+        DESCRIPTORS_CCC,
+        ((LEADING, "x.shape[0] > 1 and x.stride(0) < x.shape[1]"),),
+        "no descriptor steps by it",
+        says="expected ValueError",
+    ),
+    Mutation(
+        "a leading dimension of 8 bytes is accepted",
+        "refusal",
+        DESCRIPTORS_CCC,
+        (("step = 16 // x.element_size()", "step = 8 // x.element_size()"),),
+        "no descriptor steps by it",
+    ),
+    Mutation(
+        "any extent is written",
+        "refusal",
+        DESCRIPTORS,
+        (("if b.shape[1] % 8:", "if b.shape[1] % 1:"),),
+        "a hardware store writes up to the next 16 bytes",
+        says="expected ValueError",
+    ),
+    Mutation(
+        "an extent of 8 bytes is written",
+        "refusal",
+        DESCRIPTORS,
+        (("if b.shape[1] % 8:", "if b.shape[1] % 4:"),),
+        "a hardware store writes up to the next 16 bytes",
+    ),
+    Mutation(
+        "extents of 16 bytes are refused",
+        "refusal",
+        DESCRIPTORS,
+        (("if b.shape[1] % 8:", "if b.shape[1] % 16:"),),
+        "operands that the docstring accepts are turned down",
+    ),
+    Mutation(
+        "refusal() says nothing of what gemm refuses",
+        "refusal",
+        DESCRIPTORS,
+        (
+            ("reason = refusal(a, b, out=out)\n", 'reason = refusal(a, b, out=out) or _unaddressable("a", a)\n'),
+            ('matrices = {"a": a, "b": b.T}', 'matrices = {"b": b.T}'),
+        ),
+        "the family's function picks a kernel that raises, and no sibling",
+        says="refusal() returns None",
+    ),
+    Mutation(
+        "a Triton without block pointers is accepted",
+        "refusal",
+        BLOCKS,
+        (("(3, 9):", "(4, 0):"),),
+        "the kernel raises what Triton raises, and the family's function finds no sibling",
+    ),
+    Mutation(
+        "more elements than programs are accepted",
+        "refusal",
+        ELEMENTWISE,
+        (("if a.shape[0] * b.shape[1] >= 2**31:", "if a.shape[0] * b.shape[1] < 0:"),),
+        "no grid has so many programs",
+    ),
+)
+
+CHOICES = (
+    Mutation(
+        "config is ignored",
+        "choice",
+        SILU,
+        (
+            without(
+                "row = _select(M, N, K, a.device) if config is None else _row(config)",
+                " if config is None else _row(config)",
+            ),
+        ),
+        "a caller's choice has no effect",
+        says="was accepted",
+    ),
+    Mutation(
+        "config as an index names the row before",
+        "choice",
+        SILU,
+        (("row = CONFIGS[config]", "row = CONFIGS[config - 1]"),),
+        "every result is right, and another row runs than was measured",
+        by="compile",
+        launches=("row0-aligned",),
+    ),
+    Mutation(
+        "every row is launched with 8 warps",
+        "choice",
+        RELU,
+        (("            **row,\n", '            **(row | {"num_warps": 8}),\n'),),
+        "every result is right, and another row runs than was measured",
+        by="compile",
+    ),
+    Mutation(
+        "config may be any mapping",
+        "choice",
+        RELU,
+        (("elif config in CONFIGS:", "elif isinstance(config, dict):"),),
+        "a row that was never proved runs",
+        says="was accepted",
+    ),
+    Mutation(
+        "config may be a row that does not divide the sizes",
+        "choice",
+        UNMASKED,
+        ((ROW_FITS, ""),),
+        "without masks it runs over every edge",
+    ),
+    Mutation(
+        "config may be a row that does not hold K",
+        "choice",
+        NAIVE,
+        ((ROW_FITS, ""),),
+        "what lies behind BLOCK_K is left out of the sum",
+    ),
+    Mutation(
+        "N need not divide",
+        "choice",
+        MASKED_K,
+        (without('return M % row["BLOCK_M"] == 0 and N % row["BLOCK_N"] == 0', ' and N % row["BLOCK_N"] == 0'),),
+        "without masks it runs over every edge",
+    ),
+    Mutation(
+        "a row holds twice its BLOCK_K",
+        "choice",
+        NAIVE,
+        (('return K <= row["BLOCK_K"]', 'return K <= 2 * row["BLOCK_K"]'),),
+        "what lies behind BLOCK_K is left out of the sum",
+    ),
+    Mutation(
+        "the choice is among all rows",
+        "choice",
+        UNMASKED,
+        (("min([row for row in CONFIGS if _fits(row, M, N, K)], key=cost)", "min(CONFIGS, key=cost)"),),
+        "without masks a row that does not divide runs over every edge",
+    ),
+    Mutation(
+        "the first row is chosen, whether it holds K or not",
+        "choice",
+        NAIVE_FIXED,
+        (("return [row for row in CONFIGS if _fits(row, M, N, K)][0]", "return CONFIGS[0]"),),
+        "what lies behind BLOCK_K is left out of the sum",
+    ),
+    Mutation(
+        "rows too large for the device are offered",
+        "choice",
+        FP8,
+        (('TOO_LARGE = {"sm89": (3,)}', "TOO_LARGE = {}"),),
+        "the launch fails for want of shared memory",
+        by="static",
+    ),
+    Mutation(
+        "the tuner tries rows that do not divide",
+        "choice",
+        AUTOTUNED,
+        (('rows = [row for row in CONFIGS if _fits(row, args["M"], args["N"], args["K"])]', "rows = CONFIGS"),),
+        "without masks a row that does not divide runs over every edge",
+    ),
+    Mutation(
+        "the tuner's choice is kept for another K",
+        "choice",
+        AUTOTUNED,
+        (('key=["M", "N", "K"],', 'key=["M", "N"],'),),
+        "without masks a row that does not divide runs over every edge",
+    ),
+)
+
+TABLES = (
+    Mutation(
+        "a row has another number of stages",
+        "table",
+        SILU,
+        (('"num_stages": 3}', '"num_stages": 2}'),),
+        "the manifest tells of a row that is not there",
+        by="static",
+    ),
+    Mutation(
+        "a row has another number of warps",
+        "table",
+        SILU,
+        (instead(SMALLEST, '"num_warps": 4', '"num_warps": 8'),),
+        "the manifest tells of a row that is not there",
+        by="static",
+    ),
+    Mutation(
+        "a row has other bands",
+        "table",
+        RELU,
+        (instead(SMALLEST, '"GROUP_M": 8', '"GROUP_M": 4'),),
+        "the manifest tells of a row that is not there",
+        by="static",
+    ),
+    Mutation(
+        "a row has a wider tile",
+        "table",
+        SILU,
+        (instead(SMALLEST, '"BLOCK_N": 32', '"BLOCK_N": 64'),),
+        "the manifest tells of a row that is not there",
+        by="static",
+    ),
+    Mutation(
+        "a row is missing",
+        "table",
+        RELU,
+        ((f"    {SMALLEST},\n", ""),),
+        "the manifest tells of a row that is not there",
+        says="CONFIGS has 6 rows",
+    ),
+)
+
+FP16_RCR = ("fp16_rcr", "gemm_fp16_rcr_bias__tiled_descriptor_auto_grouped")
+
+CONTRACTS = (
+    Mutation(
+        "the first kernel is taken, whatever it refuses",
+        "contract",
+        FP16_RCR,
+        (("            if reason is None:\n", "            if not reasons:\n"),),
+        "operands that a sibling takes are turned down",
+        contract="gemm_fp16_rcr_bias",
+    ),
+    Mutation(
+        "a contract lists another's kernel",
+        "contract",
+        FP16_RCR,
+        (
+            (
+                '        "gemm_fp16_rcr_bias__tiled_descriptor_auto_grouped",\n',
+                '        "gemm_fp16_rcr_bias_relu__tiled_descriptor_auto_grouped",\n',
+            ),
+        ),
+        "the function computes another formula where that kernel takes the operands",
+        contract="gemm_fp16_rcr_bias",
+        says="elements are wrong",
+    ),
+    Mutation(
+        "a contract drops config",
+        "contract",
+        FP16_RCR,
+        (
+            (
+                "return kernel.gemm(a, b, **operands, out=out, config=config)",
+                "return kernel.gemm(a, b, **operands, out=out)",
+            ),
+        ),
+        "a caller's choice has no effect",
+        contract="gemm_fp16_rcr_bias",
+    ),
+    Mutation(
+        "a contract drops out",
+        "contract",
+        FP16_RCR,
+        (
+            (
+                "return kernel.gemm(a, b, **operands, out=out, config=config)",
+                "return kernel.gemm(a, b, **operands, config=config)",
+            ),
+        ),
+        "the caller's tensor is never written",
+        contract="gemm_fp16_rcr_bias",
+        says="another tensor",
+    ),
+)
+
+MUTATIONS = (*GRIDS, *HEURISTICS, *CHECKS, *REFUSALS, *CHOICES, *TABLES, *CONTRACTS)

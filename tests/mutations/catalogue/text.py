@@ -1,0 +1,101 @@
+"""Wrong text: what the static level sees in a file without running it."""
+
+from __future__ import annotations
+
+from ..mutation import Mutation, instead
+from .kernels import CCC, ELEMENTWISE, MASKED, RELU, RRR, SILU, SSS
+
+COMMENT = "# Store, rounding to fp16 once.\n"
+
+MUTATIONS = (
+    Mutation(
+        "a hand edit",
+        "text",
+        SILU,
+        (instead(COMMENT, "once", "twice"),),
+        "the file is no longer what was proved",
+        by="static",
+        says="the file states",
+        stale=frozenset({"digest", "manifest"}),
+    ),
+    Mutation(
+        "a hand edit with its digest",
+        "text",
+        SILU,
+        (instead(COMMENT, "once", "twice"),),
+        "the file is no longer what the manifest tells of",
+        by="static",
+        says="it lists no",
+        stale=frozenset({"manifest"}),
+    ),
+    Mutation(
+        "an import that is not used",
+        "text",
+        RELU,
+        (("import functools\n", "import functools\nimport math\n"),),
+        "the reader looks for its use",
+        by="static",
+        says="F401",
+    ),
+    Mutation(
+        "a local that is not used",
+        "text",
+        RRR,
+        (("    pid = tl.program_id(0)\n", "    pid = tl.program_id(0)\n    programs = tl.num_programs(0)\n"),),
+        "the reader looks for its use",
+        by="static",
+        says="F841",
+    ),
+    Mutation(
+        "an undefined name in a branch that is seldom run",
+        "text",
+        SSS,
+        (
+            (
+                '        raise ValueError(f"a has {a.shape[1]} columns',
+                '        raise ValueError(f"a has {x.shape[1]} {y} columns',
+            ),
+        ),
+        "NameError instead of the message",
+        by="static",
+        says="F821",
+    ),
+    Mutation(
+        "a package that a stranger lacks",
+        "text",
+        CCC,
+        (
+            ("import torch\n", "import numpy\nimport torch\n"),
+            ("if M == 0 or N == 0:", "if numpy.prod((M, N)) == 0:"),
+        ),
+        "the file needs torch and triton alone",
+        by="static",
+        says="it imports numpy",
+    ),
+    Mutation(
+        "a letter that is not ASCII",
+        "text",
+        MASKED,
+        (instead(COMMENT, "once", "\N{MULTIPLICATION SIGN} 1"),),
+        "read with another encoding it is another text",
+        by="static",
+        says="is not",
+    ),
+    Mutation(
+        "a line that the formatter would change",
+        "text",
+        MASKED,
+        (("pid = tl.program_id(0)", "pid = tl.program_id( 0 )"),),
+        "the first edit of a stranger changes more than he meant",
+        by="static",
+        says="ruff format",
+    ),
+    Mutation(
+        "a file that does not parse",
+        "text",
+        ELEMENTWISE,
+        (("def gemm_kernel(", "def gemm_kernel["),),
+        "it cannot be imported",
+        by="static",
+    ),
+)
