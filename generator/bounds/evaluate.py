@@ -1,0 +1,182 @@
+"""The walk through the kernel: statements, branches, and the loop over K by induction.
+
+A loop is walked once, for an iteration `step` that the solver may choose: a pointer that every iteration moves by the
+same distance is where it began, and `step` times that distance. What a loop changes in any other way is not followed.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from generator.bounds import language
+from generator.bounds.expressions import Expressions, merged
+from generator.bounds.order import Lemma
+from generator.bounds.sites import Place, Site
+from generator.bounds.source import NotUnderstood
+from generator.bounds.terms import Condition, Poly, at_most, below, variable
+from generator.bounds.values import Block, Number, Opaque, Part, Pointer, Several, Truth, Value, reaches_memory
+
+#: Names that hold a program's place, a tile's or an element's: replaced by symbols where the order of tiles is proved.
+COORDINATES = (("pid_m", "pid_n"), ("m", "n"))
+
+#: Given the names and the two coordinates of a program: the lemma about them.
+Order = Callable[[tuple[str, str], Number, Number], Lemma]
+
+
+@dataclass
+class Walk:
+    """What a walk through a kernel found."""
+
+    sites: list[Site] = field(default_factory=list)
+    #: What holds of the symbols that replaced the coordinates, and what these were.
+    facts: tuple[Condition, ...] = ()
+    replaced: dict[str, Poly] = field(default_factory=dict)
+
+
+def walk(kernel: ast.FunctionDef, arguments: Mapping[str, Value], order: Order) -> Walk:
+    """The accesses of a kernel called with these arguments; raises `NotUnderstood`."""
+    missing = [parameter.arg for parameter in kernel.args.args if parameter.arg not in arguments]
+    if missing:
+        raise NotUnderstood(kernel.lineno, f"the parameter {missing[0]}, which the launcher does not pass")
+    walker = _Walker(Expressions(dict(arguments)), order)
+    for statement in kernel.body:
+        walker.statement(statement)
+        walker.cut()
+    walker.found.sites = walker.at.sites
+    return walker.found
+
+
+class _Walker:
+    def __init__(self, at: Expressions, order: Order) -> None:
+        self.at = at
+        self.order: Order | None = order
+        self.found = Walk()
+        self.loops = 0
+
+    def statement(self, node: ast.stmt) -> None:
+        match node:
+            case ast.Assign([ast.Name(name)], value):
+                self.at.names[name] = self.at.value(value)
+            case ast.Assign([ast.Tuple(targets)], value):
+                self._unpack(node, targets, self.at.value(value))
+            case ast.AugAssign(ast.Name(name) as target, operator, value):
+                old = self.at.value(ast.Name(target.id, ast.Load(), lineno=node.lineno, col_offset=node.col_offset))
+                self.at.names[name] = language.operate(self.at.place(node), operator, old, self.at.value(value))
+            case ast.Expr(value):
+                self.at.value(value)
+            case ast.If(test, body, orelse):
+                self._branch(self.at.truth(test), body, orelse)
+            case ast.For(ast.Name(name), ast.Call() as steps, body, []):
+                self._loop(node, name, steps, body)
+            case ast.Pass():
+                pass
+            case _:
+                raise NotUnderstood(node.lineno, ast.unparse(node).partition("\n")[0])
+
+    def cut(self) -> None:
+        """Replace the coordinates of the program, once both are known, by symbols that the lemma alone knows of."""
+        for names in COORDINATES:
+            first, second = (self.at.names.get(name) for name in names)
+            if self.order is None or not isinstance(first, Number) or not isinstance(second, Number):
+                continue
+            if first.shape or second.shape:
+                continue
+            self.found.facts = self.order(names, first, second).inside
+            self.order = None
+            for name, number in zip(names, (first, second)):
+                self.found.replaced[name] = number.value
+                # The lemma answers for what is computed of the program's number, and not for the rest.
+                rest = frozenset(part for part in number.parts if language.PID not in part.value.variables)
+                self.at.names[name] = Number(variable(name), width="32", parts=rest)
+
+    def _unpack(self, node: ast.stmt, targets: list[ast.expr], value: Value) -> None:
+        if not isinstance(value, Several) or len(value.items) != len(targets):
+            raise NotUnderstood(node.lineno, ast.unparse(node))
+        for target, item in zip(targets, value.items):
+            if not isinstance(target, ast.Name):
+                raise NotUnderstood(node.lineno, ast.unparse(node))
+            self.at.names[target.id] = item
+
+    def _branch(self, test: Truth, body: list[ast.stmt], orelse: list[ast.stmt]) -> None:
+        before = self.at
+        ends = []
+        for statements, holds in ((body, True), (orelse, False)):
+            self.at = before.under(test, holds)
+            for statement in statements:
+                self.statement(statement)
+            ends.append(self.at.names)
+        unset = Opaque("what one branch leaves unset")
+        keys = dict.fromkeys([*ends[0], *ends[1]])
+        before.names = {key: merged(test, ends[0].get(key, unset), ends[1].get(key, unset)) for key in keys}
+        self.at = before
+
+    def _loop(self, node: ast.For, target: str, steps: ast.Call, body: list[ast.stmt]) -> None:
+        start, stop, step = self._range(steps)
+        count = variable(f"step{self.loops or ''}")
+        self.loops += 1
+        reached = start.value + count * step
+        inside = (at_most(0, count), below(reached, stop.value))
+        before, changed = self.at, _assigned(body) | {target}
+        names = dict(before.names)
+        for name in changed:
+            hidden = name in names and reaches_memory(names[name])
+            names[name] = Opaque(f"{name}, which the loop of line {node.lineno} changes", hidden)
+        last = Part(stop.value + step, (), False, before.path, node.lineno)
+        decided = before.decided | start.parts | stop.parts | {last}
+        self.at = Expressions(dict(names), (*before.path, *inside), decided, before.sites)
+        moving = {name: self._moving(name, body, before.names.get(name), count) for name in changed}
+        parts = start.parts | stop.parts
+        self.at.names |= {name: value for name, value in moving.items() if value is not None}
+        self.at.names[target] = Number(reached, (), "32", parts)
+        for statement in body:
+            self.statement(statement)
+        before.names = names
+        self.at = before
+
+    def _range(self, steps: ast.Call) -> tuple[Number, Number, int]:
+        values = [self.at.value(argument) for argument in steps.args]
+        numbers = [value for value in values if isinstance(value, Number) and not value.shape]
+        known = ast.unparse(steps.func) in ("range", "tl.range") and 1 <= len(numbers) == len(values) <= 3
+        zero, one = language.constant(0), language.constant(1)
+        assert isinstance(zero, Number) and isinstance(one, Number)
+        start, stop, step = (zero, *numbers, one)[:3] if len(numbers) == 1 else (*numbers, one, one)[:3]
+        stride = step.value.constant
+        if not known or stride is None or stride < 1:
+            raise NotUnderstood(steps.lineno, f"the loop over {ast.unparse(steps)}")
+        return start, stop, stride
+
+    def _moving(self, name: str, body: list[ast.stmt], first: Value | None, count: Poly) -> Value | None:
+        """What a name stands for in iteration `count`, if every iteration moves it once and by the same; or None."""
+        if sum(name in _assigned([statement]) for statement in body) != 1 or first is None:
+            return None
+        # By now one iteration has passed, and only where there is a second one is the distance of any matter.
+        again = Expressions(dict(self.at.names), (*self.at.path, at_most(1, count)), self.at.decided, [])
+        for statement in body:
+            place = replace(again.place(statement), line=statement.lineno)
+            match statement:
+                case ast.AugAssign(ast.Name(x), ast.Add(), value) if x == name:
+                    by = again.value(value)
+                    if isinstance(by, Number) and not by.shape and isinstance(first, Pointer | Number):
+                        return _moved(first, by, count, place)
+                case ast.Assign([ast.Name(x)], ast.Call(function, [ast.Name(y), value], [])) if x == y == name:
+                    by = again.value(value)
+                    if ast.unparse(function) == "tl.advance" and isinstance(first, Block) and isinstance(by, Several):
+                        return language.moved_block(place, first, by, count)
+        return None
+
+
+def _moved(first: Pointer | Number, by: Number, count: Poly, place: Place) -> Value:
+    parts = first.parts | by.parts
+    if isinstance(first, Pointer):
+        return Pointer(first.operand, first.offset + by.value * count, first.shape, parts)
+    value = first.value + by.value * count
+    part = Part(value, first.shape, first.width == "index", place.path, place.line)
+    return Number(value, first.shape, first.width, parts | {part})
+
+
+def _assigned(body: list[ast.stmt]) -> set[str]:
+    """The names that statements assign, in whatever depth."""
+    nodes = [node for statement in body for node in ast.walk(statement)]
+    return {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}

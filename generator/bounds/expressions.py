@@ -1,0 +1,208 @@
+"""Expressions of the kernel, evaluated over symbols; each access met on the way is written down."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from generator.bounds import language, sites
+from generator.bounds.arithmetic import compared
+from generator.bounds.sites import Place, Site
+from generator.bounds.source import Kind, NotUnderstood
+from generator.bounds.terms import Condition, choice, either, every, negation, poly
+from generator.bounds.values import (
+    TRUE,
+    Descriptor,
+    Either,
+    Number,
+    Opaque,
+    Part,
+    Several,
+    Truth,
+    Value,
+    broadcast,
+    moved,
+    reaches_memory,
+)
+
+#: The arguments of tl.load and tl.store that say nothing about addresses.
+_IDLE = frozenset({"other", "padding_option", "cache_modifier", "eviction_policy", "volatile"})
+#: Expressions that bind names, or run later: none is part of the language.
+_BINDING = (ast.NamedExpr, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Starred)
+
+
+@dataclass
+class Expressions:
+    """Expressions at a place of the kernel, over what its names stand for."""
+
+    names: dict[str, Value]
+    path: tuple[Condition, ...] = ()
+    #: What was computed to decide that the walk comes here.
+    decided: frozenset[Part] = frozenset()
+    sites: list[Site] = field(default_factory=list)
+
+    def place(self, node: ast.expr | ast.stmt) -> Place:
+        """Where a node is."""
+        return Place(node.lineno, node.col_offset, self.path, self.decided)
+
+    def value(self, node: ast.expr) -> Value:
+        """What an expression stands for; raises `NotUnderstood`."""
+        match node:
+            case ast.Constant(constant):
+                return language.constant(constant)
+            case ast.Name(name):
+                return self._named(name)
+            case ast.Tuple(items) | ast.List(items):
+                return Several(tuple(self.value(item) for item in items))
+            case ast.BinOp(left, ast.BitAnd() | ast.BitOr() as operator, right):
+                return self._logic(node, operator, [self.value(left), self.value(right)])
+            case ast.BinOp(left, operator, right):
+                return language.operate(self.place(node), operator, self.value(left), self.value(right))
+            case ast.BoolOp(boolean, parts):
+                return self._logic(node, boolean, [self.value(part) for part in parts])
+            case ast.UnaryOp(ast.USub(), operand):
+                return language.operate(self.place(node), ast.Sub(), Number(poly(0)), self.value(operand))
+            case ast.UnaryOp(ast.Not() | ast.Invert(), operand):
+                return self._opposite(node, self.value(operand))
+            case ast.Compare(left, [operator], [right]):
+                return self._compare(node, operator, self.value(left), self.value(right))
+            case ast.IfExp():
+                return self._either(node)
+            case ast.Subscript(base, index):
+                return self._index(node, self.value(base), index)
+            case ast.Attribute(ast.Name("tl"), name) if name in language.DTYPES:
+                return language.DTYPES[name]
+            case ast.Call():
+                return self._call(node)
+        return self._unknown(node)
+
+    def _named(self, name: str) -> Value:
+        found = self.names.get(name, Opaque(f"the name {name}"))
+        if isinstance(found, Either) and negation(found.flag) in self.path:
+            return Opaque(f"the number {name}")
+        return found
+
+    def truth(self, node: ast.expr) -> Truth:
+        """A condition that decides where the walk goes on."""
+        found = self.value(node)
+        if isinstance(found, Truth) and not found.shape:
+            return found
+        raise NotUnderstood(node.lineno, f"the condition {ast.unparse(node)}, {sites.told(found)}")
+
+    def under(self, condition: Truth, holds: bool) -> Expressions:
+        """The same place where a condition holds, or does not."""
+        taken = condition.condition if holds else negation(condition.condition)
+        return Expressions(dict(self.names), (*self.path, taken), self.decided | condition.parts, self.sites)
+
+    def _unknown(self, node: ast.expr) -> Value:
+        """What is not followed; whatever it is made of must not be able to touch memory."""
+        children = [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
+        if isinstance(node, _BINDING) or any(reaches_memory(self.value(child)) for child in children):
+            raise NotUnderstood(node.lineno, ast.unparse(node))
+        return Opaque(ast.unparse(node))
+
+    def _logic(self, node: ast.expr, operator: ast.operator | ast.boolop, values: list[Value]) -> Value:
+        truths = [value for value in values if isinstance(value, Truth)]
+        shape = broadcast(truth.shape for truth in truths)
+        if len(truths) < len(values) or shape is None:
+            return _strange(node, values)
+        joined = every if isinstance(operator, ast.And | ast.BitAnd) else either
+        parts = frozenset().union(*(truth.parts for truth in truths))
+        return Truth(joined(truth.condition for truth in truths), shape, parts)
+
+    def _opposite(self, node: ast.expr, value: Value) -> Value:
+        if isinstance(value, Truth):
+            return Truth(negation(value.condition), value.shape, value.parts)
+        return Opaque(ast.unparse(node))
+
+    def _compare(self, node: ast.expr, operator: ast.cmpop, a: Value, b: Value) -> Value:
+        if not isinstance(a, Number) or not isinstance(b, Number):
+            return _strange(node, [a, b])
+        condition, shape = compared(operator, a.value, b.value), broadcast([a.shape, b.shape])
+        if condition is None or shape is None:
+            raise NotUnderstood(node.lineno, ast.unparse(node))
+        return Truth(condition, shape, a.parts | b.parts)
+
+    def _either(self, node: ast.IfExp) -> Value:
+        test = self.truth(node.test)
+        return merged(test, self.under(test, True).value(node.body), self.under(test, False).value(node.orelse))
+
+    def _index(self, node: ast.Subscript, base: Value, index: ast.expr) -> Value:
+        """`x[:, None]`: the axes of x at other places."""
+        if isinstance(base, Opaque) and not base.memory:
+            return base
+        if not isinstance(base, Number | Truth):
+            return self._unknown(node)
+        items = index.elts if isinstance(index, ast.Tuple) else [index]
+        kept = [place for place, item in enumerate(items) if ast.unparse(item) == ":"]
+        if len(kept) != len(base.shape) or any(ast.unparse(item) not in (":", "None") for item in items):
+            raise NotUnderstood(node.lineno, ast.unparse(node))
+        sizes = [1] * len(items)
+        for place, size in zip(kept, base.shape):
+            sizes[place] = size
+        return moved(base, dict(enumerate(kept)), tuple(sizes))
+
+    def _call(self, node: ast.Call) -> Value:
+        text = ast.unparse(node.func)
+        if "tl" in self.names:
+            raise NotUnderstood(node.lineno, "a variable tl")
+        if text in ("tl.load", "tl.store"):
+            return self._access(node, "load" if text == "tl.load" else "store")
+        if any(keyword.arg is None for keyword in node.keywords) or any(isinstance(x, ast.Starred) for x in node.args):
+            raise NotUnderstood(node.lineno, ast.unparse(node))
+        arguments = [self.value(argument) for argument in node.args]
+        keywords = {str(keyword.arg): self.value(keyword.value) for keyword in node.keywords}
+        if text in language.FUNCTIONS and text not in self.names:
+            try:
+                return language.FUNCTIONS[text](self.place(node), arguments, keywords)
+            except (ValueError, IndexError) as error:
+                raise NotUnderstood(node.lineno, ast.unparse(node)) from error
+        owner = self.value(node.func.value) if isinstance(node.func, ast.Attribute) else None
+        if isinstance(owner, Descriptor) and isinstance(node.func, ast.Attribute) and not keywords and arguments:
+            return self._described(node, owner, node.func.attr, arguments)
+        if isinstance(owner, Number) and isinstance(node.func, ast.Attribute) and node.func.attr == "to":
+            return language.cast(self.place(node), [owner, *arguments], keywords)
+        passed = [*arguments, *keywords.values(), *([owner] if owner else [])]
+        if any(map(reaches_memory, passed)) or isinstance(owner, Several):
+            raise NotUnderstood(node.lineno, ast.unparse(node))
+        return Opaque(ast.unparse(node))
+
+    def _access(self, node: ast.Call, kind: Kind) -> Value:
+        order = ("pointer", "mask", "other") if kind == "load" else ("pointer", "value", "mask")
+        given: Mapping[str, ast.expr] = dict(zip(order, node.args)) | {str(x.arg): x.value for x in node.keywords}
+        strange = set(given) - {"pointer", "value", "mask", "boundary_check"} - _IDLE
+        if strange or len(node.args) > len(order) or "pointer" not in given:
+            raise NotUnderstood(node.lineno, ast.unparse(node))
+        # All are evaluated: an access may stand inside another one.
+        values = {name: self.value(value) for name, value in given.items()}
+        mask, checked = values.get("mask", TRUE), values.get("boundary_check", Several(()))
+        self.sites.append(sites.plain(self.place(node), kind, values["pointer"], mask, checked))
+        return Opaque(f"data of line {node.lineno}")
+
+    def _described(self, node: ast.Call, owner: Descriptor, method: str, arguments: list[Value]) -> Value:
+        if (method, len(arguments)) not in (("load", 1), ("store", 2)):
+            raise NotUnderstood(node.lineno, ast.unparse(node))
+        kind: Kind = "load" if method == "load" else "store"
+        self.sites.append(sites.described(self.place(node), kind, owner, arguments[0]))
+        return Opaque(f"data of line {node.lineno}")
+
+
+def _strange(node: ast.expr, values: list[Value]) -> Opaque:
+    """What comes of an operand that is not followed: of the first such one, its own reason."""
+    return next((value for value in values if isinstance(value, Opaque)), Opaque(ast.unparse(node)))
+
+
+def merged(test: Truth, a: Value, b: Value) -> Value:
+    """What a name stands for behind a choice."""
+    if a == b:
+        return a
+    shapes = (a.shape, b.shape) if isinstance(a, Number | Truth) and isinstance(b, Number | Truth) else ((), ())
+    if shapes[0] == shapes[1] and isinstance(a, Truth) and isinstance(b, Truth):
+        taken = every([test.condition, a.condition])
+        other = every([negation(test.condition), b.condition])
+        return Truth(either([taken, other]), a.shape, a.parts | b.parts | test.parts)
+    if shapes[0] == shapes[1] and isinstance(a, Number) and isinstance(b, Number) and a.width == b.width:
+        value = choice(test.condition, a.value, b.value)
+        return Number(value, a.shape, a.width, a.parts | b.parts | test.parts)
+    return Opaque("what depends on a condition", reaches_memory(a) or reaches_memory(b))

@@ -1,0 +1,126 @@
+"""The ways in which an access can go wrong: each a condition on numbers that must be impossible."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from generator.bounds.launcher import Operand
+from generator.bounds.order import outside_32_bits
+from generator.bounds.rewriting import value
+from generator.bounds.sites import Site
+from generator.bounds.terms import Condition, Poly, Variable, at_most, below, either, equal, negation, poly
+from generator.bounds.values import Part, lanes
+
+_DIMENSIONS = {1: ("element",), 2: ("row", "column")}
+
+Numbers = Mapping[str, int]
+
+
+class NotLinear(Exception):
+    """An address that is no sum of indices times strides."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Something that must not be."""
+
+    condition: Condition
+    #: What is denied, in words, for where neither a proof nor numbers are found.
+    claim: str
+    #: What to say of numbers that make it so; None where they would show that the claim fails, but no harm yet.
+    told: Callable[[Numbers], str] | None
+    #: What holds where it could happen, beyond what holds of the access.
+    path: tuple[Condition, ...] = ()
+    #: Whether only lanes that are not masked off count.
+    masked: bool = True
+
+
+def of_address(site: Site, operand: Operand, strides: Iterable[str]) -> Iterator[Fault]:
+    """An index outside its dimension, or steps that are no stride of the operand."""
+    if site.demand.variables:
+        yield Fault(negation(site.demand), f"{operand.name} is an address", lambda at: f"{operand.name} is a number")
+    counted = by_stride(site.offset, strides)
+    for word, index, extent in zip(_DIMENSIONS[len(operand.shape)], _indices(counted, operand), operand.shape):
+        claim = f"{word} {index} lies in {operand.name}"
+        yield Fault(_outside(index, extent), claim, _index_told(word, operand.name, index, extent))
+    for stride, times in counted.items():
+        if stride not in operand.strides and not (stride == "" and operand.unit is not None):
+            unit = stride or "1"
+            claim = f"{times} times {unit} is a distance in {operand.name}"
+            yield Fault(negation(equal(times, 0)), claim, _stray_told(operand.name, times, unit))
+
+
+def of_widths(site: Site, operand: Operand, strides: Iterable[str], indexed: bool) -> Iterator[Fault]:
+    """A number on the way to the address that does not fit the width in which it is computed.
+
+    INDEX has 32 bits only where no operand that decides it, `indexed`, spans over 2**31 elements: there, indices in
+    range count no more than 2**31 - 1 elements between them.
+    """
+    for part in sorted(site.parts, key=lambda part: (part.line, str(part.value))):
+        counted = by_stride(part.value, strides)
+        claim = f"{part.value} of line {part.line} fits 32 bits"
+        if set(counted) <= {""}:
+            # Nothing but sizes and places: every lane must fit, for masks are made of them too.
+            path = (*part.path, *lanes(part.shape))
+            yield Fault(outside_32_bits(part.value), claim, _wide_told(part), path, masked=False)
+        elif part.index and indexed:
+            for index, extent in zip(_indices(counted, operand), operand.shape):
+                yield Fault(_outside(index, extent), claim, None, part.path)
+            for stride in set(counted) - {"", *operand.strides}:
+                yield Fault(negation(equal(counted[stride], 0)), claim, None, part.path)
+        else:
+            for stride, times in counted.items():
+                if stride:
+                    yield Fault(at_most(2, times), claim, _long_told(stride, times), part.path)
+
+
+def by_stride(sum: Poly, strides: Iterable[str]) -> dict[str, Poly]:
+    """A sum by the stride that it counts, "" for what counts none; raises `NotLinear`."""
+    names = frozenset(strides)
+    found: dict[str, Poly] = {}
+    for atoms, coefficient in sum.terms:
+        own = [atom for atom in atoms if isinstance(atom, Variable) and atom.name in names]
+        rest = tuple(atom for atom in atoms if atom not in own)
+        if len(own) > 1 or any(atom.variables & names for atom in rest):
+            raise NotLinear(f"{sum} is not linear in the strides")
+        name = own[0].name if own else ""
+        found[name] = found.get(name, poly(0)) + Poly(((rest, coefficient),))
+    return found
+
+
+def _indices(counted: Mapping[str, Poly], operand: Operand) -> list[Poly]:
+    """The index along each dimension: what its stride is counted by, and of stride 1 what counts no stride."""
+    found = [counted.get(stride, poly(0)) for stride in operand.strides]
+    if operand.unit is not None:
+        found[operand.unit] = found[operand.unit] + counted.get("", poly(0))
+    return found
+
+
+def _outside(index: Poly, extent: Poly) -> Condition:
+    return either([below(index, 0), at_most(extent, index)])
+
+
+def _index_told(word: str, operand: str, index: Poly, extent: Poly) -> Callable[[Numbers], str]:
+    def told(at: Numbers) -> str:
+        size = value(extent, at)
+        return f"{word} {value(index, at)} of {operand}, which has {size} {word}{'' if size == 1 else 's'}"
+
+    return told
+
+
+def _stray_told(operand: str, times: Poly, unit: str) -> Callable[[Numbers], str]:
+    return lambda at: f"an address of {operand} counts {value(times, at)} times {unit}, which is no stride of it"
+
+
+def _wide_told(part: Part) -> Callable[[Numbers], str]:
+    return lambda at: f"{part.value} of line {part.line} is {value(part.value, at)}, which does not fit 32 bits"
+
+
+def _long_told(stride: str, times: Poly) -> Callable[[Numbers], str]:
+    def told(at: Numbers) -> str:
+        count = value(times, at)
+        length = -(-(2**31) // count)
+        return f"with {stride} = {length}, {count} times it is {count * length}, which does not fit 32 bits"
+
+    return told

@@ -1,0 +1,81 @@
+"""The launcher's helpers, as far as facts are taken from them: what a call that returns has made sure of."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from generator.bounds.arithmetic import number_of
+from generator.bounds.source import NotUnderstood, Source, refusals, statements, texts
+from generator.bounds.terms import Condition, at_most, poly, variable
+
+SIZES = ("M", "N", "K")
+
+_UNIT = "x.shape[unit] > 1 and x.stride(unit) != 1"
+_UNIT_OR_NONE = "unit is not None and x.shape[unit] > 1 and (x.stride(unit) != 1)"
+_DESCRIBE = [
+    "rows, columns = x.shape",
+    "stride = x.stride(0) if rows > 1 else -(-columns // 16) * 16",
+    "return TensorDescriptor(x, [rows, columns], [stride, 1], list(block))",
+]
+_EXTENT = ["return sum(((size - 1) * stride for size, stride in zip(x.shape, x.stride()))) + 1"]
+_NO_TENSOR = "if not isinstance(x, torch.Tensor):\n    return float(x)"
+_TENSOR_OR_NUMBER = "return x if x.device == device else float(x)"
+
+
+def sizes(source: Source) -> list[Condition]:
+    """What `_sizes` makes sure of M, N and K: that they are extents, so not negative, and not above its limit."""
+    function = source.function("_sizes")
+    lines = texts(function.body)
+    if "M, K, N = (*a.shape, b.shape[1])" not in lines or lines[-1] != "return (M, N, K)":
+        raise NotUnderstood(function.lineno, "_sizes")
+    facts = [at_most(0, variable(name)) for name in SIZES]
+    for test in refusals(function.body).values():
+        match test:
+            case ast.Compare(largest, [ast.Gt()], [limit]) if ast.unparse(largest) == "max(M, N, K)":
+                facts += [at_most(variable(name), number_of(limit, {}, {})) for name in SIZES]
+    return facts
+
+
+def check(source: Source, unit: int | None) -> None:
+    """Raise unless `_check` refuses another shape, and another stride than 1 along the dimension `unit`."""
+    function = source.function("_check")
+    refused = refusals(function.body)
+    if "x.shape != shape" not in refused:
+        raise NotUnderstood(function.lineno, "_check does not compare the shape")
+    if unit is not None and _UNIT not in refused and _UNIT_OR_NONE not in refused:
+        raise NotUnderstood(function.lineno, "_check does not compare the stride along `unit`")
+
+
+def scalar(source: Source) -> None:
+    """Raise unless `_scalar` returns a number, or a tensor of one element."""
+    first, *rest = statements(source.function("_scalar").body)
+    known = ast.unparse(first) == _NO_TENSOR and ast.unparse(rest[-1]) == _TENSOR_OR_NUMBER
+    if not known or "x.numel() != 1" not in refusals(rest):
+        raise NotUnderstood(first.lineno, "_scalar")
+
+
+def describe(source: Source) -> None:
+    """Raise unless `_describe` makes a descriptor of a matrix's own shape and strides, the last of them 1."""
+    function = source.function("_describe")
+    if texts(function.body) != _DESCRIBE:
+        raise NotUnderstood(function.lineno, "_describe")
+
+
+def indexed(source: Source, index: ast.expr, operands: Iterable[str]) -> frozenset[str]:
+    """The operands of which INDEX has 64 bits if one spans over 2**31 elements; raises `NotUnderstood`."""
+    match index:
+        case ast.Attribute(ast.Name("tl"), "int32"):
+            return frozenset()
+        case ast.IfExp(ast.Compare(longest, [ast.Gt()], [limit]), wide, narrow):
+            match longest:
+                case ast.Call(ast.Name("max"), extents, []):
+                    pass
+                case extent:
+                    extents = [extent]
+            spans = {f"_extent({name})": name for name in operands}
+            widths = (ast.unparse(wide), ast.unparse(narrow))
+            known = all(ast.unparse(extent) in spans for extent in extents) and widths == ("tl.int64", "tl.int32")
+            if known and number_of(limit, {}, {}) == poly(2**31) and texts(source.function("_extent").body) == _EXTENT:
+                return frozenset(spans[ast.unparse(extent)] for extent in extents)
+    raise NotUnderstood(index.lineno, f"INDEX as {ast.unparse(index)}")

@@ -1,0 +1,272 @@
+"""What the launcher passes to the kernel, and what holds whenever it does, read from its source.
+
+Every statement of `gemm` must be one whose meaning is known here, and every helper that a fact is taken from must read
+as it is known: a fact that cannot be read is not assumed, and what needs it is then not proved.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from generator.bounds import helpers, rows
+from generator.bounds.arithmetic import condition_of, number_of
+from generator.bounds.helpers import SIZES
+from generator.bounds.source import NotUnderstood, Source, statements
+from generator.bounds.terms import Condition, Poly, equal, negation, poly, variable
+from generator.bounds.values import Descriptor, Dtype, Either, Number, Pointer, Truth, Value
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A tensor as the launcher admits it: its shape, and the dimension of stride 1 where one is required."""
+
+    name: str
+    shape: tuple[Poly, ...]
+    unit: int | None
+
+    @property
+    def strides(self) -> tuple[str, ...]:
+        """The variables that stand for the strides, by dimension: `a.stride(0)`, `a.stride(1)`."""
+        return tuple(f"{self.name}.stride({dimension})" for dimension in range(len(self.shape)))
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A launch with one row of CONFIGS: the parameters' values, the programs' number as a product, what holds."""
+
+    arguments: Mapping[str, Value]
+    grid: tuple[Poly, ...]
+    facts: tuple[Condition, ...]
+
+
+@dataclass
+class Launcher:
+    """What `gemm` does before it launches."""
+
+    source: Source
+    operands: dict[str, Operand] = field(default_factory=dict)
+    #: The operands whose extent decides between INDEX of 32 and of 64 bits.
+    indexed: frozenset[str] = frozenset()
+    facts: list[Condition] = field(default_factory=list)
+    _scalars: set[str] = field(default_factory=set)
+    _rows: dict[str, tuple[str, bool]] = field(default_factory=dict)
+    _descriptors: dict[str, Descriptor] = field(default_factory=dict)
+    _refuses: bool = False
+    _choice: str = ""
+    _call: ast.Call | None = None
+
+    @property
+    def strides(self) -> tuple[str, ...]:
+        """The variables that stand for the strides of all operands."""
+        return tuple(stride for operand in self.operands.values() for stride in operand.strides)
+
+    @property
+    def call(self) -> ast.Call:
+        """The call that launches the kernel."""
+        assert self._call is not None
+        return self._call
+
+    def bind(self, row: Mapping[str, int]) -> Launch:
+        """The launch with this row."""
+        names = {name: variable(name) for name in SIZES}
+        table = {key: poly(number) for key, number in row.items()}
+        parameters = [parameter.arg for parameter in self.source.kernel.args.args]
+        arguments = self._passed | {name: Number(table[name]) for name in parameters if name in table}
+        sizes = {name: value.value for name, value in arguments.items() if isinstance(value, Number)}
+        for name, rule in self._derived.items():
+            arguments[name] = Truth(condition_of(rule, {}, {"args": sizes}))
+        facts = list(self.facts)
+        if self._demanded is not None:
+            facts.append(condition_of(self._demanded, names, {"row": table}))
+        grid = tuple(number_of(factor, names, {"row": table, "meta": table}) for factor in self._grid)
+        return Launch(arguments, grid, tuple(facts))
+
+    @cached_property
+    def _demanded(self) -> ast.expr | None:
+        """What every row that is launched meets."""
+        demanded = rows.demand(self.source, self._choice, self._refuses)
+        # What prunes for the tuner knows the sizes by the names of the kernel's parameters.
+        if demanded is not None and any(self._passed.get(name) != _size(name) for name in SIZES):
+            raise NotUnderstood(self.call.lineno, "sizes passed under other names")
+        return demanded
+
+    @cached_property
+    def _derived(self) -> Mapping[str, ast.expr]:
+        """The parameters that a decorator computes from the others."""
+        return rows.heuristics(self.source.kernel)
+
+    @cached_property
+    def _grid(self) -> list[ast.expr]:
+        """The factors of the number of programs."""
+        assert isinstance(self.call.func, ast.Subscript)
+        grid = self.call.func.slice
+        grid = grid.body if isinstance(grid, ast.Lambda) else grid
+        if not isinstance(grid, ast.Tuple) or len(grid.elts) != 1:
+            raise NotUnderstood(grid.lineno, f"the grid {ast.unparse(grid)}")
+        factors = [grid.elts[0]]
+        while isinstance(factors[0], ast.BinOp) and isinstance(factors[0].op, ast.Mult):
+            factors[:1] = [factors[0].left, factors[0].right]
+        return factors
+
+    @cached_property
+    def _passed(self) -> dict[str, Value]:
+        """What `gemm` passes besides the row."""
+        parameters = [parameter.arg for parameter in self.source.kernel.args.args]
+        given = {name: self._value(argument) for name, argument in zip(parameters, self.call.args)}
+        given |= {keyword.arg: self._value(keyword.value) for keyword in self.call.keywords if keyword.arg is not None}
+        if not any(keyword.arg is None and ast.unparse(keyword.value) == "row" for keyword in self.call.keywords):
+            raise NotUnderstood(self.call.lineno, "the row is not passed")
+        return given
+
+    def _value(self, node: ast.expr) -> Value:
+        text = ast.unparse(node)
+        if text in self._scalars:
+            return Either(text, _on_device(text))
+        if text in self.operands:
+            return Pointer(text, poly(0))
+        if text in self._descriptors:
+            return self._descriptors[text]
+        if text in SIZES:
+            return _size(text)
+        if text == "index":
+            return Dtype("index")
+        if any(text in operand.strides for operand in self.operands.values()):
+            return Number(variable(text), width="32")
+        for name in self._scalars:
+            if text == f"isinstance({name}, torch.Tensor)":
+                return Truth(_on_device(name))
+        raise NotUnderstood(node.lineno, f"the argument {text}")
+
+    def read(self) -> None:
+        """Take in the statements of `gemm`, each of which must be known."""
+        function = self.source.function("gemm")
+        for statement in statements(function.body):
+            if not self._known(statement):
+                raise NotUnderstood(statement.lineno, ast.unparse(statement).partition("\n")[0])
+        if self._call is None:
+            raise NotUnderstood(function.lineno, "gemm launches no kernel")
+
+    def _known(self, statement: ast.stmt) -> bool:
+        """Take in a statement, if its meaning is known."""
+        if self._call is not None:
+            return ast.unparse(statement) == "return out"
+        match statement:
+            case ast.Expr(ast.Call(ast.Name("_check"))):
+                return self._admit(statement.value)
+            case ast.If(test, [ast.Assign([ast.Name("out")], made)], orelse) if ast.unparse(test) == "out is None":
+                return self._output(made, orelse)
+            case ast.If(test, [ast.Raise()], []) if ast.unparse(test) == "reason is not None":
+                self._refuses = True
+                return True
+            case ast.If(test, [ast.Return(ast.Name("out"))], []):
+                self.facts.append(negation(condition_of(test, {name: variable(name) for name in SIZES}, {})))
+                return True
+            case ast.Assign([target], bound):
+                return self._bind(ast.unparse(target), bound)
+            case ast.With(_, [ast.Expr(ast.Call(ast.Subscript(ast.Name("gemm_kernel" | "kernel"))) as call)]):
+                self._call = call
+                return True
+        return False
+
+    def _admit(self, node: ast.expr) -> bool:
+        """`_check("a", a, (M, K), ..., unit=1)`: an operand of that shape from here on."""
+        match node:
+            case ast.Call(
+                ast.Name("_check"), [_, ast.Name(name), ast.Tuple(extents), _, _], [ast.keyword("unit", unit)]
+            ):
+                dimension = ast.literal_eval(unit)
+            case ast.Call(ast.Name("_check"), [_, ast.Name(name), ast.Tuple(extents), _, _], []):
+                dimension = None
+            case _:
+                return False
+        helpers.check(self.source, dimension)
+        names = {size: variable(size) for size in SIZES}
+        self.operands[name] = Operand(name, tuple(number_of(extent, names, {}) for extent in extents), dimension)
+        return True
+
+    def _output(self, made: ast.expr, given: list[ast.stmt]) -> bool:
+        """`out`, made or given: both must be of one shape, with stride 1 along one dimension."""
+        match given:
+            case [ast.Expr(check), *refused] if self._admit(check):
+                out = self.operands.get("out")
+            case _:
+                return False
+        if out is None or any(not isinstance(x, ast.If) or not isinstance(x.body[0], ast.Raise) for x in refused):
+            return False
+        matrix, flipped = _flip(made)
+        shape, unit = ("(N, M)", 0) if flipped else ("(M, N)", 1)
+        known = matrix.startswith(f"torch.empty({shape}, ") and out.shape == (variable("M"), variable("N"))
+        return known and out.unit in (None, unit)
+
+    def _bind(self, target: str, node: ast.expr) -> bool:
+        """Take in what a name is assigned."""
+        text = ast.unparse(node)
+        match target:
+            case "(M, N, K)" if text == "_sizes(a, b)":
+                self.facts += helpers.sizes(self.source)
+            case "reason" if text.startswith("refusal(a, b, "):
+                self._refuses = False
+            case "row" | "(kernel, row)" if text in rows.CHOICES:
+                self._choice = text
+            case "blocks" if text == "row or CONFIGS[0]":
+                pass
+            case "index":
+                self.indexed = helpers.indexed(self.source, node, self.operands)
+            case "(a_rows, b_rows)":
+                return self._turn(node)
+            case _ if text == f"_scalar('{target}', {target}, a.device)":
+                helpers.scalar(self.source)
+                self._scalars.add(target)
+                self.operands[target] = Operand(target, (poly(1),), 0)
+            case _:
+                return target.endswith("_desc") and self._describe(target, node)
+        return True
+
+    def _turn(self, node: ast.expr) -> bool:
+        """`(a, b.T) if K else ...`: with K = 0 a small matrix of zeros, which has a shape and strides of its own."""
+        match node:
+            case ast.IfExp(ast.Name("K"), ast.Tuple([a, b]), _):
+                self._rows = {"a_rows": _flip(a), "b_rows": _flip(b)}
+                return True
+        return False
+
+    def _describe(self, target: str, node: ast.expr) -> bool:
+        """`a_desc = _describe(a.T, ...)`: the operand's own shape and strides, if its last dimension has stride 1."""
+        match node:
+            case ast.Call(ast.Name("_describe"), [matrix, _], []):
+                name, flipped = self._rows.get(ast.unparse(matrix), _flip(matrix))
+            case _:
+                return False
+        helpers.describe(self.source)
+        if name not in self.operands:
+            return False
+        unit, found = 0 if flipped else 1, self.operands[name].unit
+        fault = None if found == unit else f"described with stride 1 along dimension {unit}, admitted with {found}"
+        self._descriptors[target] = Descriptor(name, fault)
+        return True
+
+
+def read(source: Source) -> Launcher:
+    """The launcher of a file; raises `NotUnderstood`."""
+    launcher = Launcher(source)
+    launcher.read()
+    return launcher
+
+
+def _flip(node: ast.expr) -> tuple[str, bool]:
+    """A matrix, and whether it is turned: `b.T` is b, turned."""
+    if isinstance(node, ast.Attribute) and node.attr == "T":
+        return ast.unparse(node.value), True
+    return ast.unparse(node), False
+
+
+def _size(name: str) -> Number:
+    """M, N or K, which the launcher keeps below 2**31."""
+    return Number(variable(name), width="32")
+
+
+def _on_device(name: str) -> Condition:
+    return equal(variable(f"{name} is a tensor"), 1)

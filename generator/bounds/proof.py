@@ -1,0 +1,98 @@
+"""The proof of one rendered file: every load and store, for every row of CONFIGS."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from generator.bounds import launcher
+from generator.bounds.evaluate import walk
+from generator.bounds.judge import Judge, State
+from generator.bounds.launcher import Launcher
+from generator.bounds.order import Lemma, Order, prove_order
+from generator.bounds.source import Call, Kind, NotUnderstood, Source, read
+from generator.bounds.values import Number
+
+
+@dataclass(frozen=True)
+class Access:
+    """One load or store with one row of CONFIGS, and what became of the claim that it stays inside its operand.
+
+    proved: for all sizes, strides and programs, and no number on the way to an address leaves its width.
+    hardware: a descriptor of the operand's own shape and strides, which the hardware does not let it leave.
+    refuted: `detail` has sizes and a program that break it. not proved: `detail` says what is not understood.
+    """
+
+    line: int
+    operand: str
+    kind: Kind
+    state: State
+    #: The index in CONFIGS; None where the file is not understood before a row matters.
+    row: int | None
+    detail: str
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What is proved of a rendered file."""
+
+    accesses: tuple[Access, ...]
+    order: Order
+
+
+def prove(path: Path) -> Proof:
+    """The proof for a rendered file; raises `NotUnderstood` where no kernel can be found in it at all."""
+    source = read(path)
+    try:
+        known = launcher.read(source)
+    except NotUnderstood as error:
+        return Proof(tuple(_not_proved(call, str(error)) for call in source.calls), Order("not proved", str(error)))
+    accesses: list[Access] = []
+    orders = []
+    # Rows that differ in warps and stages alone have one proof.
+    proofs: dict[tuple[tuple[str, int], ...], tuple[list[Access], Order]] = {}
+    for index, row in enumerate(source.rows):
+        tiles = {name: size for name, size in row.items() if not name.startswith("num_")}
+        key = tuple(sorted(tiles.items()))
+        if key not in proofs:
+            proofs[key] = _with_tiles(source, known, tiles)
+        found, order = proofs[key]
+        accesses += [replace(access, row=index) for access in found]
+        orders.append(order)
+    return Proof(tuple(accesses), _worst(orders))
+
+
+def _with_tiles(source: Source, known: Launcher, tiles: Mapping[str, int]) -> tuple[list[Access], Order]:
+    lemma = Lemma(Order("not proved", "the kernel has no coordinates of a tile"))
+    try:
+        launch = known.bind(tiles)
+
+        def order(names: tuple[str, str], first: Number, second: Number) -> Lemma:
+            nonlocal lemma
+            lemma = prove_order(names, (first, second), launch.grid, launch.facts)
+            return lemma
+
+        walked = walk(source.kernel, launch.arguments, order)
+    except NotUnderstood as error:
+        return [_not_proved(call, str(error)) for call in source.calls], lemma.order
+    judge = Judge(known, launch, walked, lemma, tiles)
+    sites = {(site.line, site.column): site for site in walked.sites}
+    accesses = []
+    for call in source.calls:
+        site = sites.get((call.line, call.column))
+        if site is None:
+            accesses.append(_not_proved(call, f"not understood: line {call.line}: the walk does not come here"))
+        else:
+            verdict = judge.verdict(site)
+            accesses.append(Access(site.line, site.operand, site.kind, verdict.state, None, verdict.detail))
+    return accesses, lemma.order
+
+
+def _not_proved(call: Call, reason: str) -> Access:
+    return Access(call.line, call.address, call.kind, "not proved", None, reason)
+
+
+def _worst(orders: list[Order]) -> Order:
+    rank = {"refuted": 0, "not proved": 1, "proved": 2}
+    return min(orders, key=lambda order: rank[order.state])

@@ -1,0 +1,116 @@
+"""What terms come to: their values where the variables are known, and other terms put in for their atoms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from generator.bounds.terms import (
+    AtMostZero,
+    Atom,
+    Choice,
+    Condition,
+    Least,
+    Not,
+    Poly,
+    Quotient,
+    Variable,
+    Zero,
+    at_most,
+    choice,
+    equal,
+    every,
+    least,
+    negation,
+    of,
+    poly,
+    truncated,
+)
+
+
+def value(sum: Poly, at: Mapping[str, int]) -> int:
+    """What a sum is where its variables are `at`; raises ZeroDivisionError where it divides by zero."""
+    total = 0
+    for atoms, coefficient in sum.terms:
+        for atom in atoms:
+            coefficient *= _atom_value(atom, at)
+        total += coefficient
+    return total
+
+
+def holds(condition: Condition, at: Mapping[str, int]) -> bool:
+    """Whether a condition holds where its variables are `at`."""
+    if isinstance(condition, AtMostZero):
+        return value(condition.sum, at) <= 0
+    if isinstance(condition, Zero):
+        return value(condition.sum, at) == 0
+    if isinstance(condition, Not):
+        return not holds(condition.condition, at)
+    return all(holds(part, at) for part in condition.parts)
+
+
+def replaced(sum: Poly, by: Mapping[Atom, Poly]) -> Poly:
+    """A sum with atoms replaced, at any depth; what replaces is not looked into."""
+    if not by:
+        return sum
+    total = poly(0)
+    for atoms, coefficient in sum.terms:
+        product = poly(coefficient)
+        for atom in atoms:
+            product = product * (by[atom] if atom in by else _rebuilt(atom, by))
+        total = total + product
+    return total
+
+
+def replaced_in(condition: Condition, by: Mapping[Atom, Poly]) -> Condition:
+    """A condition with atoms replaced, at any depth."""
+    if isinstance(condition, AtMostZero):
+        return at_most(replaced(condition.sum, by), 0)
+    if isinstance(condition, Zero):
+        return equal(replaced(condition.sum, by), 0)
+    if isinstance(condition, Not):
+        return negation(replaced_in(condition.condition, by))
+    return every(replaced_in(part, by) for part in condition.parts)
+
+
+def quotients(sums: Iterable[Poly]) -> list[Quotient]:
+    """The quotients in sums, at any depth, each after those that it is made of."""
+    found: dict[Quotient, None] = {}
+
+    def visit(sum: Poly) -> None:
+        for atoms, _ in sum.terms:
+            for atom in atoms:
+                if isinstance(atom, Quotient):
+                    visit(atom.dividend)
+                    visit(atom.divisor)
+                    found.setdefault(atom)
+                elif isinstance(atom, Least):
+                    visit(atom.first)
+                    visit(atom.second)
+                elif isinstance(atom, Choice):
+                    visit(atom.then)
+                    visit(atom.otherwise)
+
+    for sum in sums:
+        visit(sum)
+    return list(found)
+
+
+def _rebuilt(atom: Atom, by: Mapping[Atom, Poly]) -> Poly:
+    if isinstance(atom, Quotient):
+        return replaced(atom.dividend, by) // replaced(atom.divisor, by)
+    if isinstance(atom, Least):
+        return least(replaced(atom.first, by), replaced(atom.second, by))
+    if isinstance(atom, Choice):
+        then, otherwise = replaced(atom.then, by), replaced(atom.otherwise, by)
+        return choice(replaced_in(atom.condition, by), then, otherwise)
+    return of(atom)
+
+
+def _atom_value(atom: Atom, at: Mapping[str, int]) -> int:
+    if isinstance(atom, Variable):
+        return at[atom.name]
+    if isinstance(atom, Quotient):
+        return truncated(value(atom.dividend, at), value(atom.divisor, at))
+    if isinstance(atom, Least):
+        return min(value(atom.first, at), value(atom.second, at))
+    return value(atom.then if holds(atom.condition, at) else atom.otherwise, at)

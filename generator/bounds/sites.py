@@ -1,0 +1,142 @@
+"""Accesses as the proof sees them: addresses, the lanes that are not masked off, the numbers computed on the way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from generator.bounds.source import Kind, NotUnderstood
+from generator.bounds.terms import ALWAYS, Condition, Poly, at_most, below, every, poly
+from generator.bounds.values import (
+    TRUE,
+    Block,
+    Descriptor,
+    Either,
+    Number,
+    Opaque,
+    Part,
+    Pointer,
+    Several,
+    Shape,
+    Truth,
+    Value,
+    broadcast,
+    lane,
+)
+
+
+@dataclass(frozen=True)
+class Site:
+    """One load or store: who reaches it, at which addresses, which lanes take part."""
+
+    line: int
+    column: int
+    kind: Kind
+    operand: str
+    #: What holds of a program and an iteration that come here.
+    path: tuple[Condition, ...]
+    #: What holds of a lane that is not masked off.
+    mask: Condition
+    offset: Poly
+    shape: Shape
+    parts: frozenset[Part]
+    #: What must hold for the address to be one at all.
+    demand: Condition = ALWAYS
+    #: The descriptor whose hardware bounds the access, where there is one.
+    descriptor: Descriptor | None = None
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where in the kernel the walk is."""
+
+    line: int
+    column: int
+    path: tuple[Condition, ...]
+    #: What was computed to decide that the walk comes here.
+    parts: frozenset[Part]
+
+
+def plain(place: Place, kind: Kind, address: Value, mask: Value, checked: Value) -> Site:
+    """`tl.load` or `tl.store`; raises `NotUnderstood`."""
+    if not isinstance(mask, Truth):
+        raise NotUnderstood(place.line, f"the mask, {told(mask)}")
+    if isinstance(address, Block):
+        if mask != TRUE:
+            raise NotUnderstood(place.line, "a block pointer with a mask")
+        return _block(place, kind, address, _dimensions(place, checked))
+    demand: Condition = ALWAYS
+    if isinstance(address, Either):
+        demand, address = address.flag, Pointer(address.operand, poly(0))
+    if not isinstance(address, Pointer):
+        raise NotUnderstood(place.line, f"the address, {told(address)}")
+    if broadcast([address.shape, mask.shape]) != address.shape:
+        raise NotUnderstood(place.line, f"a mask of shape {mask.shape} over addresses of shape {address.shape}")
+    parts = address.parts | mask.parts | place.parts
+    return Site(
+        line=place.line,
+        column=place.column,
+        kind=kind,
+        operand=address.operand,
+        path=place.path,
+        mask=mask.condition,
+        offset=address.offset,
+        shape=address.shape,
+        parts=parts,
+        demand=demand,
+    )
+
+
+def described(place: Place, kind: Kind, descriptor: Descriptor, coordinates: Value) -> Site:
+    """`a_desc.load([row, k])`: the hardware leaves out what lies outside the descriptor's shape."""
+    items = coordinates.items if isinstance(coordinates, Several) else ()
+    numbers = [item for item in items if isinstance(item, Number) and not item.shape]
+    if len(numbers) != 2 or len(items) != 2:
+        raise NotUnderstood(place.line, f"the coordinates, {told(coordinates)}")
+    return Site(
+        line=place.line,
+        column=place.column,
+        kind=kind,
+        operand=descriptor.operand,
+        path=place.path,
+        mask=ALWAYS,
+        offset=poly(0),
+        shape=(),
+        parts=place.parts.union(*(number.parts for number in numbers)),
+        descriptor=descriptor,
+    )
+
+
+def told(value: Value) -> str:
+    """A value that does not serve, in words."""
+    return value.what if isinstance(value, Opaque) else f"a {type(value).__name__.lower()}"
+
+
+def _block(place: Place, kind: Kind, block: Block, checked: list[int]) -> Site:
+    """An element of a block takes part if it lies, along each checked dimension, between 0 and the extent given."""
+    offset, mask = poly(0), []
+    for dimension, (start, stride, extent) in enumerate(zip(block.offsets, block.strides, block.extents)):
+        index = start + lane(dimension)
+        offset = offset + index * stride
+        if dimension in checked:
+            mask += [at_most(0, index), below(index, extent)]
+    if any(dimension >= len(block.shape) for dimension in checked):
+        raise NotUnderstood(place.line, f"boundary_check={tuple(checked)} of a block of {len(block.shape)} dimensions")
+    return Site(
+        line=place.line,
+        column=place.column,
+        kind=kind,
+        operand=block.operand,
+        path=place.path,
+        mask=every(mask),
+        offset=offset,
+        shape=block.shape,
+        parts=block.parts | place.parts,
+    )
+
+
+def _dimensions(place: Place, checked: Value) -> list[int]:
+    items = checked.items if isinstance(checked, Several) else (checked,)
+    found = [item.value.constant for item in items if isinstance(item, Number)]
+    if len(found) != len(items) or None in found:
+        raise NotUnderstood(place.line, "boundary_check is no tuple of numbers")
+    return [dimension for dimension in found if dimension is not None]

@@ -1,0 +1,142 @@
+"""Conditions put to the solver, by name and once each: a fixed seed and a fixed amount of work, never a clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Literal
+
+import z3
+
+from generator.bounds.terms import (
+    AtMostZero,
+    Atom,
+    Choice,
+    Condition,
+    Least,
+    Not,
+    Poly,
+    Quotient,
+    Variable,
+    Zero,
+    at_most,
+    of,
+    variable,
+)
+
+#: The solver's own measure of work: several times what the hardest proof takes.
+EFFORT = 2_000_000
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Whether conditions can hold together, and for which values of their variables."""
+
+    verdict: Literal["impossible", "possible", "unknown"]
+    values: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def model(self) -> Mapping[str, int]:
+        """The values by variable."""
+        return dict(self.values)
+
+
+def together(conditions: Iterable[Condition]) -> Answer:
+    """Whether the conditions can hold together."""
+    return _answer(tuple(sorted(set(conditions), key=str)))
+
+
+def smallest(conditions: Iterable[Condition], names: Iterable[str]) -> Answer:
+    """Values for which the conditions hold, each of `names`, none below zero, in turn as small as can be."""
+    asked = list(conditions)
+    best = together(asked)
+    for name in names:
+        if best.verdict != "possible" or name not in best.model:
+            continue
+        # Most are small, so the search goes up from there: 0, 1, 3, 7, ...
+        low, high, reach = 0, best.model[name], 0
+        while low < high:
+            middle = min(low + reach, (low + high) // 2)
+            found = together([*asked, at_most(variable(name), middle)])
+            if found.verdict == "possible":
+                best, high, reach = found, found.model[name], 0
+            else:
+                low, reach = middle + 1, 2 * reach + 1
+        asked.append(at_most(variable(name), high))
+    return best
+
+
+@cache
+def _answer(conditions: tuple[Condition, ...]) -> Answer:
+    encoder = _Encoder()
+    for condition in conditions:
+        encoder.solver.add(encoder.condition(condition))
+    verdict = encoder.solver.check()
+    if verdict == z3.unsat:
+        return Answer("impossible")
+    if verdict != z3.sat:
+        return Answer("unknown")
+    model = encoder.solver.model()
+    found = {name: model.eval(number, model_completion=True).as_long() for name, number in encoder.named.items()}
+    return Answer("possible", tuple(sorted(found.items())))
+
+
+class _Encoder:
+    """Conditions in the solver's language, in a context of their own: no answer depends on what was asked before."""
+
+    def __init__(self) -> None:
+        self.context = z3.Context()
+        self.solver = z3.Solver(ctx=self.context)
+        self.solver.set("random_seed", 0)
+        self.solver.set("rlimit", EFFORT)
+        self.named: dict[str, Any] = {}
+        self._atoms: dict[Atom, Any] = {}
+
+    def condition(self, condition: Condition) -> Any:
+        if isinstance(condition, AtMostZero):
+            return self.number(condition.sum) <= 0
+        if isinstance(condition, Zero):
+            return self.number(condition.sum) == 0
+        if isinstance(condition, Not):
+            return z3.Not(self.condition(condition.condition), ctx=self.context)
+        parts = [self.condition(part) for part in condition.parts]
+        return z3.And(*parts) if parts else z3.BoolVal(True, ctx=self.context)
+
+    def number(self, sum: Poly) -> Any:
+        total = z3.IntVal(0, ctx=self.context)
+        for atoms, coefficient in sum.terms:
+            product = z3.IntVal(coefficient, ctx=self.context)
+            for atom in atoms:
+                product = product * self._atom(atom)
+            total = total + product
+        return total
+
+    def _atom(self, atom: Atom) -> Any:
+        if atom not in self._atoms:
+            self._atoms[atom] = self._encoded(atom)
+        return self._atoms[atom]
+
+    def _encoded(self, atom: Atom) -> Any:
+        if isinstance(atom, Variable):
+            self.named[atom.name] = z3.Int(atom.name, ctx=self.context)
+            return self.named[atom.name]
+        if isinstance(atom, Least):
+            first, second = self.number(atom.first), self.number(atom.second)
+            return z3.If(first <= second, first, second)
+        if isinstance(atom, Choice):
+            return z3.If(self.condition(atom.condition), self.number(atom.then), self.number(atom.otherwise))
+        return self._quotient(atom)
+
+    def _quotient(self, atom: Quotient) -> Any:
+        """Defined where the dividend is not negative and the divisor positive; elsewhere it may be anything."""
+        quotient = z3.Int(f"{len(self._atoms)}: {atom}", ctx=self.context)
+        # As a sum, so that a multiple of a divisor that is a sum itself is multiplied out.
+        self._atoms[atom] = quotient
+        multiple = self.number(atom.divisor * of(atom))
+        dividend, divisor = self.number(atom.dividend), self.number(atom.divisor)
+        remainder = z3.Int(f"{len(self._atoms)}: remainder", ctx=self.context)
+        defined = z3.And(divisor >= 1, dividend >= 0)
+        rounded = z3.And(multiple + remainder == dividend, remainder >= 0, remainder < divisor)
+        self.solver.add(z3.Implies(defined, rounded))
+        return quotient

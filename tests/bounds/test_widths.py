@@ -1,0 +1,46 @@
+"""Numbers that leave the width in which they are computed: refuted, and the numbers worked out again."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from .kernels import AUTO, DESCRIPTOR, planted, proof_of
+
+INDEX = "tl.int64 if max(_extent(a), _extent(b), _extent(out)) > 2**31 else tl.int32"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "operands"),
+    [
+        (INDEX, "tl.int32", {"a", "b", "out"}),
+        ("max(_extent(a), _extent(b), _extent(out))", "max(_extent(a), _extent(b))", {"out"}),
+        ("    ldb = tl.cast(ldb, INDEX)\n", "", {"b"}),
+    ],
+)
+def test_an_offset_that_can_pass_32_bits_is_refuted(tmp_path: Path, old: str, new: str, operands: set[str]) -> None:
+    refuted = [each for each in proof_of(tmp_path, planted(AUTO, (old, new))).accesses if each.state == "refuted"]
+    assert {access.operand for access in refuted} == operands
+    for access in refuted:
+        at = {name: int(number) for name, number in re.findall(r"(\w+) = (-?\d+)", access.detail)}
+        told = re.search(r"stride\((\d)\) = (\d+), (\d+) times it is (\d+)", access.detail)
+        assert told is not None, access
+        dimension, stride, times, length = map(int, told.groups())
+        shape = {"a": ("M", "K"), "b": ("K", "N"), "out": ("M", "N")}[access.operand]
+        assert times < at[shape[dimension]] and times * stride == length >= 2**31 > stride
+
+
+def test_sizes_without_a_limit_are_refuted(tmp_path: Path) -> None:
+    proof = proof_of(tmp_path, planted(AUTO, ("max(M, N, K) > 2**31 - 2**16", "max(M, N, K) > 2**31 - 1")))
+    assert proof.order.state == "not proved"
+    store = next(access for access in proof.accesses if access.kind == "store")
+    size, tile = (int(found) for found in re.findall(r"M = (\d+), N = 1, .*: (\d+) \+ M of", store.detail)[0])
+    assert store.state == "refuted" and size <= 2**31 - 1 < size + tile
+
+
+def test_coordinates_of_a_descriptor_must_fit_as_well(tmp_path: Path) -> None:
+    text = planted(DESCRIPTOR, ("row = pid_m * BLOCK_M", "row = pid_m * BLOCK_M * 4"))
+    load = next(access for access in proof_of(tmp_path, text).accesses if access.operand == "a")
+    assert load.state == "refuted" and "does not fit 32 bits" in load.detail
