@@ -1,4 +1,26 @@
-"""Proof that every load and store of a rendered kernel stays inside its operand, for all sizes and programs."""
+"""Proof that every load and store of a rendered kernel stays inside its operand, for all sizes, strides and programs.
+
+    source      the file as text: kernel, CONFIGS, functions, every call that touches memory
+    launcher    what `gemm` passes and has made sure of by then (helpers, rows: by its helpers, for a row of CONFIGS)
+    evaluate    the kernel walked over symbols, once for each choice of tiles: each access's address, mask and path
+                (expressions and language: what an expression and a function of Triton mean; sites: the accesses)
+    order       the lemma on the order of tiles: in the grid, and one program a tile; then a program's place is a symbol
+    faults      of an access: an index outside its dimension, a stride of another operand, a number beyond its width
+    judge       each fault put to the solver (solve) as conditions on whole numbers (terms, rewriting)
+
+An address is taken apart into one index for each stride of its operand, and each index must lie in its dimension: no
+padding excuses a wrong one. What the solver finds is worked out again in plain numbers before it counts as refuted;
+what is not understood is not proved, and says why.
+
+Taken from the launcher's source, and not proved where it reads otherwise: the operands' shapes and unit strides
+(`_check`), the limit of M, N and K (`_sizes`), that no program runs for an empty result, which rows take which sizes
+(`_fits`), when INDEX has 64 bits, the grid, what each parameter is.
+
+Taken for granted: Triton's meaning of its own functions and of integer division; that lanes masked off, or outside a
+block's checked dimensions, touch nothing; that a descriptor's hardware leaves out what is outside its shape (such an
+access is told apart, as `hardware`); that strides are not negative, an operand's elements lie where its strides say,
+and a grid has fewer than 2**31 programs.
+"""
 
 from generator.bounds.judge import NEVER_REACHED
 from generator.bounds.order import Order

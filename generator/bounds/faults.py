@@ -12,6 +12,7 @@ from generator.bounds.sites import Site
 from generator.bounds.terms import Condition, Poly, Variable, at_most, below, either, equal, negation, poly
 from generator.bounds.values import Part, lanes
 
+#: What the indices of a tensor count, by its dimensions.
 _DIMENSIONS = {1: ("element",), 2: ("row", "column")}
 
 Numbers = Mapping[str, int]
@@ -73,6 +74,7 @@ def of_widths(site: Site, operand: Operand, strides: Iterable[str], indexed: boo
             for stride, times in counted.items():
                 if stride:
                     yield Fault(at_most(2, times), claim, _long_told(stride, times), part.path)
+                    yield Fault(negation(equal(times, 0)), claim, None, part.path)
 
 
 def by_stride(sum: Poly, strides: Iterable[str]) -> dict[str, Poly]:

@@ -82,18 +82,21 @@ def _items(place: Place, value: Value, what: str) -> list[Number]:
 
 
 def program_id(place: Place, arguments: Sequence[Value], keywords: Keywords) -> Value:
+    """The number of the program, along the only axis of the grid."""
     if _constant(place, arguments[0], "the axis of the grid") != 0:
         raise NotUnderstood(place.line, "a second axis of the grid")
     return Number(variable(PID), width="32")
 
 
 def cdiv(place: Place, arguments: Sequence[Value], keywords: Keywords) -> Value:
+    """A quotient rounded up: `(a + (b - 1)) // b`."""
     a, b = arguments
     above = operate(place, ast.Add(), a, operate(place, ast.Sub(), b, Number(poly(1))))
     return operate(place, ast.FloorDiv(), above, b)
 
 
 def minimum(place: Place, arguments: Sequence[Value], keywords: Keywords) -> Value:
+    """The smaller of two."""
     a, b = arguments
     if not isinstance(a, Number) or not isinstance(b, Number):
         return Opaque("the smaller of what is not followed")
@@ -104,11 +107,13 @@ def minimum(place: Place, arguments: Sequence[Value], keywords: Keywords) -> Val
 
 
 def arange(place: Place, arguments: Sequence[Value], keywords: Keywords) -> Value:
+    """Numbers one after another, one for each lane."""
     start, end = (_constant(place, argument, "a bound of tl.arange") for argument in arguments)
     return Number(lane(0) + start, (end - start,), "32")
 
 
 def full(place: Place, arguments: Sequence[Value], keywords: Keywords) -> Value:
+    """A constant tensor; one of conditions can be a mask."""
     shape, value, *_ = arguments
     if not isinstance(value, Truth):
         return Opaque("a constant tensor")
@@ -117,6 +122,7 @@ def full(place: Place, arguments: Sequence[Value], keywords: Keywords) -> Value:
 
 
 def cast(place: Place, arguments: Sequence[Value], keywords: Keywords) -> Value:
+    """A number in another width."""
     x, dtype, *_ = arguments
     if isinstance(x, Number) and isinstance(dtype, Dtype):
         return Number(x.value, x.shape, dtype.width, x.parts)
@@ -124,6 +130,7 @@ def cast(place: Place, arguments: Sequence[Value], keywords: Keywords) -> Value:
 
 
 def swizzle2d(place: Place, arguments: Sequence[Value], keywords: Keywords) -> Value:
+    """Triton's order of tiles in bands, with the names that Triton gives."""
     i, j, size_i, size_j, size_g = arguments
 
     def step(operator: ast.operator, a: Value, b: Value) -> Value:
@@ -139,6 +146,7 @@ def swizzle2d(place: Place, arguments: Sequence[Value], keywords: Keywords) -> V
 
 
 def make_block_ptr(place: Place, arguments: Sequence[Value], keywords: Keywords) -> Value:
+    """A window into an operand."""
     names = ("base", "shape", "strides", "offsets", "block_shape", "order")
     given = dict(zip(names, arguments)) | dict(keywords)
     base = given.get("base")
@@ -159,6 +167,7 @@ def make_block_ptr(place: Place, arguments: Sequence[Value], keywords: Keywords)
 
 
 def advance(place: Place, arguments: Sequence[Value], keywords: Keywords) -> Value:
+    """A window moved."""
     block, by = arguments
     if not isinstance(block, Block):
         raise NotUnderstood(place.line, "tl.advance of something else than a block pointer")

@@ -182,6 +182,8 @@ class Launcher:
                 dimension = None
             case _:
                 return False
+        if len(extents) > 2:
+            return False
         helpers.check(self.source, dimension)
         names = {size: variable(size) for size in SIZES}
         self.operands[name] = Operand(name, tuple(number_of(extent, names, {}) for extent in extents), dimension)

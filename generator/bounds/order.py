@@ -221,7 +221,7 @@ def _one_to_one(coordinates: Sequence[Poly], known: Sequence[Condition]) -> bool
 def _searched(asked: _Question, held: tuple[bool, ...]) -> _Answer | None:
     """The smallest grid and program that break the lemma, if some small ones do."""
     names = sorted(frozenset().union(*(x.variables for x in (*asked.coordinates, *asked.extents))) - {PID})
-    tried = _TRIED_SIZES if set(names) & set(_SIZES) else _TRIED
+    tried: Sequence[int] = _TRIED_SIZES if set(names) & set(_SIZES) else _TRIED
     if len(names) > len(_SIZES):
         tried = tried[: _FEW if len(names) == len(_SIZES) + 1 else 0]
     facts = [fact for fact in asked.facts if fact.variables <= set(names)]

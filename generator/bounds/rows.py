@@ -30,10 +30,8 @@ _OFFERED = (
     "return CONFIGS",
     "return [row for index, row in enumerate(CONFIGS) if index not in TOO_LARGE.get(name, ())]",
 )
-_TUNABLE = [
-    "sizes = {name: value for name, value in row.items() if not name.startswith('num_')}",
-    "return triton.Config(sizes, num_warps=row['num_warps'], num_stages=row['num_stages']",
-]
+_TUNABLE = "sizes = {name: value for name, value in row.items() if not name.startswith('num_')}"
+_TUNED_BY = "return triton.Config(sizes, num_warps=row['num_warps'], num_stages=row['num_stages']"
 _PRUNED = tuple(
     f"rows = [row for row in CONFIGS if {offered}_fits(row, args['M'], args['N'], args['K'])]"
     for offered in ("", "row in offered and ")
@@ -69,7 +67,7 @@ def demand(source: Source, choice: str, refuses: bool) -> ast.expr | None:
         ("_offered", _offered(source)),
         ("_misfit", not fitting or _misfit(source)),
         ("_select", tuner is not None or _select(source, fitting)),
-        ("_tunable", tuner is None or _tunable(source, tuner)),
+        ("_tunable", tuner is None or _tunable(source)),
         ("_prune", tuner is None or _prune(source, tuner, fitting)),
         ("refusal", tuner is None or not fitting or (refuses and _refusal(source))),
     ):
@@ -121,9 +119,14 @@ def _select(source: Source, fitting: bool) -> bool:
     return lines[-1] in known and not any(isinstance(node, ast.Return) for node in nodes)
 
 
-def _tunable(source: Source, tuner: ast.expr) -> bool:
+def _tunable(source: Source) -> bool:
+    """It gives the tuner the row, and descriptors another block at most."""
+    hooked = f"{_TUNED_BY}, pre_hook=_set_blocks)"
     lines = _lines(source, "_tunable")
-    return len(lines) == 2 and all(line.startswith(known) for line, known in zip(lines, _TUNABLE))
+    blocks = _lines(source, "_set_blocks") if lines[-1] == hooked else []
+    names = "a, b = (args['a_desc'], args['b_desc'])"
+    harmless = all(line == names or line.partition(" = ")[0].endswith(".block_shape") for line in blocks)
+    return lines in ([_TUNABLE, hooked], [_TUNABLE, f"{_TUNED_BY})"]) and harmless
 
 
 def _prune(source: Source, tuner: ast.expr, fitting: bool) -> bool:

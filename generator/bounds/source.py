@@ -64,9 +64,9 @@ def read(path: Path) -> Source:
         match node:
             case ast.Import() | ast.ImportFrom():
                 pass
-            case ast.FunctionDef(name) if name not in functions and name not in _BUILT_IN:
+            case ast.FunctionDef(name) if name not in {*functions, *_BUILT_IN} and (name == KERNEL or _plain(node)):
                 functions[name] = node
-            case ast.Assign([ast.Name(name)]) if name not in constants:
+            case ast.Assign([ast.Name(name)], value) if name not in constants and _constant(value):
                 constants[name] = node
             case _:
                 raise NotUnderstood(node.lineno, ast.unparse(node).partition("\n")[0])
@@ -79,13 +79,24 @@ def read(path: Path) -> Source:
     return Source(functions[KERNEL], _rows(constants["CONFIGS"]), functions, tuple(_calls(functions[KERNEL])))
 
 
-def _rows(node: ast.Assign) -> tuple[Mapping[str, int], ...]:
+def _plain(function: ast.FunctionDef) -> bool:
+    """Whether nothing stands around a function that could make it another one."""
+    decorators = map(ast.unparse, function.decorator_list)
+    return all(text == "triton.jit" or text.startswith("functools.lru_cache(") for text in decorators)
+
+
+def _constant(value: ast.expr) -> bool:
     try:
-        rows = ast.literal_eval(node.value)
+        ast.literal_eval(value)
     except ValueError:
-        rows = None
+        return False
+    return True
+
+
+def _rows(node: ast.Assign) -> tuple[Mapping[str, int], ...]:
+    rows = ast.literal_eval(node.value)
     if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
-        raise NotUnderstood(node.lineno, "CONFIGS is no list of rows written out")
+        raise NotUnderstood(node.lineno, "CONFIGS is no list of rows")
     return tuple(rows)
 
 

@@ -16,6 +16,7 @@ class Term:
 
     @cached_property
     def text(self) -> str:
+        """It in words, the same for whatever is equal."""
         raise NotImplementedError
 
     @cached_property

@@ -18,6 +18,7 @@ ELEMENT = "ladder/gemm_fp16_rcr_none__elementwise_pointer_mnk_linear"
 BANDS = "load_pointer/gemm_fp16_rcr_none__tiled_pointer_none_grouped"
 SWIZZLE = "load_pointer/gemm_fp16_rcr_none__tiled_pointer_none_swizzle2d"
 DESCRIPTOR = "fp16_rcr/gemm_fp16_rcr_bias_relu__tiled_descriptor_auto_grouped"
+TUNED = "autotune/gemm_bf16_rcr_bias_relu__tiled_descriptor_auto_grouped"
 SCALE = "bf16_rrr/gemm_bf16_rrr_scale_bias__tiled_pointer_auto_grouped"
 
 

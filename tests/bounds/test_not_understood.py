@@ -12,7 +12,7 @@ from support import ROOT
 
 from generator.bounds import NotUnderstood, prove
 
-from .kernels import AUTO, BLOCK, DESCRIPTOR, ELEMENT, NONE, SCALE, planted, proof_of
+from .kernels import AUTO, BLOCK, DESCRIPTOR, ELEMENT, NONE, SCALE, TUNED, planted, proof_of
 
 DOT = "acc = tl.dot(a, b, acc)"
 LAUNCH = "    with torch.cuda.device_of(a):"
@@ -54,6 +54,7 @@ LAUNCH = "    with torch.cuda.device_of(a):"
         (NONE, "reason = _misfit(M, N, K, [row])", "reason = None", "_row, through which"),
         (NONE, "any(_fits(row, M, N, K) for", "any(True or _fits(row, M, N, K) for", "_misfit, through which"),
         (NONE, '_fits(row, args["M"], args["N"], args["K"])]', "row]", "_prune, through which"),
+        (TUNED, "b.block_shape = [", "b.shape = [", "_tunable, through which"),
         (SCALE, "if x.numel() != 1:", "if x.numel() == 0:", "_scalar"),
         (DESCRIPTOR, "TensorDescriptor(x, [rows, columns]", "TensorDescriptor(x, [rows, 2 * columns]", "_describe"),
     ],
@@ -82,6 +83,12 @@ def test_a_descriptor_of_another_layout_is_not_left_to_the_hardware(tmp_path: Pa
     proof = proof_of(tmp_path, planted(DESCRIPTOR, ("a_rows, b_rows = (a, b.T)", "a_rows, b_rows = (a.T, b.T)")))
     states = {access.operand: access.state for access in proof.accesses}
     assert states == {"a": "not proved", "b": "hardware", "bias": "proved", "out": "hardware"}
+
+
+def test_a_table_that_is_not_written_out_is_refused(tmp_path: Path) -> None:
+    text = planted(AUTO, ("CONFIGS = [", "CONFIGS = list() or ["))
+    with pytest.raises(NotUnderstood, match="CONFIGS = "):
+        proof_of(tmp_path, text)
 
 
 def test_a_file_without_a_kernel_is_refused(tmp_path: Path) -> None:

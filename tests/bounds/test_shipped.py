@@ -10,7 +10,8 @@ from support import GENERATED
 
 from generator.bounds import prove
 
-FAMILIES = sorted(path.parent for path in GENERATED.glob("*/manifest.json"))
+#: The others are proved by `verify --level bounds`, as tests/verify/test_generated.py does.
+FAMILIES = [GENERATED / "ladder"]
 
 
 def kernels(family: Path) -> list[Path]:
