@@ -79,7 +79,7 @@ def shared_memory(v: Variant, tile: Tile, target: str) -> int:
         elif _kept_apart(v, instruction):
             needed += result
         needed = max(needed, result)
-    return needed + (BARRIERS if v.load == "descriptor" or warpgroup else 0)
+    return needed + (BARRIERS if v.load == "descriptor" or instruction == "tcgen05" else 0)
 
 
 def staged(v: Variant) -> bool:

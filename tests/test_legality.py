@@ -8,6 +8,7 @@ from support import BASE, read_text
 from generator import legality
 from generator.epilogue import Epilogue
 from generator.model import Dtype, Layout, Tile, Variant
+from generator.resources import BARRIERS
 from generator.vocabulary import TARGETS
 
 
@@ -103,11 +104,12 @@ def test_which_targets_cannot_run_it(v: Variant, refused: set[str]) -> None:
     [
         # (64 x 32 + 32 x 128) fp16 elements are 12,288 bytes a stage.
         ({}, "sm90", 3, 36864),  # wgmma reads every stage from shared memory
-        ({}, "sm100", 4, 49152),
+        ({}, "sm100", 4, 49152 + BARRIERS),  # tcgen05 waits at barriers
         ({}, "sm80", 3, 24576),  # one stage is in registers
         ({}, "gfx942", 2, 12288),
         ({}, "sm80", 1, 12288),  # at least one stage
-        ({"schedule": "naive"}, "sm90", 3, 12288),  # all of K at once
+        ({"schedule": "naive"}, "sm80", 3, 12288),  # all of K at once
+        ({"schedule": "naive"}, "sm90", 3, 16384),  # the result of wgmma passes through it
         ({"schedule": "elementwise"}, "sm90", 3, 0),
         # Other widths of the operands.
         ({"dtype": Dtype.of("int8")}, "sm90", 3, 18432),
