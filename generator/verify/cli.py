@@ -120,12 +120,13 @@ def _verify(arguments: argparse.Namespace) -> int:
     started = time.monotonic()
     if arguments.jobs is not None and arguments.jobs < 1:
         raise CallError(f"--jobs must be at least 1, got {arguments.jobs}")
-    found = rendered(arguments.specs, arguments.out, arguments.only)
     if arguments.table:
+        found = rendered(arguments.specs, arguments.out, arguments.only)
         current = {digest: name for family in found for name, digest in family.digests.items()}
         print(results.table(arguments.table, current))
         return 0
     device = gpu()
+    found = rendered(arguments.specs, arguments.out, arguments.only)
     asked = arguments.level or default_levels(device)
     levels = [level for level in LEVELS if level in asked]
     if "gpu" in levels and device is None:
