@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +68,12 @@ def read(folder: Path) -> Rendered:
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         reason = f"{type(error).__name__}: {error}"
         raise CallError(f"{folder / MANIFEST}: tells what cannot be ({reason}); render it again") from None
+
+
+@lru_cache(maxsize=64)
+def remembered(folder: Path) -> Rendered:
+    """The family in `folder` as it was when this process first read it; raises as `read` does."""
+    return read(folder)
 
 
 def _operation(entry: Mapping[str, Any]) -> Operation:

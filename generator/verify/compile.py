@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import platform
 import shutil
@@ -12,14 +11,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from pathlib import Path
 from types import ModuleType
 
 import torch
 import triton
 
-from generator import legality, rendered
+from generator import legality
 from generator.model import Kernel
+from generator.rendered import remembered
 from generator.resources import BARRIERS, TENSOR_MEMORY, shared_memory
 from generator.verify.contract import runnable_here
 from generator.verify.execute import describe
@@ -37,7 +36,7 @@ def run(job: Job) -> Result:
     """Compile the launches that `job` names; whatever fails is a failure of the kernel, never the harness's end."""
     started = time.monotonic()
     assert job.target is not None
-    kernel = _rendered(job.folder).by_name[job.name]
+    kernel = remembered(job.folder).by_name[job.name]
     reason = runnable_here(kernel, hardware=False) or left_out(kernel, job.target)
     if reason is not None:
         return Result(job, left_out=reason)
@@ -55,11 +54,6 @@ def run(job: Job) -> Result:
         seconds=time.monotonic() - started,
         measured=tuple(work.measured),
     )
-
-
-@functools.lru_cache(maxsize=32)
-def _rendered(folder: Path) -> rendered.Rendered:
-    return rendered.read(folder)
 
 
 @contextmanager

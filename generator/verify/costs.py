@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from generator import rendered
+from generator.rendered import remembered
 from generator.verify.jobs import Job, Result
 from generator.verify.launches import launches
 
@@ -54,7 +54,7 @@ def _kind(job: Job) -> str:
     """Jobs of one kind take about as long: level, target, schedule, load and masking."""
     words = [job.level, *([job.target] if job.target else []), *(["contract"] if job.contract else [])]
     if not job.contract and job.level != "static":
-        variant = _read(job.folder).by_name[job.name].variant
+        variant = remembered(job.folder).by_name[job.name].variant
         words += [variant.schedule, variant.load, variant.masking]
     return " ".join(words)
 
@@ -63,9 +63,4 @@ def _launches(job: Job) -> int:
     if job.chosen:
         return len(job.chosen)
     assert job.target is not None
-    return len(launches(_read(job.folder).by_name[job.name], job.target))
-
-
-@lru_cache(maxsize=64)
-def _read(folder: Path) -> rendered.Rendered:
-    return rendered.read(folder)
+    return len(launches(remembered(job.folder).by_name[job.name], job.target))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from generator.errors import CallError
 from generator.families import families
-from generator.model import Family
+from generator.model import Family, Kernel
 from generator.rendered import Rendered, read
 from generator.verify.coverage import Choice, Coverage, choose
 from generator.verify.jobs import Job, Result
@@ -73,7 +73,7 @@ def covered(jobs: Sequence[Job], found: Sequence[Rendered], coverage: Coverage) 
     """
     if coverage.word == "all":
         return list(jobs), []
-    kernels = {(family.folder, kernel.name): kernel for family in found for kernel in family.kernels}
+    kernels = _kernels(found)
     stay: list[Job] = []
     choices = []
     for level in dict.fromkeys(job.level for job in jobs):
@@ -103,7 +103,7 @@ def covered(jobs: Sequence[Job], found: Sequence[Rendered], coverage: Coverage) 
 
 def out_of_reach(jobs: Sequence[Job], found: Sequence[Rendered]) -> tuple[list[Result], list[Job]]:
     """The results of the jobs whose target cannot run their kernel at all, and the other jobs."""
-    kernels = {(family.folder, kernel.name): kernel for family in found for kernel in family.kernels}
+    kernels = _kernels(found)
     results, left = [], []
     for job in jobs:
         reason = left_out(kernels[job.folder, job.name], job.target) if job.target else None
@@ -112,6 +112,10 @@ def out_of_reach(jobs: Sequence[Job], found: Sequence[Rendered]) -> tuple[list[R
         else:
             results.append(Result(job, left_out=reason))
     return results, left
+
+
+def _kernels(found: Sequence[Rendered]) -> dict[tuple[Path, str], Kernel]:
+    return {(family.folder, kernel.name): kernel for family in found for kernel in family.kernels}
 
 
 def _with(job: Job, chosen: Sequence[str]) -> Job:

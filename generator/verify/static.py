@@ -8,13 +8,12 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 
-from generator import rendered
 from generator.errors import CallError
 from generator.model import Kernel
+from generator.rendered import remembered
 from generator.verify.jobs import Failure, Job, Result
 from generator.verify.loading import stated_and_actual_digest
 from generator.verify.rows import tables
@@ -36,16 +35,11 @@ def run(jobs: Sequence[Job]) -> Iterator[Result]:
         if file.parent / "__init__.py" in packages:
             packages.remove(file.parent / "__init__.py")
             wrong = wrong + faults.get(file.parent / "__init__.py", [])
-        wrong = [*wrong, *_tables(file, _read(job.folder).by_name[job.name])]
+        wrong = [*wrong, *_tables(file, remembered(job.folder).by_name[job.name])]
         _, digest = stated_and_actual_digest(file.read_text())
-        if digest != _read(job.folder).digests.get(job.name):
+        if digest != remembered(job.folder).digests.get(job.name):
             wrong = [*wrong, Failure("manifest", "the manifest lists the body's digest", f"it lists no {digest}")]
         yield Result(job, cases=1, failures=tuple(wrong), digest=digest)
-
-
-@lru_cache(maxsize=32)
-def _read(folder: Path) -> rendered.Rendered:
-    return rendered.read(folder)
 
 
 def _tables(file: Path, kernel: Kernel) -> Iterator[Failure]:

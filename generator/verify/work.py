@@ -16,7 +16,7 @@ import triton
 
 from generator.errors import CallError
 from generator.model import Kernel
-from generator.rendered import Rendered, read
+from generator.rendered import Rendered, remembered
 from generator.verify.cases import Case, cases, smallest_row
 from generator.verify.contract import contract_cases, runnable_here
 from generator.verify.execute import Gpu, Interpreter, Machine, Outcome, describe, run_case
@@ -35,13 +35,8 @@ def run(job: Job, lock: contextlib.AbstractContextManager[object]) -> Result:
     if machine.lost():
         # A job before this one did it: this one is for another process.
         return Result(job, lost=True)
-    work = _Work(job, _rendered(job.folder), machine, lock)
+    work = _Work(job, remembered(job.folder), machine, lock)
     return work.result(started)
-
-
-@functools.lru_cache(maxsize=32)
-def _rendered(folder: Path) -> Rendered:
-    return read(folder)
 
 
 @functools.lru_cache(maxsize=1)
