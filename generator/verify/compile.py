@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from fnmatch import fnmatchcase
 from types import ModuleType
 
 import torch
@@ -26,7 +25,7 @@ from generator.verify.expect import faults
 from generator.verify.jobs import Failure, Job, Result
 from generator.verify.launches import REFUSED, Launch, launches, left_out
 from generator.verify.loading import load_kernel, stated_and_actual_digest
-from generator.verify.machine_code import CompileError, MachineCode, compile_to_machine_code
+from generator.verify.machine_code import CompileError, MachineCode, compile_to_machine_code, memory_needed
 from generator.verify.rows import row_of
 from generator.verify.specialise import Specialisation, specialise
 from generator.vocabulary import TARGETS
@@ -88,8 +87,7 @@ class _Work:
             self.failures.append(Failure("import", "the file is imported", describe(error)))
             return
         for launch in launches(self.kernel, self.target):
-            chosen = not self.job.chosen or launch.name in self.job.chosen
-            if chosen and (self.job.case is None or fnmatchcase(launch.name, self.job.case)):
+            if self.job.takes(launch.name):
                 self.count += 1
                 try:
                     self.launch(module, launch)
@@ -111,7 +109,8 @@ class _Work:
             self.fail(launch, fault)
         if wanted.key not in self.compiled:
             try:
-                self.compiled[wanted.key] = compile_to_machine_code(wanted, self.target)
+                compiled = memory_needed if launch.case.name == REFUSED else compile_to_machine_code
+                self.compiled[wanted.key] = compiled(wanted, self.target)
             except CompileError as error:
                 self.compiled[wanted.key] = error
         found = self.compiled[wanted.key]

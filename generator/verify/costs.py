@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from pathlib import Path
 
 from generator.rendered import remembered
 from generator.verify.jobs import Job, Result
-from generator.verify.launches import launches
+from generator.verify.launches import Launch, launches
 
 _FILE = Path(__file__).with_name("costs.json")
 
@@ -34,29 +35,42 @@ class Costs:
         for result in results:
             if result.left_out is None and result.seconds:
                 count = result.cases if result.job.level == "compile" else 1
-                for kind in (_kind(result.job), result.job.level):
+                for kind in _kinds(result.job):
                     entry = sums.setdefault(kind, [0.0, 0.0])
                     entry[0] += result.seconds
                     entry[1] += count
         return cls({kind: round(total / max(count, 1), 3) for kind, (total, count) in sorted(sums.items())})
 
     def of(self, job: Job) -> float:
-        """Seconds that `job` can be expected to take; kinds never measured cost as their level does."""
-        seconds = self.seconds.get(_kind(job), self.seconds.get(job.level, 1.0))
-        return seconds * _launches(job) if job.level == "compile" else seconds
+        """Seconds that `job` can be expected to take."""
+        return self.each(job) * _launches(job) if job.level == "compile" else self.each(job)
+
+    def each(self, job: Job) -> float:
+        """Seconds of `job`, at the compile level of one of its launches: those of the nearest kind that was measured."""
+        return next((self.seconds[kind] for kind in _kinds(job) if kind in self.seconds), 1.0)
 
     def text(self) -> str:
         """As the shipped file has it."""
         return json.dumps(dict(self.seconds), indent=1) + "\n"
 
+    def one(self, job: Job, launch: Launch) -> float:
+        """How dear one launch of `job` is beside others: by its kind, and by the code that its tile unrolls to.
 
-def _kind(job: Job) -> str:
-    """Jobs of one kind take about as long: level, target, schedule, load and masking."""
-    words = [job.level, *([job.target] if job.target else []), *(["contract"] if job.contract else [])]
+        No time: elements of the result and of A and B that a thread holds, each function of the epilogue on the former.
+        """
+        t = launch.tile
+        epilogue = remembered(job.folder).by_name[job.name].variant.epilogue
+        functions = sum(isinstance(node, ast.Call) for step in epilogue.steps for node in ast.walk(step.tree))
+        return self.each(job) * (1024 * t.warps + t.m * t.n * (1 + 2 * functions) + (t.m + t.n) * t.k)
+
+
+def _kinds(job: Job) -> list[str]:
+    """What takes about as long as `job`, the nearest first: its level and target, then schedule, load and so on."""
+    words = [f"{job.level} {job.target}" if job.target else job.level, *(["contract"] if job.contract else [])]
     if not job.contract and job.level != "static":
-        variant = remembered(job.folder).by_name[job.name].variant
-        words += [variant.schedule, variant.load, variant.masking]
-    return " ".join(words)
+        v = remembered(job.folder).by_name[job.name].variant
+        words += [f"{v.schedule} {v.load} {v.masking}", *([v.dtype.precision] if v.dtype.precision else [])]
+    return [" ".join(words[:count]) for count in range(len(words), 0, -1)] + ([job.level] if job.target else [])
 
 
 def _launches(job: Job) -> int:

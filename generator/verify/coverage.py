@@ -10,6 +10,7 @@ import hashlib
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -84,11 +85,12 @@ class Choice:
         return f"coverage {self.coverage.word}: {chosen} combinations, {counts} of {self.axes} axes"
 
 
-def choose(points: Sequence[Mapping[str, str]], coverage: Coverage) -> Choice:
+def choose(points: Sequence[Mapping[str, str]], coverage: Coverage, costs: Sequence[float] | None = None) -> Choice:
     """The points that `coverage` asks for, each of which says its word on every axis.
 
     The same points give the same choice anywhere, in whatever order they and their axes come. With pairs (triples)
-    every two (three) words that stand together in some point stand together in a chosen one.
+    every two (three) words that stand together in some point stand together in a chosen one; `costs`, a figure a point,
+    has cheap points chosen where they cover as much.
     Raises ValueError where two points differ in their axes.
     """
     axes = sorted(points[0]) if points else []
@@ -108,7 +110,7 @@ def choose(points: Sequence[Mapping[str, str]], coverage: Coverage) -> Choice:
         sizes = existing[coverage.word]
         # What some axes have together takes a row each, so the most of these is the fewest rows there can be.
         thorough = sum(sizes) * max(sizes, default=0) <= _QUICK
-        indices = _array(rows, _STRENGTH[coverage.word], thorough)
+        indices = _array(rows, _STRENGTH[coverage.word], thorough, costs)
     chosen = [rows[place] for place in indices]
     counts = [Count(noun, sum(_sizes(chosen, _STRENGTH[noun])), sum(existing[noun])) for noun in nouns]
     if coverage.word in _STRENGTH and any(count.covered != count.existing for count in counts):
@@ -132,7 +134,7 @@ def _sizes(rows: Sequence[_Row], strength: int) -> list[int]:
     return [len(set(zip(*together))) for together in combinations(columns, strength)]
 
 
-def _array(rows: Sequence[_Row], strength: int, thorough: bool) -> list[int]:
+def _array(rows: Sequence[_Row], strength: int, thorough: bool, costs: Sequence[float] | None) -> list[int]:
     """The places of rows in which all words stand together that do so, `strength` at a time, in some row."""
     words = [sorted(set(column)) for column in zip(*rows)]
     # An axis of one word is covered by any row. Those of most words come first: that gives the fewest rows.
@@ -142,8 +144,33 @@ def _array(rows: Sequence[_Row], strength: int, thorough: bool) -> list[int]:
     place: dict[_Row, int] = {}
     for index, row in enumerate(rows):
         place.setdefault(tuple(row[axis] for axis in order), index)
-    found = _covering(list(place), [words[axis] for axis in order], min(strength, len(order)), thorough)
+    strength = min(strength, len(order))
+    found = _covering(list(place), [words[axis] for axis in order], strength, thorough)
+    if costs is not None:
+        cost = {row: costs[index] for row, index in place.items()}
+        found = _cheaper(cost, found, strength)
     return sorted(place[row] for row in found)
+
+
+def _cheaper(cost: Mapping[_Row, float], chosen: Sequence[_Row], strength: int) -> list[_Row]:
+    """`chosen` with each row, dearest first, exchanged for the cheapest that covers what no other chosen row does."""
+    ranked = sorted(cost, key=lambda row: (cost[row], row))
+    holders = [_holders(column) for column in zip(*ranked)]
+    covering = Counter(words for row in chosen for words in combinations(enumerate(row), strength))
+    found = []
+    for row in sorted(chosen, key=lambda row: (-cost[row], row)):
+        together = list(combinations(enumerate(row), strength))
+        alone = {word for words in together if covering[words] == 1 for word in words}
+        covering.subtract(together)
+        if alone:
+            able = -1
+            for axis, word in alone:
+                able &= holders[axis][word]
+            # The lowest bit is the cheapest row.
+            taken = ranked[(able & -able).bit_length() - 1]
+            covering.update(combinations(enumerate(taken), strength))
+            found.append(taken)
+    return found
 
 
 def _covering(rows: Sequence[_Row], words: list[list[str]], strength: int, thorough: bool) -> list[_Row]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 #: In the order in which they run: what is quick and finds the most comes first.
@@ -35,6 +36,10 @@ class Job:
     def label(self) -> str:
         """The level, with the target where there is one: `compile sm90`."""
         return f"{self.level} {self.target}" if self.target else self.level
+
+    def takes(self, case: str) -> bool:
+        """Whether a case, or a launch, is one that the job runs."""
+        return (not self.chosen or case in self.chosen) and (self.case is None or fnmatchcase(case, self.case))
 
     @property
     def file(self) -> Path:

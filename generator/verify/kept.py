@@ -117,8 +117,7 @@ class Kept:
     def _launches(self, job: Job) -> list[str]:
         assert job.target is not None
         kernel = self.families[job.folder].by_name[job.name]
-        names = [launch.name for launch in launches(kernel, job.target)]
-        return [name for name in names if name in job.chosen] if job.chosen else names
+        return [launch.name for launch in launches(kernel, job.target) if job.takes(launch.name)]
 
     def _compiled(self, job: Job, names: Sequence[str], values: Sequence[Mapping[str, Any]]) -> Result:
         measured = _measured((name, value["measured"]) for name, value in zip(names, values, strict=True))

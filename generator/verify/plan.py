@@ -11,6 +11,7 @@ from generator.errors import CallError
 from generator.families import families
 from generator.model import Family, Kernel
 from generator.rendered import Rendered, read
+from generator.verify.costs import Costs
 from generator.verify.coverage import Choice, Coverage, choose
 from generator.verify.jobs import Job, Result
 from generator.verify.launches import launches, left_out
@@ -73,13 +74,14 @@ def covered(jobs: Sequence[Job], found: Sequence[Rendered], coverage: Coverage) 
     """
     if coverage.word == "all":
         return list(jobs), []
-    kernels = _kernels(found)
+    kernels, shipped = _kernels(found), Costs.shipped()
     stay: list[Job] = []
     choices = []
     for level in dict.fromkeys(job.level for job in jobs):
         members = [job for job in jobs if job.level == level and not job.contract]
         points: list[dict[str, str]] = []
         owners: list[tuple[Job, str]] = []
+        costs: list[float] = []
         for job in members:
             kernel = kernels[job.folder, job.name]
             for launch in launches(kernel, job.target) if job.target else (None,):
@@ -89,7 +91,8 @@ def covered(jobs: Sequence[Job], found: Sequence[Rendered], coverage: Coverage) 
                     point |= {"row": launch.row_label, "class": launch.case.name, "target": job.target}
                 points.append(point)
                 owners.append((job, launch.name if launch else ""))
-        choice = choose(points, coverage)
+                costs.append(shipped.one(job, launch) if launch else shipped.each(job))
+        choice = choose(points, coverage, costs)
         choices.append(choice)
         chosen: dict[Job, list[str]] = {}
         for index in choice.indices:

@@ -61,7 +61,7 @@ RIGHT = {
     "mfma": ("fp16_rcr", RELU, "gfx942", "row5-aligned", {"mfma"}),
     "wmma": ("fp16_rcr", RELU, "gfx1100", "row5-aligned", {"wmma"}),
     "descriptor": ("fp16_rcr", DESCRIPTOR, "sm90", "row5-aligned", {"mma.sync", "bulk copy in", "bulk copy out"}),
-    "refused": ("fp16_rcr", RELU, "gfx942", "row3-refused", {"mfma"}),
+    "refused": ("fp16_rcr", RELU, "gfx942", "row3-refused", set()),
 }
 
 
@@ -109,7 +109,8 @@ def test_the_instructions_are_those_of_the_target(name: str, results: dict[str, 
     found = dict(figures)
     assert launch == RIGHT[name][3]
     assert found.keys() - {"shared", "tensor_memory", "registers", "spilled", "plain max"} == RIGHT[name][4]
-    assert found["registers"] > 0 and found["shared"] > 0
+    # What does not fit is compiled until that is seen, no further.
+    assert (found.get("registers", 0) > 0) == (name != "refused") and found["shared"] > 0
     assert (found["tensor_memory"] > 0) == (name == "tcgen05")
 
 

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from itertools import combinations, product
 from pathlib import Path
+from random import Random
 
 import covertable
 import pytest
@@ -227,3 +228,27 @@ def test_whatever_exists_is_covered(points: list[dict[str, str]], asked: tuple[s
     assert found
     assert choice.total == len(points)
     assert len({tuple(sorted(point.items())) for point in found}) == len(found)
+
+
+@settings(max_examples=100, deadline=None)
+@given(some_points(), st.sampled_from([("pairs", 2), ("triples", 3)]), st.randoms(use_true_random=False))
+def test_cheap_points_are_chosen_where_they_cover_as_much(
+    points: list[dict[str, str]], asked: tuple[str, int], random: Random
+) -> None:
+    word, strength = asked
+    # Of a point that exists twice the first is taken, so both cost the same.
+    cost = {repr(sorted(point.items())): random.choice([1.0, 2.0, 10.0]) for point in points}
+    costs = [cost[repr(sorted(point.items()))] for point in points]
+    plain, cheap = choose(points, Coverage.parse(word)), choose(points, Coverage.parse(word), costs)
+    for n in (1, 2, strength):
+        assert together([points[place] for place in cheap.indices], n) == together(points, n)
+    assert sum(costs[place] for place in cheap.indices) <= sum(costs[place] for place in plain.indices)
+    assert len(set(cheap.indices)) == len(cheap.indices) <= len(plain.indices)
+
+
+def test_a_dear_point_makes_way_for_a_cheap_one() -> None:
+    points = numbered(a=2, b=2, c=2)
+    dear = {place for place, point in enumerate(points) if point["c"] == points[0]["c"]}
+    costs = [100.0 if place in dear else 1.0 for place in range(len(points))]
+    chosen = choose(points, Coverage.parse("pairs"), costs).indices
+    assert len(chosen) == 4 and len(dear & set(chosen)) == 2

@@ -124,6 +124,21 @@ def test_launches_are_kept_one_by_one(tmp_path: Path, family: Rendered) -> None:
     assert known(store(tmp_path, family), other) is None
 
 
+def test_launches_that_a_pattern_chooses_are_known_without_the_others(tmp_path: Path, family: Rendered) -> None:
+    names = [launch.name for launch in launches(family.by_name[KERNEL], "sm90")]
+    aligned = [name for name in names if name.endswith("-aligned")]
+    assert 0 < len(aligned) < len(names)
+    job = Job("compile", family.folder, KERNEL, target="sm90", case="*-aligned")
+    store(tmp_path, family).keep(Result(job, len(aligned), measured=tuple((name, FIGURES) for name in aligned)))
+    again = known(store(tmp_path, family), job)
+    assert again is not None and [name for name, _ in again.measured] == aligned
+    # Other launches that are known besides are none of its business.
+    others = Job("compile", family.folder, KERNEL, target="sm90")
+    store(tmp_path, family).keep(Result(others, len(names), measured=tuple((name, FIGURES) for name in names)))
+    again = known(store(tmp_path, family), job)
+    assert again is not None and again.cases == len(aligned)
+
+
 def test_the_folder_keeps_itself_out_of_git(tmp_path: Path, family: Rendered) -> None:
     store(tmp_path, family).keep(Result(Job("static", family.folder, KERNEL), cases=1))
     assert (tmp_path / "cache" / ".gitignore").read_text() == "*\n"

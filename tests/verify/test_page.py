@@ -22,8 +22,7 @@ PLACE = (("python", "3.11.7"), ("torch", "2.13.0"), ("triton", "3.7.1"))
 #: What would run, were it markup.
 HOSTILE = "</script><script>window.owned=1</script><img src=x onerror=\"window.owned=2\"> & 'so' \u2028 {{ 7 * 7 }}"
 MESSAGE = "CompileError: PassManager::run failed\n" + "\n".join(
-    f"kernel.py:{line}:24: error: 'ttg.convert_layout' op operand has no layout <#blocked{line}>"
-    for line in range(6)
+    f"kernel.py:{line}:24: error: 'ttg.convert_layout' op operand has no layout <#blocked{line}>" for line in range(6)
 )
 
 
