@@ -46,7 +46,7 @@ class Costs:
         return self.each(job) * _launches(job) if job.level == "compile" else self.each(job)
 
     def each(self, job: Job) -> float:
-        """Seconds of `job`, at the compile level of one of its launches: those of the nearest kind that was measured."""
+        """Seconds of `job`, at the compile level of one of its launches; of the nearest kind that was measured."""
         return next((self.seconds[kind] for kind in _kinds(job) if kind in self.seconds), 1.0)
 
     def text(self) -> str:
