@@ -42,7 +42,10 @@ class Proof:
 
 
 def prove(path: Path) -> Proof:
-    """The proof for a rendered file; raises `NotUnderstood` where no kernel can be found in it at all."""
+    """The proof for a rendered file, up to the first row that is refuted.
+
+    Raises `NotUnderstood` where no kernel can be found in it at all.
+    """
     source = read(path)
     try:
         known = launcher.read(source)
@@ -60,6 +63,9 @@ def prove(path: Path) -> Proof:
         found, order = proofs[key]
         accesses += [replace(access, row=index) for access in found]
         orders.append(order)
+        # One refuted row refutes the kernel; each costs a search for the sizes that break it.
+        if order.state == "refuted" or any(access.state == "refuted" for access in found):
+            break
     return Proof(tuple(accesses), _worst(orders))
 
 
