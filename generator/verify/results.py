@@ -50,12 +50,18 @@ def write(path: Path, results: Iterable[Result]) -> None:
     found = record(results)
     if path.exists():
         before = read(path)
-        if before["place"] != found["place"] and found["place"] and before["place"]:
+        machine = _machine(before["place"])
+        if any(machine.get(key, value) != value for key, value in _machine(found["place"]).items()):
             raise CallError(f"{path} holds results of {before['place']}, and these are of {found['place']}")
         for digest, entry in before["kernels"].items():
             found["kernels"][digest] = entry | found["kernels"].get(digest, {})
-        found["place"] = found["place"] or before["place"]
+        found["place"] = before["place"] | found["place"] | machine
     path.write_text(_text(found))
+
+
+def _machine(place: Mapping[str, str]) -> dict[str, str]:
+    """The machine and versions; the interpreter runs on any, beside a GPU or none."""
+    return {key: value for key, value in place.items() if value != "interpreter"}
 
 
 def _text(found: Record) -> str:

@@ -52,6 +52,17 @@ def test_runs_on_two_machines_are_not(tmp_path: Path) -> None:
     assert path.read_text() == before
 
 
+def test_levels_that_need_no_device_are_joined_with_the_interpreters(tmp_path: Path) -> None:
+    path = tmp_path / "r.json"
+    for first, second in ((compiled("one"), interpreted("one")), (interpreted("one"), compiled("one"))):
+        path.unlink(missing_ok=True)
+        write(path, [first])
+        write(path, [second])
+        found = read(path)
+        assert found["place"] == dict(CPU)
+        assert found["kernels"]["digest of one"].keys() == {"kernel", "interpret", "compile sm90"}
+
+
 def test_a_line_a_kernel(tmp_path: Path) -> None:
     write(tmp_path / "r.json", [interpreted("two"), interpreted("one")])
     lines = (tmp_path / "r.json").read_text().splitlines()
