@@ -10,6 +10,9 @@ from generator.operands import Argument, Matrix, Vector
 from generator.view import View
 from generator.vocabulary import ELEMENTS
 
+#: Programs that walk the tiles in Triton's interpreter: few enough that each comes to several.
+INTERPRETED = 3
+
 
 @dataclass(frozen=True)
 class Launcher:
@@ -34,6 +37,8 @@ class Launcher:
     divided: tuple[str, ...]
     #: Whether a tile must hold all of K.
     bounded_k: bool
+    #: Programs that walk the tiles in the interpreter; None where each tile has a program.
+    interpreted: int | None
     #: Whether a row does not fit on some target.
     too_large: bool
     tiled: bool
@@ -41,8 +46,9 @@ class Launcher:
     descriptors: bool
     #: Elements of the result in 16 bytes.
     step: int
-    #: Bytes of an element of A.
+    #: Bytes of an element of A, and of the result.
     element_bytes: int
+    result_bytes: int
     #: Whether the store has a tile of its own in shared memory.
     staged: bool
     autotune: bool
@@ -99,12 +105,14 @@ def launcher(k: View) -> Launcher:
         furthest=_furthest(k.pointed),
         divided=tuple(d for d, kind in kinds if kind == "never") if k.tiled and not k.descriptors else (),
         bounded_k=v.schedule == "naive",
+        interpreted=INTERPRETED if v.schedule == "persistent" else None,
         too_large=bool(k.too_large),
         tiled=k.tiled,
         block_pointers=v.load == "block_pointer",
         descriptors=k.descriptors,
         step=128 // ELEMENTS[v.dtype.out].bits,
         element_bytes=ELEMENTS[v.dtype.a].bits // 8,
+        result_bytes=ELEMENTS[v.dtype.out].bits // 8,
         staged=resources.staged(v),
         autotune=k.autotune,
         choose=k.choose,
@@ -115,8 +123,9 @@ def _grid(k: View) -> str:
     if not k.tiled:
         return "(M * N,)"
     source = "meta" if k.autotune else "row"
-    tiles = f'(triton.cdiv(M, {source}["BLOCK_M"]) * triton.cdiv(N, {source}["BLOCK_N"]),)'
-    return f"lambda meta: {tiles}" if k.autotune else tiles
+    tiles = f'triton.cdiv(M, {source}["BLOCK_M"]) * triton.cdiv(N, {source}["BLOCK_N"])'
+    grid = f"(min({tiles}, _programs({source}, a.device)),)" if k.v.schedule == "persistent" else f"({tiles},)"
+    return f"lambda meta: {grid}" if k.autotune else grid
 
 
 def _furthest(pointed: tuple[Matrix, ...]) -> str | None:

@@ -67,6 +67,9 @@ def order(v: Variant) -> str:
     """How tiles are visited."""
     if v.schedule == "elementwise":
         return "one program computes one element, row after row."
+    if v.schedule == "persistent":
+        each = "as many programs as the device holds walk the tiles of C, each every so many-th"
+        return f"{each}; tiles are numbered {SWIZZLE[v.swizzle].meaning}."
     return f"one program computes one tile of C; tiles are visited {SWIZZLE[v.swizzle].meaning}."
 
 

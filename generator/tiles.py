@@ -17,9 +17,12 @@ _TILED_16 = (
     Tile(16, 64, 128, warps=4, stages=4),
     Tile(16, 32, 256, warps=4, stages=4),
 )
+# One program a multiprocessor fills the device's matrix units with a larger tile.
+_PERSISTENT_16 = (Tile(128, 256, 64, warps=8, stages=3), *_TILED_16)
 # Other widths: the same bytes along K.
 _TILED_8 = tuple(replace(tile, k=tile.k * 2) for tile in _TILED_16)
 _TILED_TF32 = tuple(replace(tile, k=tile.k // 2) for tile in _TILED_16)
+_PERSISTENT_8 = tuple(replace(tile, k=tile.k * 2) for tile in _PERSISTENT_16)
 # fp32 without tf32 runs on the scalar units: registers bound the tile, not the matrix unit.
 _TILED_FP32 = (
     Tile(128, 128, 16, warps=4, stages=3),
@@ -51,4 +54,6 @@ def defaults(schedule: str, dtype: Dtype) -> tuple[Tile, ...]:
         return _NAIVE_32 if bits == 32 else _NAIVE_16
     if bits == 32:
         return _TILED_FP32 if dtype.precision == "ieee" else _TILED_TF32
+    if schedule == "persistent":
+        return _PERSISTENT_8 if bits == 8 else _PERSISTENT_16
     return _TILED_8 if bits == 8 else _TILED_16

@@ -62,7 +62,7 @@ SCHEDULE: Mapping[str, Word] = {
     "elementwise": Word("one program computes one element with a scalar loop over K"),
     "naive": Word("one program computes one tile, with all of K in one load"),
     "tiled": Word("one program computes one tile, in a loop over K"),
-    "persistent": Word("as many programs as the device holds, each walking tiles", available=False),
+    "persistent": Word("as many programs as the device holds at once, each walking tiles", available=False),
     "split_k": Word("K divided over programs, reduced in a fixed order", available=False),
     "split_k_atomic": Word("K divided over programs, reduced by atomic adds", available=False),
     "stream_k": Word("K-iterations divided evenly over a persistent grid", available=False),

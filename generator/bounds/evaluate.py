@@ -21,8 +21,12 @@ from generator.bounds.values import Block, Number, Opaque, Part, Pointer, Severa
 #: Names that hold a program's place, a tile's or an element's: replaced by symbols where the order of tiles is proved.
 COORDINATES = (("pid_m", "pid_n"), ("m", "n"))
 
-#: Given the names and the two coordinates of a program: the lemma about them.
-Order = Callable[[tuple[str, str], Number, Number], Lemma]
+#: Given the names and the two coordinates of a tile, and how many tiles the programs walk (None where each program has
+#: a tile of its own): the lemma about them.
+Order = Callable[[tuple[str, str], Number, Number, Poly | None], Lemma]
+
+#: The programs walk the numbers below the loop's end, and each number has one program that comes to it.
+_WALK = ("tl.program_id(0)", "tl.num_programs(0)")
 
 
 @dataclass
@@ -54,6 +58,8 @@ class _Walker:
         self.order: Order | None = order
         self.found = Walk()
         self.loops = 0
+        #: The number of tiles, within the loop over them.
+        self.tiles: Poly | None = None
 
     def statement(self, node: ast.stmt) -> None:
         match node:
@@ -68,6 +74,8 @@ class _Walker:
                 self.at.value(value)
             case ast.If(test, body, orelse):
                 self._branch(self.at.truth(test), body, orelse)
+            case ast.For(ast.Name(name), ast.Call(_, [first, end, by]), body, []) if _texts(first, by) == _WALK:
+                self._tiles(node, name, end, body)
             case ast.For(ast.Name(name), ast.Call() as steps, body, []):
                 self._loop(node, name, steps, body)
             case ast.Pass():
@@ -83,7 +91,7 @@ class _Walker:
                 continue
             if first.shape or second.shape:
                 continue
-            self.found.facts = self.order(names, first, second).inside
+            self.found.facts = self.order(names, first, second, self.tiles).inside
             self.order = None
             for name, number in zip(names, (first, second)):
                 self.found.replaced[name] = number.value
@@ -135,6 +143,28 @@ class _Walker:
         before.names = names
         self.at = before
 
+    def _tiles(self, node: ast.For, target: str, end: ast.expr, body: list[ast.stmt]) -> None:
+        """A loop over tiles: the number of the tile is then what a program's own is where each has one."""
+        assert isinstance(node.iter, ast.Call)
+        tiles = self.at.value(end)
+        known = ast.unparse(node.iter.func) in ("range", "tl.range") and isinstance(tiles, Number) and not tiles.shape
+        if not known or self.tiles is not None or self.order is None or self.at.path:
+            raise NotUnderstood(node.lineno, f"the loop over {ast.unparse(node.iter)}")
+        assert isinstance(tiles, Number)
+        before, names = self.at, dict(self.at.names)
+        for name in _assigned(body):
+            hidden = name in names and reaches_memory(names[name])
+            names[name] = Opaque(f"{name}, which the loop of line {node.lineno} changes", hidden)
+        self.at = Expressions(dict(names), before.path, before.decided, before.sites)
+        self.at.names[target] = Number(variable(language.PID), width="32")
+        self.tiles = tiles.value
+        for statement in body:
+            self.statement(statement)
+            self.cut()
+        self.tiles = None
+        before.names = names | {target: Opaque(f"{target} behind the loop of line {node.lineno}")}
+        self.at = before
+
     def _range(self, steps: ast.Call) -> tuple[Number, Number, int]:
         values = [self.at.value(argument) for argument in steps.args]
         numbers = [value for value in values if isinstance(value, Number) and not value.shape]
@@ -174,6 +204,10 @@ def _moved(first: Pointer | Number, by: Number, count: Poly, place: Place) -> Va
     value = first.value + by.value * count
     part = Part(value, first.shape, first.width == "index", place.path, place.line)
     return Number(value, first.shape, first.width, parts | {part})
+
+
+def _texts(*nodes: ast.expr) -> tuple[str, ...]:
+    return tuple(ast.unparse(node) for node in nodes)
 
 
 def _assigned(body: list[ast.stmt]) -> set[str]:

@@ -18,6 +18,7 @@ _DESCRIBE = [
     "stride = x.stride(0) if rows > 1 else -(-columns // 16) * 16",
     "return TensorDescriptor(x, [rows, columns], [stride, 1], list(block))",
 ]
+_PROGRAMS = {"3", "properties.multi_processor_count * max(1, resident)"}
 _EXTENT = ["return sum(((size - 1) * stride for size, stride in zip(x.shape, x.stride()))) + 1"]
 _NO_TENSOR = "if not isinstance(x, torch.Tensor):\n    return float(x)"
 _TENSOR_OR_NUMBER = "return x if x.device == device else float(x)"
@@ -35,6 +36,14 @@ def sizes(source: Source) -> list[Condition]:
             case ast.Compare(largest, [ast.Gt()], [limit]) if ast.unparse(largest) == "max(M, N, K)":
                 facts += [at_most(variable(name), number_of(limit, {}, {})) for name in SIZES]
     return facts
+
+
+def programs(source: Source) -> None:
+    """Raise unless `_programs` returns at least 1."""
+    function = source.function("_programs")
+    returned = {ast.unparse(node.value) for node in ast.walk(function) if isinstance(node, ast.Return) and node.value}
+    if returned != _PROGRAMS:
+        raise NotUnderstood(function.lineno, "_programs, which says how many programs walk the tiles")
 
 
 def check(source: Source, unit: int | None) -> None:

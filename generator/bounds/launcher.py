@@ -35,11 +35,13 @@ class Operand:
 
 @dataclass(frozen=True)
 class Launch:
-    """A launch with one row of CONFIGS: the parameters' values, the programs' number as a product, what holds."""
+    """A launch with one row of CONFIGS: the parameters' values, the tiles' number as a product, what holds."""
 
     arguments: Mapping[str, Value]
     grid: tuple[Poly, ...]
     facts: tuple[Condition, ...]
+    #: Whether there are at most as many programs as tiles, and at least one, which walk the tiles; else as many.
+    walks: bool
 
 
 @dataclass
@@ -82,7 +84,7 @@ class Launcher:
         if self._demanded is not None:
             facts.append(condition_of(self._demanded, names, {"row": table}))
         grid = tuple(number_of(factor, names, {"row": table, "meta": table}) for factor in self._grid)
-        return Launch(arguments, grid, tuple(facts))
+        return Launch(arguments, grid, tuple(facts), self._limit is not None)
 
     @cached_property
     def _demanded(self) -> ast.expr | None:
@@ -99,14 +101,27 @@ class Launcher:
         return rows.heuristics(self.source.kernel)
 
     @cached_property
-    def _grid(self) -> list[ast.expr]:
-        """The factors of the number of programs."""
+    def _programs(self) -> tuple[ast.expr, ast.expr | None]:
+        """The number of tiles, and of the programs that walk them; None where each tile has a program."""
         assert isinstance(self.call.func, ast.Subscript)
         grid = self.call.func.slice
         grid = grid.body if isinstance(grid, ast.Lambda) else grid
-        if not isinstance(grid, ast.Tuple) or len(grid.elts) != 1:
-            raise NotUnderstood(grid.lineno, f"the grid {ast.unparse(grid)}")
-        factors = [grid.elts[0]]
+        match grid:
+            case ast.Tuple([ast.Call(ast.Name("min"), [tiles, ast.Call(ast.Name("_programs")) as limit], [])]):
+                helpers.programs(self.source)
+                return tiles, limit
+            case ast.Tuple([tiles]):
+                return tiles, None
+        raise NotUnderstood(grid.lineno, f"the grid {ast.unparse(grid)}")
+
+    @cached_property
+    def _limit(self) -> ast.expr | None:
+        return self._programs[1]
+
+    @cached_property
+    def _grid(self) -> list[ast.expr]:
+        """The factors of the number of tiles."""
+        factors = [self._programs[0]]
         while isinstance(factors[0], ast.BinOp) and isinstance(factors[0].op, ast.Mult):
             factors[:1] = [factors[0].left, factors[0].right]
         return factors

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import prod
 from pathlib import Path
 
 from generator.bounds import launcher
@@ -12,6 +13,7 @@ from generator.bounds.judge import Judge, State
 from generator.bounds.launcher import Launcher
 from generator.bounds.order import Lemma, Order, prove_order
 from generator.bounds.source import Call, Kind, NotUnderstood, Source, read
+from generator.bounds.terms import Poly, poly
 from generator.bounds.values import Number
 
 
@@ -74,9 +76,12 @@ def _with_tiles(source: Source, known: Launcher, tiles: Mapping[str, int]) -> tu
     try:
         launch = known.bind(tiles)
 
-        def order(names: tuple[str, str], first: Number, second: Number) -> Lemma:
+        def order(names: tuple[str, str], first: Number, second: Number, tiles: Poly | None) -> Lemma:
             nonlocal lemma
-            lemma = prove_order(names, (first, second), launch.grid, launch.facts)
+            if (tiles is not None) != launch.walks or tiles not in (None, prod(launch.grid, start=poly(1))):
+                lemma = Lemma(Order("not proved", "the launcher's programs are not known to come to every tile"))
+            else:
+                lemma = prove_order(names, (first, second), launch.grid, launch.facts)
             return lemma
 
         walked = walk(source.kernel, launch.arguments, order)

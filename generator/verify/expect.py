@@ -63,7 +63,8 @@ def _copies(v: Variant, launch: Launch, target: str, code: MachineCode) -> Itera
 
 def _masks(v: Variant, launch: Launch, code: MachineCode) -> Iterator[str]:
     """Where every dimension is a multiple of the tile, `auto` promises code without masks, as `none` has it."""
-    if v.masking == "none" or (v.masking == "auto" and launch.case.name == "aligned"):
+    # A plain store beside descriptors is masked always, `auto` or not.
+    if v.masking == "none" or (v.masking == "auto" and launch.case.name == "aligned" and not addressed(v)):
         masked = re.findall(r"\btt\.(?:load %[\w#]+|store %[\w#]+, %[\w#]+), %", code.ir)
         if masked:
             yield f"{len(masked)} accesses are masked, where every dimension is a multiple of the tile"

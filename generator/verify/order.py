@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
+from generator.launcher import INTERPRETED
 from generator.model import Tile, Variant
 
 
 def tiles(variant: Variant, tile: Tile, rows: int, columns: int) -> Iterator[tuple[int, int]]:
-    """Row and column of each tile of a grid, in the order of the programs."""
+    """Row and column of each tile of a grid, in the order of their numbers."""
     word = variant.swizzle if variant.schedule != "elementwise" else "linear"
     if word in ("linear_n", "grouped_n"):
         width = 1 if word == "linear_n" else tile.group
@@ -26,10 +27,15 @@ def tiles(variant: Variant, tile: Tile, rows: int, columns: int) -> Iterator[tup
 def wrong_order(
     variant: Variant, tile: Tile, sizes: tuple[int, int, int], corners: Sequence[tuple[int, int]]
 ) -> str | None:
-    """Why stores whose first elements are `corners` came in another order than the variant's, or None."""
+    """Why stores whose first elements are `corners` came in another order than the variant's, or None.
+
+    The interpreter runs one program after the other; where they walk the tiles there are INTERPRETED of them.
+    """
     blocks = (1, 1) if variant.schedule == "elementwise" else (tile.m, tile.n)
     visited = [found for found, _ in groupby((m // blocks[0], n // blocks[1]) for m, n in corners)]
     expected = list(tiles(variant, tile, *(-(-size // block) for size, block in zip(sizes, blocks))))
+    if variant.schedule == "persistent":
+        expected = [found for first in range(INTERPRETED) for found in expected[first::INTERPRETED]]
     for place, (found, wanted) in enumerate(zip(visited, expected)):
         if found != wanted:
             return f"program {place} computes tile {found}, and in the order {variant.swizzle} it is {wanted}"
