@@ -94,13 +94,23 @@ def addressed(variant: Variant) -> bool:
 
 
 def cases(kernel: Kernel, *, hardware: bool) -> tuple[Case, ...]:
-    """Every case of `kernel`: the full list on its smallest row, a ragged and an aligned one on each other row."""
+    """Every case of `kernel`: the full list on its smallest row, a ragged and an aligned one on each other row.
+
+    The interpreter knows nothing of warps and stages: of rows that differ in these alone it runs one.
+    """
     smallest = smallest_row(kernel)
     found = list(_distinct(_full(kernel, smallest, hardware=hardware)))
+    seen = {_interpreted(kernel.tiles[smallest])}
     for row, tile in enumerate(kernel.tiles):
-        if row != smallest:
+        if row != smallest and (hardware or _interpreted(tile) not in seen):
             found += _distinct(_other(Fit(kernel.variant, tile), row))
+        seen.add(_interpreted(tile))
     return tuple(found)
+
+
+def _interpreted(tile: Tile) -> tuple[int, ...]:
+    """What the interpreter sees of a row."""
+    return tile.m, tile.n, tile.k, tile.group
 
 
 def smallest_row(kernel: Kernel) -> int:

@@ -28,6 +28,15 @@ def test_the_full_list_is_on_the_smallest_row_and_two_cases_on_each_other() -> N
     assert found["row0-aligned"].sizes == (64, 128, 32)
 
 
+def test_rows_that_differ_in_warps_or_stages_alone_are_one_to_the_interpreter() -> None:
+    rows = "{m: 64, n: 64, k: 64, warps: 4}, {m: 64, n: 64, k: 64, warps: 8}, {m: 64, n: 64, k: 64, warps: 4, group: 2}"
+    table = f"tile: [{{m: 16, n: 32, k: 64, warps: 4}}, {rows}, {{m: 16, n: 32, k: 64, warps: 4, stages: 5}}]\n"
+    ragged = {name for name in by_name(table) if name.endswith("-ragged")}
+    assert ragged == {"row1-ragged", "row3-ragged"}
+    on_a_gpu = {name for name in by_name(table, hardware=True) if name.endswith("-ragged")}
+    assert on_a_gpu == {f"row{row}-ragged" for row in (1, 2, 3, 4)}
+
+
 def test_sizes_come_from_the_tile() -> None:
     found = by_name(TABLE + "masking: auto\n")
     assert found["aligned"].sizes == (32, 32, 128)
