@@ -127,10 +127,7 @@ class _Walker:
         reached = start.value + count * step
         inside = (at_most(0, count), below(reached, stop.value))
         before, changed = self.at, _assigned(body) | {target}
-        names = dict(before.names)
-        for name in changed:
-            hidden = name in names and reaches_memory(names[name])
-            names[name] = Opaque(f"{name}, which the loop of line {node.lineno} changes", hidden)
+        names = self._without(changed, node)
         last = Part(stop.value + step, (), False, before.path, node.lineno)
         decided = before.decided | start.parts | stop.parts | {last}
         self.at = Expressions(dict(names), (*before.path, *inside), decided, before.sites)
@@ -151,10 +148,7 @@ class _Walker:
         if not known or self.tiles is not None or self.order is None or self.at.path:
             raise NotUnderstood(node.lineno, f"the loop over {ast.unparse(node.iter)}")
         assert isinstance(tiles, Number)
-        before, names = self.at, dict(self.at.names)
-        for name in _assigned(body):
-            hidden = name in names and reaches_memory(names[name])
-            names[name] = Opaque(f"{name}, which the loop of line {node.lineno} changes", hidden)
+        before, names = self.at, self._without(_assigned(body) | {target}, node)
         self.at = Expressions(dict(names), before.path, before.decided, before.sites)
         self.at.names[target] = Number(variable(language.PID), width="32")
         self.tiles = tiles.value
@@ -162,8 +156,16 @@ class _Walker:
             self.statement(statement)
             self.cut()
         self.tiles = None
-        before.names = names | {target: Opaque(f"{target} behind the loop of line {node.lineno}")}
+        before.names = names
         self.at = before
+
+    def _without(self, changed: set[str], loop: ast.For) -> dict[str, Value]:
+        """The names as a loop leaves them, and finds them again: nothing is known of what it changes."""
+        names = dict(self.at.names)
+        for name in changed:
+            hidden = name in names and reaches_memory(names[name])
+            names[name] = Opaque(f"{name}, which the loop of line {loop.lineno} changes", hidden)
+        return names
 
     def _range(self, steps: ast.Call) -> tuple[Number, Number, int]:
         values = [self.at.value(argument) for argument in steps.args]

@@ -84,7 +84,7 @@ class Launcher:
         if self._demanded is not None:
             facts.append(condition_of(self._demanded, names, {"row": table}))
         grid = tuple(number_of(factor, names, {"row": table, "meta": table}) for factor in self._grid)
-        return Launch(arguments, grid, tuple(facts), self._limit is not None)
+        return Launch(arguments, grid, tuple(facts), self._programs[1])
 
     @cached_property
     def _demanded(self) -> ast.expr | None:
@@ -101,22 +101,18 @@ class Launcher:
         return rows.heuristics(self.source.kernel)
 
     @cached_property
-    def _programs(self) -> tuple[ast.expr, ast.expr | None]:
-        """The number of tiles, and of the programs that walk them; None where each tile has a program."""
+    def _programs(self) -> tuple[ast.expr, bool]:
+        """The number of tiles, and whether fewer programs may walk them."""
         assert isinstance(self.call.func, ast.Subscript)
         grid = self.call.func.slice
         grid = grid.body if isinstance(grid, ast.Lambda) else grid
         match grid:
-            case ast.Tuple([ast.Call(ast.Name("min"), [tiles, ast.Call(ast.Name("_programs")) as limit], [])]):
+            case ast.Tuple([ast.Call(ast.Name("min"), [tiles, ast.Call(ast.Name("_programs"))], [])]):
                 helpers.programs(self.source)
-                return tiles, limit
+                return tiles, True
             case ast.Tuple([tiles]):
-                return tiles, None
+                return tiles, False
         raise NotUnderstood(grid.lineno, f"the grid {ast.unparse(grid)}")
-
-    @cached_property
-    def _limit(self) -> ast.expr | None:
-        return self._programs[1]
 
     @cached_property
     def _grid(self) -> list[ast.expr]:

@@ -99,11 +99,11 @@ def cases(kernel: Kernel, *, hardware: bool) -> tuple[Case, ...]:
     The interpreter knows nothing of warps and stages: of rows that differ in these alone it runs one.
     """
     smallest = smallest_row(kernel)
-    found = list(_distinct(_full(kernel, smallest, hardware=hardware)))
+    found = list(distinct(_full(kernel, smallest, hardware=hardware)))
     seen = {_interpreted(kernel.tiles[smallest])}
     for row, tile in enumerate(kernel.tiles):
         if row != smallest and (hardware or _interpreted(tile) not in seen):
-            found += _distinct(_other(Fit(kernel.variant, tile), row))
+            found += distinct(_other(Fit(kernel.variant, tile), row))
         seen.add(_interpreted(tile))
     return tuple(found)
 
@@ -120,8 +120,8 @@ def smallest_row(kernel: Kernel) -> int:
     )
 
 
-def _distinct(found: Iterator[Case]) -> Iterator[Case]:
-    """Without the cases that rounding made equal to one before."""
+def distinct(found: Iterator[Case]) -> Iterator[Case]:
+    """Without the cases that are equal to one before but for their names, as rounding makes them."""
     seen = set()
     for case in found:
         essence = replace(case, name="", reason="")

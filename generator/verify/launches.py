@@ -13,7 +13,7 @@ from functools import lru_cache
 from generator import legality
 from generator.epilogue import SCALAR
 from generator.model import Kernel, Tile, Variant
-from generator.verify.cases import Case, Fit, addressed
+from generator.verify.cases import Case, Fit, addressed, distinct
 from generator.vocabulary import ELEMENTS
 
 #: The class of a row that the legality table refuses: it must not fit, or the table is too strict.
@@ -59,12 +59,7 @@ def launches(kernel: Kernel, target: str) -> tuple[Launch, ...]:
 
 
 def _classes(kernel: Kernel, row: int) -> Iterator[Case]:
-    seen = set()
-    for case in _calls(kernel.variant, Fit(kernel.variant, kernel.tiles[row]), row):
-        essence = replace(case, name="", reason="")
-        if essence not in seen:
-            seen.add(essence)
-            yield case
+    return distinct(_calls(kernel.variant, Fit(kernel.variant, kernel.tiles[row]), row))
 
 
 def _calls(v: Variant, fit: Fit, row: int) -> Iterator[Case]:

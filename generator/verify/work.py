@@ -7,7 +7,6 @@ import functools
 import platform
 import time
 from collections.abc import Callable, Sequence
-from fnmatch import fnmatchcase
 from pathlib import Path
 from types import ModuleType
 
@@ -93,12 +92,12 @@ class _Work:
                 f"CONFIGS has {len(module.CONFIGS)} rows, and the manifest gives {len(kernel.tiles)}; render it again"
             )
         for case in cases(kernel, hardware=self.machine.hardware):
-            if self.wanted(case.name):
+            if self.job.takes(case.name):
                 self.case(module, kernel, case)
             if self.failures and self.machine.lost():
                 return None
         self.refusals(module, kernel)
-        if kernel.select == "autotune" and len(kernel.tiles) > 1 and self.wanted("tuner"):
+        if kernel.select == "autotune" and len(kernel.tiles) > 1 and self.job.takes("tuner"):
             self.count += 1
             fault = tuner_fault(module, kernel)
             if fault is not None:
@@ -117,9 +116,9 @@ class _Work:
             return "without a GPU Triton's autotuner cannot choose"
         function = getattr(load_family(self.job.folder), self.job.name)
         for kernel, case in contract_cases(here):
-            if self.wanted(case.name):
+            if self.job.takes(case.name):
                 self.add(case, run_case(function, (), kernel, case, self.machine))
-        if self.wanted("refuse-config"):
+        if self.job.takes("refuse-config"):
             self.count += 1
             fault = self.config_is_ignored(function, here)
             if fault is not None:
@@ -138,10 +137,6 @@ class _Work:
         except Exception as error:
             return f"raised {describe(error)}; expected ValueError"
         return "config = 1000000 was accepted; expected ValueError"
-
-    def wanted(self, name: str) -> bool:
-        """Whether the call asks for this case."""
-        return self.job.case is None or fnmatchcase(name, self.job.case)
 
     def case(self, module: ModuleType, kernel: Kernel, case: Case) -> None:
         with self.lock if case.huge and self.machine.hardware else contextlib.nullcontext():
@@ -166,7 +161,7 @@ class _Work:
         case = right_case(kernel, smallest_row(kernel))
         try:
             for refusal in refusals(kernel, case, tuple(module.CONFIGS), hardware=self.machine.hardware):
-                if self.wanted(f"refuse-{refusal.name}"):
+                if self.job.takes(f"refuse-{refusal.name}"):
                     self.count += 1
                     fault = self.refused(module, kernel, case, refusal)
                     if fault is not None:
