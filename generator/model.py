@@ -69,6 +69,8 @@ class Tile:
     warps: int
     group: int = 8
     stages: int = 3
+    #: The dies over which the hardware deals consecutive programs.
+    chiplets: int = 8
 
 
 #: A value of an axis.

@@ -76,9 +76,9 @@ class View:
         return self.v.swizzle
 
     @property
-    def group(self) -> str | None:
-        """The table's column for the height or width of a band, where the order has bands."""
-        return SWIZZLE[self.v.swizzle].band
+    def columns(self) -> dict[str, str]:
+        """The table's columns that the order of tiles reads, each with the key of a tile row that fills it."""
+        return SWIZZLE[self.v.swizzle].columns
 
     @property
     def tiled(self) -> bool:
@@ -184,8 +184,9 @@ class View:
 
     @property
     def helpers(self) -> tuple[str, ...]:
-        """The macros of math.j2 that the epilogue calls."""
-        return tuple(sorted({helper for step in self.steps for helper in step.helpers}))
+        """The macros of math.j2 for what the order of tiles and the epilogue call."""
+        order = SWIZZLE[self.v.swizzle].helper if self.tiled else None
+        return (*([order] if order else []), *sorted({helper for step in self.steps for helper in step.helpers}))
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -207,7 +208,7 @@ class View:
         names += [name for matrix in self.strided for name, _ in matrix.strides]
         constants += [f"EVEN_{d}" for d in self.even]
         if self.tiled:
-            constants += ["BLOCK_M", "BLOCK_N", "BLOCK_K", *([self.group] if self.group else [])]
+            constants += ["BLOCK_M", "BLOCK_N", "BLOCK_K", *self.columns]
         return (*names, *(f"{name}: tl.constexpr" for name in constants))
 
     @cached_property
@@ -220,7 +221,7 @@ class View:
     @property
     def configs(self) -> tuple[str, ...]:
         """The rows of the tile table as source."""
-        return _configs(self.kernel.tiles, self.group, self.tiled)
+        return _configs(self.kernel.tiles, tuple(self.columns.items()), self.tiled)
 
     @cached_property
     def too_large(self) -> str:
@@ -268,12 +269,12 @@ def view(kernel: Kernel) -> View:
 
 
 @cache
-def _configs(tiles: tuple[Tile, ...], group: str | None, tiled: bool) -> tuple[str, ...]:
+def _configs(tiles: tuple[Tile, ...], columns: tuple[tuple[str, str], ...], tiled: bool) -> tuple[str, ...]:
     rows = []
     for tile in tiles:
         row = {"BLOCK_M": tile.m, "BLOCK_N": tile.n, "BLOCK_K": tile.k} if tiled else {}
-        if group and tiled:
-            row[group] = tile.group
+        if tiled:
+            row |= {column: getattr(tile, key) for column, key in columns}
         row |= {"num_warps": tile.warps, "num_stages": tile.stages} if tiled else {"num_warps": tile.warps}
         rows.append("{" + ", ".join(f'"{name}": {value}' for name, value in row.items()) + "}")
     return tuple(rows)

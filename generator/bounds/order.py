@@ -13,13 +13,16 @@ from itertools import product
 from math import prod
 from typing import Literal
 
+from generator.bounds.curve import Curve, why_not
 from generator.bounds.language import PID
 from generator.bounds.rewriting import holds, quotients, replaced, replaced_in, value
 from generator.bounds.solve import together
 from generator.bounds.terms import (
     Atom,
     Condition,
+    Endless,
     Poly,
+    Result,
     Variable,
     at_most,
     below,
@@ -80,7 +83,7 @@ def prove_order(
     known = tuple(conjuncts(facts))
     for part in parts:
         # What depends on the sizes alone needs no order.
-        if PID not in part.variables and not fits(part, known):
+        if PID not in part.variables and not fits(part, known) and not fits(part, [*known, _counted(extents)]):
             return Lemma(Order("not proved", f"{part} is not known to fit 32 bits"))
     by = _tiles(extents)
     lemma = _lemma(_in_tiles([number.value for number in coordinates], parts, extents, known, by))
@@ -102,6 +105,11 @@ def fits(number: Poly, facts: Iterable[Condition]) -> bool:
 def outside_32_bits(number: Poly) -> Condition:
     """That a number does not fit 32 bits."""
     return either([at_most(2**31, number), below(number, -(2**31))])
+
+
+def _counted(extents: Sequence[Poly]) -> Condition:
+    """That the number of tiles is one of 32 bits: so a grid is given to a launch, and the end of a walk to its loop."""
+    return at_most(extents[0] * extents[1], 2**31 - 1)
 
 
 def _tiles(extents: Sequence[Poly]) -> dict[Atom, Poly]:
@@ -165,6 +173,12 @@ class _Answer:
 def _lemma(asked: _Question) -> _Answer:
     pid = variable(PID)
     program = [at_most(0, pid), below(pid, asked.extents[0] * asked.extents[1])]
+    curve = _curve(asked)
+    if curve is not None:
+        reason = why_not(curve, pid, asked.extents, [*asked.facts, *program, *asked.limits, _counted(asked.extents)])
+        if not reason:
+            return _Answer(Order("proved", ""), (True,) * 4)
+        return _searched(asked, (False,) * 4) or _Answer(Order("not proved", reason))
     defined = _defined(asked.coordinates, [*asked.facts, *program])
     known = [*asked.facts, *program, *defined]
     sides = zip(asked.coordinates, asked.extents)
@@ -183,6 +197,17 @@ def _lemma(asked: _Question) -> _Answer:
         return _Answer(Order("proved", ""), held)
     found = _searched(asked, held)
     return found or _Answer(Order("not proved", "in the grid, but one program a tile is not known"), held)
+
+
+def _curve(asked: _Question) -> Curve | None:
+    """The function that finds the coordinates, where they are what one function has for the program and the grid."""
+    found = [atom for x in asked.coordinates for product, _ in x.terms for atom in product if isinstance(atom, Result)]
+    given = (variable(PID), *asked.extents)
+    if [of(atom) for atom in found] != list(asked.coordinates) or any(atom.arguments != given for atom in found):
+        return None
+    first, second = found
+    known = first.function == second.function and (first.place, second.place) == (0, 1)
+    return first.function if known and isinstance(first.function, Curve) else None
 
 
 def _defined(sums: Sequence[Poly], known: Sequence[Condition]) -> list[Condition]:
@@ -236,8 +261,9 @@ def _searched(asked: _Question, held: tuple[bool, ...]) -> _Answer | None:
             witness = (*(equal(variable(name), number) for name, number in at.items()), equal(variable(PID), pid))
             try:
                 tile = tuple(value(coordinate, {**at, PID: pid}) for coordinate in asked.coordinates)
-            except ZeroDivisionError:
-                return _Answer(Order("refuted", f"{told}, program {pid} divides by zero"), held, witness)
+            except ZeroDivisionError as error:
+                fault = "comes to no end" if isinstance(error, Endless) else "divides by zero"
+                return _Answer(Order("refuted", f"{told}, program {pid} {fault}"), held, witness)
             if not all(0 <= index < extent for index, extent in zip(tile, size)):
                 return _Answer(Order("refuted", f"{told}, program {pid} computes tile {tile}"), held, witness, tile)
             if tile in seen:

@@ -8,13 +8,14 @@ from math import prod
 from pathlib import Path
 
 from generator.bounds import launcher
+from generator.bounds.curve import Curve
 from generator.bounds.evaluate import walk
 from generator.bounds.judge import Judge, State
 from generator.bounds.launcher import Launcher
 from generator.bounds.order import Lemma, Order, prove_order
 from generator.bounds.source import Call, Kind, NotUnderstood, Source, read
 from generator.bounds.terms import Poly, poly
-from generator.bounds.values import Number
+from generator.bounds.values import Called, Number, Value
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ def _with_tiles(source: Source, known: Launcher, tiles: Mapping[str, int]) -> tu
                 lemma = prove_order(names, (first, second), launch.grid, launch.facts)
             return lemma
 
-        walked = walk(source.kernel, launch.arguments, order)
+        walked = walk(source.kernel, {**launch.arguments, **_finders(source)}, order)
     except NotUnderstood as error:
         return [_not_proved(call, str(error)) for call in source.calls], lemma.order
     judge = Judge(known, launch, walked, lemma, tiles)
@@ -98,6 +99,11 @@ def _with_tiles(source: Source, known: Launcher, tiles: Mapping[str, int]) -> tu
             verdict = judge.verdict(site)
             accesses.append(Access(site.line, site.operand, site.kind, verdict.state, None, verdict.detail))
     return accesses, lemma.order
+
+
+def _finders(source: Source) -> dict[str, Value]:
+    """The functions of the file that may find tiles by their numbers."""
+    return {name: Called(Curve(node)) for name, node in source.functions.items() if Curve(node).known}
 
 
 def _not_proved(call: Call, reason: str) -> Access:

@@ -13,6 +13,7 @@ from generator.bounds.terms import (
     Not,
     Poly,
     Quotient,
+    Result,
     Variable,
     Zero,
     at_most,
@@ -89,6 +90,9 @@ def quotients(sums: Iterable[Poly]) -> list[Quotient]:
                 elif isinstance(atom, Choice):
                     visit(atom.then)
                     visit(atom.otherwise)
+                elif isinstance(atom, Result):
+                    for argument in atom.arguments:
+                        visit(argument)
 
     for sum in sums:
         visit(sum)
@@ -103,6 +107,8 @@ def _rebuilt(atom: Atom, by: Mapping[Atom, Poly]) -> Poly:
     if isinstance(atom, Choice):
         then, otherwise = replaced(atom.then, by), replaced(atom.otherwise, by)
         return choice(replaced_in(atom.condition, by), then, otherwise)
+    if isinstance(atom, Result):
+        return of(Result(atom.function, tuple(replaced(x, by) for x in atom.arguments), atom.place))
     return of(atom)
 
 
@@ -113,4 +119,6 @@ def _atom_value(atom: Atom, at: Mapping[str, int]) -> int:
         return truncated(value(atom.dividend, at), value(atom.divisor, at))
     if isinstance(atom, Least):
         return min(value(atom.first, at), value(atom.second, at))
+    if isinstance(atom, Result):
+        return atom.function.value([value(argument, at) for argument in atom.arguments])[atom.place]
     return value(atom.then if holds(atom.condition, at) else atom.otherwise, at)

@@ -110,7 +110,7 @@ def cases(kernel: Kernel, *, hardware: bool) -> tuple[Case, ...]:
 
 def _interpreted(tile: Tile) -> tuple[int, ...]:
     """What the interpreter sees of a row."""
-    return tile.m, tile.n, tile.k, tile.group
+    return tile.m, tile.n, tile.k, tile.group, tile.chiplets
 
 
 def smallest_row(kernel: Kernel) -> int:
