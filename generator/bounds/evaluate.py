@@ -15,11 +15,14 @@ from generator.bounds.expressions import Expressions, merged
 from generator.bounds.order import Lemma
 from generator.bounds.sites import Place, Site
 from generator.bounds.source import NotUnderstood
-from generator.bounds.terms import Condition, Poly, at_most, below, variable
+from generator.bounds.terms import Condition, Poly, Renumbered, at_most, below, of, variable
 from generator.bounds.values import Block, Number, Opaque, Part, Pointer, Several, Truth, Value, reaches_memory
 
 #: Names that hold a program's place, a tile's or an element's: replaced by symbols where the order of tiles is proved.
 COORDINATES = (("pid_m", "pid_n"), ("m", "n"))
+
+#: A name that holds another number of the program than its own, by which it finds its tile.
+NUMBER = "tile"
 
 #: Given the names and the two coordinates of a tile, and how many tiles the programs walk (None where each program has
 #: a tile of its own): the lemma about them.
@@ -85,18 +88,25 @@ class _Walker:
 
     def cut(self) -> None:
         """Replace the coordinates of the program, once both are known, by symbols that the lemma alone knows of."""
+        number = self.at.names.get(NUMBER)
+        if self.order is not None and isinstance(number, Number) and not number.shape:
+            known = [atom for product, _ in number.value.terms for atom in product if isinstance(atom, Renumbered)]
+            if not known and language.PID in number.value.variables:
+                self.at.names[NUMBER] = replace(number, value=of(Renumbered(number.value)))
         for names in COORDINATES:
             first, second = (self.at.names.get(name) for name in names)
             if self.order is None or not isinstance(first, Number) or not isinstance(second, Number):
                 continue
             if first.shape or second.shape:
                 continue
-            self.found.facts = self.order(names, first, second, self.tiles).inside
+            lemma = self.order(names, first, second, self.tiles)
+            self.found.facts = lemma.inside
             self.order = None
             for name, number in zip(names, (first, second)):
                 self.found.replaced[name] = number.value
-                # The lemma answers for what is computed of the program's number, and not for the rest.
-                rest = frozenset(part for part in number.parts if language.PID not in part.value.variables)
+                # The lemma answers for what is computed of the program's number, and where it is proved for the rest.
+                proved = lemma.order.state == "proved"
+                rest = frozenset(x for x in number.parts if not proved and language.PID not in x.value.variables)
                 self.at.names[name] = Number(variable(name), width="32", parts=rest)
 
     def _unpack(self, node: ast.stmt, targets: list[ast.expr], value: Value) -> None:

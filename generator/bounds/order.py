@@ -7,21 +7,23 @@ as many tiles that has no two programs meet leaves no tile out: so every tile is
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
 from math import prod
 from typing import Literal
 
+from generator.bounds import dealing
 from generator.bounds.curve import Curve, why_not
 from generator.bounds.language import PID
-from generator.bounds.rewriting import holds, quotients, replaced, replaced_in, value
+from generator.bounds.rewriting import atoms, holds, quotients, replaced, replaced_in, value
 from generator.bounds.solve import together
 from generator.bounds.terms import (
     Atom,
     Condition,
     Endless,
     Poly,
+    Renumbered,
     Result,
     Variable,
     at_most,
@@ -31,6 +33,7 @@ from generator.bounds.terms import (
     equal,
     negation,
     of,
+    poly,
     variable,
 )
 from generator.bounds.values import Number
@@ -82,8 +85,8 @@ def prove_order(
     parts = sorted({part.value for number in coordinates for part in number.parts}, key=str)
     known = tuple(conjuncts(facts))
     for part in parts:
-        # What depends on the sizes alone needs no order.
-        if PID not in part.variables and not fits(part, known) and not fits(part, [*known, _counted(extents)]):
+        # What depends on the sizes alone needs no order, and the number of tiles is one of 32 bits.
+        if PID not in part.variables and part != extents[0] * extents[1] and not fits(part, known):
             return Lemma(Order("not proved", f"{part} is not known to fit 32 bits"))
     by = _tiles(extents)
     lemma = _lemma(_in_tiles([number.value for number in coordinates], parts, extents, known, by))
@@ -136,7 +139,8 @@ def _in_tiles(
         if not left & set(_SIZES) and all(together([*facts, fault]).verdict == "impossible" for fault in few):
             tiles = [at_most(1, tiles) for tiles in by.values()]
             limits = tuple(at_most(tiles, most) for tiles in by.values())
-            return _Question(inner, inner_parts, tuple(replaced(x, by) for x in extents), (*tiles, *rest), limits)
+            grid = replaced(extents[0], by), replaced(extents[1], by)
+            return _Question(inner, inner_parts, grid, (*tiles, *rest), limits)
     return _Question(tuple(coordinates), open_parts, extents, facts)
 
 
@@ -152,7 +156,7 @@ class _Question:
 
     coordinates: tuple[Poly, ...]
     parts: tuple[Poly, ...]
-    extents: tuple[Poly, ...]
+    extents: tuple[Poly, Poly]
     facts: tuple[Condition, ...]
     #: What is known besides, of which only widths need be proved.
     limits: tuple[Condition, ...] = ()
@@ -179,6 +183,9 @@ def _lemma(asked: _Question) -> _Answer:
         if not reason:
             return _Answer(Order("proved", ""), (True,) * 4)
         return _searched(asked, (False,) * 4) or _Answer(Order("not proved", reason))
+    for atom in atoms(asked.coordinates):
+        if isinstance(atom, Renumbered):
+            return _renumbered(asked, atom)
     defined = _defined(asked.coordinates, [*asked.facts, *program])
     known = [*asked.facts, *program, *defined]
     sides = zip(asked.coordinates, asked.extents)
@@ -197,6 +204,24 @@ def _lemma(asked: _Question) -> _Answer:
         return _Answer(Order("proved", ""), held)
     found = _searched(asked, held)
     return found or _Answer(Order("not proved", "in the grid, but one program a tile is not known"), held)
+
+
+def _renumbered(asked: _Question, number: Renumbered) -> _Answer:
+    """The lemma where programs find their tiles by another number than their own, if that is one program's each."""
+    own = [part for part in asked.parts if number not in atoms([part])]
+    reason = dealing.why_not(number.number, own, asked.extents)
+    by: dict[Atom, Poly] = {number: variable(PID)}
+    then = replace(
+        asked,
+        coordinates=tuple(replaced(x, by) for x in asked.coordinates),
+        parts=tuple(replaced(part, by) for part in asked.parts if part not in own),
+    )
+    if any(PID in replaced(x, {number: poly(0)}).variables for x in asked.coordinates):
+        reason = "a tile is found by two numbers of its program"
+    answer = _lemma(then)
+    if not reason and answer.order.state == "proved":
+        return answer
+    return _searched(asked, (False,) * 4) or _Answer(Order("not proved", reason or answer.order.detail))
 
 
 def _curve(asked: _Question) -> Curve | None:

@@ -18,6 +18,7 @@ from generator.bounds.terms import (
     Not,
     Poly,
     Quotient,
+    Renumbered,
     Result,
     Variable,
     Zero,
@@ -130,6 +131,8 @@ class _Encoder:
         if isinstance(atom, Result):
             # It may be anything: the solver knows nothing of functions.
             return z3.Int(f"{len(self._atoms)}: {atom}", ctx=self.context)
+        if isinstance(atom, Renumbered):
+            return self.number(atom.number)
         return self._quotient(atom)
 
     def _quotient(self, atom: Quotient) -> Any:

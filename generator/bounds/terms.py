@@ -131,7 +131,22 @@ class Result(Term):
         return frozenset().union(*(argument.variables for argument in self.arguments))
 
 
-Atom = Variable | Quotient | Least | Choice | Result
+@dataclass(frozen=True, eq=False)
+class Renumbered(Term):
+    """Another number of a program, by which it finds its tile: the sum that it stands for."""
+
+    number: Poly
+
+    @cached_property
+    def text(self) -> str:
+        return f"({self.number})"
+
+    @cached_property
+    def variables(self) -> frozenset[str]:
+        return self.number.variables
+
+
+Atom = Variable | Quotient | Least | Choice | Result | Renumbered
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,7 @@ def tiles(variant: Variant, tile: Tile, rows: int, columns: int) -> Iterator[tup
     if word in ("linear_n", "grouped_n"):
         yield from ((m, n) for n, m in _bands(1 if word == "linear_n" else tile.group, columns, rows))
     elif word == "hilbert":
-        yield from hilbert(rows, columns)
+        yield from hilbert(rows, columns) if rows and columns else ()
     elif word == "chiplet":
         yield from _dealt(list(_bands(tile.group, rows, columns)), tile.chiplets)
     else:
