@@ -160,7 +160,7 @@ _UNUSED = {"split": None, "ctas": 1, "warp_specialize": False, "waves_per_eu": N
 def read_tile(reader: Reader, node: Node) -> Tile | None:
     """One row of the tile table."""
     before = len(reader.mistakes)
-    keys = ("m", "n", "k", "warps", "group", "stages", "chiplets", *_UNUSED)
+    keys = ("m", "n", "k", "warps", "group", "stages", "split", "chiplets", "ctas", "warp_specialize", "waves_per_eu")
     found = reader.mapping(node, keys, "tile", required=("m", "n", "k", "warps"))
     values: dict[str, int] = {}
     for key, value in found.items():

@@ -131,6 +131,8 @@ def tile(config: Mapping[str, int]) -> str:
     words = [size] if size else []
     if "GROUP_M" in rest:
         words.append(f"group {rest.pop('GROUP_M')}")
+    if "NUM_CHIPLETS" in rest:
+        words.append(f"chiplets {rest.pop('NUM_CHIPLETS')}")
     for name, word in (("num_warps", "warp"), ("num_stages", "stage")):
         if name in rest:
             count = rest.pop(name)

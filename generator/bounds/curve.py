@@ -16,6 +16,7 @@ from functools import cached_property
 from hashlib import sha256
 from itertools import chain, combinations
 
+from generator.bounds import plain
 from generator.bounds.expressions import Expressions
 from generator.bounds.language import operate
 from generator.bounds.rewriting import replaced, replaced_in
@@ -26,7 +27,6 @@ from generator.bounds.terms import (
     NEVER,
     Atom,
     Condition,
-    Endless,
     Every,
     Not,
     Poly,
@@ -45,8 +45,6 @@ from generator.bounds.values import Number, Several
 #: What names a part: its corner, its lengths, the direction of the first of them.
 _CORNER, _LENGTHS, _DIRECTION = ("m", "n"), ("far", "wide"), ("dm", "dn")
 _DIRECTIONS = ((0, 1), (1, 0), (0, -1), (-1, 0))
-#: Turns of the loop after which a number is given up: a wrong function may have no end.
-_TURNS = 200
 #: A number within a part, and what makes another one of it.
 _NUMBER = variable("number")
 _TWIN: Mapping[Atom, Poly] = {Variable("number"): variable("number'")}
@@ -113,19 +111,9 @@ class Curve:
                         raise NotUnderstood(returned.lineno, ast.unparse(returned))
         return found
 
-    def value(self, arguments: Sequence[int]) -> tuple[int, int]:
-        """What it returns for whole numbers; raises `Endless` where it comes to no end, else as Python does."""
-        (at,) = self.start([Number(poly(argument)) for argument in arguments])
-        for _ in range(_TURNS):
-            # What was computed on the way is of no use here.
-            at = Expressions({name: Number(x.value) for name, x in at.names.items() if isinstance(x, Number)})
-            after = self.turns(at)
-            if not after:
-                ((_, (x, y)),) = self.ends(at)
-                assert x.value.constant is not None and y.value.constant is not None
-                return x.value.constant, y.value.constant
-            (at,) = after
-        raise Endless
+    def value(self, arguments: Sequence[int]) -> tuple[int, ...]:
+        """What it returns for whole numbers; raises as `plain.returned` does."""
+        return plain.returned(self.node, arguments)
 
 
 def _taken(at: Expressions, test: ast.expr, holds: bool) -> Iterator[Expressions]:
