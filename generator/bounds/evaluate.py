@@ -104,9 +104,8 @@ class _Walker:
             self.order = None
             for name, number in zip(names, (first, second)):
                 self.found.replaced[name] = number.value
-                # The lemma answers for what is computed of the program's number, and where it is proved for the rest.
-                proved = lemma.order.state == "proved"
-                rest = frozenset(x for x in number.parts if not proved and language.PID not in x.value.variables)
+                # The lemma answers for what is computed of the program's number, and mostly for the rest.
+                rest = frozenset(x for x in number.parts if not lemma.fits and language.PID not in x.value.variables)
                 self.at.names[name] = Number(variable(name), width="32", parts=rest)
 
     def _unpack(self, node: ast.stmt, targets: list[ast.expr], value: Value) -> None:

@@ -68,6 +68,8 @@ class Lemma:
     #: Of the coordinates' bounds, those that are proved: all four, unless something is wrong.
     inside: tuple[Condition, ...] = ()
     witness: tuple[Condition, ...] = ()
+    #: Whether what is computed of the sizes alone on the way to the coordinates is known to fit 32 bits.
+    fits: bool = False
 
 
 def prove_order(
@@ -97,7 +99,7 @@ def prove_order(
     proved = [bound for bound, held in zip((x for pair in bounds for x in pair), lemma.held) if held]
     witness = [replaced_in(condition, back) for condition in lemma.witness]
     witness += [equal(symbol, index) for symbol, index in zip(symbols, lemma.tile)]
-    return Lemma(lemma.order, tuple(proved), tuple(witness))
+    return Lemma(lemma.order, tuple(proved), tuple(witness), fits=True)
 
 
 def fits(number: Poly, facts: Iterable[Condition]) -> bool:
