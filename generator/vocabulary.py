@@ -67,8 +67,8 @@ SWIZZLE: Mapping[str, Order] = {
     "swizzle2d": Order("in bands of GROUP_M tile rows, as Triton's tl.swizzle2d orders them", band="GROUP_M"),
     "hilbert": Order("along a Hilbert curve over the grid of tiles", helper="hilbert"),
     "chiplet": Order(
-        "in bands of GROUP_M tile rows, each walked down the band first, of which each of NUM_CHIPLETS dies that are "
-        "dealt programs in turn has a run of its own",
+        "in bands of GROUP_M tile rows, each walked down the band first, cut into a run of tiles for each of "
+        "NUM_CHIPLETS dies, which are dealt programs in turn",
         band="GROUP_M",
         chiplets="NUM_CHIPLETS",
     ),

@@ -5,7 +5,9 @@
     evaluate    the kernel walked over symbols, once for each choice of tiles: each access's address, mask and path
                 (expressions and language: what an expression and a function of Triton mean; sites: the accesses)
     order       the lemma on the order of tiles: in the grid, and one program a tile; then a program's place is a symbol
-                (where programs walk tiles, `range(program_id, tiles, num_programs)` gives each tile to one of them)
+                (where programs walk tiles, `range(program_id, tiles, num_programs)` gives each tile to one of them;
+                dealing: programs renumbered for the dies of a GPU; curve: a function that finds a tile by its number,
+                by induction over the parts that it cuts the grid into; plain: that function on plain numbers)
     faults      of an access: an index outside its dimension, a stride of another operand, a number beyond its width
     judge       each fault put to the solver (solve) as conditions on whole numbers (terms, rewriting)
 

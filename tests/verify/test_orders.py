@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import replace
-from pathlib import Path
+from itertools import pairwise
 
 import pytest
 from support import family_of
@@ -60,7 +60,7 @@ def test_the_curve_goes_from_each_tile_to_one_beside_it() -> None:
     for rows in range(1, 25):
         for columns in range(1, 25):
             found = list(hilbert(rows, columns))
-            steps = [(abs(a - c), abs(b - d)) for (a, b), (c, d) in zip(found, found[1:])]
+            steps = [(abs(a - c), abs(b - d)) for (a, b), (c, d) in pairwise(found)]
             assert set(steps) <= {(0, 1), (1, 0), (1, 1)}
             corners += steps.count((1, 1))
             # An even side that is not the shorter one leaves no tile over.

@@ -145,8 +145,8 @@ ORDERS = (
         "tiles left over are given to no die",
         "order",
         CHIPLET,
-        (("min(die, longer) + ", ""),),
-        "right where the dies divide the number of tiles; lint sees the name that is left",
+        (("    longer = num_m * num_n % NUM_CHIPLETS\n", ""), ("min(die, longer) + ", "")),
+        "right where the dies divide the number of tiles",
     ),
     Mutation(
         "the first die alone has a longer run",
