@@ -25,6 +25,8 @@ SPILLED_BY_ELEMENT = 32768
 
 #: The longest stretch of K whose fp8 products stay in the matrix unit's short accumulator under `precision: full`.
 _PROMOTED_EVERY = 128
+#: The stretch that Triton takes on Hopper where none is asked for: longer than any K.
+_NEVER_PROMOTED = 2**30
 
 
 def faults(kernel: Kernel, launch: Launch, target: str, code: MachineCode) -> Iterator[str]:
@@ -92,10 +94,14 @@ def _precision(v: Variant, target: str, code: MachineCode) -> Iterator[str]:
         found = set(re.findall(r"\binputPrecision = (\w+)", code.ir)) or {"ieee"}
         if found != {v.dtype.precision}:
             yield f"multiplies in {', '.join(sorted(found))}, expected {v.dtype.precision}"
-    if v.dtype.precision == "full" and TARGETS[target].capability == 90:
-        longest = max((int(n) for n in re.findall(r"maxNumImpreciseAcc = (\d+)", code.ir)), default=0)
-        if not 0 < longest <= _PROMOTED_EVERY:
+    if v.dtype.precision in ("full", "fast") and TARGETS[target].capability == 90:
+        stretches = [int(n) for n in re.findall(r"maxNumImpreciseAcc = (\d+)", code.ir)]
+        longest = max(stretches, default=0)
+        if v.dtype.precision == "full" and not 0 < longest <= _PROMOTED_EVERY:
             yield f"fp8 products of {longest or 'all of'} K stay in the short accumulator, at most {_PROMOTED_EVERY}"
+        shortest = min(stretches, default=0)
+        if v.dtype.precision == "fast" and shortest < _NEVER_PROMOTED:
+            yield f"fp8 sums are promoted every {shortest} along K, and fast is to leave them as they are"
 
 
 def spill_bound(v: Variant, launch: Launch, target: str) -> int:

@@ -18,6 +18,7 @@ RELU = "gemm_fp16_rcr_bias_relu__tiled_pointer_auto_grouped"
 DESCRIPTOR = "gemm_fp16_rcr_bias_relu__tiled_descriptor_auto_grouped"
 IEEE = "gemm_fp32_rcr_none__tiled_pointer_auto_grouped"
 FP8 = "gemm_fp8e4m3_rcr_none__tiled_pointer_auto_grouped"
+FAST = "gemm_fp8e4m3_fp32_bf16_fast_rcr_none__tiled_pointer_auto_grouped"
 
 #: Family, kernel, target, launch, the text replaced and by what, and what is said of it.
 WRONG = {
@@ -32,6 +33,10 @@ WRONG = {
     "products in the short accumulator": (
         "fp8e4m3_rcr", FP8, "sm90", "row4-aligned",
         ", max_num_imprecise_acc=BLOCK_K if BLOCK_K < 128 else 128", "", "short accumulator",
+    ),
+    "fast products promoted": (
+        "fp8e4m3_rcr", FAST, "sm90", "row0-aligned",
+        "acc = tl.dot(a, b, acc)", "acc = tl.dot(a, b, acc, max_num_imprecise_acc=64)", "promoted every 64 along K",
     ),
     "too much shared memory": (
         "fp16_rcr", RELU, "sm90", "row5-aligned",

@@ -40,6 +40,7 @@ TF32X3 = ("tf32_rcr", "gemm_tf32x3_rcr_bias__tiled_pointer_auto_linear")
 INT8 = ("int8_rcr", "gemm_int8_int32_fp16_rcr_scale_bias_relu__tiled_pointer_auto_grouped")
 INT8_RELU = ("int8_rcr", "gemm_int8_rcr_relu__tiled_pointer_auto_grouped")
 FP8 = ("fp8e4m3_rcr", "gemm_fp8e4m3_rcr_scale_bias__tiled_pointer_auto_grouped")
+FP8_FAST = ("fp8e4m3_rcr", "gemm_fp8e4m3_fp32_bf16_fast_rcr_scale__tiled_pointer_auto_grouped")
 
 # Other loads.
 BLOCKS = ("load_block_pointer", "gemm_fp16_crc_bias_add__tiled_blockpointer_auto_grouped")
