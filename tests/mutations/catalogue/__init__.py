@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from ..mutation import Mutation
-from . import access, arithmetic, choice, equivalents, launcher, masks, text
+from . import access, arithmetic, choice, equivalents, launcher, masks, orders, text
 
 MUTATIONS: tuple[Mutation, ...] = (
     *masks.MUTATIONS,
     *access.MUTATIONS,
+    *orders.MUTATIONS,
     *arithmetic.MUTATIONS,
     *launcher.MUTATIONS,
     *choice.MUTATIONS,
