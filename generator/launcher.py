@@ -51,6 +51,8 @@ class Launcher:
     result_bytes: int
     #: Whether the store has a tile of its own in shared memory.
     staged: bool
+    #: Whether columns of C fill the rows of the matrix unit.
+    exchanged: bool
     autotune: bool
     #: The macro of select.j2 that chooses a row; None where the tuner does.
     choose: str | None
@@ -114,6 +116,7 @@ def launcher(k: View) -> Launcher:
         element_bytes=ELEMENTS[v.dtype.a].bits // 8,
         result_bytes=ELEMENTS[v.dtype.out].bits // 8,
         staged=resources.staged(v),
+        exchanged=k.exchanged,
         autotune=k.autotune,
         choose=k.choose,
     )

@@ -100,7 +100,7 @@ TARGET_RULES: tuple[TargetRule, ...] = (_descriptor_target, _fp8_target, _tf32_t
 def _collapses(v: Variant) -> tuple[str, ...]:
     """The axes whose value makes no difference in `v`."""
     if v.schedule == "elementwise":
-        return ("masking", "swizzle", "store")
+        return ("masking", "swizzle", "store", "product")
     if v.load == "descriptor":
         return ("masking",)
     return ("store",) if v.load == "pointer" else ()
@@ -143,6 +143,8 @@ def why_no_row(v: Variant, tile: Tile) -> str | None:
         return f"k is {tile.k}, and the matrix unit needs at least {shallowest} for {v.dtype.a}"
     if min(tile.m, tile.n) < 16:
         return f"m and n are {tile.m} and {tile.n}, and the matrix unit needs at least 16 of each"
+    if v.product == "exchanged" and tile.n < 64:
+        return f"n is {tile.n}, and operands are exchanged for columns of C to fill the matrix unit's 64 rows"
     if v.schedule == "naive" and tile.m * tile.n <= 256 and tile.k > 256:
         return f"Triton compiles 16x16 tiles with {tile.k} along K in one load to reads past shared memory; use m: 32"
     largest = max(tile.m * tile.n, tile.m * tile.k, tile.k * tile.n)

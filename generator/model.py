@@ -93,6 +93,7 @@ class Variant:
     schedule: str
     load: str
     store: str
+    product: str = DEFAULTS["product"]
 
     def word(self, axis: str) -> str:
         """The axis's value as a spec writes it."""
@@ -114,8 +115,8 @@ class Variant:
     def name(self) -> str:
         """The kernel's name, an injective function of the axes: contract, `__`, how it is computed."""
         how = [self.schedule, self.load, self.masking, self.swizzle]
-        if self.store != DEFAULTS["store"]:
-            how.append("store" + self.store)
+        # Axes that came later are named where they are off their default.
+        how += [axis + word for axis in ("store", "product") if (word := self.words[axis]) != DEFAULTS[axis]]
         return f"{self.contract}__{'_'.join(word.replace('_', '') for word in how)}"
 
 

@@ -73,6 +73,11 @@ def order(v: Variant) -> str:
     return f"one program computes one tile of C; tiles are visited {SWIZZLE[v.swizzle].meaning}."
 
 
+def product(v: Variant) -> str:
+    """What the matrix unit is given, where it is not A and B as they are."""
+    return "a tile is computed as C^T = B^T A^T, so that N fills the rows of the matrix unit." if v.product == "exchanged" else ""
+
+
 def rounding(k: View) -> str:
     """What is rounded where."""
     v, dtype = k.v, k.v.dtype
@@ -99,6 +104,7 @@ def properties(k: View) -> str:
     labelled = {
         "Sizes": sizes(kernel),
         "Order": order(kernel.variant),
+        "Product": product(kernel.variant),
         "Rounding": rounding(k),
         "Repeatable": "the same operands, configuration and device give the same bits on every run.",
         "Needs": needs(kernel),

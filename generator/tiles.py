@@ -17,12 +17,30 @@ _TILED_16 = (
     Tile(16, 64, 128, warps=4, stages=4),
     Tile(16, 32, 256, warps=4, stages=4),
 )
-# One program a multiprocessor fills the device's matrix units with a larger tile.
-_PERSISTENT_16 = (Tile(128, 256, 64, warps=8, stages=3), *_TILED_16)
-# Other widths: the same bytes along K.
-_TILED_8 = tuple(replace(tile, k=tile.k * 2) for tile in _TILED_16)
-_TILED_TF32 = tuple(replace(tile, k=tile.k // 2) for tile in _TILED_16)
-_PERSISTENT_8 = tuple(replace(tile, k=tile.k * 2) for tile in _PERSISTENT_16)
+# One program a multiprocessor fills the device's matrix units with a larger tile, in bands that the L2 holds.
+_PERSISTENT_16 = (
+    Tile(128, 256, 64, warps=8, stages=3),
+    Tile(128, 256, 64, warps=8, stages=3, group=16),
+    Tile(128, 128, 64, warps=4, stages=3),
+    Tile(128, 128, 64, warps=4, stages=4),
+    Tile(64, 256, 64, warps=4, stages=4),
+    Tile(64, 128, 64, warps=4, stages=4),
+    Tile(16, 64, 128, warps=4, stages=4),
+)
+# Few rows of C, whose columns fill the matrix unit: deep stages keep the memory busy.
+_EXCHANGED_16 = (
+    Tile(16, 64, 256, warps=4, stages=5),
+    Tile(16, 64, 256, warps=4, stages=4),
+    Tile(16, 128, 64, warps=4, stages=6),
+    Tile(32, 64, 256, warps=4, stages=4),
+    Tile(32, 64, 128, warps=4, stages=4),
+    Tile(64, 64, 128, warps=4, stages=4),
+)
+# The tables of each schedule by the bits of an element; other widths have the same bytes along K.
+_TABLES = {
+    name: {bits: tuple(replace(tile, k=tile.k * 16 // bits) for tile in rows) for bits in (8, 16, 32)}
+    for name, rows in (("tiled", _TILED_16), ("persistent", _PERSISTENT_16), ("exchanged", _EXCHANGED_16))
+}
 # fp32 without tf32 runs on the scalar units: registers bound the tile, not the matrix unit.
 _TILED_FP32 = (
     Tile(128, 128, 16, warps=4, stages=3),
@@ -45,15 +63,13 @@ _NAIVE_32 = _NAIVE_16[:4]
 _ELEMENT = Tile(1, 1, 1, warps=1, stages=1)
 
 
-def defaults(schedule: str, dtype: Dtype) -> tuple[Tile, ...]:
-    """The table for a schedule and dtype, largest tile first."""
+def defaults(schedule: str, dtype: Dtype, product: str = "direct") -> tuple[Tile, ...]:
+    """The table for a schedule, dtype and product, largest tile first."""
     bits = ELEMENTS[dtype.a].bits
     if schedule == "elementwise":
         return (_ELEMENT,)
     if schedule == "naive":
         return _NAIVE_32 if bits == 32 else _NAIVE_16
-    if bits == 32:
-        return _TILED_FP32 if dtype.precision == "ieee" else _TILED_TF32
-    if schedule == "persistent":
-        return _PERSISTENT_8 if bits == 8 else _PERSISTENT_16
-    return _TILED_8 if bits == 8 else _TILED_16
+    if dtype.precision == "ieee":
+        return _TILED_FP32
+    return _TABLES["exchanged" if product == "exchanged" else schedule][bits]

@@ -119,6 +119,27 @@ class View:
         return f", out_dtype=tl.{self.acc}" if dtype.acc != "fp32" else ""
 
     @property
+    def exchanged(self) -> bool:
+        """Whether the accumulator holds the transposed of C's tile."""
+        return self.v.product == "exchanged"
+
+    @property
+    def transposed(self) -> str:
+        """What the accumulator holds, where it is not the tile itself."""
+        return " C^T = B^T A^T" if self.exchanged else ""
+
+    @property
+    def zeros(self) -> str:
+        """An accumulator of nothing."""
+        shape = "BLOCK_N, BLOCK_M" if self.exchanged else "BLOCK_M, BLOCK_N"
+        return f"tl.zeros(({shape}), tl.{self.acc})"
+
+    @property
+    def dot(self) -> str:
+        """The product of two operand tiles, added to the accumulator."""
+        return f"tl.dot({'b.T, a.T' if self.exchanged else 'a, b'}, acc{self.dot_options})"
+
+    @property
     def advances(self) -> bool:
         """Whether the loads leave something to move along K."""
         return not self.descriptors

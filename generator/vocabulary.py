@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 #: Contract axes say what is computed, implementation axes how. The order is that of the family's product and of names.
 CONTRACT_AXES = ("layout", "dtype", "batch", "epilogue")
-IMPLEMENTATION_AXES = ("masking", "swizzle", "schedule", "load", "store")
+IMPLEMENTATION_AXES = ("masking", "swizzle", "schedule", "load", "store", "product")
 AXES = CONTRACT_AXES + IMPLEMENTATION_AXES
 
 
@@ -62,7 +62,7 @@ SCHEDULE: Mapping[str, Word] = {
     "elementwise": Word("one program computes one element with a scalar loop over K"),
     "naive": Word("one program computes one tile, with all of K in one load"),
     "tiled": Word("one program computes one tile, in a loop over K"),
-    "persistent": Word("as many programs as the device holds at once, each walking tiles", available=False),
+    "persistent": Word("as many programs as the device holds at once, each walking tiles"),
     "split_k": Word("K divided over programs, reduced in a fixed order", available=False),
     "split_k_atomic": Word("K divided over programs, reduced by atomic adds", available=False),
     "stream_k": Word("K-iterations divided evenly over a persistent grid", available=False),
@@ -79,6 +79,11 @@ STORE: Mapping[str, Word] = {
     "pointer": Word("through a tile of pointers"),
 }
 
+PRODUCT: Mapping[str, Word] = {
+    "direct": Word("C = A B: the rows of the matrix unit are rows of C"),
+    "exchanged": Word("C^T = B^T A^T: the rows of the matrix unit are columns of C"),
+}
+
 #: Axes whose values are plain words. `layout`, `dtype` and `epilogue` have grammars of their own.
 WORDS: Mapping[str, Mapping[str, Word]] = {
     "batch": BATCH,
@@ -87,6 +92,7 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
     "schedule": SCHEDULE,
     "load": LOAD,
     "store": STORE,
+    "product": PRODUCT,
 }
 
 SELECT: Mapping[str, Word] = {
@@ -104,6 +110,7 @@ DEFAULTS: Mapping[str, str] = {
     "schedule": "tiled",
     "load": "pointer",
     "store": "as_load",
+    "product": "direct",
     "select": "heuristic",
 }
 

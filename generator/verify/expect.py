@@ -102,5 +102,7 @@ def spill_bound(v: Variant, launch: Launch, target: str) -> int:
     """Bytes that a thread may spill."""
     if launch.case.name != "aligned":
         return SPILLED_BY_ELEMENT
-    in_registers = v.dtype.precision == "tf32x3" or (v.dtype.precision == "ieee" and TARGETS[target].vendor == "amd")
+    in_registers = v.dtype.precision == "tf32x3" or (
+        v.dtype.precision == "ieee" and (TARGETS[target].vendor == "amd" or v.schedule == "persistent")
+    )
     return SPILLED_IN_REGISTERS if in_registers else SPILLED
