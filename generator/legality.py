@@ -93,8 +93,14 @@ def _tf32_target(v: Variant, target: str) -> str | None:
     return None
 
 
+def _exchanged_target(v: Variant, target: str) -> str | None:
+    if v.product == "exchanged" and TARGETS[target].capability not in (90, 100):
+        return f"{target}'s matrix unit has no 64 rows for columns of C to fill"
+    return None
+
+
 #: What one target cannot run.
-TARGET_RULES: tuple[TargetRule, ...] = (_descriptor_target, _fp8_target, _tf32_target)
+TARGET_RULES: tuple[TargetRule, ...] = (_descriptor_target, _fp8_target, _tf32_target, _exchanged_target)
 
 
 def _collapses(v: Variant) -> tuple[str, ...]:

@@ -132,6 +132,42 @@ class Exclusion:
         return all(variant.word(axis) in words for axis, words in self.axes)
 
 
+#: What `generator.timing.seconds` takes of one row.
+Rates = tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Winner:
+    """The kernel and row that were fastest at one size."""
+
+    contract: str
+    sizes: tuple[int, int, int]
+    how: str
+    row: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """The rates of one row of a kernel's table."""
+
+    contract: str
+    how: str
+    row: Mapping[str, int]
+    rates: Rates
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What was measured on one device."""
+
+    device: str
+    winners: tuple[Winner, ...]
+    fitted: tuple[Fitted, ...]
+    #: The model's error in seconds against the measurements it was fitted to, and what its choice loses.
+    error: float
+    regret: float
+
+
 @dataclass(frozen=True)
 class Spec:
     """One spec file, read and validated."""
@@ -149,6 +185,8 @@ class Spec:
     header: tuple[str, ...]
     #: Where each listed value stands, for what only the expansion finds: (key, word) -> (line, column) from 1.
     positions: Mapping[tuple[str, str], tuple[int, int]] = field(repr=False)
+    #: What was measured, for `select: table`.
+    tuned: tuple[Measured, ...] = ()
 
 
 @dataclass(frozen=True)

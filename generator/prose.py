@@ -75,7 +75,9 @@ def order(v: Variant) -> str:
 
 def product(v: Variant) -> str:
     """What the matrix unit is given, where it is not A and B as they are."""
-    return "a tile is computed as C^T = B^T A^T, so that N fills the rows of the matrix unit." if v.product == "exchanged" else ""
+    if v.product == "direct":
+        return ""
+    return "a tile is computed as C^T = B^T A^T, so that N fills the rows of the matrix unit."
 
 
 def rounding(k: View) -> str:

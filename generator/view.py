@@ -290,14 +290,21 @@ def view(kernel: Kernel) -> View:
 
 @cache
 def _configs(tiles: tuple[Tile, ...], group: str | None, tiled: bool) -> tuple[str, ...]:
-    rows = []
-    for tile in tiles:
-        row = {"BLOCK_M": tile.m, "BLOCK_N": tile.n, "BLOCK_K": tile.k} if tiled else {}
-        if group and tiled:
-            row[group] = tile.group
-        row |= {"num_warps": tile.warps, "num_stages": tile.stages} if tiled else {"num_warps": tile.warps}
-        rows.append("{" + ", ".join(f'"{name}": {value}' for name, value in row.items()) + "}")
-    return tuple(rows)
+    rows = (_row(tile, group, tiled) for tile in tiles)
+    return tuple("{" + ", ".join(f'"{name}": {value}' for name, value in row.items()) + "}" for row in rows)
+
+
+def _row(tile: Tile, group: str | None, tiled: bool) -> dict[str, int]:
+    row = {"BLOCK_M": tile.m, "BLOCK_N": tile.n, "BLOCK_K": tile.k} if tiled else {}
+    if group and tiled:
+        row[group] = tile.group
+    return row | ({"num_warps": tile.warps, "num_stages": tile.stages} if tiled else {"num_warps": tile.warps})
+
+
+def table_rows(kernel: Kernel) -> tuple[dict[str, int], ...]:
+    """The rows of a kernel's table as its CONFIGS holds them."""
+    group = SWIZZLE[kernel.variant.swizzle].band
+    return tuple(_row(tile, group, kernel.variant.schedule != "elementwise") for tile in kernel.tiles)
 
 
 @cache

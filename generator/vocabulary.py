@@ -99,7 +99,7 @@ SELECT: Mapping[str, Word] = {
     "fixed": Word("the first row that the masking allows"),
     "autotune": Word("@triton.autotune over the rows, keyed on M, N, K"),
     "heuristic": Word("computed from M, N, K and the device"),
-    "table": Word("winners measured beforehand", available=False),
+    "table": Word("winners measured beforehand, and a model fitted to the measurements for other sizes"),
 }
 
 DEFAULTS: Mapping[str, str] = {
