@@ -44,7 +44,7 @@ def _job(problem: Problem, contestant: Contestant, index: int | None) -> dict[st
     return {
         "file": str(contestant.file),
         "kernel": contestant.kernel,
-        "shape": [problem.shape.m, problem.shape.n, problem.shape.k],
+        "shape": problem.shape.numbers,
         "dtype": dataclasses.asdict(problem.dtype),
         "layout": problem.layout.word,
         "epilogue": [step.operation for step in problem.epilogue.steps],

@@ -194,7 +194,7 @@ def _plain_record(record: Record) -> dict[str, Any]:
         "key": record.key,
         "case": record.case,
         "title": record.title,
-        "shape": [problem.shape.m, problem.shape.n, problem.shape.k],
+        "shape": problem.shape.numbers,
         "layout": problem.layout.word,
         "dtype": dataclasses.asdict(problem.dtype),
         "epilogue": [step.operation for step in problem.epilogue.steps],
