@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import fnmatch
+import math
 import os
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from generator.bench import plan, results, table
 from generator.bench.results import Record, Results
-from generator.bench.suite import DEFAULT_SHAPES, DEFAULT_SUITE, find, read_shapes, read_suite
+from generator.bench.suite import DEFAULT_PEERS, DEFAULT_SHAPES, DEFAULT_SUITE, find, peers, read_shapes, read_suite
 from generator.errors import CallError, SpecError
 
 if TYPE_CHECKING:
@@ -33,10 +35,12 @@ class Call:
     shapes: Path | None = None
     out: Path = Path("generated")
     only: str | None = None
-    peer: str = "cublas"
+    peers: tuple[str, ...] | None = None
     json: Path | None = None
     plot: Path | None = None
     rounds: int = 40
+    seconds: float | None = None
+    bound: float = 1.0
     table: bool = False
     configs: str = "select"
     workers: int = 0
@@ -72,10 +76,26 @@ def parse(argv: Sequence[str]) -> Call:
         "--out", type=Path, default=Path("generated"), metavar="DIR", help="where families are rendered"
     )
     parser.add_argument("--only", metavar="GLOB", help="only kernels, or cases of a suite, whose name matches")
-    parser.add_argument("--peer", choices=("cublas", "none"), default="cublas", help="what they are compared with")
+    parser.add_argument(
+        "--peer",
+        type=_peers,
+        dest="peers",
+        metavar="PEERS",
+        help="what they are compared with: cublas (torch's own product), inductor (torch.compile, max-autotune), "
+        "cublas,inductor or none (default: as the suite says, else cublas)",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="keep results here; what it holds is not timed again")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw roofline and ratios (needs matplotlib)")
     parser.add_argument("--rounds", type=_positive, default=40, metavar="N", help="rounds that count (default 40)")
+    parser.add_argument(
+        "--seconds",
+        type=_above_0,
+        metavar="S",
+        help="end the rounds of a comparison after about so long (default: as the suite says, else no bound)",
+    )
+    parser.add_argument(
+        "--bound", type=_above_0, default=1.0, metavar="RATIO", help="count the ratios under it (default 1)"
+    )
     parser.add_argument("--table", action="store_true", help="print what --json FILE holds, time nothing, need no GPU")
     parser.add_argument("--configs", choices=("select", "all"), default="select", help="all: every row of CONFIGS too")
     default = min(8, (os.cpu_count() or 1) // 2)
@@ -95,6 +115,23 @@ def _positive(text: str) -> int:
     return number
 
 
+def _above_0(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 < number < math.inf:
+        raise argparse.ArgumentTypeError(f"expected a number above 0, got {text!r}")
+    return number
+
+
+def _peers(text: str) -> tuple[str, ...]:
+    try:
+        return peers(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 def _whole(text: str) -> int:
     if not text.isascii() or not text.isdigit():
         raise argparse.ArgumentTypeError(f"expected a whole number, got {text!r}")
@@ -106,7 +143,11 @@ def plan_of(call: Call) -> list[plan.Comparison]:
     families = plan.Families(call.specs, call.out)
     if call.specs and call.suite is None:
         return plan.of_specs(families, read_shapes(call.shapes or DEFAULT_SHAPES), call.only)
-    return plan.of_suite(read_suite(find(call.suite or DEFAULT_SUITE)), families, call.only)
+    suite = read_suite(find(call.suite or DEFAULT_SUITE))
+    # What the call does not say is as the suite has it.
+    call.seconds = suite.seconds if call.seconds is None else call.seconds
+    call.peers = suite.peers if call.peers is None else call.peers
+    return plan.of_suite(suite, families, call.only)
 
 
 def show(call: Call) -> int:
@@ -118,7 +159,7 @@ def show(call: Call) -> int:
     records = [record for record in kept.records if call.only is None or _matches(record, call.only)]
     if not records:
         raise CallError(f"--json: {call.json} holds no measurement" + (f" of {call.only!r}" if call.only else ""))
-    return _present(kept, records, call.plot)
+    return _present(kept, records, call)
 
 
 def _matches(record: Record, only: str) -> bool:
@@ -126,12 +167,12 @@ def _matches(record: Record, only: str) -> bool:
     return any(fnmatch.fnmatchcase(name, only) for name in names)
 
 
-def _present(kept: Results, records: list[Record], picture: Path | None) -> int:
-    print(table.render(kept, records), end="")
-    if picture is not None:
+def _present(kept: Results, records: list[Record], call: Call) -> int:
+    print(table.render(kept, records, call.bound), end="")
+    if call.plot is not None:
         from generator.bench import plot
 
-        plot.draw(kept, records, picture)
+        plot.draw(kept, records, call.plot)
     faults = [(record, side) for record in records for side in record.faults]
     for record, side in faults:
         print(f"bench: {record.case} {record.problem.shape} {side.label}: {side.failure}", file=sys.stderr)
@@ -163,7 +204,9 @@ def run(call: Call, comparisons: Sequence[plan.Comparison], device: Device, *, s
 
     kept = results.load(call.json) if call.json is not None else Results()
     environment = results.digest_of(dict(device.environment))
-    options = measure.Options(call.rounds, call.configs, call.peer)
+    options = measure.Options(
+        call.rounds, call.configs, DEFAULT_PEERS if call.peers is None else call.peers, call.seconds
+    )
     keys = [measure.key(comparison, environment, options) for comparison in comparisons]
     pending = [comparison for comparison, key in zip(comparisons, keys) if kept.find(key) is None]
     if len(pending) < len(comparisons):
@@ -180,26 +223,43 @@ def run(call: Call, comparisons: Sequence[plan.Comparison], device: Device, *, s
             *kept.ceilings.get(environment, ()),
             *(c for c in measured if c.name not in known),
         )
-        _keep(kept, call.json)
+    keeper = _Keeper(call.json)
     done = {record.key: record for key in keys if (record := kept.find(key)) is not None}
-    for number, comparison in enumerate(pending, 1):
-        try:
+    try:
+        for number, comparison in enumerate(pending, 1):
             record = measure.measure(comparison, device, environment, options)
-        except measure.DeviceLost as lost:
-            print(f"bench: {comparison.case} {comparison.problem.shape}: {lost}", file=sys.stderr)
-            print("bench: the device is lost; the same call goes on from here with --json", file=sys.stderr)
-            return WRONG_RESULT
-        device.free()
-        kept.put(record)
-        done[record.key] = record
-        _keep(kept, call.json)
-        print(f"[{number}/{len(pending)}] {_line(record)}", file=sys.stderr, flush=True)
-    return _present(kept, [done[key] for key in keys], call.plot)
+            device.free()
+            kept.put(record)
+            done[record.key] = record
+            keeper.keep(kept)
+            print(f"[{number}/{len(pending)}] {_line(record)}", file=sys.stderr, flush=True)
+    except measure.DeviceLost as lost:
+        print(f"bench: {comparison.case} {comparison.problem.shape}: {lost}", file=sys.stderr)
+        print("bench: the device is lost; the same call goes on from here with --json", file=sys.stderr)
+        return WRONG_RESULT
+    finally:
+        if pending:
+            keeper.keep(kept, now=True)
+    return _present(kept, [done[key] for key in keys], call)
 
 
-def _keep(kept: Results, path: Path | None) -> None:
-    if path is not None:
-        results.save(kept, path)
+class _Keeper:
+    """Saves results so often that a stopped run loses little, and so seldom that it costs little of the time."""
+
+    _SHARE = 0.05
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._next = -math.inf
+
+    def keep(self, kept: Results, *, now: bool = False) -> None:
+        """Write the file, whole, unless it was written a moment ago and `now` does not insist."""
+        begin = time.monotonic()
+        if self._path is None or (begin < self._next and not now):
+            return
+        results.save(kept, self._path)
+        end = time.monotonic()
+        self._next = end + (end - begin) / self._SHARE
 
 
 def _line(record: Record) -> str:

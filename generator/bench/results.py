@@ -1,4 +1,4 @@
-"""What was measured, as it is kept: typed records, a JSON file rewritten whole after every comparison.
+"""What was measured, as it is kept: typed records, a JSON file rewritten whole as comparisons are done.
 
 A record's key is a digest of everything that its times depend on: kernels, problem, device, versions, method. A run
 that finds the key has nothing left to do; another measurement of the same case and shape on the same device and
@@ -86,7 +86,14 @@ class Record:
 
     @property
     def peer(self) -> Side | None:
-        return next((side for side in self.sides if side.role == "peer"), None)
+        """The first peer, which the table's ratios are to."""
+        return next(iter(self.peers.values()), None)
+
+    @property
+    def peers(self) -> dict[str, Side]:
+        """The peers by the words that asked for them, in that order."""
+        sides = [side for side in self.sides if side.role == "peer"]
+        return dict(zip(str(self.method["peer"]).split(","), sides))
 
     @property
     def faults(self) -> tuple[Side, ...]:

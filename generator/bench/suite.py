@@ -24,6 +24,7 @@ SHAPES = SUITES / "shapes"
 DEFAULT_SHAPES = SHAPES / "default.yaml"
 #: The words of `--peer` and of a suite's `peer`: what each means is in `peers`.
 PEERS = ("cublas", "inductor")
+DEFAULT_PEERS = ("cublas",)
 
 _SHAPE = re.compile(r"([0-9]{1,9})x([0-9]{1,9})x([0-9]{1,9})(?:\+([1-9][0-9]{0,5}))?\Z")
 _NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
@@ -71,7 +72,9 @@ def peers(text: str) -> tuple[str, ...]:
     words = tuple(text.split(","))
     for word in words:
         if word not in PEERS:
-            raise ValueError(f"invalid choice: {word!r} (choose from {', '.join(PEERS)}, several with a comma, or none)")
+            raise ValueError(
+                f"invalid choice: {word!r} (choose from {', '.join(PEERS)}, several with a comma, or none)"
+            )
     if len(set(words)) < len(words):
         raise ValueError(f"a peer is named twice in {text!r}")
     return words
@@ -188,7 +191,7 @@ class _SuiteReader(Reader):
         return Choice(family, label, tuple(axes), contract)
 
     def groups(self, node: Node) -> dict[str, tuple[Shape, ...]]:
-        """Shapes by the file of suites/shapes that they come from; those that stand in the suite under an empty name."""
+        """Shapes by the file of suites/shapes that they come from; those of the suite itself under an empty name."""
         read = self.distinct(node, "shapes", self.shape_or_file, str)
         own = tuple(item for item, _ in read if isinstance(item, Shape))
         groups = {"": own} if own else {}
