@@ -10,5 +10,6 @@ The stages, each callable alone:
     summary   Record ... -> Ratios                         the mean, the smallest, how many under a bound, a case
     plot      results -> PNG                               without a GPU, with matplotlib
 
-What reads a results file (`stats`, `suite`, `plan`, `results`, `table`, `summary`, `plot`) needs neither torch nor a GPU.
+What reads a results file (`stats`, `suite`, `plan`, `results`, `table`, `summary`, `plot`) needs neither torch nor
+a GPU.
 """

@@ -215,6 +215,7 @@ def run(call: Call, comparisons: Sequence[plan.Comparison], device: Device, *, s
     known = {ceiling.name for ceiling in kept.ceilings.get(environment, ())}
     dtypes = {c.problem.dtype.word: c.problem.dtype for c in comparisons}
     missing = [dtype for word, dtype in dtypes.items() if word not in known]
+    keeper = _Keeper(call.json)
     if pending:
         ahead.compile_ahead(pending, call.configs, call.workers)
     if missing and (pending or not known):
@@ -223,7 +224,7 @@ def run(call: Call, comparisons: Sequence[plan.Comparison], device: Device, *, s
             *kept.ceilings.get(environment, ()),
             *(c for c in measured if c.name not in known),
         )
-    keeper = _Keeper(call.json)
+        keeper.keep(kept)
     done = {record.key: record for key in keys if (record := kept.find(key)) is not None}
     try:
         for number, comparison in enumerate(pending, 1):
