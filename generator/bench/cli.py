@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from generator.bench import plan, results, table
+from generator.bench.arguments import above_0, peer_words, positive, require_gpu, whole
 from generator.bench.results import Record, Results
-from generator.bench.suite import DEFAULT_PEERS, DEFAULT_SHAPES, DEFAULT_SUITE, find, peers, read_shapes, read_suite
+from generator.bench.suite import DEFAULT_PEERS, DEFAULT_SHAPES, DEFAULT_SUITE, find, read_shapes, read_suite
 from generator.errors import CallError, SpecError
 
 if TYPE_CHECKING:
@@ -53,7 +54,10 @@ def main(argv: Sequence[str]) -> int:
         if call.table:
             return show(call)
         comparisons = plan_of(call)
-        return run(call, comparisons, _cuda())
+        require_gpu("--table prints kept results")
+        from generator.bench.device import CudaDevice
+
+        return run(call, comparisons, CudaDevice())
     except SpecError as error:
         print(error, file=sys.stderr)
     except CallError as error:
@@ -78,7 +82,7 @@ def parse(argv: Sequence[str]) -> Call:
     parser.add_argument("--only", metavar="GLOB", help="only kernels, or cases of a suite, whose name matches")
     parser.add_argument(
         "--peer",
-        type=_peers,
+        type=peer_words,
         dest="peers",
         metavar="PEERS",
         help="what they are compared with: cublas (torch's own product), inductor (torch.compile, max-autotune), "
@@ -86,56 +90,26 @@ def parse(argv: Sequence[str]) -> Call:
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="keep results here; what it holds is not timed again")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw roofline and ratios (needs matplotlib)")
-    parser.add_argument("--rounds", type=_positive, default=40, metavar="N", help="rounds that count (default 40)")
+    parser.add_argument("--rounds", type=positive, default=40, metavar="N", help="rounds that count (default 40)")
     parser.add_argument(
         "--seconds",
-        type=_above_0,
+        type=above_0,
         metavar="S",
         help="end the rounds of a comparison after about so long (default: as the suite says, else no bound)",
     )
     parser.add_argument(
-        "--bound", type=_above_0, default=1.0, metavar="RATIO", help="count the ratios under it (default 1)"
+        "--bound", type=above_0, default=1.0, metavar="RATIO", help="count the ratios under it (default 1)"
     )
     parser.add_argument("--table", action="store_true", help="print what --json FILE holds, time nothing, need no GPU")
     parser.add_argument("--configs", choices=("select", "all"), default="select", help="all: every row of CONFIGS too")
     default = min(8, (os.cpu_count() or 1) // 2)
-    parser.add_argument("--workers", type=_whole, default=default, metavar="N", help="processes that compile ahead")
+    parser.add_argument("--workers", type=whole, default=default, metavar="N", help="processes that compile ahead")
     call = parser.parse_args(argv, namespace=Call())
     if call.table and call.json is None:
         parser.error("--table prints a results file: name it with --json FILE")
     if call.shapes is not None and (call.suite is not None or not call.specs):
         parser.error("--shapes goes with SPEC; a suite has its own shapes")
     return call
-
-
-def _positive(text: str) -> int:
-    number = _whole(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, got {text!r}")
-    return number
-
-
-def _above_0(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not 0 < number < math.inf:
-        raise argparse.ArgumentTypeError(f"expected a number above 0, got {text!r}")
-    return number
-
-
-def _peers(text: str) -> tuple[str, ...]:
-    try:
-        return peers(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def _whole(text: str) -> int:
-    if not text.isascii() or not text.isdigit():
-        raise argparse.ArgumentTypeError(f"expected a whole number, got {text!r}")
-    return int(text)
 
 
 def plan_of(call: Call) -> list[plan.Comparison]:
@@ -179,22 +153,6 @@ def _present(kept: Results, records: list[Record], call: Call) -> int:
     return WRONG_RESULT if faults else DONE
 
 
-def _cuda() -> Device:
-    """The device to time on; raises `CallError` where there is none, or kernels would be interpreted."""
-    try:
-        import torch
-        import triton  # noqa: F401
-    except ImportError as error:
-        raise CallError(f"timing needs torch and triton: {error}") from None
-    if not torch.cuda.is_available():
-        raise CallError("timing needs a GPU, and torch finds no CUDA device (--table prints kept results without one)")
-    if os.environ.get("TRITON_INTERPRET", "0") not in ("", "0"):
-        raise CallError("TRITON_INTERPRET is set: interpreted kernels have no times worth keeping; unset it")
-    from generator.bench.device import CudaDevice
-
-    return CudaDevice()
-
-
 def run(call: Call, comparisons: Sequence[plan.Comparison], device: Device, *, scale: int = 1) -> int:
     """Measure what the results file does not hold yet, keep each comparison at once, print the table.
 
@@ -217,7 +175,7 @@ def run(call: Call, comparisons: Sequence[plan.Comparison], device: Device, *, s
     missing = [dtype for word, dtype in dtypes.items() if word not in known]
     keeper = _Keeper(call.json)
     if pending:
-        ahead.compile_ahead(pending, call.configs, call.workers)
+        ahead.compile_ahead(ahead.jobs(pending, call.configs), call.workers)
     if missing and (pending or not known):
         measured = ceilings.measure(device, missing, scale=scale)
         kept.ceilings[environment] = (

@@ -49,7 +49,7 @@ def rows(contestant: Contestant) -> tuple[Mapping[str, int], ...]:
     """The table of a kernel; empty for a contract."""
     if contestant.is_contract:
         return ()
-    return tuple(_module(contestant.file, contestant.digest).CONFIGS)
+    return tuple(module_of(contestant).CONFIGS)
 
 
 def _plain(contestant: Contestant) -> Competitor:
@@ -90,7 +90,7 @@ def _never(operands: Operands, out: torch.Tensor | None) -> torch.Tensor:
 
 def function(contestant: Contestant) -> Callable[..., torch.Tensor]:
     """The launcher of a kernel's file, or a family's function of a contract."""
-    module = _module(contestant.file, contestant.digest)
+    module = module_of(contestant)
     found: Callable[..., torch.Tensor] = getattr(module, contestant.kernel if contestant.is_contract else "gemm")
     return found
 
@@ -99,6 +99,11 @@ def _caller(gemm: Callable[..., torch.Tensor], config: int | None) -> Launch:
     if config is None:
         return lambda operands, out: gemm(operands.a, operands.b, **operands.epilogue, out=out)
     return lambda operands, out: gemm(operands.a, operands.b, **operands.epilogue, out=out, config=config)
+
+
+def module_of(contestant: Contestant) -> ModuleType:
+    """The module of a kernel's file, or the package that holds a contract's function."""
+    return _module(contestant.file, contestant.digest)
 
 
 @functools.cache

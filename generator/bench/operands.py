@@ -46,7 +46,12 @@ def make_sets(problem: Problem, device: str, count: int, seed: int) -> list[Oper
     return [_make(problem, device, generator) for _ in range(count)]
 
 
-def _make(problem: Problem, device: str, generator: torch.Generator) -> Operands:
+def shadow(problem: Problem) -> Operands:
+    """A set without memory: what a kernel's `refusal` reads, for a choice that needs no device."""
+    return _make(problem, "meta", None)
+
+
+def _make(problem: Problem, device: str, generator: torch.Generator | None) -> Operands:
     m, n, k = problem.shape.m, problem.shape.n, problem.shape.k
     layout = problem.layout
 
@@ -71,7 +76,7 @@ def _make(problem: Problem, device: str, generator: torch.Generator) -> Operands
     return Operands(a, matrix(k, n, layout.b, problem.dtype.b), epilogue, out)
 
 
-def _random(size: tuple[int, ...], word: str, device: str, generator: torch.Generator) -> torch.Tensor:
+def _random(size: tuple[int, ...], word: str, device: str, generator: torch.Generator | None) -> torch.Tensor:
     """Standard normal numbers of the element type, or whole numbers over all of an integer type's range."""
     dtype = torch_type(word)
     if not ELEMENTS[word].floating:

@@ -176,7 +176,11 @@ def save(results: Results, path: Path) -> None:
         "ceilings": {name: {c.name: c.rate for c in found} for name, found in results.ceilings.items()},
         "records": [_plain_record(record) for record in results.records],
     }
-    text = _dump(data)
+    put(path, _dump(data))
+
+
+def put(path: Path, text: str) -> None:
+    """Write a file in one step: whole, or as it was."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
