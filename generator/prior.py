@@ -58,6 +58,7 @@ def seconds(kernel: Kernel, tile: Tile, sizes: tuple[int, int, int], device: Dev
     taken = (tile.m + tile.n) * depth * width + (tile.m * tile.n * 4 if staged(kernel.variant) else 0)
     resident = max(1, min(turns, device.shared_memory // taken))
     # Products of a step (a matrix unit has no fewer than 64 rows), and the latency that loads in flight hide.
-    products = turns * (max(tile.m, 64) * tile.n + 400_000 / (depth * resident))
+    area = tile.m * max(tile.n, 64) if kernel.variant.product == "exchanged" else max(tile.m, 64) * tile.n
+    products = turns * (area + 400_000 / (depth * resident))
     rate = _PRODUCTS * (_IEEE if dtype.precision == "ieee" else 2 / width)
     return products * max(k, tile.k) / rate

@@ -11,7 +11,7 @@ from generator.model import Family, Fitted, Kernel, Measured, Rates, Variant, Wi
 from generator.view import table_rows
 
 #: The layout of the file; a reader refuses one that it does not know.
-VERSION = 1
+FORMAT = 1
 
 _RATES = 6
 
@@ -20,8 +20,8 @@ def parse(text: str) -> Measured:
     """The measurements in the text of a file; raise ValueError, with the reason, where it is none."""
     try:
         found = json.loads(text)
-        if found["version"] != VERSION:
-            raise ValueError(f"its version is {found['version']!r}, and {VERSION} is read")
+        if found["format"] != FORMAT:
+            raise ValueError(f"its format is {found['format']!r}, and {FORMAT} is read")
         device = _printable(found["device"])
         winners = tuple(
             Winner(
