@@ -39,6 +39,10 @@ class Launcher:
     bounded_k: bool
     #: Programs that walk the tiles in the interpreter; None where each tile has a program.
     interpreted: int | None
+    #: Whether programs share the K of a tile, as many as the row says.
+    splits: bool
+    #: The type of the partial sums that the launcher makes room for; None where there are none.
+    workspace: str | None
     #: Whether a row does not fit on some target.
     too_large: bool
     tiled: bool
@@ -106,6 +110,8 @@ def launcher(k: View) -> Launcher:
         divided=tuple(d for d, kind in kinds if kind == "never") if k.tiled and not k.descriptors else (),
         bounded_k=v.schedule == "naive",
         interpreted=INTERPRETED if v.schedule == "persistent" else None,
+        splits=k.schedule.splits,
+        workspace=f"torch.{ELEMENTS[v.dtype.acc].torch}" if k.schedule.workspace else None,
         too_large=bool(k.too_large),
         tiled=k.tiled,
         block_pointers=v.load == "block_pointer",
@@ -125,6 +131,8 @@ def _grid(k: View) -> str:
     source = "meta" if k.autotune else "row"
     tiles = f'triton.cdiv(M, {source}["BLOCK_M"]) * triton.cdiv(N, {source}["BLOCK_N"])'
     grid = f"(min({tiles}, _programs({source}, a.device)),)" if k.v.schedule == "persistent" else f"({tiles},)"
+    if k.schedule.splits:
+        grid = f'({tiles}, {source}["SPLIT"])'
     return f"lambda meta: {grid}" if k.autotune else grid
 
 
@@ -141,5 +149,7 @@ def _arguments(k: View) -> tuple[str, ...]:
         found.append(f"{operand.name}_desc" if operand.name in described else operand.name)
         if isinstance(operand, Vector) and operand.shape == SCALAR:
             constants.append(f"{operand.flag}=isinstance({operand.name}, torch.Tensor)")
+    if k.schedule.workspace:
+        found += ["work", "counters"]
     strides = [value for matrix in k.strided for _, value in matrix.strides]
     return (*found, "M", "N", "K", *strides, *constants)
