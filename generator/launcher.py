@@ -43,6 +43,8 @@ class Launcher:
     splits: bool
     #: The type of the partial sums that the launcher makes room for; None where there are none.
     workspace: str | None
+    #: Whether programs add to the result, which is zero before.
+    adds: bool
     #: Whether a row does not fit on some target.
     too_large: bool
     tiled: bool
@@ -112,6 +114,7 @@ def launcher(k: View) -> Launcher:
         interpreted=INTERPRETED if v.schedule == "persistent" else None,
         splits=k.schedule.splits,
         workspace=f"torch.{ELEMENTS[v.dtype.acc].torch}" if k.schedule.workspace else None,
+        adds=k.schedule.splits and not k.schedule.workspace,
         too_large=bool(k.too_large),
         tiled=k.tiled,
         block_pointers=v.load == "block_pointer",

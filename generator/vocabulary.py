@@ -76,7 +76,7 @@ SCHEDULE: Mapping[str, Schedule] = {
     "tiled": Schedule("one program computes one tile, in a loop over K"),
     "persistent": Schedule("as many programs as the device holds at once, each walking tiles", available=False),
     "split_k": Schedule("K divided over programs, reduced in a fixed order", splits=True, workspace=True),
-    "split_k_atomic": Schedule("K divided over programs, reduced by atomic adds", available=False),
+    "split_k_atomic": Schedule("K divided over programs, reduced by atomic adds", splits=True, repeatable=False),
     "stream_k": Schedule("K-iterations divided evenly over a persistent grid", available=False),
 }
 

@@ -12,11 +12,12 @@ from dataclasses import dataclass, field, replace
 
 from generator.bounds import language
 from generator.bounds.expressions import Expressions, merged
+from generator.bounds.launcher import COUNTERS, WORK
 from generator.bounds.order import Lemma
 from generator.bounds.sites import Place, Site
 from generator.bounds.source import NotUnderstood
 from generator.bounds.terms import Condition, Poly, at_most, below, variable
-from generator.bounds.values import Block, Number, Opaque, Part, Pointer, Several, Truth, Value, reaches_memory
+from generator.bounds.values import Block, Count, Number, Opaque, Part, Pointer, Several, Truth, Value, reaches_memory
 
 #: Names that hold a program's place, a tile's or an element's: replaced by symbols where the order of tiles is proved.
 COORDINATES = (("pid_m", "pid_n"), ("m", "n"))
@@ -37,27 +38,35 @@ class Walk:
     #: What holds of the symbols that replaced the coordinates, and what these were.
     facts: tuple[Condition, ...] = ()
     replaced: dict[str, Poly] = field(default_factory=dict)
+    #: The accesses that one program alone of those that share a tile comes to.
+    alone: list[Site] = field(default_factory=list)
 
 
-def walk(kernel: ast.FunctionDef, arguments: Mapping[str, Value], order: Order) -> Walk:
-    """The accesses of a kernel called with these arguments; raises `NotUnderstood`."""
+def walk(kernel: ast.FunctionDef, arguments: Mapping[str, Value], order: Order, programs: int) -> Walk:
+    """The accesses of a kernel called with these arguments, `programs` to a tile; raises `NotUnderstood`."""
     missing = [parameter.arg for parameter in kernel.args.args if parameter.arg not in arguments]
     if missing:
         raise NotUnderstood(kernel.lineno, f"the parameter {missing[0]}, which the launcher does not pass")
-    walker = _Walker(Expressions(dict(arguments)), order)
+    walker = _Walker(Expressions(dict(arguments)), order, programs)
     for statement in kernel.body:
         walker.statement(statement)
         walker.cut()
     walker.found.sites = walker.at.sites
+    if walker.left is not None:
+        walker.found.alone = walker.at.sites[walker.left :]
     return walker.found
 
 
 class _Walker:
-    def __init__(self, at: Expressions, order: Order) -> None:
+    def __init__(self, at: Expressions, order: Order, programs: int) -> None:
         self.at = at
         self.order: Order | None = order
         self.found = Walk()
+        self.programs = programs
         self.loops = 0
+        #: How many accesses lie before the last barrier, and before all programs of a tile but one return.
+        self.fence = 0
+        self.left: int | None = None
         #: The number of tiles, within the loop over them.
         self.tiles: Poly | None = None
 
@@ -72,6 +81,10 @@ class _Walker:
                 self.at.names[name] = language.operate(self.at.place(node), operator, old, self.at.value(value))
             case ast.Expr(value):
                 self.at.value(value)
+                if ast.unparse(value) == "tl.debug_barrier()":
+                    self.fence = len(self.at.sites)
+            case ast.If(ast.Compare(count, [ast.NotEq()], [others]), [ast.Return(None)], []):
+                self._leave(node, self.at.value(count), self.at.value(others))
             case ast.If(test, body, orelse):
                 self._branch(self.at.truth(test), body, orelse)
             case ast.For(ast.Name(name), ast.Call(_, [first, end, by]), body, []) if _texts(first, by) == _WALK:
@@ -106,6 +119,22 @@ class _Walker:
             if not isinstance(target, ast.Name):
                 raise NotUnderstood(node.lineno, ast.unparse(node))
             self.at.names[target.id] = item
+
+    def _leave(self, node: ast.If, count: Value, others: Value) -> None:
+        """`if before != SPLIT - 1: return`: of the programs that share a tile one goes on, after all the others."""
+        if not isinstance(count, Count) or not isinstance(others, Number) or self.left is not None:
+            raise NotUnderstood(node.lineno, ast.unparse(node.test))
+        raised = [place for place, site in enumerate(self.at.sites) if site.operand == count.operand]
+        # Every program raises one counter, once: that of its tile.
+        once = len(raised) == 1 and not self.at.sites[raised[0]].path and self.tiles is None and not self.at.path
+        if count.operand != COUNTERS or count.offset != variable(language.PID) or not once:
+            raise NotUnderstood(node.lineno, "a counter that is not raised once by every program of its tile")
+        if any(site.operand == WORK and site.kind == "store" for site in self.at.sites[self.fence :]):
+            raise NotUnderstood(node.lineno, "a partial sum that is handed in without a barrier behind its store")
+        if others.value.constant != self.programs - 1:
+            told = f"of {self.programs} programs that share a tile the one that finds {others.value} there goes on"
+            raise NotUnderstood(node.lineno, told)
+        self.left = len(self.at.sites)
 
     def _branch(self, test: Truth, body: list[ast.stmt], orelse: list[ast.stmt]) -> None:
         before = self.at
@@ -188,9 +217,9 @@ class _Walker:
         for statement in body:
             place = replace(again.place(statement), line=statement.lineno)
             match statement:
-                case ast.AugAssign(ast.Name(x), ast.Add(), value) if x == name:
+                case ast.AugAssign(ast.Name(x), ast.Add(), value) if x == name and isinstance(first, Pointer | Number):
                     by = again.value(value)
-                    if isinstance(by, Number) and not by.shape and isinstance(first, Pointer | Number):
+                    if isinstance(by, Number) and not by.shape:
                         return _moved(first, by, count, place)
                 case ast.Assign([ast.Name(x)], ast.Call(function, [ast.Name(y), value], [])) if x == y == name:
                     by = again.value(value)

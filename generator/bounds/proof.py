@@ -84,9 +84,16 @@ def _with_tiles(source: Source, known: Launcher, tiles: Mapping[str, int]) -> tu
                 lemma = prove_order(names, (first, second), launch.grid, launch.facts)
             return lemma
 
-        walked = walk(source.kernel, launch.arguments, order)
+        walked = walk(source.kernel, launch.arguments, order, launch.sharing)
     except NotUnderstood as error:
-        return [_not_proved(call, str(error)) for call in source.calls], lemma.order
+        order_of_tiles = Order("not proved", str(error)) if launch.sharing > 1 else lemma.order
+        return [_not_proved(call, str(error)) for call in source.calls], order_of_tiles
+    results = [site for site in walked.sites if site.operand == "out" and site.kind == "store"]
+    if any(site.adds and not known.zeroed for site in results):
+        lemma = replace(lemma, order=Order("refuted", "what is added to was not zero before"))
+    elif launch.sharing > 1 and any(site not in walked.alone and not site.adds for site in results):
+        told = f"{launch.sharing} programs share a tile, and more than one of them stores the result"
+        lemma = replace(lemma, order=Order("refuted", told))
     judge = Judge(known, launch, walked, lemma, tiles)
     sites = {(site.line, site.column): site for site in walked.sites}
     accesses = []
