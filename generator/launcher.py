@@ -111,7 +111,7 @@ def launcher(k: View) -> Launcher:
         furthest=_furthest(k.pointed),
         divided=tuple(d for d, kind in kinds if kind == "never") if k.tiled and not k.descriptors else (),
         bounded_k=v.schedule == "naive",
-        interpreted=INTERPRETED if v.schedule == "persistent" else None,
+        interpreted=INTERPRETED if k.schedule.walks else None,
         splits=k.schedule.splits,
         workspace=f"torch.{ELEMENTS[v.dtype.acc].torch}" if k.schedule.workspace else None,
         adds=k.schedule.splits and not k.schedule.workspace,
@@ -133,9 +133,12 @@ def _grid(k: View) -> str:
         return "(M * N,)"
     source = "meta" if k.autotune else "row"
     tiles = f'triton.cdiv(M, {source}["BLOCK_M"]) * triton.cdiv(N, {source}["BLOCK_N"])'
-    grid = f"(min({tiles}, _programs({source}, a.device)),)" if k.v.schedule == "persistent" else f"({tiles},)"
+    grid = f"({tiles},)"
     if k.schedule.splits:
         grid = f'({tiles}, {source}["SPLIT"])'
+    elif k.schedule.walks:
+        programs = f"_programs({source}, a.device)"
+        grid = f"({programs},)" if k.schedule.workspace else f"(min({tiles}, {programs}),)"
     return f"lambda meta: {grid}" if k.autotune else grid
 
 

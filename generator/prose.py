@@ -71,6 +71,10 @@ def order(v: Variant) -> str:
     if v.schedule == "persistent":
         each = "as many programs as the device holds walk the tiles of C, each every so many-th"
         return f"{each}; tiles are numbered {meaning}."
+    if v.schedule == "stream_k":
+        each = "as many programs as the device holds share out the steps along K of all tiles, as many each"
+        last = "Of those that share a tile the one that comes last adds the parts, in the order of K."
+        return f"{each}; tiles are numbered {meaning}. {last}"
     if SCHEDULE[v.schedule].splits:
         last = " The one that comes last adds the parts, in the order of K." if SCHEDULE[v.schedule].workspace else ""
         return f"SPLIT programs share a tile of C, each with a part of K; tiles are visited {meaning}.{last}"

@@ -34,6 +34,8 @@ class Order(Word):
 class Schedule(Word):
     """A division of the work over programs, and what its kernels need for it."""
 
+    #: Whether there are as many programs as the device holds, each of which comes to several tiles.
+    walks: bool = False
     #: Whether the tile table says how many programs share the K of a tile.
     splits: bool = False
     #: Whether partial sums pass through a workspace, of which the program that comes last makes the result.
@@ -74,10 +76,12 @@ SCHEDULE: Mapping[str, Schedule] = {
     "elementwise": Schedule("one program computes one element with a scalar loop over K"),
     "naive": Schedule("one program computes one tile, with all of K in one load"),
     "tiled": Schedule("one program computes one tile, in a loop over K"),
-    "persistent": Schedule("as many programs as the device holds at once, each walking tiles", available=False),
+    "persistent": Schedule(
+        "as many programs as the device holds at once, each walking tiles", available=False, walks=True
+    ),
     "split_k": Schedule("K divided over programs, reduced in a fixed order", splits=True, workspace=True),
     "split_k_atomic": Schedule("K divided over programs, reduced by atomic adds", splits=True, repeatable=False),
-    "stream_k": Schedule("K-iterations divided evenly over a persistent grid", available=False),
+    "stream_k": Schedule("K-iterations divided evenly over a persistent grid", walks=True, workspace=True),
 }
 
 LOAD: Mapping[str, Word] = {

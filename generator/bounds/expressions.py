@@ -191,7 +191,8 @@ class Expressions:
         if set(values) - {"pointer", "value", "mask"} or not {"pointer", "value"} <= set(values) or len(node.args) > 3:
             raise NotUnderstood(node.lineno, ast.unparse(node))
         place, pointer = self.place(node), values["pointer"]
-        self.sites.append(replace(sites.plain(place, "store", pointer, values.get("mask", TRUE), Several(())), adds=True))
+        site = sites.plain(place, "store", pointer, values.get("mask", TRUE), Several(()))
+        self.sites.append(replace(site, adds=True))
         # Elsewhere the order in which others see what was stored before is not known.
         ordered = all(
             ast.unparse(given.get(x, node)) == f"'{word}'" for x, word in (("sem", "acq_rel"), ("scope", "gpu"))

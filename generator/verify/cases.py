@@ -173,6 +173,11 @@ def _sizes(fit: Fit, row: int) -> Iterator[Case]:
         yield case("past-n", "one past a tile along N alone", m, n + 1, k)
         yield case("past-k", "one past a tile along K alone", m, n, k + 1)
     yield case("primes", "primes below a tile, K too", *fit.primes)
+    if fit.variant.schedule == "stream_k":
+        yield case("shared", "one tile, of which every program has steps", m, n, 7 * k - 1)
+        yield case(
+            "handed-on", "five tiles of three steps: each end of the second program lies within one", 5 * m, n, 3 * k
+        )
     if SCHEDULE[fit.variant.schedule].splits:
         parts = fit.tile.split
         yield case("parts", "every part of K has two steps, the last of them a short one", m, n + 1, 2 * parts * k - 1)
