@@ -10,7 +10,7 @@ import ast
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from generator.bounds import language
+from generator.bounds import language, sharing
 from generator.bounds.expressions import Expressions, merged
 from generator.bounds.launcher import COUNTERS, WORK
 from generator.bounds.order import Lemma
@@ -39,41 +39,48 @@ class Walk:
     facts: tuple[Condition, ...] = ()
     replaced: dict[str, Poly] = field(default_factory=dict)
     #: The accesses that one program alone of those that share a tile comes to.
-    alone: list[Site] = field(default_factory=list)
+    alone: slice | None = None
 
 
-def walk(kernel: ast.FunctionDef, arguments: Mapping[str, Value], order: Order, programs: int) -> Walk:
-    """The accesses of a kernel called with these arguments, `programs` to a tile; raises `NotUnderstood`."""
+def walk(
+    kernel: ast.FunctionDef, arguments: Mapping[str, Value], order: Order, programs: int, depth: int | None = None
+) -> Walk:
+    """The accesses of a kernel called with these arguments, `programs` to a tile; raises `NotUnderstood`.
+
+    Where programs deal out the steps along K of all tiles, these have `depth` elements each.
+    """
     missing = [parameter.arg for parameter in kernel.args.args if parameter.arg not in arguments]
     if missing:
         raise NotUnderstood(kernel.lineno, f"the parameter {missing[0]}, which the launcher does not pass")
-    walker = _Walker(Expressions(dict(arguments)), order, programs)
+    walker = _Walker(Expressions(dict(arguments)), order, programs, depth)
     for statement in kernel.body:
         walker.statement(statement)
         walker.cut()
     walker.found.sites = walker.at.sites
-    if walker.left is not None:
-        walker.found.alone = walker.at.sites[walker.left :]
     return walker.found
 
 
 class _Walker:
-    def __init__(self, at: Expressions, order: Order, programs: int) -> None:
+    def __init__(self, at: Expressions, order: Order, programs: int, depth: int | None) -> None:
         self.at = at
         self.order: Order | None = order
         self.found = Walk()
-        self.programs = programs
+        self.programs, self.depth = programs, depth
         self.loops = 0
-        #: How many accesses lie before the last barrier, and before all programs of a tile but one return.
+        #: What names were last assigned, and whether the walk is in the loop over the tiles that share out their steps.
+        self.texts: dict[str, str] = {}
+        self.deals = False
+        #: How many accesses lie before the last barrier.
         self.fence = 0
-        self.left: int | None = None
         #: The number of tiles, within the loop over them.
         self.tiles: Poly | None = None
 
     def statement(self, node: ast.stmt) -> None:
         match node:
             case ast.Assign([ast.Name(name)], value):
-                self.at.names[name] = self.at.value(value)
+                known = sharing.within(name, ast.unparse(value), self.texts) if self.deals else None
+                self.at.names[name] = known or self.at.value(value)
+                self.texts[name] = ast.unparse(value)
             case ast.Assign([ast.Tuple(targets)], value):
                 self._unpack(node, targets, self.at.value(value))
             case ast.AugAssign(ast.Name(name) as target, operator, value):
@@ -85,10 +92,14 @@ class _Walker:
                     self.fence = len(self.at.sites)
             case ast.If(ast.Compare(count, [ast.NotEq()], [others]), [ast.Return(None)], []):
                 self._leave(node, self.at.value(count), self.at.value(others))
+            case ast.If(ast.Compare(ast.Name(count), [ast.Eq()], [others]), body, []) if self._counted(count):
+                self._last(node, self.at.names[count], self.at.value(others), body)
             case ast.If(test, body, orelse):
                 self._branch(self.at.truth(test), body, orelse)
             case ast.For(ast.Name(name), ast.Call(_, [first, end, by]), body, []) if _texts(first, by) == _WALK:
                 self._tiles(node, name, end, body)
+            case ast.For(ast.Name(name), ast.Call() as steps, body, []) if ast.unparse(steps) == sharing.LOOP:
+                self._dealt(node, name, body)
             case ast.For(ast.Name(name), ast.Call() as steps, body, []):
                 self._loop(node, name, steps, body)
             case ast.Pass():
@@ -122,19 +133,44 @@ class _Walker:
 
     def _leave(self, node: ast.If, count: Value, others: Value) -> None:
         """`if before != SPLIT - 1: return`: of the programs that share a tile one goes on, after all the others."""
-        if not isinstance(count, Count) or not isinstance(others, Number) or self.left is not None:
+        if (
+            not isinstance(count, Count)
+            or not isinstance(others, Number)
+            or self.found.alone is not None
+            or self.tiles is not None
+        ):
             raise NotUnderstood(node.lineno, ast.unparse(node.test))
-        raised = [place for place, site in enumerate(self.at.sites) if site.operand == count.operand]
-        # Every program raises one counter, once: that of its tile.
-        once = len(raised) == 1 and not self.at.sites[raised[0]].path and self.tiles is None and not self.at.path
+        self._handed_in(node, count, ())
+        if others.value.constant != self.programs - 1 or count.otherwise is not None:
+            told = f"of {self.programs} programs that share a tile the one that finds {others.value} there goes on"
+            raise NotUnderstood(node.lineno, told)
+        self.found.alone = slice(len(self.at.sites), None)
+
+    def _counted(self, name: str) -> bool:
+        return isinstance(self.at.names.get(name), Count)
+
+    def _last(self, node: ast.If, count: Value, others: Value, body: list[ast.stmt]) -> None:
+        """`if before == others:` the last program of a tile, or its only one, whose `before` is `others`."""
+        assert isinstance(count, Count)
+        if not isinstance(others, Number) or not self.deals or self.found.alone is not None:
+            raise NotUnderstood(node.lineno, ast.unparse(node.test))
+        shared = at_most(1, variable("others"))
+        self._handed_in(node, count, (shared,))
+        if not (others.value == variable("others") == count.otherwise) or count.under != shared:
+            raise NotUnderstood(node.lineno, f"the program that finds {others.value} others counted makes the result")
+        first = len(self.at.sites)
+        for statement in body:
+            self.statement(statement)
+        self.found.alone = slice(first, len(self.at.sites))
+
+    def _handed_in(self, node: ast.If, count: Count, path: tuple[Condition, ...]) -> None:
+        """Raise unless each program of a tile stores its sum, and then raises the tile's counter once, under `path`."""
+        raised = [site for site in self.at.sites if site.operand == count.operand]
+        once = len(raised) == 1 and raised[0].path == path and not self.at.path
         if count.operand != COUNTERS or count.offset != variable(language.PID) or not once:
             raise NotUnderstood(node.lineno, "a counter that is not raised once by every program of its tile")
         if any(site.operand == WORK and site.kind == "store" for site in self.at.sites[self.fence :]):
             raise NotUnderstood(node.lineno, "a partial sum that is handed in without a barrier behind its store")
-        if others.value.constant != self.programs - 1:
-            told = f"of {self.programs} programs that share a tile the one that finds {others.value} there goes on"
-            raise NotUnderstood(node.lineno, told)
-        self.left = len(self.at.sites)
 
     def _branch(self, test: Truth, body: list[ast.stmt], orelse: list[ast.stmt]) -> None:
         before = self.at
@@ -185,6 +221,25 @@ class _Walker:
             self.statement(statement)
             self.cut()
         self.tiles = None
+        before.names = names
+        self.at = before
+
+    def _dealt(self, node: ast.For, target: str, body: list[ast.stmt]) -> None:
+        """A loop over the tiles of which a program has steps."""
+        changed, within = _assigned(body) | {target}, sharing.names()
+        known = self.depth is not None and sharing.dealt(target, self.texts) and not changed & within.keys() - {target}
+        if not known or self.tiles is not None or self.order is None or self.at.path:
+            raise NotUnderstood(node.lineno, f"the loop over {ast.unparse(node.iter)}")
+        tiles = self.at.value(ast.parse(sharing.TILES_OF_ALL, mode="eval").body)
+        assert isinstance(tiles, Number) and self.depth is not None
+        before, names = self.at, self._without(changed, node)
+        self.at = Expressions({**names, **within}, before.path, before.decided, before.sites)
+        self.tiles, self.deals = tiles.value, True
+        for statement in body:
+            self.statement(statement)
+            self.cut()
+        self.found.facts += sharing.facts(self.depth)
+        self.tiles, self.deals = None, False
         before.names = names
         self.at = before
 

@@ -226,4 +226,6 @@ def merged(test: Truth, a: Value, b: Value) -> Value:
     if shapes[0] == shapes[1] and isinstance(a, Number) and isinstance(b, Number) and a.width == b.width:
         value = choice(test.condition, a.value, b.value)
         return Number(value, a.shape, a.width, a.parts | b.parts | test.parts)
+    if isinstance(a, Count) and isinstance(b, Number) and not b.shape and a.otherwise is None:
+        return replace(a, under=test.condition, otherwise=b.value)
     return Opaque("what depends on a condition", reaches_memory(a) or reaches_memory(b))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from generator.bounds.arithmetic import combined
 from generator.bounds.sites import Place
@@ -111,6 +112,15 @@ def minimum(place: Place, arguments: Sequence[Value], keywords: Keywords) -> Val
     return Number(least(a.value, b.value), shape, wider(a.width, b.width), a.parts | b.parts)
 
 
+def maximum(place: Place, arguments: Sequence[Value], keywords: Keywords) -> Value:
+    """The larger of two: what is left of both without the smaller."""
+    least_of = minimum(place, arguments, keywords)
+    a, b = arguments
+    if not isinstance(a, Number) or not isinstance(b, Number) or not isinstance(least_of, Number):
+        return least_of
+    return replace(least_of, value=a.value + b.value - least_of.value)
+
+
 def arange(place: Place, arguments: Sequence[Value], keywords: Keywords) -> Value:
     """Numbers one after another, one for each lane."""
     start, end = (_constant(place, argument, "a bound of tl.arange") for argument in arguments)
@@ -130,7 +140,10 @@ def cast(place: Place, arguments: Sequence[Value], keywords: Keywords) -> Value:
     """A number in another width."""
     x, dtype, *_ = arguments
     if isinstance(x, Number) and isinstance(dtype, Dtype):
-        return Number(x.value, x.shape, dtype.width, x.parts)
+        narrowed = (
+            {Part(x.value, x.shape, False, place.path, place.line)} if (x.width, dtype.width) == ("64", "32") else ()
+        )
+        return Number(x.value, x.shape, dtype.width, x.parts.union(narrowed))
     return Opaque("a converted value")
 
 
@@ -206,6 +219,8 @@ FUNCTIONS: Mapping[str, Function] = {
     "tl.cdiv": cdiv,
     "tl.minimum": minimum,
     "min": minimum,
+    "tl.maximum": maximum,
+    "max": maximum,
     "tl.arange": arange,
     "tl.full": full,
     "tl.cast": cast,

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from generator.bounds import helpers, rows
+from generator.bounds import sharing as dealing
 from generator.bounds.arithmetic import condition_of, number_of
 from generator.bounds.helpers import SIZES
 from generator.bounds.language import PART, TILES
@@ -50,6 +51,20 @@ class Launch:
     sharing: int
     #: Whether there are at most as many programs as tiles, and at least one, which walk the tiles; else as many.
     walks: bool
+    #: Whether there are any number of programs, at least one, that deal the tiles' steps out among them.
+    deals: bool
+    #: The step along K.
+    depth: int
+
+
+@dataclass(frozen=True)
+class _Programs:
+    """The programs of a grid as the launcher writes it: how many tiles there are, and as in `Launch`."""
+
+    tiles: ast.expr
+    walks: bool = False
+    deals: bool = False
+    sharing: ast.expr | None = None
 
 
 @dataclass
@@ -97,17 +112,26 @@ class Launcher:
             facts.append(condition_of(self._demanded, names, {"row": table}))
         grid = tuple(number_of(factor, names, {"row": table, "meta": table}) for factor in self._grid)
         operands, sharing = dict(self.operands), 1
-        if self._programs[2] is not None:
-            shared = number_of(self._programs[2], {}, {"row": table, "meta": table}).constant
+        if self._programs.sharing is not None:
+            shared = number_of(self._programs.sharing, {}, {"row": table, "meta": table}).constant
             if shared is None or shared < 1:
                 raise NotUnderstood(self.call.lineno, "a number of programs to a tile that the row does not say")
             sharing = shared
             facts += [at_most(0, variable(PART)), below(variable(PART), poly(sharing))]
         if self._workspace:
             tiles = variable(TILES)
-            room = tiles * (sharing * row["BLOCK_M"] * row["BLOCK_N"])
+            room = dealing.room(row) if self._programs.deals else tiles * (sharing * row["BLOCK_M"] * row["BLOCK_N"])
             operands |= {WORK: Operand(WORK, (room,), 0), COUNTERS: Operand(COUNTERS, (tiles,), 0)}
-        return Launch(arguments, operands, grid, tuple(facts), sharing, self._programs[1])
+        return Launch(
+            arguments,
+            operands,
+            grid,
+            tuple(facts),
+            sharing,
+            self._programs.walks,
+            self._programs.deals,
+            row.get("BLOCK_K", 1),
+        )
 
     @cached_property
     def _demanded(self) -> ast.expr | None:
@@ -124,25 +148,29 @@ class Launcher:
         return rows.heuristics(self.source.kernel)
 
     @cached_property
-    def _programs(self) -> tuple[ast.expr, bool, ast.expr | None]:
-        """The number of tiles, whether fewer programs may walk them, and how many share one, where they do."""
+    def _programs(self) -> _Programs:
+        """The programs of the grid."""
         assert isinstance(self.call.func, ast.Subscript)
         grid = self.call.func.slice
         grid = grid.body if isinstance(grid, ast.Lambda) else grid
         match grid:
             case ast.Tuple([ast.Call(ast.Name("min"), [tiles, ast.Call(ast.Name("_programs"))], [])]):
                 helpers.programs(self.source)
-                return tiles, True, None
+                return _Programs(tiles, walks=True)
+            case ast.Tuple([ast.Call(ast.Name("_programs"))]) if self._workspace:
+                helpers.programs(self.source)
+                # As many tiles as counters.
+                return _Programs(helpers.TILES, walks=True, deals=True)
             case ast.Tuple([tiles]):
-                return tiles, False, None
+                return _Programs(tiles)
             case ast.Tuple([tiles, sharing]):
-                return tiles, False, sharing
+                return _Programs(tiles, sharing=sharing)
         raise NotUnderstood(grid.lineno, f"the grid {ast.unparse(grid)}")
 
     @cached_property
     def _grid(self) -> list[ast.expr]:
         """The factors of the number of tiles."""
-        factors = [self._programs[0]]
+        factors = [self._programs.tiles]
         while isinstance(factors[0], ast.BinOp) and isinstance(factors[0].op, ast.Mult):
             factors[:1] = [factors[0].left, factors[0].right]
         return factors
@@ -260,7 +288,7 @@ class Launcher:
             case "(a_rows, b_rows)":
                 return self._turn(node)
             case "(work, counters)":
-                helpers.workspace(self.source, node)
+                helpers.workspace(self.source, node, deals="_programs" in self.source.functions)
                 self._workspace = True
             case _ if text == f"_scalar('{target}', {target}, a.device)":
                 helpers.scalar(self.source)

@@ -91,6 +91,9 @@ class Count:
 
     operand: str
     offset: Poly
+    #: Where only some programs raise it: under which condition, and the number that the others have instead.
+    under: Condition = ALWAYS
+    otherwise: Poly | None = None
 
 
 @dataclass(frozen=True)
