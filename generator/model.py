@@ -69,6 +69,8 @@ class Tile:
     warps: int
     group: int = 8
     stages: int = 3
+    #: The programs that share a tile's K, where the schedule divides it.
+    split: int = 4
 
 
 #: A value of an axis.

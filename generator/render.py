@@ -97,6 +97,7 @@ def kernel_source(spec: Spec, kernel: Kernel) -> str:
         "pointer": _macros("load/pointer.j2"),
         "swizzle": _macros("swizzle.j2"),
         "epilogue": _macros("epilogue.j2"),
+        "workspace": _macros("workspace.j2"),
         "math": _macros("math.j2"),
     }
     texts = {"summary": summary, "properties": properties(k), "formula": formula(k.v)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from generator.model import Dtype, Tile
-from generator.vocabulary import ELEMENTS
+from generator.vocabulary import ELEMENTS, SCHEDULE
 
 # 16-bit operands: the rows that won at some size between 8 and 8192 rows in a sweep of 17 on an H200.
 _TILED_16 = (
@@ -49,6 +49,31 @@ _TILED_FP32 = (
     Tile(32, 64, 32, warps=4, stages=3),
     Tile(16, 32, 64, warps=2, stages=3),
 )
+
+
+def _split(*tiles: Tile) -> tuple[Tile, ...]:
+    """Each tile with its K divided over 2, 4 and 8 programs."""
+    return tuple(replace(tile, split=split) for tile in tiles for split in (2, 4, 8))
+
+
+# K divided: for products of few tiles and a long K.
+_SPLIT_16 = _split(
+    Tile(128, 128, 64, warps=4, stages=4),
+    Tile(64, 128, 128, warps=4, stages=4),
+    Tile(64, 64, 128, warps=4, stages=4),
+    Tile(16, 64, 128, warps=4, stages=4),
+)
+_SPLIT = {
+    8: tuple(replace(tile, k=tile.k * 2) for tile in _SPLIT_16),
+    16: _SPLIT_16,
+    # Three products' operands of a larger tile are more than the registers hold.
+    32: _split(
+        Tile(64, 128, 32, warps=4, stages=4),
+        Tile(64, 64, 64, warps=4, stages=4),
+        Tile(16, 64, 64, warps=4, stages=4),
+    ),
+}
+_SPLIT_FP32 = _split(Tile(64, 64, 16, warps=4, stages=3), *_TILED_FP32[3:])
 # All of K in one load: k is the largest K that the row takes.
 _NAIVE_16 = (
     Tile(32, 32, 64, warps=4, stages=1),
@@ -70,6 +95,10 @@ def defaults(schedule: str, dtype: Dtype, product: str = "direct") -> tuple[Tile
         return (_ELEMENT,)
     if schedule == "naive":
         return _NAIVE_32 if bits == 32 else _NAIVE_16
-    if dtype.precision == "ieee":
+    ieee = dtype.precision == "ieee"
+    if SCHEDULE[schedule].splits:
+        return _SPLIT_FP32 if ieee else _SPLIT[bits]
+    if ieee:
         return _TILED_FP32
-    return _TABLES["exchanged" if product == "exchanged" else schedule][bits]
+    name = "exchanged" if product == "exchanged" else schedule
+    return _TABLES.get(name, _TABLES["tiled"])[bits]

@@ -9,7 +9,7 @@ from generator import formula, legality
 from generator.epilogue import COLUMNS, MATRIX, ROWS, SCALAR, Epilogue, Operand
 from generator.model import Dtype, Kernel, Tile, Variant
 from generator.operands import Matrix, Vector
-from generator.vocabulary import ELEMENTS, SWIZZLE
+from generator.vocabulary import ELEMENTS, SCHEDULE, SWIZZLE, Schedule
 
 
 @dataclass(frozen=True)
@@ -84,6 +84,10 @@ class View:
     def tiled(self) -> bool:
         """Whether a program computes a tile, rather than one element."""
         return self.v.schedule != "elementwise"
+
+    @property
+    def schedule(self) -> Schedule:
+        return SCHEDULE[self.v.schedule]
 
     @property
     def descriptors(self) -> bool:
@@ -224,11 +228,15 @@ class View:
                 constants.append(operand.flag)
             else:
                 names.append(f"{operand.name}_ptr")
+        if self.schedule.workspace:
+            names += ["work_ptr", "counters_ptr"]
         names += ["M", "N", "K"]
         names += [name for matrix in self.strided for name, _ in matrix.strides]
         constants += [f"EVEN_{d}" for d in self.even]
         if self.tiled:
             constants += ["BLOCK_M", "BLOCK_N", "BLOCK_K", *([self.group] if self.group else [])]
+        if self.schedule.splits:
+            constants.append("SPLIT")
         return (*names, *(f"{name}: tl.constexpr" for name in constants))
 
     @cached_property
@@ -241,7 +249,7 @@ class View:
     @property
     def configs(self) -> tuple[str, ...]:
         """The rows of the tile table as source."""
-        return _configs(self.kernel.tiles, self.group, self.tiled)
+        return _configs(self.kernel.tiles, self.group, self.tiled, self.schedule.splits)
 
     @cached_property
     def too_large(self) -> str:
@@ -289,22 +297,24 @@ def view(kernel: Kernel) -> View:
 
 
 @cache
-def _configs(tiles: tuple[Tile, ...], group: str | None, tiled: bool) -> tuple[str, ...]:
-    rows = (_row(tile, group, tiled) for tile in tiles)
+def _configs(tiles: tuple[Tile, ...], group: str | None, tiled: bool, splits: bool) -> tuple[str, ...]:
+    rows = (_row(tile, group, tiled, splits) for tile in tiles)
     return tuple("{" + ", ".join(f'"{name}": {value}' for name, value in row.items()) + "}" for row in rows)
 
 
-def _row(tile: Tile, group: str | None, tiled: bool) -> dict[str, int]:
+def _row(tile: Tile, group: str | None, tiled: bool, splits: bool) -> dict[str, int]:
     row = {"BLOCK_M": tile.m, "BLOCK_N": tile.n, "BLOCK_K": tile.k} if tiled else {}
     if group and tiled:
         row[group] = tile.group
+    if splits:
+        row["SPLIT"] = tile.split
     return row | ({"num_warps": tile.warps, "num_stages": tile.stages} if tiled else {"num_warps": tile.warps})
 
 
 def table_rows(kernel: Kernel) -> tuple[dict[str, int], ...]:
     """The rows of a kernel's table as its CONFIGS holds them."""
-    group = SWIZZLE[kernel.variant.swizzle].band
-    return tuple(_row(tile, group, kernel.variant.schedule != "elementwise") for tile in kernel.tiles)
+    k = view(kernel)
+    return tuple(_row(tile, k.group, k.tiled, k.schedule.splits) for tile in kernel.tiles)
 
 
 @cache

@@ -30,6 +30,20 @@ class Order(Word):
     band: str | None = None
 
 
+@dataclass(frozen=True)
+class Schedule(Word):
+    """A division of the work over programs, and what its kernels need for it."""
+
+    #: Whether there are as many programs as the device holds, each of which comes to several tiles.
+    walks: bool = False
+    #: Whether the tile table says how many programs share the K of a tile.
+    splits: bool = False
+    #: Whether partial sums pass through a workspace, of which the program that comes last makes the result.
+    workspace: bool = False
+    #: Whether sums are added in a fixed order.
+    repeatable: bool = True
+
+
 LAYOUT_LETTERS = {"r": "row", "c": "column", "s": "strided"}
 
 BATCH: Mapping[str, Word] = {
@@ -58,14 +72,14 @@ SWIZZLE: Mapping[str, Order] = {
     "chiplet": Order("grouped within each chiplet", available=False),
 }
 
-SCHEDULE: Mapping[str, Word] = {
-    "elementwise": Word("one program computes one element with a scalar loop over K"),
-    "naive": Word("one program computes one tile, with all of K in one load"),
-    "tiled": Word("one program computes one tile, in a loop over K"),
-    "persistent": Word("as many programs as the device holds at once, each walking tiles"),
-    "split_k": Word("K divided over programs, reduced in a fixed order", available=False),
-    "split_k_atomic": Word("K divided over programs, reduced by atomic adds", available=False),
-    "stream_k": Word("K-iterations divided evenly over a persistent grid", available=False),
+SCHEDULE: Mapping[str, Schedule] = {
+    "elementwise": Schedule("one program computes one element with a scalar loop over K"),
+    "naive": Schedule("one program computes one tile, with all of K in one load"),
+    "tiled": Schedule("one program computes one tile, in a loop over K"),
+    "persistent": Schedule("as many programs as the device holds at once, each walking tiles", walks=True),
+    "split_k": Schedule("K divided over programs, reduced in a fixed order", splits=True, workspace=True),
+    "split_k_atomic": Schedule("K divided over programs, reduced by atomic adds", splits=True, repeatable=False),
+    "stream_k": Schedule("K-iterations divided evenly over a persistent grid", walks=True, workspace=True),
 }
 
 LOAD: Mapping[str, Word] = {
