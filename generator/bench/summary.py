@@ -62,25 +62,22 @@ def geometric_mean(values: Sequence[float]) -> float:
 
 
 def summarize(records: Sequence[Record]) -> list[Ratios]:
-    """Every side of every case against every peer, rows forced by `--configs all` left out; at the end all together."""
+    """Every side of every case against every peer, rows forced by `--configs all` left out.
+
+    At the end all cases together, where no comparison has several sides: their mean would say nothing of any.
+    """
     keys: dict[tuple[str, str, str], list[tuple[Record, Side, Side]]] = {}
-    for record in records:
-        for side in record.sides:
-            if side.role == "peer" or side.forced:
-                continue
+    ours = [[side for side in record.sides if side.role != "peer" and not side.forced] for record in records]
+    for record, sides in zip(records, ours):
+        for side in sides:
             for word, peer in record.peers.items():
                 keys.setdefault((record.case, side.label, word), []).append((record, side, peer))
     groups = [_ratios(*key, entries) for key, entries in keys.items()]
-    for word in dict.fromkeys(group.peer for group in groups):
-        # One side a comparison: the first, or a comparison of several would count several times.
-        firsts = [_first(record, record.peers[word]) for record in records if word in record.peers]
-        groups.append(_ratios(_ALL, "", word, [entry for entry in firsts if entry is not None]))
+    if len({record.case for record in records}) > 1 and all(len(sides) == 1 for sides in ours):
+        for word in dict.fromkeys(group.peer for group in groups):
+            together = [entry for key, entries in keys.items() if key[2] == word for entry in entries]
+            groups.append(_ratios(_ALL, "", word, together))
     return groups
-
-
-def _first(record: Record, peer: Side) -> tuple[Record, Side, Side] | None:
-    side = next((side for side in record.sides if side.role != "peer" and not side.forced), None)
-    return None if side is None else (record, side, peer)
 
 
 def _ratios(case: str, label: str, word: str, entries: list[tuple[Record, Side, Side]]) -> Ratios:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import multiprocessing
 import os
+import signal
 from collections.abc import Callable
 from concurrent.futures import Executor, ProcessPoolExecutor
 from typing import Any
@@ -52,3 +53,5 @@ def processes(gpus: int) -> ProcessPoolExecutor:
 def _take_one(devices: Any) -> None:
     # Before torch looks for devices, which it does at the first use.
     os.environ[_VISIBLE] = devices.get()
+    # Ctrl-C is for the process that hands out: what is under way here is short, and not to be taken for a failure.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

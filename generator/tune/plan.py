@@ -49,7 +49,7 @@ class Trial:
         """The digest of all that the outcome depends on."""
         problem = self.problem
         work = [str(problem.shape), problem.dtype.word, problem.layout.word, problem.epilogue.word]
-        sides = [[c.contestant.kernel, c.contestant.digest, c.index] for c in self.candidates]
+        sides = sorted([c.contestant.kernel, c.contestant.digest, c.index] for c in self.candidates)
         return digest_of([self.contract, work, sides, dict(environment), dict(method)])
 
 

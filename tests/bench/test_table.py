@@ -106,6 +106,9 @@ def test_the_summary_has_mean_smallest_and_count_for_each_case() -> None:
         f"| all |  | cublas | 3 (and 1 without a ratio) | {overall:.3f} | 0.475 | 8x4096x4096 | 1 | {overall:.3f} |",
     ]
     assert "under 0.9" in text
+    two = samples.record(OURS, slow, PEER, case="two")
+    text = table.render(samples.results(*records, two), [*records, two])
+    assert "| all |" not in text, "a mean over rivals says nothing"
 
 
 def test_a_geometric_mean_of_nothing_is_refused() -> None:

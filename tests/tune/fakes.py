@@ -138,10 +138,16 @@ def no_executor() -> str:
     return "nothing"
 
 
+#: What `dasked` opened, for the test to close.
+opened: list[Any] = []
+
+
 def dasked() -> Executor:
     """Dask's executor over two processes of this machine."""
     from distributed import Client, LocalCluster
 
     cluster = LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None)
-    executor: Executor = Client(cluster).get_executor()
+    client = Client(cluster)
+    opened.extend([cluster, client])
+    executor: Executor = client.get_executor()
     return executor
