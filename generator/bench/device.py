@@ -99,8 +99,8 @@ class CudaDevice:
         self._stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         properties = torch.cuda.get_device_properties(torch.cuda.current_device())
         self.l2_bytes = int(getattr(properties, "L2_cache_size", 0)) or 64 * 2**20
-        # On AMD the name of the architecture comes with its features behind a colon.
-        arch = getattr(properties, "gcnArchName", "").partition(":")[0]
+        # On AMD the name of the architecture comes with its features behind a colon; on NVIDIA it is the device's name.
+        arch = properties.gcnArchName.partition(":")[0] if torch.version.hip else ""
         self.figures = prior.Device(
             properties.name,
             arch or f"sm{properties.major}{properties.minor}",
