@@ -114,8 +114,8 @@ def test_the_best_by_the_model_come_first_and_the_hopeless_not_at_all(
 def test_a_plan_of_nothing_is_refused(mixed: Path) -> None:
     with pytest.raises(CallError, match=r"no row of any kernel can run on NVIDIA H200 \(gfx942\)"):
         planned(Shape(256, 256, 256), device=replace(H200, target="gfx942"))
-    with pytest.raises(CallError, match=r"64x64x64\+8 has padded leading dimensions"):
-        planned(Shape(64, 64, 64, 8))
+    with pytest.raises(CallError, match="no row of any kernel can run on NVIDIA H200"):
+        planned()
     with pytest.raises(CallError, match="render the family 'mixed' first"):
         plan(Families([Path("mixed.yaml")], Path("elsewhere")), (Shape(1, 1, 1),), H200, TRITON, 12)
 
