@@ -11,11 +11,11 @@ import pytest
 import torch
 
 from generator.bench import check, measure, operands
-from generator.bench.cli import Call, run
+from generator.bench.cli import Call, _Keeper, run
 from generator.bench.measure import DeviceLost, Options, calls_for
 from generator.bench.plan import Comparison, Contestant
 from generator.bench.problem import Problem, Shape, shared_layout
-from generator.bench.results import Record, load
+from generator.bench.results import Record, Results, load
 from generator.epilogue import Epilogue
 from generator.model import Dtype, Layout
 
@@ -251,6 +251,26 @@ def test_a_stopped_run_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str
     silent = FakeDevice()
     assert run(call, [one, two], silent, scale=1024) == 0
     assert not silent.replays, "nothing is timed again"
+
+
+def test_a_file_is_not_written_so_often_that_it_takes_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Writing takes half a second here, so ten seconds pass before the next."""
+    written: list[float] = []
+    clock = [0.0]
+
+    def save(kept: Results, path: Path) -> None:
+        written.append(clock[0])
+        clock[0] += 0.5
+
+    monkeypatch.setattr("generator.bench.cli.results.save", save)
+    monkeypatch.setattr("generator.bench.cli.time.monotonic", lambda: clock[0])
+    keeper = _Keeper(tmp_path / "kept.json")
+    for _ in range(24):
+        keeper.keep(Results())
+        clock[0] += 1.0
+    assert len(written) == 3 and min(after - before for before, after in zip(written, written[1:])) >= 10
+    keeper.keep(Results(), now=True)
+    assert len(written) == 4
 
 
 def test_an_interrupted_run_keeps_what_was_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,6 +26,14 @@ def test_two_processes_tune(bench: Bench) -> None:
     assert winners_of(bench.winners) == ALL
 
 
+def test_a_process_that_dies_ends_the_call(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    fakes.write(bench.kernel("rcr", "linear"), "1e-3, 1e-3, 1e-3", "import os; os._exit(3)")
+    assert bench.tune() == 1
+    told = capsys.readouterr().err
+    assert "gemm_fp16_rcr_none 32x32x32: LOST: BrokenProcessPool" in told and "3 of 4 are left" in told
+    assert not bench.winners.exists()
+
+
 def test_an_executor_that_the_caller_names(bench: Bench) -> None:
     assert bench.tune("--executor", "tune.fakes:threads") == 0
     assert winners_of(bench.winners) == ALL
