@@ -6,8 +6,13 @@ The kernels are the rendered ones, interpreted, for which TRITON_INTERPRET must 
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
+from generator.tune import work
 from generator.tune.cli import parse, tune
 
 if __name__ == "__main__":
+    # An interpreted kernel is the same in every round.
+    for name in ("QUICK", "AGAIN", "CONFIRM"):
+        setattr(work, name, replace(getattr(work, name), rounds=1, warm=0))
     sys.exit(tune(parse(sys.argv[1:]), "tune.fakes:Slow"))
