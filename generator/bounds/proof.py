@@ -8,9 +8,9 @@ from math import prod
 from pathlib import Path
 
 from generator.bounds import launcher
-from generator.bounds.evaluate import walk
+from generator.bounds.evaluate import Walk, walk
 from generator.bounds.judge import Judge, State
-from generator.bounds.launcher import Launcher
+from generator.bounds.launcher import Launch, Launcher
 from generator.bounds.order import Lemma, Order, prove_order
 from generator.bounds.source import Call, Kind, NotUnderstood, Source, read
 from generator.bounds.terms import Poly, poly
@@ -84,9 +84,13 @@ def _with_tiles(source: Source, known: Launcher, tiles: Mapping[str, int]) -> tu
                 lemma = prove_order(names, (first, second), launch.grid, launch.facts)
             return lemma
 
-        walked = walk(source.kernel, launch.arguments, order)
+        walked = walk(source.kernel, launch.arguments, order, launch.sharing, launch.depth if launch.deals else None)
     except NotUnderstood as error:
-        return [_not_proved(call, str(error)) for call in source.calls], lemma.order
+        order_of_tiles = Order("not proved", str(error)) if launch.sharing > 1 or launch.deals else lemma.order
+        return [_not_proved(call, str(error)) for call in source.calls], order_of_tiles
+    wrong = _stored_otherwise(known, launch, walked)
+    if wrong is not None:
+        lemma = replace(lemma, order=Order("refuted", wrong))
     judge = Judge(known, launch, walked, lemma, tiles)
     sites = {(site.line, site.column): site for site in walked.sites}
     accesses = []
@@ -98,6 +102,17 @@ def _with_tiles(source: Source, known: Launcher, tiles: Mapping[str, int]) -> tu
             verdict = judge.verdict(site)
             accesses.append(Access(site.line, site.operand, site.kind, verdict.state, None, verdict.detail))
     return accesses, lemma.order
+
+
+def _stored_otherwise(known: Launcher, launch: Launch, walked: Walk) -> str | None:
+    """Why a result is not what one program stores, or what all that share its tile add to zero; None where it is."""
+    results = [site for site in walked.sites if site.operand == "out" and site.kind == "store"]
+    if any(site.adds and not known.zeroed for site in results):
+        return "what is added to was not zero before"
+    alone = walked.sites[walked.alone] if walked.alone is not None else []
+    if (launch.sharing > 1 or launch.deals) and not all(site in alone or site.adds for site in results):
+        return "programs share a tile, and more than one of them stores the result"
+    return None
 
 
 def _not_proved(call: Call, reason: str) -> Access:

@@ -11,7 +11,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from generator import timing
+from generator import prior
 from generator.bench import ahead
 from generator.bench.arguments import above_0, positive, require_gpu, whole
 from generator.bench.device import versions
@@ -138,10 +138,10 @@ def dry_run(call: Call) -> int:
         from generator.bench.device import CudaDevice
 
         device = CudaDevice().figures
-    elif call.device in timing.DEVICES:
-        device = timing.DEVICES[call.device]
+    elif call.device in prior.DEVICES:
+        device = prior.DEVICES[call.device]
     else:
-        raise CallError(f"--device: {call.device!r} is not known; {nearest(call.device, timing.DEVICES)}")
+        raise CallError(f"--device: {call.device!r} is not known; {nearest(call.device, prior.DEVICES)}")
     found = plan(families, shapes, device, versions()["triton"], call.candidates, call.only)
     for trial in found.trials:
         print(f"{trial.contract} {trial.problem.shape}")
@@ -152,7 +152,7 @@ def dry_run(call: Call) -> int:
     return DONE
 
 
-def _told(found: Plan, device: timing.Device) -> None:
+def _told(found: Plan, device: prior.Device) -> None:
     count = sum(len(trial.candidates) for trial in found.trials)
     print(
         f"{len(found.trials)} problems, {count} rows to measure on {device.name}, {len(calls(found.trials))} to compile"

@@ -10,7 +10,7 @@ from typing import Any
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from generator import timing
+from generator import prior
 from generator.bench import ahead
 from generator.bench.competitor import module_of, rows
 from generator.bench.operands import shadow
@@ -64,7 +64,7 @@ class Plan:
 def plan(
     families: Families,
     shapes: tuple[Shape, ...],
-    device: timing.Device,
+    device: prior.Device,
     triton: str,
     most: int,
     only: str | None = None,
@@ -95,7 +95,7 @@ def plan(
 def _candidates(
     comparison: Comparison,
     kernels: Mapping[str, Kernel],
-    device: timing.Device,
+    device: prior.Device,
     triton: str,
     left_out: Counter[str],
 ) -> list[Candidate]:
@@ -114,7 +114,7 @@ def _candidates(
         for index, (row, tile) in enumerate(zip(table, kernel.tiles)):
             reason = why_not_row(kernel, contestant, index, problem, device.target)
             if reason is None:
-                predicted = timing.seconds(kernel, tile, (shape.m, shape.n, shape.k), device)
+                predicted = prior.seconds(kernel, tile, (shape.m, shape.n, shape.k), device)
                 found.append(Candidate(contestant, index, dict(row), predicted))
             else:
                 left_out[reason] += 1

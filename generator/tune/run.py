@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,9 +14,11 @@ from generator.bench.plan import Families
 from generator.bench.table import tile
 from generator.errors import CallError
 from generator.tune import winners, work
+from generator.tune.fit import Row, Sample, fit, row_of
 from generator.tune.journal import Journal
 from generator.tune.outcome import Outcome, Winner
 from generator.tune.plan import Trial
+from generator.vocabulary import ELEMENTS
 
 DONE, FAULT = 0, 1
 
@@ -125,7 +127,8 @@ def write(
         for key, outcome in progress.outcomes.items():
             if progress.keys[key].family == name and outcome.winner is not None:
                 new.append(outcome.winner)
-        found, dropped = winners.merge(old, new, digests)
+        fitted = fit(samples_of(progress, name), place.multiprocessors)
+        found, dropped = winners.merge(old, new, fitted, digests)
         if dropped:
             kernels = ", ".join(sorted({winner.kernel for winner in dropped}))
             print(f"{path}: dropped {len(dropped)} winners whose kernels have changed since: {kernels}")
@@ -133,6 +136,21 @@ def write(
             continue
         winners.save(found, path)
         print(f"{path}: {len(found.winners)} winners, {len(new)} of them of this call")
+
+
+def samples_of(progress: Progress, family: str) -> Iterator[Sample]:
+    """The seconds of each row at each size of a family, those of its last pass."""
+    for key, outcome in progress.outcomes.items():
+        trial = progress.keys[key]
+        if trial.family != family:
+            continue
+        shape, width = trial.problem.shape, ELEMENTS[trial.problem.dtype.a].bits // 8
+        last: dict[Row, float] = {}
+        for found in outcome.measurements:
+            if found.config is not None and found.seconds is not None:
+                last[row_of(trial.contract, found.kernel, found.config)] = found.seconds
+        for row, seconds in last.items():
+            yield Sample(row, (shape.m, shape.n, shape.k), width, seconds)
 
 
 def digests_of(families: Families, name: str) -> dict[str, str]:

@@ -13,9 +13,9 @@ from typing import Any
 
 from generator.bench import results
 from generator.errors import CallError
+from generator.tune.fit import Fit, row_of
 from generator.tune.outcome import Winner, plain, winner_of
-
-FORMAT = 1
+from generator.tuned import FORMAT
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,8 @@ class Winners:
     #: Kernel -> the sha256 of the body of its file, for every kernel that a winner or a runner-up names.
     kernels: Mapping[str, str] = field(default_factory=dict)
     winners: tuple[Winner, ...] = ()
+    #: The rates of rows for sizes that were not measured.
+    fit: Fit = field(default_factory=lambda: Fit({}, 0.0, 0.0))
 
 
 def load(path: Path, place: Place) -> Winners:
@@ -51,6 +53,11 @@ def load(path: Path, place: Place) -> Winners:
             Place(data["device"], data["multiprocessors"], data["torch"], data["triton"]),
             dict(data["kernels"]),
             tuple(winner_of(entry) for entry in data["winners"]),
+            Fit(
+                {row_of(e["contract"], e["kernel"], e["config"]): tuple(e["rates"]) for e in data["rates"]},
+                data["error"],
+                data["regret"],
+            ),
         )
     except FileNotFoundError:
         return Winners(place)
@@ -68,10 +75,11 @@ def _spelled(place: Place) -> str:
     return f"{place.device} with {place.multiprocessors} multiprocessors, torch {place.torch} and triton {place.triton}"
 
 
-def merge(old: Winners, new: Iterable[Winner], digests: Mapping[str, str]) -> tuple[Winners, list[Winner]]:
+def merge(old: Winners, new: Iterable[Winner], fit: Fit, digests: Mapping[str, str]) -> tuple[Winners, list[Winner]]:
     """The winners of both, the new in the place of the old; and the old whose kernel is not what it was.
 
-    `digests` are those of the kernels as they are now. A runner-up that is not what it was is forgotten.
+    `digests` are those of the kernels as they are now. A runner-up that is not what it was is forgotten, and so are the
+    old rates where `fit` has any.
     """
     kept: dict[tuple[str, int, int, int], Winner] = {}
     stale = []
@@ -87,7 +95,11 @@ def merge(old: Winners, new: Iterable[Winner], digests: Mapping[str, str]) -> tu
     ordered = tuple(kept[place] for place in sorted(kept))
     named = {winner.kernel for winner in ordered} | {w.runner_up.kernel for w in ordered if w.runner_up is not None}
     dropped = [winner for winner in stale if winner.place not in kept]
-    return Winners(old.place, {name: digests[name] for name in sorted(named)}, ordered), dropped
+    if not fit.rates:
+        rates = {row: found for row, found in old.fit.rates.items() if _current(row[1], old.kernels, digests)}
+        fit = replace(old.fit, rates=rates)
+    named |= {kernel for _, kernel, _ in fit.rates}
+    return Winners(old.place, {name: digests[name] for name in sorted(named)}, ordered, fit), dropped
 
 
 def _current(kernel: str, then: Mapping[str, str], now: Mapping[str, str]) -> bool:
@@ -103,11 +115,18 @@ def dump(found: Winners) -> str:
         "multiprocessors": place.multiprocessors,
         "torch": place.torch,
         "triton": place.triton,
+        "error": found.fit.error,
+        "regret": found.fit.regret,
     }
     kernels = [f"  {_json(name)}: {_json(digest)}" for name, digest in found.kernels.items()]
     winners = [f"  {_json(plain(winner))}" for winner in found.winners]
     lines = [f" {_json(key)}: {_json(value)}," for key, value in head.items()]
-    lines += [' "kernels": {', ",\n".join(kernels), " },", ' "winners": [', ",\n".join(winners), " ]"]
+    rates = [
+        f"  {_json({'contract': contract, 'kernel': kernel, 'config': dict(row), 'rates': list(values)})}"
+        for (contract, kernel, row), values in sorted(found.fit.rates.items())
+    ]
+    lines += [' "kernels": {', ",\n".join(kernels), " },", ' "winners": [', ",\n".join(winners), " ],"]
+    lines += [' "rates": [', ",\n".join(rates), " ]"]
     return "\n".join(["{", *(line for line in lines if line), "}"]) + "\n"
 
 

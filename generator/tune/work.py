@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from generator import timing
+from generator import prior
 from generator.bench import measure
 from generator.bench.competitor import Competitor, forced, peer_of
 from generator.bench.device import Device, versions
@@ -60,7 +60,7 @@ METHOD: Mapping[str, Any] = {
 class Facts:
     """What a worker's device is, for a process that may have none."""
 
-    figures: timing.Device
+    figures: prior.Device
     #: All that a time depends on besides the kernel.
     environment: Mapping[str, str | int]
 
