@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING
 from generator.bench import plan, results, table
 from generator.bench.arguments import above_0, peer_words, positive, require_gpu, whole
 from generator.bench.results import Record, Results
-from generator.bench.suite import DEFAULT_PEERS, DEFAULT_SHAPES, DEFAULT_SUITE, find, read_shapes, read_suite
+from generator.bench.suite import (
+    DEFAULT_PEERS,
+    DEFAULT_SHAPES,
+    DEFAULT_SUITE,
+    find,
+    find_shapes,
+    read_shapes,
+    read_suite,
+)
 from generator.errors import CallError, SpecError
 
 if TYPE_CHECKING:
@@ -33,7 +41,7 @@ class Call:
 
     specs: list[Path] = field(default_factory=list)
     suite: str | None = None
-    shapes: Path | None = None
+    shapes: str | None = None
     out: Path = Path("generated")
     only: str | None = None
     peers: tuple[str, ...] | None = None
@@ -75,7 +83,11 @@ def parse(argv: Sequence[str]) -> Call:
     )
     parser.add_argument("specs", nargs="*", type=Path, metavar="SPEC", help="time every kernel of these specs")
     parser.add_argument("--suite", metavar="NAME_OR_FILE", help="a suite of generator/bench/suites, or a file like one")
-    parser.add_argument("--shapes", type=Path, metavar="FILE", help="shapes for SPEC: a YAML or JSON list of MxNxK")
+    parser.add_argument(
+        "--shapes",
+        metavar="NAME_OR_FILE",
+        help="shapes for SPEC: a list of MxNxK in YAML or JSON, or one of suites/shapes",
+    )
     parser.add_argument(
         "--out", type=Path, default=Path("generated"), metavar="DIR", help="where families are rendered"
     )
@@ -116,7 +128,7 @@ def plan_of(call: Call) -> list[plan.Comparison]:
     """The comparisons that a call asks for; raises `CallError` or `SpecError`, before anything is timed."""
     families = plan.Families(call.specs, call.out)
     if call.specs and call.suite is None:
-        return plan.of_specs(families, read_shapes(call.shapes or DEFAULT_SHAPES), call.only)
+        return plan.of_specs(families, read_shapes(find_shapes(call.shapes or DEFAULT_SHAPES)), call.only)
     suite = read_suite(find(call.suite or DEFAULT_SUITE))
     # What the call does not say is as the suite has it.
     call.seconds = suite.seconds if call.seconds is None else call.seconds

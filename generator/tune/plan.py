@@ -71,14 +71,11 @@ def plan(
 ) -> Plan:
     """The trials of every contract of the families on every shape, each with at most `most` candidates.
 
-    Raises `CallError` for a padded shape, for a file that is not rendered, and where nothing can be measured.
+    Raises `CallError` for a file that is not rendered, and where nothing can be measured.
     """
-    padded = next((shape for shape in shapes if shape.pad), None)
-    if padded is not None:
-        raise CallError(f"--shapes: {padded} has padded leading dimensions, and winners are kept by M, N and K alone")
     found = Plan()
     ranks = {each.name: each.kernels for family in families.known.values() for each in contracts(family)}
-    for comparison in of_specs(families, shapes, only):
+    for comparison in of_specs(families, shapes, only) if shapes else []:
         name, _, contract = comparison.case.partition("/")
         kernels = {kernel.name: kernel for kernel in families.known[name].kernels}
         candidates = _candidates(comparison, kernels, device, triton, found.left_out)
