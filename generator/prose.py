@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Sequence
 from functools import cache
 
-from generator.epilogue import SCALAR
+from generator.epilogue import MATRIX, SCALAR
 from generator.model import Kernel, Variant
 from generator.operands import Matrix
 from generator.versions import SUPPORTED, spelled
@@ -43,7 +43,8 @@ def sizes(kernel: Kernel) -> str:
     """Which M, N and K the kernel takes."""
     v = kernel.variant
     if v.schedule == "elementwise":
-        return "M, N and K may be any size, 0 and 1 among them; M * N is at most 2**31 - 1."
+        product = "M * N" if v.batch == "none" else "B * M * N"
+        return f"M, N and K may be any size, 0 and 1 among them; {product} is at most 2**31 - 1."
     dimensions = MASKED_DIMENSIONS[v.masking]
     if v.load == "descriptor":
         text = "M, N and K may be any size, 0 and 1 among them; the hardware bounds every copy."
@@ -65,12 +66,26 @@ def sizes(kernel: Kernel) -> str:
 
 def order(v: Variant) -> str:
     """How tiles are visited."""
+    matrices = "" if v.batch == "none" else "matrix after matrix, "
     if v.schedule == "elementwise":
-        return "one program computes one element, row after row."
+        return f"one program computes one element, {matrices}row after row."
     if v.schedule == "persistent":
         each = "as many programs as the device holds walk the tiles of C, each every so many-th"
-        return f"{each}; tiles are numbered {SWIZZLE[v.swizzle].meaning}."
-    return f"one program computes one tile of C; tiles are visited {SWIZZLE[v.swizzle].meaning}."
+        return f"{each}; tiles are numbered {matrices}{SWIZZLE[v.swizzle].meaning}."
+    return f"one program computes one tile of C; tiles are visited {matrices}{SWIZZLE[v.swizzle].meaning}."
+
+
+def batch(v: Variant) -> str:
+    """What the matrices of a batch share, and how they may lie to each other; nothing where there is no batch."""
+    if v.batch == "none":
+        return ""
+    text = "matrix i of the result is computed from matrix i of each operand, for any number B of them, 0 too."
+    shared = [operand.name for operand in v.epilogue.operands if operand.shape != MATRIX]
+    if shared:
+        text += f" All of them share {' and '.join(shared)}."
+    if v.load == "descriptor":
+        return f"{text} Matrices lie multiples of 16 bytes apart, and no operand repeats one."
+    return f"{text} Their stride is any; 0, as `expand` makes it, repeats one, which the result may not."
 
 
 def rounding(k: View) -> str:
@@ -98,6 +113,7 @@ def properties(k: View) -> str:
     kernel = k.kernel
     labelled = {
         "Sizes": sizes(kernel),
+        "Batch": batch(kernel.variant),
         "Order": order(kernel.variant),
         "Rounding": rounding(k),
         "Repeatable": "the same operands, configuration and device give the same bits on every run.",
