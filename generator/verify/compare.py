@@ -19,7 +19,7 @@ class Verdict:
 
 
 def compare(got: torch.Tensor, expected: Bounded) -> Verdict:
-    """Whether each element of `got`, (M, N) or (B, M, N), is the reference rounded once, up to the reference's error bound.
+    """Whether each element of `got`, (M, N) or (B, M, N), is the reference rounded once, up to its error bound.
 
     Integers must be equal. Where the reference is NaN or infinite the result must be so too, with the sign; a finite
     reference may come out infinite only where the bound reaches past the type's range.

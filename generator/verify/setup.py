@@ -117,7 +117,7 @@ class _Builder:
             strides = row, column
         elif case.padded:
             apart += _PADDING.get(name, 5)
-        if addressed(self.variant):
+        if addressed(self.variant) and not case.interleaved:
             apart = -(-apart // _STEP) * _STEP
         if name == case.repeated:
             apart = 0
