@@ -25,6 +25,12 @@ COORDINATES = (("pid_m", "pid_n"), ("m", "n"))
 #: a tile of its own): the lemma about them.
 Order = Callable[[tuple[str, str], Number, Number, Poly | None], Lemma]
 
+#: Names that hold a program's matrix, and its place among the programs of that matrix.
+MATRIX = ("batch", "pid")
+
+#: Given those two: what is known of them.
+Split = Callable[[Number, Number], tuple[Condition, ...]]
+
 #: The programs walk the numbers below the loop's end, and each number has one program that comes to it.
 _WALK = ("tl.program_id(0)", "tl.num_programs(0)")
 
@@ -39,23 +45,27 @@ class Walk:
     replaced: dict[str, Poly] = field(default_factory=dict)
 
 
-def walk(kernel: ast.FunctionDef, arguments: Mapping[str, Value], order: Order) -> Walk:
-    """The accesses of a kernel called with these arguments; raises `NotUnderstood`."""
+def walk(kernel: ast.FunctionDef, arguments: Mapping[str, Value], order: Order, split: Split | None = None) -> Walk:
+    """The accesses of a kernel called with these arguments; raises `NotUnderstood`.
+
+    `split` is there where the operands are batches: what is known of a program's matrix.
+    """
     missing = [parameter.arg for parameter in kernel.args.args if parameter.arg not in arguments]
     if missing:
         raise NotUnderstood(kernel.lineno, f"the parameter {missing[0]}, which the launcher does not pass")
-    walker = _Walker(Expressions(dict(arguments)), order)
+    walker = _Walker(Expressions(dict(arguments)), order, split, kernel)
     for statement in kernel.body:
         walker.statement(statement)
-        walker.cut()
+        walker.cut(statement)
     walker.found.sites = walker.at.sites
     return walker.found
 
 
 class _Walker:
-    def __init__(self, at: Expressions, order: Order) -> None:
+    def __init__(self, at: Expressions, order: Order, split: Split | None, kernel: ast.FunctionDef) -> None:
         self.at = at
         self.order: Order | None = order
+        self.split, self.kernel = split, kernel
         self.found = Walk()
         self.loops = 0
         #: The number of tiles, within the loop over them.
@@ -83,21 +93,41 @@ class _Walker:
             case _:
                 raise NotUnderstood(node.lineno, ast.unparse(node).partition("\n")[0])
 
-    def cut(self) -> None:
+    def cut(self, statement: ast.stmt) -> None:
         """Replace the coordinates of the program, once both are known, by symbols that the lemma alone knows of."""
+        if self.split is not None:
+            self._cut_batch(statement, self.split)
         for names in COORDINATES:
             first, second = (self.at.names.get(name) for name in names)
             if self.order is None or not isinstance(first, Number) or not isinstance(second, Number):
                 continue
             if first.shape or second.shape:
                 continue
-            self.found.facts = self.order(names, first, second, self.tiles).inside
+            self.found.facts += self.order(names, first, second, self.tiles).inside
             self.order = None
             for name, number in zip(names, (first, second)):
                 self.found.replaced[name] = number.value
                 # The lemma answers for what is computed of the program's number, and not for the rest.
                 rest = frozenset(part for part in number.parts if language.PID not in part.value.variables)
                 self.at.names[name] = Number(variable(name), width="32", parts=rest)
+
+    def _cut_batch(self, statement: ast.stmt, split: Split) -> None:
+        """Replace a program's matrix, and its place among the programs of that matrix, which is `pid` from then on."""
+        matrix, place = (self.at.names.get(name) for name in MATRIX)
+        if not isinstance(matrix, Number) or not isinstance(place, Number) or matrix.shape or place.shape:
+            return
+        self.split = None
+        self.found.facts += split(matrix, place)
+        later = [
+            node for node in ast.walk(self.kernel) if isinstance(node, ast.Attribute) and node.attr == "program_id"
+        ]
+        if any(node.lineno > statement.lineno for node in later):
+            raise NotUnderstood(statement.lineno, "the program's number, behind that of its matrix")
+        for name, value in self.at.names.items():
+            if isinstance(value, Number | Truth) and language.PID in _variables(value):
+                self.at.names[name] = Opaque(f"{name}, which is of all matrices")
+        for name, symbol in zip(MATRIX, ("batch", language.PID)):
+            self.at.names[name] = Number(variable(symbol), width="32")
 
     def _unpack(self, node: ast.stmt, targets: list[ast.expr], value: Value) -> None:
         if not isinstance(value, Several) or len(value.items) != len(targets):
@@ -154,7 +184,7 @@ class _Walker:
         self.tiles = tiles.value
         for statement in body:
             self.statement(statement)
-            self.cut()
+            self.cut(statement)
         self.tiles = None
         before.names = names
         self.at = before
@@ -206,6 +236,10 @@ def _moved(first: Pointer | Number, by: Number, count: Poly, place: Place) -> Va
     value = first.value + by.value * count
     part = Part(value, first.shape, first.width == "index", place.path, place.line)
     return Number(value, first.shape, first.width, parts | {part})
+
+
+def _variables(value: Number | Truth) -> frozenset[str]:
+    return (value.value if isinstance(value, Number) else value.condition).variables
 
 
 def _texts(*nodes: ast.expr) -> tuple[str, ...]:

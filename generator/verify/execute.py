@@ -79,7 +79,7 @@ class Machine:
         return int((unwritten(result) & finite).sum())
 
     def corners(self, result: torch.Tensor) -> list[tuple[int, ...]]:
-        """The least index along each dimension of each store to `result`, in the programs' order; none where not known."""
+        """The least index along each dimension of each store to `result`, in the programs' order; none if not known."""
         return []
 
     def witness(self, a: torch.Tensor, b: torch.Tensor, variant: Variant) -> torch.Tensor | None:
