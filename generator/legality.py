@@ -57,6 +57,12 @@ def _integer_output(v: Variant) -> str | None:
     return None
 
 
+def _batch_schedule(v: Variant) -> str | None:
+    if v.batch == "strided" and v.schedule in ("split_k", "split_k_atomic", "stream_k"):
+        return f"{v.schedule} divides the K of one product, and has no place for the sums of several; use tiled"
+    return None
+
+
 def _name_length(v: Variant) -> str | None:
     if len(v.name) > _LONGEST_NAME:
         return f"its name has {len(v.name)} characters, and a file system holds {_LONGEST_NAME}; shorten the epilogue"
@@ -70,6 +76,7 @@ VARIANT_RULES: tuple[VariantRule, ...] = (
     _descriptor_masking,
     _descriptor_strides,
     _integer_output,
+    _batch_schedule,
     _name_length,
 )
 
