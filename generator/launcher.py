@@ -148,6 +148,9 @@ def _grid(k: View) -> str:
     source = "meta" if k.autotune else "row"
     tiles = f'{several}triton.cdiv(M, {source}["BLOCK_M"]) * triton.cdiv(N, {source}["BLOCK_N"])'
     grid = f"(min({tiles}, _programs({source}, a.device)),)" if k.v.schedule == "persistent" else f"({tiles},)"
+    if several and k.v.schedule == "persistent" and not k.autotune:
+        # Longer than a line.
+        return f"\n            {grid}\n        "
     return f"lambda meta: {grid}" if k.autotune else grid
 
 

@@ -31,15 +31,15 @@ def prove_split(
     A matrix has the product of `grid` tiles, of which there are fewer than 2**31 in all.
     """
     program, tiles, known = variable(PID), prod(grid, start=poly(1)), list(facts)
+    if matrix.value != program // tiles or place.value != program % tiles:
+        told = _searched(matrix.value, place.value, matrices, tiles, known)
+        if told is not None:
+            return Order("refuted", told), ()
+        return Order("not proved", f"the matrix {matrix.value} and the place {place.value} are not understood"), ()
     for part in sorted({part.value for number in (matrix, place) for part in number.parts} - {tiles}, key=str):
         if not fits(part, known):
             return Order("not proved", f"{part} is not known to fit 32 bits"), ()
-    if matrix.value == program // tiles and place.value == program % tiles:
-        return Order("proved", ""), (at_most(0, variable("batch")), below(variable("batch"), matrices))
-    told = _searched(matrix.value, place.value, matrices, tiles, known)
-    if told is not None:
-        return Order("refuted", told), ()
-    return Order("not proved", f"the matrix {matrix.value} and the place {place.value} are not understood"), ()
+    return Order("proved", ""), (at_most(0, variable("batch")), below(variable("batch"), matrices))
 
 
 def _searched(matrix: Poly, place: Poly, matrices: Poly, tiles: Poly, facts: Sequence[Condition]) -> str | None:
@@ -61,6 +61,8 @@ def _searched(matrix: Poly, place: Poly, matrices: Poly, tiles: Poly, facts: Seq
             if not all(0 <= index < extent for index, extent in zip(found, size)):
                 return f"of {told}, program {program} computes tile {found[1]} of matrix {found[0]}"
             if found in seen:
-                return f"of {told}, programs {seen[found]} and {program} both compute tile {found[1]} of {found[0]}"
+                return (
+                    f"of {told}, programs {seen[found]} and {program} both compute tile {found[1]} of matrix {found[0]}"
+                )
             seen[found] = program
     return None

@@ -115,13 +115,13 @@ def _batches(kernel: Kernel, case: Case) -> Iterator[Refusal]:
     for name, rows, columns in (("a", m, k), ("b", k, n)):
         words = (name, "three dimensions", str((rows, columns)))
         yield Refusal(f"matrix-{name}", f"{name} is a single matrix", ValueError, words, _change(name, lambda x: x[0]))
-    reason, words = "a and b disagree about the number of matrices", (str(case.batch), "1", "expand")
-    yield Refusal("matrices", reason, ValueError, words, _change("b", lambda b: b[:1]))
+    words = (str(case.batch), "1", "expand")
+    spoil = _change("b", lambda b: b[:1])
+    yield Refusal("matrices", "a and b disagree about the number of matrices", ValueError, words, spoil)
     for operand in kernel.variant.epilogue.operands:
         if operand.shape == MATRIX:
-            spoil, words = _change(operand.name, lambda x: x[0]), (operand.name, str((m, n)))
-            reason = f"{operand.name} is a single matrix"
-            yield Refusal(f"matrix-{operand.name}", reason, ValueError, words, spoil)
+            name, spoil = operand.name, _change(operand.name, lambda x: x[0])
+            yield Refusal(f"matrix-{name}", f"{name} is a single matrix", ValueError, (name, str((m, n))), spoil)
     spoil = _change("out", lambda out: out[:1].expand_as(out))
     yield Refusal("out-repeated", "all matrices of out are one", ValueError, ("out", "overlap"), spoil)
     spoil = _change("out", _too_near)
