@@ -13,7 +13,7 @@ from math import prod
 from generator.bounds.language import PID
 from generator.bounds.order import Order, fits
 from generator.bounds.rewriting import holds, value
-from generator.bounds.terms import Condition, Poly, at_most, below, poly, variable
+from generator.bounds.terms import Condition, Poly, poly, variable
 from generator.bounds.values import Number
 
 #: Numbers of matrices, and sizes, that are tried.
@@ -25,8 +25,8 @@ _PROGRAMS = 512
 
 def prove_split(
     matrix: Number, place: Number, matrices: Poly, grid: Sequence[Poly], facts: Iterable[Condition]
-) -> tuple[Order, tuple[Condition, ...]]:
-    """What becomes of the claim for a program's `matrix` and `place`, and the bounds that it gives to the matrix.
+) -> Order:
+    """What becomes of the claim for a program's `matrix` and `place`.
 
     A matrix has the product of `grid` tiles, of which there are fewer than 2**31 in all.
     """
@@ -34,12 +34,12 @@ def prove_split(
     if matrix.value != program // tiles or place.value != program % tiles:
         told = _searched(matrix.value, place.value, matrices, tiles, known)
         if told is not None:
-            return Order("refuted", told), ()
-        return Order("not proved", f"the matrix {matrix.value} and the place {place.value} are not understood"), ()
+            return Order("refuted", told)
+        return Order("not proved", f"the matrix {matrix.value} and the place {place.value} are not understood")
     for part in sorted({part.value for number in (matrix, place) for part in number.parts} - {tiles}, key=str):
         if not fits(part, known):
-            return Order("not proved", f"{part} is not known to fit 32 bits"), ()
-    return Order("proved", ""), (at_most(0, variable("batch")), below(variable("batch"), matrices))
+            return Order("not proved", f"{part} is not known to fit 32 bits")
+    return Order("proved", "")
 
 
 def _searched(matrix: Poly, place: Poly, matrices: Poly, tiles: Poly, facts: Sequence[Condition]) -> str | None:

@@ -15,7 +15,7 @@ from generator.bounds.expressions import Expressions, merged
 from generator.bounds.order import Lemma
 from generator.bounds.sites import Place, Site
 from generator.bounds.source import NotUnderstood
-from generator.bounds.terms import Condition, Poly, at_most, below, variable
+from generator.bounds.terms import Condition, Poly, at_most, below, poly, variable
 from generator.bounds.values import Block, Number, Opaque, Part, Pointer, Several, Truth, Value, reaches_memory
 
 #: Names that hold a program's place, a tile's or an element's: replaced by symbols where the order of tiles is proved.
@@ -28,7 +28,7 @@ Order = Callable[[tuple[str, str], Number, Number, Poly | None], Lemma]
 #: Names that hold a program's matrix, and its place among the programs of that matrix.
 MATRIX = ("batch", "pid")
 
-#: Given those two: what is known of them.
+#: Given those two: what is then known of the matrix; raises `NotUnderstood`.
 Split = Callable[[Number, Number], tuple[Condition, ...]]
 
 #: The programs walk the numbers below the loop's end, and each number has one program that comes to it.
@@ -57,6 +57,8 @@ def walk(kernel: ast.FunctionDef, arguments: Mapping[str, Value], order: Order, 
     for statement in kernel.body:
         walker.statement(statement)
         walker.cut(statement)
+    if walker.split is not None:
+        raise NotUnderstood(kernel.lineno, "a batch, and nothing that tells the matrix of a program")
     walker.found.sites = walker.at.sites
     return walker.found
 
@@ -118,14 +120,15 @@ class _Walker:
             return
         self.split = None
         self.found.facts += split(matrix, place)
-        later = [
-            node for node in ast.walk(self.kernel) if isinstance(node, ast.Attribute) and node.attr == "program_id"
-        ]
-        if any(node.lineno > statement.lineno for node in later):
+        # From here on the symbol of the program's number means another one, so that none may be left of the old.
+        called = (node for node in ast.walk(self.kernel) if isinstance(node, ast.Attribute))
+        if any(node.attr == "program_id" and node.lineno > statement.lineno for node in called):
             raise NotUnderstood(statement.lineno, "the program's number, behind that of its matrix")
         for name, value in self.at.names.items():
             if isinstance(value, Number | Truth) and language.PID in _variables(value):
                 self.at.names[name] = Opaque(f"{name}, which is of all matrices")
+            elif isinstance(value, Block) or (isinstance(value, Pointer) and value.offset != poly(0)):
+                raise NotUnderstood(statement.lineno, f"{name}, an address made before the matrix is known")
         for name, symbol in zip(MATRIX, ("batch", language.PID)):
             self.at.names[name] = Number(variable(symbol), width="32")
 

@@ -14,7 +14,7 @@ from generator.bounds.judge import Judge, State
 from generator.bounds.launcher import Launcher
 from generator.bounds.order import Lemma, Order, prove_order
 from generator.bounds.source import Call, Kind, NotUnderstood, Source, read
-from generator.bounds.terms import Condition, Poly, poly
+from generator.bounds.terms import Condition, Poly, at_most, below, poly, variable
 from generator.bounds.values import Number
 
 
@@ -74,7 +74,6 @@ def prove(path: Path) -> Proof:
 
 def _with_tiles(source: Source, known: Launcher, tiles: Mapping[str, int]) -> tuple[list[Access], Order]:
     lemma = Lemma(Order("not proved", "the kernel has no coordinates of a tile"))
-    matrices = Order("not proved", "which matrix a program computes is not known")
     try:
         launch = known.bind(tiles)
 
@@ -83,21 +82,19 @@ def _with_tiles(source: Source, known: Launcher, tiles: Mapping[str, int]) -> tu
             whole = prod(launch.grid, start=launch.batch or poly(1))
             if (tiles is not None) != launch.walks or tiles not in (None, whole):
                 lemma = Lemma(Order("not proved", "the launcher's programs are not known to come to every tile"))
-            elif matrices.state != "proved":
-                lemma = Lemma(matrices)
             else:
                 lemma = prove_order(names, (first, second), launch.grid, launch.facts)
             return lemma
 
         def split(matrix: Number, place: Number) -> tuple[Condition, ...]:
-            nonlocal matrices
+            nonlocal lemma
             assert launch.batch is not None
-            matrices, facts = prove_split(matrix, place, launch.batch, launch.grid, launch.facts)
-            return facts
+            found = prove_split(matrix, place, launch.batch, launch.grid, launch.facts)
+            if found.state != "proved":
+                lemma = Lemma(found)
+                raise NotUnderstood(source.kernel.lineno, "which matrix of the batch a program computes")
+            return at_most(0, variable("batch")), below(variable("batch"), launch.batch)
 
-        # Without a batch there is nothing to prove of its matrices.
-        if launch.batch is None:
-            matrices = Order("proved", "")
         walked = walk(source.kernel, launch.arguments, order, split if launch.batch else None)
     except NotUnderstood as error:
         return [_not_proved(call, str(error)) for call in source.calls], lemma.order
