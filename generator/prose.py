@@ -84,7 +84,8 @@ def batch(v: Variant) -> str:
     if shared:
         text += f" All of them share {' and '.join(shared)}."
     if v.load == "descriptor":
-        return f"{text} Matrices lie multiples of 16 bytes apart, and no operand repeats one."
+        those = "Matrices of each" if v.store == "as_load" else "Those of a and b"
+        return f"{text} {those} lie a multiple of 16 bytes apart, and none is repeated."
     return f"{text} Their stride is any; 0, as `expand` makes it, repeats one, which the result may not."
 
 

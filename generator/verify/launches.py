@@ -109,7 +109,9 @@ def _calls(v: Variant, fit: Fit, row: int) -> Iterator[Case]:
 
 
 def _batches(v: Variant, aligned: Case) -> Iterator[Case]:
-    yield replace(aligned, name="batch-one", reason="a batch of one is a constant to Triton", batch=1)
+    if v.schedule == "persistent":
+        # Elsewhere the number of matrices is no argument.
+        yield replace(aligned, name="batch-one", reason="a batch of one is a constant to Triton", batch=1)
     yield replace(aligned, name="batch-wide", reason="offsets pass 2**31 elements from matrix to matrix", apart="c")
     reason = "a stride from matrix to matrix passes 2**31 elements"
     yield replace(aligned, name="batch-wide-stride", reason=reason, apart="a", batch=2)
