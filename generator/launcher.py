@@ -40,6 +40,12 @@ class Launcher:
     bounded_k: bool
     #: Programs that walk the tiles in the interpreter; None where each tile has a program.
     interpreted: int | None
+    #: Whether programs share the K of a tile, as many as the row says.
+    splits: bool
+    #: The type of the partial sums that the launcher makes room for; None where there are none.
+    workspace: str | None
+    #: Whether programs add to the result, which is zero before.
+    adds: bool
     #: Whether a row does not fit on some target.
     too_large: bool
     tiled: bool
@@ -52,6 +58,8 @@ class Launcher:
     result_bytes: int
     #: Whether the store has a tile of its own in shared memory.
     staged: bool
+    #: Whether columns of C fill the rows of the matrix unit.
+    exchanged: bool
     autotune: bool
     #: The macro of select.j2 that chooses a row; None where the tuner does.
     choose: str | None
@@ -125,7 +133,10 @@ def launcher(k: View) -> Launcher:
         furthest=_furthest(k.pointed),
         divided=tuple(d for d, kind in kinds if kind == "never") if k.tiled and not k.descriptors else (),
         bounded_k=v.schedule == "naive",
-        interpreted=INTERPRETED if v.schedule == "persistent" else None,
+        interpreted=INTERPRETED if k.schedule.walks else None,
+        splits=k.schedule.splits,
+        workspace=f"torch.{ELEMENTS[v.dtype.acc].torch}" if k.schedule.workspace else None,
+        adds=k.schedule.splits and not k.schedule.workspace,
         too_large=bool(k.too_large),
         tiled=k.tiled,
         block_pointers=v.load == "block_pointer",
@@ -134,6 +145,7 @@ def launcher(k: View) -> Launcher:
         element_bytes=ELEMENTS[v.dtype.a].bits // 8,
         result_bytes=ELEMENTS[v.dtype.out].bits // 8,
         staged=resources.staged(v),
+        exchanged=k.exchanged,
         autotune=k.autotune,
         choose=k.choose,
         batched=k.batched,
@@ -147,10 +159,15 @@ def _grid(k: View) -> str:
         return f"({several}M * N,)"
     source = "meta" if k.autotune else "row"
     tiles = f'{several}triton.cdiv(M, {source}["BLOCK_M"]) * triton.cdiv(N, {source}["BLOCK_N"])'
-    grid = f"(min({tiles}, _programs({source}, a.device)),)" if k.v.schedule == "persistent" else f"({tiles},)"
-    if several and k.v.schedule == "persistent" and not k.autotune:
-        # Longer than a line.
-        return f"\n            {grid}\n        "
+    grid = f"({tiles},)"
+    if k.schedule.splits:
+        grid = f'({tiles}, {source}["SPLIT"])'
+    elif k.schedule.walks:
+        programs = f"_programs({source}, a.device)"
+        grid = f"({programs},)" if k.schedule.workspace else f"(min({tiles}, {programs}),)"
+        if several and not k.autotune:
+            # Longer than a line.
+            grid = f"\n            {grid}\n        "
     return f"lambda meta: {grid}" if k.autotune else grid
 
 
@@ -167,5 +184,7 @@ def _arguments(k: View) -> tuple[str, ...]:
         found.append(f"{operand.name}_desc" if operand.name in described else operand.name)
         if isinstance(operand, Vector) and operand.shape == SCALAR:
             constants.append(f"{operand.flag}=isinstance({operand.name}, torch.Tensor)")
+    if k.schedule.workspace:
+        found += ["work", "counters"]
     strides = [value for matrix in k.strided for _, value in matrix.strides]
     return (*found, *k.sizes, *strides, *constants)

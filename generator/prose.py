@@ -11,7 +11,7 @@ from generator.model import Kernel, Variant
 from generator.operands import Matrix
 from generator.versions import SUPPORTED, spelled
 from generator.view import View
-from generator.vocabulary import MASKED_DIMENSIONS, SWIZZLE
+from generator.vocabulary import MASKED_DIMENSIONS, SCHEDULE, SWIZZLE
 
 WIDTH = 116
 
@@ -67,12 +67,20 @@ def sizes(kernel: Kernel) -> str:
 def order(v: Variant) -> str:
     """How tiles are visited."""
     matrices = "" if v.batch == "none" else "matrix after matrix, "
+    meaning = matrices + SWIZZLE[v.swizzle].meaning
     if v.schedule == "elementwise":
         return f"one program computes one element, {matrices}row after row."
     if v.schedule == "persistent":
         each = "as many programs as the device holds walk the tiles of C, each every so many-th"
-        return f"{each}; tiles are numbered {matrices}{SWIZZLE[v.swizzle].meaning}."
-    return f"one program computes one tile of C; tiles are visited {matrices}{SWIZZLE[v.swizzle].meaning}."
+        return f"{each}; tiles are numbered {meaning}."
+    if v.schedule == "stream_k":
+        each = "as many programs as the device holds share out the steps along K of all tiles, as many each"
+        last = "Of those that share a tile the one that comes last adds the parts, in the order of K."
+        return f"{each}; tiles are numbered {meaning}. {last}"
+    if SCHEDULE[v.schedule].splits:
+        last = " The one that comes last adds the parts, in the order of K." if SCHEDULE[v.schedule].workspace else ""
+        return f"SPLIT programs share a tile of C, each with a part of K; tiles are visited {meaning}.{last}"
+    return f"one program computes one tile of C; tiles are visited {meaning}."
 
 
 def batch(v: Variant) -> str:
@@ -87,6 +95,13 @@ def batch(v: Variant) -> str:
         those = "Matrices of each" if v.store == "as_load" else "Those of a and b"
         return f"{text} {those} lie a multiple of 16 bytes apart, and none is repeated."
     return f"{text} Their stride is any; 0, as `expand` makes it, repeats one, which the result may not."
+
+
+def product(v: Variant) -> str:
+    """What the matrix unit is given, where it is not A and B as they are."""
+    if v.product == "direct":
+        return ""
+    return "a tile is computed as C^T = B^T A^T, so that N fills the rows of the matrix unit."
 
 
 def rounding(k: View) -> str:
@@ -109,6 +124,13 @@ def rounding(k: View) -> str:
     return text
 
 
+def repeatable(v: Variant) -> str:
+    """Whether two calls give the same bits."""
+    if not SCHEDULE[v.schedule].repeatable:
+        return "no; the programs of a tile add to it as they come, in an order that is left to chance."
+    return "the same operands, configuration and device give the same bits on every run."
+
+
 def properties(k: View) -> str:
     """What a caller should know, a labelled paragraph each."""
     kernel = k.kernel
@@ -116,8 +138,9 @@ def properties(k: View) -> str:
         "Sizes": sizes(kernel),
         "Batch": batch(kernel.variant),
         "Order": order(kernel.variant),
+        "Product": product(kernel.variant),
         "Rounding": rounding(k),
-        "Repeatable": "the same operands, configuration and device give the same bits on every run.",
+        "Repeatable": repeatable(kernel.variant),
         "Needs": needs(kernel),
     }
     return "\n".join(paragraph(f"{label}: {text}") for label, text in labelled.items() if text)

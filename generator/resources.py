@@ -29,7 +29,8 @@ def matrix_instruction(v: Variant, tile: Tile, target: str) -> str | None:
     if found.vendor == "amd":
         return "wmma"
     # Both want 64 rows and whole groups of four warps.
-    if found.capability in (90, 100) and tile.m >= 64 and tile.warps % 4 == 0:
+    rows = tile.n if v.product == "exchanged" else tile.m
+    if found.capability in (90, 100) and rows >= 64 and tile.warps % 4 == 0:
         if found.capability == 90:
             return "wgmma"
         if ELEMENTS[v.dtype.a].floating:
@@ -61,7 +62,7 @@ def shared_memory(v: Variant, tile: Tile, target: str) -> int:
     b = tile.k * tile.n * ELEMENTS[v.dtype.b].bits // 8
     instruction = matrix_instruction(v, tile, target)
     warpgroup = instruction in ("wgmma", "tcgen05")
-    result = tile.m * tile.n * ELEMENTS[v.dtype.out].bits // 8
+    result = everything = tile.m * tile.n * ELEMENTS[v.dtype.out].bits // 8
     if not (v.load == "descriptor" and v.store == "as_load") and not (warpgroup and result == 2 * tile.m * tile.n):
         result = 0
     if v.schedule == "naive" or tile.stages == 1:
@@ -78,7 +79,8 @@ def shared_memory(v: Variant, tile: Tile, target: str) -> int:
             needed += b
         elif _kept_apart(v, instruction):
             needed += result
-        needed = max(needed, result)
+        # Flattened, the next tile's loads are in flight while this one's result passes through, whole at the most.
+        needed = needed + everything if v.schedule == "persistent" else max(needed, result)
     return needed + (BARRIERS if v.load == "descriptor" or instruction == "tcgen05" else 0)
 
 

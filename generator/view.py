@@ -9,7 +9,7 @@ from generator import formula, legality
 from generator.epilogue import COLUMNS, MATRIX, ROWS, SCALAR, Epilogue, Operand
 from generator.model import Dtype, Kernel, Tile, Variant
 from generator.operands import Matrix, Vector
-from generator.vocabulary import ELEMENTS, SWIZZLE
+from generator.vocabulary import ELEMENTS, SCHEDULE, SWIZZLE, Schedule
 
 
 @dataclass(frozen=True)
@@ -91,6 +91,10 @@ class View:
         return self.v.schedule != "elementwise"
 
     @property
+    def schedule(self) -> Schedule:
+        return SCHEDULE[self.v.schedule]
+
+    @property
     def descriptors(self) -> bool:
         return self.v.load == "descriptor"
 
@@ -122,6 +126,27 @@ class View:
             deepest = max(tile.k for tile in self.kernel.tiles)
             return f", max_num_imprecise_acc={'BLOCK_K' if deepest <= 128 else 'BLOCK_K if BLOCK_K < 128 else 128'}"
         return f", out_dtype=tl.{self.acc}" if dtype.acc != "fp32" else ""
+
+    @property
+    def exchanged(self) -> bool:
+        """Whether the accumulator holds the transposed of C's tile."""
+        return self.v.product == "exchanged"
+
+    @property
+    def transposed(self) -> str:
+        """What the accumulator holds, where it is not the tile itself."""
+        return " C^T = B^T A^T" if self.exchanged else ""
+
+    @property
+    def zeros(self) -> str:
+        """An accumulator of nothing."""
+        shape = "BLOCK_N, BLOCK_M" if self.exchanged else "BLOCK_M, BLOCK_N"
+        return f"tl.zeros(({shape}), tl.{self.acc})"
+
+    @property
+    def dot(self) -> str:
+        """The product of two operand tiles, added to the accumulator."""
+        return f"tl.dot({'b.T, a.T' if self.exchanged else 'a, b'}, acc{self.dot_options})"
 
     @property
     def advances(self) -> bool:
@@ -195,7 +220,7 @@ class View:
     @property
     def sizes(self) -> tuple[str, ...]:
         """The sizes that the kernel is told: of a batch the grid tells enough, unless programs walk it."""
-        return ("B",) * (self.batched and self.v.schedule == "persistent") + ("M", "N", "K")
+        return ("B",) * (self.batched and self.schedule.walks) + ("M", "N", "K")
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -213,11 +238,15 @@ class View:
                 constants.append(operand.flag)
             else:
                 names.append(f"{operand.name}_ptr")
+        if self.schedule.workspace:
+            names += ["work_ptr", "counters_ptr"]
         names += self.sizes
         names += [name for matrix in self.strided for name, _ in matrix.strides]
         constants += [f"EVEN_{d}" for d in self.even]
         if self.tiled:
             constants += ["BLOCK_M", "BLOCK_N", "BLOCK_K", *([self.group] if self.group else [])]
+        if self.schedule.splits:
+            constants.append("SPLIT")
         return (*names, *(f"{name}: tl.constexpr" for name in constants))
 
     @cached_property
@@ -230,7 +259,7 @@ class View:
     @property
     def configs(self) -> tuple[str, ...]:
         """The rows of the tile table as source."""
-        return _configs(self.kernel.tiles, self.group, self.tiled)
+        return _configs(self.kernel.tiles, self.group, self.tiled, self.schedule.splits)
 
     @cached_property
     def too_large(self) -> str:
@@ -279,15 +308,24 @@ def view(kernel: Kernel) -> View:
 
 
 @cache
-def _configs(tiles: tuple[Tile, ...], group: str | None, tiled: bool) -> tuple[str, ...]:
-    rows = []
-    for tile in tiles:
-        row = {"BLOCK_M": tile.m, "BLOCK_N": tile.n, "BLOCK_K": tile.k} if tiled else {}
-        if group and tiled:
-            row[group] = tile.group
-        row |= {"num_warps": tile.warps, "num_stages": tile.stages} if tiled else {"num_warps": tile.warps}
-        rows.append("{" + ", ".join(f'"{name}": {value}' for name, value in row.items()) + "}")
-    return tuple(rows)
+def _configs(tiles: tuple[Tile, ...], group: str | None, tiled: bool, splits: bool) -> tuple[str, ...]:
+    rows = (_row(tile, group, tiled, splits) for tile in tiles)
+    return tuple("{" + ", ".join(f'"{name}": {value}' for name, value in row.items()) + "}" for row in rows)
+
+
+def _row(tile: Tile, group: str | None, tiled: bool, splits: bool) -> dict[str, int]:
+    row = {"BLOCK_M": tile.m, "BLOCK_N": tile.n, "BLOCK_K": tile.k} if tiled else {}
+    if group and tiled:
+        row[group] = tile.group
+    if splits:
+        row["SPLIT"] = tile.split
+    return row | ({"num_warps": tile.warps, "num_stages": tile.stages} if tiled else {"num_warps": tile.warps})
+
+
+def table_rows(kernel: Kernel) -> tuple[dict[str, int], ...]:
+    """The rows of a kernel's table as its CONFIGS holds them."""
+    k = view(kernel)
+    return tuple(_row(tile, k.group, k.tiled, k.schedule.splits) for tile in kernel.tiles)
 
 
 @cache

@@ -227,7 +227,6 @@ def test_a_wrong_spec_is_status_2_in_every_mode(family: Cli, options: tuple[str,
             "name one, such as specs/fp16_rcr.yaml, or say --all (--help for more)\n",
         ),
         (("family.yaml", "--json"), "python -m generator: --json goes with --list\n"),
-        (("tune",), "python -m generator: tune: not available yet; commands: verify, bench\n"),
         *(
             (
                 ("family.yaml", "--force", option),

@@ -74,7 +74,7 @@ class Families:
     def contract(self, kernels: list[Kernel], family: str, label: str) -> Contestant:
         """The public function of a contract that `kernels` implement; raises `CallError` where a file is missing."""
         folder = self.out / family
-        files = [folder / "__init__.py", *(folder / f"{kernel.name}.py" for kernel in kernels)]
+        files = [*sorted(folder.glob("_*.py")), *(folder / f"{kernel.name}.py" for kernel in kernels)]
         digests = "\n".join(_digest(file, family) for file in files)
         whole = hashlib.sha256(digests.encode()).hexdigest()
         layout = kernels[0].variant.layout

@@ -10,13 +10,14 @@ import ast
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from generator.bounds import language
+from generator.bounds import language, sharing
 from generator.bounds.expressions import Expressions, merged
+from generator.bounds.launcher import COUNTERS, WORK
 from generator.bounds.order import Lemma
 from generator.bounds.sites import Place, Site
 from generator.bounds.source import NotUnderstood
 from generator.bounds.terms import Condition, Poly, at_most, below, poly, variable
-from generator.bounds.values import Block, Number, Opaque, Part, Pointer, Several, Truth, Value, reaches_memory
+from generator.bounds.values import Block, Count, Number, Opaque, Part, Pointer, Several, Truth, Value, reaches_memory
 
 #: Names that hold a program's place, a tile's or an element's: replaced by symbols where the order of tiles is proved.
 COORDINATES = (("pid_m", "pid_n"), ("m", "n"))
@@ -43,17 +44,27 @@ class Walk:
     #: What holds of the symbols that replaced the coordinates, and what these were.
     facts: tuple[Condition, ...] = ()
     replaced: dict[str, Poly] = field(default_factory=dict)
+    #: The accesses that one program alone of those that share a tile comes to.
+    alone: slice | None = None
 
 
-def walk(kernel: ast.FunctionDef, arguments: Mapping[str, Value], order: Order, split: Split | None = None) -> Walk:
-    """The accesses of a kernel called with these arguments; raises `NotUnderstood`.
+def walk(
+    kernel: ast.FunctionDef,
+    arguments: Mapping[str, Value],
+    order: Order,
+    programs: int,
+    depth: int | None = None,
+    split: Split | None = None,
+) -> Walk:
+    """The accesses of a kernel called with these arguments, `programs` to a tile; raises `NotUnderstood`.
 
-    `split` is there where the operands are batches: what is known of a program's matrix.
+    Where programs deal out the steps along K of all tiles, these have `depth` elements each. `split` is there where the
+    operands are batches: what is known of a program's matrix.
     """
     missing = [parameter.arg for parameter in kernel.args.args if parameter.arg not in arguments]
     if missing:
         raise NotUnderstood(kernel.lineno, f"the parameter {missing[0]}, which the launcher does not pass")
-    walker = _Walker(Expressions(dict(arguments)), order, split, kernel)
+    walker = _Walker(kernel, Expressions(dict(arguments)), order, programs, depth, split)
     for statement in kernel.body:
         walker.statement(statement)
         walker.cut(statement)
@@ -64,19 +75,35 @@ def walk(kernel: ast.FunctionDef, arguments: Mapping[str, Value], order: Order, 
 
 
 class _Walker:
-    def __init__(self, at: Expressions, order: Order, split: Split | None, kernel: ast.FunctionDef) -> None:
-        self.at = at
+    def __init__(
+        self,
+        kernel: ast.FunctionDef,
+        at: Expressions,
+        order: Order,
+        programs: int,
+        depth: int | None,
+        split: Split | None,
+    ) -> None:
+        self.kernel, self.at = kernel, at
         self.order: Order | None = order
-        self.split, self.kernel = split, kernel
+        self.split = split
         self.found = Walk()
+        self.programs, self.depth = programs, depth
         self.loops = 0
+        #: What names were last assigned, and whether the walk is in the loop over the tiles that share out their steps.
+        self.texts: dict[str, str] = {}
+        self.deals = False
+        #: How many accesses lie before the last barrier.
+        self.fence = 0
         #: The number of tiles, within the loop over them.
         self.tiles: Poly | None = None
 
     def statement(self, node: ast.stmt) -> None:
         match node:
             case ast.Assign([ast.Name(name)], value):
-                self.at.names[name] = self.at.value(value)
+                known = sharing.within(name, ast.unparse(value), self.texts) if self.deals else None
+                self.at.names[name] = known or self.at.value(value)
+                self.texts[name] = ast.unparse(value)
             case ast.Assign([ast.Tuple(targets)], value):
                 self._unpack(node, targets, self.at.value(value))
             case ast.AugAssign(ast.Name(name) as target, operator, value):
@@ -84,10 +111,18 @@ class _Walker:
                 self.at.names[name] = language.operate(self.at.place(node), operator, old, self.at.value(value))
             case ast.Expr(value):
                 self.at.value(value)
+                if ast.unparse(value) == "tl.debug_barrier()":
+                    self.fence = len(self.at.sites)
+            case ast.If(ast.Compare(count, [ast.NotEq()], [others]), [ast.Return(None)], []):
+                self._leave(node, self.at.value(count), self.at.value(others))
+            case ast.If(ast.Compare(ast.Name(count), [ast.Eq()], [others]), body, []) if self._counted(count):
+                self._last(node, self.at.names[count], self.at.value(others), body)
             case ast.If(test, body, orelse):
                 self._branch(self.at.truth(test), body, orelse)
             case ast.For(ast.Name(name), ast.Call(_, [first, end, by]), body, []) if _texts(first, by) == _WALK:
                 self._tiles(node, name, end, body)
+            case ast.For(ast.Name(name), ast.Call() as steps, body, []) if ast.unparse(steps) == sharing.LOOP:
+                self._dealt(node, name, body)
             case ast.For(ast.Name(name), ast.Call() as steps, body, []):
                 self._loop(node, name, steps, body)
             case ast.Pass():
@@ -139,6 +174,47 @@ class _Walker:
             if not isinstance(target, ast.Name):
                 raise NotUnderstood(node.lineno, ast.unparse(node))
             self.at.names[target.id] = item
+
+    def _leave(self, node: ast.If, count: Value, others: Value) -> None:
+        """`if before != SPLIT - 1: return`: of the programs that share a tile one goes on, after all the others."""
+        if (
+            not isinstance(count, Count)
+            or not isinstance(others, Number)
+            or self.found.alone is not None
+            or self.tiles is not None
+        ):
+            raise NotUnderstood(node.lineno, ast.unparse(node.test))
+        self._handed_in(node, count, ())
+        if others.value.constant != self.programs - 1 or count.otherwise is not None:
+            told = f"of {self.programs} programs that share a tile the one that finds {others.value} there goes on"
+            raise NotUnderstood(node.lineno, told)
+        self.found.alone = slice(len(self.at.sites), None)
+
+    def _counted(self, name: str) -> bool:
+        return isinstance(self.at.names.get(name), Count)
+
+    def _last(self, node: ast.If, count: Value, others: Value, body: list[ast.stmt]) -> None:
+        """`if before == others:` the last program of a tile, or its only one, whose `before` is `others`."""
+        assert isinstance(count, Count)
+        if not isinstance(others, Number) or not self.deals or self.found.alone is not None:
+            raise NotUnderstood(node.lineno, ast.unparse(node.test))
+        shared = at_most(1, variable("others"))
+        self._handed_in(node, count, (shared,))
+        if not (others.value == variable("others") == count.otherwise) or count.under != shared:
+            raise NotUnderstood(node.lineno, f"the program that finds {others.value} others counted makes the result")
+        first = len(self.at.sites)
+        for statement in body:
+            self.statement(statement)
+        self.found.alone = slice(first, len(self.at.sites))
+
+    def _handed_in(self, node: ast.If, count: Count, path: tuple[Condition, ...]) -> None:
+        """Raise unless each program of a tile stores its sum, and then raises the tile's counter once, under `path`."""
+        raised = [site for site in self.at.sites if site.operand == count.operand]
+        once = len(raised) == 1 and raised[0].path == path and not self.at.path
+        if count.operand != COUNTERS or count.offset != variable(language.PID) or not once:
+            raise NotUnderstood(node.lineno, "a counter that is not raised once by every program of its tile")
+        if any(site.operand == WORK and site.kind == "store" for site in self.at.sites[self.fence :]):
+            raise NotUnderstood(node.lineno, "a partial sum that is handed in without a barrier behind its store")
 
     def _branch(self, test: Truth, body: list[ast.stmt], orelse: list[ast.stmt]) -> None:
         before = self.at
@@ -192,6 +268,25 @@ class _Walker:
         before.names = names
         self.at = before
 
+    def _dealt(self, node: ast.For, target: str, body: list[ast.stmt]) -> None:
+        """A loop over the tiles of which a program has steps."""
+        changed, within = _assigned(body) | {target}, sharing.names()
+        known = self.depth is not None and sharing.dealt(target, self.texts) and not changed & within.keys() - {target}
+        if not known or self.tiles is not None or self.order is None or self.at.path:
+            raise NotUnderstood(node.lineno, f"the loop over {ast.unparse(node.iter)}")
+        tiles = self.at.value(ast.parse(sharing.TILES_OF_ALL, mode="eval").body)
+        assert isinstance(tiles, Number) and self.depth is not None
+        before, names = self.at, self._without(changed, node)
+        self.at = Expressions({**names, **within}, before.path, before.decided, before.sites)
+        self.tiles, self.deals = tiles.value, True
+        for statement in body:
+            self.statement(statement)
+            self.cut(statement)
+        self.found.facts += sharing.facts(self.depth)
+        self.tiles, self.deals = None, False
+        before.names = names
+        self.at = before
+
     def _without(self, changed: set[str], loop: ast.For) -> dict[str, Value]:
         """The names as a loop leaves them, and finds them again: nothing is known of what it changes."""
         names = dict(self.at.names)
@@ -221,9 +316,9 @@ class _Walker:
         for statement in body:
             place = replace(again.place(statement), line=statement.lineno)
             match statement:
-                case ast.AugAssign(ast.Name(x), ast.Add(), value) if x == name:
+                case ast.AugAssign(ast.Name(x), ast.Add(), value) if x == name and isinstance(first, Pointer | Number):
                     by = again.value(value)
-                    if isinstance(by, Number) and not by.shape and isinstance(first, Pointer | Number):
+                    if isinstance(by, Number) and not by.shape:
                         return _moved(first, by, count, place)
                 case ast.Assign([ast.Name(x)], ast.Call(function, [ast.Name(y), value], [])) if x == y == name:
                     by = again.value(value)

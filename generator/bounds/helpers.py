@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable
 
 from generator.bounds.arithmetic import number_of
@@ -26,6 +27,20 @@ _DESCRIBE_BATCH = [
     "return TensorDescriptor(x, [count, rows, columns], [apart, stride, 1], list(block))",
 ]
 _PROGRAMS = {"3", "properties.multi_processor_count * max(1, resident)"}
+_TILES = "triton.cdiv(M, row['BLOCK_M']) * triton.cdiv(N, row['BLOCK_N'])"
+#: The number of tiles of which `_workspace` has a counter each.
+TILES = ast.parse(_TILES, mode="eval").body
+_WORKSPACE = [
+    f"tiles = [{_TILES} for row in rows]",
+    "return (work, torch.zeros(max(tiles), dtype=torch.int32, device=device))",
+]
+_ROOM = re.compile(r"work = torch\.empty\(max\(sums\), dtype=torch\.\w+, device=device\)")
+#: The room for a sum of every program of every tile, and for two of every program that deals in steps.
+_SUMS = {
+    False: "sums = [count * row['SPLIT'] * row['BLOCK_M'] * row['BLOCK_N'] for count, row in zip(tiles, rows)]",
+    True: "sums = [2 * _programs(row, device) * row['BLOCK_M'] * row['BLOCK_N'] for row in rows]",
+}
+_ROWS = ("[row]", "[row] if row else CONFIGS")
 _EXTENT = ["return sum(((size - 1) * stride for size, stride in zip(x.shape, x.stride()))) + 1"]
 _NO_TENSOR = "if not isinstance(x, torch.Tensor):\n    return float(x)"
 _TENSOR_OR_NUMBER = "return x if x.device == device else float(x)"
@@ -53,6 +68,14 @@ def programs(source: Source) -> None:
     returned = {ast.unparse(node.value) for node in ast.walk(function) if isinstance(node, ast.Return) and node.value}
     if returned != _PROGRAMS:
         raise NotUnderstood(function.lineno, "_programs, which says how many programs walk the tiles")
+
+
+def workspace(source: Source, made: ast.expr, *, deals: bool) -> None:
+    """Raise unless `_workspace` makes room for the partial sums that there can be, and a zero for every tile."""
+    called = ast.unparse(made) in (f"_workspace(M, N, {rows}, a.device)" for rows in _ROWS)
+    tiles, sums, room, last = (*texts(source.function("_workspace").body), *[""] * 4)[:4]
+    if not called or [tiles, last] != _WORKSPACE or sums != _SUMS[deals] or not _ROOM.fullmatch(room):
+        raise NotUnderstood(made.lineno, "_workspace, which makes room for partial sums")
 
 
 def check(source: Source, unit: int | None) -> None:

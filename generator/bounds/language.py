@@ -31,6 +31,10 @@ Function = Callable[[Place, Sequence[Value], Keywords], Value]
 
 #: The number of the program, between 0 and the size of the grid.
 PID = "pid"
+#: Its number among the programs that share a tile, along the grid's second axis.
+PART = "part"
+#: The number of tiles, where only that counts: a product of the grid's sides makes questions hard.
+TILES = "tiles"
 DTYPES: Mapping[str, Dtype] = {"int32": Dtype("32"), "int64": Dtype("64")}
 
 
@@ -83,10 +87,11 @@ def _items(place: Place, value: Value, what: str) -> list[Number]:
 
 
 def program_id(place: Place, arguments: Sequence[Value], keywords: Keywords) -> Value:
-    """The number of the program, along the only axis of the grid."""
-    if _constant(place, arguments[0], "the axis of the grid") != 0:
-        raise NotUnderstood(place.line, "a second axis of the grid")
-    return Number(variable(PID), width="32")
+    """The number of the program: of its tile along the grid's first axis, among the tile's own along the second."""
+    axis = _constant(place, arguments[0], "the axis of the grid")
+    if axis not in (0, 1):
+        raise NotUnderstood(place.line, "a third axis of the grid")
+    return Number(variable(PART if axis else PID), width="32")
 
 
 def cdiv(place: Place, arguments: Sequence[Value], keywords: Keywords) -> Value:
@@ -105,6 +110,15 @@ def minimum(place: Place, arguments: Sequence[Value], keywords: Keywords) -> Val
     if shape is None:
         raise NotUnderstood(place.line, f"shapes {a.shape} and {b.shape} together")
     return Number(least(a.value, b.value), shape, wider(a.width, b.width), a.parts | b.parts)
+
+
+def maximum(place: Place, arguments: Sequence[Value], keywords: Keywords) -> Value:
+    """The larger of two: what is left of both without the smaller."""
+    least_of = minimum(place, arguments, keywords)
+    a, b = arguments
+    if not isinstance(a, Number) or not isinstance(b, Number) or not isinstance(least_of, Number):
+        return least_of
+    return replace(least_of, value=a.value + b.value - least_of.value)
 
 
 def arange(place: Place, arguments: Sequence[Value], keywords: Keywords) -> Value:
@@ -126,7 +140,10 @@ def cast(place: Place, arguments: Sequence[Value], keywords: Keywords) -> Value:
     """A number in another width."""
     x, dtype, *_ = arguments
     if isinstance(x, Number) and isinstance(dtype, Dtype):
-        return Number(x.value, x.shape, dtype.width, x.parts)
+        narrowed = (
+            {Part(x.value, x.shape, False, place.path, place.line)} if (x.width, dtype.width) == ("64", "32") else ()
+        )
+        return Number(x.value, x.shape, dtype.width, x.parts.union(narrowed))
     return Opaque("a converted value")
 
 
@@ -203,6 +220,8 @@ FUNCTIONS: Mapping[str, Function] = {
     "tl.cdiv": cdiv,
     "tl.minimum": minimum,
     "min": minimum,
+    "tl.maximum": maximum,
+    "max": maximum,
     "tl.arange": arange,
     "tl.full": full,
     "tl.cast": cast,

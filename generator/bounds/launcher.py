@@ -12,11 +12,16 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from generator.bounds import helpers, rows
+from generator.bounds import sharing as dealing
 from generator.bounds.arithmetic import condition_of, number_of
 from generator.bounds.helpers import SIZES
+from generator.bounds.language import PART, TILES
 from generator.bounds.source import NotUnderstood, Source, statements
-from generator.bounds.terms import Condition, Poly, equal, negation, poly, variable
+from generator.bounds.terms import Condition, Poly, at_most, below, equal, negation, poly, variable
 from generator.bounds.values import Descriptor, Dtype, Either, Number, Pointer, Truth, Value
+
+#: What the launcher makes room for: partial sums of every tile, and a counter for each, at zero when a kernel starts.
+WORK, COUNTERS = "work", "counters"
 
 
 @dataclass(frozen=True)
@@ -38,12 +43,30 @@ class Launch:
     """A launch with one row of CONFIGS: the parameters' values, the tiles' number as a product, what holds."""
 
     arguments: Mapping[str, Value]
+    #: What addresses may lie in: the launcher's operands, and what it makes room for.
+    operands: Mapping[str, Operand]
     grid: tuple[Poly, ...]
     facts: tuple[Condition, ...]
     #: How many matrices have that many tiles, None where there is no batch.
     batch: Poly | None
+    #: The programs that share a tile, along the grid's second axis.
+    sharing: int
     #: Whether there are at most as many programs as tiles, and at least one, which walk the tiles; else as many.
     walks: bool
+    #: Whether there are any number of programs, at least one, that deal the tiles' steps out among them.
+    deals: bool
+    #: The step along K.
+    depth: int
+
+
+@dataclass(frozen=True)
+class _Programs:
+    """The programs of a grid as the launcher writes it: how many tiles there are, and as in `Launch`."""
+
+    tiles: ast.expr
+    walks: bool = False
+    deals: bool = False
+    sharing: ast.expr | None = None
 
 
 @dataclass
@@ -62,6 +85,10 @@ class Launcher:
     _descriptors: dict[str, Descriptor] = field(default_factory=dict)
     _refuses: bool = False
     _choice: str = ""
+    #: Whether room is made for the partial sums of every tile, and a counter at zero for each.
+    _workspace: bool = False
+    #: Whether the result is zero when the kernel starts.
+    zeroed: bool = False
     _call: ast.Call | None = None
 
     @property
@@ -94,7 +121,28 @@ class Launcher:
             grid = tuple(rest)
             if batch != names["B"]:
                 raise NotUnderstood(self.call.lineno, f"a grid of {batch} matrices")
-        return Launch(arguments, grid, tuple(facts), batch, self._programs[1])
+        operands, sharing = dict(self.operands), 1
+        if self._programs.sharing is not None:
+            shared = number_of(self._programs.sharing, {}, {"row": table, "meta": table}).constant
+            if shared is None or shared < 1:
+                raise NotUnderstood(self.call.lineno, "a number of programs to a tile that the row does not say")
+            sharing = shared
+            facts += [at_most(0, variable(PART)), below(variable(PART), poly(sharing))]
+        if self._workspace:
+            tiles = variable(TILES)
+            room = dealing.room(row) if self._programs.deals else tiles * (sharing * row["BLOCK_M"] * row["BLOCK_N"])
+            operands |= {WORK: Operand(WORK, (room,), 0), COUNTERS: Operand(COUNTERS, (tiles,), 0)}
+        return Launch(
+            arguments,
+            operands,
+            grid,
+            tuple(facts),
+            batch,
+            sharing,
+            self._programs.walks,
+            self._programs.deals,
+            row.get("BLOCK_K", 1),
+        )
 
     @cached_property
     def _demanded(self) -> ast.expr | None:
@@ -111,23 +159,29 @@ class Launcher:
         return rows.heuristics(self.source.kernel)
 
     @cached_property
-    def _programs(self) -> tuple[ast.expr, bool]:
-        """The number of tiles, and whether fewer programs may walk them."""
+    def _programs(self) -> _Programs:
+        """The programs of the grid."""
         assert isinstance(self.call.func, ast.Subscript)
         grid = self.call.func.slice
         grid = grid.body if isinstance(grid, ast.Lambda) else grid
         match grid:
             case ast.Tuple([ast.Call(ast.Name("min"), [tiles, ast.Call(ast.Name("_programs"))], [])]):
                 helpers.programs(self.source)
-                return tiles, True
+                return _Programs(tiles, walks=True)
+            case ast.Tuple([ast.Call(ast.Name("_programs"))]) if self._workspace:
+                helpers.programs(self.source)
+                # As many tiles as counters.
+                return _Programs(helpers.TILES, walks=True, deals=True)
             case ast.Tuple([tiles]):
-                return tiles, False
+                return _Programs(tiles)
+            case ast.Tuple([tiles, sharing]):
+                return _Programs(tiles, sharing=sharing)
         raise NotUnderstood(grid.lineno, f"the grid {ast.unparse(grid)}")
 
     @cached_property
     def _grid(self) -> list[ast.expr]:
         """The factors of the number of tiles."""
-        factors = [self._programs[0]]
+        factors = [self._programs.tiles]
         while isinstance(factors[0], ast.BinOp) and isinstance(factors[0].op, ast.Mult):
             factors[:1] = [factors[0].left, factors[0].right]
         return factors
@@ -146,7 +200,7 @@ class Launcher:
         text = ast.unparse(node)
         if text in self._scalars:
             return Either(text, _on_device(text))
-        if text in self.operands:
+        if text in self.operands or (self._workspace and text in (WORK, COUNTERS)):
             return Pointer(text, poly(0))
         if text in self._descriptors:
             return self._descriptors[text]
@@ -169,6 +223,7 @@ class Launcher:
                 raise NotUnderstood(statement.lineno, ast.unparse(statement).partition("\n")[0])
         if self._call is None:
             raise NotUnderstood(function.lineno, "gemm launches no kernel")
+        rows.resets(self.source, {"counters_ptr"} if self._workspace else {"c_ptr"} if self.zeroed else set())
 
     def _known(self, statement: ast.stmt) -> bool:
         """Take in a statement, if its meaning is known."""
@@ -181,6 +236,9 @@ class Launcher:
                 return self._output(made, orelse)
             case ast.If(test, [ast.Raise()], []) if ast.unparse(test) == "reason is not None":
                 self._refuses = True
+                return True
+            case ast.Expr(made) if ast.unparse(made) == "out.zero_()":
+                self.zeroed = True
                 return True
             case ast.If(test, [ast.Return(ast.Name("out"))], []):
                 self.facts.append(negation(condition_of(test, {name: variable(name) for name in SIZES}, {})))
@@ -243,6 +301,9 @@ class Launcher:
                 self.indexed = helpers.indexed(self.source, node, self.operands)
             case "(a_rows, b_rows)":
                 return self._turn(node)
+            case "(work, counters)":
+                helpers.workspace(self.source, node, deals="_programs" in self.source.functions)
+                self._workspace = True
             case _ if text == f"_scalar('{target}', {target}, a.device)":
                 helpers.scalar(self.source)
                 self._scalars.add(target)

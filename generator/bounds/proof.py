@@ -9,9 +9,9 @@ from pathlib import Path
 
 from generator.bounds import launcher
 from generator.bounds.batches import prove_split
-from generator.bounds.evaluate import walk
+from generator.bounds.evaluate import Walk, walk
 from generator.bounds.judge import Judge, State
-from generator.bounds.launcher import Launcher
+from generator.bounds.launcher import Launch, Launcher
 from generator.bounds.order import Lemma, Order, prove_order
 from generator.bounds.source import Call, Kind, NotUnderstood, Source, read
 from generator.bounds.terms import Condition, Poly, at_most, below, poly, variable
@@ -95,9 +95,16 @@ def _with_tiles(source: Source, known: Launcher, tiles: Mapping[str, int]) -> tu
                 raise NotUnderstood(source.kernel.lineno, "which matrix of the batch a program computes")
             return at_most(0, variable("batch")), below(variable("batch"), launch.batch)
 
-        walked = walk(source.kernel, launch.arguments, order, split if launch.batch else None)
+        depth = launch.depth if launch.deals else None
+        walked = walk(
+            source.kernel, launch.arguments, order, launch.sharing, depth, split if launch.batch is not None else None
+        )
     except NotUnderstood as error:
-        return [_not_proved(call, str(error)) for call in source.calls], lemma.order
+        order_of_tiles = Order("not proved", str(error)) if launch.sharing > 1 or launch.deals else lemma.order
+        return [_not_proved(call, str(error)) for call in source.calls], order_of_tiles
+    wrong = _stored_otherwise(known, launch, walked)
+    if wrong is not None:
+        lemma = replace(lemma, order=Order("refuted", wrong))
     judge = Judge(known, launch, walked, lemma, tiles)
     sites = {(site.line, site.column): site for site in walked.sites}
     accesses = []
@@ -109,6 +116,17 @@ def _with_tiles(source: Source, known: Launcher, tiles: Mapping[str, int]) -> tu
             verdict = judge.verdict(site)
             accesses.append(Access(site.line, site.operand, site.kind, verdict.state, None, verdict.detail))
     return accesses, lemma.order
+
+
+def _stored_otherwise(known: Launcher, launch: Launch, walked: Walk) -> str | None:
+    """Why a result is not what one program stores, or what all that share its tile add to zero; None where it is."""
+    results = [site for site in walked.sites if site.operand == "out" and site.kind == "store"]
+    if any(site.adds and not known.zeroed for site in results):
+        return "what is added to was not zero before"
+    alone = walked.sites[walked.alone] if walked.alone is not None else []
+    if (launch.sharing > 1 or launch.deals) and not all(site in alone or site.adds for site in results):
+        return "programs share a tile, and more than one of them stores the result"
+    return None
 
 
 def _not_proved(call: Call, reason: str) -> Access:

@@ -66,6 +66,13 @@ def heuristics(kernel: ast.FunctionDef) -> Mapping[str, ast.expr]:
     return found
 
 
+def resets(source: Source, names: set[str]) -> None:
+    """Raise where a tuner runs the kernel again and again and does not set `names` to zero before each time."""
+    tuner = next(filter(_is_tuner, source.kernel.decorator_list), None)
+    if tuner is not None and names and f"reset_to_zero={sorted(names)!r}" not in ast.unparse(tuner):
+        raise NotUnderstood(tuner.lineno, f"{', '.join(sorted(names))} is not set to zero between the tuner's runs")
+
+
 def demand(source: Source, choice: str, refuses: bool) -> ast.expr | None:
     """What `_fits` demands of a row and the sizes, None where any row goes; `choice` is one of CHOICES.
 

@@ -41,6 +41,8 @@ class Site:
     parts: frozenset[Part]
     #: What must hold for the address to be one at all.
     demand: Condition = ALWAYS
+    #: Whether what is there is added to.
+    adds: bool = False
     #: The descriptor whose hardware bounds the access, where there is one.
     descriptor: Descriptor | None = None
 

@@ -89,6 +89,17 @@ class Either:
 
 
 @dataclass(frozen=True)
+class Count:
+    """What an atomic add of 1 found at a counter: no two programs that raise the same one find the same."""
+
+    operand: str
+    offset: Poly
+    #: Where only some programs raise it: under which condition, and the number that the others have instead.
+    under: Condition = ALWAYS
+    otherwise: Poly | None = None
+
+
+@dataclass(frozen=True)
 class Dtype:
     """A type of whole numbers."""
 
@@ -111,7 +122,7 @@ class Opaque:
     memory: bool = False
 
 
-Value = Number | Truth | Pointer | Block | Descriptor | Either | Dtype | Several | Opaque
+Value = Number | Truth | Pointer | Block | Descriptor | Either | Count | Dtype | Several | Opaque
 
 
 def lane(axis: int) -> Poly:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from generator import legality
 from generator.epilogue import MATRIX, SCALAR
 from generator.model import Kernel, Tile, Variant
-from generator.vocabulary import ELEMENTS, SWIZZLE
+from generator.vocabulary import ELEMENTS, SCHEDULE, SWIZZLE
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def cases(kernel: Kernel, *, hardware: bool) -> tuple[Case, ...]:
 
 def _interpreted(tile: Tile) -> tuple[int, ...]:
     """What the interpreter sees of a row."""
-    return tile.m, tile.n, tile.k, tile.group
+    return tile.m, tile.n, tile.k, tile.group, tile.split
 
 
 def smallest_row(kernel: Kernel) -> int:
@@ -186,6 +186,15 @@ def _sizes(fit: Fit, row: int) -> Iterator[Case]:
         yield case("past-n", "one past a tile along N alone", m, n + 1, k)
         yield case("past-k", "one past a tile along K alone", m, n, k + 1)
     yield case("primes", "primes below a tile, K too", *fit.primes)
+    if fit.variant.schedule == "stream_k":
+        yield case("shared", "one tile, of which every program has steps", m, n, 7 * k - 1)
+        yield case(
+            "handed-on", "five tiles of three steps: each end of the second program lies within one", 5 * m, n, 3 * k
+        )
+    if SCHEDULE[fit.variant.schedule].splits:
+        parts = fit.tile.split
+        yield case("parts", "every part of K has two steps, the last of them a short one", m, n + 1, 2 * parts * k - 1)
+        yield case("few-parts", "a step more than parts: two steps each, and none for the last", m, n, (parts + 1) * k)
 
 
 def _layouts(fit: Fit, row: int) -> Iterator[Case]:

@@ -20,6 +20,7 @@ from generator.verify.operands import NoMemory, poison, unwritten
 from generator.verify.order import wrong_order
 from generator.verify.reference import Bounded, reference
 from generator.verify.setup import Setup, prepare
+from generator.vocabulary import SCHEDULE
 
 Launcher = Callable[..., torch.Tensor]
 
@@ -181,7 +182,8 @@ def run_case(launcher: Launcher, configs: tuple[Any, ...], kernel: Kernel, case:
         vendor = None
         if case.repeat and machine.hardware:
             vendor = _against_vendor(kernel.variant, setup, result, expected, machine)
-            _repeat(launcher, configs, kernel, case, result, machine)
+            if SCHEDULE[kernel.variant.schedule].repeatable:
+                _repeat(launcher, configs, kernel, case, result, machine)
         _check_surroundings(setup, result)
     except NoMemory as error:
         return Outcome(not_run=str(error))

@@ -14,7 +14,7 @@ from generator import legality
 from generator.epilogue import SCALAR
 from generator.model import Kernel, Tile, Variant
 from generator.verify.cases import Case, Fit, addressed, distinct
-from generator.vocabulary import ELEMENTS
+from generator.vocabulary import ELEMENTS, SCHEDULE
 
 #: The class of a row that the legality table refuses: it must not fit, or the table is too strict.
 REFUSED = "refused"
@@ -27,6 +27,8 @@ class Launch:
     row: int
     tile: Tile
     case: Case
+    #: Whether the row says how many programs share a tile.
+    splits: bool = False
 
     @property
     def name(self) -> str:
@@ -36,7 +38,7 @@ class Launch:
     def row_label(self) -> str:
         """The row's values, by which rows of different kernels are one value of an axis."""
         t = self.tile
-        return f"{t.m}x{t.n}x{t.k} w{t.warps} s{t.stages} g{t.group}"
+        return f"{t.m}x{t.n}x{t.k} w{t.warps} s{t.stages} g{t.group}" + (f" p{t.split}" if self.splits else "")
 
 
 def left_out(kernel: Kernel, target: str) -> str | None:
@@ -50,11 +52,12 @@ def launches(kernel: Kernel, target: str) -> tuple[Launch, ...]:
     if left_out(kernel, target) is not None:
         return ()
     found = []
+    splits = SCHEDULE[kernel.variant.schedule].splits
     for row, tile in enumerate(kernel.tiles):
         if legality.why_no_row_on(kernel.variant, tile, target) is None:
-            found += [Launch(row, tile, case) for case in _classes(kernel, row)]
+            found += [Launch(row, tile, case, splits) for case in _classes(kernel, row)]
         elif legality.too_much_memory(kernel.variant, tile, target) is not None:
-            found.append(Launch(row, tile, replace(next(_classes(kernel, row)), name=REFUSED)))
+            found.append(Launch(row, tile, replace(next(_classes(kernel, row)), name=REFUSED), splits))
     return tuple(found)
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -142,6 +145,76 @@ def test_every_row_is_measured_where_asked(tmp_path: Path) -> None:
     assert record.sides[2].failure is not None
 
 
+def test_rounds_end_with_the_time(tmp_path: Path) -> None:
+    """The fake clock counts a second a reading: five in a round of two sides, two more for the time itself."""
+    few = measured(contestant(tmp_path, "one"), options=Options(rounds=40, seconds=60.0))
+    side = few.sides[0]
+    assert side.gpu is not None and 5 <= len(side.gpu.samples) < 10
+    least = measured(contestant(tmp_path, "one"), options=Options(rounds=40, seconds=1.0))
+    assert all(each.gpu is not None and len(each.gpu.samples) == 5 for each in least.sides)
+    assert least.method["seconds"] == "1.0" and "seconds" not in OPTIONS.method
+
+
+def test_padded_operands_are_right_on_both_sides(tmp_path: Path) -> None:
+    for layout in ("rcr", "rrc"):
+        of = replace(problem(layout=layout), shape=Shape(24, 40, 32, 3))
+        (one,) = operands.make_sets(of, "cpu", 1, seed=0)
+        outer = [one.a.stride(0), one.b.stride(1 if layout == "rcr" else 0), max(one.out.stride())]
+        assert outer == [35, 35 if layout == "rcr" else 43, 43 if layout == "rcr" else 27]
+        record = measured(contestant(tmp_path, "one"), of=of)
+        assert all(side.failure is None for side in record.sides)
+
+
+def compiled(monkeypatch: pytest.MonkeyPatch, backend: Callable[..., Any]) -> None:
+    """torch.compile with a backend that needs no compiler."""
+    real = torch.compile
+
+    def compile(model: Any, *, mode: str, dynamic: bool) -> Any:
+        assert (mode, dynamic) == ("max-autotune-no-cudagraphs", False)
+        return real(model, backend=backend, dynamic=dynamic, fullgraph=True)
+
+    monkeypatch.setattr(torch, "compile", compile)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "word"), [("fp16", ""), ("bf16", "bias+gelu"), ("tf32", "bias_m+tanh"), ("fp8e4m3", "")]
+)
+def test_the_compiled_peer_computes_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dtype: str, word: str
+) -> None:
+    graphs: list[object] = []
+
+    def backend(graph: Any, inputs: object) -> Any:
+        graphs.append(graph)
+        return graph.forward
+
+    compiled(monkeypatch, backend)
+    of = replace(problem(dtype, Epilogue.of(tuple(filter(None, word.split("+"))))), shape=Shape(32, 48, 32))
+    options = Options(rounds=2, peers=("cublas", "inductor"))
+    record = measured(contestant(tmp_path, "none", "raise ValueError('not today')"), of=of, options=options)
+    assert list(record.peers) == ["cublas", "inductor"]
+    library, own = record.peers.values()
+    assert own.failure is None and own.gpu is not None
+    assert own.name == f"torch.compile({library.name})"
+    assert len(graphs) == 1, "compiled once"
+
+
+def test_a_peer_that_fails_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def backend(graph: object, inputs: object) -> Any:
+        raise RuntimeError("no compiler here")
+
+    compiled(monkeypatch, backend)
+    record = measured(contestant(tmp_path, "one"), options=Options(rounds=2, peers=("inductor",)))
+    (fault,) = record.faults
+    assert fault.failure is not None and "no compiler here" in fault.failure
+    assert record.sides[0].gpu is not None
+
+
+def test_a_kernel_that_fills_another_tensor_is_wrong(tmp_path: Path) -> None:
+    record = measured(contestant(tmp_path, "one", "return result"))
+    assert record.sides[0].failure is not None and record.sides[0].failure.startswith("wrong result")
+
+
 def test_a_lost_device_stops_everything(tmp_path: Path) -> None:
     class Lost(FakeDevice):
         def synchronize(self) -> None:
@@ -233,6 +306,23 @@ def test_a_stopped_run_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str
     silent = FakeDevice()
     assert run(call, [one, two], silent, scale=1024) == 0
     assert not silent.replays, "nothing is timed again"
+
+
+def test_an_interrupted_run_keeps_what_was_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = Comparison("one", "One", problem(), (contestant(tmp_path, "first"),))
+    cases = [replace(one, case=name) for name in ("one", "two", "three")]
+    real = measure.measure
+
+    def stopped(comparison: Comparison, *rest: Any) -> Record:
+        if comparison.case == "three":
+            raise KeyboardInterrupt
+        return real(comparison, *rest)
+
+    monkeypatch.setattr(measure, "measure", stopped)
+    call = Call(json=tmp_path / "kept.json", rounds=2)
+    with pytest.raises(KeyboardInterrupt):
+        run(call, cases, FakeDevice(), scale=1024)
+    assert [record.case for record in load(tmp_path / "kept.json").records] == ["one", "two"]
 
 
 @pytest.mark.parametrize("what", ["kernel", "device", "rounds"])
