@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from generator import prose, resources
@@ -62,12 +63,30 @@ class Launcher:
     autotune: bool
     #: The macro of select.j2 that chooses a row; None where the tuner does.
     choose: str | None
+    #: Whether a, b, out and matrices of the epilogue are 3-D.
+    batched: bool
 
     @property
     def conditions(self) -> tuple[str, ...]:
         """What a row of the table must satisfy to take M, N and K."""
         found = [f'{d} % row["BLOCK_{d}"] == 0' for d in self.divided]
         return (*found, *(['K <= row["BLOCK_K"]'] if self.bounded_k else []))
+
+    @property
+    def sizes(self) -> str:
+        """The launcher's variables for the sizes."""
+        return "B, M, N, K" if self.batched else "M, N, K"
+
+    @property
+    def extents(self) -> Mapping[str, str]:
+        """The sizes as extents of the operands."""
+        first = int(self.batched)
+        return {"M": f"a.shape[{first}]", "N": f"b.shape[{first + 1}]", "K": f"a.shape[{first + 1}]"}
+
+    @property
+    def programs(self) -> str:
+        """The number of elements of the result, as a product of its extents."""
+        return f"{'a.shape[0] * ' if self.batched else ''}{self.extents['M']} * {self.extents['N']}"
 
     @property
     def refuses(self) -> bool:
@@ -90,9 +109,10 @@ class Launcher:
     @property
     def allocation(self) -> str:
         """The expression for a new result."""
-        if self.c.layout == "column":
-            return f"torch.empty((N, M), dtype={self.c.torch_dtype}, device=a.device).T"
-        return f"torch.empty((M, N), dtype={self.c.torch_dtype}, device=a.device)"
+        shape = "N, M" if self.c.layout == "column" else "M, N"
+        shape, turned = (f"B, {shape}", ".mT") if self.batched else (shape, ".T")
+        made = f"torch.empty(({shape}), dtype={self.c.torch_dtype}, device=a.device)"
+        return f"{made}{turned}" if self.c.layout == "column" else made
 
 
 def launcher(k: View) -> Launcher:
@@ -128,20 +148,26 @@ def launcher(k: View) -> Launcher:
         exchanged=k.exchanged,
         autotune=k.autotune,
         choose=k.choose,
+        batched=k.batched,
     )
 
 
 def _grid(k: View) -> str:
+    # One dimension: the others of a grid hold 65535 programs.
+    several = "B * " if k.batched else ""
     if not k.tiled:
-        return "(M * N,)"
+        return f"({several}M * N,)"
     source = "meta" if k.autotune else "row"
-    tiles = f'triton.cdiv(M, {source}["BLOCK_M"]) * triton.cdiv(N, {source}["BLOCK_N"])'
+    tiles = f'{several}triton.cdiv(M, {source}["BLOCK_M"]) * triton.cdiv(N, {source}["BLOCK_N"])'
     grid = f"({tiles},)"
     if k.schedule.splits:
         grid = f'({tiles}, {source}["SPLIT"])'
     elif k.schedule.walks:
         programs = f"_programs({source}, a.device)"
         grid = f"({programs},)" if k.schedule.workspace else f"(min({tiles}, {programs}),)"
+        if several and not k.autotune:
+            # Longer than a line.
+            grid = f"\n            {grid}\n        "
     return f"lambda meta: {grid}" if k.autotune else grid
 
 
@@ -161,4 +187,4 @@ def _arguments(k: View) -> tuple[str, ...]:
     if k.schedule.workspace:
         found += ["work", "counters"]
     strides = [value for matrix in k.strided for _, value in matrix.strides]
-    return (*found, "M", "N", "K", *strides, *constants)
+    return (*found, *k.sizes, *strides, *constants)

@@ -60,6 +60,12 @@ def _integer_output(v: Variant) -> str | None:
     return None
 
 
+def _batch_schedule(v: Variant) -> str | None:
+    if v.batch == "strided" and (SCHEDULE[v.schedule].splits or SCHEDULE[v.schedule].workspace):
+        return f"{v.schedule} divides the K of one product, and has no place for the sums of several; use tiled"
+    return None
+
+
 def _atomic_result(v: Variant) -> str | None:
     if v.schedule != "split_k_atomic":
         return None
@@ -87,6 +93,7 @@ VARIANT_RULES: tuple[VariantRule, ...] = (
     _descriptor_masking,
     _descriptor_strides,
     _integer_output,
+    _batch_schedule,
     _atomic_result,
     _name_length,
 )

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Sequence
 from functools import cache
 
-from generator.epilogue import SCALAR
+from generator.epilogue import MATRIX, SCALAR
 from generator.model import Kernel, Variant
 from generator.operands import Matrix
 from generator.versions import SUPPORTED, spelled
@@ -43,7 +43,8 @@ def sizes(kernel: Kernel) -> str:
     """Which M, N and K the kernel takes."""
     v = kernel.variant
     if v.schedule == "elementwise":
-        return "M, N and K may be any size, 0 and 1 among them; M * N is at most 2**31 - 1."
+        product = "M * N" if v.batch == "none" else "B * M * N"
+        return f"M, N and K may be any size, 0 and 1 among them; {product} is at most 2**31 - 1."
     dimensions = MASKED_DIMENSIONS[v.masking]
     if v.load == "descriptor":
         text = "M, N and K may be any size, 0 and 1 among them; the hardware bounds every copy."
@@ -65,9 +66,10 @@ def sizes(kernel: Kernel) -> str:
 
 def order(v: Variant) -> str:
     """How tiles are visited."""
-    meaning = SWIZZLE[v.swizzle].meaning
+    matrices = "" if v.batch == "none" else "matrix after matrix, "
+    meaning = matrices + SWIZZLE[v.swizzle].meaning
     if v.schedule == "elementwise":
-        return "one program computes one element, row after row."
+        return f"one program computes one element, {matrices}row after row."
     if v.schedule == "persistent":
         each = "as many programs as the device holds walk the tiles of C, each every so many-th"
         return f"{each}; tiles are numbered {meaning}."
@@ -79,6 +81,20 @@ def order(v: Variant) -> str:
         last = " The one that comes last adds the parts, in the order of K." if SCHEDULE[v.schedule].workspace else ""
         return f"SPLIT programs share a tile of C, each with a part of K; tiles are visited {meaning}.{last}"
     return f"one program computes one tile of C; tiles are visited {meaning}."
+
+
+def batch(v: Variant) -> str:
+    """What the matrices of a batch share, and how they may lie to each other; nothing where there is no batch."""
+    if v.batch == "none":
+        return ""
+    text = "matrix i of the result is computed from matrix i of each operand, for any number B of them, 0 too."
+    shared = [operand.name for operand in v.epilogue.operands if operand.shape != MATRIX]
+    if shared:
+        text += f" All of them share {' and '.join(shared)}."
+    if v.load == "descriptor":
+        those = "Matrices of each" if v.store == "as_load" else "Those of a and b"
+        return f"{text} {those} lie a multiple of 16 bytes apart, and none is repeated."
+    return f"{text} Their stride is any; 0, as `expand` makes it, repeats one, which the result may not."
 
 
 def product(v: Variant) -> str:
@@ -120,6 +136,7 @@ def properties(k: View) -> str:
     kernel = k.kernel
     labelled = {
         "Sizes": sizes(kernel),
+        "Batch": batch(kernel.variant),
         "Order": order(kernel.variant),
         "Product": product(kernel.variant),
         "Rounding": rounding(k),

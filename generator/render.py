@@ -95,6 +95,7 @@ def kernel_source(spec: Spec, kernel: Kernel) -> str:
         "load": _macros(k.load_template),
         "store": _macros(k.store_template),
         "pointer": _macros("load/pointer.j2"),
+        "batch": _macros("batch.j2"),
         "swizzle": _macros("swizzle.j2"),
         "epilogue": _macros("epilogue.j2"),
         "workspace": _macros("workspace.j2"),

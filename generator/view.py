@@ -72,6 +72,11 @@ class View:
         return f"load/{self.v.load if self.v.store == 'as_load' else self.v.store}.j2"
 
     @property
+    def batched(self) -> bool:
+        """Whether the operands are 3-D: one product for each index of a batch."""
+        return self.v.batch == "strided"
+
+    @property
     def swizzle(self) -> str:
         return self.v.swizzle
 
@@ -182,7 +187,7 @@ class View:
         everything = (self.a, self.b, self.c, *self.matrices)
         if self.descriptors:
             return everything[2:] if self.v.store == "pointer" else ()
-        if self.v.load == "block_pointer":
+        if self.v.load == "block_pointer" and not self.batched:
             return (*((self.c,) if self.v.store == "pointer" else ()), *self.matrices)
         return everything
 
@@ -213,6 +218,11 @@ class View:
         return tuple(sorted({helper for step in self.steps for helper in step.helpers}))
 
     @property
+    def sizes(self) -> tuple[str, ...]:
+        """The sizes that the kernel is told: of a batch the grid tells enough, unless programs walk it."""
+        return ("B",) * (self.batched and self.schedule.walks) + ("M", "N", "K")
+
+    @property
     def parameters(self) -> tuple[str, ...]:
         """The kernel's parameters in order."""
         described = self.descriptors
@@ -230,7 +240,7 @@ class View:
                 names.append(f"{operand.name}_ptr")
         if self.schedule.workspace:
             names += ["work_ptr", "counters_ptr"]
-        names += ["M", "N", "K"]
+        names += self.sizes
         names += [name for matrix in self.strided for name, _ in matrix.strides]
         constants += [f"EVEN_{d}" for d in self.even]
         if self.tiled:
@@ -284,12 +294,13 @@ class View:
 def view(kernel: Kernel) -> View:
     """The view of a kernel: every choice that a template would otherwise have to make."""
     v = kernel.variant
-    steps, kind, result = _steps(v.epilogue, v.dtype, v.layout.c, v.schedule != "elementwise")
+    batched = v.batch == "strided"
+    steps, kind, result = _steps(v.epilogue, v.dtype, v.layout.c, batched, v.schedule != "elementwise")
     return View(
         kernel,
-        a=_matrix("a", "a", "M", "K", v.layout.a, v.dtype.a),
-        b=_matrix("b", "b", "K", "N", v.layout.b, v.dtype.b),
-        c=_matrix("c", "out", "M", "N", v.layout.c, v.dtype.out),
+        a=_matrix("a", "a", "M", "K", v.layout.a, v.dtype.a, batched),
+        b=_matrix("b", "b", "K", "N", v.layout.b, v.dtype.b, batched),
+        c=_matrix("c", "out", "M", "N", v.layout.c, v.dtype.out, batched),
         edges=_edges(v.masking, v.schedule, v.load, v.store, "".join(o.shape for o in v.epilogue.operands)),
         steps=steps,
         kind=kind,
@@ -319,8 +330,8 @@ def table_rows(kernel: Kernel) -> tuple[dict[str, int], ...]:
 
 
 @cache
-def _matrix(name: str, variable: str, rows: str, columns: str, layout: str, element: str) -> Matrix:
-    return Matrix(name, variable, rows, columns, layout, f"torch.{ELEMENTS[element].torch}")
+def _matrix(name: str, variable: str, rows: str, columns: str, layout: str, element: str, batched: bool) -> Matrix:
+    return Matrix(name, variable, rows, columns, layout, f"torch.{ELEMENTS[element].torch}", batched)
 
 
 @cache
@@ -345,10 +356,12 @@ def _edges(masking: str, schedule: str, load: str, store: str, shapes: str) -> E
 
 
 @cache
-def _steps(epilogue: Epilogue, dtype: Dtype, layout: str, tile: bool) -> tuple[tuple[StepView, ...], str, str]:
+def _steps(
+    epilogue: Epilogue, dtype: Dtype, layout: str, batched: bool, tile: bool
+) -> tuple[tuple[StepView, ...], str, str]:
     """The epilogue's steps as a kernel spells them, on a tile or an element, the type after them, and what is stored.
 
-    `layout` is C's, which the matrices among the operands share.
+    `layout` is C's, which the matrices among the operands share, as they do its batch.
     """
     kind = dtype.acc
     x = "acc"
@@ -359,7 +372,7 @@ def _steps(epilogue: Epilogue, dtype: Dtype, layout: str, tile: bool) -> tuple[t
             x, kind = f"{x}.to(tl.float32)", "fp32"
         spellings = {local: _broadcast(operand, tile) for local, operand in step.operands}
         expression = formula.to_triton(step.tree, {formula.X: x, **spellings}, integer=stays)
-        operands = tuple(_operand(operand, layout) for _, operand in step.operands)
+        operands = tuple(_operand(operand, layout, batched) for _, operand in step.operands)
         steps.append(StepView(operands, expression, formula.helpers(step.tree)))
         x = "x"
     if kind == dtype.out:
@@ -375,7 +388,7 @@ def _broadcast(operand: Operand, tile: bool) -> str:
     return operand.name + {COLUMNS: "[None, :]", ROWS: "[:, None]"}.get(operand.shape, "")
 
 
-def _operand(operand: Operand, layout: str) -> Matrix | Vector:
+def _operand(operand: Operand, layout: str, batched: bool) -> Matrix | Vector:
     if operand.shape == MATRIX:
-        return Matrix(operand.name, operand.name, "M", "N", layout, "None")
+        return Matrix(operand.name, operand.name, "M", "N", layout, "None", batched)
     return Vector(operand.name, operand.shape)

@@ -48,7 +48,7 @@ LAYOUT_LETTERS = {"r": "row", "c": "column", "s": "strided"}
 
 BATCH: Mapping[str, Word] = {
     "none": Word("one matrix product"),
-    "strided": Word("3-D operands with any batch stride", available=False),
+    "strided": Word("3-D operands with any batch stride, where 0 repeats one matrix"),
 }
 
 #: The dimensions that may be ragged, or None where each is decided at the call.

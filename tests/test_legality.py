@@ -51,6 +51,12 @@ STRIDED = "a descriptor needs a unit inner stride, which a strided A or B does n
         ),
         (variant(schedule="elementwise", dtype=Dtype.of("fp32")), None),
         (variant(load="descriptor"), None),
+        (variant(batch="strided"), None),
+        (variant(batch="strided", schedule="persistent", load="descriptor"), None),
+        (
+            variant(batch="strided", schedule="stream_k"),
+            "stream_k divides the K of one product, and has no place for the sums of several; use tiled",
+        ),
         (variant(load="descriptor", masking="auto"), None),
         *(
             (

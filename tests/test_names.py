@@ -90,6 +90,7 @@ def test_operations_stay_apart_when_their_underscores_fall() -> None:
         ("load: block_pointer\nstore: pointer", "gemm_fp16_rcr_none__tiled_blockpointer_auto_grouped_storepointer"),
         ("schedule: elementwise\nswizzle: swizzle2d", "gemm_fp16_rcr_none__elementwise_pointer_auto_swizzle2d"),
         ("epilogue: [[bias_m, relu]]", "gemm_fp16_rcr_biasm_relu__tiled_pointer_auto_grouped"),
+        ("batch: strided\nepilogue: bias", "bmm_fp16_rcr_bias__tiled_pointer_auto_grouped"),
     ],
 )
 def test_examples(spec: str, name: str) -> None:

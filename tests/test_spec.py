@@ -259,7 +259,6 @@ ROW = "tile: [{m: 64, n: 64, k: 64, warps: 4, "
 
 # Every word of the language whose template is still to come -> the answer at its place.
 PLANNED = [
-    ("batch: strided", f"4:8: batch: 'strided' {NOT_YET} none"),
     *(
         (f"swizzle: [linear, {w}]", f"4:19: swizzle: '{w}' {NOT_YET} linear, linear_n, grouped, grouped_n, swizzle2d")
         for w in ("hilbert", "chiplet")

@@ -173,6 +173,8 @@ def _on_shapes(
 def _shared(case: str, kernels: list[Kernel]) -> tuple[Dtype, Epilogue]:
     """The type and epilogue that all kernels of a comparison have."""
     first = kernels[0].variant
+    if first.batch != "none":
+        raise CallError(f"case {case!r}: {kernels[0].name} multiplies batches, which are not timed yet; leave it out")
     for kernel in kernels[1:]:
         for axis in ("dtype", "epilogue", "batch"):
             if kernel.variant.word(axis) != first.word(axis):

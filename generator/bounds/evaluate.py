@@ -16,7 +16,7 @@ from generator.bounds.launcher import COUNTERS, WORK
 from generator.bounds.order import Lemma
 from generator.bounds.sites import Place, Site
 from generator.bounds.source import NotUnderstood
-from generator.bounds.terms import Condition, Poly, at_most, below, variable
+from generator.bounds.terms import Condition, Poly, at_most, below, poly, variable
 from generator.bounds.values import Block, Count, Number, Opaque, Part, Pointer, Several, Truth, Value, reaches_memory
 
 #: Names that hold a program's place, a tile's or an element's: replaced by symbols where the order of tiles is proved.
@@ -25,6 +25,12 @@ COORDINATES = (("pid_m", "pid_n"), ("m", "n"))
 #: Given the names and the two coordinates of a tile, and how many tiles the programs walk (None where each program has
 #: a tile of its own): the lemma about them.
 Order = Callable[[tuple[str, str], Number, Number, Poly | None], Lemma]
+
+#: Names that hold a program's matrix, and its place among the programs of that matrix.
+MATRIX = ("batch", "pid")
+
+#: Given those two: what is then known of the matrix; raises `NotUnderstood`.
+Split = Callable[[Number, Number], tuple[Condition, ...]]
 
 #: The programs walk the numbers below the loop's end, and each number has one program that comes to it.
 _WALK = ("tl.program_id(0)", "tl.num_programs(0)")
@@ -43,27 +49,44 @@ class Walk:
 
 
 def walk(
-    kernel: ast.FunctionDef, arguments: Mapping[str, Value], order: Order, programs: int, depth: int | None = None
+    kernel: ast.FunctionDef,
+    arguments: Mapping[str, Value],
+    order: Order,
+    programs: int,
+    depth: int | None = None,
+    split: Split | None = None,
 ) -> Walk:
     """The accesses of a kernel called with these arguments, `programs` to a tile; raises `NotUnderstood`.
 
-    Where programs deal out the steps along K of all tiles, these have `depth` elements each.
+    Where programs deal out the steps along K of all tiles, these have `depth` elements each. `split` is there where the
+    operands are batches: what is known of a program's matrix.
     """
     missing = [parameter.arg for parameter in kernel.args.args if parameter.arg not in arguments]
     if missing:
         raise NotUnderstood(kernel.lineno, f"the parameter {missing[0]}, which the launcher does not pass")
-    walker = _Walker(Expressions(dict(arguments)), order, programs, depth)
+    walker = _Walker(kernel, Expressions(dict(arguments)), order, programs, depth, split)
     for statement in kernel.body:
         walker.statement(statement)
-        walker.cut()
+        walker.cut(statement)
+    if walker.split is not None:
+        raise NotUnderstood(kernel.lineno, "a batch, and nothing that tells the matrix of a program")
     walker.found.sites = walker.at.sites
     return walker.found
 
 
 class _Walker:
-    def __init__(self, at: Expressions, order: Order, programs: int, depth: int | None) -> None:
-        self.at = at
+    def __init__(
+        self,
+        kernel: ast.FunctionDef,
+        at: Expressions,
+        order: Order,
+        programs: int,
+        depth: int | None,
+        split: Split | None,
+    ) -> None:
+        self.kernel, self.at = kernel, at
         self.order: Order | None = order
+        self.split = split
         self.found = Walk()
         self.programs, self.depth = programs, depth
         self.loops = 0
@@ -107,21 +130,42 @@ class _Walker:
             case _:
                 raise NotUnderstood(node.lineno, ast.unparse(node).partition("\n")[0])
 
-    def cut(self) -> None:
+    def cut(self, statement: ast.stmt) -> None:
         """Replace the coordinates of the program, once both are known, by symbols that the lemma alone knows of."""
+        if self.split is not None:
+            self._cut_batch(statement, self.split)
         for names in COORDINATES:
             first, second = (self.at.names.get(name) for name in names)
             if self.order is None or not isinstance(first, Number) or not isinstance(second, Number):
                 continue
             if first.shape or second.shape:
                 continue
-            self.found.facts = self.order(names, first, second, self.tiles).inside
+            self.found.facts += self.order(names, first, second, self.tiles).inside
             self.order = None
             for name, number in zip(names, (first, second)):
                 self.found.replaced[name] = number.value
                 # The lemma answers for what is computed of the program's number, and not for the rest.
                 rest = frozenset(part for part in number.parts if language.PID not in part.value.variables)
                 self.at.names[name] = Number(variable(name), width="32", parts=rest)
+
+    def _cut_batch(self, statement: ast.stmt, split: Split) -> None:
+        """Replace a program's matrix, and its place among the programs of that matrix, which is `pid` from then on."""
+        matrix, place = (self.at.names.get(name) for name in MATRIX)
+        if not isinstance(matrix, Number) or not isinstance(place, Number) or matrix.shape or place.shape:
+            return
+        self.split = None
+        self.found.facts += split(matrix, place)
+        # From here on the symbol of the program's number means another one, so that none may be left of the old.
+        called = (node for node in ast.walk(self.kernel) if isinstance(node, ast.Attribute))
+        if any(node.attr == "program_id" and node.lineno > statement.lineno for node in called):
+            raise NotUnderstood(statement.lineno, "the program's number, behind that of its matrix")
+        for name, value in self.at.names.items():
+            if isinstance(value, Number | Truth) and language.PID in _variables(value):
+                self.at.names[name] = Opaque(f"{name}, which is of all matrices")
+            elif isinstance(value, Block) or (isinstance(value, Pointer) and value.offset != poly(0)):
+                raise NotUnderstood(statement.lineno, f"{name}, an address made before the matrix is known")
+        for name, symbol in zip(MATRIX, ("batch", language.PID)):
+            self.at.names[name] = Number(variable(symbol), width="32")
 
     def _unpack(self, node: ast.stmt, targets: list[ast.expr], value: Value) -> None:
         if not isinstance(value, Several) or len(value.items) != len(targets):
@@ -219,7 +263,7 @@ class _Walker:
         self.tiles = tiles.value
         for statement in body:
             self.statement(statement)
-            self.cut()
+            self.cut(statement)
         self.tiles = None
         before.names = names
         self.at = before
@@ -237,7 +281,7 @@ class _Walker:
         self.tiles, self.deals = tiles.value, True
         for statement in body:
             self.statement(statement)
-            self.cut()
+            self.cut(statement)
         self.found.facts += sharing.facts(self.depth)
         self.tiles, self.deals = None, False
         before.names = names
@@ -290,6 +334,10 @@ def _moved(first: Pointer | Number, by: Number, count: Poly, place: Place) -> Va
     value = first.value + by.value * count
     part = Part(value, first.shape, first.width == "index", place.path, place.line)
     return Number(value, first.shape, first.width, parts | {part})
+
+
+def _variables(value: Number | Truth) -> frozenset[str]:
+    return (value.value if isinstance(value, Number) else value.condition).variables
 
 
 def _texts(*nodes: ast.expr) -> tuple[str, ...]:

@@ -168,8 +168,8 @@ def make_block_ptr(place: Place, arguments: Sequence[Value], keywords: Keywords)
     names = ("base", "shape", "strides", "offsets", "block_shape", "order")
     given = dict(zip(names, arguments)) | dict(keywords)
     base = given.get("base")
-    if not isinstance(base, Pointer) or base.shape or base.offset != poly(0) or set(given) != set(names):
-        raise NotUnderstood(place.line, "a block pointer to something else than an operand")
+    if not isinstance(base, Pointer) or base.shape or set(given) != set(names):
+        raise NotUnderstood(place.line, "a block pointer to something else than a matrix of an operand")
     extents, strides, offsets, sizes = (_items(place, given[name], name) for name in names[1:5])
     if not len(extents) == len(strides) == len(offsets) == len(sizes):
         raise NotUnderstood(place.line, "a block pointer whose tuples differ in length")
@@ -180,7 +180,8 @@ def make_block_ptr(place: Place, arguments: Sequence[Value], keywords: Keywords)
         offsets=_values(offsets),
         shape=tuple(_constant(place, size, "a size of the block") for size in sizes),
         # The block's own arithmetic is in 64 bits.
-        parts=frozenset().union(*(number.parts for number in (*extents, *strides, *offsets))),
+        parts=base.parts.union(*(number.parts for number in (*extents, *strides, *offsets))),
+        start=base.offset,
     )
 
 
@@ -200,7 +201,7 @@ def moved_block(place: Place, block: Block, by: Value, times: Poly) -> Block:
     offsets = tuple(offset + distance.value * times for offset, distance in zip(block.offsets, distances))
     computed = {Part(offset, (), False, place.path, place.line) for offset in offsets}
     parts = block.parts.union(computed, *(distance.parts for distance in distances))
-    return Block(block.operand, block.extents, block.strides, offsets, block.shape, parts)
+    return replace(block, offsets=offsets, parts=parts)
 
 
 def _values(numbers: Sequence[Number]) -> tuple[Poly, ...]:

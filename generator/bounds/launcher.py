@@ -47,6 +47,8 @@ class Launch:
     operands: Mapping[str, Operand]
     grid: tuple[Poly, ...]
     facts: tuple[Condition, ...]
+    #: How many matrices have that many tiles, None where there is no batch.
+    batch: Poly | None
     #: The programs that share a tile, along the grid's second axis.
     sharing: int
     #: Whether there are at most as many programs as tiles, and at least one, which walk the tiles; else as many.
@@ -76,6 +78,8 @@ class Launcher:
     #: The operands whose extent decides between INDEX of 32 and of 64 bits.
     indexed: frozenset[str] = frozenset()
     facts: list[Condition] = field(default_factory=list)
+    #: Whether the matrices are those of a batch.
+    batched: bool = False
     _scalars: set[str] = field(default_factory=set)
     _rows: dict[str, tuple[str, bool]] = field(default_factory=dict)
     _descriptors: dict[str, Descriptor] = field(default_factory=dict)
@@ -111,6 +115,12 @@ class Launcher:
         if self._demanded is not None:
             facts.append(condition_of(self._demanded, names, {"row": table}))
         grid = tuple(number_of(factor, names, {"row": table, "meta": table}) for factor in self._grid)
+        batch = None
+        if self.batched:
+            batch, *rest = grid
+            grid = tuple(rest)
+            if batch != names["B"]:
+                raise NotUnderstood(self.call.lineno, f"a grid of {batch} matrices")
         operands, sharing = dict(self.operands), 1
         if self._programs.sharing is not None:
             shared = number_of(self._programs.sharing, {}, {"row": table, "meta": table}).constant
@@ -127,6 +137,7 @@ class Launcher:
             operands,
             grid,
             tuple(facts),
+            batch,
             sharing,
             self._programs.walks,
             self._programs.deals,
@@ -138,7 +149,7 @@ class Launcher:
         """What every row that is launched meets."""
         demanded = rows.demand(self.source, self._choice, self._refuses)
         # What prunes for the tuner knows the sizes by the names of the kernel's parameters.
-        if demanded is not None and any(self._passed.get(name) != _size(name) for name in SIZES):
+        if demanded is not None and any(self._passed.get(name) != _size(name) for name in "MNK"):
             raise NotUnderstood(self.call.lineno, "sizes passed under other names")
         return demanded
 
@@ -250,7 +261,7 @@ class Launcher:
                 dimension = None
             case _:
                 return False
-        if len(extents) > 2:
+        if len(extents) > (3 if self.batched else 2):
             return False
         helpers.check(self.source, dimension)
         names = {size: variable(size) for size in SIZES}
@@ -266,17 +277,20 @@ class Launcher:
                 return False
         if out is None or any(not isinstance(x, ast.If) or not isinstance(x.body[0], ast.Raise) for x in refused):
             return False
-        matrix, flipped = _flip(made)
-        shape, unit = ("(N, M)", 0) if flipped else ("(M, N)", 1)
-        known = matrix.startswith(f"torch.empty({shape}, ") and out.shape == (variable("M"), variable("N"))
-        return known and out.unit in (None, unit)
+        matrix, flipped = self._flip(made)
+        front = ("B",) if self.batched else ()
+        shape, unit = (("N", "M"), 0) if flipped else (("M", "N"), 1)
+        known = matrix.startswith(f"torch.empty(({', '.join((*front, *shape))}), ")
+        known = known and out.shape == tuple(map(variable, (*front, "M", "N")))
+        return known and out.unit in (None, unit + len(front))
 
     def _bind(self, target: str, node: ast.expr) -> bool:
         """Take in what a name is assigned."""
         text = ast.unparse(node)
         match target:
-            case "(M, N, K)" if text == "_sizes(a, b)":
-                self.facts += helpers.sizes(self.source)
+            case "(M, N, K)" | "(B, M, N, K)" if text == "_sizes(a, b)":
+                self.batched = target.startswith("(B")
+                self.facts += helpers.sizes(self.source, self.batched)
             case "reason" if text.startswith("refusal(a, b, "):
                 self._refuses = False
             case "row" | "(kernel, row)" if text in rows.CHOICES:
@@ -302,7 +316,7 @@ class Launcher:
         """`(a, b.T) if K else ...`: with K = 0 a small matrix of zeros, which has a shape and strides of its own."""
         match node:
             case ast.IfExp(ast.Name("K"), ast.Tuple([a, b]), _):
-                self._rows = {"a_rows": _flip(a), "b_rows": _flip(b)}
+                self._rows = {"a_rows": self._flip(a), "b_rows": self._flip(b)}
                 return True
         return False
 
@@ -310,16 +324,23 @@ class Launcher:
         """`a_desc = _describe(a.T, ...)`: the operand's own shape and strides, if its last dimension has stride 1."""
         match node:
             case ast.Call(ast.Name("_describe"), [matrix, _], []):
-                name, flipped = self._rows.get(ast.unparse(matrix), _flip(matrix))
+                name, flipped = self._rows.get(ast.unparse(matrix), self._flip(matrix))
             case _:
                 return False
-        helpers.describe(self.source)
+        helpers.describe(self.source, self.batched)
         if name not in self.operands:
             return False
-        unit, found = 0 if flipped else 1, self.operands[name].unit
+        dimensions, found = len(self.operands[name].shape), self.operands[name].unit
+        unit = dimensions - (2 if flipped else 1)
         fault = None if found == unit else f"described with stride 1 along dimension {unit}, admitted with {found}"
-        self._descriptors[target] = Descriptor(name, fault)
+        self._descriptors[target] = Descriptor(name, dimensions, fault)
         return True
+
+    def _flip(self, node: ast.expr) -> tuple[str, bool]:
+        """A matrix, and whether it is turned: `b.T` is b, turned, and `b.mT` is each matrix of a batch."""
+        if isinstance(node, ast.Attribute) and node.attr == ("mT" if self.batched else "T"):
+            return ast.unparse(node.value), True
+        return ast.unparse(node), False
 
 
 def read(source: Source) -> Launcher:
@@ -329,15 +350,8 @@ def read(source: Source) -> Launcher:
     return launcher
 
 
-def _flip(node: ast.expr) -> tuple[str, bool]:
-    """A matrix, and whether it is turned: `b.T` is b, turned."""
-    if isinstance(node, ast.Attribute) and node.attr == "T":
-        return ast.unparse(node.value), True
-    return ast.unparse(node), False
-
-
 def _size(name: str) -> Number:
-    """M, N or K, which the launcher keeps below 2**31."""
+    """One of SIZES, which the launcher keeps below 2**31."""
     return Number(variable(name), width="32")
 
 

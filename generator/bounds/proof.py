@@ -8,12 +8,13 @@ from math import prod
 from pathlib import Path
 
 from generator.bounds import launcher
+from generator.bounds.batches import prove_split
 from generator.bounds.evaluate import Walk, walk
 from generator.bounds.judge import Judge, State
 from generator.bounds.launcher import Launch, Launcher
 from generator.bounds.order import Lemma, Order, prove_order
 from generator.bounds.source import Call, Kind, NotUnderstood, Source, read
-from generator.bounds.terms import Poly, poly
+from generator.bounds.terms import Condition, Poly, at_most, below, poly, variable
 from generator.bounds.values import Number
 
 
@@ -78,13 +79,26 @@ def _with_tiles(source: Source, known: Launcher, tiles: Mapping[str, int]) -> tu
 
         def order(names: tuple[str, str], first: Number, second: Number, tiles: Poly | None) -> Lemma:
             nonlocal lemma
-            if (tiles is not None) != launch.walks or tiles not in (None, prod(launch.grid, start=poly(1))):
+            whole = prod(launch.grid, start=launch.batch or poly(1))
+            if (tiles is not None) != launch.walks or tiles not in (None, whole):
                 lemma = Lemma(Order("not proved", "the launcher's programs are not known to come to every tile"))
             else:
                 lemma = prove_order(names, (first, second), launch.grid, launch.facts)
             return lemma
 
-        walked = walk(source.kernel, launch.arguments, order, launch.sharing, launch.depth if launch.deals else None)
+        def split(matrix: Number, place: Number) -> tuple[Condition, ...]:
+            nonlocal lemma
+            assert launch.batch is not None
+            found = prove_split(matrix, place, launch.batch, launch.grid, launch.facts)
+            if found.state != "proved":
+                lemma = Lemma(found)
+                raise NotUnderstood(source.kernel.lineno, "which matrix of the batch a program computes")
+            return at_most(0, variable("batch")), below(variable("batch"), launch.batch)
+
+        depth = launch.depth if launch.deals else None
+        walked = walk(
+            source.kernel, launch.arguments, order, launch.sharing, depth, split if launch.batch is not None else None
+        )
     except NotUnderstood as error:
         order_of_tiles = Order("not proved", str(error)) if launch.sharing > 1 or launch.deals else lemma.order
         return [_not_proved(call, str(error)) for call in source.calls], order_of_tiles

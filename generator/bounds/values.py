@@ -67,6 +67,8 @@ class Block:
     offsets: tuple[Poly, ...]
     shape: Shape
     parts: frozenset[Part]
+    #: Where the matrix begins, in elements past the operand's first.
+    start: Poly
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,7 @@ class Descriptor:
     """A descriptor made on the host; `fault` says why it is not one of the operand's own shape and strides."""
 
     operand: str
+    dimensions: int
     fault: str | None
 
 

@@ -96,6 +96,8 @@ def _calls(v: Variant, fit: Fit, row: int) -> Iterator[Case]:
     if lines in loose:
         two = tuple(2 if d == lines else size for d, size in zip("mnk", aligned.sizes, strict=True))
         yield replace(aligned, name="wide-stride", reason="a stride passes 2**31 elements", sizes=fit(*two), huge="a")
+    if v.batch == "strided":
+        yield from _batches(v, aligned)
     if "strided" in (v.layout.a, v.layout.b, v.layout.c):
         yield replace(aligned, name="strided-columns", reason="strided operands, column after column", strided="column")
         yield replace(aligned, name="strided-gaps", reason="no stride of a strided operand is 1", strided="gaps")
@@ -107,6 +109,19 @@ def _calls(v: Variant, fit: Fit, row: int) -> Iterator[Case]:
         yield replace(aligned, name="scalar-tensor", reason="a scalar as a tensor", scalar_tensor=True)
         reason = "a scalar as a tensor on another device"
         yield replace(aligned, name="scalar-elsewhere", reason=reason, scalar_tensor=True, scalar_elsewhere=True)
+
+
+def _batches(v: Variant, aligned: Case) -> Iterator[Case]:
+    if v.schedule == "persistent":
+        # Elsewhere the number of matrices is no argument.
+        yield replace(aligned, name="batch-one", reason="a batch of one is a constant to Triton", batch=1)
+    yield replace(aligned, name="batch-wide", reason="offsets pass 2**31 elements from matrix to matrix", apart="c")
+    reason = "a stride from matrix to matrix passes 2**31 elements"
+    yield replace(aligned, name="batch-wide-stride", reason=reason, apart="a", batch=2)
+    if not addressed(v):
+        yield replace(aligned, name="batch-repeats", reason="a stride of 0 between matrices", repeated="b")
+        unaligned = replace(aligned, padded=True, unaligned=True, interleaved=True)
+        yield replace(unaligned, name="batch-unaligned", reason="matrices that lie between each other's lines")
 
 
 def _plain_operand(v: Variant) -> str:

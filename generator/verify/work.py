@@ -16,7 +16,7 @@ import triton
 from generator.errors import CallError
 from generator.model import Kernel
 from generator.rendered import Rendered, remembered
-from generator.verify.cases import Case, cases, smallest_row
+from generator.verify.cases import Case, cases, leading_extents, smallest_row
 from generator.verify.contract import contract_cases, runnable_here
 from generator.verify.execute import Gpu, Interpreter, Machine, Outcome, describe, run_case
 from generator.verify.jobs import Failure, Job, Result
@@ -117,7 +117,7 @@ class _Work:
         function = getattr(load_family(self.job.folder), self.job.name)
         for kernel, case in contract_cases(here):
             if self.job.takes(case.name):
-                self.add(case, run_case(function, (), kernel, case, self.machine))
+                self.add(kernel, case, run_case(function, (), kernel, case, self.machine))
         if self.job.takes("refuse-config"):
             self.count += 1
             fault = self.config_is_ignored(function, here)
@@ -140,11 +140,11 @@ class _Work:
 
     def case(self, module: ModuleType, kernel: Kernel, case: Case) -> None:
         with self.lock if case.huge and self.machine.hardware else contextlib.nullcontext():
-            self.add(case, run_case(module.gemm, tuple(module.CONFIGS), kernel, case, self.machine))
+            self.add(kernel, case, run_case(module.gemm, tuple(module.CONFIGS), kernel, case, self.machine))
             if case.huge and self.machine.hardware:
                 torch.cuda.empty_cache()
 
-    def add(self, case: Case, outcome: Outcome) -> None:
+    def add(self, kernel: Kernel, case: Case, outcome: Outcome) -> None:
         if outcome.not_run is not None:
             self.not_run.append((case.name, outcome.not_run))
             return
@@ -153,7 +153,8 @@ class _Work:
         if outcome.vendor_error is not None:
             self.vendor.append(outcome.vendor_error)
         if outcome.fault is not None:
-            sizes = "M, N, K = {}, {}, {}".format(*case.sizes)
+            front = leading_extents(kernel.variant, case)
+            sizes = f"{'B, ' * len(front)}M, N, K = {', '.join(map(str, (*front, *case.sizes)))}"
             self.failures.append(Failure(case.name, f"{case.reason} ({sizes})", outcome.fault))
 
     def refusals(self, module: ModuleType, kernel: Kernel) -> None:

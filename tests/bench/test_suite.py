@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from generator.bench import suite
+from generator.bench.plan import Families, of_specs
 from generator.bench.problem import Shape
 from generator.bench.suite import DEFAULT_SHAPES, SUITES, find, find_shapes, read_shapes, read_suite
+from generator.cli import main
 from generator.errors import CallError, SpecError
 
 WRONG_SHAPE = "shapes: expected MxNxK, MxNxK+PAD or [M, N, K], each at least 1"
@@ -154,6 +156,16 @@ def test_shapes_as_a_list_or_under_a_key(tmp_path: Path) -> None:
 def test_the_suites_shipped_are_sound() -> None:
     for path in SUITES.glob("*.yaml"):
         assert read_suite(path).cases
+
+
+def test_batches_are_not_timed(tmp_path: Path) -> None:
+    spec = tmp_path / "several.yaml"
+    spec.write_text("summary: Batches.\nlayout: rcr\ndtype: fp16\nbatch: [none, strided]\n")
+    assert main([str(spec), "--out", str(tmp_path)]) == 0
+    families = Families([spec], tmp_path)
+    with pytest.raises(CallError, match=r"bmm_fp16_rcr_none__.* multiplies batches, which are not timed yet"):
+        of_specs(families, (Shape(8, 8, 8),))
+    assert len(of_specs(families, (Shape(8, 8, 8),), "gemm_*")) == 1
 
 
 def test_a_shape_of_the_speed_suite_has_its_reason_to_be_there() -> None:

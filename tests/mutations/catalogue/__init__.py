@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from ..mutation import Mutation
-from . import access, arithmetic, choice, equivalents, launcher, masks, text
+from . import access, arithmetic, batches, choice, equivalents, launcher, masks, text
 
 MUTATIONS: tuple[Mutation, ...] = (
     *masks.MUTATIONS,
     *access.MUTATIONS,
     *arithmetic.MUTATIONS,
     *launcher.MUTATIONS,
+    *batches.MUTATIONS,
     *choice.MUTATIONS,
     *text.MUTATIONS,
     *equivalents.MUTATIONS,

@@ -30,6 +30,11 @@ CSC = ("layouts", "gemm_fp16_csc_biasm_scale__tiled_pointer_auto_grouped")
 SSR = ("layouts", "gemm_fp16_ssr_none__tiled_pointer_none_grouped")
 SSS = ("layouts", "gemm_fp16_sss_bias_add__tiled_pointer_auto_grouped")
 
+# Batches.
+BATCHES = ("batched", "bmm_fp16_rcr_bias_relu__tiled_pointer_auto_grouped")
+BATCHES_ADD = ("batched", "bmm_bf16_rrr_add__tiled_pointer_auto_grouped")
+BATCHES_DESCRIPTORS = ("batched", "bmm_fp16_rcr_bias_relu__tiled_descriptor_auto_grouped")
+
 # Types.
 FP16_SUMS = ("dtypes", "gemm_fp16_fp16_fp16_rrr_none__tiled_pointer_mnk_grouped")
 IEEE = ("fp32_rcr", "gemm_fp32_rcr_bias_tanh__tiled_pointer_mnk_linear")
