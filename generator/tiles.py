@@ -33,25 +33,27 @@ _TILED_FP32 = (
 )
 
 
-def _split(*tiles: Tile) -> tuple[Tile, ...]:
+def _split(tiles: tuple[Tile, ...]) -> tuple[Tile, ...]:
     """Each tile with its K divided over 2, 4 and 8 programs."""
     return tuple(replace(tile, split=split) for tile in tiles for split in (2, 4, 8))
 
 
 # K divided: for products of few tiles and a long K.
 _SPLIT_16 = _split(
-    Tile(128, 128, 64, warps=4, stages=4),
-    Tile(64, 64, 128, warps=4, stages=4),
-    Tile(16, 64, 128, warps=4, stages=4),
+    (
+        Tile(128, 128, 64, warps=4, stages=4),
+        Tile(64, 64, 128, warps=4, stages=4),
+        Tile(16, 64, 128, warps=4, stages=4),
+    )
 )
 _SPLIT_8 = tuple(replace(tile, k=tile.k * 2) for tile in _SPLIT_16)
-# Three products' operands of a larger tile are more than the registers hold.
-_SPLIT_TF32 = _split(
+# fp32 and three products in tf32 hold their operands in registers, beside a sum that is handed in: smaller tiles.
+_STREAM_TF32 = (
     Tile(64, 128, 32, warps=4, stages=4),
     Tile(64, 64, 64, warps=4, stages=4),
     Tile(16, 64, 64, warps=4, stages=4),
 )
-_SPLIT_FP32 = _split(Tile(64, 64, 16, warps=4, stages=3), *_TILED_FP32[3:])
+_STREAM_FP32 = (Tile(64, 64, 16, warps=4, stages=3), *_TILED_FP32[3:])
 # All of K in one load: k is the largest K that the row takes.
 _NAIVE_16 = (
     Tile(32, 32, 64, warps=4, stages=1),
@@ -73,9 +75,10 @@ def defaults(schedule: str, dtype: Dtype) -> tuple[Tile, ...]:
         return (_ELEMENT,)
     if schedule == "naive":
         return _NAIVE_32 if bits == 32 else _NAIVE_16
+    if bits == 32 and (SCHEDULE[schedule].splits or schedule == "stream_k"):
+        rows = _STREAM_FP32 if dtype.precision == "ieee" else _STREAM_TF32
+        return _split(rows) if SCHEDULE[schedule].splits else rows
     if SCHEDULE[schedule].splits:
-        if bits == 32:
-            return _SPLIT_FP32 if dtype.precision == "ieee" else _SPLIT_TF32
         return _SPLIT_8 if bits == 8 else _SPLIT_16
     if bits == 32:
         return _TILED_FP32 if dtype.precision == "ieee" else _TILED_TF32
