@@ -54,7 +54,7 @@ def test_json_is_read_too(tmp_path: Path) -> None:
     [
         ("title:", "tittle:", "4:5: case: unknown key 'tittle'; did you mean 'title'?"),
         ("schedule: tiled", "schedule: tilde", "6:48: schedule: unknown value 'tilde'; did you mean 'tiled'?"),
-        ("schedule: tiled", "schedule: stream_k", "6:48: schedule: 'stream_k' is not available yet"),
+        ("schedule: tiled", "schedule: persistent", "6:48: schedule: 'persistent' is not available yet"),
         ("schedule:", "shedule:", "6:38: kernels: unknown key 'shedule'; did you mean 'schedule'?"),
         ("512x256x128", "512x256", "8:14: shapes: expected MxNxK or [M, N, K], each at least 1, found '512x256'"),
         ("[1, 2, 3]", "[1, 0, 3]", "8:27: shapes: expected MxNxK or [M, N, K], each at least 1, found [1, 0, 3]"),
