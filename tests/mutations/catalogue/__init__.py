@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..mutation import Mutation
-from . import access, arithmetic, choice, equivalents, launcher, masks, text
+from . import access, arithmetic, choice, equivalents, launcher, masks, sharing, text
 
 MUTATIONS: tuple[Mutation, ...] = (
     *masks.MUTATIONS,
@@ -11,6 +11,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     *arithmetic.MUTATIONS,
     *launcher.MUTATIONS,
     *choice.MUTATIONS,
+    *sharing.MUTATIONS,
     *text.MUTATIONS,
     *equivalents.MUTATIONS,
 )
