@@ -36,10 +36,23 @@ _EXCHANGED_16 = (
     Tile(32, 64, 128, warps=4, stages=4),
     Tile(64, 64, 128, warps=4, stages=4),
 )
+# The steps of all tiles shared out: a tile that fills a multiprocessor, or smaller ones where that leaves too few steps.
+_STREAM_16 = (
+    Tile(128, 256, 64, warps=8, stages=3),
+    Tile(128, 128, 64, warps=4, stages=4),
+    Tile(64, 128, 128, warps=4, stages=4),
+    Tile(64, 64, 128, warps=4, stages=4),
+    Tile(16, 64, 128, warps=4, stages=4),
+)
 # The tables of each schedule by the bits of an element; other widths have the same bytes along K.
 _TABLES = {
     name: {bits: tuple(replace(tile, k=tile.k * 16 // bits) for tile in rows) for bits in (8, 16, 32)}
-    for name, rows in (("tiled", _TILED_16), ("persistent", _PERSISTENT_16), ("exchanged", _EXCHANGED_16))
+    for name, rows in (
+        ("tiled", _TILED_16),
+        ("persistent", _PERSISTENT_16),
+        ("stream_k", _STREAM_16),
+        ("exchanged", _EXCHANGED_16),
+    )
 }
 # fp32 without tf32 runs on the scalar units: registers bound the tile, not the matrix unit.
 _TILED_FP32 = (
@@ -51,29 +64,28 @@ _TILED_FP32 = (
 )
 
 
-def _split(*tiles: Tile) -> tuple[Tile, ...]:
+def _split(tiles: tuple[Tile, ...]) -> tuple[Tile, ...]:
     """Each tile with its K divided over 2, 4 and 8 programs."""
     return tuple(replace(tile, split=split) for tile in tiles for split in (2, 4, 8))
 
 
 # K divided: for products of few tiles and a long K.
 _SPLIT_16 = _split(
-    Tile(128, 128, 64, warps=4, stages=4),
-    Tile(64, 128, 128, warps=4, stages=4),
-    Tile(64, 64, 128, warps=4, stages=4),
-    Tile(16, 64, 128, warps=4, stages=4),
+    (
+        Tile(128, 128, 64, warps=4, stages=4),
+        Tile(64, 128, 128, warps=4, stages=4),
+        Tile(64, 64, 128, warps=4, stages=4),
+        Tile(16, 64, 128, warps=4, stages=4),
+    )
 )
-_SPLIT = {
-    8: tuple(replace(tile, k=tile.k * 2) for tile in _SPLIT_16),
-    16: _SPLIT_16,
-    # Three products' operands of a larger tile are more than the registers hold.
-    32: _split(
-        Tile(64, 128, 32, warps=4, stages=4),
-        Tile(64, 64, 64, warps=4, stages=4),
-        Tile(16, 64, 64, warps=4, stages=4),
-    ),
-}
-_SPLIT_FP32 = _split(Tile(64, 64, 16, warps=4, stages=3), *_TILED_FP32[3:])
+_SPLIT = {bits: tuple(replace(tile, k=tile.k * 16 // bits) for tile in _SPLIT_16) for bits in (8, 16)}
+# fp32 and three products in tf32 hold their operands in registers, beside a sum that is handed in: smaller tiles.
+_STREAM_TF32 = (
+    Tile(64, 128, 32, warps=4, stages=4),
+    Tile(64, 64, 64, warps=4, stages=4),
+    Tile(16, 64, 64, warps=4, stages=4),
+)
+_STREAM_FP32 = (Tile(64, 64, 16, warps=4, stages=3), *_TILED_FP32[3:])
 # All of K in one load: k is the largest K that the row takes.
 _NAIVE_16 = (
     Tile(32, 32, 64, warps=4, stages=1),
@@ -96,9 +108,11 @@ def defaults(schedule: str, dtype: Dtype, product: str = "direct") -> tuple[Tile
     if schedule == "naive":
         return _NAIVE_32 if bits == 32 else _NAIVE_16
     ieee = dtype.precision == "ieee"
+    if bits == 32 and (SCHEDULE[schedule].splits or schedule == "stream_k"):
+        rows = _STREAM_FP32 if ieee else _STREAM_TF32
+        return _split(rows) if SCHEDULE[schedule].splits else rows
     if SCHEDULE[schedule].splits:
-        return _SPLIT_FP32 if ieee else _SPLIT[bits]
+        return _SPLIT[bits]
     if ieee:
         return _TILED_FP32
-    name = "exchanged" if product == "exchanged" else schedule
-    return _TABLES.get(name, _TABLES["tiled"])[bits]
+    return _TABLES["exchanged" if product == "exchanged" else schedule][bits]
