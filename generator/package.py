@@ -36,7 +36,7 @@ def _rank(kernel: Kernel) -> tuple[int, ...]:
 
 
 def twins(family: Family) -> tuple[tuple[str, str], ...]:
-    """For each contract those that want K contiguous in `a` or `b` where it does not, as the entries of a dictionary."""
+    """For each contract those that want K contiguous in `a` or `b` where it does not, as a dictionary's entries."""
     names = {kernel.variant.contract: kernel.variant for kernel in family.kernels}
     found = []
     for name, variant in names.items():

@@ -36,7 +36,7 @@ _EXCHANGED_16 = (
     Tile(32, 64, 128, warps=4, stages=4),
     Tile(64, 64, 128, warps=4, stages=4),
 )
-# The steps of all tiles shared out: a tile that fills a multiprocessor, or smaller ones where that leaves too few steps.
+# The steps of all tiles shared out: a tile that fills a multiprocessor, smaller ones where that leaves too few steps.
 _STREAM_16 = (
     Tile(128, 256, 64, warps=8, stages=3),
     Tile(128, 128, 64, warps=4, stages=4),

@@ -78,8 +78,8 @@ def _spelled(place: Place) -> str:
 def merge(old: Winners, new: Iterable[Winner], fit: Fit, digests: Mapping[str, str]) -> tuple[Winners, list[Winner]]:
     """The winners of both, the new in the place of the old; and the old whose kernel is not what it was.
 
-    `digests` are those of the kernels as they are now. A runner-up that is not what it was is forgotten. Rates are those
-    of `fit` for the contracts that it has.
+    `digests` are those of the kernels as they are now. A runner-up that is not what it was is forgotten. The rates of a
+    contract are those of `fit` where that has any.
     """
     kept: dict[tuple[str, int, int, int], Winner] = {}
     stale = []
