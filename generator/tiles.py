@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from generator.model import Dtype, Tile
+from generator.model import Tile, Variant
 from generator.vocabulary import ELEMENTS, SCHEDULE
 
 # 16-bit operands: the rows that won at some size between 8 and 8192 rows in a sweep of 17 on an H200.
@@ -54,6 +54,16 @@ _TABLES = {
         ("exchanged", _EXCHANGED_16),
     )
 }
+# tf32 where K is not contiguous in both operands: Hopper's `wgmma` would have them turned around on the way to it, which
+# takes longer than the older instruction, that two warps or 32 rows leave the compiler with.
+_TURNED_TF32 = (
+    Tile(64, 128, 32, warps=2, stages=3),
+    Tile(128, 64, 32, warps=2, stages=4),
+    Tile(64, 64, 32, warps=2, stages=3),
+    Tile(32, 128, 32, warps=4, stages=3),
+    Tile(32, 64, 32, warps=2, stages=3),
+    Tile(16, 32, 128, warps=4, stages=4),
+)
 # fp32 without tf32 runs on the scalar units: registers bound the tile, not the matrix unit.
 _TILED_FP32 = (
     Tile(128, 128, 16, warps=4, stages=3),
@@ -100,8 +110,9 @@ _NAIVE_32 = _NAIVE_16[:4]
 _ELEMENT = Tile(1, 1, 1, warps=1, stages=1)
 
 
-def defaults(schedule: str, dtype: Dtype, product: str = "direct") -> tuple[Tile, ...]:
-    """The table for a schedule, dtype and product, largest tile first."""
+def defaults(v: Variant) -> tuple[Tile, ...]:
+    """The table for a variant's schedule, types, layout and product, largest tile first."""
+    schedule, dtype = v.schedule, v.dtype
     bits = ELEMENTS[dtype.a].bits
     if schedule == "elementwise":
         return (_ELEMENT,)
@@ -115,4 +126,6 @@ def defaults(schedule: str, dtype: Dtype, product: str = "direct") -> tuple[Tile
         return _SPLIT[bits]
     if ieee:
         return _TILED_FP32
-    return _TABLES["exchanged" if product == "exchanged" else schedule][bits]
+    if schedule == "tiled" and dtype.precision == "tf32" and (v.layout.a, v.layout.b) != ("row", "column"):
+        return _TURNED_TF32
+    return _TABLES["exchanged" if v.product == "exchanged" else schedule][bits]

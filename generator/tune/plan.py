@@ -74,14 +74,14 @@ def plan(
     Raises `CallError` for a file that is not rendered, and where nothing can be measured.
     """
     found = Plan()
-    ranks = {each.name: each.kernels for family in families.known.values() for each in contracts(family)}
+    ranks = {(n, each.name): each.kernels for n, family in families.known.items() for each in contracts(family)}
     for comparison in of_specs(families, shapes, only) if shapes else []:
         name, _, contract = comparison.case.partition("/")
         kernels = {kernel.name: kernel for kernel in families.known[name].kernels}
         candidates = _candidates(comparison, kernels, device, triton, found.left_out)
         if candidates:
             # Among equals the kernel that the package tries first.
-            tried = ranks[contract]
+            tried = ranks[name, contract]
             ordered = sorted(candidates, key=lambda c: (c.predicted, tried.index(c.contestant.kernel)))
             hopeful = [c for c in ordered if c.predicted <= _HOPELESS * ordered[0].predicted]
             found.left_out["hopeless by the model"] += len(ordered) - len(hopeful)
