@@ -51,6 +51,7 @@ class Call:
     seconds: float | None = None
     bound: float = 1.0
     table: bool = False
+    summary: bool = False
     configs: str = "select"
     workers: int = 0
 
@@ -59,7 +60,7 @@ def main(argv: Sequence[str]) -> int:
     """Run a call and return its exit status; a wrong command line raises SystemExit(2) with the usage."""
     call = parse(argv)
     try:
-        if call.table:
+        if call.table or call.summary:
             return show(call)
         comparisons = plan_of(call)
         require_gpu("--table prints kept results")
@@ -113,12 +114,13 @@ def parse(argv: Sequence[str]) -> Call:
         "--bound", type=above_0, default=1.0, metavar="RATIO", help="count the ratios under it (default 1)"
     )
     parser.add_argument("--table", action="store_true", help="print what --json FILE holds, time nothing, need no GPU")
+    parser.add_argument("--summary", action="store_true", help="the same, less the tables of single comparisons")
     parser.add_argument("--configs", choices=("select", "all"), default="select", help="all: every row of CONFIGS too")
     default = min(8, (os.cpu_count() or 1) // 2)
     parser.add_argument("--workers", type=whole, default=default, metavar="N", help="processes that compile ahead")
     call = parser.parse_args(argv, namespace=Call())
-    if call.table and call.json is None:
-        parser.error("--table prints a results file: name it with --json FILE")
+    if (call.table or call.summary) and call.json is None:
+        parser.error(f"{'--table' if call.table else '--summary'} prints a results file: name it with --json FILE")
     if call.shapes is not None and (call.suite is not None or not call.specs):
         parser.error("--shapes goes with SPEC; a suite has its own shapes")
     return call
@@ -154,7 +156,7 @@ def _matches(record: Record, only: str) -> bool:
 
 
 def _present(kept: Results, records: list[Record], call: Call) -> int:
-    print(table.render(kept, records, call.bound), end="")
+    print(table.render(kept, records, call.bound, brief=call.summary), end="")
     if call.plot is not None:
         from generator.bench import plot
 

@@ -39,16 +39,16 @@ def roofline(record: Record, results: Results) -> Roofline:
     return Roofline(results.ceiling(record.environment, name), results.ceiling(record.environment, COPY))
 
 
-def render(results: Results, records: Sequence[Record], bound: float = 1.0) -> str:
+def render(results: Results, records: Sequence[Record], bound: float = 1.0, *, brief: bool = False) -> str:
     """`records`, of these `results`, as Markdown: for each device a heading, its ceilings, a table a case, a summary.
 
-    The summary counts the ratios under `bound`.
+    The summary counts the ratios under `bound`. With `brief` the tables of cases are left out.
     """
     parts = []
     for environment in dict.fromkeys(record.environment for record in records):
         parts.append(_head(results, environment))
         here = [record for record in records if record.environment == environment]
-        for case in dict.fromkeys(record.case for record in here):
+        for case in dict.fromkeys(record.case for record in here) if not brief else ():
             parts.append(_case(results, [record for record in here if record.case == case]))
         parts += summary.render(here, bound)
     parts.append(_LEGEND)
