@@ -24,7 +24,9 @@ _PERSISTENT_16 = (
     Tile(128, 128, 64, warps=4, stages=3),
     Tile(128, 128, 64, warps=4, stages=4),
     Tile(64, 256, 64, warps=4, stages=4),
+    Tile(64, 128, 128, warps=4, stages=4),
     Tile(64, 128, 64, warps=4, stages=4),
+    Tile(128, 64, 64, warps=4, stages=4),
     Tile(16, 64, 128, warps=4, stages=4),
 )
 # Few rows of C, whose columns fill the matrix unit: deep stages keep the memory busy.
@@ -33,8 +35,10 @@ _EXCHANGED_16 = (
     Tile(16, 64, 256, warps=4, stages=4),
     Tile(16, 128, 64, warps=4, stages=6),
     Tile(32, 64, 256, warps=4, stages=4),
+    Tile(32, 64, 128, warps=4, stages=6),
     Tile(32, 64, 128, warps=4, stages=4),
     Tile(64, 64, 128, warps=4, stages=4),
+    Tile(64, 128, 64, warps=4, stages=3),
 )
 # The steps of all tiles shared out: a tile that fills a multiprocessor, smaller ones where that leaves too few steps.
 _STREAM_16 = (
