@@ -76,6 +76,9 @@ def _with_tiles(source: Source, known: Launcher, tiles: Mapping[str, int]) -> tu
     lemma = Lemma(Order("not proved", "the kernel has no coordinates of a tile"))
     try:
         launch = known.bind(tiles)
+    except NotUnderstood as error:
+        return [_not_proved(call, str(error)) for call in source.calls], lemma.order
+    try:
 
         def order(names: tuple[str, str], first: Number, second: Number, tiles: Poly | None) -> Lemma:
             nonlocal lemma
