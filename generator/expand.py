@@ -113,7 +113,7 @@ class _Expansion:
         if reason is not None:
             return Offer((), (), (), (), reason, allowed)
         own = spec.tiles if variant.schedule != "elementwise" else None
-        wanted = own or tiles.defaults(variant.schedule, variant.dtype, variant.product)
+        wanted = own or tiles.defaults(variant)
         refused = {target: legality.why_not_on(variant, target) for target in spec.targets}
         running = [target for target in spec.targets if refused[target] is None]
         rows: list[Tile] = []

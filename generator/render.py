@@ -156,7 +156,12 @@ def package_source(family: Family, name: str) -> str:
     if name == PACKAGE:
         template = environment().get_template("family.py.j2")
         summary = paragraph(escaped(spec.summary))
-        body = template.render(contracts=package.contracts(family), summary=summary, tuned=bool(spec.tuned))
+        body = template.render(
+            contracts=package.contracts(family),
+            twins=package.twins(family),
+            summary=summary,
+            tuned=bool(spec.tuned),
+        )
     elif name == TUNED:
         body = environment().get_template("tuned.py.j2").render(baked=tuned.bake(family))
     elif name == TIMING:

@@ -138,7 +138,7 @@ def _fitted(
 
 def _spelled(rates: Rates) -> str:
     first, *others = rates
-    return f"({int(first)}, {', '.join(f'{value:.4g}' for value in others)})"
+    return f"({int(first)}, {', '.join(f'{value:.4g}'.replace('e+', 'e') for value in others)})"
 
 
 def _index(kernel: Kernel | None, row: Mapping[str, int]) -> int | None:

@@ -276,7 +276,8 @@ class View:
         """The macro that chooses a row; the tuner chooses by itself."""
         if self.autotune:
             return None
-        return "heuristic" if self.kernel.select == "heuristic" and len(self.kernel.tiles) > 1 else "fixed"
+        # By a table the family's function chooses; a kernel called by itself computes its row.
+        return "heuristic" if self.kernel.select in ("heuristic", "table") and len(self.kernel.tiles) > 1 else "fixed"
 
     @property
     def imports(self) -> tuple[str, ...]:

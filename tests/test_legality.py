@@ -79,6 +79,28 @@ STRIDED = "a descriptor needs a unit inner stride, which a strided A or B does n
         (variant(dtype=INT8, epilogue=Epilogue.of(("bias",))), NO_INT32),
         (variant(dtype=INT8, epilogue=Epilogue.of(("relu", "silu"))), NO_INT32),
         (variant(dtype=Dtype("int8", "int8", "int32", "fp16", None), epilogue=Epilogue.of(("bias",))), None),
+        (variant(schedule="split_k_atomic", dtype=Dtype.of("fp32")), None),
+        (variant(schedule="split_k_atomic", dtype=Dtype("fp16", "fp16", "fp32", "fp32", None)), None),
+        (
+            variant(schedule="split_k_atomic"),
+            "parts of K are added in the type of the result, and fp16 rounds each sum; use split_k",
+        ),
+        (
+            variant(schedule="split_k_atomic", dtype=Dtype("int8", "int8", "int32", "fp32", None)),
+            "parts of K are added in the type of the result, and fp32 rounds int32 sums; use split_k",
+        ),
+        (
+            variant(schedule="split_k_atomic", dtype=Dtype.of("fp32"), epilogue=Epilogue.of(("bias",))),
+            "each part of K is added to the result by itself, and an epilogue needs the whole sum; use split_k",
+        ),
+        *(
+            (
+                variant(schedule="split_k_atomic", dtype=Dtype.of("fp32"), load=load),
+                f"{load} has no atomic add; use 'store: pointer'",
+            )
+            for load in ("descriptor", "block_pointer")
+        ),
+        (variant(schedule="split_k_atomic", dtype=Dtype.of("fp32"), load="descriptor", store="pointer"), None),
         (
             variant(epilogue=Epilogue.of(("bias",) * 60)),
             "its name has 340 characters, and a file system holds 240; shorten the epilogue",
@@ -117,6 +139,13 @@ def test_which_targets_cannot_run_it(v: Variant, refused: set[str]) -> None:
         ({"schedule": "naive"}, "sm80", 3, 12288),  # all of K at once
         ({"schedule": "naive"}, "sm90", 3, 16384),  # the result of wgmma passes through it
         ({"schedule": "elementwise"}, "sm90", 3, 0),
+        # A partial sum of 32,768 bytes is put in order there, where the loads leave less.
+        ({"schedule": "split_k"}, "sm90", 2, 32768),
+        ({"schedule": "split_k"}, "sm90", 3, 36864),
+        ({"schedule": "split_k_atomic", "dtype": Dtype.of("tf32")}, "sm90", 3, 73728),
+        # The result of 16,384 bytes is copied out while the next tile is loaded.
+        ({"schedule": "stream_k", "load": "descriptor"}, "sm90", 3, 36864 + 16384 + BARRIERS),
+        ({"schedule": "stream_k", "load": "descriptor", "store": "pointer"}, "sm90", 3, 36864 + BARRIERS),
         # Other widths of the operands.
         ({"dtype": Dtype.of("int8")}, "sm90", 3, 18432),
         ({"dtype": Dtype.of("tf32")}, "sm90", 3, 73728),
@@ -159,6 +188,21 @@ def test_rows_on_a_target(tile: Tile, target: str, reason: str | None) -> None:
 )
 def test_rows_on_any_target(dtype: str, tile: Tile, reason: str | None) -> None:
     assert legality.why_no_row(variant(dtype=Dtype.of(dtype)), tile) == reason
+
+
+@pytest.mark.parametrize(
+    ("schedule", "split", "reason"),
+    [
+        ("split_k", 1, None),
+        ("split_k", 1023, None),
+        ("split_k", 1024, "split is 1024, and steps of 64 along K allow 1023: a part's end has 32 bits"),
+        ("split_k_atomic", 2048, "split is 2048, and steps of 64 along K allow 1023: a part's end has 32 bits"),
+        ("tiled", 2048, None),
+    ],
+)
+def test_rows_that_divide_k(schedule: str, split: int, reason: str | None) -> None:
+    v = variant(schedule=schedule, dtype=Dtype.of("tf32"))
+    assert legality.why_no_row(v, Tile(64, 64, 64, warps=4, split=split)) == reason
 
 
 def test_versions() -> None:

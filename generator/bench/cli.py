@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING
 from generator.bench import plan, results, table
 from generator.bench.arguments import above_0, peer_words, positive, require_gpu, whole
 from generator.bench.results import Record, Results
-from generator.bench.suite import DEFAULT_PEERS, DEFAULT_SHAPES, DEFAULT_SUITE, find, read_shapes, read_suite
+from generator.bench.suite import (
+    DEFAULT_PEERS,
+    DEFAULT_SHAPES,
+    DEFAULT_SUITE,
+    find,
+    find_shapes,
+    read_shapes,
+    read_suite,
+)
 from generator.errors import CallError, SpecError
 
 if TYPE_CHECKING:
@@ -33,7 +41,7 @@ class Call:
 
     specs: list[Path] = field(default_factory=list)
     suite: str | None = None
-    shapes: Path | None = None
+    shapes: str | None = None
     out: Path = Path("generated")
     only: str | None = None
     peers: tuple[str, ...] | None = None
@@ -43,6 +51,7 @@ class Call:
     seconds: float | None = None
     bound: float = 1.0
     table: bool = False
+    summary: bool = False
     configs: str = "select"
     workers: int = 0
 
@@ -51,7 +60,7 @@ def main(argv: Sequence[str]) -> int:
     """Run a call and return its exit status; a wrong command line raises SystemExit(2) with the usage."""
     call = parse(argv)
     try:
-        if call.table:
+        if call.table or call.summary:
             return show(call)
         comparisons = plan_of(call)
         require_gpu("--table prints kept results")
@@ -75,7 +84,11 @@ def parse(argv: Sequence[str]) -> Call:
     )
     parser.add_argument("specs", nargs="*", type=Path, metavar="SPEC", help="time every kernel of these specs")
     parser.add_argument("--suite", metavar="NAME_OR_FILE", help="a suite of generator/bench/suites, or a file like one")
-    parser.add_argument("--shapes", type=Path, metavar="FILE", help="shapes for SPEC: a YAML or JSON list of MxNxK")
+    parser.add_argument(
+        "--shapes",
+        metavar="NAME_OR_FILE",
+        help="shapes for SPEC: a list of MxNxK in YAML or JSON, or one of suites/shapes",
+    )
     parser.add_argument(
         "--out", type=Path, default=Path("generated"), metavar="DIR", help="where families are rendered"
     )
@@ -101,12 +114,13 @@ def parse(argv: Sequence[str]) -> Call:
         "--bound", type=above_0, default=1.0, metavar="RATIO", help="count the ratios under it (default 1)"
     )
     parser.add_argument("--table", action="store_true", help="print what --json FILE holds, time nothing, need no GPU")
+    parser.add_argument("--summary", action="store_true", help="the same, less the tables of single comparisons")
     parser.add_argument("--configs", choices=("select", "all"), default="select", help="all: every row of CONFIGS too")
     default = min(8, (os.cpu_count() or 1) // 2)
     parser.add_argument("--workers", type=whole, default=default, metavar="N", help="processes that compile ahead")
     call = parser.parse_args(argv, namespace=Call())
-    if call.table and call.json is None:
-        parser.error("--table prints a results file: name it with --json FILE")
+    if (call.table or call.summary) and call.json is None:
+        parser.error(f"{'--table' if call.table else '--summary'} prints a results file: name it with --json FILE")
     if call.shapes is not None and (call.suite is not None or not call.specs):
         parser.error("--shapes goes with SPEC; a suite has its own shapes")
     return call
@@ -116,7 +130,7 @@ def plan_of(call: Call) -> list[plan.Comparison]:
     """The comparisons that a call asks for; raises `CallError` or `SpecError`, before anything is timed."""
     families = plan.Families(call.specs, call.out)
     if call.specs and call.suite is None:
-        return plan.of_specs(families, read_shapes(call.shapes or DEFAULT_SHAPES), call.only)
+        return plan.of_specs(families, read_shapes(find_shapes(call.shapes or DEFAULT_SHAPES)), call.only)
     suite = read_suite(find(call.suite or DEFAULT_SUITE))
     # What the call does not say is as the suite has it.
     call.seconds = suite.seconds if call.seconds is None else call.seconds
@@ -142,7 +156,7 @@ def _matches(record: Record, only: str) -> bool:
 
 
 def _present(kept: Results, records: list[Record], call: Call) -> int:
-    print(table.render(kept, records, call.bound), end="")
+    print(table.render(kept, records, call.bound, brief=call.summary), end="")
     if call.plot is not None:
         from generator.bench import plot
 

@@ -151,8 +151,10 @@ def inductor(problem: Problem) -> Peer:
     def launch(operands: Operands, out: torch.Tensor | None) -> torch.Tensor:
         values = (operands.a, operands.b, *(operands.epilogue[name] for name in names))
         if not compiled:
+            # Once as it is, so that what the library is given besides, such as scales, is there and not computed anew.
+            expression.launch(operands, None)
             # As a graph of operations: the compiler does not read the formulas that the epilogue is kept in.
-            graph = make_fx(product, tracing_mode="fake")(*values)
+            graph = make_fx(product)(*values)
             torch._dynamo.reset()
             compiled.append(torch.compile(graph, mode="max-autotune-no-cudagraphs", dynamic=False))
         result = compiled[0](*values)

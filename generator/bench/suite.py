@@ -21,7 +21,7 @@ SUITES = Path(__file__).parent / "suites"
 #: The suite that a call without a spec runs, and the shapes that a spec runs on without `--shapes`.
 DEFAULT_SUITE = "spine"
 SHAPES = SUITES / "shapes"
-DEFAULT_SHAPES = SHAPES / "default.yaml"
+DEFAULT_SHAPES = "default"
 #: The words of `--peer` and of a suite's `peer`: what each means is in `peers`.
 PEERS = ("cublas", "inductor")
 DEFAULT_PEERS = ("cublas",)
@@ -88,6 +88,16 @@ def find(name: str) -> Path:
     if name not in known:
         raise CallError(f"--suite: no suite is named {name!r}; known: {', '.join(known)}, or give a file")
     return SUITES / f"{name}.yaml"
+
+
+def find_shapes(name: str) -> Path:
+    """The file of shapes given by a name of suites/shapes or by path; raise `CallError` where there is none."""
+    if "/" in name or "." in name:
+        return Path(name)
+    known = sorted(path.stem for path in SHAPES.glob("*.yaml"))
+    if name not in known:
+        raise CallError(f"--shapes: no file of shapes is named {name!r}; known: {', '.join(known)}, or give a file")
+    return SHAPES / f"{name}.yaml"
 
 
 def read_suite(path: Path) -> Suite:

@@ -39,16 +39,16 @@ def roofline(record: Record, results: Results) -> Roofline:
     return Roofline(results.ceiling(record.environment, name), results.ceiling(record.environment, COPY))
 
 
-def render(results: Results, records: Sequence[Record], bound: float = 1.0) -> str:
+def render(results: Results, records: Sequence[Record], bound: float = 1.0, *, brief: bool = False) -> str:
     """`records`, of these `results`, as Markdown: for each device a heading, its ceilings, a table a case, a summary.
 
-    The summary counts the ratios under `bound`.
+    The summary counts the ratios under `bound`. With `brief` the tables of cases are left out.
     """
     parts = []
     for environment in dict.fromkeys(record.environment for record in records):
         parts.append(_head(results, environment))
         here = [record for record in records if record.environment == environment]
-        for case in dict.fromkeys(record.case for record in here):
+        for case in dict.fromkeys(record.case for record in here) if not brief else ():
             parts.append(_case(results, [record for record in here if record.case == case]))
         parts += summary.render(here, bound)
     parts.append(_LEGEND)
@@ -130,8 +130,7 @@ def tile(config: Mapping[str, int]) -> str:
     size = "x".join(str(config[name]) for name in ("BLOCK_M", "BLOCK_N", "BLOCK_K") if name in config)
     rest = {name: value for name, value in config.items() if not name.startswith("BLOCK_")}
     words = [size] if size else []
-    if "GROUP_M" in rest:
-        words.append(f"group {rest.pop('GROUP_M')}")
+    words += [f"{word} {rest.pop(name)}" for name, word in (("GROUP_M", "group"), ("SPLIT", "split")) if name in rest]
     for name, word in (("num_warps", "warp"), ("num_stages", "stage")):
         if name in rest:
             count = rest.pop(name)

@@ -184,7 +184,7 @@ class _Walker:
             or self.tiles is not None
         ):
             raise NotUnderstood(node.lineno, ast.unparse(node.test))
-        self._handed_in(node, count, ())
+        self._handed_in(node, count, sharing.place(self.programs), ())
         if others.value.constant != self.programs - 1 or count.otherwise is not None:
             told = f"of {self.programs} programs that share a tile the one that finds {others.value} there goes on"
             raise NotUnderstood(node.lineno, told)
@@ -199,7 +199,7 @@ class _Walker:
         if not isinstance(others, Number) or not self.deals or self.found.alone is not None:
             raise NotUnderstood(node.lineno, ast.unparse(node.test))
         shared = at_most(1, variable("others"))
-        self._handed_in(node, count, (shared,))
+        self._handed_in(node, count, sharing.place_of_two(), (shared,))
         if not (others.value == variable("others") == count.otherwise) or count.under != shared:
             raise NotUnderstood(node.lineno, f"the program that finds {others.value} others counted makes the result")
         first = len(self.at.sites)
@@ -207,14 +207,19 @@ class _Walker:
             self.statement(statement)
         self.found.alone = slice(first, len(self.at.sites))
 
-    def _handed_in(self, node: ast.If, count: Count, path: tuple[Condition, ...]) -> None:
-        """Raise unless each program of a tile stores its sum, and then raises the tile's counter once, under `path`."""
+    def _handed_in(self, node: ast.If, count: Count, place: Poly, path: tuple[Condition, ...]) -> None:
+        """Raise unless each program of a tile stores its sum at its own place, and then raises the tile's counter."""
         raised = [site for site in self.at.sites if site.operand == count.operand]
         once = len(raised) == 1 and raised[0].path == path and not self.at.path
         if count.operand != COUNTERS or count.offset != variable(language.PID) or not once:
             raise NotUnderstood(node.lineno, "a counter that is not raised once by every program of its tile")
-        if any(site.operand == WORK and site.kind == "store" for site in self.at.sites[self.fence :]):
+        stored = [site for site in self.at.sites if site.operand == WORK and site.kind == "store"]
+        if any(site in self.at.sites[self.fence :] for site in stored):
             raise NotUnderstood(node.lineno, "a partial sum that is handed in without a barrier behind its store")
+        if [(site.path, site.offset) for site in stored] != [
+            (path, sharing.sum_at(place, site.shape)) for site in stored[:1]
+        ]:
+            raise NotUnderstood(node.lineno, "a partial sum that is not handed in at a place of its own")
 
     def _branch(self, test: Truth, body: list[ast.stmt], orelse: list[ast.stmt]) -> None:
         before = self.at

@@ -74,37 +74,37 @@ def prove(path: Path) -> Proof:
 
 def _with_tiles(source: Source, known: Launcher, tiles: Mapping[str, int]) -> tuple[list[Access], Order]:
     lemma = Lemma(Order("not proved", "the kernel has no coordinates of a tile"))
+    launch: Launch | None = None
     try:
-        launch = known.bind(tiles)
-    except NotUnderstood as error:
-        return [_not_proved(call, str(error)) for call in source.calls], lemma.order
-    try:
+        launch = found = known.bind(tiles)
 
         def order(names: tuple[str, str], first: Number, second: Number, tiles: Poly | None) -> Lemma:
             nonlocal lemma
-            whole = prod(launch.grid, start=launch.batch or poly(1))
-            if (tiles is not None) != launch.walks or tiles not in (None, whole):
+            whole = prod(found.grid, start=found.batch or poly(1))
+            if (tiles is not None) != found.walks or tiles not in (None, whole):
                 lemma = Lemma(Order("not proved", "the launcher's programs are not known to come to every tile"))
             else:
-                lemma = prove_order(names, (first, second), launch.grid, launch.facts)
+                lemma = prove_order(names, (first, second), found.grid, found.facts)
             return lemma
 
         def split(matrix: Number, place: Number) -> tuple[Condition, ...]:
             nonlocal lemma
-            assert launch.batch is not None
-            found = prove_split(matrix, place, launch.batch, launch.grid, launch.facts)
-            if found.state != "proved":
-                lemma = Lemma(found)
+            assert found.batch is not None
+            matrices = prove_split(matrix, place, found.batch, found.grid, found.facts)
+            if matrices.state != "proved":
+                lemma = Lemma(matrices)
                 raise NotUnderstood(source.kernel.lineno, "which matrix of the batch a program computes")
-            return at_most(0, variable("batch")), below(variable("batch"), launch.batch)
+            return at_most(0, variable("batch")), below(variable("batch"), found.batch)
 
         depth = launch.depth if launch.deals else None
         walked = walk(
             source.kernel, launch.arguments, order, launch.sharing, depth, split if launch.batch is not None else None
         )
     except NotUnderstood as error:
-        order_of_tiles = Order("not proved", str(error)) if launch.sharing > 1 or launch.deals else lemma.order
-        return [_not_proved(call, str(error)) for call in source.calls], order_of_tiles
+        # Where programs share tiles, which of them stores the result is part of the order.
+        shared = launch is not None and (launch.sharing > 1 or launch.deals)
+        told = Order("not proved", str(error)) if shared else lemma.order
+        return [_not_proved(call, str(error)) for call in source.calls], told
     wrong = _stored_otherwise(known, launch, walked)
     if wrong is not None:
         lemma = replace(lemma, order=Order("refuted", wrong))

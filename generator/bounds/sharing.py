@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from generator.bounds.language import PID
-from generator.bounds.terms import Condition, Poly, at_most, below, poly, variable
-from generator.bounds.values import Number, Value
+from generator.bounds.language import PART, PID
+from generator.bounds.terms import Condition, Poly, at_most, below, choice, poly, variable
+from generator.bounds.values import Number, Shape, Value, lane
 
 #: The number of programs, where it does not follow from the sizes.
 PROGRAMS = "programs"
@@ -87,6 +87,24 @@ def facts(depth: int) -> tuple[Condition, ...]:
         # No device holds so many.
         at_most(programs, 2**30),
     )
+
+
+def place(programs: int) -> Poly:
+    """Which of the sums of the workspace is a program's, of so many that share a tile."""
+    return variable(PID) * programs + variable(PART)
+
+
+def place_of_two() -> Poly:
+    """The same of a program that may have two: of the tile that it opened, or of the one that another did."""
+    program = variable("program") * 2
+    return choice(at_most(variable("ahead"), 0), program + 1, program)
+
+
+def sum_at(place: Poly, shape: Shape) -> Poly:
+    """The addresses of the sum at a place of the workspace."""
+    if len(shape) != 2:
+        return place
+    return place * (shape[0] * shape[1]) + lane(0) * shape[1] + lane(1)
 
 
 def room(row: Mapping[str, int]) -> Poly:

@@ -17,7 +17,7 @@ from generator.bench.arguments import above_0, positive, require_gpu, whole
 from generator.bench.device import versions
 from generator.bench.plan import Families
 from generator.bench.problem import Shape
-from generator.bench.suite import DEFAULT_SHAPES, read_shapes
+from generator.bench.suite import DEFAULT_SHAPES, find_shapes, read_shapes
 from generator.bench.table import tile
 from generator.errors import CallError, SpecError, nearest
 from generator.tune import executors, run, work
@@ -44,7 +44,7 @@ class Call:
     """The options of one call."""
 
     specs: list[Path] = field(default_factory=list)
-    shapes: Path = DEFAULT_SHAPES
+    shapes: list[str] = field(default_factory=list)
     out: Path = Path("generated")
     only: str | None = None
     candidates: int = 12
@@ -79,7 +79,13 @@ def parse(argv: Sequence[str]) -> Call:
         allow_abbrev=False,
     )
     parser.add_argument("specs", nargs="+", type=Path, metavar="SPEC", help="families to tune, rendered beforehand")
-    parser.add_argument("--shapes", type=Path, default=DEFAULT_SHAPES, metavar="FILE", help="a list of MxNxK")
+    parser.add_argument(
+        "--shapes",
+        action="append",
+        default=[],
+        metavar="NAME_OR_FILE",
+        help="a YAML or JSON list of MxNxK, or one of generator/bench/suites/shapes; may be given several times",
+    )
     parser.add_argument("--out", type=Path, default=Path("generated"), metavar="DIR", help="where families lie")
     parser.add_argument("--only", metavar="GLOB", help="only kernels whose name matches can win")
     parser.add_argument(
@@ -114,9 +120,19 @@ def parse(argv: Sequence[str]) -> Call:
     return call
 
 
+def shapes_of(call: Call) -> tuple[Shape, ...]:
+    """The shapes of a call, each once; says which are left out. Raises `SpecError` and `CallError`."""
+    files = [find_shapes(name) for name in call.shapes or [DEFAULT_SHAPES]]
+    found = dict.fromkeys(shape for file in files for shape in read_shapes(file))
+    padded = [str(shape) for shape in found if shape.pad]
+    if padded:
+        print(f"tune: left out, for winners are kept by M, N and K alone: {', '.join(padded)}", file=sys.stderr)
+    return tuple(shape for shape in found if not shape.pad)
+
+
 def dry_run(call: Call) -> int:
     """Print what would be measured, on the device named or the one that is there."""
-    families, shapes = Families(call.specs, call.out), read_shapes(call.shapes)
+    families, shapes = Families(call.specs, call.out), shapes_of(call)
     if call.device is None:
         require_gpu("--device nvidia_h200, or another, plans")
         from generator.bench.device import CudaDevice
@@ -152,7 +168,7 @@ def tune(call: Call, factory: str = work.CUDA) -> int:
     Raises `CallError` before anything is measured where the call is wrong, and `SpecError` for specs and shapes.
     """
     until = time.monotonic() + call.budget
-    families, shapes = Families(call.specs, call.out), read_shapes(call.shapes)
+    families, shapes = Families(call.specs, call.out), shapes_of(call)
     here = call.executor == executors.PROCESSES
     if here and factory == work.CUDA:
         require_gpu("--dry-run --device nvidia_h200 lists what would be measured")

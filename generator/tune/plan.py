@@ -71,20 +71,17 @@ def plan(
 ) -> Plan:
     """The trials of every contract of the families on every shape, each with at most `most` candidates.
 
-    Raises `CallError` for a padded shape, for a file that is not rendered, and where nothing can be measured.
+    Raises `CallError` for a file that is not rendered, and where nothing can be measured.
     """
-    padded = next((shape for shape in shapes if shape.pad), None)
-    if padded is not None:
-        raise CallError(f"--shapes: {padded} has padded leading dimensions, and winners are kept by M, N and K alone")
     found = Plan()
-    ranks = {each.name: each.kernels for family in families.known.values() for each in contracts(family)}
-    for comparison in of_specs(families, shapes, only):
+    ranks = {(n, each.name): each.kernels for n, family in families.known.items() for each in contracts(family)}
+    for comparison in of_specs(families, shapes, only) if shapes else []:
         name, _, contract = comparison.case.partition("/")
         kernels = {kernel.name: kernel for kernel in families.known[name].kernels}
         candidates = _candidates(comparison, kernels, device, triton, found.left_out)
         if candidates:
             # Among equals the kernel that the package tries first.
-            tried = ranks[contract]
+            tried = ranks[name, contract]
             ordered = sorted(candidates, key=lambda c: (c.predicted, tried.index(c.contestant.kernel)))
             hopeful = [c for c in ordered if c.predicted <= _HOPELESS * ordered[0].predicted]
             found.left_out["hopeless by the model"] += len(ordered) - len(hopeful)

@@ -78,8 +78,8 @@ def _spelled(place: Place) -> str:
 def merge(old: Winners, new: Iterable[Winner], fit: Fit, digests: Mapping[str, str]) -> tuple[Winners, list[Winner]]:
     """The winners of both, the new in the place of the old; and the old whose kernel is not what it was.
 
-    `digests` are those of the kernels as they are now. A runner-up that is not what it was is forgotten, and so are the
-    old rates where `fit` has any.
+    `digests` are those of the kernels as they are now. A runner-up that is not what it was is forgotten. The rates of a
+    contract are those of `fit` where that has any.
     """
     kept: dict[tuple[str, int, int, int], Winner] = {}
     stale = []
@@ -95,9 +95,13 @@ def merge(old: Winners, new: Iterable[Winner], fit: Fit, digests: Mapping[str, s
     ordered = tuple(kept[place] for place in sorted(kept))
     named = {winner.kernel for winner in ordered} | {w.runner_up.kernel for w in ordered if w.runner_up is not None}
     dropped = [winner for winner in stale if winner.place not in kept]
-    if not fit.rates:
-        rates = {row: found for row, found in old.fit.rates.items() if _current(row[1], old.kernels, digests)}
-        fit = replace(old.fit, rates=rates)
+    anew = {contract for contract, _, _ in fit.rates}
+    rates = {
+        row: found
+        for row, found in old.fit.rates.items()
+        if row[0] not in anew and _current(row[1], old.kernels, digests)
+    }
+    fit = replace(fit if fit.rates else old.fit, rates={**rates, **fit.rates})
     named |= {kernel for _, kernel, _ in fit.rates}
     return Winners(old.place, {name: digests[name] for name in sorted(named)}, ordered, fit), dropped
 

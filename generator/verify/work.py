@@ -115,7 +115,7 @@ class _Work:
         if not self.machine.hardware and any(kernel.select == "autotune" for kernel in here):
             return "without a GPU Triton's autotuner cannot choose"
         function = getattr(load_family(self.job.folder), self.job.name)
-        for kernel, case in contract_cases(here):
+        for kernel, case in contract_cases(here, hardware=self.machine.hardware):
             if self.job.takes(case.name):
                 self.add(kernel, case, run_case(function, (), kernel, case, self.machine))
         if self.job.takes("refuse-config"):
@@ -127,7 +127,7 @@ class _Work:
 
     def config_is_ignored(self, function: Callable[..., object], kernels: Sequence[Kernel]) -> str | None:
         """What is wrong with how the function of a contract answers a config that no table has, or None."""
-        kernel, case = next(iter(contract_cases(kernels)))
+        kernel, case = next(iter(contract_cases(kernels, hardware=False)))
         setup = prepare(kernel, case, self.machine.device)
         try:
             with self.machine.running(setup):

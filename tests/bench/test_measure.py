@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,11 +11,11 @@ import pytest
 import torch
 
 from generator.bench import check, measure, operands
-from generator.bench.cli import Call, run
+from generator.bench.cli import Call, _Keeper, run
 from generator.bench.measure import DeviceLost, Options, calls_for
 from generator.bench.plan import Comparison, Contestant
 from generator.bench.problem import Problem, Shape, shared_layout
-from generator.bench.results import Record, load
+from generator.bench.results import Record, Results, load
 from generator.epilogue import Epilogue
 from generator.model import Dtype, Layout
 
@@ -165,51 +164,6 @@ def test_padded_operands_are_right_on_both_sides(tmp_path: Path) -> None:
         assert all(side.failure is None for side in record.sides)
 
 
-def compiled(monkeypatch: pytest.MonkeyPatch, backend: Callable[..., Any]) -> None:
-    """torch.compile with a backend that needs no compiler."""
-    real = torch.compile
-
-    def compile(model: Any, *, mode: str, dynamic: bool) -> Any:
-        assert (mode, dynamic) == ("max-autotune-no-cudagraphs", False)
-        return real(model, backend=backend, dynamic=dynamic, fullgraph=True)
-
-    monkeypatch.setattr(torch, "compile", compile)
-
-
-@pytest.mark.parametrize(
-    ("dtype", "word"), [("fp16", ""), ("bf16", "bias+gelu"), ("tf32", "bias_m+tanh"), ("fp8e4m3", "")]
-)
-def test_the_compiled_peer_computes_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dtype: str, word: str
-) -> None:
-    graphs: list[object] = []
-
-    def backend(graph: Any, inputs: object) -> Any:
-        graphs.append(graph)
-        return graph.forward
-
-    compiled(monkeypatch, backend)
-    of = replace(problem(dtype, Epilogue.of(tuple(filter(None, word.split("+"))))), shape=Shape(32, 48, 32))
-    options = Options(rounds=2, peers=("cublas", "inductor"))
-    record = measured(contestant(tmp_path, "none", "raise ValueError('not today')"), of=of, options=options)
-    assert list(record.peers) == ["cublas", "inductor"]
-    library, own = record.peers.values()
-    assert own.failure is None and own.gpu is not None
-    assert own.name == f"torch.compile({library.name})"
-    assert len(graphs) == 1, "compiled once"
-
-
-def test_a_peer_that_fails_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def backend(graph: object, inputs: object) -> Any:
-        raise RuntimeError("no compiler here")
-
-    compiled(monkeypatch, backend)
-    record = measured(contestant(tmp_path, "one"), options=Options(rounds=2, peers=("inductor",)))
-    (fault,) = record.faults
-    assert fault.failure is not None and "no compiler here" in fault.failure
-    assert record.sides[0].gpu is not None
-
-
 def test_a_kernel_that_fills_another_tensor_is_wrong(tmp_path: Path) -> None:
     record = measured(contestant(tmp_path, "one", "return result"))
     assert record.sides[0].failure is not None and record.sides[0].failure.startswith("wrong result")
@@ -258,15 +212,6 @@ def test_strided_kernels_share_the_operands_of_the_others() -> None:
         shared_layout([Layout.of("rcr"), Layout.of("rrr")])
 
 
-@pytest.mark.parametrize("word", ["bias", "bias+relu", "bias_m+gelu", "scale+add+silu", "gelu_tanh", "sigmoid+tanh"])
-@pytest.mark.parametrize("layout", ["rcr", "rcc"])
-def test_the_peer_computes_the_epilogue(tmp_path: Path, word: str, layout: str) -> None:
-    of = problem("fp16", Epilogue.of(tuple(word.split("+"))), layout)
-    body = "from generator.bench import eager; raise ValueError('not today')"
-    peer = measured(contestant(tmp_path, "none", body), of=of).sides[-1]
-    assert peer.failure is None and peer.error is not None and peer.error > 0
-
-
 def test_random_rows_and_columns_judge_as_the_whole_does(monkeypatch: pytest.MonkeyPatch) -> None:
     of = problem("fp16", Epilogue.of(("bias", "bias_m", "add", "relu")), "rcc")
     (one,) = operands.make_sets(of, "cpu", 1, seed=0)
@@ -306,6 +251,26 @@ def test_a_stopped_run_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str
     silent = FakeDevice()
     assert run(call, [one, two], silent, scale=1024) == 0
     assert not silent.replays, "nothing is timed again"
+
+
+def test_a_file_is_not_written_so_often_that_it_takes_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Writing takes half a second here, so ten seconds pass before the next."""
+    written: list[float] = []
+    clock = [0.0]
+
+    def save(kept: Results, path: Path) -> None:
+        written.append(clock[0])
+        clock[0] += 0.5
+
+    monkeypatch.setattr("generator.bench.cli.results.save", save)
+    monkeypatch.setattr("generator.bench.cli.time.monotonic", lambda: clock[0])
+    keeper = _Keeper(tmp_path / "kept.json")
+    for _ in range(24):
+        keeper.keep(Results())
+        clock[0] += 1.0
+    assert written == [0.0, 10.5, 21.0]
+    keeper.keep(Results(), now=True)
+    assert len(written) == 4
 
 
 def test_an_interrupted_run_keeps_what_was_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -363,12 +328,6 @@ def test_no_memory_for_the_operands_is_a_failure_of_the_comparison(
     monkeypatch.setattr(operands, "make_sets", full)
     record = measured(contestant(tmp_path, "one"))
     assert [side.failure for side in record.sides] == ["MemoryError: out of memory"] * 2
-
-
-def test_a_peer_that_does_not_compute_it_refuses(tmp_path: Path) -> None:
-    record = measured(contestant(tmp_path, "one", "raise ValueError('x')"), of=problem("fp8e5m2"))
-    peer = record.sides[-1]
-    assert peer.refused and peer.failure == "torch._scaled_mm takes no two operands of fp8e5m2"
 
 
 LAUNCHED = """

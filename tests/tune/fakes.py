@@ -96,6 +96,13 @@ class Device:
         freed += 1
 
 
+class Slow(Device):
+    """A device on which one call of an interpreted kernel is enough for a sample."""
+
+    l2_bytes = 1
+    library = 1.0
+
+
 class LosesIt(Device):
     """A device that answers no more once a kernel has raised."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from support import called
 
+from generator.bench.problem import Shape
 from generator.errors import CallError
 from generator.tune import cli
 
@@ -35,6 +36,16 @@ def test_a_dry_run_lists_what_would_be_measured(bench: Bench, capsys: pytest.Cap
     assert "4 problems, 16 rows to measure on NVIDIA H200" in spoken.out
     assert "left out: 8 rows, not among the best by the model" in spoken.out
     assert not bench.journal.exists() and not bench.winners.exists()
+
+
+def test_shapes_come_from_several_files_each_once(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    (bench.folder / "more.yaml").write_text("[32x32x32, 48x16x16, 64x64x64+8]")
+    call = cli.parse(["specs/tiny.yaml", "--shapes", "shapes.yaml", "--shapes", "more.yaml", "--shapes", "squares"])
+    shapes = cli.shapes_of(call)
+    assert shapes[:4] == (Shape(32, 32, 32), Shape(16, 64, 32), Shape(48, 16, 16), Shape(256, 256, 256))
+    assert "left out, for winners are kept by M, N and K alone: 64x64x64+8" in capsys.readouterr().err
+    with pytest.raises(CallError, match=r"--shapes: no file of shapes is named 'square'; known: .*squares"):
+        cli.shapes_of(cli.parse(["specs/tiny.yaml", "--shapes", "square"]))
 
 
 def test_an_unknown_device_is_told_with_the_nearest(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:

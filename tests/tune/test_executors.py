@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+import json
+from pathlib import Path
 
+import pytest
+from support import ROOT, python
+
+import generator.cli
 from generator.errors import CallError
 from generator.tune import executors
 
@@ -24,6 +29,14 @@ def test_each_process_sees_one_of_the_gpus(monkeypatch: pytest.MonkeyPatch, visi
 def test_two_processes_tune(bench: Bench) -> None:
     assert bench.tune("--gpus", "2") == 0
     assert winners_of(bench.winners) == ALL
+
+
+def test_a_process_that_dies_ends_the_call(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    fakes.write(bench.kernel("rcr", "linear"), "1e-3, 1e-3, 1e-3", "import os; os._exit(3)")
+    assert bench.tune() == 1
+    told = capsys.readouterr().err
+    assert "gemm_fp16_rcr_none 32x32x32: LOST: BrokenProcessPool" in told and "3 of 4 are left" in told
+    assert not bench.winners.exists()
 
 
 def test_an_executor_that_the_caller_names(bench: Bench) -> None:
@@ -59,3 +72,24 @@ def test_what_gives_no_executor_is_told(word: str, message: str) -> None:
 def test_a_worker_without_a_device_is_told(bench: Bench) -> None:
     with pytest.raises(CallError, match="a worker has no device to time on"):
         bench.tune("--executor", "tune.fakes:threads", factory="tune.fakes:absent")
+
+
+def test_rendered_kernels_are_tuned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Interpreted: the kernels' own refusals, rows and results, on a device to which all take the same time."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "specs").mkdir()
+    spec = fakes.SPEC.replace("layout: [rcr, rrr]", "layout: rcr\nmasking: [none, auto]\nepilogue: bias")
+    (tmp_path / "specs" / "tiny.yaml").write_text(spec.replace("[linear, grouped]", "linear"))
+    (tmp_path / "shapes.yaml").write_text("[16x32x16, 20x16x16]")
+    assert generator.cli.main(["specs/tiny.yaml"]) == 0
+    path = {"PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}", "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
+    arguments = ["specs/tiny.yaml", "--shapes", "shapes.yaml", "--executor", "tune.fakes:threads"]
+    done = python("-m", "tune.interpreted", *arguments, cwd=tmp_path, env=path)
+    assert done.returncode == 0, done.stderr
+    assert "[2/2] gemm_fp16_rcr_bias 20x16x16: tiled_pointer_auto_linear" in done.stderr
+    lines = (tmp_path / ".tune_cache" / "nvidia_h200.jsonl").read_text().splitlines()
+    measured = [json.loads(line)["measurements"] for line in lines]
+    quick = [{(m["kernel"], str(m["config"])) for m in of if m["stage"] == "quick" and m["config"]} for of in measured]
+    # Without masks the rows of 16 and of 16x32 take the first size; nothing unmasked takes the second.
+    assert [len(rows) for rows in quick] == [2 + 3, 3]
+    assert not any(m["failure"] for of in measured for m in of)

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import generator.cli
-from generator import timing
+from generator import prior
 from generator.bench.plan import Families
 from generator.bench.problem import Shape
 from generator.errors import CallError
@@ -19,7 +19,7 @@ from generator.model import Kernel
 from generator.tune.plan import Plan, calls, plan
 from generator.verify.loading import load_kernel
 
-H200 = timing.DEVICES["nvidia_h200"]
+H200 = prior.DEVICES["nvidia_h200"]
 TRITON = "3.7.1"
 SPEC = """\
 summary: Every reason to leave a row out.
@@ -48,7 +48,7 @@ def mixed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def planned(
-    *shapes: Shape, device: timing.Device = H200, triton: str = TRITON, most: int = 100, only: str | None = None
+    *shapes: Shape, device: prior.Device = H200, triton: str = TRITON, most: int = 100, only: str | None = None
 ) -> Plan:
     return plan(Families([Path("mixed.yaml")], Path("generated")), shapes, device, triton, most, only)
 
@@ -102,7 +102,7 @@ def test_the_best_by_the_model_come_first_and_the_hopeless_not_at_all(
     def seconds(kernel: Kernel, tile: object, sizes: object, device: object) -> float:
         return {"pointer": 1.0, "descriptor": 7.9, "block_pointer": 8.1}[kernel.variant.load]
 
-    monkeypatch.setattr(timing, "seconds", seconds)
+    monkeypatch.setattr(prior, "seconds", seconds)
     found = planned(Shape(256, 256, 256))
     assert list(offered(found)) == ["pointer_auto", "pointer_none", "descriptor_auto"]
     assert found.left_out["hopeless by the model"] == 3
@@ -114,8 +114,8 @@ def test_the_best_by_the_model_come_first_and_the_hopeless_not_at_all(
 def test_a_plan_of_nothing_is_refused(mixed: Path) -> None:
     with pytest.raises(CallError, match=r"no row of any kernel can run on NVIDIA H200 \(gfx942\)"):
         planned(Shape(256, 256, 256), device=replace(H200, target="gfx942"))
-    with pytest.raises(CallError, match=r"64x64x64\+8 has padded leading dimensions"):
-        planned(Shape(64, 64, 64, 8))
+    with pytest.raises(CallError, match="no row of any kernel can run on NVIDIA H200"):
+        planned()
     with pytest.raises(CallError, match="render the family 'mixed' first"):
         plan(Families([Path("mixed.yaml")], Path("elsewhere")), (Shape(1, 1, 1),), H200, TRITON, 12)
 
@@ -155,12 +155,12 @@ def test_the_model_prefers_the_row_that_a_kernel_selects(
     )
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
     chosen: Mapping[str, int] = module._select(*sizes, torch.device("cuda", 0))
-    best = min(range(len(kernel.tiles)), key=lambda row: timing.seconds(kernel, kernel.tiles[row], sizes, H200))
+    best = min(range(len(kernel.tiles)), key=lambda row: prior.seconds(kernel, kernel.tiles[row], sizes, H200))
     assert module.CONFIGS[best] == chosen
 
 
 def test_a_model_of_seconds_is_near_what_was_measured() -> None:
     """fp16 by descriptors, 4096 cubed, 128x128x64, 3 stages: 228 µs on an H200."""
     (kernel,) = Families([Path(__file__).parents[2] / "specs" / "fp16_rcr.yaml"], Path()).known["fp16_rcr"].kernels[:1]
-    assert 1e-4 < timing.seconds(kernel, kernel.tiles[0], (4096, 4096, 4096), H200) < 4e-4
+    assert 1e-4 < prior.seconds(kernel, kernel.tiles[0], (4096, 4096, 4096), H200) < 4e-4
     assert H200.slug == "nvidia_h200"

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from generator.bench import competitor
+from generator.bench.peers import NoPeer, Peer
+from generator.bench.problem import Problem
 from generator.errors import CallError
 from generator.tune import work
 from generator.tune.journal import Journal
@@ -159,6 +162,19 @@ def test_where_nothing_is_right_nothing_wins(bench: Bench, at_once: AtOnce, caps
     assert bench.tune() == 1
     assert winners_of(bench.winners) == ALL[2:]
     assert "nothing to choose from" in capsys.readouterr().err
+
+
+def test_a_winner_may_have_neither_rival_nor_library(
+    bench: Bench, at_once: AtOnce, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none(problem: Problem) -> Peer:
+        raise NoPeer("not on this device")
+
+    monkeypatch.setattr(competitor, "PEERS", {"cublas": none})
+    at_once()
+    assert bench.tune("--candidates", "1", "--only", "*rcr*") == 0
+    for winner in json.loads(bench.winners.read_text())["winners"]:
+        assert winner["library_seconds"] is None and winner["runner_up"] is None
 
 
 def test_a_lost_device_ends_the_call_and_its_trial_is_not_tried_again(

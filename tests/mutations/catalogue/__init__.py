@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..mutation import Mutation
-from . import access, arithmetic, batches, choice, equivalents, launcher, masks, text
+from . import access, arithmetic, batches, choice, equivalents, launcher, masks, sharing, text
 
 MUTATIONS: tuple[Mutation, ...] = (
     *masks.MUTATIONS,
@@ -12,6 +12,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     *launcher.MUTATIONS,
     *batches.MUTATIONS,
     *choice.MUTATIONS,
+    *sharing.MUTATIONS,
     *text.MUTATIONS,
     *equivalents.MUTATIONS,
 )

@@ -53,3 +53,8 @@ DESCRIPTORS_CCC = ("load_descriptor", "gemm_fp16_ccc_bias_add__tiled_descriptor_
 DESCRIPTORS_RCS = ("load_descriptor", "gemm_fp16_rcs_bias_add__tiled_descriptor_mnk_grouped_storepointer")
 DESCRIPTORS_NAIVE = ("load_descriptor", "gemm_fp16_rrr_none__naive_descriptor_mnk_grouped")
 DESCRIPTORS_FP8 = ("fp8e4m3_rcr", "gemm_fp8e5m2_rcr_scale_bias__tiled_descriptor_auto_grouped")
+
+# Programs that share the K of a tile.
+SPLIT = ("split_k", "gemm_fp16_rcr_bias_silu__splitk_pointer_auto_grouped")
+ADDED = ("split_k", "gemm_fp16_fp32_fp32_rcr_none__splitkatomic_pointer_auto_grouped")
+STREAM = ("stream_k", "gemm_fp16_rcr_bias_silu__streamk_pointer_mnk_grouped")
