@@ -162,12 +162,16 @@ def _grid(k: View) -> str:
     grid = f"({tiles},)"
     if k.schedule.splits:
         grid = f'({tiles}, {source}["SPLIT"])'
+    elif k.schedule.walks and k.schedule.workspace:
+        grid = f"(_programs({source}, a.device),)"
     elif k.schedule.walks:
-        programs = f"_programs({source}, a.device)"
-        grid = f"({programs},)" if k.schedule.workspace else f"(min({tiles}, {programs}),)"
-        if several and not k.autotune:
-            # Longer than a line.
-            grid = f"\n            {grid}\n        "
+        programs = f"min({tiles}, _programs({source}, a.device)),"
+        grid = f"({programs})"
+        # Two are longer than a line.
+        if k.autotune:
+            return f"\n        lambda meta: (\n            {programs}\n        )\n    "
+        if k.batched:
+            return f"\n        {grid}\n    "
     return f"lambda meta: {grid}" if k.autotune else grid
 
 

@@ -205,3 +205,17 @@ def test_what_no_kernel_takes_is_said_by_the_kernel(family: ModuleType) -> None:
         family.gemm_fp16_rcr_none([1], [2])
     with pytest.raises(ValueError, match="they must be equal"):
         family.gemm_fp16_rcr_none(torch.randn(4, 8, dtype=torch.float16), torch.randn(16, 4, dtype=torch.float16).T)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_the_matrices_of_a_batch_are_aligned_as_one_is(family: ModuleType, turned: bool) -> None:
+    aligned = sys.modules["again._launch"]._aligned
+    ragged = torch.randn(3, 5, 7, dtype=torch.float16)
+    x = ragged.mT if turned else ragged
+    copy = aligned(x)
+    assert torch.equal(copy, x) and copy.stride(1 if turned else 2) == 1
+    assert copy.data_ptr() % 16 == 0 and all(stride % 8 == 0 for stride in copy.stride() if stride != 1)
+    assert aligned(copy) is copy
+    # As many copies as the batch is long would be more than a sibling by pointers costs.
+    repeated = x[:1].expand(4, -1, -1)
+    assert aligned(repeated) is repeated

@@ -89,12 +89,12 @@ def _with_tiles(source: Source, known: Launcher, tiles: Mapping[str, int]) -> tu
 
         def split(matrix: Number, place: Number) -> tuple[Condition, ...]:
             nonlocal lemma
-            assert launch.batch is not None
-            found = prove_split(matrix, place, launch.batch, launch.grid, launch.facts)
-            if found.state != "proved":
-                lemma = Lemma(found)
+            assert found.batch is not None
+            matrices = prove_split(matrix, place, found.batch, found.grid, found.facts)
+            if matrices.state != "proved":
+                lemma = Lemma(matrices)
                 raise NotUnderstood(source.kernel.lineno, "which matrix of the batch a program computes")
-            return at_most(0, variable("batch")), below(variable("batch"), launch.batch)
+            return at_most(0, variable("batch")), below(variable("batch"), found.batch)
 
         depth = launch.depth if launch.deals else None
         walked = walk(
