@@ -193,12 +193,11 @@ class Expressions:
         place, pointer = self.place(node), values["pointer"]
         site = sites.plain(place, "store", pointer, values.get("mask", TRUE), Several(()))
         self.sites.append(replace(site, adds=True))
-        # Elsewhere the order in which others see what was stored before is not known.
         ordered = all(
             ast.unparse(given.get(x, node)) == f"'{word}'" for x, word in (("sem", "acq_rel"), ("scope", "gpu"))
         )
-        if ordered and isinstance(pointer, Pointer) and not pointer.shape and values["value"] == Number(poly(1)):
-            return Count(pointer.operand, pointer.offset)
+        if isinstance(pointer, Pointer) and not pointer.shape and values["value"] == Number(poly(1)):
+            return Count(pointer.operand, pointer.offset, ordered)
         return Opaque(f"data of line {node.lineno}")
 
     def _described(self, node: ast.Call, owner: Descriptor, method: str, arguments: list[Value]) -> Value:
