@@ -149,6 +149,8 @@ class Expressions:
         text = ast.unparse(node.func)
         if "tl" in self.names:
             raise NotUnderstood(node.lineno, "a variable tl")
+        if ast.unparse(node) == language.SECOND_AXIS and language.SECOND_AXIS in self.names:
+            return self.names[language.SECOND_AXIS]
         if text in ("tl.load", "tl.store"):
             return self._access(node, "load" if text == "tl.load" else "store")
         if text == "tl.atomic_add":
