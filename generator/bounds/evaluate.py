@@ -15,7 +15,7 @@ from generator.bounds.expressions import Expressions, merged
 from generator.bounds.launcher import COUNTERS, WORK
 from generator.bounds.order import Lemma
 from generator.bounds.sites import Place, Site
-from generator.bounds.source import NotUnderstood
+from generator.bounds.source import NotUnderstood, Refuted
 from generator.bounds.terms import Condition, Poly, at_most, below, poly, variable
 from generator.bounds.values import Block, Count, Number, Opaque, Part, Pointer, Several, Truth, Value, reaches_memory
 
@@ -187,7 +187,7 @@ class _Walker:
         self._handed_in(node, count, sharing.place(self.programs), ())
         if others.value.constant != self.programs - 1 or count.otherwise is not None:
             told = f"of {self.programs} programs that share a tile the one that finds {others.value} there goes on"
-            raise NotUnderstood(node.lineno, told)
+            raise Refuted(node.lineno, told)
         self.found.alone = slice(len(self.at.sites), None)
 
     def _counted(self, name: str) -> bool:
@@ -201,7 +201,7 @@ class _Walker:
         shared = at_most(1, variable("others"))
         self._handed_in(node, count, sharing.place_of_two(), (shared,))
         if not (others.value == variable("others") == count.otherwise) or count.under != shared:
-            raise NotUnderstood(node.lineno, f"the program that finds {others.value} others counted makes the result")
+            raise Refuted(node.lineno, f"the program that finds {others.value} others counted makes the result")
         first = len(self.at.sites)
         for statement in body:
             self.statement(statement)
@@ -214,12 +214,16 @@ class _Walker:
         if count.operand != COUNTERS or count.offset != variable(language.PID) or not once:
             raise NotUnderstood(node.lineno, "a counter that is not raised once by every program of its tile")
         stored = [site for site in self.at.sites if site.operand == WORK and site.kind == "store"]
-        if any(site in self.at.sites[self.fence :] for site in stored):
-            raise NotUnderstood(node.lineno, "a partial sum that is handed in without a barrier behind its store")
-        if [(site.path, site.offset) for site in stored] != [
-            (path, sharing.sum_at(place, site.shape)) for site in stored[:1]
-        ]:
-            raise NotUnderstood(node.lineno, "a partial sum that is not handed in at a place of its own")
+        if not count.ordered or any(site in self.at.sites[self.fence :] for site in stored):
+            raise Refuted(
+                node.lineno, "a sum that is counted before it is stored, without a barrier and a release between"
+            )
+        for site in stored:
+            expected = sharing.sum_at(place, site.shape)
+            if not expected.variables <= site.offset.variables:
+                raise Refuted(site.line, f"a sum at {site.offset}, which is not a place of its own for every program")
+            if len(stored) > 1 or (site.path, site.offset) != (path, expected):
+                raise NotUnderstood(site.line, f"a sum at {site.offset}, which is not known to be a place of its own")
 
     def _branch(self, test: Truth, body: list[ast.stmt], orelse: list[ast.stmt]) -> None:
         before = self.at

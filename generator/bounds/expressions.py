@@ -149,6 +149,8 @@ class Expressions:
         text = ast.unparse(node.func)
         if "tl" in self.names:
             raise NotUnderstood(node.lineno, "a variable tl")
+        if ast.unparse(node) == language.SECOND_AXIS and language.SECOND_AXIS in self.names:
+            return self.names[language.SECOND_AXIS]
         if text in ("tl.load", "tl.store"):
             return self._access(node, "load" if text == "tl.load" else "store")
         if text == "tl.atomic_add":
@@ -193,12 +195,11 @@ class Expressions:
         place, pointer = self.place(node), values["pointer"]
         site = sites.plain(place, "store", pointer, values.get("mask", TRUE), Several(()))
         self.sites.append(replace(site, adds=True))
-        # Elsewhere the order in which others see what was stored before is not known.
         ordered = all(
             ast.unparse(given.get(x, node)) == f"'{word}'" for x, word in (("sem", "acq_rel"), ("scope", "gpu"))
         )
-        if ordered and isinstance(pointer, Pointer) and not pointer.shape and values["value"] == Number(poly(1)):
-            return Count(pointer.operand, pointer.offset)
+        if isinstance(pointer, Pointer) and not pointer.shape and values["value"] == Number(poly(1)):
+            return Count(pointer.operand, pointer.offset, ordered)
         return Opaque(f"data of line {node.lineno}")
 
     def _described(self, node: ast.Call, owner: Descriptor, method: str, arguments: list[Value]) -> Value:

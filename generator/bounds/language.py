@@ -31,8 +31,9 @@ Function = Callable[[Place, Sequence[Value], Keywords], Value]
 
 #: The number of the program, between 0 and the size of the grid.
 PID = "pid"
-#: Its number among the programs that share a tile, along the grid's second axis.
+#: Its number among the programs that share a tile, along the grid's second axis, and how a kernel writes that.
 PART = "part"
+SECOND_AXIS = "tl.program_id(1)"
 #: The number of tiles, where only that counts: a product of the grid's sides makes questions hard.
 TILES = "tiles"
 DTYPES: Mapping[str, Dtype] = {"int32": Dtype("32"), "int64": Dtype("64")}
@@ -87,11 +88,10 @@ def _items(place: Place, value: Value, what: str) -> list[Number]:
 
 
 def program_id(place: Place, arguments: Sequence[Value], keywords: Keywords) -> Value:
-    """The number of the program: of its tile along the grid's first axis, among the tile's own along the second."""
-    axis = _constant(place, arguments[0], "the axis of the grid")
-    if axis not in (0, 1):
-        raise NotUnderstood(place.line, "a third axis of the grid")
-    return Number(variable(PART if axis else PID), width="32")
+    """The number of the program along the grid's first axis; of a second only the launcher knows."""
+    if _constant(place, arguments[0], "the axis of the grid") != 0:
+        raise NotUnderstood(place.line, "a second axis of the grid")
+    return Number(variable(PID), width="32")
 
 
 def cdiv(place: Place, arguments: Sequence[Value], keywords: Keywords) -> Value:

@@ -15,7 +15,7 @@ from generator.bounds import helpers, rows
 from generator.bounds import sharing as dealing
 from generator.bounds.arithmetic import condition_of, number_of
 from generator.bounds.helpers import SIZES
-from generator.bounds.language import PART, TILES
+from generator.bounds.language import PART, SECOND_AXIS, TILES
 from generator.bounds.source import NotUnderstood, Source, statements
 from generator.bounds.terms import Condition, Poly, at_most, below, equal, negation, poly, variable
 from generator.bounds.values import Descriptor, Dtype, Either, Number, Pointer, Truth, Value
@@ -127,6 +127,7 @@ class Launcher:
             if shared is None or shared < 1:
                 raise NotUnderstood(self.call.lineno, "a number of programs to a tile that the row does not say")
             sharing = shared
+            arguments[SECOND_AXIS] = Number(variable(PART), width="32")
             facts += [at_most(0, variable(PART)), below(variable(PART), poly(sharing))]
         if self._workspace:
             tiles = variable(TILES)

@@ -13,7 +13,7 @@ from generator.bounds.evaluate import Walk, walk
 from generator.bounds.judge import Judge, State
 from generator.bounds.launcher import Launch, Launcher
 from generator.bounds.order import Lemma, Order, prove_order
-from generator.bounds.source import Call, Kind, NotUnderstood, Source, read
+from generator.bounds.source import Call, Kind, NotUnderstood, Refuted, Source, read
 from generator.bounds.terms import Condition, Poly, at_most, below, poly, variable
 from generator.bounds.values import Number
 
@@ -103,7 +103,7 @@ def _with_tiles(source: Source, known: Launcher, tiles: Mapping[str, int]) -> tu
     except NotUnderstood as error:
         # Where programs share tiles, which of them stores the result is part of the order.
         shared = launch is not None and (launch.sharing > 1 or launch.deals)
-        told = Order("not proved", str(error)) if shared else lemma.order
+        told = Order("refuted" if isinstance(error, Refuted) else "not proved", str(error)) if shared else lemma.order
         return [_not_proved(call, str(error)) for call in source.calls], told
     wrong = _stored_otherwise(known, launch, walked)
     if wrong is not None:

@@ -94,6 +94,8 @@ class Count:
 
     operand: str
     offset: Poly
+    #: Whether who sees it sees what was stored before it was raised, and the other way round.
+    ordered: bool
     #: Where only some programs raise it: under which condition, and the number that the others have instead.
     under: Condition = ALWAYS
     otherwise: Poly | None = None

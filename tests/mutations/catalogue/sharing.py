@@ -67,7 +67,6 @@ RANGES = (
             ),
         ),
         "the last steps belong to no program",
-        by="bounds",
     ),
     Mutation(
         "a program too few to a tile",
@@ -75,7 +74,6 @@ RANGES = (
         SPLIT,
         (('row["BLOCK_N"]), row["SPLIT"])]', 'row["BLOCK_N"]), row["SPLIT"] - 1)]'),),
         "nobody finds all others counted",
-        by="bounds",
     ),
 )
 
@@ -120,7 +118,6 @@ COUNTS = (
         STREAM,
         (("(start + steps - 1) // share", "(start + steps) // share"),),
         "where a tile ends with a program, one is waited for that never comes",
-        by="bounds",
     ),
     Mutation(
         "tiles of a row share a counter",
@@ -128,7 +125,6 @@ COUNTS = (
         SPLIT,
         (instead(COUNTED, "counters_ptr + pid,", "counters_ptr + pid_m,"),),
         "some tiles are stored early, others never",
-        by="bounds",
     ),
     Mutation(
         "counters begin with what was there",
@@ -136,7 +132,6 @@ COUNTS = (
         SPLIT,
         (("torch.zeros(max(tiles), ", "torch.empty(max(tiles), "),),
         "right only where memory was zero",
-        by="bounds",
     ),
     Mutation(
         "no barrier before the count",
@@ -240,7 +235,6 @@ WORKSPACE = (
         STREAM,
         (("sums = [2 * _programs", "sums = [_programs"),),
         "the sums of the second half of the programs lie outside",
-        by="bounds",
     ),
 )
 
