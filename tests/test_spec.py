@@ -10,10 +10,10 @@ from generator.spec import KEYS, read
 from generator.versions import spelled
 
 KEY_LIST = (
-    "legal: summary, name, layout, dtype, batch, epilogue, masking, swizzle, schedule, load, store, tile, select, "
-    "tuned, targets, triton, ops, exclude, header"
+    "legal: summary, name, layout, dtype, batch, epilogue, masking, swizzle, schedule, load, store, product, tile, "
+    "select, tuned, targets, triton, ops, exclude, header"
 )
-AXIS_LIST = "layout, dtype, batch, epilogue, masking, swizzle, schedule, load, store"
+AXIS_LIST = "layout, dtype, batch, epilogue, masking, swizzle, schedule, load, store, product"
 TARGET_LIST = "legal: sm80, sm86, sm89, sm90, sm100, sm120, gfx90a, gfx942, gfx950, gfx1100, gfx1201"
 NO_NAME = "is no name; expected lower-case letters, digits and _, a letter first"
 FROM_FILE = "name (from the file's name; set the key `name` to choose another)"
@@ -173,14 +173,13 @@ MISTAKES = {
     ),
     # Several at once, in the order of the file.
     "several mistakes": (
-        "targets: [sm91]\nlod: pointer\nmasking: [auto, atuo]\nname: A\nschedule: persistent",
+        "targets: [sm91]\nlod: pointer\nmasking: [auto, atuo]\nname: A\nswizzle: hilbert",
         [
             f"4:11: targets: unknown value 'sm91'; did you mean 'sm90'? {TARGET_LIST}",
             f"5:1: spec: unknown key 'lod'; did you mean 'load'? {KEY_LIST}",
             "6:17: masking: unknown value 'atuo'; did you mean 'auto'? legal: none, k, mn, mnk, auto",
             f"7:7: name: 'A' {NO_NAME}",
-            "8:11: schedule: 'persistent' is not available yet; available: elementwise, naive, tiled, split_k, "
-            "split_k_atomic, stream_k",
+            "8:10: swizzle: 'hilbert' is not available yet; available: linear, linear_n, grouped, grouped_n, swizzle2d",
         ],
     ),
     "several mistakes of the expansion": (
@@ -243,7 +242,6 @@ def test_a_name_from_the_file(file: str, expected: str) -> None:
 
 
 NOT_YET = "is not available yet; available:"
-SCHEDULES = "elementwise, naive, tiled, split_k, split_k_atomic, stream_k"
 NO_USE = "not available yet; no schedule that stands uses it"
 OPERATIONS = "none, bias, bias_m, scale, add, relu, gelu, gelu_tanh, silu, sigmoid, tanh"
 PLANNED_OPERATIONS = (
@@ -265,9 +263,6 @@ PLANNED = [
         (f"swizzle: [linear, {w}]", f"4:19: swizzle: '{w}' {NOT_YET} linear, linear_n, grouped, grouped_n, swizzle2d")
         for w in ("hilbert", "chiplet")
     ),
-    *((f"schedule: {w}", f"4:11: schedule: '{w}' {NOT_YET} {SCHEDULES}") for w in ("persistent",)),
-    ("select: table", f"4:9: select: 'table' {NOT_YET} fixed, autotune, heuristic"),
-    ("tuned: tuned/x.csv", "4:8: tuned: not available yet; it belongs to 'select: table'"),
     ("ops: {mine: {formula: x}}", "4:7: ops: operations of a spec's own ('mine') are not available yet"),
     *((f"epilogue: bias+{w}", f"4:11: epilogue: '{w}' {NOT_YET} {OPERATIONS}") for w in PLANNED_OPERATIONS),
     ("epilogue: [none, [bias, {clamp: {min: 0}}]]", f"4:18: epilogue: 'clamp' {NOT_YET} {OPERATIONS}"),
@@ -336,6 +331,7 @@ def test_defaults() -> None:
         "schedule": ["tiled"],
         "load": ["pointer"],
         "store": ["as_load"],
+        "product": ["direct"],
     }
     assert (spec.name, spec.tiles, spec.select, spec.targets) == ("family", None, "heuristic", ("sm80", "sm90"))
     assert (spec.exclude, spec.header, spelled(spec.triton)) == ((), (), ">=3.6,<3.10")
@@ -344,7 +340,7 @@ def test_defaults() -> None:
 def test_the_keys_are_those_of_the_language() -> None:
     assert list(KEYS) == [
         *("summary", "name", "layout", "dtype", "batch", "epilogue", "masking", "swizzle", "schedule", "load", "store"),
-        *("tile", "select", "tuned", "targets", "triton", "ops", "exclude", "header"),
+        *("product", "tile", "select", "tuned", "targets", "triton", "ops", "exclude", "header"),
     ]
 
 
