@@ -120,11 +120,19 @@ def test_what_no_target_can_run(v: Variant, reason: str | None) -> None:
         (variant(dtype=Dtype.of("tf32")), {"gfx90a", "gfx950", "gfx1100", "gfx1201"}),
         (variant(dtype=Dtype.of("tf32x3")), {target for target in TARGETS if target.startswith("gfx")}),
         (variant(dtype=Dtype.of("fp32")), set()),
+        (variant(schedule="persistent"), set()),
+        (variant(product="exchanged"), set(TARGETS) - {"sm90", "sm100"}),
     ],
 )
 def test_which_targets_cannot_run_it(v: Variant, refused: set[str]) -> None:
     found = {target: legality.why_not_on(v, target) for target in TARGETS}
     assert {target for target, reason in found.items() if reason} == refused
+
+
+@pytest.mark.parametrize("target", ["sm80", "sm120", "gfx942"])
+def test_an_exchange_needs_a_matrix_unit_of_64_rows(target: str) -> None:
+    reason = f"{target}'s matrix unit has no 64 rows for columns of C to fill"
+    assert legality.why_not_on(variant(product="exchanged"), target) == reason
 
 
 @pytest.mark.parametrize(
@@ -146,6 +154,15 @@ def test_which_targets_cannot_run_it(v: Variant, refused: set[str]) -> None:
         # The result of 16,384 bytes is copied out while the next tile is loaded.
         ({"schedule": "stream_k", "load": "descriptor"}, "sm90", 3, 36864 + 16384 + BARRIERS),
         ({"schedule": "stream_k", "load": "descriptor", "store": "pointer"}, "sm90", 3, 36864 + BARRIERS),
+        # The result of 16,384 bytes of one tile passes through it while the next tile is loaded, in whole at the most.
+        ({"schedule": "persistent"}, "sm90", 3, 36864 + 16384),
+        ({"schedule": "persistent", "load": "descriptor"}, "sm90", 3, 36864 + 16384 + BARRIERS),
+        ({"schedule": "persistent", "load": "descriptor", "store": "pointer"}, "sm90", 3, 36864 + 16384 + BARRIERS),
+        ({"schedule": "persistent"}, "sm80", 3, 24576 + 16384),
+        ({"schedule": "persistent", "dtype": Dtype.of("int8")}, "sm90", 3, 18432 + 32768),
+        ({"schedule": "persistent"}, "sm80", 1, 12288),  # nothing is in flight
+        # An exchange is of rows and columns, not of bytes.
+        ({"product": "exchanged"}, "sm90", 3, 36864),
         # Other widths of the operands.
         ({"dtype": Dtype.of("int8")}, "sm90", 3, 18432),
         ({"dtype": Dtype.of("tf32")}, "sm90", 3, 73728),
@@ -191,6 +208,27 @@ def test_rows_on_any_target(dtype: str, tile: Tile, reason: str | None) -> None:
 
 
 @pytest.mark.parametrize(
+    ("product", "tile", "reason"),
+    [
+        ("exchanged", Tile(16, 64, 16, warps=4), None),
+        *(
+            (
+                "exchanged",
+                Tile(64, n, 16, warps=4),
+                f"n is {n}, and operands are exchanged for columns of C to fill the matrix unit's 64 rows",
+            )
+            for n in (16, 32)
+        ),
+        ("direct", Tile(64, 16, 16, warps=4), None),
+        # What holds for every product comes first.
+        ("exchanged", Tile(64, 8, 16, warps=4), "m and n are 64 and 8, and the matrix unit needs at least 16 of each"),
+    ],
+)
+def test_rows_of_an_exchanged_product(product: str, tile: Tile, reason: str | None) -> None:
+    assert legality.why_no_row(variant(product=product), tile) == reason
+
+
+@pytest.mark.parametrize(
     ("schedule", "split", "reason"),
     [
         ("split_k", 1, None),
@@ -223,6 +261,8 @@ def test_versions() -> None:
         ({"load": "block_pointer"}, {"load": "block_pointer", "store": "pointer"}, False),
         ({"masking": "mnk"}, {"masking": "auto"}, False),
         ({"swizzle": "linear"}, {"swizzle": "grouped"}, False),
+        ({"product": "exchanged"}, {"product": "direct"}, False),
+        ({"schedule": "elementwise", "product": "exchanged"}, {"schedule": "elementwise"}, True),
     ],
 )
 def test_essence(one: dict[str, object], other: dict[str, object], same: bool) -> None:
