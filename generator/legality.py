@@ -11,6 +11,7 @@ from collections.abc import Callable
 from packaging.specifiers import SpecifierSet
 
 from generator import formula
+from generator.epilogue import MATRIX
 from generator.model import Tile, Variant
 from generator.resources import TENSOR_MEMORY, shared_memory, tensor_memory
 from generator.versions import minor_versions, spelled
@@ -54,6 +55,13 @@ def _descriptor_strides(v: Variant) -> str | None:
     return None
 
 
+def _descriptor_matrices(v: Variant) -> str | None:
+    matrices = [operand.name for operand in v.epilogue.operands if operand.shape == MATRIX]
+    if v.schedule == "persistent" and v.load == "descriptor" and v.store == "as_load" and matrices:
+        return f"a tile of {matrices[0]} would lie in shared memory beside the loads in flight; use 'store: pointer'"
+    return None
+
+
 def _integer_output(v: Variant) -> str | None:
     if v.dtype.out == "int32" and not all(formula.keeps_integers(step.tree) for step in v.epilogue.steps):
         return "the epilogue is computed in fp32, and no rounding back to int32 is defined; give dtype.out a float type"
@@ -92,6 +100,7 @@ VARIANT_RULES: tuple[VariantRule, ...] = (
     _precision_of_elements,
     _descriptor_masking,
     _descriptor_strides,
+    _descriptor_matrices,
     _integer_output,
     _batch_schedule,
     _atomic_result,

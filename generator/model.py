@@ -71,6 +71,8 @@ class Tile:
     stages: int = 3
     #: The programs that share a tile's K, where the schedule divides it.
     split: int = 4
+    #: The dies over which the hardware deals consecutive programs.
+    chiplets: int = 8
 
 
 #: A value of an axis.

@@ -13,7 +13,7 @@ _PREFERRED = {
     "schedule": ("tiled", "persistent", "split_k", "stream_k", "split_k_atomic", "naive", "elementwise"),
     "load": ("descriptor", "pointer", "block_pointer"),
     "masking": ("auto", "none", "k", "mn", "mnk"),
-    "swizzle": ("grouped", "grouped_n", "swizzle2d", "linear", "linear_n"),
+    "swizzle": ("grouped", "grouped_n", "swizzle2d", "hilbert", "chiplet", "linear", "linear_n"),
 }
 _WORDS = {"schedule": SCHEDULE, "load": LOAD, "masking": MASKING, "swizzle": SWIZZLE}
 

@@ -58,8 +58,8 @@ _TABLES = {
         ("exchanged", _EXCHANGED_16),
     )
 }
-# tf32 where K is not contiguous in both operands: Hopper's `wgmma` would have them turned around on the way to it, which
-# takes longer than the older instruction, that two warps or 32 rows leave the compiler with.
+# tf32 where K is not contiguous in both operands: Hopper's `wgmma` would have them turned around on the way to it,
+# which takes longer than the older instruction, that two warps or 32 rows leave the compiler with.
 _TURNED_TF32 = (
     Tile(64, 128, 32, warps=2, stages=3),
     Tile(128, 64, 32, warps=2, stages=4),

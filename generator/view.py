@@ -81,9 +81,9 @@ class View:
         return self.v.swizzle
 
     @property
-    def group(self) -> str | None:
-        """The table's column for the height or width of a band, where the order has bands."""
-        return SWIZZLE[self.v.swizzle].band
+    def columns(self) -> dict[str, str]:
+        """The table's columns that the order of tiles and the schedule read, each with the tile's key that fills it."""
+        return {**SWIZZLE[self.v.swizzle].columns, **({"SPLIT": "split"} if self.schedule.splits else {})}
 
     @property
     def tiled(self) -> bool:
@@ -214,8 +214,9 @@ class View:
 
     @property
     def helpers(self) -> tuple[str, ...]:
-        """The macros of math.j2 that the epilogue calls."""
-        return tuple(sorted({helper for step in self.steps for helper in step.helpers}))
+        """The macros of math.j2 for what the order of tiles and the epilogue call."""
+        order = SWIZZLE[self.v.swizzle].helper if self.tiled else None
+        return (*([order] if order else []), *sorted({helper for step in self.steps for helper in step.helpers}))
 
     @property
     def sizes(self) -> tuple[str, ...]:
@@ -244,9 +245,7 @@ class View:
         names += [name for matrix in self.strided for name, _ in matrix.strides]
         constants += [f"EVEN_{d}" for d in self.even]
         if self.tiled:
-            constants += ["BLOCK_M", "BLOCK_N", "BLOCK_K", *([self.group] if self.group else [])]
-        if self.schedule.splits:
-            constants.append("SPLIT")
+            constants += ["BLOCK_M", "BLOCK_N", "BLOCK_K", *self.columns]
         return (*names, *(f"{name}: tl.constexpr" for name in constants))
 
     @cached_property
@@ -259,7 +258,7 @@ class View:
     @property
     def configs(self) -> tuple[str, ...]:
         """The rows of the tile table as source."""
-        return _configs(self.kernel.tiles, self.group, self.tiled, self.schedule.splits)
+        return _configs(self.kernel.tiles, tuple(self.columns.items()), self.tiled)
 
     @cached_property
     def too_large(self) -> str:
@@ -309,24 +308,23 @@ def view(kernel: Kernel) -> View:
 
 
 @cache
-def _configs(tiles: tuple[Tile, ...], group: str | None, tiled: bool, splits: bool) -> tuple[str, ...]:
-    rows = (_row(tile, group, tiled, splits) for tile in tiles)
+def _configs(tiles: tuple[Tile, ...], columns: tuple[tuple[str, str], ...], tiled: bool) -> tuple[str, ...]:
+    rows = (_row(tile, columns, tiled) for tile in tiles)
     return tuple("{" + ", ".join(f'"{name}": {value}' for name, value in row.items()) + "}" for row in rows)
 
 
-def _row(tile: Tile, group: str | None, tiled: bool, splits: bool) -> dict[str, int]:
-    row = {"BLOCK_M": tile.m, "BLOCK_N": tile.n, "BLOCK_K": tile.k} if tiled else {}
-    if group and tiled:
-        row[group] = tile.group
-    if splits:
-        row["SPLIT"] = tile.split
-    return row | ({"num_warps": tile.warps, "num_stages": tile.stages} if tiled else {"num_warps": tile.warps})
+def _row(tile: Tile, columns: tuple[tuple[str, str], ...], tiled: bool) -> dict[str, int]:
+    if not tiled:
+        return {"num_warps": tile.warps}
+    row = {"BLOCK_M": tile.m, "BLOCK_N": tile.n, "BLOCK_K": tile.k}
+    row |= {column: getattr(tile, key) for column, key in columns}
+    return row | {"num_warps": tile.warps, "num_stages": tile.stages}
 
 
 def table_rows(kernel: Kernel) -> tuple[dict[str, int], ...]:
     """The rows of a kernel's table as its CONFIGS holds them."""
     k = view(kernel)
-    return tuple(_row(tile, k.group, k.tiled, k.schedule.splits) for tile in kernel.tiles)
+    return tuple(_row(tile, tuple(k.columns.items()), k.tiled) for tile in kernel.tiles)
 
 
 @cache

@@ -25,9 +25,20 @@ class Word:
 
 @dataclass(frozen=True)
 class Order(Word):
-    """An order of tiles, and the column of the tile table for the size of its bands, where it has bands."""
+    """An order of tiles, and what it needs: columns of the tile table, a function beside the kernel."""
 
+    #: The column for the size of its bands, where it has bands.
     band: str | None = None
+    #: The column for the number of a GPU's dies, where it tells them apart.
+    chiplets: str | None = None
+    #: The macro of math.j2 for the function that it calls, where it calls one.
+    helper: str | None = None
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """Its columns of the tile table, each with the key of a tile row that fills it."""
+        keys = {self.band: "group", self.chiplets: "chiplets"}
+        return {column: key for column, key in keys.items() if column is not None}
 
 
 @dataclass(frozen=True)
@@ -68,8 +79,13 @@ SWIZZLE: Mapping[str, Order] = {
     "grouped": Order("in bands of GROUP_M tile rows, each walked down the band first", band="GROUP_M"),
     "grouped_n": Order("in bands of GROUP_N tile columns, each walked across the band first", band="GROUP_N"),
     "swizzle2d": Order("in bands of GROUP_M tile rows, as Triton's tl.swizzle2d orders them", band="GROUP_M"),
-    "hilbert": Order("along a Hilbert curve", available=False),
-    "chiplet": Order("grouped within each chiplet", available=False),
+    "hilbert": Order("along a Hilbert curve over the grid of tiles", helper="hilbert"),
+    "chiplet": Order(
+        "in bands of GROUP_M tile rows, each walked down the band first, cut into a run of tiles for each of "
+        "NUM_CHIPLETS dies, which are dealt programs in turn",
+        band="GROUP_M",
+        chiplets="NUM_CHIPLETS",
+    ),
 }
 
 SCHEDULE: Mapping[str, Schedule] = {

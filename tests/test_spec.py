@@ -259,14 +259,9 @@ ROW = "tile: [{m: 64, n: 64, k: 64, warps: 4, "
 
 # Every word of the language whose template is still to come -> the answer at its place.
 PLANNED = [
-    *(
-        (f"swizzle: [linear, {w}]", f"4:19: swizzle: '{w}' {NOT_YET} linear, linear_n, grouped, grouped_n, swizzle2d")
-        for w in ("hilbert", "chiplet")
-    ),
     ("ops: {mine: {formula: x}}", "4:7: ops: operations of a spec's own ('mine') are not available yet"),
     *((f"epilogue: bias+{w}", f"4:11: epilogue: '{w}' {NOT_YET} {OPERATIONS}") for w in PLANNED_OPERATIONS),
     ("epilogue: [none, [bias, {clamp: {min: 0}}]]", f"4:18: epilogue: 'clamp' {NOT_YET} {OPERATIONS}"),
-    (f"{ROW}chiplets: 4}}]", f"4:50: tile.chiplets: {NO_USE}"),
     (f"{ROW}ctas: 2}}]", f"4:46: tile.ctas: {NO_USE}"),
     (f"{ROW}warp_specialize: true}}]", f"4:57: tile.warp_specialize: {NO_USE}"),
     (f"{ROW}waves_per_eu: 2}}]", f"4:54: tile.waves_per_eu: {NO_USE}"),

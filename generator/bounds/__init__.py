@@ -6,7 +6,9 @@
                 (expressions and language: what an expression and a function of Triton mean; sites: the accesses)
     batches     of a batch, which matrix a program is for: then its number is its place among the tiles of that matrix
     order       the lemma on the order of tiles: in the grid, and one program a tile; then a program's place is a symbol
-                (where programs walk tiles, `range(program_id, tiles, num_programs)` gives each tile to one of them)
+                (where programs walk tiles, `range(program_id, tiles, num_programs)` gives each tile to one of them;
+                dealing: programs renumbered for the dies of a GPU; curve: a function that finds a tile by its number,
+                by induction over the parts that it cuts the grid into; plain: that function on plain numbers)
     sharing     programs that share a tile: that each hands in its sum at a place of its own, and one stores the result
     faults      of an access: an index outside its dimension, a stride of another operand, a number beyond its width
     judge       each fault put to the solver (solve) as conditions on whole numbers (terms, rewriting)

@@ -16,11 +16,14 @@ from generator.bounds.launcher import COUNTERS, WORK
 from generator.bounds.order import Lemma
 from generator.bounds.sites import Place, Site
 from generator.bounds.source import NotUnderstood, Refuted
-from generator.bounds.terms import Condition, Poly, at_most, below, poly, variable
+from generator.bounds.terms import Condition, Poly, Renumbered, at_most, below, of, poly, variable
 from generator.bounds.values import Block, Count, Number, Opaque, Part, Pointer, Several, Truth, Value, reaches_memory
 
 #: Names that hold a program's place, a tile's or an element's: replaced by symbols where the order of tiles is proved.
 COORDINATES = (("pid_m", "pid_n"), ("m", "n"))
+
+#: A name that holds another number of the program than its own, by which it finds its tile.
+NUMBER = "tile"
 
 #: Given the names and the two coordinates of a tile, and how many tiles the programs walk (None where each program has
 #: a tile of its own): the lemma about them.
@@ -134,18 +137,24 @@ class _Walker:
         """Replace the coordinates of the program, once both are known, by symbols that the lemma alone knows of."""
         if self.split is not None:
             self._cut_batch(statement, self.split)
+        number = self.at.names.get(NUMBER)
+        if self.order is not None and isinstance(number, Number) and not number.shape:
+            known = [atom for product, _ in number.value.terms for atom in product if isinstance(atom, Renumbered)]
+            if not known and language.PID in number.value.variables:
+                self.at.names[NUMBER] = replace(number, value=of(Renumbered(number.value)))
         for names in COORDINATES:
             first, second = (self.at.names.get(name) for name in names)
             if self.order is None or not isinstance(first, Number) or not isinstance(second, Number):
                 continue
             if first.shape or second.shape:
                 continue
-            self.found.facts += self.order(names, first, second, self.tiles).inside
+            lemma = self.order(names, first, second, self.tiles)
+            self.found.facts += lemma.inside
             self.order = None
             for name, number in zip(names, (first, second)):
                 self.found.replaced[name] = number.value
-                # The lemma answers for what is computed of the program's number, and not for the rest.
-                rest = frozenset(part for part in number.parts if language.PID not in part.value.variables)
+                # The lemma answers for what is computed of the program's number, and mostly for the rest.
+                rest = frozenset(x for x in number.parts if not lemma.fits and language.PID not in x.value.variables)
                 self.at.names[name] = Number(variable(name), width="32", parts=rest)
 
     def _cut_batch(self, statement: ast.stmt, split: Split) -> None:

@@ -10,9 +10,10 @@ from generator.bounds import language, sites
 from generator.bounds.arithmetic import compared
 from generator.bounds.sites import Place, Site
 from generator.bounds.source import Kind, NotUnderstood
-from generator.bounds.terms import Condition, choice, either, every, negation, poly
+from generator.bounds.terms import Condition, Result, choice, either, every, negation, of, poly
 from generator.bounds.values import (
     TRUE,
+    Called,
     Count,
     Descriptor,
     Either,
@@ -164,6 +165,13 @@ class Expressions:
                 return language.FUNCTIONS[text](self.place(node), arguments, keywords)
             except (ValueError, IndexError) as error:
                 raise NotUnderstood(node.lineno, ast.unparse(node)) from error
+        called = self.names.get(text)
+        if (
+            isinstance(called, Called)
+            and not keywords
+            and all(isinstance(x, Number) and not x.shape for x in arguments)
+        ):
+            return _results(called, [x for x in arguments if isinstance(x, Number)])
         owner = self.value(node.func.value) if isinstance(node.func, ast.Attribute) else None
         if isinstance(owner, Descriptor) and isinstance(node.func, ast.Attribute) and not keywords and arguments:
             return self._described(node, owner, node.func.attr, arguments)
@@ -208,6 +216,12 @@ class Expressions:
         kind: Kind = "load" if method == "load" else "store"
         self.sites.append(sites.described(self.place(node), kind, owner, arguments[0]))
         return Opaque(f"data of line {node.lineno}")
+
+
+def _results(called: Called, arguments: list[Number]) -> Several:
+    values = tuple(argument.value for argument in arguments)
+    parts = frozenset().union(*(argument.parts for argument in arguments))
+    return Several(tuple(Number(of(Result(called.function, values, at)), width="32", parts=parts) for at in range(2)))
 
 
 def _strange(node: ast.expr, values: list[Value]) -> Opaque:

@@ -7,19 +7,24 @@ as many tiles that has no two programs meet leaves no tile out: so every tile is
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
 from math import prod
 from typing import Literal
 
+from generator.bounds import dealing
+from generator.bounds.curve import Curve, why_not
 from generator.bounds.language import PID
-from generator.bounds.rewriting import holds, quotients, replaced, replaced_in, value
+from generator.bounds.rewriting import atoms, holds, quotients, replaced, replaced_in, value
 from generator.bounds.solve import together
 from generator.bounds.terms import (
     Atom,
     Condition,
+    Endless,
     Poly,
+    Renumbered,
+    Result,
     Variable,
     at_most,
     below,
@@ -28,6 +33,7 @@ from generator.bounds.terms import (
     equal,
     negation,
     of,
+    poly,
     variable,
 )
 from generator.bounds.values import Number
@@ -62,6 +68,8 @@ class Lemma:
     #: Of the coordinates' bounds, those that are proved: all four, unless something is wrong.
     inside: tuple[Condition, ...] = ()
     witness: tuple[Condition, ...] = ()
+    #: Whether what is computed of the sizes alone on the way to the coordinates is known to fit 32 bits.
+    fits: bool = False
 
 
 def prove_order(
@@ -79,8 +87,8 @@ def prove_order(
     parts = sorted({part.value for number in coordinates for part in number.parts}, key=str)
     known = tuple(conjuncts(facts))
     for part in parts:
-        # What depends on the sizes alone needs no order.
-        if PID not in part.variables and not fits(part, known):
+        # What depends on the sizes alone needs no order, and the number of tiles is one of 32 bits.
+        if PID not in part.variables and part != extents[0] * extents[1] and not fits(part, known):
             return Lemma(Order("not proved", f"{part} is not known to fit 32 bits"))
     by = _tiles(extents)
     lemma = _lemma(_in_tiles([number.value for number in coordinates], parts, extents, known, by))
@@ -91,7 +99,7 @@ def prove_order(
     proved = [bound for bound, held in zip((x for pair in bounds for x in pair), lemma.held) if held]
     witness = [replaced_in(condition, back) for condition in lemma.witness]
     witness += [equal(symbol, index) for symbol, index in zip(symbols, lemma.tile)]
-    return Lemma(lemma.order, tuple(proved), tuple(witness))
+    return Lemma(lemma.order, tuple(proved), tuple(witness), fits=True)
 
 
 def fits(number: Poly, facts: Iterable[Condition]) -> bool:
@@ -102,6 +110,11 @@ def fits(number: Poly, facts: Iterable[Condition]) -> bool:
 def outside_32_bits(number: Poly) -> Condition:
     """That a number does not fit 32 bits."""
     return either([at_most(2**31, number), below(number, -(2**31))])
+
+
+def _counted(extents: Sequence[Poly]) -> Condition:
+    """That the number of tiles is one of 32 bits: so a grid is given to a launch, and the end of a walk to its loop."""
+    return at_most(extents[0] * extents[1], 2**31 - 1)
 
 
 def _tiles(extents: Sequence[Poly]) -> dict[Atom, Poly]:
@@ -128,7 +141,8 @@ def _in_tiles(
         if not left & set(_SIZES) and all(together([*facts, fault]).verdict == "impossible" for fault in few):
             tiles = [at_most(1, tiles) for tiles in by.values()]
             limits = tuple(at_most(tiles, most) for tiles in by.values())
-            return _Question(inner, inner_parts, tuple(replaced(x, by) for x in extents), (*tiles, *rest), limits)
+            grid = replaced(extents[0], by), replaced(extents[1], by)
+            return _Question(inner, inner_parts, grid, (*tiles, *rest), limits)
     return _Question(tuple(coordinates), open_parts, extents, facts)
 
 
@@ -144,7 +158,7 @@ class _Question:
 
     coordinates: tuple[Poly, ...]
     parts: tuple[Poly, ...]
-    extents: tuple[Poly, ...]
+    extents: tuple[Poly, Poly]
     facts: tuple[Condition, ...]
     #: What is known besides, of which only widths need be proved.
     limits: tuple[Condition, ...] = ()
@@ -165,6 +179,15 @@ class _Answer:
 def _lemma(asked: _Question) -> _Answer:
     pid = variable(PID)
     program = [at_most(0, pid), below(pid, asked.extents[0] * asked.extents[1])]
+    curve = _curve(asked)
+    if curve is not None:
+        reason = why_not(curve, pid, asked.extents, [*asked.facts, *program, *asked.limits, _counted(asked.extents)])
+        if not reason:
+            return _Answer(Order("proved", ""), (True,) * 4)
+        return _searched(asked, (False,) * 4) or _Answer(Order("not proved", reason))
+    for atom in atoms(asked.coordinates):
+        if isinstance(atom, Renumbered):
+            return _renumbered(asked, atom)
     defined = _defined(asked.coordinates, [*asked.facts, *program])
     known = [*asked.facts, *program, *defined]
     sides = zip(asked.coordinates, asked.extents)
@@ -183,6 +206,35 @@ def _lemma(asked: _Question) -> _Answer:
         return _Answer(Order("proved", ""), held)
     found = _searched(asked, held)
     return found or _Answer(Order("not proved", "in the grid, but one program a tile is not known"), held)
+
+
+def _renumbered(asked: _Question, number: Renumbered) -> _Answer:
+    """The lemma where programs find their tiles by another number than their own, if that is one program's each."""
+    own = [part for part in asked.parts if number not in atoms([part])]
+    reason = dealing.why_not(number.number, own, asked.extents)
+    by: dict[Atom, Poly] = {number: variable(PID)}
+    then = replace(
+        asked,
+        coordinates=tuple(replaced(x, by) for x in asked.coordinates),
+        parts=tuple(replaced(part, by) for part in asked.parts if part not in own),
+    )
+    if any(PID in replaced(x, {number: poly(0)}).variables for x in asked.coordinates):
+        reason = "a tile is found by two numbers of its program"
+    answer = _lemma(then)
+    if not reason and answer.order.state == "proved":
+        return answer
+    return _searched(asked, (False,) * 4) or _Answer(Order("not proved", reason or answer.order.detail))
+
+
+def _curve(asked: _Question) -> Curve | None:
+    """The function that finds the coordinates, where they are what one function has for the program and the grid."""
+    found = [atom for x in asked.coordinates for product, _ in x.terms for atom in product if isinstance(atom, Result)]
+    given = (variable(PID), *asked.extents)
+    if [of(atom) for atom in found] != list(asked.coordinates) or any(atom.arguments != given for atom in found):
+        return None
+    first, second = found
+    known = first.function == second.function and (first.place, second.place) == (0, 1)
+    return first.function if known and isinstance(first.function, Curve) else None
 
 
 def _defined(sums: Sequence[Poly], known: Sequence[Condition]) -> list[Condition]:
@@ -236,8 +288,9 @@ def _searched(asked: _Question, held: tuple[bool, ...]) -> _Answer | None:
             witness = (*(equal(variable(name), number) for name, number in at.items()), equal(variable(PID), pid))
             try:
                 tile = tuple(value(coordinate, {**at, PID: pid}) for coordinate in asked.coordinates)
-            except ZeroDivisionError:
-                return _Answer(Order("refuted", f"{told}, program {pid} divides by zero"), held, witness)
+            except ZeroDivisionError as error:
+                fault = "comes to no end" if isinstance(error, Endless) else "divides by zero"
+                return _Answer(Order("refuted", f"{told}, program {pid} {fault}"), held, witness)
             if not all(0 <= index < extent for index, extent in zip(tile, size)):
                 return _Answer(Order("refuted", f"{told}, program {pid} computes tile {tile}"), held, witness, tile)
             if tile in seen:

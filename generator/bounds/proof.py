@@ -9,13 +9,14 @@ from pathlib import Path
 
 from generator.bounds import launcher
 from generator.bounds.batches import prove_split
+from generator.bounds.curve import Curve
 from generator.bounds.evaluate import Walk, walk
 from generator.bounds.judge import Judge, State
 from generator.bounds.launcher import Launch, Launcher
 from generator.bounds.order import Lemma, Order, prove_order
 from generator.bounds.source import Call, Kind, NotUnderstood, Refuted, Source, read
 from generator.bounds.terms import Condition, Poly, at_most, below, poly, variable
-from generator.bounds.values import Number
+from generator.bounds.values import Called, Number, Value
 
 
 @dataclass(frozen=True)
@@ -96,9 +97,10 @@ def _with_tiles(source: Source, known: Launcher, tiles: Mapping[str, int]) -> tu
                 raise NotUnderstood(source.kernel.lineno, "which matrix of the batch a program computes")
             return at_most(0, variable("batch")), below(variable("batch"), found.batch)
 
+        known_here = {**launch.arguments, **_finders(source)}
         depth = launch.depth if launch.deals else None
         walked = walk(
-            source.kernel, launch.arguments, order, launch.sharing, depth, split if launch.batch is not None else None
+            source.kernel, known_here, order, launch.sharing, depth, split if launch.batch is not None else None
         )
     except NotUnderstood as error:
         # Where programs share tiles, which of them stores the result is part of the order.
@@ -119,6 +121,11 @@ def _with_tiles(source: Source, known: Launcher, tiles: Mapping[str, int]) -> tu
             verdict = judge.verdict(site)
             accesses.append(Access(site.line, site.operand, site.kind, verdict.state, None, verdict.detail))
     return accesses, lemma.order
+
+
+def _finders(source: Source) -> dict[str, Value]:
+    """The functions of the file that may find tiles by their numbers."""
+    return {name: Called(Curve(node)) for name, node in source.functions.items() if Curve(node).known}
 
 
 def _stored_otherwise(known: Launcher, launch: Launch, walked: Walk) -> str | None:

@@ -13,6 +13,8 @@ from generator.bounds.terms import (
     Not,
     Poly,
     Quotient,
+    Renumbered,
+    Result,
     Variable,
     Zero,
     at_most,
@@ -74,25 +76,36 @@ def replaced_in(condition: Condition, by: Mapping[Atom, Poly]) -> Condition:
 
 def quotients(sums: Iterable[Poly]) -> list[Quotient]:
     """The quotients in sums, at any depth, each after those that it is made of."""
-    found: dict[Quotient, None] = {}
+    return [atom for atom in atoms(sums) if isinstance(atom, Quotient)]
+
+
+def atoms(sums: Iterable[Poly]) -> list[Atom]:
+    """The atoms of sums, at any depth, each after those that it is made of."""
+    found: dict[Atom, None] = {}
 
     def visit(sum: Poly) -> None:
-        for atoms, _ in sum.terms:
-            for atom in atoms:
-                if isinstance(atom, Quotient):
-                    visit(atom.dividend)
-                    visit(atom.divisor)
-                    found.setdefault(atom)
-                elif isinstance(atom, Least):
-                    visit(atom.first)
-                    visit(atom.second)
-                elif isinstance(atom, Choice):
-                    visit(atom.then)
-                    visit(atom.otherwise)
+        for product, _ in sum.terms:
+            for atom in product:
+                for inner in _inner(atom):
+                    visit(inner)
+                found.setdefault(atom)
 
     for sum in sums:
         visit(sum)
     return list(found)
+
+
+def _inner(atom: Atom) -> tuple[Poly, ...]:
+    """The sums that an atom is made of, but for those of its condition."""
+    if isinstance(atom, Quotient):
+        return atom.dividend, atom.divisor
+    if isinstance(atom, Least):
+        return atom.first, atom.second
+    if isinstance(atom, Choice):
+        return atom.then, atom.otherwise
+    if isinstance(atom, Result):
+        return atom.arguments
+    return (atom.number,) if isinstance(atom, Renumbered) else ()
 
 
 def _rebuilt(atom: Atom, by: Mapping[Atom, Poly]) -> Poly:
@@ -103,6 +116,10 @@ def _rebuilt(atom: Atom, by: Mapping[Atom, Poly]) -> Poly:
     if isinstance(atom, Choice):
         then, otherwise = replaced(atom.then, by), replaced(atom.otherwise, by)
         return choice(replaced_in(atom.condition, by), then, otherwise)
+    if isinstance(atom, Result):
+        return of(Result(atom.function, tuple(replaced(x, by) for x in atom.arguments), atom.place))
+    if isinstance(atom, Renumbered):
+        return of(Renumbered(replaced(atom.number, by)))
     return of(atom)
 
 
@@ -113,4 +130,8 @@ def _atom_value(atom: Atom, at: Mapping[str, int]) -> int:
         return truncated(value(atom.dividend, at), value(atom.divisor, at))
     if isinstance(atom, Least):
         return min(value(atom.first, at), value(atom.second, at))
+    if isinstance(atom, Result):
+        return atom.function.value([value(argument, at) for argument in atom.arguments])[atom.place]
+    if isinstance(atom, Renumbered):
+        return value(atom.number, at)
     return value(atom.then if holds(atom.condition, at) else atom.otherwise, at)

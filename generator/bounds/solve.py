@@ -18,6 +18,8 @@ from generator.bounds.terms import (
     Not,
     Poly,
     Quotient,
+    Renumbered,
+    Result,
     Variable,
     Zero,
     at_most,
@@ -126,6 +128,11 @@ class _Encoder:
             return z3.If(first <= second, first, second)
         if isinstance(atom, Choice):
             return z3.If(self.condition(atom.condition), self.number(atom.then), self.number(atom.otherwise))
+        if isinstance(atom, Result):
+            # It may be anything: the solver knows nothing of functions.
+            return z3.Int(f"{len(self._atoms)}: {atom}", ctx=self.context)
+        if isinstance(atom, Renumbered):
+            return self.number(atom.number)
         return self._quotient(atom)
 
     def _quotient(self, atom: Quotient) -> Any:

@@ -6,9 +6,10 @@ one canonical order, so that two ways of writing one sum are equal, and `pid // 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 
 class Term:
@@ -98,7 +99,54 @@ class Choice(Term):
         return self.condition.variables | self.then.variables | self.otherwise.variables
 
 
-Atom = Variable | Quotient | Least | Choice
+class Function(Protocol):
+    """A function of whole numbers that a file defines."""
+
+    @property
+    def text(self) -> str:
+        """What it is known by: of two functions that do not compute the same, not the same."""
+
+    def value(self, arguments: Sequence[int]) -> tuple[int, ...]:
+        """What it returns; raises `Endless` where it comes to no end, and ZeroDivisionError as Python does."""
+
+
+class Endless(ZeroDivisionError):
+    """A loop that comes to no end has no value, as a division by zero has none."""
+
+
+@dataclass(frozen=True, eq=False)
+class Result(Term):
+    """One of the numbers that a function returns."""
+
+    function: Function
+    arguments: tuple[Poly, ...]
+    place: int
+
+    @cached_property
+    def text(self) -> str:
+        return f"{self.function.text}({', '.join(map(str, self.arguments))})[{self.place}]"
+
+    @cached_property
+    def variables(self) -> frozenset[str]:
+        return frozenset().union(*(argument.variables for argument in self.arguments))
+
+
+@dataclass(frozen=True, eq=False)
+class Renumbered(Term):
+    """Another number of a program, by which it finds its tile: the sum that it stands for."""
+
+    number: Poly
+
+    @cached_property
+    def text(self) -> str:
+        return f"({self.number})"
+
+    @cached_property
+    def variables(self) -> frozenset[str]:
+        return self.number.variables
+
+
+Atom = Variable | Quotient | Least | Choice | Result | Renumbered
 
 
 @dataclass(frozen=True, eq=False)

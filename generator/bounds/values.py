@@ -8,7 +8,7 @@ from functools import cache
 from typing import Literal
 
 from generator.bounds.rewriting import replaced, replaced_in
-from generator.bounds.terms import ALWAYS, Atom, Condition, Poly, Variable, at_most, below, variable
+from generator.bounds.terms import ALWAYS, Atom, Condition, Function, Poly, Variable, at_most, below, variable
 
 #: How wide a number is: a constant takes the width of what it meets, `index` is the INDEX that the launcher chose.
 Width = Literal["constant", "32", "index", "64"]
@@ -109,6 +109,13 @@ class Dtype:
 
 
 @dataclass(frozen=True)
+class Called:
+    """A function of the file that finds a tile by its number: of whole numbers it returns two."""
+
+    function: Function
+
+
+@dataclass(frozen=True)
 class Several:
     """A tuple."""
 
@@ -124,7 +131,7 @@ class Opaque:
     memory: bool = False
 
 
-Value = Number | Truth | Pointer | Block | Descriptor | Either | Count | Dtype | Several | Opaque
+Value = Number | Truth | Pointer | Block | Descriptor | Either | Count | Dtype | Called | Several | Opaque
 
 
 def lane(axis: int) -> Poly:

@@ -121,7 +121,7 @@ def cases(kernel: Kernel, *, hardware: bool) -> tuple[Case, ...]:
 
 def _interpreted(tile: Tile) -> tuple[int, ...]:
     """What the interpreter sees of a row."""
-    return tile.m, tile.n, tile.k, tile.group, tile.split
+    return tile.m, tile.n, tile.k, tile.group, tile.split, tile.chiplets
 
 
 def smallest_row(kernel: Kernel) -> int:
@@ -225,6 +225,9 @@ def _orders(fit: Fit, row: int) -> Iterator[Case]:
     elif band == "GROUP_N":
         reason = f"{bands} tile columns: a whole band of {bands - 1} and a band of one"
         yield Case("bands", reason, fit(m + 1, (bands - 1) * n + 1, k), row)
+    elif fit.variant.swizzle == "hilbert":
+        reason = "5 by 7 tiles, which a Hilbert curve cuts in every way that it has"
+        yield Case("curve", reason, fit(4 * m + 1, 6 * n + 1, k), row)
     else:
         yield Case("grid", "more tiles along N than along M", fit(m + 1, 2 * n + 1, k), row)
 

@@ -38,7 +38,9 @@ class Launch:
     def row_label(self) -> str:
         """The row's values, by which rows of different kernels are one value of an axis."""
         t = self.tile
-        return f"{t.m}x{t.n}x{t.k} w{t.warps} s{t.stages} g{t.group}" + (f" p{t.split}" if self.splits else "")
+        split = f" p{t.split}" if self.splits else ""
+        dies = "" if t.chiplets == Tile.chiplets else f" c{t.chiplets}"
+        return f"{t.m}x{t.n}x{t.k} w{t.warps} s{t.stages} g{t.group}{split}{dies}"
 
 
 def left_out(kernel: Kernel, target: str) -> str | None:

@@ -12,10 +12,10 @@ def row_of(variant: Variant, tile: Tile) -> dict[str, int]:
     launched = {"num_warps": tile.warps}
     if variant.schedule == "elementwise":
         return launched
-    band = SWIZZLE[variant.swizzle].band
-    sizes = {"BLOCK_M": tile.m, "BLOCK_N": tile.n, "BLOCK_K": tile.k} | ({band: tile.group} if band else {})
+    sizes = {"BLOCK_M": tile.m, "BLOCK_N": tile.n, "BLOCK_K": tile.k}
+    ordered = {column: getattr(tile, key) for column, key in SWIZZLE[variant.swizzle].columns.items()}
     split = {"SPLIT": tile.split} if SCHEDULE[variant.schedule].splits else {}
-    return sizes | split | launched | {"num_stages": tile.stages}
+    return sizes | ordered | split | launched | {"num_stages": tile.stages}
 
 
 def takes(variant: Variant, tile: Tile, sizes: tuple[int, int, int]) -> bool:

@@ -139,7 +139,7 @@ def test_a_wrong_call_is_refused(arguments: list[str], message: str, capsys: pyt
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("swizzle: grouped}", "swizzle: grooped}", "unknown value 'grooped'; did you mean 'grouped'?"),
+        ("swizzle: grouped}", "swizzle: spiral}", "unknown value 'spiral'"),
         ("layout: sss, epilogue: none", "layout: rcr, epilogue: bias+relu", "epilogue is none in"),
         ("layout: sss", "layout: rrr", "no kernel of the family 'tiny' has layout: rrr"),
         ("label: strided", "label: grouped", "two kernels are labelled 'grouped'"),

@@ -12,13 +12,16 @@ from typing import Any
 import pytest
 
 from generator.bounds import language
+from generator.bounds.order import Order
 from generator.bounds.rewriting import value
 from generator.bounds.sites import Place
 from generator.bounds.terms import variable
 from generator.bounds.values import Number, Several
 
-from .kernels import BANDS, planted, proof_of
+from .kernels import BANDS, CHIPLET, HILBERT, planted, proof_of
 
+#: What is said of small grids that break the order.
+REFUTED = ("computes tile", "both compute tile", "comes to no end")
 TILES = "load_pointer/gemm_fp16_rcr_none__tiled_pointer_mnk_"
 
 
@@ -92,3 +95,59 @@ def test_the_functions_are_those_of_triton(name: str, arguments: str) -> None:
         expected = actual(*given)
         computed = tuple(value(each.value, at) for each in found if isinstance(each, Number))
         assert computed == (expected if isinstance(expected, tuple) else (expected,))
+
+
+def test_a_curve_is_proved_whatever_the_grid(tmp_path: Path) -> None:
+    proof = proof_of(tmp_path, planted(HILBERT))
+    assert proof.order == Order("proved", "")
+    assert {access.state for access in proof.accesses} == {"proved"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "detail"),
+    [
+        ("if rows > columns", "if rows > 2 * columns", ""),
+        ("dm, dn = -dn, -dm", "dm, dn = dn, dm", "computes tile"),
+        ("far -= half", "far = half", "computes tile"),
+        ("wide -= side", "wide -= 1", "computes tile"),
+        ("if number < half * wide", "if number <= half * wide", "computes tile"),
+        ("far, wide = side, far - half", "far, wide = side, half", "computes tile"),
+        ("min(far, wide) > 1", "min(far, wide) > 0", "comes to no end"),
+        ("half = (far + 2) // 4 * 2", "half = (far + 2) // 4 * 2 + far // 99 * 99", "not known"),
+        ("side = min(", "number = number * 1 + far // 999\n        side = min(", "not known"),
+        ("return m + number * dm", "return m + number * dm + m // 1000", "not known"),
+        ("min(far, wide) > 1:", "min(far, wide) > 1 + number // 5000:", "depends on the number"),
+        ("m, n = 0, 0", "m, n = 0, number // 5000", "begin with the program's number"),
+        ("    if wide > 1:", "    while wide > 1:", "no coordinates of a tile"),
+    ],
+)
+def test_a_curve_is_proved_only_where_it_is_right(tmp_path: Path, old: str, new: str, detail: str) -> None:
+    proof = proof_of(tmp_path, planted(HILBERT, (old, new)))
+    assert proof.order.state == ("proved" if not detail else "refuted" if detail in REFUTED else "not proved")
+    assert detail in proof.order.detail
+
+
+@pytest.mark.parametrize(("dies", "group"), [(1, 8), (2, 1), (5, 3), (8, 8), (38, 4)])
+def test_programs_dealt_to_dies_are_proved(tmp_path: Path, dies: int, group: int) -> None:
+    row = (('"NUM_CHIPLETS": 8', f'"NUM_CHIPLETS": {dies}'), ('"GROUP_M": 8', f'"GROUP_M": {group}'))
+    proof = proof_of(tmp_path, planted(CHIPLET, *row))
+    assert proof.order == Order("proved", "")
+    assert {access.state for access in proof.accesses} == {"proved"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "detail"),
+    [
+        ("min(die, longer)", "longer", "computes tile"),
+        ("min(die, longer)", "min(min(die, longer), 2)", "both compute tile"),
+        ("+ pid // NUM_CHIPLETS", "+ pid // (NUM_CHIPLETS + 1)", "both compute tile"),
+        ("die = pid % NUM_CHIPLETS", "die = pid % NUM_CHIPLETS + pid // 9999 * 2", "not known"),
+        ("share = num_m * num_n //", "share = num_m * 2 //", "computes tile"),
+        ("band = tile //", "band = pid //", "tile"),
+        ("tile = die", "tile = pid // 9999 - pid // 9999 % 2 + die", "not known"),
+    ],
+)
+def test_programs_dealt_otherwise_are_not_proved(tmp_path: Path, old: str, new: str, detail: str) -> None:
+    proof = proof_of(tmp_path, planted(CHIPLET, (old, new)))
+    assert proof.order.state == ("not proved" if detail == "not known" else "refuted")
+    assert detail in proof.order.detail

@@ -6,12 +6,14 @@ from ..mutation import Mutation, instead, without
 from .kernels import (
     BLOCKS_NAIVE,
     CCC_ADD_ADD,
+    CHIPLET,
     CSC,
     DESCRIPTORS,
     ELEMENTWISE,
     ELEMENTWISE_EPILOGUE,
     FP8,
     FP16_SUMS,
+    HILBERT,
     IEEE,
     INT8,
     MASKED,
@@ -39,6 +41,12 @@ GROUPED = """\
     within = pid % (GROUP_M * num_n)
     pid_m = first_m + within % height
     pid_n = within // height
+"""
+DEALT = """\
+    die = pid % NUM_CHIPLETS
+    share = num_m * num_n // NUM_CHIPLETS
+    longer = num_m * num_n % NUM_CHIPLETS
+    tile = die * share + min(die, longer) + pid // NUM_CHIPLETS
 """
 LINEAR = """\
     num_n = tl.cdiv(N, BLOCK_N)
@@ -96,6 +104,71 @@ ORDERS = (
         RELU,
         ((GROUPED, LINEAR),),
         "the spec asks for bands: every result is right, and L2 holds less of A and B",
+    ),
+    Mutation(
+        "the curve turns the same way twice",
+        "order",
+        HILBERT,
+        (("dm, dn = -dn, -dm", "dm, dn = dn, dm"),),
+        "the last quarter of the curve is walked out of the grid",
+    ),
+    Mutation(
+        "the curve forgets what lies before the last quarter",
+        "order",
+        HILBERT,
+        (("number -= half * side + far * (wide - side)", "number -= far * (wide - side)"),),
+        "numbers of the last quarter run past it",
+    ),
+    Mutation(
+        "the curve keeps its corner along the other side",
+        "order",
+        HILBERT,
+        (("            m += side * dn\n            n += side * dm\n", ""),),
+        "tiles are computed twice, others never",
+    ),
+    Mutation(
+        "the curve has no end",
+        "order",
+        HILBERT,
+        (("while min(far, wide) > 1", "while min(far, wide) > 0"),),
+        "a line of tiles is cut for ever",
+    ),
+    Mutation(
+        "the curve is cut at odd lengths",
+        "order",
+        HILBERT,
+        (("min((wide + 2) // 4 * 2, wide - 1)", "wide // 2"),),
+        "every tile is computed once, and steps of the curve go over corners",
+        says="in the order hilbert it is",
+    ),
+    Mutation(
+        "tiles left over are given to no die",
+        "order",
+        CHIPLET,
+        (("    longer = num_m * num_n % NUM_CHIPLETS\n", ""), ("min(die, longer) + ", "")),
+        "right where the dies divide the number of tiles",
+    ),
+    Mutation(
+        "the first die alone has a longer run",
+        "order",
+        CHIPLET,
+        (("min(die, longer)", "min(min(die, longer), 1)"),),
+        "right where one tile is left over at most",
+    ),
+    Mutation(
+        "bands are numbered by the program",
+        "order",
+        CHIPLET,
+        (("band = tile //", "band = pid //"),),
+        "right for one band",
+    ),
+    Mutation(
+        "dies are not told apart",
+        "order",
+        CHIPLET,
+        ((DEALT, "    tile = pid\n"),),
+        "every tile is computed once, and neighbours share no L2",
+        says="in the order chiplet it is",
     ),
 )
 

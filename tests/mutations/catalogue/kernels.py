@@ -21,6 +21,8 @@ NAIVE_FIXED = ("ladder", "gemm_fp16_rcr_none__naive_pointer_mnk_linear")
 ELEMENTWISE = ("ladder", "gemm_fp16_rcr_none__elementwise_pointer_mnk_linear")
 ELEMENTWISE_EPILOGUE = ("epilogues", "gemm_bf16_rcr_bias_biasm_tanh_scale__elementwise_pointer_auto_grouped")
 AUTOTUNED = ("autotune", "gemm_bf16_rcr_bias_relu__tiled_pointer_none_grouped")
+HILBERT = ("orders", "gemm_bf16_rcr_none__tiled_pointer_auto_hilbert")
+CHIPLET = ("orders", "gemm_bf16_rcr_none__tiled_pointer_none_chiplet")
 
 # Layouts: row-major throughout, column-major throughout, strided.
 RRR = ("bf16_rrr", "gemm_bf16_rrr_bias_gelutanh__tiled_pointer_mnk_groupedn")
