@@ -319,17 +319,27 @@ def test_a_family_that_was_not_measured_has_no_such_source() -> None:
 
 
 @pytest.fixture
-def family(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    (tmp_path / "measured.yaml").write_text(f"{SPEC}epilogue: [none, bias]\n")
-    (tmp_path / "found.json").write_text(GOOD)
-    assert main([str(tmp_path / "measured.yaml"), "--out", str(tmp_path)]) == 0
+def rendered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, str], ModuleType]]:
+    """Renders a spec named `measured` with the file beside it, and imports the family on a device of that file."""
+
+    def render(text: str, found: str) -> ModuleType:
+        (tmp_path / "measured.yaml").write_text(text)
+        (tmp_path / "found.json").write_text(found)
+        assert main([str(tmp_path / "measured.yaml"), "--out", str(tmp_path)]) == 0
+        return importlib.import_module("measured")
+
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: DEVICE)
     properties = SimpleNamespace(multi_processor_count=PROCESSORS)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
-    yield importlib.import_module("measured")
+    yield render
     for name in [name for name in sys.modules if name.split(".")[0] == "measured"]:
         del sys.modules[name]
+
+
+@pytest.fixture
+def family(rendered: Callable[[str, str], ModuleType]) -> ModuleType:
+    return rendered(f"{SPEC}epilogue: [none, bias]\n", GOOD)
 
 
 def chosen(
@@ -377,6 +387,27 @@ def test_a_kernel_that_refuses_the_operands_is_not_chosen(family: ModuleType) ->
 def test_on_another_device_nothing_is_chosen(family: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "Another GPU")
     assert chosen(family, (4096, 4096, 64)) is None and chosen(family, (1024, 1024, 1024)) is None
+
+
+def test_a_row_is_the_one_measured_where_tables_differ(rendered: Callable[[str, str], ModuleType]) -> None:
+    """With six stages a result has room in the place of the operands alone, which it has where there is an epilogue."""
+    row = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 32, "GROUP_M": 8, "num_warps": 4, "num_stages": 3}
+    tiles = "".join(f"  - {{m: 128, n: 128, k: 32, warps: 4, stages: {stages}}}\n" for stages in (6, 3))
+    contract, how = "gemm_tf32_rcr_none", "tiled_descriptor_auto_grouped"
+    found = measured(contract) | {"winners": [], "rates": []}
+    found["winners"] = [{"contract": contract, "m": 8, "n": 8, "k": 8, "kernel": f"{contract}__{how}", "config": row}]
+    found["rates"] = [{key: found["winners"][0][key] for key in ("contract", "kernel", "config")} | {"rates": [1] * 6}]
+    text = SPEC.partition("masking")[0].replace("fp16", "tf32") + "load: descriptor\ntargets: [sm90]\n"
+    text += f"epilogue: [none, bias]\nselect: table\ntuned: found.json\ntile:\n{tiles}"
+    package = rendered(text, json.dumps(found))
+    choose = importlib.import_module("measured._tuned").choose
+    tables = []
+    for name, (own,) in package._KERNELS.items():
+        kernel = package._kernel(own)
+        tables.append(kernel.CONFIGS)
+        for sizes in ((8, 8, 8), (16, 16, 16)):
+            assert choose(name, [kernel], sizes, 4, torch.device("cuda", 0)) == (kernel, row)
+    assert [len(table) for table in tables] == [1, 2]
 
 
 def test_the_model_in_the_folder_is_the_generators_own(family: ModuleType) -> None:
