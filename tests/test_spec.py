@@ -173,13 +173,14 @@ MISTAKES = {
     ),
     # Several at once, in the order of the file.
     "several mistakes": (
-        "targets: [sm91]\nlod: pointer\nmasking: [auto, atuo]\nname: A\nswizzle: hilbert",
+        "targets: [sm91]\nlod: pointer\nmasking: [auto, atuo]\nname: A\nepilogue: clamp",
         [
             f"4:11: targets: unknown value 'sm91'; did you mean 'sm90'? {TARGET_LIST}",
             f"5:1: spec: unknown key 'lod'; did you mean 'load'? {KEY_LIST}",
             "6:17: masking: unknown value 'atuo'; did you mean 'auto'? legal: none, k, mn, mnk, auto",
             f"7:7: name: 'A' {NO_NAME}",
-            "8:10: swizzle: 'hilbert' is not available yet; available: linear, linear_n, grouped, grouped_n, swizzle2d",
+            "8:11: epilogue: 'clamp' is not available yet; available: none, bias, bias_m, scale, add, relu, gelu, "
+            "gelu_tanh, silu, sigmoid, tanh",
         ],
     ),
     "several mistakes of the expansion": (
