@@ -7,7 +7,7 @@ The stages, each a function from one immutable value to the next:
     render    Family -> (name, text) ...   generator.render     Python chooses, Jinja spells
     apply     (name, text) ... -> folder   generator.apply      atomic, only what changed, never another's file
 
-Nothing here imports torch or triton; what needs them lives in the packages below (`verify`, `bench`).
+Nothing here imports torch or triton; what needs them lives in the packages below (`verify`, `bench`, `tune`).
 """
 
 __version__ = "0.1.0"

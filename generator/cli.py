@@ -1,4 +1,4 @@
-"""The command line: `python -m generator SPEC...` renders; verify and bench are commands of their own."""
+"""The command line: `python -m generator SPEC...` renders; verify, bench and tune are commands of their own."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from generator.job import Job, check, diff, render
 from generator.model import Family
 
 #: Subcommand -> the module whose `main` it is. They need torch and triton, rendering does not.
-COMMANDS = {"verify": "generator.verify.cli", "bench": "generator.bench.cli"}
-PLANNED = ("tune",)
+COMMANDS = {"verify": "generator.verify.cli", "bench": "generator.bench.cli", "tune": "generator.tune.cli"}
 
 SPECS = Path("specs")
 OUT = Path("generated")
@@ -29,8 +28,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line; 0 done, 1 a check failed or a file is in the way, 2 the spec or the call is wrong."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        if arguments and arguments[0] in PLANNED:
-            raise CallError(f"{arguments[0]}: not available yet; commands: {', '.join(COMMANDS)}")
         if arguments and arguments[0] in COMMANDS:
             return _command(arguments[0])(arguments[1:])
         status = _render(arguments)
@@ -69,7 +66,8 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="python -m generator",
         description="Render standalone Triton GEMM kernels from YAML specs.",
-        epilog="Commands: python -m generator verify SPEC... | bench ...; a file of such a name is written ./verify.",
+        epilog="Commands: python -m generator verify SPEC... | bench ... | tune SPEC...; "
+        "a file of such a name is written ./verify.",
         allow_abbrev=False,
     )
     made.add_argument("specs", nargs="*", type=Path, metavar="SPEC", help="a spec file; each makes one family")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from generator import legality, tiles
 from generator.errors import Mistake, SpecError
 from generator.model import Family, Kernel, LeftOut, Spec, Tile, Variant, word_of
 from generator.versions import spelled
-from generator.vocabulary import AXES
+from generator.vocabulary import AXES, SCHEDULE
 
 #: More than this is a slip of the pen: nobody reads, compiles or vendors that many.
 LARGEST_FAMILY = 100_000
@@ -113,13 +113,19 @@ class _Expansion:
         if reason is not None:
             return Offer((), (), (), (), reason, allowed)
         own = spec.tiles if variant.schedule != "elementwise" else None
-        wanted = own or tiles.defaults(variant.schedule, variant.dtype)
+        wanted = own or tiles.defaults(variant)
         refused = {target: legality.why_not_on(variant, target) for target in spec.targets}
         running = [target for target in spec.targets if refused[target] is None]
         rows: list[Tile] = []
         lacking: dict[str, list[int]] = {target: [] for target in running}
         left_out: list[tuple[str, str | None]] = []
         for index, row in enumerate(wanted):
+            if not SCHEDULE[variant.schedule].splits:
+                # Rows that differ in the split alone are one here.
+                row = replace(row, split=Tile.split)
+                if row in rows:
+                    self.survivors.add(("tile", str(index)))
+                    continue
             never = legality.why_no_row(variant, row)
             reasons = {target: never or legality.why_no_row_on(variant, row, target) for target in running}
             fits = any(reason is None for reason in reasons.values())

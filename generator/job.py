@@ -24,7 +24,7 @@ from generator.apply import (
 )
 from generator.manifest import manifest
 from generator.model import Family, Kernel, LeftOut
-from generator.render import PACKAGE, body_digest, kernel_source, kernel_sources, named_digest, package_source
+from generator.render import body_digest, kernel_source, kernel_sources, named_digest, package_names, package_source
 
 #: Fewer kernels than this are rendered before a progress bar could be read.
 _MANY = 500
@@ -72,13 +72,13 @@ class Job:
 
     def survey(self) -> Survey:
         """The folder, found fit to be written; raise `Refused` where it is not."""
-        names = [*(f"{kernel.name}.py" for kernel in self.selected), PACKAGE]
+        names = [*(f"{kernel.name}.py" for kernel in self.selected), *package_names(self.family.spec)]
         kept = frozenset(f"{name}.py" for name in self.recorded)
         return survey(self.folder, names, self._text, lambda text: body_digest(text) is not None, kept, self.force)
 
     def _text(self, name: str) -> str:
-        if name == PACKAGE:
-            return package_source(self.present)
+        if name in package_names(self.family.spec):
+            return package_source(self.present, name)
         kernel = next(kernel for kernel in self.selected if f"{kernel.name}.py" == name)
         return kernel_source(self.family.spec, kernel)
 
@@ -93,7 +93,7 @@ class Job:
         for kernel, text in zip(self.selected, sources, strict=True):
             bodies[kernel.name] = named_digest(text) or ""
             yield f"{kernel.name}.py", text
-        yield PACKAGE, package_source(self.present)
+        yield from ((name, package_source(self.present, name)) for name in package_names(self.family.spec))
 
     def manifest(self, bodies: dict[str, str]) -> dict[str, object]:
         return manifest(self.present, bodies, self.recorded)

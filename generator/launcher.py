@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from generator import prose, resources
@@ -39,6 +40,12 @@ class Launcher:
     bounded_k: bool
     #: Programs that walk the tiles in the interpreter; None where each tile has a program.
     interpreted: int | None
+    #: Whether programs share the K of a tile, as many as the row says.
+    splits: bool
+    #: The type of the partial sums that the launcher makes room for; None where there are none.
+    workspace: str | None
+    #: Whether programs add to the result, which is zero before.
+    adds: bool
     #: Whether a row does not fit on some target.
     too_large: bool
     tiled: bool
@@ -51,15 +58,35 @@ class Launcher:
     result_bytes: int
     #: Whether the store has a tile of its own in shared memory.
     staged: bool
+    #: Whether columns of C fill the rows of the matrix unit.
+    exchanged: bool
     autotune: bool
     #: The macro of select.j2 that chooses a row; None where the tuner does.
     choose: str | None
+    #: Whether a, b, out and matrices of the epilogue are 3-D.
+    batched: bool
 
     @property
     def conditions(self) -> tuple[str, ...]:
         """What a row of the table must satisfy to take M, N and K."""
         found = [f'{d} % row["BLOCK_{d}"] == 0' for d in self.divided]
         return (*found, *(['K <= row["BLOCK_K"]'] if self.bounded_k else []))
+
+    @property
+    def sizes(self) -> str:
+        """The launcher's variables for the sizes."""
+        return "B, M, N, K" if self.batched else "M, N, K"
+
+    @property
+    def extents(self) -> Mapping[str, str]:
+        """The sizes as extents of the operands."""
+        first = int(self.batched)
+        return {"M": f"a.shape[{first}]", "N": f"b.shape[{first + 1}]", "K": f"a.shape[{first + 1}]"}
+
+    @property
+    def programs(self) -> str:
+        """The number of elements of the result, as a product of its extents."""
+        return f"{'a.shape[0] * ' if self.batched else ''}{self.extents['M']} * {self.extents['N']}"
 
     @property
     def refuses(self) -> bool:
@@ -82,9 +109,10 @@ class Launcher:
     @property
     def allocation(self) -> str:
         """The expression for a new result."""
-        if self.c.layout == "column":
-            return f"torch.empty((N, M), dtype={self.c.torch_dtype}, device=a.device).T"
-        return f"torch.empty((M, N), dtype={self.c.torch_dtype}, device=a.device)"
+        shape = "N, M" if self.c.layout == "column" else "M, N"
+        shape, turned = (f"B, {shape}", ".mT") if self.batched else (shape, ".T")
+        made = f"torch.empty(({shape}), dtype={self.c.torch_dtype}, device=a.device)"
+        return f"{made}{turned}" if self.c.layout == "column" else made
 
 
 def launcher(k: View) -> Launcher:
@@ -105,7 +133,10 @@ def launcher(k: View) -> Launcher:
         furthest=_furthest(k.pointed),
         divided=tuple(d for d, kind in kinds if kind == "never") if k.tiled and not k.descriptors else (),
         bounded_k=v.schedule == "naive",
-        interpreted=INTERPRETED if v.schedule == "persistent" else None,
+        interpreted=INTERPRETED if k.schedule.walks else None,
+        splits=k.schedule.splits,
+        workspace=f"torch.{ELEMENTS[v.dtype.acc].torch}" if k.schedule.workspace else None,
+        adds=k.schedule.splits and not k.schedule.workspace,
         too_large=bool(k.too_large),
         tiled=k.tiled,
         block_pointers=v.load == "block_pointer",
@@ -114,17 +145,33 @@ def launcher(k: View) -> Launcher:
         element_bytes=ELEMENTS[v.dtype.a].bits // 8,
         result_bytes=ELEMENTS[v.dtype.out].bits // 8,
         staged=resources.staged(v),
+        exchanged=k.exchanged,
         autotune=k.autotune,
         choose=k.choose,
+        batched=k.batched,
     )
 
 
 def _grid(k: View) -> str:
+    # One dimension: the others of a grid hold 65535 programs.
+    several = "B * " if k.batched else ""
     if not k.tiled:
-        return "(M * N,)"
+        return f"({several}M * N,)"
     source = "meta" if k.autotune else "row"
-    tiles = f'triton.cdiv(M, {source}["BLOCK_M"]) * triton.cdiv(N, {source}["BLOCK_N"])'
-    grid = f"(min({tiles}, _programs({source}, a.device)),)" if k.v.schedule == "persistent" else f"({tiles},)"
+    tiles = f'{several}triton.cdiv(M, {source}["BLOCK_M"]) * triton.cdiv(N, {source}["BLOCK_N"])'
+    grid = f"({tiles},)"
+    if k.schedule.splits:
+        grid = f'({tiles}, {source}["SPLIT"])'
+    elif k.schedule.walks and k.schedule.workspace:
+        grid = f"(_programs({source}, a.device),)"
+    elif k.schedule.walks:
+        programs = f"min({tiles}, _programs({source}, a.device)),"
+        grid = f"({programs})"
+        # Two are longer than a line.
+        if k.autotune:
+            return f"\n        lambda meta: (\n            {programs}\n        )\n    "
+        if k.batched:
+            return f"\n        {grid}\n    "
     return f"lambda meta: {grid}" if k.autotune else grid
 
 
@@ -141,5 +188,7 @@ def _arguments(k: View) -> tuple[str, ...]:
         found.append(f"{operand.name}_desc" if operand.name in described else operand.name)
         if isinstance(operand, Vector) and operand.shape == SCALAR:
             constants.append(f"{operand.flag}=isinstance({operand.name}, torch.Tensor)")
+    if k.schedule.workspace:
+        found += ["work", "counters"]
     strides = [value for matrix in k.strided for _, value in matrix.strides]
-    return (*found, "M", "N", "K", *strides, *constants)
+    return (*found, *k.sizes, *strides, *constants)

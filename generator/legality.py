@@ -11,13 +11,17 @@ from collections.abc import Callable
 from packaging.specifiers import SpecifierSet
 
 from generator import formula
+from generator.epilogue import MATRIX
 from generator.model import Tile, Variant
 from generator.resources import TENSOR_MEMORY, shared_memory, tensor_memory
 from generator.versions import minor_versions, spelled
-from generator.vocabulary import ELEMENTS, MASKED_DIMENSIONS, TARGETS
+from generator.vocabulary import ELEMENTS, MASKED_DIMENSIONS, SCHEDULE, TARGETS
 
 #: File systems hold 255 bytes; `.py` and the suffix of a file being written take some.
 _LONGEST_NAME = 240
+
+#: How far past K a number may go: launchers keep K that far from 2**31.
+_BEYOND_K = 2**16
 
 VariantRule = Callable[[Variant], str | None]
 TargetRule = Callable[[Variant, str], str | None]
@@ -51,9 +55,36 @@ def _descriptor_strides(v: Variant) -> str | None:
     return None
 
 
+def _descriptor_matrices(v: Variant) -> str | None:
+    matrices = [operand.name for operand in v.epilogue.operands if operand.shape == MATRIX]
+    if v.schedule == "persistent" and v.load == "descriptor" and v.store == "as_load" and matrices:
+        return f"a tile of {matrices[0]} would lie in shared memory beside the loads in flight; use 'store: pointer'"
+    return None
+
+
 def _integer_output(v: Variant) -> str | None:
     if v.dtype.out == "int32" and not all(formula.keeps_integers(step.tree) for step in v.epilogue.steps):
         return "the epilogue is computed in fp32, and no rounding back to int32 is defined; give dtype.out a float type"
+    return None
+
+
+def _batch_schedule(v: Variant) -> str | None:
+    if v.batch == "strided" and (SCHEDULE[v.schedule].splits or SCHEDULE[v.schedule].workspace):
+        return f"{v.schedule} divides the K of one product, and has no place for the sums of several; use tiled"
+    return None
+
+
+def _atomic_result(v: Variant) -> str | None:
+    if v.schedule != "split_k_atomic":
+        return None
+    if v.epilogue.steps:
+        return "each part of K is added to the result by itself, and an epilogue needs the whole sum; use split_k"
+    if v.dtype.out != "fp32":
+        return f"parts of K are added in the type of the result, and {v.dtype.out} rounds each sum; use split_k"
+    if v.dtype.acc == "int32":
+        return "parts of K are added in the type of the result, and fp32 rounds int32 sums; use split_k"
+    if v.load != "pointer" and v.store == "as_load":
+        return f"{v.load} has no atomic add; use 'store: pointer'"
     return None
 
 
@@ -69,7 +100,10 @@ VARIANT_RULES: tuple[VariantRule, ...] = (
     _precision_of_elements,
     _descriptor_masking,
     _descriptor_strides,
+    _descriptor_matrices,
     _integer_output,
+    _batch_schedule,
+    _atomic_result,
     _name_length,
 )
 
@@ -93,14 +127,20 @@ def _tf32_target(v: Variant, target: str) -> str | None:
     return None
 
 
+def _exchanged_target(v: Variant, target: str) -> str | None:
+    if v.product == "exchanged" and TARGETS[target].capability not in (90, 100):
+        return f"{target}'s matrix unit has no 64 rows for columns of C to fill"
+    return None
+
+
 #: What one target cannot run.
-TARGET_RULES: tuple[TargetRule, ...] = (_descriptor_target, _fp8_target, _tf32_target)
+TARGET_RULES: tuple[TargetRule, ...] = (_descriptor_target, _fp8_target, _tf32_target, _exchanged_target)
 
 
 def _collapses(v: Variant) -> tuple[str, ...]:
     """The axes whose value makes no difference in `v`."""
     if v.schedule == "elementwise":
-        return ("masking", "swizzle", "store")
+        return ("masking", "swizzle", "store", "product")
     if v.load == "descriptor":
         return ("masking",)
     return ("store",) if v.load == "pointer" else ()
@@ -143,8 +183,13 @@ def why_no_row(v: Variant, tile: Tile) -> str | None:
         return f"k is {tile.k}, and the matrix unit needs at least {shallowest} for {v.dtype.a}"
     if min(tile.m, tile.n) < 16:
         return f"m and n are {tile.m} and {tile.n}, and the matrix unit needs at least 16 of each"
+    if v.product == "exchanged" and tile.n < 64:
+        return f"n is {tile.n}, and operands are exchanged for columns of C to fill the matrix unit's 64 rows"
     if v.schedule == "naive" and tile.m * tile.n <= 256 and tile.k > 256:
         return f"Triton compiles 16x16 tiles with {tile.k} along K in one load to reads past shared memory; use m: 32"
+    if SCHEDULE[v.schedule].splits and (tile.split + 1) * tile.k > _BEYOND_K:
+        most = _BEYOND_K // tile.k - 1
+        return f"split is {tile.split}, and steps of {tile.k} along K allow {most}: a part's end has 32 bits"
     largest = max(tile.m * tile.n, tile.m * tile.k, tile.k * tile.n)
     if largest > 1 << 20:
         return f"it holds {largest} elements in one tensor, and Triton allows {1 << 20}"

@@ -69,6 +69,8 @@ class Tile:
     warps: int
     group: int = 8
     stages: int = 3
+    #: The programs that share a tile's K, where the schedule divides it.
+    split: int = 4
     #: The dies over which the hardware deals consecutive programs.
     chiplets: int = 8
 
@@ -95,6 +97,7 @@ class Variant:
     schedule: str
     load: str
     store: str
+    product: str = DEFAULTS["product"]
 
     def word(self, axis: str) -> str:
         """The axis's value as a spec writes it."""
@@ -116,8 +119,8 @@ class Variant:
     def name(self) -> str:
         """The kernel's name, an injective function of the axes: contract, `__`, how it is computed."""
         how = [self.schedule, self.load, self.masking, self.swizzle]
-        if self.store != DEFAULTS["store"]:
-            how.append("store" + self.store)
+        # Axes that came later are named where they are off their default.
+        how += [axis + word for axis in ("store", "product") if (word := self.words[axis]) != DEFAULTS[axis]]
         return f"{self.contract}__{'_'.join(word.replace('_', '') for word in how)}"
 
 
@@ -131,6 +134,42 @@ class Exclusion:
     def matches(self, variant: Variant) -> bool:
         """Whether every axis named has one of its words."""
         return all(variant.word(axis) in words for axis, words in self.axes)
+
+
+#: What `generator.timing.seconds` takes of one row.
+Rates = tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Winner:
+    """The kernel and row that were fastest at one size."""
+
+    contract: str
+    sizes: tuple[int, int, int]
+    how: str
+    row: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """The rates of one row of a kernel's table."""
+
+    contract: str
+    how: str
+    row: Mapping[str, int]
+    rates: Rates
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What was measured on one device."""
+
+    device: str
+    winners: tuple[Winner, ...]
+    fitted: tuple[Fitted, ...]
+    #: The model's error in seconds against the measurements it was fitted to, and what its choice loses.
+    error: float
+    regret: float
 
 
 @dataclass(frozen=True)
@@ -150,6 +189,8 @@ class Spec:
     header: tuple[str, ...]
     #: Where each listed value stands, for what only the expansion finds: (key, word) -> (line, column) from 1.
     positions: Mapping[tuple[str, str], tuple[int, int]] = field(repr=False)
+    #: What was measured, for `select: table`.
+    tuned: tuple[Measured, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,8 @@ class Matrix:
     columns: str
     layout: str
     torch_dtype: str
+    #: Whether there is one for each index of a batch, the launcher's dimension 0.
+    batched: bool = False
 
     shape = MATRIX
 
@@ -43,30 +45,46 @@ class Matrix:
         return f"ld{self.name}" if self.layout == "column" else None
 
     @property
+    def batch_stride(self) -> str | None:
+        """The kernel's parameter for the stride between the matrices of a batch; None where there is no batch."""
+        return f"stride_{self.name}b" if self.batched else None
+
+    @property
+    def base(self) -> str:
+        """The kernel's pointer to the first element of its matrix."""
+        return f"{self.name}_ptr + batch * {self.batch_stride}" if self.batched else f"{self.name}_ptr"
+
+    @property
     def strides(self) -> tuple[tuple[str, str], ...]:
         """Each stride parameter with the launcher's expression for it."""
-        both = ((self.row_stride, 0), (self.column_stride, 1))
-        return tuple((name, f"{self.variable}.stride({dimension})") for name, dimension in both if name)
+        first = (self.batch_stride,) if self.batched else ()
+        named = enumerate((*first, self.row_stride, self.column_stride))
+        return tuple((name, f"{self.variable}.stride({dimension})") for dimension, name in named if name)
 
     @property
     def extent(self) -> str:
-        return f"({self.rows}, {self.columns})"
+        return f"({'B, ' if self.batched else ''}{self.rows}, {self.columns})"
 
     @property
     def unit(self) -> int | None:
         """The dimension of stride 1."""
-        return _UNITS[self.layout]
+        unit = _UNITS[self.layout]
+        return unit if unit is None else unit + self.batched
 
     @property
     def described(self) -> str:
-        """The row-major matrix that a descriptor describes."""
-        return f"{self.variable}.T" if self.layout == "column" else self.variable
+        """The row-major matrix, or batch of them, that a descriptor describes."""
+        if self.layout != "column":
+            return self.variable
+        return f"{self.variable}.{'mT' if self.batched else 'T'}"
 
     def block(self, row: str, brackets: str = "()") -> str:
         """The block a descriptor copies, in the order of `described`, from a row of the table."""
         sizes = [f'{row}["BLOCK_{self.rows}"]', f'{row}["BLOCK_{self.columns}"]']
         if self.layout == "column":
             sizes.reverse()
+        if self.batched:
+            sizes.insert(0, "1")
         return f"{brackets[0]}{', '.join(sizes)}{brackets[1]}"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from generator import prose
 from generator.model import Family, Kernel
@@ -10,7 +10,7 @@ from generator.vocabulary import LOAD, MASKING, SCHEDULE, SWIZZLE
 
 #: For each axis its words, the one that is tried first in front; words not named follow in their own order.
 _PREFERRED = {
-    "schedule": ("persistent", "tiled", "naive", "elementwise"),
+    "schedule": ("tiled", "persistent", "split_k", "stream_k", "split_k_atomic", "naive", "elementwise"),
     "load": ("descriptor", "pointer", "block_pointer"),
     "masking": ("auto", "none", "k", "mn", "mnk"),
     "swizzle": ("grouped", "grouped_n", "swizzle2d", "hilbert", "chiplet", "linear", "linear_n"),
@@ -33,6 +33,25 @@ def _rank(kernel: Kernel) -> tuple[int, ...]:
         order = [*first, *(word for word in _WORDS[axis] if word not in first)]
         ranks.append(order.index(kernel.variant.word(axis)))
     return (*ranks, 0 if kernel.variant.store == "as_load" else 1)
+
+
+def twins(family: Family) -> tuple[tuple[str, str], ...]:
+    """For each contract those that want K contiguous in `a` or `b` where it does not, as a dictionary's entries."""
+    names = {kernel.variant.contract: kernel.variant for kernel in family.kernels}
+    found = []
+    for name, variant in names.items():
+        others = {
+            "a": replace(variant, layout=replace(variant.layout, a="row")) if variant.layout.a == "column" else variant,
+            "b": replace(variant, layout=replace(variant.layout, b="column")) if variant.layout.b == "row" else variant,
+        }
+        entries = [
+            f'"{operand}": "{other.contract}"'
+            for operand, other in others.items()
+            if other != variant and other.contract in names
+        ]
+        if entries:
+            found.append((name, ", ".join(entries)))
+    return tuple(found)
 
 
 def contracts(family: Family) -> tuple[Contract, ...]:

@@ -6,12 +6,12 @@ import textwrap
 from collections.abc import Sequence
 from functools import cache
 
-from generator.epilogue import SCALAR
+from generator.epilogue import MATRIX, SCALAR
 from generator.model import Kernel, Variant
 from generator.operands import Matrix
 from generator.versions import SUPPORTED, spelled
 from generator.view import View
-from generator.vocabulary import MASKED_DIMENSIONS, SWIZZLE
+from generator.vocabulary import MASKED_DIMENSIONS, SCHEDULE, SWIZZLE
 
 WIDTH = 116
 
@@ -43,7 +43,8 @@ def sizes(kernel: Kernel) -> str:
     """Which M, N and K the kernel takes."""
     v = kernel.variant
     if v.schedule == "elementwise":
-        return "M, N and K may be any size, 0 and 1 among them; M * N is at most 2**31 - 1."
+        product = "M * N" if v.batch == "none" else "B * M * N"
+        return f"M, N and K may be any size, 0 and 1 among them; {product} is at most 2**31 - 1."
     dimensions = MASKED_DIMENSIONS[v.masking]
     if v.load == "descriptor":
         text = "M, N and K may be any size, 0 and 1 among them; the hardware bounds every copy."
@@ -65,12 +66,42 @@ def sizes(kernel: Kernel) -> str:
 
 def order(v: Variant) -> str:
     """How tiles are visited."""
+    matrices = "" if v.batch == "none" else "matrix after matrix, "
+    meaning = matrices + SWIZZLE[v.swizzle].meaning
     if v.schedule == "elementwise":
-        return "one program computes one element, row after row."
+        return f"one program computes one element, {matrices}row after row."
     if v.schedule == "persistent":
         each = "as many programs as the device holds walk the tiles of C, each every so many-th"
-        return f"{each}; tiles are numbered {SWIZZLE[v.swizzle].meaning}."
-    return f"one program computes one tile of C; tiles are visited {SWIZZLE[v.swizzle].meaning}."
+        return f"{each}; tiles are numbered {meaning}."
+    if v.schedule == "stream_k":
+        each = "as many programs as the device holds share out the steps along K of all tiles, as many each"
+        last = "Of those that share a tile the one that comes last adds the parts, in the order of K."
+        return f"{each}; tiles are numbered {meaning}. {last}"
+    if SCHEDULE[v.schedule].splits:
+        last = " The one that comes last adds the parts, in the order of K." if SCHEDULE[v.schedule].workspace else ""
+        return f"SPLIT programs share a tile of C, each with a part of K; tiles are visited {meaning}.{last}"
+    return f"one program computes one tile of C; tiles are visited {meaning}."
+
+
+def batch(v: Variant) -> str:
+    """What the matrices of a batch share, and how they may lie to each other; nothing where there is no batch."""
+    if v.batch == "none":
+        return ""
+    text = "matrix i of the result is computed from matrix i of each operand, for any number B of them, 0 too."
+    shared = [operand.name for operand in v.epilogue.operands if operand.shape != MATRIX]
+    if shared:
+        text += f" All of them share {' and '.join(shared)}."
+    if v.load == "descriptor":
+        those = "Matrices of each" if v.store == "as_load" else "Those of a and b"
+        return f"{text} {those} lie a multiple of 16 bytes apart, and none is repeated."
+    return f"{text} Their stride is any; 0, as `expand` makes it, repeats one, which the result may not."
+
+
+def product(v: Variant) -> str:
+    """What the matrix unit is given, where it is not A and B as they are."""
+    if v.product == "direct":
+        return ""
+    return "a tile is computed as C^T = B^T A^T, so that N fills the rows of the matrix unit."
 
 
 def rounding(k: View) -> str:
@@ -93,14 +124,23 @@ def rounding(k: View) -> str:
     return text
 
 
+def repeatable(v: Variant) -> str:
+    """Whether two calls give the same bits."""
+    if not SCHEDULE[v.schedule].repeatable:
+        return "no; the programs of a tile add to it as they come, in an order that is left to chance."
+    return "the same operands, configuration and device give the same bits on every run."
+
+
 def properties(k: View) -> str:
     """What a caller should know, a labelled paragraph each."""
     kernel = k.kernel
     labelled = {
         "Sizes": sizes(kernel),
+        "Batch": batch(kernel.variant),
         "Order": order(kernel.variant),
+        "Product": product(kernel.variant),
         "Rounding": rounding(k),
-        "Repeatable": "the same operands, configuration and device give the same bits on every run.",
+        "Repeatable": repeatable(kernel.variant),
         "Needs": needs(kernel),
     }
     return "\n".join(paragraph(f"{label}: {text}") for label, text in labelled.items() if text)

@@ -17,7 +17,7 @@ from typing import Any
 
 import jinja2
 
-from generator import package
+from generator import package, timing, tuned
 from generator.launcher import Launcher, launcher
 from generator.model import Family, Kernel, Spec
 from generator.prose import escaped, formula, operand_table, paragraph, properties
@@ -28,8 +28,8 @@ _HERE = Path(__file__).resolve().parent
 #: In a wheel the templates lie inside the package, in a checkout beside it.
 TEMPLATES = next(folder for folder in (_HERE / "templates", _HERE.parent / "templates") if folder.is_dir())
 
-#: The family's own file beside its kernels.
-PACKAGE = "__init__.py"
+#: The family's own files beside its kernels: what is imported, how its functions run, and what was measured.
+PACKAGE, LAUNCH, TUNED, TIMING = "__init__.py", "_launch.py", "_tuned.py", "_timing.py"
 
 # Starting a worker costs about as much as rendering this many kernels.
 _ENOUGH = 250
@@ -95,8 +95,10 @@ def kernel_source(spec: Spec, kernel: Kernel) -> str:
         "load": _macros(k.load_template),
         "store": _macros(k.store_template),
         "pointer": _macros("load/pointer.j2"),
+        "batch": _macros("batch.j2"),
         "swizzle": _macros("swizzle.j2"),
         "epilogue": _macros("epilogue.j2"),
+        "workspace": _macros("workspace.j2"),
         "math": _macros("math.j2"),
     }
     texts = {"summary": summary, "properties": properties(k), "formula": formula(k.v)}
@@ -143,13 +145,30 @@ def part(indent: int, macro: Callable[..., str], *arguments: object) -> str:
     return macro(*arguments).strip("\n").replace("\n", "\n" + " " * indent)
 
 
-def package_source(family: Family) -> str:
-    """The text of the family's `__init__.py`."""
-    template = environment().get_template("family.py.j2")
-    body = template.render(
-        family=family, contracts=package.contracts(family), summary=paragraph(escaped(family.spec.summary))
-    )
-    return with_head(family.spec, body)
+def package_names(spec: Spec) -> tuple[str, ...]:
+    """The family's own files beside its kernels."""
+    return (PACKAGE, LAUNCH, TIMING, TUNED) if spec.tuned else (PACKAGE, LAUNCH)
+
+
+def package_source(family: Family, name: str) -> str:
+    """The text of one of the family's own files."""
+    spec = family.spec
+    if name == PACKAGE:
+        template = environment().get_template("family.py.j2")
+        summary = paragraph(escaped(spec.summary))
+        body = template.render(
+            contracts=package.contracts(family),
+            twins=package.twins(family),
+            summary=summary,
+            tuned=bool(spec.tuned),
+        )
+    elif name == TUNED:
+        body = environment().get_template("tuned.py.j2").render(baked=tuned.bake(family))
+    elif name == TIMING:
+        body = Path(timing.__file__).read_text(encoding="utf-8")
+    else:
+        body = environment().get_template("launch.py.j2").render()
+    return with_head(spec, body)
 
 
 def kernel_sources(spec: Spec, kernels: Sequence[Kernel]) -> Iterator[str]:

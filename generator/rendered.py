@@ -40,6 +40,11 @@ class Rendered:
             found.setdefault(kernel.variant.contract, []).append(kernel)
         return {name: tuple(kernels) for name, kernels in found.items()}
 
+    @property
+    def own_files(self) -> list[Path]:
+        """The family's own files beside its kernels, which run them: `__init__.py` and what it imports."""
+        return sorted(self.folder.glob("_*.py"))
+
     def file(self, name: str, *, contract: bool = False) -> Path:
         """Where a kernel lies, or the package that holds a contract's function."""
         return self.folder / ("__init__.py" if contract else f"{name}.py")

@@ -6,7 +6,7 @@ They are of the plain aligned call: of others the loads are not pipelined, which
 from __future__ import annotations
 
 from generator.model import Tile, Variant
-from generator.vocabulary import ELEMENTS, TARGETS
+from generator.vocabulary import ELEMENTS, SCHEDULE, TARGETS
 
 #: Columns of 128 lanes of 32 bits (PTX ISA, "Tensor Memory").
 TENSOR_MEMORY = 512
@@ -29,7 +29,8 @@ def matrix_instruction(v: Variant, tile: Tile, target: str) -> str | None:
     if found.vendor == "amd":
         return "wmma"
     # Both want 64 rows and whole groups of four warps.
-    if found.capability in (90, 100) and tile.m >= 64 and tile.warps % 4 == 0:
+    rows = tile.n if v.product == "exchanged" else tile.m
+    if found.capability in (90, 100) and rows >= 64 and tile.warps % 4 == 0:
         if found.capability == 90:
             return "wgmma"
         if ELEMENTS[v.dtype.a].floating:
@@ -53,7 +54,7 @@ def shared_memory(v: Variant, tile: Tile, target: str) -> int:
 
     The operand tiles of every stage in flight: `wgmma` and `tcgen05` read a stage from shared memory while the next
     arrives, everything else holds one stage in registers. Their result of 16 bits passes through shared memory, and
-    so does that of every descriptor's store.
+    so does that of every descriptor's store. So may, on the way to a workspace, a partial sum: for those it is a bound.
     """
     if v.schedule == "elementwise":
         return 0
@@ -61,7 +62,7 @@ def shared_memory(v: Variant, tile: Tile, target: str) -> int:
     b = tile.k * tile.n * ELEMENTS[v.dtype.b].bits // 8
     instruction = matrix_instruction(v, tile, target)
     warpgroup = instruction in ("wgmma", "tcgen05")
-    result = tile.m * tile.n * ELEMENTS[v.dtype.out].bits // 8
+    result = everything = tile.m * tile.n * ELEMENTS[v.dtype.out].bits // 8
     if not (v.load == "descriptor" and v.store == "as_load") and not (warpgroup and result == 2 * tile.m * tile.n):
         result = 0
     if v.schedule == "naive" or tile.stages == 1:
@@ -78,7 +79,14 @@ def shared_memory(v: Variant, tile: Tile, target: str) -> int:
             needed += b
         elif _kept_apart(v, instruction):
             needed += result
-        needed = max(needed, result)
+        # Flattened, the next tile's loads are in flight while this one's result passes through, whole at the most.
+        needed = needed + everything if v.schedule == "persistent" else max(needed, result)
+    if SCHEDULE[v.schedule].workspace:
+        if instruction not in (None, "tcgen05"):
+            needed = max(needed, tile.m * tile.n * ELEMENTS[v.dtype.acc].bits // 8)
+        if v.schedule == "stream_k" and v.load == "descriptor" and v.store == "as_load" and tile.stages > 1:
+            # The hardware still copies a tile out when the loads of the next begin.
+            needed += result
     return needed + (BARRIERS if v.load == "descriptor" or instruction == "tcgen05" else 0)
 
 
@@ -89,6 +97,6 @@ def staged(v: Variant) -> bool:
 
 def _kept_apart(v: Variant, instruction: str | None) -> bool:
     """Whether a staged result lies beside the operands: where the accumulator is stored as it is, from registers."""
-    if not staged(v) or (instruction == "tcgen05" and v.dtype.precision != "tf32x3"):
+    if not staged(v) or SCHEDULE[v.schedule].workspace or (instruction == "tcgen05" and v.dtype.precision != "tf32x3"):
         return False
     return not v.epilogue.steps and v.dtype.acc == v.dtype.out

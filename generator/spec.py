@@ -11,10 +11,11 @@ from pathlib import Path
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from yaml.nodes import MappingNode, Node, SequenceNode
 
+from generator import tuned
 from generator.document import Place, compose, place, plain
 from generator.epilogue import Epilogue
 from generator.errors import Mistake, SpecError, nearest, shown
-from generator.model import AxisValue, Exclusion, Spec, Tile, word_of
+from generator.model import AxisValue, Exclusion, Measured, Spec, Tile, word_of
 from generator.reading import Reader
 from generator.values import read_axis, read_tile
 from generator.versions import SUPPORTED, minor_versions, spelled
@@ -51,7 +52,7 @@ def read(path: Path) -> Spec:
         line = data[: error.start].count(b"\n") + 1
         raise SpecError([Mistake(path, line, 1, "not UTF-8 text")]) from None
     reader = _SpecReader(path)
-    spec = reader.spec(compose(path, text), hashlib.sha256(data).hexdigest())
+    spec = reader.spec(compose(path, text), data)
     if reader.mistakes or spec is None:
         raise SpecError(reader.mistakes)
     return spec
@@ -66,7 +67,7 @@ def command_line(path: Path) -> str:
 class _SpecReader(Reader):
     """One method a key, each returning its value or recording what is wrong."""
 
-    def spec(self, root: Node, digest: str) -> Spec | None:
+    def spec(self, root: Node, data: bytes) -> Spec | None:
         found = self.mapping(root, KEYS, "spec", required=REQUIRED)
         self.positions: dict[tuple[str, str], tuple[int, int]] = {}
         axes = {axis: self.axis(axis, found.get(axis)) for axis in AXES}
@@ -76,8 +77,11 @@ class _SpecReader(Reader):
         exclude = self.exclude(found["exclude"], axes) if "exclude" in found else ()
         tiles = self.tiles(found["tile"]) if "tile" in found else None
         select = self.word(found["select"], "select", SELECT) if "select" in found else DEFAULTS["select"]
-        if "tuned" in found:
-            self.wrong(found["tuned"], "tuned: not available yet; it belongs to 'select: table'")
+        measured, read = self.tuned(found["tuned"]) if "tuned" in found else ((), b"")
+        if select == "table" and "tuned" not in found:
+            self.wrong(found["select"], "select: 'table' needs the key `tuned`: a file that `tune` wrote")
+        elif select != "table" and "tuned" in found:
+            self.wrong(found["tuned"], f"tuned: belongs to 'select: table', and select is {shown(select)}")
         if "ops" in found:
             self.ops(found["ops"])
         targets = self.targets(found["targets"]) if "targets" in found else DEFAULT_TARGETS
@@ -85,7 +89,19 @@ class _SpecReader(Reader):
         if self.mistakes or name is None or summary is None or select is None or triton is None:
             return None
         return Spec(
-            self.path, digest, name, summary, axes, tiles, select, targets, triton, exclude, header, self.positions
+            self.path,
+            hashlib.sha256(data + read).hexdigest(),
+            name,
+            summary,
+            axes,
+            tiles,
+            select,
+            targets,
+            triton,
+            exclude,
+            header,
+            self.positions,
+            measured,
         )
 
     def axis(self, axis: str, node: Node | None) -> tuple[AxisValue, ...]:
@@ -155,6 +171,25 @@ class _SpecReader(Reader):
                 what = "the file's name" if line == command else "header"
                 self.wrong(where, f"{what}: {shown(line)} would declare an encoding; reword 'coding:' or 'coding='")
         return lines
+
+    def tuned(self, node: Node) -> tuple[tuple[Measured, ...], bytes]:
+        """What the measured files hold, one or a list of them, and their bytes."""
+        found: list[Measured] = []
+        texts = b""
+
+        def read_path(item: Node) -> str | None:
+            return self.text(item, "tuned")
+
+        for name, item in self.distinct(node, "tuned", read_path, str):
+            try:
+                data = (self.path.parent / name).read_bytes()
+                found.append(tuned.parse(data.decode()))
+            except (OSError, ValueError) as error:
+                reason = error.strerror if isinstance(error, OSError) else error
+                self.wrong(item, f"tuned: {shown(name)}, relative to the spec, cannot be read: {reason}")
+            else:
+                texts += b"\0" + data
+        return tuple(found), texts
 
     def targets(self, node: Node) -> tuple[str, ...]:
         def read_target(item: Node) -> str | None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from generator.model import Dtype, Tile
-from generator.vocabulary import ELEMENTS
+from generator.model import Tile, Variant
+from generator.vocabulary import ELEMENTS, SCHEDULE
 
 # 16-bit operands: the rows that won at some size between 8 and 8192 rows in a sweep of 17 on an H200.
 _TILED_16 = (
@@ -17,12 +17,57 @@ _TILED_16 = (
     Tile(16, 64, 128, warps=4, stages=4),
     Tile(16, 32, 256, warps=4, stages=4),
 )
-# One program a multiprocessor fills the device's matrix units with a larger tile.
-_PERSISTENT_16 = (Tile(128, 256, 64, warps=8, stages=3), *_TILED_16)
-# Other widths: the same bytes along K.
-_TILED_8 = tuple(replace(tile, k=tile.k * 2) for tile in _TILED_16)
-_TILED_TF32 = tuple(replace(tile, k=tile.k // 2) for tile in _TILED_16)
-_PERSISTENT_8 = tuple(replace(tile, k=tile.k * 2) for tile in _PERSISTENT_16)
+# One program a multiprocessor fills the device's matrix units with a larger tile, in bands that the L2 holds.
+_PERSISTENT_16 = (
+    Tile(128, 256, 64, warps=8, stages=3),
+    Tile(128, 256, 64, warps=8, stages=3, group=16),
+    Tile(128, 128, 64, warps=4, stages=3),
+    Tile(128, 128, 64, warps=4, stages=4),
+    Tile(64, 256, 64, warps=4, stages=4),
+    Tile(64, 128, 128, warps=4, stages=4),
+    Tile(64, 128, 64, warps=4, stages=4),
+    Tile(128, 64, 64, warps=4, stages=4),
+    Tile(16, 64, 128, warps=4, stages=4),
+)
+# Few rows of C, whose columns fill the matrix unit: deep stages keep the memory busy.
+_EXCHANGED_16 = (
+    Tile(16, 64, 256, warps=4, stages=5),
+    Tile(16, 64, 256, warps=4, stages=4),
+    Tile(16, 128, 64, warps=4, stages=6),
+    Tile(32, 64, 256, warps=4, stages=4),
+    Tile(32, 64, 128, warps=4, stages=6),
+    Tile(32, 64, 128, warps=4, stages=4),
+    Tile(64, 64, 128, warps=4, stages=4),
+    Tile(64, 128, 64, warps=4, stages=3),
+)
+# The steps of all tiles shared out: a tile that fills a multiprocessor, smaller ones where that leaves too few steps.
+_STREAM_16 = (
+    Tile(128, 256, 64, warps=8, stages=3),
+    Tile(128, 128, 64, warps=4, stages=4),
+    Tile(64, 128, 128, warps=4, stages=4),
+    Tile(64, 64, 128, warps=4, stages=4),
+    Tile(16, 64, 128, warps=4, stages=4),
+)
+# The tables of each schedule by the bits of an element; other widths have the same bytes along K.
+_TABLES = {
+    name: {bits: tuple(replace(tile, k=tile.k * 16 // bits) for tile in rows) for bits in (8, 16, 32)}
+    for name, rows in (
+        ("tiled", _TILED_16),
+        ("persistent", _PERSISTENT_16),
+        ("stream_k", _STREAM_16),
+        ("exchanged", _EXCHANGED_16),
+    )
+}
+# tf32 where K is not contiguous in both operands: Hopper's `wgmma` would have them turned around on the way to it,
+# which takes longer than the older instruction, that two warps or 32 rows leave the compiler with.
+_TURNED_TF32 = (
+    Tile(64, 128, 32, warps=2, stages=3),
+    Tile(128, 64, 32, warps=2, stages=4),
+    Tile(64, 64, 32, warps=2, stages=3),
+    Tile(32, 128, 32, warps=4, stages=3),
+    Tile(32, 64, 32, warps=2, stages=3),
+    Tile(16, 32, 128, warps=4, stages=4),
+)
 # fp32 without tf32 runs on the scalar units: registers bound the tile, not the matrix unit.
 _TILED_FP32 = (
     Tile(128, 128, 16, warps=4, stages=3),
@@ -31,6 +76,30 @@ _TILED_FP32 = (
     Tile(32, 64, 32, warps=4, stages=3),
     Tile(16, 32, 64, warps=2, stages=3),
 )
+
+
+def _split(tiles: tuple[Tile, ...]) -> tuple[Tile, ...]:
+    """Each tile with its K divided over 2, 4 and 8 programs."""
+    return tuple(replace(tile, split=split) for tile in tiles for split in (2, 4, 8))
+
+
+# K divided: for products of few tiles and a long K.
+_SPLIT_16 = _split(
+    (
+        Tile(128, 128, 64, warps=4, stages=4),
+        Tile(64, 128, 128, warps=4, stages=4),
+        Tile(64, 64, 128, warps=4, stages=4),
+        Tile(16, 64, 128, warps=4, stages=4),
+    )
+)
+_SPLIT = {bits: tuple(replace(tile, k=tile.k * 16 // bits) for tile in _SPLIT_16) for bits in (8, 16)}
+# fp32 and three products in tf32 hold their operands in registers, beside a sum that is handed in: smaller tiles.
+_STREAM_TF32 = (
+    Tile(64, 128, 32, warps=4, stages=4),
+    Tile(64, 64, 64, warps=4, stages=4),
+    Tile(16, 64, 64, warps=4, stages=4),
+)
+_STREAM_FP32 = (Tile(64, 64, 16, warps=4, stages=3), *_TILED_FP32[3:])
 # All of K in one load: k is the largest K that the row takes.
 _NAIVE_16 = (
     Tile(32, 32, 64, warps=4, stages=1),
@@ -45,15 +114,22 @@ _NAIVE_32 = _NAIVE_16[:4]
 _ELEMENT = Tile(1, 1, 1, warps=1, stages=1)
 
 
-def defaults(schedule: str, dtype: Dtype) -> tuple[Tile, ...]:
-    """The table for a schedule and dtype, largest tile first."""
+def defaults(v: Variant) -> tuple[Tile, ...]:
+    """The table for a variant's schedule, types, layout and product, largest tile first."""
+    schedule, dtype = v.schedule, v.dtype
     bits = ELEMENTS[dtype.a].bits
     if schedule == "elementwise":
         return (_ELEMENT,)
     if schedule == "naive":
         return _NAIVE_32 if bits == 32 else _NAIVE_16
-    if bits == 32:
-        return _TILED_FP32 if dtype.precision == "ieee" else _TILED_TF32
-    if schedule == "persistent":
-        return _PERSISTENT_8 if bits == 8 else _PERSISTENT_16
-    return _TILED_8 if bits == 8 else _TILED_16
+    ieee = dtype.precision == "ieee"
+    if bits == 32 and (SCHEDULE[schedule].splits or schedule == "stream_k"):
+        rows = _STREAM_FP32 if ieee else _STREAM_TF32
+        return _split(rows) if SCHEDULE[schedule].splits else rows
+    if SCHEDULE[schedule].splits:
+        return _SPLIT[bits]
+    if ieee:
+        return _TILED_FP32
+    if schedule == "tiled" and dtype.precision == "tf32" and (v.layout.a, v.layout.b) != ("row", "column"):
+        return _TURNED_TF32
+    return _TABLES["exchanged" if v.product == "exchanged" else schedule][bits]

@@ -154,13 +154,13 @@ def _known(reader: Reader, node: Node, name: str) -> bool:
 
 
 #: Keys of a row that only schedules still to come can use, each with the value that means "not used".
-_UNUSED = {"split": None, "ctas": 1, "warp_specialize": False, "waves_per_eu": None}
+_UNUSED = {"ctas": 1, "warp_specialize": False, "waves_per_eu": None}
 
 
 def read_tile(reader: Reader, node: Node) -> Tile | None:
     """One row of the tile table."""
     before = len(reader.mistakes)
-    keys = ("m", "n", "k", "warps", "group", "stages", "split", "chiplets", "ctas", "warp_specialize", "waves_per_eu")
+    keys = ("m", "n", "k", "warps", "group", "stages", "split", "chiplets", *_UNUSED)
     found = reader.mapping(node, keys, "tile", required=("m", "n", "k", "warps"))
     values: dict[str, int] = {}
     for key, value in found.items():

@@ -9,7 +9,7 @@ from generator import formula, legality
 from generator.epilogue import COLUMNS, MATRIX, ROWS, SCALAR, Epilogue, Operand
 from generator.model import Dtype, Kernel, Tile, Variant
 from generator.operands import Matrix, Vector
-from generator.vocabulary import ELEMENTS, SWIZZLE
+from generator.vocabulary import ELEMENTS, SCHEDULE, SWIZZLE, Schedule
 
 
 @dataclass(frozen=True)
@@ -72,18 +72,27 @@ class View:
         return f"load/{self.v.load if self.v.store == 'as_load' else self.v.store}.j2"
 
     @property
+    def batched(self) -> bool:
+        """Whether the operands are 3-D: one product for each index of a batch."""
+        return self.v.batch == "strided"
+
+    @property
     def swizzle(self) -> str:
         return self.v.swizzle
 
     @property
     def columns(self) -> dict[str, str]:
-        """The table's columns that the order of tiles reads, each with the key of a tile row that fills it."""
-        return SWIZZLE[self.v.swizzle].columns
+        """The table's columns that the order of tiles and the schedule read, each with the tile's key that fills it."""
+        return {**SWIZZLE[self.v.swizzle].columns, **({"SPLIT": "split"} if self.schedule.splits else {})}
 
     @property
     def tiled(self) -> bool:
         """Whether a program computes a tile, rather than one element."""
         return self.v.schedule != "elementwise"
+
+    @property
+    def schedule(self) -> Schedule:
+        return SCHEDULE[self.v.schedule]
 
     @property
     def descriptors(self) -> bool:
@@ -117,6 +126,27 @@ class View:
             deepest = max(tile.k for tile in self.kernel.tiles)
             return f", max_num_imprecise_acc={'BLOCK_K' if deepest <= 128 else 'BLOCK_K if BLOCK_K < 128 else 128'}"
         return f", out_dtype=tl.{self.acc}" if dtype.acc != "fp32" else ""
+
+    @property
+    def exchanged(self) -> bool:
+        """Whether the accumulator holds the transposed of C's tile."""
+        return self.v.product == "exchanged"
+
+    @property
+    def transposed(self) -> str:
+        """What the accumulator holds, where it is not the tile itself."""
+        return " C^T = B^T A^T" if self.exchanged else ""
+
+    @property
+    def zeros(self) -> str:
+        """An accumulator of nothing."""
+        shape = "BLOCK_N, BLOCK_M" if self.exchanged else "BLOCK_M, BLOCK_N"
+        return f"tl.zeros(({shape}), tl.{self.acc})"
+
+    @property
+    def dot(self) -> str:
+        """The product of two operand tiles, added to the accumulator."""
+        return f"tl.dot({'b.T, a.T' if self.exchanged else 'a, b'}, acc{self.dot_options})"
 
     @property
     def advances(self) -> bool:
@@ -157,7 +187,7 @@ class View:
         everything = (self.a, self.b, self.c, *self.matrices)
         if self.descriptors:
             return everything[2:] if self.v.store == "pointer" else ()
-        if self.v.load == "block_pointer":
+        if self.v.load == "block_pointer" and not self.batched:
             return (*((self.c,) if self.v.store == "pointer" else ()), *self.matrices)
         return everything
 
@@ -189,6 +219,11 @@ class View:
         return (*([order] if order else []), *sorted({helper for step in self.steps for helper in step.helpers}))
 
     @property
+    def sizes(self) -> tuple[str, ...]:
+        """The sizes that the kernel is told: of a batch the grid tells enough, unless programs walk it."""
+        return ("B",) * (self.batched and self.schedule.walks) + ("M", "N", "K")
+
+    @property
     def parameters(self) -> tuple[str, ...]:
         """The kernel's parameters in order."""
         described = self.descriptors
@@ -204,7 +239,9 @@ class View:
                 constants.append(operand.flag)
             else:
                 names.append(f"{operand.name}_ptr")
-        names += ["M", "N", "K"]
+        if self.schedule.workspace:
+            names += ["work_ptr", "counters_ptr"]
+        names += self.sizes
         names += [name for matrix in self.strided for name, _ in matrix.strides]
         constants += [f"EVEN_{d}" for d in self.even]
         if self.tiled:
@@ -238,7 +275,8 @@ class View:
         """The macro that chooses a row; the tuner chooses by itself."""
         if self.autotune:
             return None
-        return "heuristic" if self.kernel.select == "heuristic" and len(self.kernel.tiles) > 1 else "fixed"
+        # By a table the family's function chooses; a kernel called by itself computes its row.
+        return "heuristic" if self.kernel.select in ("heuristic", "table") and len(self.kernel.tiles) > 1 else "fixed"
 
     @property
     def imports(self) -> tuple[str, ...]:
@@ -255,12 +293,13 @@ class View:
 def view(kernel: Kernel) -> View:
     """The view of a kernel: every choice that a template would otherwise have to make."""
     v = kernel.variant
-    steps, kind, result = _steps(v.epilogue, v.dtype, v.layout.c, v.schedule != "elementwise")
+    batched = v.batch == "strided"
+    steps, kind, result = _steps(v.epilogue, v.dtype, v.layout.c, batched, v.schedule != "elementwise")
     return View(
         kernel,
-        a=_matrix("a", "a", "M", "K", v.layout.a, v.dtype.a),
-        b=_matrix("b", "b", "K", "N", v.layout.b, v.dtype.b),
-        c=_matrix("c", "out", "M", "N", v.layout.c, v.dtype.out),
+        a=_matrix("a", "a", "M", "K", v.layout.a, v.dtype.a, batched),
+        b=_matrix("b", "b", "K", "N", v.layout.b, v.dtype.b, batched),
+        c=_matrix("c", "out", "M", "N", v.layout.c, v.dtype.out, batched),
         edges=_edges(v.masking, v.schedule, v.load, v.store, "".join(o.shape for o in v.epilogue.operands)),
         steps=steps,
         kind=kind,
@@ -270,19 +309,27 @@ def view(kernel: Kernel) -> View:
 
 @cache
 def _configs(tiles: tuple[Tile, ...], columns: tuple[tuple[str, str], ...], tiled: bool) -> tuple[str, ...]:
-    rows = []
-    for tile in tiles:
-        row = {"BLOCK_M": tile.m, "BLOCK_N": tile.n, "BLOCK_K": tile.k} if tiled else {}
-        if tiled:
-            row |= {column: getattr(tile, key) for column, key in columns}
-        row |= {"num_warps": tile.warps, "num_stages": tile.stages} if tiled else {"num_warps": tile.warps}
-        rows.append("{" + ", ".join(f'"{name}": {value}' for name, value in row.items()) + "}")
-    return tuple(rows)
+    rows = (_row(tile, columns, tiled) for tile in tiles)
+    return tuple("{" + ", ".join(f'"{name}": {value}' for name, value in row.items()) + "}" for row in rows)
+
+
+def _row(tile: Tile, columns: tuple[tuple[str, str], ...], tiled: bool) -> dict[str, int]:
+    if not tiled:
+        return {"num_warps": tile.warps}
+    row = {"BLOCK_M": tile.m, "BLOCK_N": tile.n, "BLOCK_K": tile.k}
+    row |= {column: getattr(tile, key) for column, key in columns}
+    return row | {"num_warps": tile.warps, "num_stages": tile.stages}
+
+
+def table_rows(kernel: Kernel) -> tuple[dict[str, int], ...]:
+    """The rows of a kernel's table as its CONFIGS holds them."""
+    k = view(kernel)
+    return tuple(_row(tile, tuple(k.columns.items()), k.tiled) for tile in kernel.tiles)
 
 
 @cache
-def _matrix(name: str, variable: str, rows: str, columns: str, layout: str, element: str) -> Matrix:
-    return Matrix(name, variable, rows, columns, layout, f"torch.{ELEMENTS[element].torch}")
+def _matrix(name: str, variable: str, rows: str, columns: str, layout: str, element: str, batched: bool) -> Matrix:
+    return Matrix(name, variable, rows, columns, layout, f"torch.{ELEMENTS[element].torch}", batched)
 
 
 @cache
@@ -307,10 +354,12 @@ def _edges(masking: str, schedule: str, load: str, store: str, shapes: str) -> E
 
 
 @cache
-def _steps(epilogue: Epilogue, dtype: Dtype, layout: str, tile: bool) -> tuple[tuple[StepView, ...], str, str]:
+def _steps(
+    epilogue: Epilogue, dtype: Dtype, layout: str, batched: bool, tile: bool
+) -> tuple[tuple[StepView, ...], str, str]:
     """The epilogue's steps as a kernel spells them, on a tile or an element, the type after them, and what is stored.
 
-    `layout` is C's, which the matrices among the operands share.
+    `layout` is C's, which the matrices among the operands share, as they do its batch.
     """
     kind = dtype.acc
     x = "acc"
@@ -321,7 +370,7 @@ def _steps(epilogue: Epilogue, dtype: Dtype, layout: str, tile: bool) -> tuple[t
             x, kind = f"{x}.to(tl.float32)", "fp32"
         spellings = {local: _broadcast(operand, tile) for local, operand in step.operands}
         expression = formula.to_triton(step.tree, {formula.X: x, **spellings}, integer=stays)
-        operands = tuple(_operand(operand, layout) for _, operand in step.operands)
+        operands = tuple(_operand(operand, layout, batched) for _, operand in step.operands)
         steps.append(StepView(operands, expression, formula.helpers(step.tree)))
         x = "x"
     if kind == dtype.out:
@@ -337,7 +386,7 @@ def _broadcast(operand: Operand, tile: bool) -> str:
     return operand.name + {COLUMNS: "[None, :]", ROWS: "[:, None]"}.get(operand.shape, "")
 
 
-def _operand(operand: Operand, layout: str) -> Matrix | Vector:
+def _operand(operand: Operand, layout: str, batched: bool) -> Matrix | Vector:
     if operand.shape == MATRIX:
-        return Matrix(operand.name, operand.name, "M", "N", layout, "None")
+        return Matrix(operand.name, operand.name, "M", "N", layout, "None", batched)
     return Vector(operand.name, operand.shape)

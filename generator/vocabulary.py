@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 #: Contract axes say what is computed, implementation axes how. The order is that of the family's product and of names.
 CONTRACT_AXES = ("layout", "dtype", "batch", "epilogue")
-IMPLEMENTATION_AXES = ("masking", "swizzle", "schedule", "load", "store")
+IMPLEMENTATION_AXES = ("masking", "swizzle", "schedule", "load", "store", "product")
 AXES = CONTRACT_AXES + IMPLEMENTATION_AXES
 
 
@@ -41,11 +41,25 @@ class Order(Word):
         return {column: key for column, key in keys.items() if column is not None}
 
 
+@dataclass(frozen=True)
+class Schedule(Word):
+    """A division of the work over programs, and what its kernels need for it."""
+
+    #: Whether there are as many programs as the device holds, each of which comes to several tiles.
+    walks: bool = False
+    #: Whether the tile table says how many programs share the K of a tile.
+    splits: bool = False
+    #: Whether partial sums pass through a workspace, of which the program that comes last makes the result.
+    workspace: bool = False
+    #: Whether sums are added in a fixed order.
+    repeatable: bool = True
+
+
 LAYOUT_LETTERS = {"r": "row", "c": "column", "s": "strided"}
 
 BATCH: Mapping[str, Word] = {
     "none": Word("one matrix product"),
-    "strided": Word("3-D operands with any batch stride", available=False),
+    "strided": Word("3-D operands with any batch stride, where 0 repeats one matrix"),
 }
 
 #: The dimensions that may be ragged, or None where each is decided at the call.
@@ -74,14 +88,14 @@ SWIZZLE: Mapping[str, Order] = {
     ),
 }
 
-SCHEDULE: Mapping[str, Word] = {
-    "elementwise": Word("one program computes one element with a scalar loop over K"),
-    "naive": Word("one program computes one tile, with all of K in one load"),
-    "tiled": Word("one program computes one tile, in a loop over K"),
-    "persistent": Word("as many programs as the device holds at once, each walking tiles", available=False),
-    "split_k": Word("K divided over programs, reduced in a fixed order", available=False),
-    "split_k_atomic": Word("K divided over programs, reduced by atomic adds", available=False),
-    "stream_k": Word("K-iterations divided evenly over a persistent grid", available=False),
+SCHEDULE: Mapping[str, Schedule] = {
+    "elementwise": Schedule("one program computes one element with a scalar loop over K"),
+    "naive": Schedule("one program computes one tile, with all of K in one load"),
+    "tiled": Schedule("one program computes one tile, in a loop over K"),
+    "persistent": Schedule("as many programs as the device holds at once, each walking tiles", walks=True),
+    "split_k": Schedule("K divided over programs, reduced in a fixed order", splits=True, workspace=True),
+    "split_k_atomic": Schedule("K divided over programs, reduced by atomic adds", splits=True, repeatable=False),
+    "stream_k": Schedule("K-iterations divided evenly over a persistent grid", walks=True, workspace=True),
 }
 
 LOAD: Mapping[str, Word] = {
@@ -95,6 +109,11 @@ STORE: Mapping[str, Word] = {
     "pointer": Word("through a tile of pointers"),
 }
 
+PRODUCT: Mapping[str, Word] = {
+    "direct": Word("C = A B: the rows of the matrix unit are rows of C"),
+    "exchanged": Word("C^T = B^T A^T: the rows of the matrix unit are columns of C"),
+}
+
 #: Axes whose values are plain words. `layout`, `dtype` and `epilogue` have grammars of their own.
 WORDS: Mapping[str, Mapping[str, Word]] = {
     "batch": BATCH,
@@ -103,13 +122,14 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
     "schedule": SCHEDULE,
     "load": LOAD,
     "store": STORE,
+    "product": PRODUCT,
 }
 
 SELECT: Mapping[str, Word] = {
     "fixed": Word("the first row that the masking allows"),
     "autotune": Word("@triton.autotune over the rows, keyed on M, N, K"),
     "heuristic": Word("computed from M, N, K and the device"),
-    "table": Word("winners measured beforehand", available=False),
+    "table": Word("winners measured beforehand, and a model fitted to the measurements for other sizes"),
 }
 
 DEFAULTS: Mapping[str, str] = {
@@ -120,6 +140,7 @@ DEFAULTS: Mapping[str, str] = {
     "schedule": "tiled",
     "load": "pointer",
     "store": "as_load",
+    "product": "direct",
     "select": "heuristic",
 }
 

@@ -27,23 +27,25 @@ GENERATED = ROOT / "generated"
 BASE = "summary: A product.\nlayout: rcr\ndtype: fp16\n"
 
 
-def read_text(text: str | bytes, name: str = "family.yaml") -> Spec:
-    """The spec that a file of this content and name is."""
+def read_text(text: str | bytes, name: str = "family.yaml", beside: Mapping[str, str] = {}) -> Spec:
+    """The spec that a file of this content and name is; `beside` are the texts of other files of its folder."""
     with TemporaryDirectory() as folder:
+        for file, content in beside.items():
+            (Path(folder) / file).write_text(content)
         path = Path(folder) / name
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
         return read(path)
 
 
-def family_of(text: str, name: str = "family.yaml") -> Family:
+def family_of(text: str, name: str = "family.yaml", beside: Mapping[str, str] = {}) -> Family:
     """The family of a spec."""
-    return expand(read_text(text, name))
+    return expand(read_text(text, name, beside))
 
 
-def mistakes_of(text: str | bytes, name: str = "family.yaml") -> list[str]:
+def mistakes_of(text: str | bytes, name: str = "family.yaml", beside: Mapping[str, str] = {}) -> list[str]:
     """What is wrong with a spec, each mistake as it is printed, less the folder."""
     with pytest.raises(SpecError) as caught:
-        expand(read_text(text, name))
+        expand(read_text(text, name, beside))
     return [f"{m.path.name}:{m.line}:{m.column}: {m.message}" for m in caught.value.mistakes]
 
 
@@ -74,6 +76,19 @@ def python(
     variables = {**os.environ, "PYTHONPATH": str(ROOT), **(env or {})}
     command = [sys.executable, *(str(argument) for argument in arguments)]
     return subprocess.run(command, cwd=cwd, env=variables, capture_output=True, text=True, timeout=120)
+
+
+def ruff(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """A call of ruff in the checkout."""
+    command = [sys.executable, "-m", "ruff", *(str(argument) for argument in arguments)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+
+
+def assert_formatted(folder: Path) -> None:
+    """No formatter would change a file below the folder."""
+    options = ("--no-cache", "--isolated", "--line-length", "120")
+    checked = ruff("format", "--check", *options, folder)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
 def contents(folder: Path) -> dict[str, bytes]:

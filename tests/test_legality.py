@@ -51,6 +51,12 @@ STRIDED = "a descriptor needs a unit inner stride, which a strided A or B does n
         ),
         (variant(schedule="elementwise", dtype=Dtype.of("fp32")), None),
         (variant(load="descriptor"), None),
+        (variant(batch="strided"), None),
+        (variant(batch="strided", schedule="persistent", load="descriptor"), None),
+        (
+            variant(batch="strided", schedule="stream_k"),
+            "stream_k divides the K of one product, and has no place for the sums of several; use tiled",
+        ),
         (variant(load="descriptor", masking="auto"), None),
         *(
             (
@@ -73,6 +79,28 @@ STRIDED = "a descriptor needs a unit inner stride, which a strided A or B does n
         (variant(dtype=INT8, epilogue=Epilogue.of(("bias",))), NO_INT32),
         (variant(dtype=INT8, epilogue=Epilogue.of(("relu", "silu"))), NO_INT32),
         (variant(dtype=Dtype("int8", "int8", "int32", "fp16", None), epilogue=Epilogue.of(("bias",))), None),
+        (variant(schedule="split_k_atomic", dtype=Dtype.of("fp32")), None),
+        (variant(schedule="split_k_atomic", dtype=Dtype("fp16", "fp16", "fp32", "fp32", None)), None),
+        (
+            variant(schedule="split_k_atomic"),
+            "parts of K are added in the type of the result, and fp16 rounds each sum; use split_k",
+        ),
+        (
+            variant(schedule="split_k_atomic", dtype=Dtype("int8", "int8", "int32", "fp32", None)),
+            "parts of K are added in the type of the result, and fp32 rounds int32 sums; use split_k",
+        ),
+        (
+            variant(schedule="split_k_atomic", dtype=Dtype.of("fp32"), epilogue=Epilogue.of(("bias",))),
+            "each part of K is added to the result by itself, and an epilogue needs the whole sum; use split_k",
+        ),
+        *(
+            (
+                variant(schedule="split_k_atomic", dtype=Dtype.of("fp32"), load=load),
+                f"{load} has no atomic add; use 'store: pointer'",
+            )
+            for load in ("descriptor", "block_pointer")
+        ),
+        (variant(schedule="split_k_atomic", dtype=Dtype.of("fp32"), load="descriptor", store="pointer"), None),
         (
             variant(epilogue=Epilogue.of(("bias",) * 60)),
             "its name has 340 characters, and a file system holds 240; shorten the epilogue",
@@ -92,11 +120,19 @@ def test_what_no_target_can_run(v: Variant, reason: str | None) -> None:
         (variant(dtype=Dtype.of("tf32")), {"gfx90a", "gfx950", "gfx1100", "gfx1201"}),
         (variant(dtype=Dtype.of("tf32x3")), {target for target in TARGETS if target.startswith("gfx")}),
         (variant(dtype=Dtype.of("fp32")), set()),
+        (variant(schedule="persistent"), set()),
+        (variant(product="exchanged"), set(TARGETS) - {"sm90", "sm100"}),
     ],
 )
 def test_which_targets_cannot_run_it(v: Variant, refused: set[str]) -> None:
     found = {target: legality.why_not_on(v, target) for target in TARGETS}
     assert {target for target, reason in found.items() if reason} == refused
+
+
+@pytest.mark.parametrize("target", ["sm80", "sm120", "gfx942"])
+def test_an_exchange_needs_a_matrix_unit_of_64_rows(target: str) -> None:
+    reason = f"{target}'s matrix unit has no 64 rows for columns of C to fill"
+    assert legality.why_not_on(variant(product="exchanged"), target) == reason
 
 
 @pytest.mark.parametrize(
@@ -111,6 +147,22 @@ def test_which_targets_cannot_run_it(v: Variant, refused: set[str]) -> None:
         ({"schedule": "naive"}, "sm80", 3, 12288),  # all of K at once
         ({"schedule": "naive"}, "sm90", 3, 16384),  # the result of wgmma passes through it
         ({"schedule": "elementwise"}, "sm90", 3, 0),
+        # A partial sum of 32,768 bytes is put in order there, where the loads leave less.
+        ({"schedule": "split_k"}, "sm90", 2, 32768),
+        ({"schedule": "split_k"}, "sm90", 3, 36864),
+        ({"schedule": "split_k_atomic", "dtype": Dtype.of("tf32")}, "sm90", 3, 73728),
+        # The result of 16,384 bytes is copied out while the next tile is loaded.
+        ({"schedule": "stream_k", "load": "descriptor"}, "sm90", 3, 36864 + 16384 + BARRIERS),
+        ({"schedule": "stream_k", "load": "descriptor", "store": "pointer"}, "sm90", 3, 36864 + BARRIERS),
+        # The result of 16,384 bytes of one tile passes through it while the next tile is loaded, in whole at the most.
+        ({"schedule": "persistent"}, "sm90", 3, 36864 + 16384),
+        ({"schedule": "persistent", "load": "descriptor"}, "sm90", 3, 36864 + 16384 + BARRIERS),
+        ({"schedule": "persistent", "load": "descriptor", "store": "pointer"}, "sm90", 3, 36864 + 16384 + BARRIERS),
+        ({"schedule": "persistent"}, "sm80", 3, 24576 + 16384),
+        ({"schedule": "persistent", "dtype": Dtype.of("int8")}, "sm90", 3, 18432 + 32768),
+        ({"schedule": "persistent"}, "sm80", 1, 12288),  # nothing is in flight
+        # An exchange is of rows and columns, not of bytes.
+        ({"product": "exchanged"}, "sm90", 3, 36864),
         # Other widths of the operands.
         ({"dtype": Dtype.of("int8")}, "sm90", 3, 18432),
         ({"dtype": Dtype.of("tf32")}, "sm90", 3, 73728),
@@ -155,6 +207,42 @@ def test_rows_on_any_target(dtype: str, tile: Tile, reason: str | None) -> None:
     assert legality.why_no_row(variant(dtype=Dtype.of(dtype)), tile) == reason
 
 
+@pytest.mark.parametrize(
+    ("product", "tile", "reason"),
+    [
+        ("exchanged", Tile(16, 64, 16, warps=4), None),
+        *(
+            (
+                "exchanged",
+                Tile(64, n, 16, warps=4),
+                f"n is {n}, and operands are exchanged for columns of C to fill the matrix unit's 64 rows",
+            )
+            for n in (16, 32)
+        ),
+        ("direct", Tile(64, 16, 16, warps=4), None),
+        # What holds for every product comes first.
+        ("exchanged", Tile(64, 8, 16, warps=4), "m and n are 64 and 8, and the matrix unit needs at least 16 of each"),
+    ],
+)
+def test_rows_of_an_exchanged_product(product: str, tile: Tile, reason: str | None) -> None:
+    assert legality.why_no_row(variant(product=product), tile) == reason
+
+
+@pytest.mark.parametrize(
+    ("schedule", "split", "reason"),
+    [
+        ("split_k", 1, None),
+        ("split_k", 1023, None),
+        ("split_k", 1024, "split is 1024, and steps of 64 along K allow 1023: a part's end has 32 bits"),
+        ("split_k_atomic", 2048, "split is 2048, and steps of 64 along K allow 1023: a part's end has 32 bits"),
+        ("tiled", 2048, None),
+    ],
+)
+def test_rows_that_divide_k(schedule: str, split: int, reason: str | None) -> None:
+    v = variant(schedule=schedule, dtype=Dtype.of("tf32"))
+    assert legality.why_no_row(v, Tile(64, 64, 64, warps=4, split=split)) == reason
+
+
 def test_versions() -> None:
     allowed = read_text(f'{BASE}triton: ">=3.9"\n').triton
     assert legality.why_no_version(variant(), allowed) is None
@@ -173,6 +261,8 @@ def test_versions() -> None:
         ({"load": "block_pointer"}, {"load": "block_pointer", "store": "pointer"}, False),
         ({"masking": "mnk"}, {"masking": "auto"}, False),
         ({"swizzle": "linear"}, {"swizzle": "grouped"}, False),
+        ({"product": "exchanged"}, {"product": "direct"}, False),
+        ({"schedule": "elementwise", "product": "exchanged"}, {"schedule": "elementwise"}, True),
     ],
 )
 def test_essence(one: dict[str, object], other: dict[str, object], same: bool) -> None:

@@ -12,9 +12,11 @@ from generator.epilogue import OPERATIONS, PLANNED, Epilogue
 from generator.expand import expand
 from generator.model import Dtype, Layout, Variant
 from generator.spec import read
-from generator.vocabulary import ACCUMULATORS, DTYPE_SHORTHANDS, ELEMENTS, PRECISIONS, WORDS
+from generator.vocabulary import ACCUMULATORS, DTYPE_SHORTHANDS, ELEMENTS, IMPLEMENTATION_AXES, PRECISIONS, WORDS
 
-GRAMMAR = re.compile(r"(gemm|bmm)_[a-z0-9_]+_[rcs]{3}_[a-z0-9_]+__[a-z0-9]+_[a-z0-9]+_[a-z0-9]+_[a-z0-9]+(_[a-z0-9]+)?")
+GRAMMAR = re.compile(
+    r"(gemm|bmm)_[a-z0-9_]+_[rcs]{3}_[a-z0-9_]+__[a-z0-9]+_[a-z0-9]+_[a-z0-9]+_[a-z0-9]+(_store[a-z]+)?(_product[a-z]+)?"
+)
 
 
 def every_dtype() -> list[Dtype]:
@@ -55,7 +57,7 @@ def test_no_two_variants_share_a_name() -> None:
     chains += [("bias", "bias_m", "bias"), ("bias", "bias", "bias_m"), ("gelu", "tanh"), ("gelu_tanh",)]
     epilogues = list({epilogue.word: epilogue for epilogue in map(Epilogue.of, chains)}.values())
     layouts = [Layout.of("".join(letters)) for letters in itertools.product("rcs", repeat=3)]
-    how = list(itertools.product(*(WORDS[axis] for axis in ("masking", "swizzle", "schedule", "load", "store"))))
+    how = list(itertools.product(*(WORDS[axis] for axis in IMPLEMENTATION_AXES)))
     base = (Layout.of("rcr"), Dtype.of("fp16"), "none", Epilogue())
     # A name is `contract__how`: that each half is injective and `__` is nowhere else makes the whole injective.
     contracts = [
@@ -88,8 +90,15 @@ def test_operations_stay_apart_when_their_underscores_fall() -> None:
         ("epilogue: bias+gelu+tanh", "gemm_fp16_rcr_bias_gelu_tanh__tiled_pointer_auto_grouped"),
         ("load: block_pointer\nmasking: none", "gemm_fp16_rcr_none__tiled_blockpointer_none_grouped"),
         ("load: block_pointer\nstore: pointer", "gemm_fp16_rcr_none__tiled_blockpointer_auto_grouped_storepointer"),
+        ("product: exchanged", "gemm_fp16_rcr_none__tiled_pointer_auto_grouped_productexchanged"),
+        (
+            "load: descriptor\nstore: pointer\nproduct: exchanged\ntargets: [sm90]",
+            "gemm_fp16_rcr_none__tiled_descriptor_auto_grouped_storepointer_productexchanged",
+        ),
+        ("product: direct", "gemm_fp16_rcr_none__tiled_pointer_auto_grouped"),
         ("schedule: elementwise\nswizzle: swizzle2d", "gemm_fp16_rcr_none__elementwise_pointer_auto_swizzle2d"),
         ("epilogue: [[bias_m, relu]]", "gemm_fp16_rcr_biasm_relu__tiled_pointer_auto_grouped"),
+        ("batch: strided\nepilogue: bias", "bmm_fp16_rcr_bias__tiled_pointer_auto_grouped"),
     ],
 )
 def test_examples(spec: str, name: str) -> None:

@@ -11,7 +11,7 @@ import pytest
 from support import BASE, GENERATED, SPECS, family_of, python
 
 from generator.expand import expand
-from generator.package import contracts
+from generator.package import contracts, twins
 from generator.spec import read
 
 
@@ -26,6 +26,44 @@ def test_the_contracts_of_a_family() -> None:
         "tiled_pointer_auto_grouped",
         "tiled_pointer_none_grouped",
     ]
+
+
+def test_the_order_in_which_schedules_are_tried() -> None:
+    family = family_of(BASE + "schedule: [elementwise, naive, stream_k, split_k, persistent, tiled]\nproduct: direct\n")
+    (contract,) = contracts(family)
+    assert [name.partition("__")[2].partition("_")[0] for name in contract.kernels] == [
+        *("tiled", "persistent", "splitk", "streamk", "naive", "elementwise")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("layouts", "expected"),
+    [
+        # Every layout has the ones that want K contiguous where it does not.
+        (
+            "rcr, rrr, ccr, crr",
+            {
+                "rrr": {"b": "rcr"},
+                "ccr": {"a": "rcr"},
+                "crr": {"a": "rrr", "b": "ccr"},
+            },
+        ),
+        ("crr, rrr", {"crr": {"a": "rrr"}}),
+        # None without K contiguous, none of another result, none where a stride is free.
+        ("rcr", {}),
+        ("rcr, ccc", {}),
+        ("rcr, srr, rsr", {}),
+    ],
+)
+def test_the_twins_of_a_contract(layouts: str, expected: dict[str, dict[str, str]]) -> None:
+    family = family_of(f"summary: x\nlayout: [{layouts}]\ndtype: [fp16, bf16]\nepilogue: [none, bias]\n")
+    found = {name: ast.literal_eval("{" + entries + "}") for name, entries in twins(family)}
+    assert found == {
+        f"gemm_{dtype}_{layout}_{epilogue}": {x: f"gemm_{dtype}_{other}_{epilogue}" for x, other in others.items()}
+        for layout, others in expected.items()
+        for dtype in ("fp16", "bf16")
+        for epilogue in ("none", "bias")
+    }
 
 
 @pytest.mark.parametrize("path", SPECS, ids=lambda path: path.stem)

@@ -7,6 +7,7 @@ on every Triton version.
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 
 import pytest
 from support import GENERATED, ROOT
@@ -14,7 +15,7 @@ from support import GENERATED, ROOT
 from generator.epilogue import Epilogue
 from generator.model import Dtype, Layout, Tile, Variant
 from generator.resources import BARRIERS, TENSOR_MEMORY, matrix_instruction, shared_memory, tensor_memory
-from generator.vocabulary import DTYPE_SHORTHANDS, TARGETS
+from generator.vocabulary import DTYPE_SHORTHANDS, PRODUCT, SCHEDULE, TARGETS
 
 Row = dict[str, str]
 
@@ -34,7 +35,7 @@ def dtype_of(word: str) -> Dtype:
 def read(row: Row) -> tuple[Variant, Tile]:
     operations = tuple(row["epilogue"].split("+")) if row["epilogue"] != "none" else ()
     layout, dtype = Layout.of(row["layout"]), dtype_of(row["dtype"])
-    how = ("auto", "grouped", row["schedule"], row["load"], row["store"])
+    how = ("auto", "grouped", row["schedule"], row["load"], row["store"], row["product"])
     sizes = {key: int(row[key]) for key in ("m", "n", "k", "warps", "stages")}
     return Variant(layout, dtype, "none", Epilogue.of(operations), *how), Tile(**sizes)
 
@@ -53,7 +54,10 @@ def test_shared_memory_is_within_the_barriers() -> None:
     off = []
     for row in ROWS:
         variant, tile = read(row)
-        if not 0 <= shared_memory(variant, tile, row["target"]) - int(row["shared"]) <= BARRIERS:
+        # Of a result or a sum on its way out, which loads in flight may leave room for, the formula is a bound.
+        bound = variant.schedule == "persistent" or SCHEDULE[variant.schedule].workspace
+        over = shared_memory(variant, tile, row["target"]) - int(row["shared"])
+        if over < 0 or (over > BARRIERS and not bound):
             off.append((row["target"], row["dtype"], row["load"], tile.m, tile.n, tile.k, tile.warps, tile.stages))
     # Tables of no use: one stage of narrow tiles, or fp32 by descriptors in slivers.
     assert off == [
@@ -81,10 +85,29 @@ def test_the_instruction_is_the_one_expected() -> None:
         assert (matrix_instruction(variant, tile, row["target"]) or "") == row["instruction"], row
 
 
+@pytest.mark.parametrize(
+    ("target", "m", "n", "direct", "exchanged"),
+    [
+        ("sm90", 16, 64, "mma.sync", "wgmma"),
+        ("sm90", 64, 32, "wgmma", "mma.sync"),
+        ("sm90", 64, 64, "wgmma", "wgmma"),
+        ("sm100", 16, 64, "mma.sync", "tcgen05"),
+        ("sm80", 16, 64, "mma.sync", "mma.sync"),
+    ],
+)
+def test_columns_fill_the_matrix_unit_where_operands_are_exchanged(
+    target: str, m: int, n: int, direct: str, exchanged: str
+) -> None:
+    v, tile = read(ROWS[0] | {"product": "direct"})[0], Tile(m, n, 64, warps=4)
+    found = [matrix_instruction(replace(v, product=product), tile, target) for product in ("direct", "exchanged")]
+    assert found == [direct, exchanged]
+
+
 def test_the_record_covers_every_dtype_load_and_schedule_shipped() -> None:
     from generator.rendered import read as read_family
 
     seen = {(row["dtype"], row["schedule"], row["load"]) for row in ROWS}
+    assert {row["product"] for row in ROWS} == set(PRODUCT)
     for folder in sorted(GENERATED.iterdir()):
         for kernel in read_family(folder).kernels:
             v = kernel.variant

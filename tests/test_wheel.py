@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -57,6 +58,7 @@ def test_the_wheel_carries_the_templates_and_nothing_of_the_checkout(wheel: Path
 @pytest.mark.parametrize("spec", ["fp16_rcr"])
 def test_it_renders_in_a_foreign_folder(installed: Path, tmp_path: Path, spec: str) -> None:
     (tmp_path / f"{spec}.yaml").write_bytes((ROOT / "specs" / f"{spec}.yaml").read_bytes())
+    shutil.copytree(ROOT / "specs" / "tuned", tmp_path / "tuned")
     # -S leaves site-packages out: torch and triton cannot be found, whatever is installed.
     alone = (sys.executable, "-S", "-c")
     for name in ("torch", "triton"):

@@ -35,16 +35,17 @@ def jobs(comparisons: Sequence[Comparison], configs: str) -> list[dict[str, Any]
             if configs == "all":
                 indices += range(len(rows(contestant)))
             for index in indices:
-                job = _job(comparison.problem, contestant, index)
+                job = job_of(comparison.problem, contestant, index)
                 found.setdefault(json.dumps(job, sort_keys=True), job)
     return list(found.values())
 
 
-def _job(problem: Problem, contestant: Contestant, index: int | None) -> dict[str, Any]:
+def job_of(problem: Problem, contestant: Contestant, index: int | None) -> dict[str, Any]:
+    """One call as plain data: of the row `index`, or of the one that the kernel selects."""
     return {
         "file": str(contestant.file),
         "kernel": contestant.kernel,
-        "shape": [problem.shape.m, problem.shape.n, problem.shape.k],
+        "shape": problem.shape.numbers,
         "dtype": dataclasses.asdict(problem.dtype),
         "layout": problem.layout.word,
         "epilogue": [step.operation for step in problem.epilogue.steps],
@@ -52,9 +53,8 @@ def _job(problem: Problem, contestant: Contestant, index: int | None) -> dict[st
     }
 
 
-def compile_ahead(comparisons: Sequence[Comparison], configs: str, workers: int) -> None:
-    """Run the calls of the comparisons once in `workers` processes, and wait for them."""
-    work = jobs(comparisons, configs)
+def compile_ahead(work: Sequence[dict[str, Any]], workers: int, longest: float = _LONGEST_SECONDS) -> None:
+    """Make the calls of `work` once in `workers` processes, and wait for them, for `longest` seconds at the most."""
     if workers < 1 or len(work) < _WORTH_IT:
         return
     workers = min(workers, len(work))
@@ -73,10 +73,10 @@ def compile_ahead(comparisons: Sequence[Comparison], configs: str, workers: int)
             text=True,
         )
         running.append((process, json.dumps(work[number::workers])))
-    _wait(running)
+    _wait(running, longest)
 
 
-def _wait(running: list[tuple[subprocess.Popen[str], str]]) -> None:
+def _wait(running: list[tuple[subprocess.Popen[str], str]], longest: float) -> None:
     try:
         for process, text in running:
             assert process.stdin is not None
@@ -85,7 +85,7 @@ def _wait(running: list[tuple[subprocess.Popen[str], str]]) -> None:
                 process.stdin.close()
             except OSError:
                 continue
-        deadline = time.monotonic() + _LONGEST_SECONDS
+        deadline = time.monotonic() + longest
         for process, _ in running:
             process.wait(timeout=max(0.0, deadline - time.monotonic()))
     except subprocess.TimeoutExpired:

@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import argparse
 import fnmatch
+import math
 import os
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from generator.bench import plan, results, table
+from generator.bench.arguments import above_0, peer_words, positive, require_gpu, whole
 from generator.bench.results import Record, Results
-from generator.bench.suite import DEFAULT_SHAPES, DEFAULT_SUITE, find, read_shapes, read_suite
+from generator.bench.suite import (
+    DEFAULT_PEERS,
+    DEFAULT_SHAPES,
+    DEFAULT_SUITE,
+    find,
+    find_shapes,
+    read_shapes,
+    read_suite,
+)
 from generator.errors import CallError, SpecError
 
 if TYPE_CHECKING:
@@ -30,14 +41,17 @@ class Call:
 
     specs: list[Path] = field(default_factory=list)
     suite: str | None = None
-    shapes: Path | None = None
+    shapes: str | None = None
     out: Path = Path("generated")
     only: str | None = None
-    peer: str = "cublas"
+    peers: tuple[str, ...] | None = None
     json: Path | None = None
     plot: Path | None = None
     rounds: int = 40
+    seconds: float | None = None
+    bound: float = 1.0
     table: bool = False
+    summary: bool = False
     configs: str = "select"
     workers: int = 0
 
@@ -46,10 +60,13 @@ def main(argv: Sequence[str]) -> int:
     """Run a call and return its exit status; a wrong command line raises SystemExit(2) with the usage."""
     call = parse(argv)
     try:
-        if call.table:
+        if call.table or call.summary:
             return show(call)
         comparisons = plan_of(call)
-        return run(call, comparisons, _cuda())
+        require_gpu("--table prints kept results")
+        from generator.bench.device import CudaDevice
+
+        return run(call, comparisons, CudaDevice())
     except SpecError as error:
         print(error, file=sys.stderr)
     except CallError as error:
@@ -67,46 +84,58 @@ def parse(argv: Sequence[str]) -> Call:
     )
     parser.add_argument("specs", nargs="*", type=Path, metavar="SPEC", help="time every kernel of these specs")
     parser.add_argument("--suite", metavar="NAME_OR_FILE", help="a suite of generator/bench/suites, or a file like one")
-    parser.add_argument("--shapes", type=Path, metavar="FILE", help="shapes for SPEC: a YAML or JSON list of MxNxK")
+    parser.add_argument(
+        "--shapes",
+        metavar="NAME_OR_FILE",
+        help="shapes for SPEC: a list of MxNxK in YAML or JSON, or one of suites/shapes",
+    )
     parser.add_argument(
         "--out", type=Path, default=Path("generated"), metavar="DIR", help="where families are rendered"
     )
     parser.add_argument("--only", metavar="GLOB", help="only kernels, or cases of a suite, whose name matches")
-    parser.add_argument("--peer", choices=("cublas", "none"), default="cublas", help="what they are compared with")
+    parser.add_argument(
+        "--peer",
+        type=peer_words,
+        dest="peers",
+        metavar="PEERS",
+        help="what they are compared with: cublas (torch's own product), inductor (torch.compile, max-autotune), "
+        "cublas,inductor or none (default: as the suite says, else cublas)",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="keep results here; what it holds is not timed again")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw roofline and ratios (needs matplotlib)")
-    parser.add_argument("--rounds", type=_positive, default=40, metavar="N", help="rounds that count (default 40)")
+    parser.add_argument("--rounds", type=positive, default=40, metavar="N", help="rounds that count (default 40)")
+    parser.add_argument(
+        "--seconds",
+        type=above_0,
+        metavar="S",
+        help="end the rounds of a comparison after about so long (default: as the suite says, else no bound)",
+    )
+    parser.add_argument(
+        "--bound", type=above_0, default=1.0, metavar="RATIO", help="count the ratios under it (default 1)"
+    )
     parser.add_argument("--table", action="store_true", help="print what --json FILE holds, time nothing, need no GPU")
+    parser.add_argument("--summary", action="store_true", help="the same, less the tables of single comparisons")
     parser.add_argument("--configs", choices=("select", "all"), default="select", help="all: every row of CONFIGS too")
     default = min(8, (os.cpu_count() or 1) // 2)
-    parser.add_argument("--workers", type=_whole, default=default, metavar="N", help="processes that compile ahead")
+    parser.add_argument("--workers", type=whole, default=default, metavar="N", help="processes that compile ahead")
     call = parser.parse_args(argv, namespace=Call())
-    if call.table and call.json is None:
-        parser.error("--table prints a results file: name it with --json FILE")
+    if (call.table or call.summary) and call.json is None:
+        parser.error(f"{'--table' if call.table else '--summary'} prints a results file: name it with --json FILE")
     if call.shapes is not None and (call.suite is not None or not call.specs):
         parser.error("--shapes goes with SPEC; a suite has its own shapes")
     return call
-
-
-def _positive(text: str) -> int:
-    number = _whole(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, got {text!r}")
-    return number
-
-
-def _whole(text: str) -> int:
-    if not text.isascii() or not text.isdigit():
-        raise argparse.ArgumentTypeError(f"expected a whole number, got {text!r}")
-    return int(text)
 
 
 def plan_of(call: Call) -> list[plan.Comparison]:
     """The comparisons that a call asks for; raises `CallError` or `SpecError`, before anything is timed."""
     families = plan.Families(call.specs, call.out)
     if call.specs and call.suite is None:
-        return plan.of_specs(families, read_shapes(call.shapes or DEFAULT_SHAPES), call.only)
-    return plan.of_suite(read_suite(find(call.suite or DEFAULT_SUITE)), families, call.only)
+        return plan.of_specs(families, read_shapes(find_shapes(call.shapes or DEFAULT_SHAPES)), call.only)
+    suite = read_suite(find(call.suite or DEFAULT_SUITE))
+    # What the call does not say is as the suite has it.
+    call.seconds = suite.seconds if call.seconds is None else call.seconds
+    call.peers = suite.peers if call.peers is None else call.peers
+    return plan.of_suite(suite, families, call.only)
 
 
 def show(call: Call) -> int:
@@ -118,7 +147,7 @@ def show(call: Call) -> int:
     records = [record for record in kept.records if call.only is None or _matches(record, call.only)]
     if not records:
         raise CallError(f"--json: {call.json} holds no measurement" + (f" of {call.only!r}" if call.only else ""))
-    return _present(kept, records, call.plot)
+    return _present(kept, records, call)
 
 
 def _matches(record: Record, only: str) -> bool:
@@ -126,32 +155,16 @@ def _matches(record: Record, only: str) -> bool:
     return any(fnmatch.fnmatchcase(name, only) for name in names)
 
 
-def _present(kept: Results, records: list[Record], picture: Path | None) -> int:
-    print(table.render(kept, records), end="")
-    if picture is not None:
+def _present(kept: Results, records: list[Record], call: Call) -> int:
+    print(table.render(kept, records, call.bound, brief=call.summary), end="")
+    if call.plot is not None:
         from generator.bench import plot
 
-        plot.draw(kept, records, picture)
+        plot.draw(kept, records, call.plot)
     faults = [(record, side) for record in records for side in record.faults]
     for record, side in faults:
         print(f"bench: {record.case} {record.problem.shape} {side.label}: {side.failure}", file=sys.stderr)
     return WRONG_RESULT if faults else DONE
-
-
-def _cuda() -> Device:
-    """The device to time on; raises `CallError` where there is none, or kernels would be interpreted."""
-    try:
-        import torch
-        import triton  # noqa: F401
-    except ImportError as error:
-        raise CallError(f"timing needs torch and triton: {error}") from None
-    if not torch.cuda.is_available():
-        raise CallError("timing needs a GPU, and torch finds no CUDA device (--table prints kept results without one)")
-    if os.environ.get("TRITON_INTERPRET", "0") not in ("", "0"):
-        raise CallError("TRITON_INTERPRET is set: interpreted kernels have no times worth keeping; unset it")
-    from generator.bench.device import CudaDevice
-
-    return CudaDevice()
 
 
 def run(call: Call, comparisons: Sequence[plan.Comparison], device: Device, *, scale: int = 1) -> int:
@@ -163,7 +176,9 @@ def run(call: Call, comparisons: Sequence[plan.Comparison], device: Device, *, s
 
     kept = results.load(call.json) if call.json is not None else Results()
     environment = results.digest_of(dict(device.environment))
-    options = measure.Options(call.rounds, call.configs, call.peer)
+    options = measure.Options(
+        call.rounds, call.configs, DEFAULT_PEERS if call.peers is None else call.peers, call.seconds
+    )
     keys = [measure.key(comparison, environment, options) for comparison in comparisons]
     pending = [comparison for comparison, key in zip(comparisons, keys) if kept.find(key) is None]
     if len(pending) < len(comparisons):
@@ -172,34 +187,52 @@ def run(call: Call, comparisons: Sequence[plan.Comparison], device: Device, *, s
     known = {ceiling.name for ceiling in kept.ceilings.get(environment, ())}
     dtypes = {c.problem.dtype.word: c.problem.dtype for c in comparisons}
     missing = [dtype for word, dtype in dtypes.items() if word not in known]
+    keeper = _Keeper(call.json)
     if pending:
-        ahead.compile_ahead(pending, call.configs, call.workers)
+        ahead.compile_ahead(ahead.jobs(pending, call.configs), call.workers)
     if missing and (pending or not known):
         measured = ceilings.measure(device, missing, scale=scale)
         kept.ceilings[environment] = (
             *kept.ceilings.get(environment, ()),
             *(c for c in measured if c.name not in known),
         )
-        _keep(kept, call.json)
+        keeper.keep(kept)
     done = {record.key: record for key in keys if (record := kept.find(key)) is not None}
-    for number, comparison in enumerate(pending, 1):
-        try:
+    try:
+        for number, comparison in enumerate(pending, 1):
             record = measure.measure(comparison, device, environment, options)
-        except measure.DeviceLost as lost:
-            print(f"bench: {comparison.case} {comparison.problem.shape}: {lost}", file=sys.stderr)
-            print("bench: the device is lost; the same call goes on from here with --json", file=sys.stderr)
-            return WRONG_RESULT
-        device.free()
-        kept.put(record)
-        done[record.key] = record
-        _keep(kept, call.json)
-        print(f"[{number}/{len(pending)}] {_line(record)}", file=sys.stderr, flush=True)
-    return _present(kept, [done[key] for key in keys], call.plot)
+            device.free()
+            kept.put(record)
+            done[record.key] = record
+            keeper.keep(kept)
+            print(f"[{number}/{len(pending)}] {_line(record)}", file=sys.stderr, flush=True)
+    except measure.DeviceLost as lost:
+        print(f"bench: {comparison.case} {comparison.problem.shape}: {lost}", file=sys.stderr)
+        print("bench: the device is lost; the same call goes on from here with --json", file=sys.stderr)
+        return WRONG_RESULT
+    finally:
+        if pending:
+            keeper.keep(kept, now=True)
+    return _present(kept, [done[key] for key in keys], call)
 
 
-def _keep(kept: Results, path: Path | None) -> None:
-    if path is not None:
-        results.save(kept, path)
+class _Keeper:
+    """Saves results so often that a stopped run loses little, and so seldom that it costs little of the time."""
+
+    _SHARE = 0.05
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._next = -math.inf
+
+    def keep(self, kept: Results, *, now: bool = False) -> None:
+        """Write the file, whole, unless it was written a moment ago and `now` does not insist."""
+        begin = time.monotonic()
+        if self._path is None or (begin < self._next and not now):
+            return
+        results.save(kept, self._path)
+        end = time.monotonic()
+        self._next = end + (end - begin) / self._SHARE
 
 
 def _line(record: Record) -> str:

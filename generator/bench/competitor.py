@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +15,7 @@ import torch
 from generator.bench.operands import Operands
 from generator.bench.peers import PEERS, Launch, NoPeer
 from generator.bench.plan import Comparison, Contestant
+from generator.bench.problem import Problem
 from generator.bench.results import Side
 from generator.verify.loading import load_family, load_kernel
 
@@ -27,28 +28,28 @@ class Competitor:
     launch: Launch
     #: The kernel's CONFIGS, to tell which row a launch used.
     rows: tuple[Mapping[str, int], ...] = ()
+    #: Whether the result is what the call returns, also where an output is given.
+    fresh: bool = False
 
 
-def competitors(comparison: Comparison, configs: str, peer: str) -> list[Competitor]:
-    """The sides of a comparison, the peer last; with `configs` of `all` also every row of each kernel's table.
+def competitors(comparison: Comparison, configs: str, peers: Sequence[str]) -> list[Competitor]:
+    """The sides of a comparison, the peers last; with `configs` of `all` also every row of each kernel's table.
 
-    A peer that does not compute the problem is a side that refused; `peer` of `none` is no side at all.
+    A peer that does not compute the problem is a side that refused.
     """
     found = []
     for contestant in comparison.contestants:
         found.append(_plain(contestant))
         if configs == "all" and not contestant.is_contract:
-            found += [_forced(contestant, index) for index in range(len(rows(contestant)))]
-    if peer != "none":
-        found.append(_peer(comparison, peer))
-    return found
+            found += [forced(contestant, index) for index in range(len(rows(contestant)))]
+    return found + [peer_of(comparison.problem, peer) for peer in peers]
 
 
 def rows(contestant: Contestant) -> tuple[Mapping[str, int], ...]:
     """The table of a kernel; empty for a contract."""
     if contestant.is_contract:
         return ()
-    return tuple(_module(contestant.file, contestant.digest).CONFIGS)
+    return tuple(module_of(contestant).CONFIGS)
 
 
 def _plain(contestant: Contestant) -> Competitor:
@@ -58,7 +59,7 @@ def _plain(contestant: Contestant) -> Competitor:
     return Competitor(side, _caller(function(contestant), None), rows(contestant))
 
 
-def _forced(contestant: Contestant, index: int) -> Competitor:
+def forced(contestant: Contestant, index: int) -> Competitor:
     """The call with a row of the table."""
     row = rows(contestant)[index]
     side = Side(
@@ -74,12 +75,13 @@ def _forced(contestant: Contestant, index: int) -> Competitor:
     return Competitor(side, _caller(function(contestant), index), (row,))
 
 
-def _peer(comparison: Comparison, peer: str) -> Competitor:
+def peer_of(problem: Problem, peer: str) -> Competitor:
+    """The side of the peer of that word."""
     try:
-        found = PEERS[peer](comparison.problem)
+        found = PEERS[peer](problem)
     except NoPeer as reason:
         return Competitor(Side(peer, "peer", peer, failure=str(reason), refused=True), _never)
-    return Competitor(Side(found.name, "peer", found.name), found.launch)
+    return Competitor(Side(found.name, "peer", found.name), found.launch, fresh=found.fresh)
 
 
 def _never(operands: Operands, out: torch.Tensor | None) -> torch.Tensor:
@@ -88,7 +90,7 @@ def _never(operands: Operands, out: torch.Tensor | None) -> torch.Tensor:
 
 def function(contestant: Contestant) -> Callable[..., torch.Tensor]:
     """The launcher of a kernel's file, or a family's function of a contract."""
-    module = _module(contestant.file, contestant.digest)
+    module = module_of(contestant)
     found: Callable[..., torch.Tensor] = getattr(module, contestant.kernel if contestant.is_contract else "gemm")
     return found
 
@@ -97,6 +99,11 @@ def _caller(gemm: Callable[..., torch.Tensor], config: int | None) -> Launch:
     if config is None:
         return lambda operands, out: gemm(operands.a, operands.b, **operands.epilogue, out=out)
     return lambda operands, out: gemm(operands.a, operands.b, **operands.epilogue, out=out, config=config)
+
+
+def module_of(contestant: Contestant) -> ModuleType:
+    """The module of a kernel's file, or the package that holds a contract's function."""
+    return _module(contestant.file, contestant.digest)
 
 
 @functools.cache

@@ -11,6 +11,8 @@ from typing import Protocol
 
 import torch
 
+from generator import prior
+
 #: Seconds between the two marks of a sample, to be asked for after the device was synchronized.
 Reading = Callable[[], float]
 
@@ -31,6 +33,8 @@ class Device(Protocol):
     #: As torch names it.
     name: str
     l2_bytes: int
+    #: What a model of its speed knows of it.
+    figures: prior.Device
     #: All that a time depends on besides the kernel: device, versions. No host, no path, no date.
     environment: Mapping[str, str | int]
 
@@ -95,6 +99,14 @@ class CudaDevice:
         self._stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         properties = torch.cuda.get_device_properties(torch.cuda.current_device())
         self.l2_bytes = int(getattr(properties, "L2_cache_size", 0)) or 64 * 2**20
+        # On AMD the name of the architecture comes with its features behind a colon; on NVIDIA it is the device's name.
+        arch = properties.gcnArchName.partition(":")[0] if torch.version.hip else ""
+        self.figures = prior.Device(
+            properties.name,
+            arch or f"sm{properties.major}{properties.minor}",
+            properties.multi_processor_count,
+            getattr(properties, "shared_memory_per_multiprocessor", 2**16),
+        )
         self.environment: Mapping[str, str | int] = {
             "device": properties.name,
             "capability": f"{properties.major}.{properties.minor}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -25,6 +25,10 @@ METHOD = 1
 _SAMPLE = 2e-3
 #: Rounds before the first that counts: the clocks rise, the allocator has its blocks.
 _WARM_ROUNDS = 5
+#: Where the rounds are bounded by time: the part of it that may pass before the first that counts, and the fewest that
+#: count whatever they take.
+_WARM_PART = 0.25
+_FEWEST_ROUNDS = 5
 _MOST_CALLS = 2000
 #: Calls by the host stay under the depth of the launch queue, or the host would wait in it.
 _MOST_QUEUED = 256
@@ -33,11 +37,15 @@ _SEED = 20
 
 @dataclass(frozen=True)
 class Options:
-    """How to measure: rounds that count, `select` or `all` rows of each table, the word of the peer or `none`."""
+    """How to measure: rounds that count, `select` or `all` rows of each table, the words of the peers.
+
+    Rounds end early once they have taken `seconds`.
+    """
 
     rounds: int = 40
     configs: str = "select"
-    peer: str = "cublas"
+    peers: tuple[str, ...] = ("cublas",)
+    seconds: float | None = None
 
     @property
     def method(self) -> dict[str, str | int]:
@@ -47,7 +55,8 @@ class Options:
             "rounds": self.rounds,
             "sample_us": round(_SAMPLE * 1e6),
             "configs": self.configs,
-            "peer": self.peer,
+            "peer": ",".join(self.peers) or "none",
+            **({} if self.seconds is None else {"seconds": str(self.seconds)}),
         }
 
 
@@ -64,7 +73,7 @@ def key(comparison: Comparison, environment: str, options: Options) -> str:
 
 
 @dataclass
-class _Entry:
+class Entry:
     """A side on its way through the rounds."""
 
     competitor: Competitor
@@ -76,6 +85,8 @@ class _Entry:
     call: list[float] = field(default_factory=list)
     host: list[float] = field(default_factory=list)
     last: torch.Tensor | None = None
+    #: What the calls of a replay leave for each set.
+    results: dict[int, torch.Tensor] = field(default_factory=dict)
 
 
 def measure(comparison: Comparison, device: Device, environment: str, options: Options) -> Record:
@@ -84,18 +95,18 @@ def measure(comparison: Comparison, device: Device, environment: str, options: O
     A side that raises or is wrong is recorded with its failure and not timed; the others are.
     """
     set_precision(comparison.problem)
-    found = competitors(comparison, options.configs, options.peer)
+    found = competitors(comparison, options.configs, options.peers)
     sets = 0
     try:
-        session = _Session(comparison.problem, device)
+        session = Session(comparison.problem, device)
         sets = len(session.sets)
-        sides = _timed(session, found, options.rounds)
+        sides = _timed(session, found, options)
     except DeviceLost:
         raise
     except Exception as error:
         # What no single side is to blame for: no memory for the operands, say.
-        _survive(device, error)
-        sides = [replace(competitor.side, failure=_reason(error)) for competitor in found]
+        survive(device, error)
+        sides = [replace(competitor.side, failure=reason(error)) for competitor in found]
     return Record(
         key(comparison, environment, options),
         comparison.case,
@@ -107,33 +118,48 @@ def measure(comparison: Comparison, device: Device, environment: str, options: O
     )
 
 
-def _timed(session: _Session, found: list[Competitor], rounds: int) -> list[Side]:
+def _timed(session: Session, found: list[Competitor], options: Options) -> list[Side]:
     """The sides of a comparison with their times, in the order of `found`."""
     entries = [session.prepare(each) if each.side.failure is None else None for each in found]
-    session.rounds([entry for entry in entries if entry is not None], rounds)
+    session.rounds([entry for entry in entries if entry is not None], options.rounds, options.seconds)
     return [each.side if entry is None else session.finish(entry) for each, entry in zip(found, entries)]
 
 
-def _survive(device: Device, error: Exception) -> None:
+def survive(device: Device, error: Exception) -> None:
     """Raise `DeviceLost` where the device does not answer after `error`."""
     try:
         device.synchronize()
     except Exception:
-        raise DeviceLost(_reason(error)) from error
+        raise DeviceLost(reason(error)) from error
 
 
-class _Session:
-    """The operands of one problem, what is expected of them, and the device."""
+class Session:
+    """The operands of one problem, what is expected of them, and the device.
 
-    def __init__(self, problem: Problem, device: Device) -> None:
+    A sample takes at least about `sample` seconds. With `checked` the results of that many sets alone are compared;
+    without `host` calls by the host are neither timed nor checked.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        device: Device,
+        *,
+        seed: int = _SEED,
+        sample: float = _SAMPLE,
+        checked: int | None = None,
+        host: bool = True,
+    ) -> None:
         self.problem = problem
         self.device = device
+        self.sample = sample
+        self.host = host
         count = operands.count_sets(problem, device.l2_bytes)
-        self.sets = operands.make_sets(problem, device.name, count, _SEED)
-        generator = torch.Generator().manual_seed(_SEED)
-        self.expected = [check.expect(problem, each, generator) for each in self.sets]
+        self.sets = operands.make_sets(problem, device.name, count, seed)
+        generator = torch.Generator().manual_seed(seed)
+        self.expected = [check.expect(problem, each, generator) for each in self.sets[:checked]]
 
-    def prepare(self, competitor: Competitor) -> _Entry | None:
+    def prepare(self, competitor: Competitor) -> Entry | None:
         """Compile, record and check a side; None, with the failure noted, for one that cannot be timed."""
         side = competitor.side
         try:
@@ -149,21 +175,25 @@ class _Session:
             # A launcher raises ValueError for what it does not take; a row may be too large for the device.
             too_large = side.forced and type(error).__name__ == "OutOfResources"
             refused = isinstance(error, ValueError) or too_large
-            competitor.side = replace(side, failure=_reason(error), refused=refused)
-            _survive(self.device, error)
+            competitor.side = replace(side, failure=reason(error), refused=refused)
+            survive(self.device, error)
             return None
         return entry if competitor.side.failure is None else None
 
-    def _record(self, competitor: Competitor) -> _Entry:
+    def _record(self, competitor: Competitor) -> Entry:
         """Choose how many calls make a sample, and record them over the sets in turn."""
         launch, count = competitor.launch, len(self.sets)
-        calls, replay = 1, self.device.record(lambda: _run(launch, self.sets, 1))
+        results: dict[int, torch.Tensor] = {}
+        run = functools.partial(_run, competitor, self.sets, results)
+        calls, replay = 1, self.device.record(functools.partial(run, 1))
         # A lone short call is timed with the launch of its replay: once more, from what many calls take.
         for _ in range(2):
-            wanted = calls_for(min(timed(replay, self.device) for _ in range(3)) / calls, count)
+            wanted = calls_for(min(timed(replay, self.device) for _ in range(3)) / calls, count, self.sample)
             if wanted <= 1.2 * calls:
                 break
-            calls, replay = wanted, self.device.record(functools.partial(_run, launch, self.sets, wanted))
+            calls, replay = wanted, self.device.record(functools.partial(run, wanted))
+        if not self.host:
+            return Entry(competitor, replay, calls, 0, results=results)
         # The first calls find no memory in the allocator and are slow; the second few count.
         for _ in range(2):
             begin = self.device.clock()
@@ -171,16 +201,16 @@ class _Session:
                 launch(self.sets[each % count], None)
             self.device.synchronize()
             by_host = max((self.device.clock() - begin) / 5, 1e-9)
-        called = min(_MOST_QUEUED, max(1, math.ceil(_SAMPLE / by_host)))
-        return _Entry(competitor, replay, calls, called)
+        called = min(_MOST_QUEUED, max(1, math.ceil(self.sample / by_host)))
+        return Entry(competitor, replay, calls, called, results=results)
 
-    def _checked(self, entry: _Entry) -> Side:
+    def _checked(self, entry: Entry) -> Side:
         """The side with its error: every output poisoned, one replay, every output that it writes compared."""
-        for each in self.sets:
-            operands.poison(each.out)
+        for result in entry.results.values():
+            operands.poison(result)
         entry.replay.run()
         self.device.synchronize()
-        outputs = [(each.out, expected) for each, expected in zip(self.sets, self.expected)][: entry.replayed]
+        outputs = [(entry.results[each], expected) for each, expected in enumerate(self.expected[: entry.replayed])]
         if entry.last is not None:
             outputs.append((entry.last, self.expected[(entry.called - 1) % len(self.sets)]))
         side = entry.competitor.side
@@ -192,19 +222,32 @@ class _Session:
                 return replace(side, failure=verdict.fault)
         return side
 
-    def rounds(self, entries: list[_Entry], count: int) -> None:
-        """Sample every side in each of `count` rounds, after some that do not count."""
-        for turn in range(-_WARM_ROUNDS, count):
-            order = [entries[index] for index in stats.rotation(len(entries), turn)] if entries else []
-            gpu = sample_replays(order, self.device)
-            for entry, seconds in zip(order, gpu):
-                call, host = self._call(entry)
-                if turn >= 0:
-                    entry.gpu.append(seconds / entry.replayed)
-                    entry.call.append(call / entry.called)
-                    entry.host.append(host / entry.called)
+    def rounds(self, entries: list[Entry], count: int, seconds: float | None = None, warm: int | None = None) -> None:
+        """Sample every side in each of `count` rounds, after `warm` that do not count, for about `seconds`."""
+        begin = 0.0 if seconds is None else self.device.clock()
 
-    def _call(self, entry: _Entry) -> tuple[float, float]:
+        def over(part: float) -> bool:
+            return seconds is not None and self.device.clock() - begin > part * seconds
+
+        turn = -(_WARM_ROUNDS if warm is None else warm)
+        while turn < count and entries:
+            self._round([entries[index] for index in stats.rotation(len(entries), turn)], counts=turn >= 0)
+            turn += 1
+            if turn < 0 and over(_WARM_PART):
+                turn = 0
+            if turn >= _FEWEST_ROUNDS and over(1):
+                return
+
+    def _round(self, order: list[Entry], *, counts: bool) -> None:
+        for entry, seconds in zip(order, sample_replays(order, self.device)):
+            call, host = self._call(entry) if self.host else (0.0, 0.0)
+            if counts:
+                entry.gpu.append(seconds / entry.replayed)
+            if counts and self.host:
+                entry.call.append(call / entry.called)
+                entry.host.append(host / entry.called)
+
+    def _call(self, entry: Entry) -> tuple[float, float]:
         """Seconds of `called` plain calls, from an idle device to the end, and until the host is free."""
         launch, count, clock = entry.competitor.launch, len(self.sets), self.device.clock
         self.device.synchronize()
@@ -215,7 +258,7 @@ class _Session:
         self.device.synchronize()
         return clock() - begin, queued - begin
 
-    def finish(self, entry: _Entry) -> Side:
+    def finish(self, entry: Entry) -> Side:
         """The side with its times, its results checked once more on the buffers that were timed."""
         side = self._checked(entry)
         if side.failure is not None:
@@ -223,12 +266,12 @@ class _Session:
         return replace(
             side,
             gpu=_timing(entry.replay.method, entry.replayed, entry.gpu),
-            call=_timing("calls", entry.called, entry.call),
-            host=_timing("calls", entry.called, entry.host),
+            call=_timing("calls", entry.called, entry.call) if self.host else None,
+            host=_timing("calls", entry.called, entry.host) if self.host else None,
         )
 
 
-def sample_replays(order: Sequence[_Entry], device: Device) -> list[float]:
+def sample_replays(order: Sequence[Entry], device: Device) -> list[float]:
     """Seconds of one replay of each side, queued one behind the other without a pause.
 
     One more goes first and is not read: the device is busy with it while the host queues what is timed, so that no
@@ -241,17 +284,19 @@ def sample_replays(order: Sequence[_Entry], device: Device) -> list[float]:
     return [reading() for reading in readings]
 
 
-def calls_for(seconds: float, sets: int) -> int:
+def calls_for(seconds: float, sets: int, sample: float = _SAMPLE) -> int:
     """How many calls of `seconds` make a sample: enough time, and whole turns over the sets where that stays short."""
-    calls = min(_MOST_CALLS, max(1, math.ceil(_SAMPLE / max(seconds, 1e-9))))
+    calls = min(_MOST_CALLS, max(1, math.ceil(sample / max(seconds, 1e-9))))
     turns = math.ceil(calls / sets) * sets
-    return turns if turns <= _MOST_CALLS and turns * seconds <= 10 * _SAMPLE else calls
+    return turns if turns <= _MOST_CALLS and turns * seconds <= 10 * sample else calls
 
 
-def _run(launch: Callable[[Operands, torch.Tensor | None], torch.Tensor], sets: list[Operands], calls: int) -> None:
-    for each in range(calls):
-        one = sets[each % len(sets)]
-        launch(one, one.out)
+def _run(competitor: Competitor, sets: list[Operands], results: dict[int, torch.Tensor], calls: int) -> None:
+    """Call a side on the sets in turn; `results` gets what it leaves for each."""
+    for call in range(calls):
+        each = call % len(sets)
+        returned = competitor.launch(sets[each], sets[each].out)
+        results[each] = returned if competitor.fresh else sets[each].out
 
 
 def _timing(method: str, calls: int, seconds: list[float]) -> Timing:
@@ -263,7 +308,8 @@ def _finite(error: float) -> float | None:
     return stats.rounded(error, 3) if math.isfinite(error) else None
 
 
-def _reason(error: BaseException) -> str:
-    """An exception on one line, without addresses or paths."""
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0] if lines else 'no message'}"[:300]
+def reason(error: BaseException) -> str:
+    """An exception on one line, without addresses or paths: its first, and the next where that is a heading."""
+    lines = str(error).strip().splitlines() or ["no message"]
+    told = lines[0] if not lines[0].endswith(":") else " ".join(lines[:2])
+    return f"{type(error).__name__}: {told}"[:300]

@@ -46,14 +46,19 @@ def make_sets(problem: Problem, device: str, count: int, seed: int) -> list[Oper
     return [_make(problem, device, generator) for _ in range(count)]
 
 
-def _make(problem: Problem, device: str, generator: torch.Generator) -> Operands:
+def shadow(problem: Problem) -> Operands:
+    """A set without memory: what a kernel's `refusal` reads, for a choice that needs no device."""
+    return _make(problem, "meta", None)
+
+
+def _make(problem: Problem, device: str, generator: torch.Generator | None) -> Operands:
     m, n, k = problem.shape.m, problem.shape.n, problem.shape.k
     layout = problem.layout
 
     def matrix(rows: int, columns: int, order: str, word: str) -> torch.Tensor:
         if order == "column":
-            return _random((columns, rows), word, device, generator).T
-        return _random((rows, columns), word, device, generator)
+            return matrix(columns, rows, "row", word).T
+        return _random((rows, columns + problem.shape.pad), word, device, generator)[:, :columns]
 
     epilogue: dict[str, torch.Tensor | float] = {}
     for operand in problem.epilogue.operands:
@@ -64,14 +69,14 @@ def _make(problem: Problem, device: str, generator: torch.Generator) -> Operands
             epilogue[operand.name] = _random((m if operand.shape == ROWS else n,), word, device, generator)
         else:
             epilogue[operand.name] = SCALAR
-    out = torch.empty((m, n), dtype=torch_type(problem.dtype.out), device=device)
-    if layout.c == "column":
-        out = torch.empty((n, m), dtype=torch_type(problem.dtype.out), device=device).T
+    rows, columns = (n, m) if layout.c == "column" else (m, n)
+    out = torch.empty((rows, columns + problem.shape.pad), dtype=torch_type(problem.dtype.out), device=device)
+    out = out[:, :columns].T if layout.c == "column" else out[:, :columns]
     a = matrix(m, k, layout.a, problem.dtype.a)
     return Operands(a, matrix(k, n, layout.b, problem.dtype.b), epilogue, out)
 
 
-def _random(size: tuple[int, ...], word: str, device: str, generator: torch.Generator) -> torch.Tensor:
+def _random(size: tuple[int, ...], word: str, device: str, generator: torch.Generator | None) -> torch.Tensor:
     """Standard normal numbers of the element type, or whole numbers over all of an integer type's range."""
     dtype = torch_type(word)
     if not ELEMENTS[word].floating:

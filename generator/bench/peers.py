@@ -6,14 +6,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from generator.bench import eager
 from generator.bench.operands import Operands
 from generator.bench.problem import Problem
+from generator.bench.suite import PEERS as WORDS
 from generator.verify.elements import torch_type
 from generator.vocabulary import ELEMENTS
 
-#: Computes the result of a set, into `out` where one is given, else into a new tensor.
+#: Computes the result of a set and returns it: a new tensor, or `out` filled where one is given and the side can.
 Launch = Callable[[Operands, torch.Tensor | None], torch.Tensor]
 
 
@@ -23,6 +25,8 @@ class Peer:
 
     name: str
     launch: Launch
+    #: Whether it computes into tensors of its own even where an output is given.
+    fresh: bool = False
 
 
 class NoPeer(Exception):
@@ -130,5 +134,35 @@ def _scaled_mm(problem: Problem) -> Launch:
     return launch
 
 
+def inductor(problem: Problem) -> Peer:
+    """The same expression compiled by torch.compile, its kernels tuned for these sizes alone, into tensors of its own.
+
+    Compiled at the first call. What was compiled before is forgotten, or torch would stop compiling after a few sizes.
+    """
+    expression = cublas(problem)
+    names = [operand.name for operand in problem.epilogue.operands]
+    typed = torch.empty(0, dtype=torch_type(problem.dtype.out))
+
+    def product(a: torch.Tensor, b: torch.Tensor, *values: torch.Tensor | float) -> torch.Tensor:
+        return expression.launch(Operands(a, b, dict(zip(names, values)), typed), None)
+
+    compiled: list[Callable[..., object]] = []
+
+    def launch(operands: Operands, out: torch.Tensor | None) -> torch.Tensor:
+        values = (operands.a, operands.b, *(operands.epilogue[name] for name in names))
+        if not compiled:
+            # Once as it is, so that what the library is given besides, such as scales, is there and not computed anew.
+            expression.launch(operands, None)
+            # As a graph of operations: the compiler does not read the formulas that the epilogue is kept in.
+            graph = make_fx(product)(*values)
+            torch._dynamo.reset()
+            compiled.append(torch.compile(graph, mode="max-autotune-no-cudagraphs", dynamic=False))
+        result = compiled[0](*values)
+        assert isinstance(result, torch.Tensor)
+        return result
+
+    return Peer(f"torch.compile({expression.name})", launch, fresh=True)
+
+
 #: Peers by the word of `--peer`.
-PEERS: Mapping[str, Callable[[Problem], Peer]] = {"cublas": cublas}
+PEERS: Mapping[str, Callable[[Problem], Peer]] = dict(zip(WORDS, (cublas, inductor), strict=True))

@@ -74,7 +74,7 @@ class Families:
     def contract(self, kernels: list[Kernel], family: str, label: str) -> Contestant:
         """The public function of a contract that `kernels` implement; raises `CallError` where a file is missing."""
         folder = self.out / family
-        files = [folder / "__init__.py", *(folder / f"{kernel.name}.py" for kernel in kernels)]
+        files = [*sorted(folder.glob("_*.py")), *(folder / f"{kernel.name}.py" for kernel in kernels)]
         digests = "\n".join(_digest(file, family) for file in files)
         whole = hashlib.sha256(digests.encode()).hexdigest()
         layout = kernels[0].variant.layout
@@ -173,6 +173,8 @@ def _on_shapes(
 def _shared(case: str, kernels: list[Kernel]) -> tuple[Dtype, Epilogue]:
     """The type and epilogue that all kernels of a comparison have."""
     first = kernels[0].variant
+    if first.batch != "none":
+        raise CallError(f"case {case!r}: {kernels[0].name} multiplies batches, which are not timed yet; leave it out")
     for kernel in kernels[1:]:
         for axis in ("dtype", "epilogue", "batch"):
             if kernel.variant.word(axis) != first.word(axis):

@@ -9,7 +9,8 @@ from typing import Any
 
 from generator.bench import stats
 from generator.bench.results import Record, Results
-from generator.bench.table import ratio, roofline
+from generator.bench.summary import ratio
+from generator.bench.table import roofline
 from generator.errors import CallError
 
 _OURS, _PEER = "tab:blue", "tab:orange"

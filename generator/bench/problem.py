@@ -16,9 +16,16 @@ class Shape:
     m: int
     n: int
     k: int
+    #: Elements by which the leading dimension of every matrix is larger than its row or column.
+    pad: int = 0
 
     def __str__(self) -> str:
-        return f"{self.m}x{self.n}x{self.k}"
+        return f"{self.m}x{self.n}x{self.k}" + (f"+{self.pad}" if self.pad else "")
+
+    @property
+    def numbers(self) -> list[int]:
+        """M, N and K, and the padding where there is one: as a file keeps a shape."""
+        return [self.m, self.n, self.k, *([self.pad] if self.pad else [])]
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What was measured, as it is kept: typed records, a JSON file rewritten whole after every comparison.
+"""What was measured, as it is kept: typed records, a JSON file rewritten whole as comparisons are done.
 
 A record's key is a digest of everything that its times depend on: kernels, problem, device, versions, method. A run
 that finds the key has nothing left to do; another measurement of the same case and shape on the same device and
@@ -86,7 +86,14 @@ class Record:
 
     @property
     def peer(self) -> Side | None:
-        return next((side for side in self.sides if side.role == "peer"), None)
+        """The first peer, which the table's ratios are to."""
+        return next(iter(self.peers.values()), None)
+
+    @property
+    def peers(self) -> dict[str, Side]:
+        """The peers by the words that asked for them, in that order."""
+        sides = [side for side in self.sides if side.role == "peer"]
+        return dict(zip(str(self.method["peer"]).split(","), sides))
 
     @property
     def faults(self) -> tuple[Side, ...]:
@@ -169,7 +176,11 @@ def save(results: Results, path: Path) -> None:
         "ceilings": {name: {c.name: c.rate for c in found} for name, found in results.ceilings.items()},
         "records": [_plain_record(record) for record in results.records],
     }
-    text = _dump(data)
+    put(path, _dump(data))
+
+
+def put(path: Path, text: str) -> None:
+    """Write a file in one step: whole, or as it was."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
@@ -194,7 +205,7 @@ def _plain_record(record: Record) -> dict[str, Any]:
         "key": record.key,
         "case": record.case,
         "title": record.title,
-        "shape": [problem.shape.m, problem.shape.n, problem.shape.k],
+        "shape": problem.shape.numbers,
         "layout": problem.layout.word,
         "dtype": dataclasses.asdict(problem.dtype),
         "epilogue": [step.operation for step in problem.epilogue.steps],

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from yaml.nodes import MappingNode, Node, SequenceNode
+from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from generator.bench.problem import Shape
 from generator.document import compose, plain
-from generator.errors import CallError, Mistake, SpecError, shown
+from generator.errors import CallError, Mistake, SpecError, nearest, shown
 from generator.model import AxisValue, word_of
 from generator.reading import Reader
 from generator.values import read_axis
@@ -19,10 +20,14 @@ from generator.vocabulary import AXES
 SUITES = Path(__file__).parent / "suites"
 #: The suite that a call without a spec runs, and the shapes that a spec runs on without `--shapes`.
 DEFAULT_SUITE = "spine"
-DEFAULT_SHAPES = SUITES / "shapes" / "default.yaml"
+SHAPES = SUITES / "shapes"
+DEFAULT_SHAPES = "default"
+#: The words of `--peer` and of a suite's `peer`: what each means is in `peers`.
+PEERS = ("cublas", "inductor")
+DEFAULT_PEERS = ("cublas",)
 
-_SHAPE = re.compile(r"([0-9]{1,9})x([0-9]{1,9})x([0-9]{1,9})\Z")
-_CASE = re.compile(r"[a-z][a-z0-9_]*\Z")
+_SHAPE = re.compile(r"([0-9]{1,9})x([0-9]{1,9})x([0-9]{1,9})(?:\+([1-9][0-9]{0,5}))?\Z")
+_NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 
 
 @dataclass(frozen=True)
@@ -37,7 +42,11 @@ class Choice:
 
 @dataclass(frozen=True)
 class Case:
-    """Kernels that are timed together, with the peer, in the same rounds, on each of the shapes."""
+    """Kernels that are timed together, with the peers, in the same rounds, on each of the shapes.
+
+    A case of the file that names files of shapes becomes one case for each of them, `CASE/FILE`, so that each has a
+    summary of its own.
+    """
 
     name: str
     title: str
@@ -47,10 +56,28 @@ class Case:
 
 @dataclass(frozen=True)
 class Suite:
-    """The cases of one file, in its order."""
+    """The cases of one file, in its order, and how they are timed where the call does not say."""
 
     name: str
     cases: tuple[Case, ...]
+    #: About the seconds that the rounds of a comparison may take; None where their number alone counts.
+    seconds: float | None = None
+    peers: tuple[str, ...] | None = None
+
+
+def peers(text: str) -> tuple[str, ...]:
+    """The peers that `cublas,inductor` names, none for `none`; raise ValueError for another word or one named twice."""
+    if text == "none":
+        return ()
+    words = tuple(text.split(","))
+    for word in words:
+        if word not in PEERS:
+            raise ValueError(
+                f"invalid choice: {word!r} (choose from {', '.join(PEERS)}, several with a comma, or none)"
+            )
+    if len(set(words)) < len(words):
+        raise ValueError(f"a peer is named twice in {text!r}")
+    return words
 
 
 def find(name: str) -> Path:
@@ -63,17 +90,34 @@ def find(name: str) -> Path:
     return SUITES / f"{name}.yaml"
 
 
+def find_shapes(name: str) -> Path:
+    """The file of shapes given by a name of suites/shapes or by path; raise `CallError` where there is none."""
+    if "/" in name or "." in name:
+        return Path(name)
+    known = sorted(path.stem for path in SHAPES.glob("*.yaml"))
+    if name not in known:
+        raise CallError(f"--shapes: no file of shapes is named {name!r}; known: {', '.join(known)}, or give a file")
+    return SHAPES / f"{name}.yaml"
+
+
 def read_suite(path: Path) -> Suite:
     """The suite at `path`; raise `SpecError` with every mistake in it."""
     root = compose(path, _text(path))
     reader = _SuiteReader(path)
-    found = reader.mapping(root, ("summary", "cases"), "suite", required=("cases",))
+    found = reader.mapping(root, ("summary", "seconds", "peer", "cases"), "suite", required=("cases",))
     if "summary" in found:
         reader.text(found["summary"], "summary")
-    cases = reader.distinct(found["cases"], "cases", reader.case, lambda case: case.name) if "cases" in found else []
+    seconds = reader.seconds(found["seconds"]) if "seconds" in found else None
+    peer = reader.peer(found["peer"]) if "peer" in found else None
+    cases = reader.distinct(found["cases"], "cases", reader.case, _file_case) if "cases" in found else []
     if reader.mistakes:
         raise SpecError(reader.mistakes)
-    return Suite(path.stem, tuple(case for case, _ in cases))
+    return Suite(path.stem, tuple(case for parts, _ in cases for case in parts), seconds, peer)
+
+
+def _file_case(parts: tuple[Case, ...]) -> str:
+    """The name that a case has in its file."""
+    return parts[0].name.partition("/")[0]
 
 
 def read_shapes(path: Path) -> tuple[Shape, ...]:
@@ -101,20 +145,40 @@ def _text(path: Path) -> str:
 class _SuiteReader(Reader):
     """One method a key, each returning its value or recording what is wrong."""
 
-    def case(self, node: Node) -> Case | None:
+    def seconds(self, node: Node) -> float | None:
+        value = plain(node)
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < math.inf:
+            return float(value)
+        self.wrong(node, f"seconds: expected a number above 0, found {shown(value)}")
+        return None
+
+    def peer(self, node: Node) -> tuple[str, ...] | None:
+        word = self.text(node, "peer")
+        try:
+            return None if word is None else peers(word)
+        except ValueError as error:
+            self.wrong(node, f"peer: {error}")
+            return None
+
+    def case(self, node: Node) -> tuple[Case, ...] | None:
         found = self.mapping(
             node, ("name", "title", "kernels", "shapes"), "case", required=("name", "kernels", "shapes")
         )
         name = self.text(found["name"], "case.name") if "name" in found else None
-        if name is not None and not _CASE.match(name):
+        if name is not None and not _NAME.match(name):
             self.wrong(found["name"], f"case.name: expected lower-case letters, digits and _, found {shown(name)}")
         title = self.text(found["title"], "case.title") if "title" in found else name
         choices = [self.choice(item) for item in self.items(found["kernels"], "kernels")] if "kernels" in found else []
-        shapes = self.shapes(found["shapes"]) if "shapes" in found else ()
+        groups = self.groups(found["shapes"]) if "shapes" in found else {}
         kept = tuple(choice for choice in choices if choice is not None)
-        if name is None or title is None or not kept or not shapes:
+        if name is None or title is None or not kept or not groups:
             return None
-        return Case(name, title, kept, shapes)
+        return tuple(
+            Case(f"{name}/{group}", f"{title}: {group.replace('_', ' ')}", kept, shapes)
+            if group
+            else Case(name, title, kept, shapes)
+            for group, shapes in groups.items()
+        )
 
     def choice(self, node: Node) -> Choice | None:
         before = len(self.mistakes)
@@ -136,6 +200,29 @@ class _SuiteReader(Reader):
             return None
         return Choice(family, label, tuple(axes), contract)
 
+    def groups(self, node: Node) -> dict[str, tuple[Shape, ...]]:
+        """Shapes by the file of suites/shapes that they come from; those of the suite itself under an empty name."""
+        read = self.distinct(node, "shapes", self.shape_or_file, str)
+        own = tuple(item for item, _ in read if isinstance(item, Shape))
+        groups = {"": own} if own else {}
+        for item, _ in read:
+            if isinstance(item, str):
+                try:
+                    groups[item] = read_shapes(SHAPES / f"{item}.yaml")
+                except SpecError as error:
+                    self.mistakes += error.mistakes
+        return groups
+
+    def shape_or_file(self, node: Node) -> Shape | str | None:
+        word = plain(node)
+        if not isinstance(node, ScalarNode) or not isinstance(word, str) or not _NAME.match(word):
+            return self.shape(node)
+        known = sorted(path.stem for path in SHAPES.glob("*.yaml"))
+        if word not in known:
+            self.wrong(node, f"shapes: no file of shapes is named {word!r}; {nearest(word, known)}")
+            return None
+        return word
+
     def shapes(self, node: Node) -> tuple[Shape, ...]:
         return tuple(shape for shape, _ in self.distinct(node, "shapes", self.shape, str))
 
@@ -145,10 +232,11 @@ class _SuiteReader(Reader):
             sizes = [plain(item) for item in node.value]
         else:
             match = _SHAPE.match(str(plain(node)))
-            sizes = [int(size) for size in match.groups()] if match else []
+            sizes = [int(size) for size in match.groups() if size is not None] if match else []
         numbers = [size for size in sizes if type(size) is int and size >= 1]
-        if len(sizes) != 3 or len(numbers) != 3:
+        if len(sizes) not in (3, 4) or len(numbers) != len(sizes):
             found = sizes if isinstance(node, SequenceNode) else plain(node)
-            self.wrong(node, f"shapes: expected MxNxK or [M, N, K], each at least 1, found {shown(found)}")
+            form = "MxNxK, MxNxK+PAD or [M, N, K]"
+            self.wrong(node, f"shapes: expected {form}, each at least 1, found {shown(found)}")
             return None
         return Shape(*numbers)

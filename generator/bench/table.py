@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from generator.bench import stats
-from generator.bench.results import COPY, Record, Results, Side, Timing
+from generator.bench import stats, summary
+from generator.bench.results import COPY, Record, Results, Side
 
 _NONE = "—"
 
 _LEGEND = (
     "Ratio = peer's time / ours, taken round by round in the same run; above 1 is faster; median and quartiles. "
     "GPU times are replays of a CUDA graph over operands that outgrow the L2 (a * marks those launched one by one); "
-    "times with the host are plain calls from an idle device to the end. Roofline: the longer of operations over the "
-    "measured matrix rate and least bytes over the measured copy rate, as a part of the time taken."
+    "times with the host are plain calls from an idle device to the end, those of the host alone until a call returns. "
+    "Roofline: the longer of operations over the measured matrix rate and least bytes over the measured copy rate, as "
+    "a part of the time taken."
 )
 
 
@@ -38,14 +39,18 @@ def roofline(record: Record, results: Results) -> Roofline:
     return Roofline(results.ceiling(record.environment, name), results.ceiling(record.environment, COPY))
 
 
-def render(results: Results, records: Sequence[Record]) -> str:
-    """`records`, of these `results`, as Markdown: for each device a heading, its ceilings, and a table a case."""
+def render(results: Results, records: Sequence[Record], bound: float = 1.0, *, brief: bool = False) -> str:
+    """`records`, of these `results`, as Markdown: for each device a heading, its ceilings, a table a case, a summary.
+
+    The summary counts the ratios under `bound`. With `brief` the tables of cases are left out.
+    """
     parts = []
     for environment in dict.fromkeys(record.environment for record in records):
         parts.append(_head(results, environment))
         here = [record for record in records if record.environment == environment]
-        for case in dict.fromkeys(record.case for record in here):
+        for case in dict.fromkeys(record.case for record in here) if not brief else ():
             parts.append(_case(results, [record for record in here if record.case == case]))
+        parts += summary.render(here, bound)
     parts.append(_LEGEND)
     return "\n\n".join(parts) + "\n"
 
@@ -69,23 +74,26 @@ def _head(results: Results, environment: str) -> str:
 def _case(results: Results, records: Sequence[Record]) -> str:
     several = any(sum(side.role != "peer" for side in record.sides) > 1 for record in records)
     columns = ["MxNxK", "", "tile", "µs on the GPU (mean ± std)", "TFLOP/s", "GB/s", "of roofline", "ratio"]
+    others = list(dict.fromkeys(word for record in records for word in record.peers))[1:]
     columns += ["to the first"] if several else []
-    columns += ["µs with the host", "ratio"]
-    lines = [f"**{records[0].title}** (`{records[0].case}`)", "", _row(columns), _row(["---"] * len(columns))]
+    columns += [f"ratio to {word}" for word in others]
+    columns += ["µs with the host", "ratio", "µs of the host alone", "ratio"]
+    lines = [
+        f"**{records[0].title}** (`{records[0].case}`)",
+        "",
+        summary.row(columns),
+        summary.row(["---"] * len(columns)),
+    ]
     for record in records:
-        lines += [_row(_cells(results, record, side, several)) for side in record.sides]
+        lines += [summary.row(_cells(results, record, side, several, others)) for side in record.sides]
     return "\n".join(lines)
 
 
-def _row(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
-
-
-def _cells(results: Results, record: Record, side: Side, several: bool) -> list[str]:
+def _cells(results: Results, record: Record, side: Side, several: bool, others: Sequence[str]) -> list[str]:
     head = [str(record.problem.shape), side.label, tile(side.config) if side.config else _NONE]
-    if side.failure is not None or side.gpu is None or side.call is None:
+    if side.failure is not None or side.gpu is None or side.call is None or side.host is None:
         reason = f"{'refused' if side.refused else 'FAILED'}: {side.failure or 'not measured'}"
-        return [*head, reason, *[_NONE] * (7 if several else 6)]
+        return [*head, reason, *[_NONE] * (8 + several + len(others))]
     gpu = stats.summarize(side.gpu.samples)
     seconds = gpu.median / 1e6
     floor = roofline(record, results).floor(record.problem.flops, record.problem.bytes)
@@ -101,24 +109,17 @@ def _cells(results: Results, record: Record, side: Side, several: bool) -> list[
     if several:
         ours = [other for other in record.sides if other.role != "peer"]
         cells.append(_NONE if side.role == "peer" else ratio_text(ours[0], side, "gpu", quartiles=False))
-    call = stats.summarize(side.call.samples)
-    return [*cells, _number(call.median), ratio_text(record.peer, side, "call", quartiles=False)]
-
-
-def ratio(peer: Side | None, side: Side, what: str) -> stats.Summary | None:
-    """Peer's time over a side's, round by round; None where either has no right result, or they are the same side."""
-    if peer is None or peer is side or peer.failure is not None or side.failure is not None:
-        return None
-    theirs: Timing | None = getattr(peer, what)
-    own: Timing | None = getattr(side, what)
-    if theirs is None or own is None:
-        return None
-    return stats.summarize(stats.ratios(theirs.samples, own.samples))
+    for word in others:
+        cells.append(_NONE if side.role == "peer" else ratio_text(record.peers.get(word), side, "gpu", quartiles=False))
+    for what, timing in (("call", side.call), ("host", side.host)):
+        median = stats.summarize(timing.samples).median
+        cells += [_number(median), ratio_text(record.peer, side, what, quartiles=False)]
+    return cells
 
 
 def ratio_text(peer: Side | None, side: Side, what: str, *, quartiles: bool = True) -> str:
     """A ratio for a table, `0.97 (0.96 to 0.98)`, or a dash where there is none."""
-    found = ratio(peer, side, what)
+    found = summary.ratio(peer, side, what)
     if found is None:
         return _NONE
     return f"{found.median:.3f}" + (f" ({found.low:.3f} to {found.high:.3f})" if quartiles else "")
@@ -129,10 +130,8 @@ def tile(config: Mapping[str, int]) -> str:
     size = "x".join(str(config[name]) for name in ("BLOCK_M", "BLOCK_N", "BLOCK_K") if name in config)
     rest = {name: value for name, value in config.items() if not name.startswith("BLOCK_")}
     words = [size] if size else []
-    if "GROUP_M" in rest:
-        words.append(f"group {rest.pop('GROUP_M')}")
-    if "NUM_CHIPLETS" in rest:
-        words.append(f"chiplets {rest.pop('NUM_CHIPLETS')}")
+    named = (("GROUP_M", "group"), ("SPLIT", "split"), ("NUM_CHIPLETS", "chiplets"))
+    words += [f"{word} {rest.pop(name)}" for name, word in named if name in rest]
     for name, word in (("num_warps", "warp"), ("num_stages", "stage")):
         if name in rest:
             count = rest.pop(name)

@@ -4,10 +4,12 @@
     launcher    what `gemm` passes and has made sure of by then (helpers, rows: by its helpers, for a row of CONFIGS)
     evaluate    the kernel walked over symbols, once for each choice of tiles: each access's address, mask and path
                 (expressions and language: what an expression and a function of Triton mean; sites: the accesses)
+    batches     of a batch, which matrix a program is for: then its number is its place among the tiles of that matrix
     order       the lemma on the order of tiles: in the grid, and one program a tile; then a program's place is a symbol
                 (where programs walk tiles, `range(program_id, tiles, num_programs)` gives each tile to one of them;
                 dealing: programs renumbered for the dies of a GPU; curve: a function that finds a tile by its number,
                 by induction over the parts that it cuts the grid into; plain: that function on plain numbers)
+    sharing     programs that share a tile: that each hands in its sum at a place of its own, and one stores the result
     faults      of an access: an index outside its dimension, a stride of another operand, a number beyond its width
     judge       each fault put to the solver (solve) as conditions on whole numbers (terms, rewriting)
 
@@ -21,8 +23,9 @@ Taken from the launcher's source, and not proved where it reads otherwise: the o
 
 Taken for granted: Triton's meaning of its own functions and of integer division; that lanes masked off, or outside a
 block's checked dimensions, touch nothing; that a descriptor's hardware leaves out what is outside its shape (such an
-access is told apart, as `hardware`); that strides are not negative, an operand's elements lie where its strides say,
-and a result has fewer than 2**31 tiles.
+access is told apart, as `hardware`); that who finds a count sees what was stored before it was raised; that strides are
+not negative, an operand's elements lie where its strides say, a result has fewer than 2**31 tiles, all matrices of a
+batch together, and a device holds at most 2**30 programs.
 """
 
 from generator.bounds.judge import NEVER_REACHED

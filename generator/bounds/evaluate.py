@@ -10,13 +10,14 @@ import ast
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from generator.bounds import language
+from generator.bounds import language, sharing
 from generator.bounds.expressions import Expressions, merged
+from generator.bounds.launcher import COUNTERS, WORK
 from generator.bounds.order import Lemma
 from generator.bounds.sites import Place, Site
-from generator.bounds.source import NotUnderstood
-from generator.bounds.terms import Condition, Poly, Renumbered, at_most, below, of, variable
-from generator.bounds.values import Block, Number, Opaque, Part, Pointer, Several, Truth, Value, reaches_memory
+from generator.bounds.source import NotUnderstood, Refuted
+from generator.bounds.terms import Condition, Poly, Renumbered, at_most, below, of, poly, variable
+from generator.bounds.values import Block, Count, Number, Opaque, Part, Pointer, Several, Truth, Value, reaches_memory
 
 #: Names that hold a program's place, a tile's or an element's: replaced by symbols where the order of tiles is proved.
 COORDINATES = (("pid_m", "pid_n"), ("m", "n"))
@@ -27,6 +28,12 @@ NUMBER = "tile"
 #: Given the names and the two coordinates of a tile, and how many tiles the programs walk (None where each program has
 #: a tile of its own): the lemma about them.
 Order = Callable[[tuple[str, str], Number, Number, Poly | None], Lemma]
+
+#: Names that hold a program's matrix, and its place among the programs of that matrix.
+MATRIX = ("batch", "pid")
+
+#: Given those two: what is then known of the matrix; raises `NotUnderstood`.
+Split = Callable[[Number, Number], tuple[Condition, ...]]
 
 #: The programs walk the numbers below the loop's end, and each number has one program that comes to it.
 _WALK = ("tl.program_id(0)", "tl.num_programs(0)")
@@ -40,34 +47,66 @@ class Walk:
     #: What holds of the symbols that replaced the coordinates, and what these were.
     facts: tuple[Condition, ...] = ()
     replaced: dict[str, Poly] = field(default_factory=dict)
+    #: The accesses that one program alone of those that share a tile comes to.
+    alone: slice | None = None
 
 
-def walk(kernel: ast.FunctionDef, arguments: Mapping[str, Value], order: Order) -> Walk:
-    """The accesses of a kernel called with these arguments; raises `NotUnderstood`."""
+def walk(
+    kernel: ast.FunctionDef,
+    arguments: Mapping[str, Value],
+    order: Order,
+    programs: int,
+    depth: int | None = None,
+    split: Split | None = None,
+) -> Walk:
+    """The accesses of a kernel called with these arguments, `programs` to a tile; raises `NotUnderstood`.
+
+    Where programs deal out the steps along K of all tiles, these have `depth` elements each. `split` is there where the
+    operands are batches: what is known of a program's matrix.
+    """
     missing = [parameter.arg for parameter in kernel.args.args if parameter.arg not in arguments]
     if missing:
         raise NotUnderstood(kernel.lineno, f"the parameter {missing[0]}, which the launcher does not pass")
-    walker = _Walker(Expressions(dict(arguments)), order)
+    walker = _Walker(kernel, Expressions(dict(arguments)), order, programs, depth, split)
     for statement in kernel.body:
         walker.statement(statement)
-        walker.cut()
+        walker.cut(statement)
+    if walker.split is not None:
+        raise NotUnderstood(kernel.lineno, "a batch, and nothing that tells the matrix of a program")
     walker.found.sites = walker.at.sites
     return walker.found
 
 
 class _Walker:
-    def __init__(self, at: Expressions, order: Order) -> None:
-        self.at = at
+    def __init__(
+        self,
+        kernel: ast.FunctionDef,
+        at: Expressions,
+        order: Order,
+        programs: int,
+        depth: int | None,
+        split: Split | None,
+    ) -> None:
+        self.kernel, self.at = kernel, at
         self.order: Order | None = order
+        self.split = split
         self.found = Walk()
+        self.programs, self.depth = programs, depth
         self.loops = 0
+        #: What names were last assigned, and whether the walk is in the loop over the tiles that share out their steps.
+        self.texts: dict[str, str] = {}
+        self.deals = False
+        #: How many accesses lie before the last barrier.
+        self.fence = 0
         #: The number of tiles, within the loop over them.
         self.tiles: Poly | None = None
 
     def statement(self, node: ast.stmt) -> None:
         match node:
             case ast.Assign([ast.Name(name)], value):
-                self.at.names[name] = self.at.value(value)
+                known = sharing.within(name, ast.unparse(value), self.texts) if self.deals else None
+                self.at.names[name] = known or self.at.value(value)
+                self.texts[name] = ast.unparse(value)
             case ast.Assign([ast.Tuple(targets)], value):
                 self._unpack(node, targets, self.at.value(value))
             case ast.AugAssign(ast.Name(name) as target, operator, value):
@@ -75,10 +114,18 @@ class _Walker:
                 self.at.names[name] = language.operate(self.at.place(node), operator, old, self.at.value(value))
             case ast.Expr(value):
                 self.at.value(value)
+                if ast.unparse(value) == "tl.debug_barrier()":
+                    self.fence = len(self.at.sites)
+            case ast.If(ast.Compare(count, [ast.NotEq()], [others]), [ast.Return(None)], []):
+                self._leave(node, self.at.value(count), self.at.value(others))
+            case ast.If(ast.Compare(ast.Name(count), [ast.Eq()], [others]), body, []) if self._counted(count):
+                self._last(node, self.at.names[count], self.at.value(others), body)
             case ast.If(test, body, orelse):
                 self._branch(self.at.truth(test), body, orelse)
             case ast.For(ast.Name(name), ast.Call(_, [first, end, by]), body, []) if _texts(first, by) == _WALK:
                 self._tiles(node, name, end, body)
+            case ast.For(ast.Name(name), ast.Call() as steps, body, []) if ast.unparse(steps) == sharing.LOOP:
+                self._dealt(node, name, body)
             case ast.For(ast.Name(name), ast.Call() as steps, body, []):
                 self._loop(node, name, steps, body)
             case ast.Pass():
@@ -86,8 +133,10 @@ class _Walker:
             case _:
                 raise NotUnderstood(node.lineno, ast.unparse(node).partition("\n")[0])
 
-    def cut(self) -> None:
+    def cut(self, statement: ast.stmt) -> None:
         """Replace the coordinates of the program, once both are known, by symbols that the lemma alone knows of."""
+        if self.split is not None:
+            self._cut_batch(statement, self.split)
         number = self.at.names.get(NUMBER)
         if self.order is not None and isinstance(number, Number) and not number.shape:
             known = [atom for product, _ in number.value.terms for atom in product if isinstance(atom, Renumbered)]
@@ -100,13 +149,32 @@ class _Walker:
             if first.shape or second.shape:
                 continue
             lemma = self.order(names, first, second, self.tiles)
-            self.found.facts = lemma.inside
+            self.found.facts += lemma.inside
             self.order = None
             for name, number in zip(names, (first, second)):
                 self.found.replaced[name] = number.value
                 # The lemma answers for what is computed of the program's number, and mostly for the rest.
                 rest = frozenset(x for x in number.parts if not lemma.fits and language.PID not in x.value.variables)
                 self.at.names[name] = Number(variable(name), width="32", parts=rest)
+
+    def _cut_batch(self, statement: ast.stmt, split: Split) -> None:
+        """Replace a program's matrix, and its place among the programs of that matrix, which is `pid` from then on."""
+        matrix, place = (self.at.names.get(name) for name in MATRIX)
+        if not isinstance(matrix, Number) or not isinstance(place, Number) or matrix.shape or place.shape:
+            return
+        self.split = None
+        self.found.facts += split(matrix, place)
+        # From here on the symbol of the program's number means another one, so that none may be left of the old.
+        called = (node for node in ast.walk(self.kernel) if isinstance(node, ast.Attribute))
+        if any(node.attr == "program_id" and node.lineno > statement.lineno for node in called):
+            raise NotUnderstood(statement.lineno, "the program's number, behind that of its matrix")
+        for name, value in self.at.names.items():
+            if isinstance(value, Number | Truth) and language.PID in _variables(value):
+                self.at.names[name] = Opaque(f"{name}, which is of all matrices")
+            elif isinstance(value, Block) or (isinstance(value, Pointer) and value.offset != poly(0)):
+                raise NotUnderstood(statement.lineno, f"{name}, an address made before the matrix is known")
+        for name, symbol in zip(MATRIX, ("batch", language.PID)):
+            self.at.names[name] = Number(variable(symbol), width="32")
 
     def _unpack(self, node: ast.stmt, targets: list[ast.expr], value: Value) -> None:
         if not isinstance(value, Several) or len(value.items) != len(targets):
@@ -115,6 +183,56 @@ class _Walker:
             if not isinstance(target, ast.Name):
                 raise NotUnderstood(node.lineno, ast.unparse(node))
             self.at.names[target.id] = item
+
+    def _leave(self, node: ast.If, count: Value, others: Value) -> None:
+        """`if before != SPLIT - 1: return`: of the programs that share a tile one goes on, after all the others."""
+        if (
+            not isinstance(count, Count)
+            or not isinstance(others, Number)
+            or self.found.alone is not None
+            or self.tiles is not None
+        ):
+            raise NotUnderstood(node.lineno, ast.unparse(node.test))
+        self._handed_in(node, count, sharing.place(self.programs), ())
+        if others.value.constant != self.programs - 1 or count.otherwise is not None:
+            told = f"of {self.programs} programs that share a tile the one that finds {others.value} there goes on"
+            raise Refuted(node.lineno, told)
+        self.found.alone = slice(len(self.at.sites), None)
+
+    def _counted(self, name: str) -> bool:
+        return isinstance(self.at.names.get(name), Count)
+
+    def _last(self, node: ast.If, count: Value, others: Value, body: list[ast.stmt]) -> None:
+        """`if before == others:` the last program of a tile, or its only one, whose `before` is `others`."""
+        assert isinstance(count, Count)
+        if not isinstance(others, Number) or not self.deals or self.found.alone is not None:
+            raise NotUnderstood(node.lineno, ast.unparse(node.test))
+        shared = at_most(1, variable("others"))
+        self._handed_in(node, count, sharing.place_of_two(), (shared,))
+        if not (others.value == variable("others") == count.otherwise) or count.under != shared:
+            raise Refuted(node.lineno, f"the program that finds {others.value} others counted makes the result")
+        first = len(self.at.sites)
+        for statement in body:
+            self.statement(statement)
+        self.found.alone = slice(first, len(self.at.sites))
+
+    def _handed_in(self, node: ast.If, count: Count, place: Poly, path: tuple[Condition, ...]) -> None:
+        """Raise unless each program of a tile stores its sum at its own place, and then raises the tile's counter."""
+        raised = [site for site in self.at.sites if site.operand == count.operand]
+        once = len(raised) == 1 and raised[0].path == path and not self.at.path
+        if count.operand != COUNTERS or count.offset != variable(language.PID) or not once:
+            raise NotUnderstood(node.lineno, "a counter that is not raised once by every program of its tile")
+        stored = [site for site in self.at.sites if site.operand == WORK and site.kind == "store"]
+        if not count.ordered or any(site in self.at.sites[self.fence :] for site in stored):
+            raise Refuted(
+                node.lineno, "a sum that is counted before it is stored, without a barrier and a release between"
+            )
+        for site in stored:
+            expected = sharing.sum_at(place, site.shape)
+            if not expected.variables <= site.offset.variables:
+                raise Refuted(site.line, f"a sum at {site.offset}, which is not a place of its own for every program")
+            if len(stored) > 1 or (site.path, site.offset) != (path, expected):
+                raise NotUnderstood(site.line, f"a sum at {site.offset}, which is not known to be a place of its own")
 
     def _branch(self, test: Truth, body: list[ast.stmt], orelse: list[ast.stmt]) -> None:
         before = self.at
@@ -163,8 +281,27 @@ class _Walker:
         self.tiles = tiles.value
         for statement in body:
             self.statement(statement)
-            self.cut()
+            self.cut(statement)
         self.tiles = None
+        before.names = names
+        self.at = before
+
+    def _dealt(self, node: ast.For, target: str, body: list[ast.stmt]) -> None:
+        """A loop over the tiles of which a program has steps."""
+        changed, within = _assigned(body) | {target}, sharing.names()
+        known = self.depth is not None and sharing.dealt(target, self.texts) and not changed & within.keys() - {target}
+        if not known or self.tiles is not None or self.order is None or self.at.path:
+            raise NotUnderstood(node.lineno, f"the loop over {ast.unparse(node.iter)}")
+        tiles = self.at.value(ast.parse(sharing.TILES_OF_ALL, mode="eval").body)
+        assert isinstance(tiles, Number) and self.depth is not None
+        before, names = self.at, self._without(changed, node)
+        self.at = Expressions({**names, **within}, before.path, before.decided, before.sites)
+        self.tiles, self.deals = tiles.value, True
+        for statement in body:
+            self.statement(statement)
+            self.cut(statement)
+        self.found.facts += sharing.facts(self.depth)
+        self.tiles, self.deals = None, False
         before.names = names
         self.at = before
 
@@ -197,9 +334,9 @@ class _Walker:
         for statement in body:
             place = replace(again.place(statement), line=statement.lineno)
             match statement:
-                case ast.AugAssign(ast.Name(x), ast.Add(), value) if x == name:
+                case ast.AugAssign(ast.Name(x), ast.Add(), value) if x == name and isinstance(first, Pointer | Number):
                     by = again.value(value)
-                    if isinstance(by, Number) and not by.shape and isinstance(first, Pointer | Number):
+                    if isinstance(by, Number) and not by.shape:
                         return _moved(first, by, count, place)
                 case ast.Assign([ast.Name(x)], ast.Call(function, [ast.Name(y), value], [])) if x == y == name:
                     by = again.value(value)
@@ -215,6 +352,10 @@ def _moved(first: Pointer | Number, by: Number, count: Poly, place: Place) -> Va
     value = first.value + by.value * count
     part = Part(value, first.shape, first.width == "index", place.path, place.line)
     return Number(value, first.shape, first.width, parts | {part})
+
+
+def _variables(value: Number | Truth) -> frozenset[str]:
+    return (value.value if isinstance(value, Number) else value.condition).variables
 
 
 def _texts(*nodes: ast.expr) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from generator.bounds import language, sites
 from generator.bounds.arithmetic import compared
@@ -14,11 +14,13 @@ from generator.bounds.terms import Condition, Result, choice, either, every, neg
 from generator.bounds.values import (
     TRUE,
     Called,
+    Count,
     Descriptor,
     Either,
     Number,
     Opaque,
     Part,
+    Pointer,
     Several,
     Truth,
     Value,
@@ -148,8 +150,12 @@ class Expressions:
         text = ast.unparse(node.func)
         if "tl" in self.names:
             raise NotUnderstood(node.lineno, "a variable tl")
+        if ast.unparse(node) == language.SECOND_AXIS and language.SECOND_AXIS in self.names:
+            return self.names[language.SECOND_AXIS]
         if text in ("tl.load", "tl.store"):
             return self._access(node, "load" if text == "tl.load" else "store")
+        if text == "tl.atomic_add":
+            return self._add(node)
         if any(keyword.arg is None for keyword in node.keywords) or any(isinstance(x, ast.Starred) for x in node.args):
             raise NotUnderstood(node.lineno, ast.unparse(node))
         arguments = [self.value(argument) for argument in node.args]
@@ -188,6 +194,22 @@ class Expressions:
         self.sites.append(sites.plain(self.place(node), kind, values["pointer"], mask, checked))
         return Opaque(f"data of line {node.lineno}")
 
+    def _add(self, node: ast.Call) -> Value:
+        """An atomic add, which touches what a store would; of 1 to a single counter, what it finds is a count."""
+        given = dict(zip(("pointer", "value", "mask"), node.args)) | {str(x.arg): x.value for x in node.keywords}
+        values = {name: self.value(value) for name, value in given.items() if name not in ("sem", "scope")}
+        if set(values) - {"pointer", "value", "mask"} or not {"pointer", "value"} <= set(values) or len(node.args) > 3:
+            raise NotUnderstood(node.lineno, ast.unparse(node))
+        place, pointer = self.place(node), values["pointer"]
+        site = sites.plain(place, "store", pointer, values.get("mask", TRUE), Several(()))
+        self.sites.append(replace(site, adds=True))
+        ordered = all(
+            ast.unparse(given.get(x, node)) == f"'{word}'" for x, word in (("sem", "acq_rel"), ("scope", "gpu"))
+        )
+        if isinstance(pointer, Pointer) and not pointer.shape and values["value"] == Number(poly(1)):
+            return Count(pointer.operand, pointer.offset, ordered)
+        return Opaque(f"data of line {node.lineno}")
+
     def _described(self, node: ast.Call, owner: Descriptor, method: str, arguments: list[Value]) -> Value:
         if (method, len(arguments)) not in (("load", 1), ("store", 2)):
             raise NotUnderstood(node.lineno, ast.unparse(node))
@@ -219,4 +241,6 @@ def merged(test: Truth, a: Value, b: Value) -> Value:
     if shapes[0] == shapes[1] and isinstance(a, Number) and isinstance(b, Number) and a.width == b.width:
         value = choice(test.condition, a.value, b.value)
         return Number(value, a.shape, a.width, a.parts | b.parts | test.parts)
+    if isinstance(a, Count) and isinstance(b, Number) and not b.shape and a.otherwise is None:
+        return replace(a, under=test.condition, otherwise=b.value)
     return Opaque("what depends on a condition", reaches_memory(a) or reaches_memory(b))

@@ -13,7 +13,7 @@ from generator.bounds.terms import Condition, Poly, Variable, at_most, below, ei
 from generator.bounds.values import Part, lanes
 
 #: What the indices of a tensor count, by its dimensions.
-_DIMENSIONS = {1: ("element",), 2: ("row", "column")}
+_DIMENSIONS = {1: ("element",), 2: ("row", "column"), 3: ("matrix", "row", "column")}
 
 Numbers = Mapping[str, int]
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable
 
 from generator.bounds.arithmetic import number_of
 from generator.bounds.source import NotUnderstood, Source, refusals, statements, texts
 from generator.bounds.terms import Condition, at_most, poly, variable
 
-SIZES = ("M", "N", "K")
+#: B is how many matrices a batch has; where there is none, nothing is said of it.
+SIZES = ("B", "M", "N", "K")
 
 _UNIT = "x.shape[unit] > 1 and x.stride(unit) != 1"
 _UNIT_OR_NONE = "unit is not None and x.shape[unit] > 1 and (x.stride(unit) != 1)"
@@ -18,23 +20,45 @@ _DESCRIBE = [
     "stride = x.stride(0) if rows > 1 else -(-columns // 16) * 16",
     "return TensorDescriptor(x, [rows, columns], [stride, 1], list(block))",
 ]
+_DESCRIBE_BATCH = [
+    "count, rows, columns = x.shape",
+    "stride = x.stride(1) if rows > 1 else -(-columns // 16) * 16",
+    "apart = x.stride(0) if count > 1 else rows * stride",
+    "return TensorDescriptor(x, [count, rows, columns], [apart, stride, 1], list(block))",
+]
 _PROGRAMS = {"3", "properties.multi_processor_count * max(1, resident)"}
+_TILES = "triton.cdiv(M, row['BLOCK_M']) * triton.cdiv(N, row['BLOCK_N'])"
+#: The number of tiles of which `_workspace` has a counter each.
+TILES = ast.parse(_TILES, mode="eval").body
+_WORKSPACE = [
+    f"tiles = [{_TILES} for row in rows]",
+    "return (work, torch.zeros(max(tiles), dtype=torch.int32, device=device))",
+]
+_ROOM = re.compile(r"work = torch\.empty\(max\(sums\), dtype=torch\.\w+, device=device\)")
+#: The room for a sum of every program of every tile, and for two of every program that deals in steps.
+_SUMS = {
+    False: "sums = [count * row['SPLIT'] * row['BLOCK_M'] * row['BLOCK_N'] for count, row in zip(tiles, rows)]",
+    True: "sums = [2 * _programs(row, device) * row['BLOCK_M'] * row['BLOCK_N'] for row in rows]",
+}
+_ROWS = ("[row]", "[row] if row else CONFIGS")
 _EXTENT = ["return sum(((size - 1) * stride for size, stride in zip(x.shape, x.stride()))) + 1"]
 _NO_TENSOR = "if not isinstance(x, torch.Tensor):\n    return float(x)"
 _TENSOR_OR_NUMBER = "return x if x.device == device else float(x)"
 
 
-def sizes(source: Source) -> list[Condition]:
-    """What `_sizes` makes sure of M, N and K: that they are extents, so not negative, and not above its limit."""
+def sizes(source: Source, batched: bool) -> list[Condition]:
+    """What `_sizes` makes sure of the sizes: that they are extents, so not negative, and not above its limit."""
     function = source.function("_sizes")
     lines = texts(function.body)
-    if "M, K, N = (*a.shape, b.shape[1])" not in lines or lines[-1] != "return (M, N, K)":
+    names = SIZES[not batched :]
+    taken = "B, M, K, N = (*a.shape, b.shape[2])" if batched else "M, K, N = (*a.shape, b.shape[1])"
+    if taken not in lines or lines[-1] != f"return ({', '.join(names)})":
         raise NotUnderstood(function.lineno, "_sizes")
-    facts = [at_most(0, variable(name)) for name in SIZES]
+    facts = [at_most(0, variable(name)) for name in names]
     for test in refusals(function.body).values():
         match test:
-            case ast.Compare(largest, [ast.Gt()], [limit]) if ast.unparse(largest) == "max(M, N, K)":
-                facts += [at_most(variable(name), number_of(limit, {}, {})) for name in SIZES]
+            case ast.Compare(largest, [ast.Gt()], [limit]) if ast.unparse(largest) == f"max({', '.join(names)})":
+                facts += [at_most(variable(name), number_of(limit, {}, {})) for name in names]
     return facts
 
 
@@ -44,6 +68,14 @@ def programs(source: Source) -> None:
     returned = {ast.unparse(node.value) for node in ast.walk(function) if isinstance(node, ast.Return) and node.value}
     if returned != _PROGRAMS:
         raise NotUnderstood(function.lineno, "_programs, which says how many programs walk the tiles")
+
+
+def workspace(source: Source, made: ast.expr, *, deals: bool) -> None:
+    """Raise unless `_workspace` makes room for the partial sums that there can be, and a zero for every tile."""
+    called = ast.unparse(made) in (f"_workspace(M, N, {rows}, a.device)" for rows in _ROWS)
+    tiles, sums, room, last = (*texts(source.function("_workspace").body), *[""] * 4)[:4]
+    if not called or [tiles, last] != _WORKSPACE or sums != _SUMS[deals] or not _ROOM.fullmatch(room):
+        raise NotUnderstood(made.lineno, "_workspace, which makes room for partial sums")
 
 
 def check(source: Source, unit: int | None) -> None:
@@ -64,10 +96,10 @@ def scalar(source: Source) -> None:
         raise NotUnderstood(first.lineno, "_scalar")
 
 
-def describe(source: Source) -> None:
-    """Raise unless `_describe` makes a descriptor of a matrix's own shape and strides, the last of them 1."""
+def describe(source: Source, batched: bool) -> None:
+    """Raise unless `_describe` makes a descriptor of an operand's own shape and strides, the last of them 1."""
     function = source.function("_describe")
-    if texts(function.body) != _DESCRIBE:
+    if texts(function.body) != (_DESCRIBE_BATCH if batched else _DESCRIBE):
         raise NotUnderstood(function.lineno, "_describe")
 
 

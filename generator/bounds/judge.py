@@ -11,12 +11,12 @@ from generator.bounds import faults
 from generator.bounds.evaluate import Walk
 from generator.bounds.faults import Fault, NotLinear, Numbers
 from generator.bounds.helpers import SIZES
-from generator.bounds.language import PID
+from generator.bounds.language import PART, PID, TILES
 from generator.bounds.launcher import Launch, Launcher
 from generator.bounds.order import Lemma
-from generator.bounds.rewriting import holds, replaced, value
+from generator.bounds.rewriting import holds, replaced, replaced_in, value
 from generator.bounds.sites import Site
-from generator.bounds.solve import smallest, together
+from generator.bounds.solve import Answer, smallest, together
 from generator.bounds.terms import Atom, Condition, Poly, Variable, at_most, below, conjuncts, equal, poly, variable
 from generator.bounds.values import lanes
 
@@ -49,7 +49,7 @@ class Judge:
 
     def verdict(self, site: Site) -> Verdict:
         """What becomes of an access."""
-        operand, descriptor = self.known.operands[site.operand], site.descriptor
+        operand, descriptor = self.launch.operands[site.operand], site.descriptor
         if descriptor is not None and descriptor.fault is not None:
             return Verdict("not proved", f"{operand.name} is {descriptor.fault}")
         strides = self.known.strides
@@ -63,14 +63,14 @@ class Judge:
             return min(found, key=lambda verdict: verdict.state != "refuted")
         if descriptor is not None:
             return Verdict("hardware", "the descriptor has the operand's own shape and strides")
-        reached = together(self._context(site))
+        reached = self._together(self._context(site))
         return Verdict("proved", NEVER_REACHED if reached.verdict == "impossible" else "")
 
     def _doubt(self, site: Site, fault: Fault) -> Verdict | None:
         """None where the fault is proved to be impossible."""
         context = self._context(site, fault)
         asked = [*context, fault.condition]
-        answer = together([*_linked(context, fault.condition), fault.condition])
+        answer = self._together([*_linked(context, fault.condition), fault.condition])
         if answer.verdict == "impossible":
             return None
         for model in self._models(asked):
@@ -86,6 +86,14 @@ class Judge:
             return Verdict("not proved", f"{fault.claim}: the order of tiles is {self.lemma.order.state}")
         return Verdict("not proved", f"{fault.claim}: the solver's numbers do not break it")
 
+    def _together(self, conditions: list[Condition]) -> Answer:
+        """Whether the conditions can hold together: asked of each program of a tile by itself, for all are too hard."""
+        if PART not in _names(conditions):
+            return together(conditions)
+        parts: list[dict[Atom, Poly]] = [{Variable(PART): poly(part)} for part in range(self.launch.sharing)]
+        answers = [together(replaced_in(condition, by) for condition in conditions) for by in parts]
+        return next((answer for answer in answers if answer.verdict != "impossible"), answers[0])
+
     def _context(self, site: Site, fault: Fault | None = None) -> list[Condition]:
         """What holds where the access happens, or where a number is computed on the way to it."""
         context = [*self.launch.facts, *self.walked.facts]
@@ -97,9 +105,9 @@ class Judge:
         context += [at_most(0, variable(stride)) for stride in self.known.strides if stride in names]
         if PID in names:
             # Elsewhere it is left out, for the product of the grid's sides makes questions hard.
-            pid, programs = variable(PID), poly(1)
-            for factor in self.launch.grid:
-                programs = programs * factor
+            pid, programs = variable(PID), variable(TILES)
+            if TILES not in names:
+                programs = prod(self.launch.grid, start=poly(1))
             context += [at_most(0, pid), below(pid, programs), at_most(pid, 2**31 - 1)]
         return conjuncts(context)
 
@@ -131,7 +139,7 @@ class Judge:
         """The programs that may have the coordinates of the model."""
         if PID in model:
             return [model[PID]]
-        programs = prod(value(factor, model) for factor in self.launch.grid)
+        programs = model[TILES] if TILES in model else prod(value(factor, model) for factor in self.launch.grid)
         if programs <= _PROGRAMS:
             return range(programs)
         # With the sizes put in, little is left to ask: which program it is.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from generator.bounds.arithmetic import combined
 from generator.bounds.sites import Place
@@ -30,6 +31,11 @@ Function = Callable[[Place, Sequence[Value], Keywords], Value]
 
 #: The number of the program, between 0 and the size of the grid.
 PID = "pid"
+#: Its number among the programs that share a tile, along the grid's second axis, and how a kernel writes that.
+PART = "part"
+SECOND_AXIS = "tl.program_id(1)"
+#: The number of tiles, where only that counts: a product of the grid's sides makes questions hard.
+TILES = "tiles"
 DTYPES: Mapping[str, Dtype] = {"int32": Dtype("32"), "int64": Dtype("64")}
 
 
@@ -82,7 +88,7 @@ def _items(place: Place, value: Value, what: str) -> list[Number]:
 
 
 def program_id(place: Place, arguments: Sequence[Value], keywords: Keywords) -> Value:
-    """The number of the program, along the only axis of the grid."""
+    """The number of the program along the grid's first axis; of a second only the launcher knows."""
     if _constant(place, arguments[0], "the axis of the grid") != 0:
         raise NotUnderstood(place.line, "a second axis of the grid")
     return Number(variable(PID), width="32")
@@ -106,6 +112,15 @@ def minimum(place: Place, arguments: Sequence[Value], keywords: Keywords) -> Val
     return Number(least(a.value, b.value), shape, wider(a.width, b.width), a.parts | b.parts)
 
 
+def maximum(place: Place, arguments: Sequence[Value], keywords: Keywords) -> Value:
+    """The larger of two: what is left of both without the smaller."""
+    least_of = minimum(place, arguments, keywords)
+    a, b = arguments
+    if not isinstance(a, Number) or not isinstance(b, Number) or not isinstance(least_of, Number):
+        return least_of
+    return replace(least_of, value=a.value + b.value - least_of.value)
+
+
 def arange(place: Place, arguments: Sequence[Value], keywords: Keywords) -> Value:
     """Numbers one after another, one for each lane."""
     start, end = (_constant(place, argument, "a bound of tl.arange") for argument in arguments)
@@ -125,7 +140,10 @@ def cast(place: Place, arguments: Sequence[Value], keywords: Keywords) -> Value:
     """A number in another width."""
     x, dtype, *_ = arguments
     if isinstance(x, Number) and isinstance(dtype, Dtype):
-        return Number(x.value, x.shape, dtype.width, x.parts)
+        narrowed = (
+            {Part(x.value, x.shape, False, place.path, place.line)} if (x.width, dtype.width) == ("64", "32") else ()
+        )
+        return Number(x.value, x.shape, dtype.width, x.parts.union(narrowed))
     return Opaque("a converted value")
 
 
@@ -150,8 +168,8 @@ def make_block_ptr(place: Place, arguments: Sequence[Value], keywords: Keywords)
     names = ("base", "shape", "strides", "offsets", "block_shape", "order")
     given = dict(zip(names, arguments)) | dict(keywords)
     base = given.get("base")
-    if not isinstance(base, Pointer) or base.shape or base.offset != poly(0) or set(given) != set(names):
-        raise NotUnderstood(place.line, "a block pointer to something else than an operand")
+    if not isinstance(base, Pointer) or base.shape or set(given) != set(names):
+        raise NotUnderstood(place.line, "a block pointer to something else than a matrix of an operand")
     extents, strides, offsets, sizes = (_items(place, given[name], name) for name in names[1:5])
     if not len(extents) == len(strides) == len(offsets) == len(sizes):
         raise NotUnderstood(place.line, "a block pointer whose tuples differ in length")
@@ -162,7 +180,8 @@ def make_block_ptr(place: Place, arguments: Sequence[Value], keywords: Keywords)
         offsets=_values(offsets),
         shape=tuple(_constant(place, size, "a size of the block") for size in sizes),
         # The block's own arithmetic is in 64 bits.
-        parts=frozenset().union(*(number.parts for number in (*extents, *strides, *offsets))),
+        parts=base.parts.union(*(number.parts for number in (*extents, *strides, *offsets))),
+        start=base.offset,
     )
 
 
@@ -182,7 +201,7 @@ def moved_block(place: Place, block: Block, by: Value, times: Poly) -> Block:
     offsets = tuple(offset + distance.value * times for offset, distance in zip(block.offsets, distances))
     computed = {Part(offset, (), False, place.path, place.line) for offset in offsets}
     parts = block.parts.union(computed, *(distance.parts for distance in distances))
-    return Block(block.operand, block.extents, block.strides, offsets, block.shape, parts)
+    return replace(block, offsets=offsets, parts=parts)
 
 
 def _values(numbers: Sequence[Number]) -> tuple[Poly, ...]:
@@ -201,6 +220,8 @@ FUNCTIONS: Mapping[str, Function] = {
     "tl.cdiv": cdiv,
     "tl.minimum": minimum,
     "min": minimum,
+    "tl.maximum": maximum,
+    "max": maximum,
     "tl.arange": arange,
     "tl.full": full,
     "tl.cast": cast,

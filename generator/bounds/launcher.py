@@ -12,11 +12,16 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from generator.bounds import helpers, rows
+from generator.bounds import sharing as dealing
 from generator.bounds.arithmetic import condition_of, number_of
 from generator.bounds.helpers import SIZES
+from generator.bounds.language import PART, SECOND_AXIS, TILES
 from generator.bounds.source import NotUnderstood, Source, statements
-from generator.bounds.terms import Condition, Poly, equal, negation, poly, variable
+from generator.bounds.terms import Condition, Poly, at_most, below, equal, negation, poly, variable
 from generator.bounds.values import Descriptor, Dtype, Either, Number, Pointer, Truth, Value
+
+#: What the launcher makes room for: partial sums of every tile, and a counter for each, at zero when a kernel starts.
+WORK, COUNTERS = "work", "counters"
 
 
 @dataclass(frozen=True)
@@ -38,10 +43,30 @@ class Launch:
     """A launch with one row of CONFIGS: the parameters' values, the tiles' number as a product, what holds."""
 
     arguments: Mapping[str, Value]
+    #: What addresses may lie in: the launcher's operands, and what it makes room for.
+    operands: Mapping[str, Operand]
     grid: tuple[Poly, ...]
     facts: tuple[Condition, ...]
+    #: How many matrices have that many tiles, None where there is no batch.
+    batch: Poly | None
+    #: The programs that share a tile, along the grid's second axis.
+    sharing: int
     #: Whether there are at most as many programs as tiles, and at least one, which walk the tiles; else as many.
     walks: bool
+    #: Whether there are any number of programs, at least one, that deal the tiles' steps out among them.
+    deals: bool
+    #: The step along K.
+    depth: int
+
+
+@dataclass(frozen=True)
+class _Programs:
+    """The programs of a grid as the launcher writes it: how many tiles there are, and as in `Launch`."""
+
+    tiles: ast.expr
+    walks: bool = False
+    deals: bool = False
+    sharing: ast.expr | None = None
 
 
 @dataclass
@@ -53,11 +78,17 @@ class Launcher:
     #: The operands whose extent decides between INDEX of 32 and of 64 bits.
     indexed: frozenset[str] = frozenset()
     facts: list[Condition] = field(default_factory=list)
+    #: Whether the matrices are those of a batch.
+    batched: bool = False
     _scalars: set[str] = field(default_factory=set)
     _rows: dict[str, tuple[str, bool]] = field(default_factory=dict)
     _descriptors: dict[str, Descriptor] = field(default_factory=dict)
     _refuses: bool = False
     _choice: str = ""
+    #: Whether room is made for the partial sums of every tile, and a counter at zero for each.
+    _workspace: bool = False
+    #: Whether the result is zero when the kernel starts.
+    zeroed: bool = False
     _call: ast.Call | None = None
 
     @property
@@ -84,14 +115,42 @@ class Launcher:
         if self._demanded is not None:
             facts.append(condition_of(self._demanded, names, {"row": table}))
         grid = tuple(number_of(factor, names, {"row": table, "meta": table}) for factor in self._grid)
-        return Launch(arguments, grid, tuple(facts), self._programs[1])
+        batch = None
+        if self.batched:
+            batch, *rest = grid
+            grid = tuple(rest)
+            if batch != names["B"]:
+                raise NotUnderstood(self.call.lineno, f"a grid of {batch} matrices")
+        operands, sharing = dict(self.operands), 1
+        if self._programs.sharing is not None:
+            shared = number_of(self._programs.sharing, {}, {"row": table, "meta": table}).constant
+            if shared is None or shared < 1:
+                raise NotUnderstood(self.call.lineno, "a number of programs to a tile that the row does not say")
+            sharing = shared
+            arguments[SECOND_AXIS] = Number(variable(PART), width="32")
+            facts += [at_most(0, variable(PART)), below(variable(PART), poly(sharing))]
+        if self._workspace:
+            tiles = variable(TILES)
+            room = dealing.room(row) if self._programs.deals else tiles * (sharing * row["BLOCK_M"] * row["BLOCK_N"])
+            operands |= {WORK: Operand(WORK, (room,), 0), COUNTERS: Operand(COUNTERS, (tiles,), 0)}
+        return Launch(
+            arguments,
+            operands,
+            grid,
+            tuple(facts),
+            batch,
+            sharing,
+            self._programs.walks,
+            self._programs.deals,
+            row.get("BLOCK_K", 1),
+        )
 
     @cached_property
     def _demanded(self) -> ast.expr | None:
         """What every row that is launched meets."""
         demanded = rows.demand(self.source, self._choice, self._refuses)
         # What prunes for the tuner knows the sizes by the names of the kernel's parameters.
-        if demanded is not None and any(self._passed.get(name) != _size(name) for name in SIZES):
+        if demanded is not None and any(self._passed.get(name) != _size(name) for name in "MNK"):
             raise NotUnderstood(self.call.lineno, "sizes passed under other names")
         return demanded
 
@@ -101,23 +160,29 @@ class Launcher:
         return rows.heuristics(self.source.kernel)
 
     @cached_property
-    def _programs(self) -> tuple[ast.expr, bool]:
-        """The number of tiles, and whether fewer programs may walk them."""
+    def _programs(self) -> _Programs:
+        """The programs of the grid."""
         assert isinstance(self.call.func, ast.Subscript)
         grid = self.call.func.slice
         grid = grid.body if isinstance(grid, ast.Lambda) else grid
         match grid:
             case ast.Tuple([ast.Call(ast.Name("min"), [tiles, ast.Call(ast.Name("_programs"))], [])]):
                 helpers.programs(self.source)
-                return tiles, True
+                return _Programs(tiles, walks=True)
+            case ast.Tuple([ast.Call(ast.Name("_programs"))]) if self._workspace:
+                helpers.programs(self.source)
+                # As many tiles as counters.
+                return _Programs(helpers.TILES, walks=True, deals=True)
             case ast.Tuple([tiles]):
-                return tiles, False
+                return _Programs(tiles)
+            case ast.Tuple([tiles, sharing]):
+                return _Programs(tiles, sharing=sharing)
         raise NotUnderstood(grid.lineno, f"the grid {ast.unparse(grid)}")
 
     @cached_property
     def _grid(self) -> list[ast.expr]:
         """The factors of the number of tiles."""
-        factors = [self._programs[0]]
+        factors = [self._programs.tiles]
         while isinstance(factors[0], ast.BinOp) and isinstance(factors[0].op, ast.Mult):
             factors[:1] = [factors[0].left, factors[0].right]
         return factors
@@ -136,7 +201,7 @@ class Launcher:
         text = ast.unparse(node)
         if text in self._scalars:
             return Either(text, _on_device(text))
-        if text in self.operands:
+        if text in self.operands or (self._workspace and text in (WORK, COUNTERS)):
             return Pointer(text, poly(0))
         if text in self._descriptors:
             return self._descriptors[text]
@@ -159,6 +224,7 @@ class Launcher:
                 raise NotUnderstood(statement.lineno, ast.unparse(statement).partition("\n")[0])
         if self._call is None:
             raise NotUnderstood(function.lineno, "gemm launches no kernel")
+        rows.resets(self.source, {"counters_ptr"} if self._workspace else {"c_ptr"} if self.zeroed else set())
 
     def _known(self, statement: ast.stmt) -> bool:
         """Take in a statement, if its meaning is known."""
@@ -171,6 +237,9 @@ class Launcher:
                 return self._output(made, orelse)
             case ast.If(test, [ast.Raise()], []) if ast.unparse(test) == "reason is not None":
                 self._refuses = True
+                return True
+            case ast.Expr(made) if ast.unparse(made) == "out.zero_()":
+                self.zeroed = True
                 return True
             case ast.If(test, [ast.Return(ast.Name("out"))], []):
                 self.facts.append(negation(condition_of(test, {name: variable(name) for name in SIZES}, {})))
@@ -193,7 +262,7 @@ class Launcher:
                 dimension = None
             case _:
                 return False
-        if len(extents) > 2:
+        if len(extents) > (3 if self.batched else 2):
             return False
         helpers.check(self.source, dimension)
         names = {size: variable(size) for size in SIZES}
@@ -209,17 +278,20 @@ class Launcher:
                 return False
         if out is None or any(not isinstance(x, ast.If) or not isinstance(x.body[0], ast.Raise) for x in refused):
             return False
-        matrix, flipped = _flip(made)
-        shape, unit = ("(N, M)", 0) if flipped else ("(M, N)", 1)
-        known = matrix.startswith(f"torch.empty({shape}, ") and out.shape == (variable("M"), variable("N"))
-        return known and out.unit in (None, unit)
+        matrix, flipped = self._flip(made)
+        front = ("B",) if self.batched else ()
+        shape, unit = (("N", "M"), 0) if flipped else (("M", "N"), 1)
+        known = matrix.startswith(f"torch.empty(({', '.join((*front, *shape))}), ")
+        known = known and out.shape == tuple(map(variable, (*front, "M", "N")))
+        return known and out.unit in (None, unit + len(front))
 
     def _bind(self, target: str, node: ast.expr) -> bool:
         """Take in what a name is assigned."""
         text = ast.unparse(node)
         match target:
-            case "(M, N, K)" if text == "_sizes(a, b)":
-                self.facts += helpers.sizes(self.source)
+            case "(M, N, K)" | "(B, M, N, K)" if text == "_sizes(a, b)":
+                self.batched = target.startswith("(B")
+                self.facts += helpers.sizes(self.source, self.batched)
             case "reason" if text.startswith("refusal(a, b, "):
                 self._refuses = False
             case "row" | "(kernel, row)" if text in rows.CHOICES:
@@ -230,6 +302,9 @@ class Launcher:
                 self.indexed = helpers.indexed(self.source, node, self.operands)
             case "(a_rows, b_rows)":
                 return self._turn(node)
+            case "(work, counters)":
+                helpers.workspace(self.source, node, deals="_programs" in self.source.functions)
+                self._workspace = True
             case _ if text == f"_scalar('{target}', {target}, a.device)":
                 helpers.scalar(self.source)
                 self._scalars.add(target)
@@ -242,7 +317,7 @@ class Launcher:
         """`(a, b.T) if K else ...`: with K = 0 a small matrix of zeros, which has a shape and strides of its own."""
         match node:
             case ast.IfExp(ast.Name("K"), ast.Tuple([a, b]), _):
-                self._rows = {"a_rows": _flip(a), "b_rows": _flip(b)}
+                self._rows = {"a_rows": self._flip(a), "b_rows": self._flip(b)}
                 return True
         return False
 
@@ -250,16 +325,23 @@ class Launcher:
         """`a_desc = _describe(a.T, ...)`: the operand's own shape and strides, if its last dimension has stride 1."""
         match node:
             case ast.Call(ast.Name("_describe"), [matrix, _], []):
-                name, flipped = self._rows.get(ast.unparse(matrix), _flip(matrix))
+                name, flipped = self._rows.get(ast.unparse(matrix), self._flip(matrix))
             case _:
                 return False
-        helpers.describe(self.source)
+        helpers.describe(self.source, self.batched)
         if name not in self.operands:
             return False
-        unit, found = 0 if flipped else 1, self.operands[name].unit
+        dimensions, found = len(self.operands[name].shape), self.operands[name].unit
+        unit = dimensions - (2 if flipped else 1)
         fault = None if found == unit else f"described with stride 1 along dimension {unit}, admitted with {found}"
-        self._descriptors[target] = Descriptor(name, fault)
+        self._descriptors[target] = Descriptor(name, dimensions, fault)
         return True
+
+    def _flip(self, node: ast.expr) -> tuple[str, bool]:
+        """A matrix, and whether it is turned: `b.T` is b, turned, and `b.mT` is each matrix of a batch."""
+        if isinstance(node, ast.Attribute) and node.attr == ("mT" if self.batched else "T"):
+            return ast.unparse(node.value), True
+        return ast.unparse(node), False
 
 
 def read(source: Source) -> Launcher:
@@ -269,15 +351,8 @@ def read(source: Source) -> Launcher:
     return launcher
 
 
-def _flip(node: ast.expr) -> tuple[str, bool]:
-    """A matrix, and whether it is turned: `b.T` is b, turned."""
-    if isinstance(node, ast.Attribute) and node.attr == "T":
-        return ast.unparse(node.value), True
-    return ast.unparse(node), False
-
-
 def _size(name: str) -> Number:
-    """M, N or K, which the launcher keeps below 2**31."""
+    """One of SIZES, which the launcher keeps below 2**31."""
     return Number(variable(name), width="32")
 
 

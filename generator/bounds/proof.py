@@ -8,13 +8,14 @@ from math import prod
 from pathlib import Path
 
 from generator.bounds import launcher
+from generator.bounds.batches import prove_split
 from generator.bounds.curve import Curve
-from generator.bounds.evaluate import walk
+from generator.bounds.evaluate import Walk, walk
 from generator.bounds.judge import Judge, State
-from generator.bounds.launcher import Launcher
+from generator.bounds.launcher import Launch, Launcher
 from generator.bounds.order import Lemma, Order, prove_order
-from generator.bounds.source import Call, Kind, NotUnderstood, Source, read
-from generator.bounds.terms import Poly, poly
+from generator.bounds.source import Call, Kind, NotUnderstood, Refuted, Source, read
+from generator.bounds.terms import Condition, Poly, at_most, below, poly, variable
 from generator.bounds.values import Called, Number, Value
 
 
@@ -74,20 +75,41 @@ def prove(path: Path) -> Proof:
 
 def _with_tiles(source: Source, known: Launcher, tiles: Mapping[str, int]) -> tuple[list[Access], Order]:
     lemma = Lemma(Order("not proved", "the kernel has no coordinates of a tile"))
+    launch: Launch | None = None
     try:
-        launch = known.bind(tiles)
+        launch = found = known.bind(tiles)
 
         def order(names: tuple[str, str], first: Number, second: Number, tiles: Poly | None) -> Lemma:
             nonlocal lemma
-            if (tiles is not None) != launch.walks or tiles not in (None, prod(launch.grid, start=poly(1))):
+            whole = prod(found.grid, start=found.batch or poly(1))
+            if (tiles is not None) != found.walks or tiles not in (None, whole):
                 lemma = Lemma(Order("not proved", "the launcher's programs are not known to come to every tile"))
             else:
-                lemma = prove_order(names, (first, second), launch.grid, launch.facts)
+                lemma = prove_order(names, (first, second), found.grid, found.facts)
             return lemma
 
-        walked = walk(source.kernel, {**launch.arguments, **_finders(source)}, order)
+        def split(matrix: Number, place: Number) -> tuple[Condition, ...]:
+            nonlocal lemma
+            assert found.batch is not None
+            matrices = prove_split(matrix, place, found.batch, found.grid, found.facts)
+            if matrices.state != "proved":
+                lemma = Lemma(matrices)
+                raise NotUnderstood(source.kernel.lineno, "which matrix of the batch a program computes")
+            return at_most(0, variable("batch")), below(variable("batch"), found.batch)
+
+        known_here = {**launch.arguments, **_finders(source)}
+        depth = launch.depth if launch.deals else None
+        walked = walk(
+            source.kernel, known_here, order, launch.sharing, depth, split if launch.batch is not None else None
+        )
     except NotUnderstood as error:
-        return [_not_proved(call, str(error)) for call in source.calls], lemma.order
+        # Where programs share tiles, which of them stores the result is part of the order.
+        shared = launch is not None and (launch.sharing > 1 or launch.deals)
+        told = Order("refuted" if isinstance(error, Refuted) else "not proved", str(error)) if shared else lemma.order
+        return [_not_proved(call, str(error)) for call in source.calls], told
+    wrong = _stored_otherwise(known, launch, walked)
+    if wrong is not None:
+        lemma = replace(lemma, order=Order("refuted", wrong))
     judge = Judge(known, launch, walked, lemma, tiles)
     sites = {(site.line, site.column): site for site in walked.sites}
     accesses = []
@@ -104,6 +126,17 @@ def _with_tiles(source: Source, known: Launcher, tiles: Mapping[str, int]) -> tu
 def _finders(source: Source) -> dict[str, Value]:
     """The functions of the file that may find tiles by their numbers."""
     return {name: Called(Curve(node)) for name, node in source.functions.items() if Curve(node).known}
+
+
+def _stored_otherwise(known: Launcher, launch: Launch, walked: Walk) -> str | None:
+    """Why a result is not what one program stores, or what all that share its tile add to zero; None where it is."""
+    results = [site for site in walked.sites if site.operand == "out" and site.kind == "store"]
+    if any(site.adds and not known.zeroed for site in results):
+        return "what is added to was not zero before"
+    alone = walked.sites[walked.alone] if walked.alone is not None else []
+    if (launch.sharing > 1 or launch.deals) and not all(site in alone or site.adds for site in results):
+        return "programs share a tile, and more than one of them stores the result"
+    return None
 
 
 def _not_proved(call: Call, reason: str) -> Access:

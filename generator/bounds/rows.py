@@ -13,9 +13,13 @@ from generator.bounds.source import NotUnderstood, Source, statements, texts
 _NAMED = "_row(config)"
 _NAMED_FITTING = "_row(config, M, N, K)"
 #: How `gemm` chooses a row; for a tuned kernel without `config`, the tuner does.
-_SELECTED = "_select(M, N, K, a.device) if config is None else "
+_SELECTED = tuple(f"_select({sizes}, a.device) if config is None else " for sizes in ("M, N, K", "B, M, N, K"))
 _TUNED = "(gemm_kernel, {}) if config is None else (gemm_kernel.fn, "
-CHOICES = (_SELECTED + _NAMED, _SELECTED + _NAMED_FITTING, _TUNED + _NAMED + ")", _TUNED + _NAMED_FITTING + ")")
+CHOICES = (
+    *(each + row for each in _SELECTED for row in (_NAMED, _NAMED_FITTING)),
+    _TUNED + _NAMED + ")",
+    _TUNED + _NAMED_FITTING + ")",
+)
 
 _ROW = """if isinstance(config, int) and 0 <= config < len(CONFIGS):
     row = CONFIGS[config]
@@ -25,7 +29,15 @@ else:
     raise """
 _REFUSED = ["reason = _misfit(M, N, K, [row])", "if reason is not None:\n    raise ValueError(reason)"]
 _FITTING = "if any((_fits(row, M, N, K) for row in rows)):\n    return None"
-_NO_MATRICES = "if any((not isinstance(x, torch.Tensor) or x.dim() != 2 for x in given)):\n    return None"
+_NO_MATRICES = tuple(
+    f"if any((not isinstance(x, torch.Tensor) or x.dim() != {dimensions} for x in given)):\n    return None"
+    for dimensions in (2, 3)
+)
+#: The sizes of operands that are matrices, and of batches of them.
+_PASSED_ON = (
+    "return _misfit(a.shape[0], b.shape[1], a.shape[1], ",
+    "return _misfit(a.shape[1], b.shape[2], a.shape[2], ",
+)
 _OFFERED = (
     "return CONFIGS",
     "return [row for index, row in enumerate(CONFIGS) if index not in TOO_LARGE.get(name, ())]",
@@ -52,6 +64,13 @@ def heuristics(kernel: ast.FunctionDef) -> Mapping[str, ast.expr]:
             case _ if ast.unparse(decorator) != "triton.jit" and not _is_tuner(decorator):
                 raise NotUnderstood(decorator.lineno, ast.unparse(decorator).partition("\n")[0])
     return found
+
+
+def resets(source: Source, names: set[str]) -> None:
+    """Raise where a tuner runs the kernel again and again and does not set `names` to zero before each time."""
+    tuner = next(filter(_is_tuner, source.kernel.decorator_list), None)
+    if tuner is not None and names and f"reset_to_zero={sorted(names)!r}" not in ast.unparse(tuner):
+        raise NotUnderstood(tuner.lineno, f"{', '.join(sorted(names))} is not set to zero between the tuner's runs")
 
 
 def demand(source: Source, choice: str, refuses: bool) -> ast.expr | None:
@@ -141,8 +160,8 @@ def _prune(source: Source, tuner: ast.expr, fitting: bool) -> bool:
 def _refusal(source: Source) -> bool:
     """It passes on what `_misfit` says, unless it has another reason, or the operands are none that `gemm` admits."""
     *earlier, last = _lines(source, "refusal")
-    silent = [line for line in earlier if "return None" in line and line != _NO_MATRICES]
-    return not silent and last.startswith("return _misfit(a.shape[0], b.shape[1], a.shape[1], ")
+    silent = [line for line in earlier if "return None" in line and line not in _NO_MATRICES]
+    return not silent and last.startswith(_PASSED_ON)
 
 
 def _lines(source: Source, name: str) -> list[str]:

@@ -41,6 +41,8 @@ class Site:
     parts: frozenset[Part]
     #: What must hold for the address to be one at all.
     demand: Condition = ALWAYS
+    #: Whether what is there is added to.
+    adds: bool = False
     #: The descriptor whose hardware bounds the access, where there is one.
     descriptor: Descriptor | None = None
 
@@ -90,7 +92,7 @@ def described(place: Place, kind: Kind, descriptor: Descriptor, coordinates: Val
     """`a_desc.load([row, k])`: the hardware leaves out what lies outside the descriptor's shape."""
     items = coordinates.items if isinstance(coordinates, Several) else ()
     numbers = [item for item in items if isinstance(item, Number) and not item.shape]
-    if len(numbers) != 2 or len(items) != 2:
+    if not len(numbers) == len(items) == descriptor.dimensions:
         raise NotUnderstood(place.line, f"the coordinates, {told(coordinates)}")
     return Site(
         line=place.line,
@@ -113,7 +115,7 @@ def told(value: Value) -> str:
 
 def _block(place: Place, kind: Kind, block: Block, checked: list[int]) -> Site:
     """An element of a block takes part if it lies, along each checked dimension, between 0 and the extent given."""
-    offset, mask = poly(0), []
+    offset, mask = block.start, []
     for dimension, (start, stride, extent) in enumerate(zip(block.offsets, block.strides, block.extents)):
         index = start + lane(dimension)
         offset = offset + index * stride

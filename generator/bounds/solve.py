@@ -137,12 +137,14 @@ class _Encoder:
 
     def _quotient(self, atom: Quotient) -> Any:
         """Defined where the dividend is not negative and the divisor positive; elsewhere it may be anything."""
-        quotient = z3.Int(f"{len(self._atoms)}: {atom}", ctx=self.context)
+        name = f"{len(self._atoms)}: {atom}"
+        quotient = z3.Int(name, ctx=self.context)
         # As a sum, so that a multiple of a divisor that is a sum itself is multiplied out.
         self._atoms[atom] = quotient
         multiple = self.number(atom.divisor * of(atom))
         dividend, divisor = self.number(atom.dividend), self.number(atom.divisor)
-        remainder = z3.Int(f"{len(self._atoms)}: remainder", ctx=self.context)
+        # Of this quotient alone: one inside another has a remainder of its own.
+        remainder = z3.Int(f"{name}: remainder", ctx=self.context)
         defined = z3.And(divisor >= 1, dividend >= 0)
         rounded = z3.And(multiple + remainder == dividend, remainder >= 0, remainder < divisor)
         self.solver.add(z3.Implies(defined, rounded))

@@ -29,6 +29,14 @@ class NotUnderstood(Exception):
         super().__init__(f"not understood: line {line}: {what}")
 
 
+class Refuted(NotUnderstood):
+    """A construct that is understood, and wrong."""
+
+    def __init__(self, line: int, what: str) -> None:
+        super().__init__(line, what)
+        self.args = (f"line {line}: {what}",)
+
+
 @dataclass(frozen=True)
 class Call:
     """A place in the kernel that touches memory, as the text alone shows it."""

@@ -67,6 +67,8 @@ class Block:
     offsets: tuple[Poly, ...]
     shape: Shape
     parts: frozenset[Part]
+    #: Where the matrix begins, in elements past the operand's first.
+    start: Poly
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,7 @@ class Descriptor:
     """A descriptor made on the host; `fault` says why it is not one of the operand's own shape and strides."""
 
     operand: str
+    dimensions: int
     fault: str | None
 
 
@@ -83,6 +86,19 @@ class Either:
 
     operand: str
     flag: Condition
+
+
+@dataclass(frozen=True)
+class Count:
+    """What an atomic add of 1 found at a counter: no two programs that raise the same one find the same."""
+
+    operand: str
+    offset: Poly
+    #: Whether who sees it sees what was stored before it was raised, and the other way round.
+    ordered: bool
+    #: Where only some programs raise it: under which condition, and the number that the others have instead.
+    under: Condition = ALWAYS
+    otherwise: Poly | None = None
 
 
 @dataclass(frozen=True)
@@ -115,7 +131,7 @@ class Opaque:
     memory: bool = False
 
 
-Value = Number | Truth | Pointer | Block | Descriptor | Either | Dtype | Called | Several | Opaque
+Value = Number | Truth | Pointer | Block | Descriptor | Either | Count | Dtype | Called | Several | Opaque
 
 
 def lane(axis: int) -> Poly:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from generator import legality
 from generator.epilogue import MATRIX, SCALAR
 from generator.model import Kernel, Tile, Variant
-from generator.vocabulary import ELEMENTS, SWIZZLE
+from generator.vocabulary import ELEMENTS, SCHEDULE, SWIZZLE
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,12 @@ class Case:
     strided: str = "row"
     #: Whether the result goes into a tensor of the caller's; if not, the launcher makes one.
     given_out: bool = True
+    #: Matrices of a batch, the operand whose matrices are all one, the operand whose offsets pass 2**31 elements from
+    #: matrix to matrix, and whether matrices lie between each other's lines; of no meaning where there is no batch.
+    batch: int = 2
+    repeated: str = ""
+    apart: str = ""
+    interleaved: bool = False
     #: Run twice on a GPU, and the two compared bit for bit.
     repeat: bool = False
 
@@ -93,6 +99,11 @@ def addressed(variant: Variant) -> bool:
     return variant.load == "descriptor"
 
 
+def leading_extents(variant: Variant, case: Case) -> tuple[int, ...]:
+    """The extents in front of a matrix's own: how many matrices a batch has, nothing where there is none."""
+    return () if variant.batch == "none" else (case.batch,)
+
+
 def cases(kernel: Kernel, *, hardware: bool) -> tuple[Case, ...]:
     """Every case of `kernel`: the full list on its smallest row, a ragged and an aligned one on each other row.
 
@@ -110,7 +121,7 @@ def cases(kernel: Kernel, *, hardware: bool) -> tuple[Case, ...]:
 
 def _interpreted(tile: Tile) -> tuple[int, ...]:
     """What the interpreter sees of a row."""
-    return tile.m, tile.n, tile.k, tile.group, tile.chiplets
+    return tile.m, tile.n, tile.k, tile.group, tile.split, tile.chiplets
 
 
 def smallest_row(kernel: Kernel) -> int:
@@ -137,6 +148,8 @@ def _full(kernel: Kernel, row: int, *, hardware: bool) -> Iterator[Case]:
     yield from _orders(fit, row)
     yield from _contents(fit, row)
     yield from _large(fit, row)
+    if kernel.variant.batch == "strided":
+        yield from _batches(fit, row)
     if hardware or kernel.select != "autotune":
         deepest = max(kernel.tiles, key=lambda tile: tile.k) if kernel.variant.schedule == "naive" else fit.tile
         fit = Fit(kernel.variant, deepest)
@@ -173,6 +186,15 @@ def _sizes(fit: Fit, row: int) -> Iterator[Case]:
         yield case("past-n", "one past a tile along N alone", m, n + 1, k)
         yield case("past-k", "one past a tile along K alone", m, n, k + 1)
     yield case("primes", "primes below a tile, K too", *fit.primes)
+    if fit.variant.schedule == "stream_k":
+        yield case("shared", "one tile, of which every program has steps", m, n, 7 * k - 1)
+        yield case(
+            "handed-on", "five tiles of three steps: each end of the second program lies within one", 5 * m, n, 3 * k
+        )
+    if SCHEDULE[fit.variant.schedule].splits:
+        parts = fit.tile.split
+        yield case("parts", "every part of K has two steps, the last of them a short one", m, n + 1, 2 * parts * k - 1)
+        yield case("few-parts", "a step more than parts: two steps each, and none for the last", m, n, (parts + 1) * k)
 
 
 def _layouts(fit: Fit, row: int) -> Iterator[Case]:
@@ -230,16 +252,44 @@ def _contents(fit: Fit, row: int) -> Iterator[Case]:
         yield Case("scalar-tensor", "a scalar as a tensor of one element", sizes, row, scalar_tensor=True)
 
 
+def _matrices(variant: Variant) -> list[str]:
+    """The matrices of the epilogue."""
+    return [operand.name for operand in variant.epilogue.operands if operand.shape == MATRIX]
+
+
 #: Few elements, but more than two lines, so that the stride is below 2**31 and only what it is multiplied to is not.
 _HUGE_LINES = 3
 
 
 def _large(fit: Fit, row: int) -> Iterator[Case]:
     sizes = fit(_HUGE_LINES, _HUGE_LINES, _HUGE_LINES)
-    operands = ["a", "b", "c"]
-    operands += [operand.name for operand in fit.variant.epilogue.operands if operand.shape == MATRIX]
-    for name in operands:
+    for name in ("a", "b", "c", *_matrices(fit.variant)):
         yield Case(f"huge-{name}", f"offsets of {name} pass 2**31 elements", sizes, row, huge=name)
+
+
+def _batches(fit: Fit, row: int) -> Iterator[Case]:
+    several = Case("batch", "five matrices, each of one tile and a part of another", _batch_sizes(fit), row, batch=5)
+    yield several
+    yield replace(several, name="batch-empty", reason="B = 0: nothing to compute, nothing to launch", batch=0)
+    yield replace(several, name="batch-one", reason="a batch of one", batch=1)
+    between = replace(several, batch=3, interleaved=True)
+    yield replace(between, name="batch-interleaved", reason="matrices lie between each other's lines")
+    if not addressed(fit.variant):
+        yield replace(
+            between, name="batch-unaligned", reason="the same, off every alignment", padded=True, unaligned=True
+        )
+        for name in ("a", "b", *_matrices(fit.variant)):
+            reason = f"{name} is one matrix for the whole batch"
+            yield replace(several, name=f"batch-repeats-{name}", reason=reason, batch=3, repeated=name)
+    few = fit(_HUGE_LINES, _HUGE_LINES, _HUGE_LINES)
+    for name in ("a", "b", "c", *_matrices(fit.variant)):
+        reason = f"offsets of {name} pass 2**31 elements from matrix to matrix"
+        yield Case(f"batch-huge-{name}", reason, few, row, batch=_HUGE_LINES, apart=name)
+
+
+def _batch_sizes(fit: Fit) -> tuple[int, int, int]:
+    m, n, k = fit.unit
+    return fit(m + 1, n, k)
 
 
 def _other(fit: Fit, row: int) -> Iterator[Case]:

@@ -19,7 +19,7 @@ class Verdict:
 
 
 def compare(got: torch.Tensor, expected: Bounded) -> Verdict:
-    """Whether each element of `got` (M, N) is the reference rounded once, up to the reference's error bound.
+    """Whether each element of `got`, (M, N) or (B, M, N), is the reference rounded once, up to its error bound.
 
     Integers must be equal. Where the reference is NaN or infinite the result must be so too, with the sign; a finite
     reference may come out infinite only where the bound reaches past the type's range.
@@ -62,7 +62,6 @@ def _exact(got: torch.Tensor, value: torch.Tensor) -> Verdict:
     )
 
 
-def _worst(badness: torch.Tensor) -> tuple[int, int]:
-    """Row and column of the largest element of an (M, N) tensor."""
-    index = int(badness.argmax())
-    return index // badness.shape[1], index % badness.shape[1]
+def _worst(badness: torch.Tensor) -> tuple[int, ...]:
+    """Where the largest element of a tensor is: row and column, behind the matrix where there are several."""
+    return tuple(map(int, torch.unravel_index(badness.argmax(), badness.shape)))

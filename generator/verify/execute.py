@@ -13,13 +13,14 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from generator.model import Kernel, Variant
-from generator.verify.cases import Case
+from generator.verify.cases import Case, leading_extents
 from generator.verify.compare import compare
 from generator.verify.elements import torch_type
 from generator.verify.operands import NoMemory, poison, unwritten
 from generator.verify.order import wrong_order
 from generator.verify.reference import Bounded, reference
 from generator.verify.setup import Setup, prepare
+from generator.vocabulary import SCHEDULE
 
 Launcher = Callable[..., torch.Tensor]
 
@@ -78,8 +79,8 @@ class Machine:
         """How many elements of `result` the last call did not write; `finite` are those that cannot be NaN."""
         return int((unwritten(result) & finite).sum())
 
-    def corners(self, result: torch.Tensor) -> list[tuple[int, int]]:
-        """The least row and column of each store to `result`, in the order of the programs; none where not known."""
+    def corners(self, result: torch.Tensor) -> list[tuple[int, ...]]:
+        """The least index along each dimension of each store to `result`, in the programs' order; none if not known."""
         return []
 
     def witness(self, a: torch.Tensor, b: torch.Tensor, variant: Variant) -> torch.Tensor | None:
@@ -125,13 +126,13 @@ class Interpreter(Machine):
                 return int((~region.written).sum())
         return super().written(result, finite)
 
-    def corners(self, result: torch.Tensor) -> list[tuple[int, int]]:
+    def corners(self, result: torch.Tensor) -> list[tuple[int, ...]]:
         # The launcher may have made the result as the transposed of what it allocated.
         dimensions = self.guard.Region.of("the result", result).dimensions
         for address, region in self.outputs:
             if address == result.data_ptr():
                 found = [dict(zip(dimensions, corner, strict=True)) for corner in region.corners]
-                return [(least.get(0, 0), least.get(1, 0)) for least in found]
+                return [tuple(least.get(number, 0) for number in range(result.dim())) for least in found]
         return []
 
 
@@ -175,13 +176,14 @@ def run_case(launcher: Launcher, configs: tuple[Any, ...], kernel: Kernel, case:
         result = _call(launcher, configs, case, setup, machine)
         worst = _check(kernel.variant, setup, case, result, expected, machine)
         if case.row is not None:
-            fault = wrong_order(kernel.variant, kernel.tiles[case.row], case.sizes, machine.corners(result))
+            fault = wrong_order(kernel.variant, kernel.tiles[case.row], case.sizes, case.batch, machine.corners(result))
             if fault is not None:
                 raise Fault(fault)
         vendor = None
         if case.repeat and machine.hardware:
             vendor = _against_vendor(kernel.variant, setup, result, expected, machine)
-            _repeat(launcher, configs, kernel, case, result, machine)
+            if SCHEDULE[kernel.variant.schedule].repeatable:
+                _repeat(launcher, configs, kernel, case, result, machine)
         _check_surroundings(setup, result)
     except NoMemory as error:
         return Outcome(not_run=str(error))
@@ -218,18 +220,19 @@ def _call(launcher: Launcher, configs: tuple[Any, ...], case: Case, setup: Setup
 def _check(variant: Variant, setup: Setup, case: Case, result: object, expected: Bounded, machine: Machine) -> float:
     """Raise `Fault` for a result that is not what the contract says; the error as a part of what is allowed."""
     m, n, _ = case.sizes
+    shape = (*leading_extents(variant, case), m, n)
     if not isinstance(result, torch.Tensor):
         raise Fault(f"the launcher returned {type(result).__name__}, not a tensor")
     if setup.out is not None and result.data_ptr() != setup.out.view.data_ptr():
         raise Fault("the launcher returned another tensor than the `out` it was given")
-    if tuple(result.shape) != (m, n) or result.dtype != torch_type(variant.dtype.out):
-        raise Fault(f"the result is {tuple(result.shape)} of {result.dtype}, expected {(m, n)} of {variant.dtype.out}")
-    inner = {"row": 1, "column": 0}.get(variant.layout.c)
+    if tuple(result.shape) != shape or result.dtype != torch_type(variant.dtype.out):
+        raise Fault(f"the result is {tuple(result.shape)} of {result.dtype}, expected {shape} of {variant.dtype.out}")
+    inner = {"row": -1, "column": -2}.get(variant.layout.c)
     if inner is not None and result.shape[inner] > 1 and result.stride(inner) != 1:
         raise Fault(f"the result has strides {result.stride()}, and C is {variant.layout.c}-major")
-    missing = machine.written(result, expected.value.isfinite().expand(m, n)) if result.numel() else 0
+    missing = machine.written(result, expected.value.isfinite().expand(shape)) if result.numel() else 0
     if missing:
-        raise Fault(f"{missing} of {m * n} elements of the result were never written")
+        raise Fault(f"{missing} of {result.numel()} elements of the result were never written")
     verdict = compare(result, expected)
     if verdict.fault is not None:
         raise Fault(verdict.fault)

@@ -11,7 +11,7 @@ from generator.resources import matrix_instruction
 from generator.verify.cases import addressed
 from generator.verify.launches import Launch
 from generator.verify.machine_code import MachineCode
-from generator.vocabulary import ELEMENTS, TARGETS
+from generator.vocabulary import ELEMENTS, SCHEDULE, TARGETS
 
 #: Every instruction that multiplies tiles.
 _MATRIX = ("wgmma", "tcgen05", "mma.sync", "mfma", "wmma")
@@ -35,6 +35,7 @@ def faults(kernel: Kernel, launch: Launch, target: str, code: MachineCode) -> It
     yield from _copies(kernel.variant, launch, target, code)
     yield from _masks(kernel.variant, launch, code)
     yield from _sums(kernel.variant, code)
+    yield from _hands_in(kernel.variant, code)
     yield from _keeps_nan(kernel.variant, code)
     yield from _precision(kernel.variant, target, code)
     bound = spill_bound(kernel.variant, launch, target)
@@ -58,7 +59,7 @@ def _copies(v: Variant, launch: Launch, target: str, code: MachineCode) -> Itera
         if v.store == "as_load" and not code.instructions["bulk copy out"]:
             yield "a descriptor's store is no bulk copy"
         return
-    pipelined = v.schedule == "tiled" and launch.case.name == "aligned" and launch.tile.stages > 1
+    pipelined = v.schedule not in ("elementwise", "naive") and launch.case.name == "aligned" and launch.tile.stages > 1
     if pipelined and not code.instructions["cp.async"]:
         yield "loads are not pipelined: no asynchronous copy"
 
@@ -77,6 +78,19 @@ def _sums(v: Variant, code: MachineCode) -> Iterator[str]:
     found = set(re.findall(r"\btt\.dot .*-> tensor<\w+x(\w+?)(?:>|,)", code.ir))
     if found - {kind}:
         yield f"sums are kept in {', '.join(sorted(found))}, expected {kind}"
+
+
+def _hands_in(v: Variant, code: MachineCode) -> Iterator[str]:
+    """A partial sum is in memory before the count of it is seen, and who reads it reads past L1."""
+    if not SCHEDULE[v.schedule].workspace:
+        return
+    stored, counted, rest = code.ir.partition("tt.atomic_rmw add, acq_rel, gpu")
+    _, stores, behind = stored.rpartition("tt.store")
+    if not counted or not stores or not re.search(r"\b(?:gpu|ttg)\.barrier\b", behind):
+        yield "a partial sum is counted before every thread's part of it is known to be in memory"
+    reads = re.findall(r"\btt\.load .*", rest)
+    if not any("cacheModifier = cg" in read for read in reads):
+        yield "partial sums are read through L1, which may hold what was there before"
 
 
 def _keeps_nan(v: Variant, code: MachineCode) -> Iterator[str]:
@@ -108,5 +122,7 @@ def spill_bound(v: Variant, launch: Launch, target: str) -> int:
     """Bytes that a thread may spill."""
     if launch.case.name != "aligned":
         return SPILLED_BY_ELEMENT
-    in_registers = v.dtype.precision == "tf32x3" or (v.dtype.precision == "ieee" and TARGETS[target].vendor == "amd")
+    in_registers = v.dtype.precision == "tf32x3" or (
+        v.dtype.precision == "ieee" and (TARGETS[target].vendor == "amd" or v.schedule == "persistent")
+    )
     return SPILLED_IN_REGISTERS if in_registers else SPILLED

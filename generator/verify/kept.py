@@ -149,8 +149,8 @@ class Kept:
         kernels: tuple[Kernel, ...] = family.contracts[job.name] if job.contract else (family.by_name[job.name],)
         files = [job.file, *(family.file(kernel.name) for kernel in kernels)]
         digests = [_digest(path) for path in dict.fromkeys(files)]
-        if job.level == "static":
-            digests.append(_digest(job.folder / "__init__.py"))
+        if job.level == "static" or job.contract:
+            digests += [_digest(path) for path in family.own_files]
         return repr((digests, kernels))
 
     def _get(self, key: str) -> dict[str, Any] | None:

@@ -14,7 +14,7 @@ from generator import legality
 from generator.epilogue import SCALAR
 from generator.model import Kernel, Tile, Variant
 from generator.verify.cases import Case, Fit, addressed, distinct
-from generator.vocabulary import ELEMENTS
+from generator.vocabulary import ELEMENTS, SCHEDULE
 
 #: The class of a row that the legality table refuses: it must not fit, or the table is too strict.
 REFUSED = "refused"
@@ -27,6 +27,8 @@ class Launch:
     row: int
     tile: Tile
     case: Case
+    #: Whether the row says how many programs share a tile.
+    splits: bool = False
 
     @property
     def name(self) -> str:
@@ -36,8 +38,9 @@ class Launch:
     def row_label(self) -> str:
         """The row's values, by which rows of different kernels are one value of an axis."""
         t = self.tile
+        split = f" p{t.split}" if self.splits else ""
         dies = "" if t.chiplets == Tile.chiplets else f" c{t.chiplets}"
-        return f"{t.m}x{t.n}x{t.k} w{t.warps} s{t.stages} g{t.group}{dies}"
+        return f"{t.m}x{t.n}x{t.k} w{t.warps} s{t.stages} g{t.group}{split}{dies}"
 
 
 def left_out(kernel: Kernel, target: str) -> str | None:
@@ -51,11 +54,12 @@ def launches(kernel: Kernel, target: str) -> tuple[Launch, ...]:
     if left_out(kernel, target) is not None:
         return ()
     found = []
+    splits = SCHEDULE[kernel.variant.schedule].splits
     for row, tile in enumerate(kernel.tiles):
         if legality.why_no_row_on(kernel.variant, tile, target) is None:
-            found += [Launch(row, tile, case) for case in _classes(kernel, row)]
+            found += [Launch(row, tile, case, splits) for case in _classes(kernel, row)]
         elif legality.too_much_memory(kernel.variant, tile, target) is not None:
-            found.append(Launch(row, tile, replace(next(_classes(kernel, row)), name=REFUSED)))
+            found.append(Launch(row, tile, replace(next(_classes(kernel, row)), name=REFUSED), splits))
     return tuple(found)
 
 
@@ -94,6 +98,8 @@ def _calls(v: Variant, fit: Fit, row: int) -> Iterator[Case]:
     if lines in loose:
         two = tuple(2 if d == lines else size for d, size in zip("mnk", aligned.sizes, strict=True))
         yield replace(aligned, name="wide-stride", reason="a stride passes 2**31 elements", sizes=fit(*two), huge="a")
+    if v.batch == "strided":
+        yield from _batches(v, aligned)
     if "strided" in (v.layout.a, v.layout.b, v.layout.c):
         yield replace(aligned, name="strided-columns", reason="strided operands, column after column", strided="column")
         yield replace(aligned, name="strided-gaps", reason="no stride of a strided operand is 1", strided="gaps")
@@ -105,6 +111,19 @@ def _calls(v: Variant, fit: Fit, row: int) -> Iterator[Case]:
         yield replace(aligned, name="scalar-tensor", reason="a scalar as a tensor", scalar_tensor=True)
         reason = "a scalar as a tensor on another device"
         yield replace(aligned, name="scalar-elsewhere", reason=reason, scalar_tensor=True, scalar_elsewhere=True)
+
+
+def _batches(v: Variant, aligned: Case) -> Iterator[Case]:
+    if v.schedule == "persistent":
+        # Elsewhere the number of matrices is no argument.
+        yield replace(aligned, name="batch-one", reason="a batch of one is a constant to Triton", batch=1)
+    yield replace(aligned, name="batch-wide", reason="offsets pass 2**31 elements from matrix to matrix", apart="c")
+    reason = "a stride from matrix to matrix passes 2**31 elements"
+    yield replace(aligned, name="batch-wide-stride", reason=reason, apart="a", batch=2)
+    if not addressed(v):
+        yield replace(aligned, name="batch-repeats", reason="a stride of 0 between matrices", repeated="b")
+        unaligned = replace(aligned, padded=True, unaligned=True, interleaved=True)
+        yield replace(unaligned, name="batch-unaligned", reason="matrices that lie between each other's lines")
 
 
 def _plain_operand(v: Variant) -> str:

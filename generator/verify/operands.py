@@ -118,7 +118,8 @@ def _allocate(size: int, device: torch.device) -> torch.Tensor:
 
 
 def fill(operand: Operand, values: torch.Tensor) -> None:
-    """Write `values` (of the operand's shape) into the elements, and remember the buffer as it is then."""
-    operand.view.copy_(values)
+    """Write `values` (of the operand's shape, or (1, rows, columns) for a batch of one matrix, repeated) into the
+    elements, and remember the buffer as it is then."""
+    operand.view[: len(values)].copy_(values)
     if operand.before is not None:
         operand.before = operand.storage.clone()

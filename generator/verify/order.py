@@ -23,15 +23,20 @@ def tiles(variant: Variant, tile: Tile, rows: int, columns: int) -> Iterator[tup
 
 
 def wrong_order(
-    variant: Variant, tile: Tile, sizes: tuple[int, int, int], corners: Sequence[tuple[int, int]]
+    variant: Variant, tile: Tile, sizes: tuple[int, int, int], matrices: int, corners: Sequence[tuple[int, ...]]
 ) -> str | None:
     """Why stores whose first elements are `corners` came in another order than the variant's, or None.
 
-    The interpreter runs one program after the other; where they walk the tiles there are INTERPRETED of them.
+    A corner is row and column, behind the number of the matrix where there are several (`matrices`), which come one
+    after the other. The interpreter runs one program after the other; where they walk the tiles there are INTERPRETED
+    of them.
     """
     blocks = (1, 1) if variant.schedule == "elementwise" else (tile.m, tile.n)
-    visited = [found for found, _ in groupby((m // blocks[0], n // blocks[1]) for m, n in corners)]
-    expected = list(tiles(variant, tile, *(-(-size // block) for size, block in zip(sizes, blocks))))
+    visited = [found for found, _ in groupby((*i, m // blocks[0], n // blocks[1]) for *i, m, n in corners)]
+    grid = list(tiles(variant, tile, *(-(-size // block) for size, block in zip(sizes, blocks))))
+    expected: list[tuple[int, ...]] = [*grid]
+    if variant.batch == "strided":
+        expected = [(i, *found) for i in range(matrices) for found in grid]
     if variant.schedule == "persistent":
         expected = [found for first in range(INTERPRETED) for found in expected[first::INTERPRETED]]
     for place, (found, wanted) in enumerate(zip(visited, expected)):

@@ -18,7 +18,7 @@ import jinja2
 from generator.model import Kernel
 from generator.rendered import Rendered
 from generator.verify.jobs import LEVELS, Failure, Job, Result, command
-from generator.vocabulary import AXES, CONTRACT_AXES, TARGETS
+from generator.vocabulary import AXES, CONTRACT_AXES, SCHEDULE, TARGETS
 
 #: What became of a cell; the page spells and colours them by their place here.
 PASSED, FAILED, LEFT_OUT, NOTHING_RAN = range(4)
@@ -210,9 +210,9 @@ def _details(row: _Row, cells: Mapping[str, _Cell], columns: Sequence[str], text
     results = [cell.result for cell in cells.values() if cell.result is not None]
     digest = next((result.digest for result in results if result.digest), "")
     tiles = () if row.kernel is None else row.kernel.tiles
-    lines = [
-        texts(f"{t.m} x {t.n} x {t.k}, {t.warps} warps, {t.stages} stages, group {t.group}") for t in tiles if results
-    ]
+    splits = row.kernel is not None and SCHEDULE[row.kernel.variant.schedule].splits
+    words = [f"{t.m} x {t.n} x {t.k}, {t.warps} warps, {t.stages} stages, group {t.group}" for t in tiles if results]
+    lines = [texts(f"{line}, split {t.split}" if splits else line) for t, line in zip(tiles, words)]
     return [digest, lines, [_detail(cells[column], texts) if column in cells else 0 for column in columns]]
 
 

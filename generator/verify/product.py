@@ -22,7 +22,7 @@ _PROMOTION = 128
 
 
 def accumulation_error(a: torch.Tensor, b: torch.Tensor, dtype: Dtype, *, hardware: bool) -> torch.Tensor:
-    """A bound (M, N) on the error of a kernel's accumulator for float64 `a` (M, K) and `b` (K, N).
+    """A bound (M, N) on the error of a kernel's accumulator for float64 `a` (M, K) and `b` (K, N), each one or a batch.
 
     A sum of K products in any order, each operation off by u, is within (K u / (1 - K u)) |A| |B| (Higham, section
     3.1); one term more is for products that are rounded themselves. Matrix units truncate where IEEE rounds: 2u.
@@ -31,7 +31,7 @@ def accumulation_error(a: torch.Tensor, b: torch.Tensor, dtype: Dtype, *, hardwa
     if not ELEMENTS[dtype.acc].floating:
         return torch.zeros_like(magnitude)
     unit = _ROUNDOFF[dtype.acc] * (2 if hardware and dtype.precision != "ieee" else 1)
-    terms = a.shape[1] + 1
+    terms = a.shape[-1] + 1
     if not hardware:
         return _gamma(terms, unit) * magnitude
     match dtype.precision:
@@ -43,7 +43,7 @@ def accumulation_error(a: torch.Tensor, b: torch.Tensor, dtype: Dtype, *, hardwa
         case "full":
             return _gamma(terms, unit) * magnitude + _short_accumulator(a, b, _PROMOTION)
         case "fast":
-            return _gamma(terms, unit) * magnitude + _short_accumulator(a, b, a.shape[1])
+            return _gamma(terms, unit) * magnitude + _short_accumulator(a, b, a.shape[-1])
     return _gamma(terms, unit) * magnitude
 
 
@@ -54,17 +54,17 @@ def _gamma(terms: int, unit: float) -> float:
 
 def _short_accumulator(a: torch.Tensor, b: torch.Tensor, promotion: int) -> torch.Tensor:
     """What the fp8 matrix unit loses: of each term of each instruction, what lies below 13 bits of the largest."""
-    error = a.new_zeros(a.shape[0], b.shape[1])
+    error = a.new_zeros(*a.shape[:-1], b.shape[-1])
     partial = torch.zeros_like(error)
-    for start in range(0, a.shape[1], _INSTRUCTION):
+    for start in range(0, a.shape[-1], _INSTRUCTION):
         if start % promotion == 0:
             partial = torch.zeros_like(error)
-        left, right = a[:, start : start + _INSTRUCTION], b[start : start + _INSTRUCTION]
-        terms = left.abs()[:, :, None] * right.abs()[None, :, :]
-        _, exponent = torch.frexp(torch.maximum(terms.amax(1), partial.abs() + error))
-        grid = torch.ldexp(torch.full_like(error, _SHORT), exponent - 1)[:, None, :]
+        left, right = a[..., start : start + _INSTRUCTION], b[..., start : start + _INSTRUCTION, :]
+        terms = left.abs()[..., None] * right.abs()[..., None, :, :]
+        _, exponent = torch.frexp(torch.maximum(terms.amax(-2), partial.abs() + error))
+        grid = torch.ldexp(torch.full_like(error, _SHORT), exponent - 1)[..., None, :]
         # A product of two fp8 numbers has at most 8 bits: one of 2**8 steps of the grid or more is kept whole.
         lost = torch.where(terms < 256 * grid, torch.minimum(terms, grid), 0.0)
-        error += lost.sum(1) + grid[:, 0]
+        error += lost.sum(-2) + grid[..., 0, :]
         partial = partial + left @ right
     return error

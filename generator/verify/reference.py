@@ -34,7 +34,7 @@ _TANH = 5.0 * (_DIVISION + _EXPONENTIAL)
 
 @dataclass(frozen=True)
 class Bounded:
-    """A value and what a kernel's may differ from it: float64 tensors that broadcast to (M, N)."""
+    """A value and what a kernel's may differ from it: float64 tensors that broadcast to (M, N), or (B, M, N)."""
 
     value: torch.Tensor
     error: torch.Tensor
@@ -49,6 +49,8 @@ def reference(
     hardware: bool,
 ) -> Bounded:
     """The (M, N) result of `variant` on `a` (M, K), `b` (K, N) and the epilogue's operands, before the store rounds it.
+
+    Of a batch all matrices have its dimension in front.
 
     `hardware` tells whether a matrix unit multiplies (tf32, a short fp8 accumulator, truncated sums) or the
     interpreter, which has none of these.

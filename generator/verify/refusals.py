@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from math import prod
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ import triton
 from generator import legality
 from generator.epilogue import MATRIX, SCALAR
 from generator.model import Kernel
-from generator.verify.cases import Case, Fit, addressed, written_step
+from generator.verify.cases import Case, Fit, addressed, leading_extents, written_step
 from generator.verify.operands import place
 from generator.verify.rows import takes
 from generator.verify.setup import Setup
@@ -54,9 +55,11 @@ def right_call(setup: Setup, case: Case) -> Call:
 
 def refusals(kernel: Kernel, case: Case, configs: tuple[Any, ...], *, hardware: bool) -> Iterator[Refusal]:
     """Every refusal that `kernel` owes its caller, spoiling the right call `case`."""
-    yield from _operands(case)
+    yield from _operands(kernel, case)
+    if kernel.variant.batch == "strided":
+        yield from _batches(kernel, case)
     yield from _layouts(kernel)
-    yield from _outputs(case)
+    yield from _outputs(kernel, case)
     yield from _configs(configs)
     yield from _epilogue(kernel, case)
     yield from _sizes(kernel, case, configs, hardware=hardware)
@@ -83,13 +86,18 @@ def _change(name: str, change: Callable[[Any], Any]) -> Callable[[Call], None]:
     return spoil
 
 
-def _operands(case: Case) -> Iterator[Refusal]:
+def _shape(kernel: Kernel, case: Case, rows: int, columns: int) -> str:
+    """The shape of an operand as a message gives it."""
+    return str((*leading_extents(kernel.variant, case), rows, columns))
+
+
+def _operands(kernel: Kernel, case: Case) -> Iterator[Refusal]:
     m, _, k = case.sizes
     yield Refusal("not-a-tensor", "a is a list", TypeError, ("a ", "list"), _change("a", lambda a: a.tolist()))
-    yield Refusal(
-        "dimensions", "a has three dimensions", ValueError, (f"(1, {m}, {k})",), _change("a", lambda a: a[None])
-    )
-    yield Refusal("inner", "a and b disagree about K", ValueError, (str(k), str(k - 1)), _change("b", lambda b: b[:-1]))
+    words = "(1, " + _shape(kernel, case, m, k)[1:]
+    yield Refusal("dimensions", "a has a dimension too many", ValueError, (words,), _change("a", lambda a: a[None]))
+    spoil = _change("b", lambda b: b[..., :-1, :])
+    yield Refusal("inner", "a and b disagree about K", ValueError, (str(k), str(k - 1)), spoil)
     for name in ("a", "b"):
         spoil = _change(name, lambda x: x.double())
         yield Refusal(f"dtype-{name}", f"{name} is of float64", TypeError, (name, "float64"), spoil)
@@ -98,7 +106,32 @@ def _operands(case: Case) -> Iterator[Refusal]:
 
 def _turned(x: torch.Tensor) -> torch.Tensor:
     """The same matrix, stored along its other dimension."""
-    return x.t().contiguous().t() if x.stride(1) == 1 else x.contiguous()
+    return x.mT.contiguous().mT if x.stride(-1) == 1 else x.contiguous()
+
+
+def _batches(kernel: Kernel, case: Case) -> Iterator[Refusal]:
+    """What is no batch, or not the same one."""
+    m, n, k = case.sizes
+    for name, rows, columns in (("a", m, k), ("b", k, n)):
+        words = (name, "three dimensions", str((rows, columns)))
+        yield Refusal(f"matrix-{name}", f"{name} is a single matrix", ValueError, words, _change(name, lambda x: x[0]))
+    words = (str(case.batch), "1", "expand")
+    spoil = _change("b", lambda b: b[:1])
+    yield Refusal("matrices", "a and b disagree about the number of matrices", ValueError, words, spoil)
+    for operand in kernel.variant.epilogue.operands:
+        if operand.shape == MATRIX:
+            name, spoil = operand.name, _change(operand.name, lambda x: x[0])
+            yield Refusal(f"matrix-{name}", f"{name} is a single matrix", ValueError, (name, str((m, n))), spoil)
+    spoil = _change("out", lambda out: out[:1].expand_as(out))
+    yield Refusal("out-repeated", "all matrices of out are one", ValueError, ("out", "overlap"), spoil)
+    spoil = _change("out", _too_near)
+    yield Refusal("out-near", "each matrix of out ends where the next has begun", ValueError, ("out", "overlap"), spoil)
+
+
+def _too_near(out: torch.Tensor) -> torch.Tensor:
+    """`out` with matrices one element too near to each other."""
+    reach = sum((size - 1) * stride for size, stride in zip(out.shape[1:], out.stride()[1:]))
+    return out.as_strided(out.shape, (reach, *out.stride()[1:]))
 
 
 def _layouts(kernel: Kernel) -> Iterator[Refusal]:
@@ -109,10 +142,10 @@ def _layouts(kernel: Kernel) -> Iterator[Refusal]:
             yield Refusal(f"layout-{name}", f"{name} is not {word}-major", ValueError, (name, "stride"), spoil)
 
 
-def _outputs(case: Case) -> Iterator[Refusal]:
+def _outputs(kernel: Kernel, case: Case) -> Iterator[Refusal]:
     m, n, _ = case.sizes
-    words = ("out", str((m, n)), str((m + 1, n)))
-    spoil = _change("out", lambda out: torch.cat([out, out[:1]]))
+    words = ("out", _shape(kernel, case, m, n), _shape(kernel, case, m + 1, n))
+    spoil = _change("out", _longer)
     yield Refusal("out-shape", "out has a row too many", ValueError, words, spoil)
     yield Refusal(
         "out-dtype", "out is of float64", TypeError, ("out", "float64"), _change("out", lambda out: out.double())
@@ -121,6 +154,11 @@ def _outputs(case: Case) -> Iterator[Refusal]:
     if min(m, n) > 1:
         spoil = _change("out", _crowded)
         yield Refusal("out-crowded", "each line of out ends where the next has begun", ValueError, ("out",), spoil)
+
+
+def _longer(x: torch.Tensor) -> torch.Tensor:
+    """A matrix, or each of several, with a row too many."""
+    return torch.cat([x, x[..., :1, :]], -2)
 
 
 @contextlib.contextmanager
@@ -156,21 +194,27 @@ def _too_large(kernel: Kernel, case: Case) -> Iterator[Refusal]:
         spoil = without_memory(_resized(kernel, case, dimension, size))
         reason = f"{dimension.upper()} is past 32 bits"
         yield Refusal(f"large-{dimension}", reason, ValueError, (str(size),), spoil)
+    if kernel.variant.batch == "strided":
+        for size, reason in ((2**31, "B is past 32 bits"), (2**31 - 2**16, "more tiles than programs have numbers")):
+            larger = replace(case, batch=size, sizes=(2 * case.sizes[0], *case.sizes[1:]))
+            spoil = without_memory(_resized(kernel, larger, "m", larger.sizes[0] + 16))
+            yield Refusal(f"large-batch-{size}", reason, ValueError, (str(size),), spoil)
     if kernel.variant.schedule == "elementwise":
-        wide, high = _resized(kernel, replace(case, sizes=(2**16, *case.sizes[1:])), "n", 2**16), 2**32
-        spoil = without_memory(wide)
+        wide = _resized(kernel, replace(case, sizes=(2**16, *case.sizes[1:])), "n", 2**16)
+        high, spoil = 2**32 * prod(leading_extents(kernel.variant, case)), without_memory(wide)
         yield Refusal("programs", "more elements than programs", ValueError, (str(high),), spoil, sibling=True)
 
 
 def _overlapping(out: torch.Tensor) -> torch.Tensor:
     """All lines of `out` in the place of its first."""
-    return out[:1].expand_as(out) if out.stride(1) == 1 else out[:, :1].expand_as(out)
+    return out[..., :1, :].expand_as(out) if out.stride(-1) == 1 else out[..., :1].expand_as(out)
 
 
 def _crowded(out: torch.Tensor) -> torch.Tensor:
     """`out` with lines one element too near to each other."""
-    m, n = out.shape
-    return out.as_strided((m, n), (n - 1, 1) if out.stride(1) == 1 else (1, m - 1))
+    *front, m, n = out.shape
+    lines = (n - 1, 1) if out.stride(-1) == 1 else (1, m - 1)
+    return out.as_strided(out.shape, (*(m * n for _ in front), *lines))
 
 
 def _configs(configs: tuple[Any, ...]) -> Iterator[Refusal]:
@@ -193,8 +237,8 @@ def _epilogue(kernel: Kernel, case: Case) -> Iterator[Refusal]:
             continue
         spoil = _change(name, lambda x: x.to(torch.int32))
         yield Refusal(f"{name}-dtype", f"{name} is of int32", TypeError, (name, "int32"), spoil)
-        size = str({"M": (m + 1,), "N": (n + 1,), MATRIX: (m + 1, n)}[operand.shape])
-        spoil = _change(name, lambda x: torch.cat([x, x[:1]]))
+        size = {"M": f"({m + 1},)", "N": f"({n + 1},)", MATRIX: _shape(kernel, case, m + 1, n)}[operand.shape]
+        spoil = _change(name, _longer if operand.shape == MATRIX else lambda x: torch.cat([x, x[:1]]))
         yield Refusal(f"{name}-shape", f"{name} is too long", ValueError, (name, size), spoil)
         if operand.shape != MATRIX:
             spoil = _change(name, lambda x: x.repeat_interleave(2)[::2])
@@ -252,6 +296,7 @@ def _unsuited(kernel: Kernel) -> Iterator[Refusal]:
 def _resized(kernel: Kernel, case: Case, dimension: str, size: int, **changes: Any) -> Callable[[Call], None]:
     """Give one dimension another size in every operand that has it."""
     sizes = dict(zip("mnk", case.sizes, strict=True)) | {dimension: size}
+    front = leading_extents(kernel.variant, case)
 
     def spoil(call: Call) -> None:
         layout = kernel.variant.layout
@@ -260,10 +305,10 @@ def _resized(kernel: Kernel, case: Case, dimension: str, size: int, **changes: A
             ("b", layout.b, "k", "n"),
             ("out", layout.c, "m", "n"),
         ):
-            call[name] = _empty(call[name], (sizes[rows], sizes[columns]), word)
+            call[name] = _empty(call[name], (*front, sizes[rows], sizes[columns]), word)
         for operand in kernel.variant.epilogue.operands:
             if operand.shape == MATRIX:
-                call[operand.name] = _empty(call[operand.name], (sizes["m"], sizes["n"]), layout.c)
+                call[operand.name] = _empty(call[operand.name], (*front, sizes["m"], sizes["n"]), layout.c)
             elif operand.shape != SCALAR:
                 call[operand.name] = call[operand.name].new_ones(sizes[operand.shape.lower()])
         call.update(changes)
@@ -271,8 +316,9 @@ def _resized(kernel: Kernel, case: Case, dimension: str, size: int, **changes: A
     return spoil
 
 
-def _empty(like: torch.Tensor, shape: tuple[int, int], layout: str) -> torch.Tensor:
-    return like.new_empty(shape[::-1]).t() if layout == "column" else like.new_empty(shape)
+def _empty(like: torch.Tensor, shape: tuple[int, ...], layout: str) -> torch.Tensor:
+    *front, rows, columns = shape
+    return like.new_empty((*front, columns, rows)).mT if layout == "column" else like.new_empty(shape)
 
 
 def _addresses(kernel: Kernel, case: Case) -> Iterator[Refusal]:
@@ -294,6 +340,8 @@ def _addresses(kernel: Kernel, case: Case) -> Iterator[Refusal]:
         yield Refusal(f"base-half-{name}", reason, ValueError, (name, "16"), base, sibling=True)
         reason = f"{name} steps by half of 16 bytes more"
         yield Refusal(f"leading-half-{name}", reason, ValueError, (name, "leading"), leading, sibling=True)
+        if kernel.variant.batch == "strided":
+            yield from _distances(name, word)
     if written_step(kernel.variant) > 1:
         dimension = "m" if layout.c == "column" else "n"
         step = written_step(kernel.variant)
@@ -304,20 +352,35 @@ def _addresses(kernel: Kernel, case: Case) -> Iterator[Refusal]:
             yield Refusal(name, "C's lines are no multiple of 16 bytes", ValueError, words, spoil, sibling=True)
 
 
+def _distances(name: str, layout: str) -> Iterator[Refusal]:
+    """Matrices of a batch at distances that the hardware does not step by."""
+    words = (name, "batch stride")
+    spoil = _change(name, _moved(layout, apart=1))
+    yield Refusal(f"apart-{name}", f"{name} steps on by no 16 bytes", ValueError, words, spoil, sibling=True)
+    if name != "out":
+        spoil = _change(name, lambda x: x[:1].expand_as(x))
+        yield Refusal(f"repeated-{name}", f"{name} is one matrix", ValueError, (*words, "0"), spoil, sibling=True)
+
+
 def _width(kernel: Kernel, name: str) -> int:
     """Bytes of an element of an operand: a matrix of the epilogue is of fp32 in the call that is spoilt."""
     dtype = kernel.variant.dtype
     return ELEMENTS[{"a": dtype.a, "b": dtype.b, "out": dtype.out}.get(name, "fp32")].bits // 8
 
 
-def _moved(layout: str, *, offset: int = 0, stretch: int = 0) -> Callable[[torch.Tensor], torch.Tensor]:
-    """A copy of a matrix that starts `offset` elements past an aligned address, its lines `stretch` further apart."""
+def _moved(layout: str, *, offset: int = 0, stretch: int = 0, apart: int = 0) -> Callable[[torch.Tensor], torch.Tensor]:
+    """A copy that starts `offset` elements past an aligned address, its lines `stretch` further apart.
+
+    Of a batch the matrices are `apart` elements further apart than a multiple of 16.
+    """
 
     def move(x: torch.Tensor) -> torch.Tensor:
-        lines = (x.shape[1], x.shape[0]) if layout == "column" else (x.shape[0], x.shape[1])
+        *front, rows, columns = x.shape
+        lines = (columns, rows) if layout == "column" else (rows, columns)
         leading = -(-lines[1] // 16) * 16 + stretch
         strides = (1, leading) if layout == "column" else (leading, 1)
-        operand = place("copy", (x.shape[0], x.shape[1]), strides, x.dtype, x.device, offset=offset)
+        steps = (-(-lines[0] * leading // 16) * 16 + apart for _ in front)
+        operand = place("copy", tuple(x.shape), (*steps, *strides), x.dtype, x.device, offset=offset)
         operand.view.copy_(x)
         return operand.view
 
@@ -330,8 +393,8 @@ def _aligned(spoil: Callable[[Call], None]) -> Callable[[Call], None]:
     def both(call: Call) -> None:
         spoil(call)
         for name, value in call.items():
-            if isinstance(value, torch.Tensor) and value.dim() == 2:
-                call[name] = _moved("row" if value.stride(1) == 1 else "column")(value)
+            if isinstance(value, torch.Tensor) and value.dim() >= 2:
+                call[name] = _moved("row" if value.stride(-1) == 1 else "column")(value)
 
     return both
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from generator import legality
 from generator.model import Kernel, Tile, Variant
-from generator.vocabulary import SWIZZLE
+from generator.vocabulary import SCHEDULE, SWIZZLE
 
 
 def row_of(variant: Variant, tile: Tile) -> dict[str, int]:
@@ -14,7 +14,8 @@ def row_of(variant: Variant, tile: Tile) -> dict[str, int]:
         return launched
     sizes = {"BLOCK_M": tile.m, "BLOCK_N": tile.n, "BLOCK_K": tile.k}
     ordered = {column: getattr(tile, key) for column, key in SWIZZLE[variant.swizzle].columns.items()}
-    return sizes | ordered | launched | {"num_stages": tile.stages}
+    split = {"SPLIT": tile.split} if SCHEDULE[variant.schedule].splits else {}
+    return sizes | ordered | split | launched | {"num_stages": tile.stages}
 
 
 def takes(variant: Variant, tile: Tile, sizes: tuple[int, int, int]) -> bool:

@@ -9,7 +9,7 @@ import torch
 
 from generator.epilogue import COLUMNS, MATRIX, ROWS, SCALAR
 from generator.model import Kernel
-from generator.verify.cases import Case, addressed
+from generator.verify.cases import Case, addressed, leading_extents
 from generator.verify.elements import OPERAND_TYPES, has_infinity, torch_type
 from generator.verify.operands import Operand, fill, place
 
@@ -65,7 +65,7 @@ class _Builder:
         self.fill(a, spread * 2.0**self.case.shift)
         self.fill(b, spread / 2.0**self.case.shift)
         out = None
-        if self.case.given_out or self.case.huge == "c":
+        if self.case.given_out or "c" in (self.case.huge, self.case.apart):
             out = self.matrix("c", (m, n), layout.c, torch_type(dtype.out))
         setup = Setup(a, b, out, {}, {})
         for operand in self.variant.epilogue.operands:
@@ -96,11 +96,34 @@ class _Builder:
 
     def matrix(self, name: str, shape: tuple[int, int], layout: str, dtype: torch.dtype) -> Operand:
         """A matrix laid out by its letter, with a margin of a tile on every side."""
-        strides = self.strides(name, shape, layout, dtype)
+        sizes, strides = self.batch(name, shape, self.strides(name, shape, layout, dtype))
         # The lines that a tile too far would touch, short of filling the memory.
         margin = min(max(self.tile.m, self.tile.n, self.tile.k, _STEP) * max(strides), _LARGEST_MARGIN)
         offset = 1 if self.case.unaligned else 0
-        return place(name, shape, strides, dtype, self.device, offset=offset, margin=margin)
+        return place(name, sizes, strides, dtype, self.device, offset=offset, margin=margin)
+
+    def batch(
+        self, name: str, shape: tuple[int, int], strides: tuple[int, int]
+    ) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Shape and strides with the batch in front: matrices one after another, unless the case has them otherwise."""
+        case, count = self.case, self.case.batch
+        front = leading_extents(self.variant, case)
+        if not front:
+            return shape, strides
+        apart = max(sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True)) + 1, 1)
+        if case.interleaved:
+            apart = max(strides)
+            row, column = (stride * count if stride == apart else stride for stride in strides)
+            strides = row, column
+        elif case.padded:
+            apart += _PADDING.get(name, 5)
+        if addressed(self.variant) and not case.interleaved:
+            apart = -(-apart // _STEP) * _STEP
+        if name == case.repeated:
+            apart = 0
+        if name == case.apart:
+            apart = (2**31 // max(count - 1, 1) // _STEP + 1) * _STEP
+        return (*front, *shape), (apart, *strides)
 
     def strides(self, name: str, shape: tuple[int, int], layout: str, dtype: torch.dtype) -> tuple[int, int]:
         """Strides in elements for a layout word, padded where the case or the hardware's copies ask for it."""
@@ -126,7 +149,9 @@ class _Builder:
 
     def fill(self, operand: Operand, spread: float) -> None:
         """Seeded values, none of them 0: normal of that spread, or over the whole range of an integer type."""
-        shape, dtype = operand.view.shape, operand.view.dtype
+        # Of one matrix for the whole batch nothing is written twice.
+        view = operand.view[:1] if operand.name == self.case.repeated else operand.view
+        shape, dtype = view.shape, view.dtype
         if dtype.is_floating_point:
             values = torch.randn(shape, generator=self.random, dtype=torch.float64) * spread
             rounded = values.to(dtype)
@@ -143,8 +168,8 @@ class _Builder:
             view = operand.view
             infinity = float("inf") if has_infinity(view.dtype) else float("nan")
             if view.numel():
-                view[0, -1] = infinity
-                view[-1, 0] = -infinity if operand is setup.a else float("nan")
+                view[..., 0, -1] = infinity
+                view[..., -1, 0] = -infinity if operand is setup.a else float("nan")
         for operand in setup.tensors.values():
             if operand.view.dim() == 1 and operand.view.numel() > 2:
                 operand.view[1], operand.view[2] = float("-inf"), float("nan")

@@ -26,15 +26,13 @@ _STANDARD = sys.stdlib_module_names
 
 
 def run(jobs: Sequence[Job]) -> Iterator[Result]:
-    """The results of the static jobs: each kernel's file, with its family's `__init__.py` counted to its first."""
+    """The results of the static jobs: each kernel's file, with its family's own files counted to its first."""
     files = {job: job.file for job in jobs}
-    packages = {file.parent / "__init__.py" for file in files.values()}
-    faults = check(sorted({*files.values(), *(file for file in packages if file.exists())}))
+    own = {folder: remembered(folder).own_files for folder in {job.folder for job in jobs}}
+    faults = check(sorted({*files.values(), *(file for found in own.values() for file in found)}))
     for job, file in files.items():
         wrong = faults.get(file, [])
-        if file.parent / "__init__.py" in packages:
-            packages.remove(file.parent / "__init__.py")
-            wrong = wrong + faults.get(file.parent / "__init__.py", [])
+        wrong = [*wrong, *(failure for other in own.pop(job.folder, ()) for failure in faults.get(other, []))]
         wrong = [*wrong, *_tables(file, remembered(job.folder).by_name[job.name])]
         _, digest = stated_and_actual_digest(file.read_text())
         if digest != remembered(job.folder).digests.get(job.name):

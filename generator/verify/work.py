@@ -16,7 +16,7 @@ import triton
 from generator.errors import CallError
 from generator.model import Kernel
 from generator.rendered import Rendered, remembered
-from generator.verify.cases import Case, cases, smallest_row
+from generator.verify.cases import Case, cases, leading_extents, smallest_row
 from generator.verify.contract import contract_cases, runnable_here
 from generator.verify.execute import Gpu, Interpreter, Machine, Outcome, describe, run_case
 from generator.verify.jobs import Failure, Job, Result
@@ -115,9 +115,9 @@ class _Work:
         if not self.machine.hardware and any(kernel.select == "autotune" for kernel in here):
             return "without a GPU Triton's autotuner cannot choose"
         function = getattr(load_family(self.job.folder), self.job.name)
-        for kernel, case in contract_cases(here):
+        for kernel, case in contract_cases(here, hardware=self.machine.hardware):
             if self.job.takes(case.name):
-                self.add(case, run_case(function, (), kernel, case, self.machine))
+                self.add(kernel, case, run_case(function, (), kernel, case, self.machine))
         if self.job.takes("refuse-config"):
             self.count += 1
             fault = self.config_is_ignored(function, here)
@@ -127,7 +127,7 @@ class _Work:
 
     def config_is_ignored(self, function: Callable[..., object], kernels: Sequence[Kernel]) -> str | None:
         """What is wrong with how the function of a contract answers a config that no table has, or None."""
-        kernel, case = next(iter(contract_cases(kernels)))
+        kernel, case = next(iter(contract_cases(kernels, hardware=False)))
         setup = prepare(kernel, case, self.machine.device)
         try:
             with self.machine.running(setup):
@@ -140,11 +140,11 @@ class _Work:
 
     def case(self, module: ModuleType, kernel: Kernel, case: Case) -> None:
         with self.lock if case.huge and self.machine.hardware else contextlib.nullcontext():
-            self.add(case, run_case(module.gemm, tuple(module.CONFIGS), kernel, case, self.machine))
+            self.add(kernel, case, run_case(module.gemm, tuple(module.CONFIGS), kernel, case, self.machine))
             if case.huge and self.machine.hardware:
                 torch.cuda.empty_cache()
 
-    def add(self, case: Case, outcome: Outcome) -> None:
+    def add(self, kernel: Kernel, case: Case, outcome: Outcome) -> None:
         if outcome.not_run is not None:
             self.not_run.append((case.name, outcome.not_run))
             return
@@ -153,7 +153,8 @@ class _Work:
         if outcome.vendor_error is not None:
             self.vendor.append(outcome.vendor_error)
         if outcome.fault is not None:
-            sizes = "M, N, K = {}, {}, {}".format(*case.sizes)
+            front = leading_extents(kernel.variant, case)
+            sizes = f"{'B, ' * len(front)}M, N, K = {', '.join(map(str, (*front, *case.sizes)))}"
             self.failures.append(Failure(case.name, f"{case.reason} ({sizes})", outcome.fault))
 
     def refusals(self, module: ModuleType, kernel: Kernel) -> None:

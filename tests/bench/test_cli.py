@@ -90,6 +90,16 @@ def test_a_suite_from_file_to_table_and_back(tiny: Path, capsys: pytest.CaptureF
     assert again.out == first.stdout
 
 
+def test_a_suite_says_how_it_is_timed_and_the_call_overrides_it(tiny: Path) -> None:
+    (tiny / "suite.yaml").write_text("seconds: 0.5\npeer: cublas,inductor\n" + SUITE)
+    call = parse(["--suite", "suite.yaml"])
+    plan_of(call)
+    assert (call.seconds, call.peers) == (0.5, ("cublas", "inductor"))
+    call = parse(["--suite", "suite.yaml", "--seconds", "2", "--peer", "none"])
+    plan_of(call)
+    assert (call.seconds, call.peers) == (2.0, ())
+
+
 def test_a_spec_without_a_suite(tiny: Path) -> None:
     (tiny / "shapes.yaml").write_text("[20x16x16]")
     arguments = ["specs/tiny.yaml", "--shapes", "shapes.yaml", "--rounds", "2", "--only", "*rcr_none*"]
@@ -115,6 +125,8 @@ def test_without_a_gpu_it_is_refused(
         (["--rounds", "0"], "expected a whole number of at least 1"),
         (["--rounds", "x"], "expected a whole number"),
         (["--peer", "mkl"], "invalid choice: 'mkl'"),
+        (["--peer", "cublas,none"], "invalid choice: 'none'"),
+        (["--seconds", "0"], "expected a number above 0"),
     ],
 )
 def test_a_wrong_call_is_refused(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -163,13 +163,12 @@ def test_workers_that_fail_do_not_stop_the_run(
 ) -> None:
     monkeypatch.setattr(ahead, "_WORTH_IT", 1)
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    ahead.compile_ahead([comparison("one")], "select", 4)
+    ahead.compile_ahead(ahead.jobs([comparison("one")], "select"), 4)
     assert "compiling 1 calls in 1 processes" in capsys.readouterr().err
 
 
-def test_workers_that_are_late_are_ended(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_workers_that_are_late_are_ended(capsys: pytest.CaptureFixture[str]) -> None:
     late = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], stdin=subprocess.PIPE, text=True)
-    monkeypatch.setattr(ahead, "_LONGEST_SECONDS", 0.1)
-    ahead._wait([(late, "[]")])
+    ahead._wait([(late, "[]")], 0.1)
     assert late.poll() is not None
     assert "takes too long" in capsys.readouterr().err

@@ -7,10 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from generator.bench import suite
+from generator.bench.plan import Families, of_specs
 from generator.bench.problem import Shape
-from generator.bench.suite import DEFAULT_SHAPES, SUITES, find, read_shapes, read_suite
+from generator.bench.suite import DEFAULT_SHAPES, SUITES, find, find_shapes, read_shapes, read_suite
+from generator.cli import main
 from generator.errors import CallError, SpecError
 
+WRONG_SHAPE = "shapes: expected MxNxK, MxNxK+PAD or [M, N, K], each at least 1"
 GOOD = """\
 summary: two ways
 cases:
@@ -34,12 +38,54 @@ def read(tmp_path: Path, text: str, name: str = "mine.yaml") -> list[str]:
 def test_a_suite_is_read_in_its_order(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(GOOD)
-    suite = read_suite(path)
-    (case,) = suite.cases
-    assert (suite.name, case.name, case.title) == ("mine", "squares", "Squares")
+    found = read_suite(path)
+    (case,) = found.cases
+    assert (found.name, case.name, case.title) == ("mine", "squares", "Squares")
     assert case.shapes == (Shape(512, 256, 128), Shape(1, 2, 3))
     assert case.choices[0].axes == (("swizzle", "grouped"), ("schedule", "tiled"))
     assert case.choices[1].contract == "gemm_fp16_rcr_none"
+
+
+def test_a_case_over_files_of_shapes_is_a_case_for_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(suite, "SHAPES", tmp_path)
+    (tmp_path / "few_rows.yaml").write_text("[1x2x3, 2x2x3]")
+    path = tmp_path / "mine.yaml"
+    text = "seconds: 0.4\npeer: cublas,inductor\n" + GOOD.replace("[1, 2, 3]]", "few_rows, 7x5x3+1]")
+    path.write_text(text)
+    found = read_suite(path)
+    assert (found.seconds, found.peers) == (0.4, ("cublas", "inductor"))
+    own, named = found.cases
+    assert (own.name, own.shapes) == ("squares", (Shape(512, 256, 128), Shape(7, 5, 3, 1)))
+    assert (named.name, named.title, named.shapes) == (
+        "squares/few_rows",
+        "Squares: few rows",
+        (Shape(1, 2, 3), Shape(2, 2, 3)),
+    )
+    assert named.choices == own.choices
+    assert str(own.shapes[1]) == "7x5x3+1"
+    (tmp_path / "few_rows.yaml").write_text("[1x2]")
+    assert any("few_rows.yaml:1:2: shapes: expected" in line for line in str(error_of(path)).splitlines())
+    path.write_text(text.replace("few_rows", "fewrows"))
+    assert "no file of shapes is named 'fewrows'; did you mean 'few_rows'?" in str(error_of(path))
+
+
+def error_of(path: Path) -> SpecError:
+    with pytest.raises(SpecError) as caught:
+        read_suite(path)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("seconds: 0", "1:10: seconds: expected a number above 0, found 0"),
+        ("seconds: soon", "1:10: seconds: expected a number above 0, found 'soon'"),
+        ("peer: mkl", "1:7: peer: invalid choice: 'mkl'"),
+        ("peer: cublas,cublas", "1:7: peer: a peer is named twice"),
+    ],
+)
+def test_how_a_suite_is_timed_is_checked(tmp_path: Path, line: str, message: str) -> None:
+    assert any(found.startswith(message) for found in read(tmp_path, f"{line}\n{GOOD}"))
 
 
 def test_json_is_read_too(tmp_path: Path) -> None:
@@ -54,10 +100,17 @@ def test_json_is_read_too(tmp_path: Path) -> None:
     [
         ("title:", "tittle:", "4:5: case: unknown key 'tittle'; did you mean 'title'?"),
         ("schedule: tiled", "schedule: tilde", "6:48: schedule: unknown value 'tilde'; did you mean 'tiled'?"),
-        ("schedule: tiled", "schedule: stream_k", "6:48: schedule: 'stream_k' is not available yet"),
         ("schedule:", "shedule:", "6:38: kernels: unknown key 'shedule'; did you mean 'schedule'?"),
-        ("512x256x128", "512x256", "8:14: shapes: expected MxNxK or [M, N, K], each at least 1, found '512x256'"),
-        ("[1, 2, 3]", "[1, 0, 3]", "8:27: shapes: expected MxNxK or [M, N, K], each at least 1, found [1, 0, 3]"),
+        (
+            "512x256x128",
+            "512x256",
+            "8:14: shapes: expected MxNxK, MxNxK+PAD or [M, N, K], each at least 1, found '512x256'",
+        ),
+        (
+            "[1, 2, 3]",
+            "[1, 0, 3]",
+            "8:27: shapes: expected MxNxK, MxNxK+PAD or [M, N, K], each at least 1, found [1, 0, 3]",
+        ),
         ("[1, 2, 3]", "512x256x128", "8:27: shapes: '512x256x128' is listed twice"),
         ("name: squares", "name: Squares", "3:11: case.name: expected lower-case letters, digits and _"),
         ("family: ladder, schedule", "family: ../x, schedule", "6:30: kernels.family: '../x' is no name"),
@@ -97,9 +150,39 @@ def test_shapes_as_a_list_or_under_a_key(tmp_path: Path) -> None:
     path = tmp_path / "shapes.json"
     path.write_text('["1x2x3", [4, 5, 6]]')
     assert read_shapes(path) == (Shape(1, 2, 3), Shape(4, 5, 6))
-    assert Shape(4096, 4096, 4096) in read_shapes(DEFAULT_SHAPES)
+    assert Shape(4096, 4096, 4096) in read_shapes(find_shapes(DEFAULT_SHAPES))
 
 
 def test_the_suites_shipped_are_sound() -> None:
     for path in SUITES.glob("*.yaml"):
         assert read_suite(path).cases
+
+
+def test_batches_are_not_timed(tmp_path: Path) -> None:
+    spec = tmp_path / "several.yaml"
+    spec.write_text("summary: Batches.\nlayout: rcr\ndtype: fp16\nbatch: [none, strided]\n")
+    assert main([str(spec), "--out", str(tmp_path)]) == 0
+    families = Families([spec], tmp_path)
+    with pytest.raises(CallError, match=r"bmm_fp16_rcr_none__.* multiplies batches, which are not timed yet"):
+        of_specs(families, (Shape(8, 8, 8),))
+    assert len(of_specs(families, (Shape(8, 8, 8),), "gemm_*")) == 1
+
+
+def test_a_shape_of_the_speed_suite_has_its_reason_to_be_there() -> None:
+    """Every layer of the models at every number of tokens, squares and rows in powers of two, what is ragged."""
+    speed = read_suite(find("speed"))
+    groups = {case.name.partition("/")[2]: case.shapes for case in speed.cases}
+    assert groups["squares"] == tuple(Shape(n, n, n) for n in (256, 512, 1024, 2048, 4096, 8192, 16384))
+    assert [shape.m for shape in groups["rows_4096"]] == [2**power for power in range(4, 14)]
+    for model in ("llama3_8b", "llama3_70b", "qwen25_7b"):
+        assert len(groups[model]) == 4 * 5 and {shape.m for shape in groups[model]} == {1, 16, 128, 1024, 8192}
+    ragged = groups["ragged"]
+    for name in ("m", "n", "k"):
+        assert any(getattr(shape, name) % 2 for shape in ragged)
+    assert {shape.pad for shape in ragged} == {0, 1, 8}
+    contracts = {choice.contract for case in speed.cases for choice in case.choices}
+    assert contracts == {f"gemm_{dtype}_{layout}_none" for dtype in ("fp16", "bf16") for layout in LAYOUTS}
+    assert speed.seconds is not None and read_suite(find("spine")).seconds is None
+
+
+LAYOUTS = ("rcr", "rrr", "crr", "ccr")

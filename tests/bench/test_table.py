@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import builtins
+import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from generator.bench import plot, table
+from generator.bench import plot, summary, table
 from generator.bench.cli import main
 from generator.bench.results import save
 from generator.errors import CallError
@@ -16,6 +18,7 @@ from generator.errors import CallError
 from . import samples
 
 OURS = samples.side("tiled", "kernel", [200.0, 210.0, 220.0])
+PEER_AS_KERNEL = samples.side("same", "kernel", [190.0, 210.0, 198.0])
 PEER = samples.side("torch.matmul", "peer", [190.0, 210.0, 198.0])
 
 
@@ -37,6 +40,8 @@ def test_a_row_tells_time_rate_roofline_and_ratio() -> None:
         "479",
         "93 %",
         "0.950 (0.925 to 0.975)",
+        "210",
+        "0.950",
         "210",
         "0.950",
     ]
@@ -67,6 +72,48 @@ def test_a_problem_without_ceilings_has_no_roofline() -> None:
     kept = samples.results(record)
     kept.ceilings.clear()
     assert cells(table.render(kept, [record]), "tiled")[6] == "—"
+
+
+def test_each_peer_has_its_ratio() -> None:
+    second = samples.side("torch.compile(torch.matmul)", "peer", [100.0, 105.0, 110.0])
+    record = replace(samples.record(OURS, PEER, second), method={"configs": "select", "peer": "cublas,inductor"})
+    text = table.render(samples.results(record), [record])
+    assert "| ratio to inductor |" in text
+    assert cells(text, "tiled")[7:9] == ["0.950 (0.925 to 0.975)", "0.500"]
+    assert cells(text, "torch.compile(torch.matmul)")[7:9] == ["1.900 (1.850 to 1.950)", "—"], "and what it is itself"
+    refused = replace(samples.wrong(second), refused=True)
+    record = replace(record, sides=(OURS, PEER, refused))
+    text = table.render(samples.results(record), [record])
+    assert cells(text, "tiled")[8] == "—"
+    assert "refused: wrong result" in text
+
+
+def test_the_summary_has_mean_smallest_and_count_for_each_case() -> None:
+    slow = samples.side("tiled", "kernel", [400.0, 420.0, 440.0])
+    shape = (8, 4096, 4096)
+    records = [
+        samples.record(OURS, PEER),
+        samples.record(slow, PEER, shape=shape),
+        samples.record(samples.wrong(OURS), PEER, shape=(1, 1, 1)),
+        samples.record(PEER_AS_KERNEL, PEER, case="others"),
+    ]
+    text = table.render(samples.results(*records), records, bound=0.9)
+    lines = [line for line in text.split("**Summary**")[1].splitlines() if line.startswith("| ")]
+    mean, overall = math.sqrt(0.95 * 0.475), (0.95 * 0.475) ** (1 / 3)
+    assert lines[2:] == [
+        f"| squares | tiled | cublas | 2 (and 1 without a ratio) | {mean:.3f} | 0.475 | 8x4096x4096 | 1 | {mean:.3f} |",
+        "| others | same | cublas | 1 | 1.000 | 1.000 | 4096x4096x4096 | 0 | 1.000 |",
+        f"| all |  | cublas | 3 (and 1 without a ratio) | {overall:.3f} | 0.475 | 8x4096x4096 | 1 | {overall:.3f} |",
+    ]
+    assert "under 0.9" in text
+    two = samples.record(OURS, slow, PEER, case="two")
+    text = table.render(samples.results(*records, two), [*records, two])
+    assert "| all |" not in text, "a mean over rivals says nothing"
+
+
+def test_a_geometric_mean_of_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match="no values"):
+        summary.geometric_mean([])
 
 
 def test_the_table_needs_no_gpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -29,7 +29,7 @@ LAUNCH = "    with torch.cuda.device_of(a):"
         (AUTO, "tl.program_id(0)", "tl.program_id(1)", "a second axis of the grid"),
         # What could touch memory unseen.
         (AUTO, DOT, "acc = helper(a_ptrs)", "helper(a_ptrs)"),
-        (AUTO, DOT, "tl.atomic_add(c_ptr + offs_m, 1)", "tl.atomic_add(c_ptr + offs_m, 1)"),
+        (AUTO, DOT, "tl.atomic_max(c_ptr + offs_m, 1)", "tl.atomic_max(c_ptr + offs_m, 1)"),
         (AUTO, DOT, "tl.inline_asm_elementwise('', '', [b_ptrs])", "tl.inline_asm_elementwise('', '', [b_ptrs])"),
         (AUTO, DOT, "acc = [tl.load(p) for p in acc]", "[tl.load(p) for p in acc]"),
         # Addresses and masks made of data, or of what a loop changes in a way that is not followed.

@@ -75,3 +75,12 @@ def test_a_quotient_is_known_only_where_the_machine_defines_it() -> None:
     # Of a negative number, or by none, it may be anything.
     assert together([equal(X, -1), equal(Y, 2), equal(half, 5)]).verdict == "possible"
     assert together([equal(X, 1), equal(Y, 0), equal(half, 5)]).verdict == "possible"
+
+
+def test_a_quotient_within_another_has_a_remainder_of_its_own() -> None:
+    steps = (X + 31) // 32
+    # 33 has two steps of 32, of which 3 take one each: the remainders are 0 and 1.
+    assert together([equal(X, 33), equal((steps + 2) // 3, 1)]).verdict == "possible"
+    for number in (0, 1, 32, 33, 96, 97, 200):
+        assert together([equal(X, number), equal((steps + 2) // 3, -(-number // 96))]).verdict == "possible", number
+        assert together([equal(X, number), equal((steps + 2) // 3, -(-number // 96) + 1)]).verdict == "impossible"

@@ -77,7 +77,7 @@ def told(failure: Failure) -> str:
     text = re.sub(r"\b(?:\w+\.)+(\w*(?:Error|Impl)):", r"\1:", text)
     text = re.sub(r"\b[0-9a-f]{64}\b", "...", text)
     # A counterexample: the sizes, then by way of the tiles, the program and the lane, what is wrong there.
-    text = re.sub(r"^(M = \d+, N = \d+, K = \d+), .*?: ", r"\1: ", text)
+    text = re.sub(r"^((?:B = \d+, )?M = \d+, N = \d+, K = \d+), .*?: ", r"\1: ", text)
     text = re.sub(r"^\d+ of \d+ ", "", text)
     text = re.split(r";| \(line |: \d+ lanes", text)[0]
     if len(text) > _LONGEST:

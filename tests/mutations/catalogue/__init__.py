@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..mutation import Mutation
-from . import access, arithmetic, choice, equivalents, launcher, masks, orders, text
+from . import access, arithmetic, batches, choice, equivalents, launcher, masks, orders, sharing, text
 
 MUTATIONS: tuple[Mutation, ...] = (
     *masks.MUTATIONS,
@@ -11,7 +11,9 @@ MUTATIONS: tuple[Mutation, ...] = (
     *orders.MUTATIONS,
     *arithmetic.MUTATIONS,
     *launcher.MUTATIONS,
+    *batches.MUTATIONS,
     *choice.MUTATIONS,
+    *sharing.MUTATIONS,
     *text.MUTATIONS,
     *equivalents.MUTATIONS,
 )

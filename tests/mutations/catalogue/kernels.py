@@ -32,6 +32,11 @@ CSC = ("layouts", "gemm_fp16_csc_biasm_scale__tiled_pointer_auto_grouped")
 SSR = ("layouts", "gemm_fp16_ssr_none__tiled_pointer_none_grouped")
 SSS = ("layouts", "gemm_fp16_sss_bias_add__tiled_pointer_auto_grouped")
 
+# Batches.
+BATCHES = ("batched", "bmm_fp16_rcr_bias_relu__tiled_pointer_auto_grouped")
+BATCHES_ADD = ("batched", "bmm_bf16_rrr_add__tiled_pointer_auto_grouped")
+BATCHES_DESCRIPTORS = ("batched", "bmm_fp16_rcr_bias_relu__tiled_descriptor_auto_grouped")
+
 # Types.
 FP16_SUMS = ("dtypes", "gemm_fp16_fp16_fp16_rrr_none__tiled_pointer_mnk_grouped")
 IEEE = ("fp32_rcr", "gemm_fp32_rcr_bias_tanh__tiled_pointer_mnk_linear")
@@ -51,3 +56,8 @@ DESCRIPTORS_CCC = ("load_descriptor", "gemm_fp16_ccc_bias_add__tiled_descriptor_
 DESCRIPTORS_RCS = ("load_descriptor", "gemm_fp16_rcs_bias_add__tiled_descriptor_mnk_grouped_storepointer")
 DESCRIPTORS_NAIVE = ("load_descriptor", "gemm_fp16_rrr_none__naive_descriptor_mnk_grouped")
 DESCRIPTORS_FP8 = ("fp8e4m3_rcr", "gemm_fp8e5m2_rcr_scale_bias__tiled_descriptor_auto_grouped")
+
+# Programs that share the K of a tile.
+SPLIT = ("split_k", "gemm_fp16_rcr_bias_silu__splitk_pointer_auto_grouped")
+ADDED = ("split_k", "gemm_fp16_fp32_fp32_rcr_none__splitkatomic_pointer_auto_grouped")
+STREAM = ("stream_k", "gemm_fp16_rcr_bias_silu__streamk_pointer_mnk_grouped")

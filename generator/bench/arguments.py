@@ -1,0 +1,63 @@
+"""Values of command lines that time something, and what such a command needs of the machine.
+
+The functions named for values raise argparse.ArgumentTypeError for anything else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+
+from generator.bench.suite import peers
+from generator.errors import CallError
+
+
+def whole(text: str) -> int:
+    """A whole number."""
+    if not text.isascii() or not text.isdigit():
+        raise argparse.ArgumentTypeError(f"expected a whole number, got {text!r}")
+    return int(text)
+
+
+def positive(text: str) -> int:
+    """A whole number of at least 1."""
+    number = whole(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, got {text!r}")
+    return number
+
+
+def above_0(text: str) -> float:
+    """A number above 0."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 < number < math.inf:
+        raise argparse.ArgumentTypeError(f"expected a number above 0, got {text!r}")
+    return number
+
+
+def peer_words(text: str) -> tuple[str, ...]:
+    """The words of peers, none for `none`."""
+    try:
+        return peers(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def require_gpu(otherwise: str) -> None:
+    """Raise `CallError` where there is no GPU to time on, or kernels would be interpreted.
+
+    `otherwise` is what the command does without one.
+    """
+    try:
+        import torch
+        import triton  # noqa: F401
+    except ImportError as error:
+        raise CallError(f"timing needs torch and triton: {error}") from None
+    if not torch.cuda.is_available():
+        raise CallError(f"timing needs a GPU, and torch finds no CUDA device ({otherwise} without one)")
+    if os.environ.get("TRITON_INTERPRET", "0") not in ("", "0"):
+        raise CallError("TRITON_INTERPRET is set: interpreted kernels have no times worth keeping; unset it")

@@ -1,0 +1,113 @@
+"""What many comparisons come to: for each case the mean ratio, the smallest, and how many lie under a bound."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from generator.bench import stats
+from generator.bench.problem import Shape
+from generator.bench.results import Record, Side, Timing
+
+#: Fewer comparisons than this need no summary: their table says it all.
+_FEWEST = 2
+_ALL = "all"
+
+
+def ratio(peer: Side | None, side: Side, what: str) -> stats.Summary | None:
+    """Peer's time over a side's, round by round; None where either has no right result, or they are the same side."""
+    if peer is None or peer is side or peer.failure is not None or side.failure is not None:
+        return None
+    theirs: Timing | None = getattr(peer, what)
+    own: Timing | None = getattr(side, what)
+    if theirs is None or own is None:
+        return None
+    return stats.summarize(stats.ratios(theirs.samples, own.samples))
+
+
+@dataclass(frozen=True)
+class Ratios:
+    """One side of one case against one peer, over its shapes."""
+
+    case: str
+    label: str
+    peer: str
+    #: The median ratio on the device of each shape where both sides were right, in their order.
+    found: tuple[tuple[Shape, float], ...]
+    #: The same of the host alone.
+    host: tuple[float, ...]
+    #: Shapes without a ratio: a side refused or failed.
+    missing: int
+
+    @property
+    def mean(self) -> float:
+        """The geometric mean."""
+        return geometric_mean([value for _, value in self.found])
+
+    @property
+    def smallest(self) -> tuple[Shape, float]:
+        return min(self.found, key=lambda entry: entry[1])
+
+    def under(self, bound: float) -> int:
+        """How many ratios lie under `bound`."""
+        return sum(value < bound for _, value in self.found)
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    """The geometric mean of positive numbers; raise ValueError for none."""
+    if not values:
+        raise ValueError("no values to average")
+    return math.exp(math.fsum(map(math.log, values)) / len(values))
+
+
+def summarize(records: Sequence[Record]) -> list[Ratios]:
+    """Every side of every case against every peer, rows forced by `--configs all` left out.
+
+    At the end all cases together, where no comparison has several sides: their mean would say nothing of any.
+    """
+    keys: dict[tuple[str, str, str], list[tuple[Record, Side, Side]]] = {}
+    ours = [[side for side in record.sides if side.role != "peer" and not side.forced] for record in records]
+    for record, sides in zip(records, ours):
+        for side in sides:
+            for word, peer in record.peers.items():
+                keys.setdefault((record.case, side.label, word), []).append((record, side, peer))
+    groups = [_ratios(*key, entries) for key, entries in keys.items()]
+    if len({record.case for record in records}) > 1 and all(len(sides) == 1 for sides in ours):
+        for word in dict.fromkeys(group.peer for group in groups):
+            together = [entry for key, entries in keys.items() if key[2] == word for entry in entries]
+            groups.append(_ratios(_ALL, "", word, together))
+    return groups
+
+
+def _ratios(case: str, label: str, word: str, entries: list[tuple[Record, Side, Side]]) -> Ratios:
+    found, host = [], []
+    for record, side, peer in entries:
+        value = ratio(peer, side, "gpu")
+        alone = ratio(peer, side, "host")
+        if value is not None:
+            found.append((record.problem.shape, value.median))
+        if alone is not None:
+            host.append(alone.median)
+    return Ratios(case, label, word, tuple(found), tuple(host), len(entries) - len(found))
+
+
+def render(records: Sequence[Record], bound: float) -> list[str]:
+    """The summary as Markdown paragraphs, none where there is nothing to sum up."""
+    groups = [group for group in summarize(records) if group.found]
+    if len(records) < _FEWEST or not groups:
+        return []
+    columns = ["case", "", "peer", "cases", "mean ratio", "smallest", "at", f"under {bound:g}", "of the host alone"]
+    lines = [row(columns), row(["---"] * len(columns))]
+    for group in groups:
+        shape, smallest = group.smallest
+        cells = [group.case, group.label, group.peer, str(len(group.found)), f"{group.mean:.3f}", f"{smallest:.3f}"]
+        cells[3] += f" (and {group.missing} without a ratio)" if group.missing else ""
+        cells += [str(shape), str(group.under(bound)), f"{geometric_mean(group.host):.3f}" if group.host else "—"]
+        lines.append(row(cells))
+    return ["**Summary**, means are geometric", "\n".join(lines)]
+
+
+def row(cells: Sequence[str]) -> str:
+    """A line of a Markdown table."""
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

@@ -1,0 +1,64 @@
+"""How long a kernel takes before anything was measured: what the tuner prunes by."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from generator.model import Kernel, Tile
+from generator.resources import staged
+from generator.vocabulary import ELEMENTS
+
+
+@dataclass(frozen=True)
+class Device:
+    """What the model knows of a GPU."""
+
+    #: As torch names it: `NVIDIA H200`.
+    name: str
+    #: The word of its architecture: `sm90`.
+    target: str
+    multiprocessors: int
+    #: Bytes of shared memory of one multiprocessor.
+    shared_memory: int
+
+    @property
+    def slug(self) -> str:
+        """The name as a folder: `nvidia_h200`."""
+        return re.sub(r"[^a-z0-9]+", "_", self.name.lower()).strip("_")
+
+
+#: Devices that can be planned for without having one, as torch describes them.
+DEVICES: Mapping[str, Device] = {
+    device.slug: device
+    for device in (
+        Device("NVIDIA A100-SXM4-80GB", "sm80", 108, 167936),
+        Device("NVIDIA H100 80GB HBM3", "sm90", 132, 233472),
+        Device("NVIDIA H200", "sm90", 132, 233472),
+    )
+}
+
+#: Products of two 16-bit numbers that one multiprocessor makes in a second, near what the library reaches on an H200;
+#: other widths in proportion, fp32 without a matrix unit by the factor of an H200.
+_PRODUCTS = 2.6e12
+_IEEE = 0.07
+
+
+def seconds(kernel: Kernel, tile: Tile, sizes: tuple[int, int, int], device: Device) -> float:
+    """The seconds that `kernel` with the row `tile` takes for M, N and K on `device`, by the model of `select.j2`.
+
+    Good for an order among rows and for telling the hopeless, not for a time to rely on.
+    """
+    m, n, k = sizes
+    dtype = kernel.variant.dtype
+    width = ELEMENTS[dtype.a].bits // 8
+    turns = -(-(-(-m // tile.m) * -(-n // tile.n)) // device.multiprocessors)
+    depth = tile.k * tile.stages
+    taken = (tile.m + tile.n) * depth * width + (tile.m * tile.n * 4 if staged(kernel.variant) else 0)
+    resident = max(1, min(turns, device.shared_memory // taken))
+    # Products of a step (a matrix unit has no fewer than 64 rows), and the latency that loads in flight hide.
+    area = tile.m * max(tile.n, 64) if kernel.variant.product == "exchanged" else max(tile.m, 64) * tile.n
+    products = turns * (area + 400_000 / (depth * resident))
+    rate = _PRODUCTS * (_IEEE if dtype.precision == "ieee" else 2 / width)
+    return products * max(k, tile.k) / rate

@@ -1,0 +1,35 @@
+"""How long a product takes by one row of a kernel's table: a model of the device, its rates fitted to measurements.
+
+The model stands in every family that has a measured table, for the sizes that were not measured.
+"""
+
+#: How sharply the longer of arithmetic and memory traffic decides: the exponent of their norm.
+SHARPNESS = 4
+
+
+def seconds(
+    row: dict[str, int],
+    rates: tuple[float, ...],
+    sizes: tuple[int, int, int],
+    multiprocessors: int,
+    width: int,
+) -> float:
+    """Seconds of an (M, N, K) product of elements of `width` bytes, `row` being the tile's sizes as CONFIGS has them.
+
+    `rates` are what was fitted to the row: how many programs a multiprocessor holds, the seconds that a step along K
+    takes at least, those it adds for each program beside it, those a tile takes beside its steps, the bytes a second
+    that its loads reach, and the seconds that a launch takes at least.
+    """
+    M, N, K = sizes
+    resident, latency, step, tile, bandwidth, launch = rates
+    split = row.get("SPLIT", 1)
+    tiles = -(-M // row["BLOCK_M"]) * -(-N // row["BLOCK_N"]) * split
+    steps = -(-K // (row["BLOCK_K"] * split))
+    # A multiprocessor works through its programs as many at a time as it holds, the last ones among themselves.
+    turns, left = divmod(-(-tiles // multiprocessors), resident)
+    arithmetic = turns * (max(latency, resident * step) * steps + tile)
+    if left:
+        arithmetic += max(latency, left * step) * steps + tile
+    traffic = (M * K + K * N + M * N) * width / bandwidth
+    together: float = (arithmetic**SHARPNESS + traffic**SHARPNESS) ** (1 / SHARPNESS)
+    return launch + together

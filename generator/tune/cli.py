@@ -1,0 +1,226 @@
+"""`python -m generator tune`: the call, what it runs, and its exit status."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from generator import prior
+from generator.bench import ahead
+from generator.bench.arguments import above_0, positive, require_gpu, whole
+from generator.bench.device import versions
+from generator.bench.plan import Families
+from generator.bench.problem import Shape
+from generator.bench.suite import DEFAULT_SHAPES, find_shapes, read_shapes
+from generator.bench.table import tile
+from generator.errors import CallError, SpecError, nearest
+from generator.tune import executors, run, work
+from generator.tune.journal import Journal
+from generator.tune.plan import Plan, calls, plan
+from generator.tune.winners import Place
+
+DONE, WRONG_CALL = 0, 2
+
+TUNED = Path("specs") / "tuned"
+JOURNALS = Path(".tune_cache")
+
+#: Seconds that compiling ahead may take at the most: without it one process compiles everything, one by one.
+_LONGEST_AHEAD = 600.0
+
+_EPILOG = (
+    "Exit status: 0 done, or the budget is spent; 1 a result was wrong, a kernel failed or a device was lost; 2 the "
+    "call or a spec is wrong. A call that is repeated goes on where it stopped."
+)
+
+
+@dataclass
+class Call:
+    """The options of one call."""
+
+    specs: list[Path] = field(default_factory=list)
+    shapes: list[str] = field(default_factory=list)
+    out: Path = Path("generated")
+    only: str | None = None
+    candidates: int = 12
+    budget: float = float("inf")
+    gpus: int = 1
+    executor: str = executors.PROCESSES
+    tuned: Path | None = None
+    journal: Path | None = None
+    dry_run: bool = False
+    device: str | None = None
+    workers: int = 0
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run a call and return its exit status; a wrong command line raises SystemExit(2) with the usage."""
+    call = parse(argv)
+    try:
+        return dry_run(call) if call.dry_run else tune(call)
+    except SpecError as error:
+        print(error, file=sys.stderr)
+    except CallError as error:
+        print(f"tune: {error}", file=sys.stderr)
+    return WRONG_CALL
+
+
+def parse(argv: Sequence[str]) -> Call:
+    """The command line as a `Call`; raises SystemExit(2) with the usage where it is wrong."""
+    parser = argparse.ArgumentParser(
+        prog="python -m generator tune",
+        description="Measure which kernel and row is the fastest for each contract and size, and keep the winners.",
+        epilog=_EPILOG,
+        allow_abbrev=False,
+    )
+    parser.add_argument("specs", nargs="+", type=Path, metavar="SPEC", help="families to tune, rendered beforehand")
+    parser.add_argument(
+        "--shapes",
+        action="append",
+        default=[],
+        metavar="NAME_OR_FILE",
+        help="a YAML or JSON list of MxNxK, or one of generator/bench/suites/shapes; may be given several times",
+    )
+    parser.add_argument("--out", type=Path, default=Path("generated"), metavar="DIR", help="where families lie")
+    parser.add_argument("--only", metavar="GLOB", help="only kernels whose name matches can win")
+    parser.add_argument(
+        "--candidates", type=positive, default=12, metavar="N", help="measure the N best by the model (default 12)"
+    )
+    parser.add_argument(
+        "--budget", type=above_0, default=float("inf"), metavar="SECONDS", help="begin nothing after so long"
+    )
+    parser.add_argument("--gpus", type=positive, default=1, metavar="N", help="trials at a time, one a GPU (default 1)")
+    parser.add_argument(
+        "--executor",
+        default=executors.PROCESSES,
+        metavar="MODULE:CALLABLE",
+        help="who works: processes of this machine (the default), or a callable that returns a "
+        "concurrent.futures.Executor, whose workers see one GPU each",
+    )
+    parser.add_argument(
+        "--tuned", type=Path, metavar="FILE", help="the file of winners (default specs/tuned/DEVICE/FAMILY.json)"
+    )
+    parser.add_argument(
+        "--journal", type=Path, metavar="FILE", help="the file of measurements (default .tune_cache/DEVICE.jsonl)"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="list what would be measured; measure nothing")
+    parser.add_argument("--device", metavar="DEVICE", help="with --dry-run: a device by name, such as nvidia_h200")
+    default = min(16, os.cpu_count() or 1)
+    parser.add_argument("--workers", type=whole, default=default, metavar="N", help="processes that compile ahead")
+    call = parser.parse_args(argv, namespace=Call())
+    if call.device is not None and not call.dry_run:
+        parser.error("--device goes with --dry-run; what is measured is measured on the device that is there")
+    if call.tuned is not None and len(call.specs) > 1:
+        parser.error("--tuned names the file of one family; give one SPEC, or leave it out")
+    return call
+
+
+def shapes_of(call: Call) -> tuple[Shape, ...]:
+    """The shapes of a call, each once; says which are left out. Raises `SpecError` and `CallError`."""
+    files = [find_shapes(name) for name in call.shapes or [DEFAULT_SHAPES]]
+    found = dict.fromkeys(shape for file in files for shape in read_shapes(file))
+    padded = [str(shape) for shape in found if shape.pad]
+    if padded:
+        print(f"tune: left out, for winners are kept by M, N and K alone: {', '.join(padded)}", file=sys.stderr)
+    return tuple(shape for shape in found if not shape.pad)
+
+
+def dry_run(call: Call) -> int:
+    """Print what would be measured, on the device named or the one that is there."""
+    families, shapes = Families(call.specs, call.out), shapes_of(call)
+    if call.device is None:
+        require_gpu("--device nvidia_h200, or another, plans")
+        from generator.bench.device import CudaDevice
+
+        device = CudaDevice().figures
+    elif call.device in prior.DEVICES:
+        device = prior.DEVICES[call.device]
+    else:
+        raise CallError(f"--device: {call.device!r} is not known; {nearest(call.device, prior.DEVICES)}")
+    found = plan(families, shapes, device, versions()["triton"], call.candidates, call.only)
+    for trial in found.trials:
+        print(f"{trial.contract} {trial.problem.shape}")
+        for candidate in trial.candidates:
+            how = candidate.contestant.label
+            print(f"  {candidate.predicted * 1e6:10.1f} µs  {how} [{candidate.index}] {tile(candidate.config)}")
+    _told(found, device)
+    return DONE
+
+
+def _told(found: Plan, device: prior.Device) -> None:
+    count = sum(len(trial.candidates) for trial in found.trials)
+    print(
+        f"{len(found.trials)} problems, {count} rows to measure on {device.name}, {len(calls(found.trials))} to compile"
+    )
+    for reason, rows in found.left_out.most_common():
+        if rows:
+            print(f"  left out: {rows} rows, {reason}")
+
+
+def tune(call: Call, factory: str = work.CUDA) -> int:
+    """Measure what the journal does not hold, and write the winners; `factory` makes the device of a worker.
+
+    Raises `CallError` before anything is measured where the call is wrong, and `SpecError` for specs and shapes.
+    """
+    until = time.monotonic() + call.budget
+    families, shapes = Families(call.specs, call.out), shapes_of(call)
+    here = call.executor == executors.PROCESSES
+    if here and factory == work.CUDA:
+        require_gpu("--dry-run --device nvidia_h200 lists what would be measured")
+        _require_gpus(call.gpus)
+    executor = executors.make(call.executor, call.gpus)
+    try:
+        return _tune(call, families, shapes, executor, until, factory)
+    finally:
+        # Nothing that a stopped call handed out is waited for.
+        executor.shutdown(wait=sys.exc_info()[0] is None)
+
+
+def _require_gpus(count: int) -> None:
+    import torch
+
+    if count > torch.cuda.device_count():
+        raise CallError(f"--gpus: {count}, and there are {torch.cuda.device_count()}")
+
+
+def _tune(
+    call: Call, families: Families, shapes: tuple[Shape, ...], executor: Executor, until: float, factory: str
+) -> int:
+    facts = _facts(executor, factory)
+    place = Place(
+        facts.figures.name,
+        facts.figures.multiprocessors,
+        str(facts.environment["torch"]),
+        str(facts.environment["triton"]),
+    )
+    slug = facts.figures.slug
+    files = {name: call.tuned or TUNED / slug / f"{name}.json" for name in families.known}
+    found = plan(families, shapes, facts.figures, place.triton, call.candidates, call.only)
+    journal = Journal(call.journal or JOURNALS / f"{slug}.jsonl")
+    progress = run.known(found.trials, facts, journal)
+    # A file that cannot be merged with is told before the hours of measuring, not after.
+    run.write(progress, files, place, families, checked=True)
+    left = progress.left
+    if len(left) < len(progress.keys):
+        done = len(progress.keys) - len(left)
+        print(f"{done} of {len(progress.keys)} are in {journal.path} already", file=sys.stderr)
+    if left and call.executor == executors.PROCESSES:
+        longest = min(_LONGEST_AHEAD, max(0.0, until - time.monotonic()))
+        ahead.compile_ahead(calls([progress.keys[key] for key in left]), call.workers, longest)
+    with journal:
+        run.hand_out(progress, executor, journal, call.gpus, until, factory)
+    run.write(progress, files, place, families)
+    return run.status(progress)
+
+
+def _facts(executor: Executor, factory: str) -> work.Facts:
+    """What a worker's device is."""
+    try:
+        return executor.submit(work.describe, factory).result()
+    except Exception as error:
+        raise CallError(f"a worker has no device to time on ({type(error).__name__}: {error})") from None

@@ -1,0 +1,144 @@
+"""Rates of the rows of a table, fitted to what was measured of them, and how good a choice they make.
+
+The model is `generator.timing`. Its rates are found by a random search, the same for the same measurements.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from generator import timing
+from generator.bench.stats import rounded
+
+Sizes = tuple[int, int, int]
+#: Contract, kernel and row, the row as sorted pairs.
+Row = tuple[str, str, tuple[tuple[str, int], ...]]
+
+#: A row measured at fewer sizes than this has no rates.
+_FEWEST = 4
+_TRIES = 400
+#: How far the rates are held to where the search starts, against what they are off by.
+_HELD = 0.002
+#: Programs that a multiprocessor may hold.
+_RESIDENT = (1, 2, 3, 4)
+#: Where the search starts: products of 16-bit numbers a second of one multiprocessor, seconds a tile takes beside its
+#: steps, bytes a second of the memory, seconds of a launch.
+_PRODUCTS, _TILE, _BANDWIDTH, _LAUNCH = 2.6e12, 1e-6, 4e12, 2e-6
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One row, measured at one size; `width` is the bytes of an element of A."""
+
+    row: Row
+    sizes: Sizes
+    width: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The rates of each row, the median error of the model, and what its choice loses at other sizes.
+
+    `error` is a share of the measured seconds, `regret` the geometric mean of the seconds of the row chosen over those
+    of the best, less 1.
+    """
+
+    rates: Mapping[Row, tuple[float, ...]]
+    error: float
+    regret: float
+
+
+def fit(samples: Iterable[Sample], multiprocessors: int) -> Fit:
+    """The rates of every row that was measured often enough; each half of the sizes is also judged by the other."""
+    everything = list(samples)
+    rates = _rates(everything, multiprocessors)
+    errors = [
+        abs(_seconds(sample, rates[sample.row], multiprocessors) / sample.seconds - 1)
+        for sample in everything
+        if sample.row in rates
+    ]
+    sizes = sorted({sample.sizes for sample in everything})
+    halves = [set(sizes[::2]), set(sizes[1::2])]
+    lost: list[float] = []
+    for unseen in halves:
+        fitted = _rates([sample for sample in everything if sample.sizes not in unseen], multiprocessors)
+        lost += _lost([sample for sample in everything if sample.sizes in unseen], fitted, multiprocessors)
+    return Fit(
+        rates,
+        rounded(statistics.median(errors), 3) if errors else 0.0,
+        rounded(math.exp(statistics.fmean(lost)) - 1, 3) if lost else 0.0,
+    )
+
+
+def _seconds(sample: Sample, rates: tuple[float, ...], multiprocessors: int) -> float:
+    return timing.seconds(dict(sample.row[2]), rates, sample.sizes, multiprocessors, sample.width)
+
+
+def _rates(samples: Sequence[Sample], multiprocessors: int) -> dict[Row, tuple[float, ...]]:
+    grouped: dict[Row, list[Sample]] = defaultdict(list)
+    for sample in samples:
+        grouped[sample.row].append(sample)
+    return {
+        row: _search(own, multiprocessors)
+        for row, own in sorted(grouped.items())
+        if len({s.sizes for s in own}) >= _FEWEST
+    }
+
+
+def _search(samples: Sequence[Sample], multiprocessors: int) -> tuple[float, ...]:
+    """The rates that are off by the least, in the mean of the squared logarithms."""
+    row = dict(samples[0].row[2])
+    width = samples[0].width
+    step = max(row["BLOCK_M"], 64) * row["BLOCK_N"] * row["BLOCK_K"] / (_PRODUCTS * 2 / width)
+    start = [math.log(value) for value in (1.5 * step, step, _TILE, _BANDWIDTH, _LAUNCH)]
+    # The same search wherever it runs: no seed of the process enters.
+    dice = random.Random(0)
+    best: tuple[float, int, list[float]] | None = None
+    for resident in _RESIDENT:
+        found, loss = start, _loss(samples, resident, start, start, multiprocessors)
+        reach = 0.5
+        for attempt in range(_TRIES):
+            other = [value + dice.gauss(0.0, reach) for value in found]
+            new = _loss(samples, resident, other, start, multiprocessors)
+            if new < loss:
+                found, loss = other, new
+            elif attempt % 40 == 39:
+                reach *= 0.75
+        if best is None or loss < best[0]:
+            best = loss, resident, found
+    assert best is not None
+    return (best[1], *(rounded(math.exp(value), 4) for value in best[2]))
+
+
+def _loss(
+    samples: Sequence[Sample], resident: int, rates: Sequence[float], start: Sequence[float], multiprocessors: int
+) -> float:
+    values = (resident, *map(math.exp, rates))
+    off = sum(math.log(_seconds(sample, values, multiprocessors) / sample.seconds) ** 2 for sample in samples)
+    return off + _HELD * sum((value - first) ** 2 for value, first in zip(rates, start))
+
+
+def _lost(samples: Sequence[Sample], rates: Mapping[Row, tuple[float, ...]], multiprocessors: int) -> list[float]:
+    """For each problem the logarithm of the seconds of the row that the model chooses over those of the best."""
+    problems: dict[tuple[str, Sizes], list[Sample]] = defaultdict(list)
+    for sample in samples:
+        problems[sample.row[0], sample.sizes].append(sample)
+    found = []
+    for own in problems.values():
+        known = [sample for sample in own if sample.row in rates]
+        if len(known) > 1:
+            chosen = min(known, key=lambda sample: _seconds(sample, rates[sample.row], multiprocessors))
+            found.append(math.log(chosen.seconds / min(sample.seconds for sample in own)))
+    return found
+
+
+def row_of(contract: str, kernel: str, config: Mapping[str, Any]) -> Row:
+    """A row as samples and rates are keyed."""
+    return contract, kernel, tuple(sorted(config.items()))

@@ -1,0 +1,63 @@
+"""The journal of measurements: one JSON line an outcome, written as it comes, read again by the next run."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+
+from generator.errors import CallError
+from generator.tune.outcome import Outcome, outcome_of, plain
+
+
+class Journal:
+    """The outcomes in a file by key; used as a context, it holds the file open to append.
+
+    A last line that was cut off when a run was killed is dropped, and the next outcome takes its place. Raises
+    `CallError` for a file that is something else.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.outcomes: dict[str, Outcome] = {}
+        #: Where the last whole line ends.
+        self._end = 0
+        self._file: IO[bytes] | None = None
+        try:
+            text = path.read_bytes()
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise CallError(f"--journal: {path} cannot be read: {error.strerror}") from None
+        whole, newline, _ = text.rpartition(b"\n")
+        self._end = len(whole) + len(newline)
+        for number, line in enumerate(whole.splitlines(), 1):
+            try:
+                data = json.loads(line)
+                self.outcomes[data["key"]] = outcome_of(data)
+            except (ValueError, KeyError, TypeError) as error:
+                reason = f"{type(error).__name__}: {error}"
+                raise CallError(f"--journal: line {number} of {path} is no outcome ({reason})") from None
+
+    def __enter__(self) -> Journal:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = self.path.open("ab")
+        self._file.truncate(self._end)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def append(self, key: str, about: str, outcome: Outcome) -> None:
+        """Keep an outcome, in the file before this returns; `about` says in the line what it is of."""
+        assert self._file is not None
+        line = json.dumps({"key": key, "about": about, **plain(outcome)}, ensure_ascii=False, separators=(",", ":"))
+        self._file.write(line.encode() + b"\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self.outcomes[key] = outcome

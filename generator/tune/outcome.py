@@ -1,0 +1,85 @@
+"""What measuring a trial comes to: typed, and plain enough to travel between processes and into a journal."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One candidate, or the library, in one pass: the median seconds of a call, or why there is no time."""
+
+    #: `quick`, `again` or `confirm`.
+    stage: str
+    #: The kernel's name, or that of the library's call.
+    kernel: str
+    config: Mapping[str, int] | None
+    seconds: float | None = None
+    rounds: int = 0
+    failure: str | None = None
+    #: Whether the failure is an honest "not for these sizes" rather than a fault.
+    refused: bool = False
+
+
+@dataclass(frozen=True)
+class Rival:
+    """A kernel and a row of its table, with the median seconds of a call."""
+
+    kernel: str
+    config: Mapping[str, int]
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Winner:
+    """The fastest for one contract and size, as confirmed beside the runner-up and the library."""
+
+    contract: str
+    m: int
+    n: int
+    k: int
+    kernel: str
+    config: Mapping[str, int]
+    seconds: float
+    library_seconds: float | None = None
+    runner_up: Rival | None = None
+
+    @property
+    def place(self) -> tuple[str, int, int, int]:
+        """What it is the winner of, and where it stands in a file."""
+        return self.contract, self.m, self.n, self.k
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A trial, done: all that was measured, and the winner where there is one."""
+
+    measurements: tuple[Measurement, ...] = ()
+    winner: Winner | None = None
+    #: Why the device, or the process that had it, is lost.
+    lost: str | None = None
+
+    @property
+    def faults(self) -> tuple[Measurement, ...]:
+        """What was wrong, or raised what is no refusal."""
+        return tuple(found for found in self.measurements if found.failure is not None and not found.refused)
+
+
+def plain(value: Outcome | Winner) -> dict[str, Any]:
+    """As JSON holds it."""
+    return dataclasses.asdict(value)
+
+
+def outcome_of(data: Mapping[str, Any]) -> Outcome:
+    """An outcome as `plain` wrote it; raise KeyError or TypeError for something else."""
+    measurements = tuple(Measurement(**entry) for entry in data["measurements"])
+    return Outcome(measurements, None if data["winner"] is None else winner_of(data["winner"]), data["lost"])
+
+
+def winner_of(data: Mapping[str, Any]) -> Winner:
+    """A winner as `plain` wrote it; raise KeyError or TypeError for something else."""
+    rival = data["runner_up"]
+    return Winner(**{**data, "runner_up": None if rival is None else Rival(**rival)})

@@ -1,0 +1,180 @@
+"""Hand trials to workers, keep each outcome in the journal as it comes, and write the winners at the end."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from generator.bench.measure import reason
+from generator.bench.plan import Families
+from generator.bench.table import tile
+from generator.errors import CallError
+from generator.tune import winners, work
+from generator.tune.fit import Row, Sample, fit, row_of
+from generator.tune.journal import Journal
+from generator.tune.outcome import Outcome, Winner
+from generator.tune.plan import Trial
+from generator.vocabulary import ELEMENTS
+
+DONE, FAULT = 0, 1
+
+
+@dataclass
+class Progress:
+    """The trials of a call with their keys, and what has become of them."""
+
+    keys: dict[str, Trial]
+    outcomes: dict[str, Outcome] = field(default_factory=dict)
+    #: Whether a worker lost its device or its life: no more is handed out.
+    lost: bool = False
+
+    @property
+    def left(self) -> list[str]:
+        """The keys of the trials that have no outcome, in the order of the plan."""
+        return [key for key in self.keys if key not in self.outcomes]
+
+
+def known(trials: Sequence[Trial], facts: work.Facts, journal: Journal) -> Progress:
+    """The trials on the device of `facts`, with the outcomes that the journal holds."""
+    keys = {trial.key(work.METHOD, facts.environment): trial for trial in trials}
+    return Progress(keys, {key: journal.outcomes[key] for key in keys if key in journal.outcomes})
+
+
+def hand_out(
+    progress: Progress, executor: Executor, journal: Journal, workers: int, until: float, factory: str = work.CUDA
+) -> None:
+    """Measure what is left, `workers` trials at a time, until the monotonic clock says `until` or a worker is lost.
+
+    What is under way then is waited for. Interrupted, it hands out no more and leaves.
+    """
+    waiting = progress.left
+    count, total = 0, len(waiting)
+    running: dict[Future[Outcome], str] = {}
+    try:
+        while True:
+            while waiting and len(running) < workers and not progress.lost and time.monotonic() < until:
+                key = waiting.pop(0)
+                try:
+                    running[executor.submit(work.run, progress.keys[key], factory)] = key
+                except RuntimeError as error:
+                    # A pool whose process has died takes no more.
+                    print(f"tune: {error}", file=sys.stderr)
+                    progress.lost = True
+            if not running:
+                return
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                key = running.pop(future)
+                trial = progress.keys[key]
+                outcome = _outcome(future)
+                progress.outcomes[key] = outcome
+                progress.lost |= outcome.lost is not None
+                journal.append(key, _about(trial), outcome)
+                count += 1
+                print(f"[{count}/{total}] {_about(trial)}: {_told(outcome)}", file=sys.stderr, flush=True)
+    finally:
+        for future in running:
+            future.cancel()
+
+
+def _outcome(future: Future[Outcome]) -> Outcome:
+    """What a worker came back with; one that raised, or died, is lost."""
+    try:
+        return future.result()
+    except Exception as error:
+        return Outcome(lost=reason(error))
+
+
+def _about(trial: Trial) -> str:
+    return f"{trial.contract} {trial.problem.shape}"
+
+
+def _told(outcome: Outcome) -> str:
+    """An outcome in a few words."""
+    words = [f"FAULT {found.kernel} {_row(found.config)}: {found.failure}" for found in outcome.faults]
+    if outcome.lost is not None:
+        words.append(f"LOST: {outcome.lost}")
+    elif outcome.winner is None:
+        words.append("nothing to choose from")
+    else:
+        winner = outcome.winner
+        against = "" if winner.library_seconds is None else f", ratio {winner.library_seconds / winner.seconds:.3f}"
+        how = winner.kernel.partition("__")[2]
+        words.insert(0, f"{how} {_row(winner.config)}, {winner.seconds * 1e6:.4g} µs{against}")
+    return "; ".join(words)
+
+
+def _row(config: Mapping[str, int] | None) -> str:
+    return "" if config is None else f"[{tile(config)}]"
+
+
+def write(
+    progress: Progress, files: Mapping[str, Path], place: winners.Place, families: Families, *, checked: bool = False
+) -> None:
+    """Merge the winners of each family into its file, and say what was dropped; with `checked` write nothing.
+
+    Raises `CallError` for a file that is something else or was measured elsewhere.
+    """
+    for name, path in files.items():
+        old = winners.load(path, place)
+        if checked:
+            continue
+        digests = digests_of(families, name)
+        new: list[Winner] = []
+        for key, outcome in progress.outcomes.items():
+            if progress.keys[key].family == name and outcome.winner is not None:
+                new.append(outcome.winner)
+        fitted = fit(samples_of(progress, name), place.multiprocessors)
+        found, dropped = winners.merge(old, new, fitted, digests)
+        if dropped:
+            kernels = ", ".join(sorted({winner.kernel for winner in dropped}))
+            print(f"{path}: dropped {len(dropped)} winners whose kernels have changed since: {kernels}")
+        if not found.winners and not path.exists():
+            continue
+        winners.save(found, path)
+        print(f"{path}: {len(found.winners)} winners, {len(new)} of them of this call")
+
+
+def samples_of(progress: Progress, family: str) -> Iterator[Sample]:
+    """The seconds of each row at each size of a family, those of its last pass."""
+    for key, outcome in progress.outcomes.items():
+        trial = progress.keys[key]
+        if trial.family != family:
+            continue
+        shape, width = trial.problem.shape, ELEMENTS[trial.problem.dtype.a].bits // 8
+        last: dict[Row, float] = {}
+        for found in outcome.measurements:
+            if found.config is not None and found.seconds is not None:
+                last[row_of(trial.contract, found.kernel, found.config)] = found.seconds
+        for row, seconds in last.items():
+            yield Sample(row, (shape.m, shape.n, shape.k), width, seconds)
+
+
+def digests_of(families: Families, name: str) -> dict[str, str]:
+    """The digests of a family's kernels as they are rendered now; those that are not rendered are not there."""
+    found = {}
+    for kernel in families.known[name].kernels:
+        try:
+            found[kernel.name] = families.contestant(kernel, name, kernel.name).digest
+        except CallError:
+            continue
+    return found
+
+
+def status(progress: Progress) -> int:
+    """Say what is left and what went wrong; the exit status."""
+    faults = 0
+    for key, outcome in progress.outcomes.items():
+        about = _about(progress.keys[key])
+        for found in outcome.faults:
+            faults += 1
+            print(f"tune: {about}: {found.kernel} {_row(found.config)}: {found.failure}", file=sys.stderr)
+        if outcome.lost is not None:
+            faults += 1
+            print(f"tune: {about}: lost, and not tried again: {outcome.lost}", file=sys.stderr)
+    if progress.left:
+        print(f"tune: {len(progress.left)} of {len(progress.keys)} are left; the same call goes on", file=sys.stderr)
+    return FAULT if faults else DONE

@@ -1,0 +1,147 @@
+"""Measured winners, from the file that `tune` writes to the choice that a family's source holds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from generator.model import Family, Fitted, Kernel, Measured, Rates, Variant, Winner
+from generator.view import table_rows
+
+#: The layout of the file; a reader refuses one that it does not know.
+FORMAT = 1
+
+_RATES = 6
+
+
+def parse(text: str) -> Measured:
+    """The measurements in the text of a file; raise ValueError, with the reason, where it is none."""
+    try:
+        found = json.loads(text)
+        if found["format"] != FORMAT:
+            raise ValueError(f"its format is {found['format']!r}, and {FORMAT} is read")
+        device = _printable(found["device"])
+        winners = tuple(
+            Winner(
+                entry["contract"], (entry["m"], entry["n"], entry["k"]), _how(entry["kernel"]), _row(entry["config"])
+            )
+            for entry in found["winners"]
+        )
+        fitted = tuple(
+            Fitted(_printable(entry["contract"]), _how(entry["kernel"]), _row(entry["config"]), _rates(entry["rates"]))
+            for entry in found["rates"]
+        )
+        if any(not isinstance(size, int) or size < 1 for winner in winners for size in winner.sizes):
+            raise ValueError("a size is no whole number of at least 1")
+        return Measured(device, winners, fitted, float(found["error"]), float(found["regret"]))
+    except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
+        raise ValueError(f"{type(error).__name__}: {error}") from None
+
+
+def _printable(text: Any) -> str:
+    if not isinstance(text, str) or not text.isascii() or not text.isprintable() or {'"', "\\"} & set(text):
+        raise ValueError(f"{text!r} is no name")
+    return text
+
+
+def _how(kernel: Any) -> str:
+    """The part of a kernel's name that says how: a contract measured stands for others by it."""
+    return _printable(kernel).partition("__")[2]
+
+
+def _row(config: Any) -> Mapping[str, int]:
+    if not all(isinstance(value, int) for value in config.values()):
+        raise ValueError(f"{config!r} is no row")
+    return {_printable(name): value for name, value in config.items()}
+
+
+def _rates(values: Any) -> Rates:
+    if len(values) != _RATES or not all(isinstance(value, int | float) and value > 0 for value in values):
+        raise ValueError(f"{values!r} are no rates")
+    return tuple(values)
+
+
+@dataclass(frozen=True)
+class Baked:
+    """What of the measurements concerns a family, as its source holds it."""
+
+    #: The model's error at the median, as a share of the time.
+    error: str
+    #: Contract -> the contract whose measurements stand for it.
+    like: tuple[tuple[str, str], ...]
+    #: Device, contract, and (M, N, K) -> how, row.
+    won: tuple[tuple[str, str, tuple[tuple[tuple[int, int, int], str, int], ...]], ...]
+    #: Device, contract, and how -> row -> rates.
+    rates: tuple[tuple[str, str, tuple[tuple[str, tuple[tuple[int, str], ...]], ...]], ...]
+
+
+def bake(family: Family) -> Baked:
+    """The winners and rates that name a kernel and a row of the family's own, contract by contract."""
+    contracts: dict[str, dict[str, Kernel]] = {}
+    for kernel in family.kernels:
+        contracts.setdefault(kernel.variant.contract, {})[kernel.name.partition("__")[2]] = kernel
+    variants = {name: next(iter(kernels.values())).variant for name, kernels in contracts.items()}
+    measured = sorted({entry.contract for m in family.spec.tuned for entry in m.fitted})
+    like = {name: source for name, variant in variants.items() if (source := _like(variant, measured))}
+    used = sorted(set(like.values()))
+    won, rates = [], []
+    for found in family.spec.tuned:
+        for contract in used:
+            known = next(kernels for name, kernels in contracts.items() if like.get(name) == contract)
+            winners = [
+                (w.sizes, w.how, row)
+                for w in found.winners
+                if w.contract == contract and (row := _index(known.get(w.how), w.row)) is not None
+            ]
+            if winners:
+                won.append((found.device, contract, tuple(sorted(winners))))
+            fitted = tuple(_fitted(found, contract, known))
+            if fitted:
+                rates.append((found.device, contract, fitted))
+    error = max((found.error for found in family.spec.tuned), default=0.0)
+    return Baked(f"{error:.1%}", tuple((a, b) for a, b in like.items() if a != b), tuple(won), tuple(rates))
+
+
+def _like(variant: Variant, measured: Sequence[str]) -> str | None:
+    """The contract measured that stands for `variant`'s: itself, or of the same layout and widths without epilogue."""
+    if variant.contract in measured:
+        return variant.contract
+    return next((name for name in measured if _stands_for(name, variant)), None)
+
+
+def _stands_for(name: str, variant: Variant) -> bool:
+    """Whether the plain product `name` moves and multiplies what `variant` does."""
+    words = dict(variant.words)
+    widths = {"fp16": "bf16", "bf16": "fp16"}
+    for dtype in (words["dtype"], widths.get(words["dtype"], words["dtype"])):
+        kind = "gemm" if variant.batch == "none" else "bmm"
+        if name == f"{kind}_{dtype}_{words['layout']}_none":
+            return True
+    return False
+
+
+def _fitted(
+    found: Measured, contract: str, known: Mapping[str, Kernel]
+) -> Iterator[tuple[str, tuple[tuple[int, str], ...]]]:
+    for how in sorted({entry.how for entry in found.fitted if entry.contract == contract}):
+        rows = sorted(
+            (row, _spelled(entry.rates))
+            for entry in found.fitted
+            if entry.contract == contract and entry.how == how
+            if (row := _index(known.get(how), entry.row)) is not None
+        )
+        if rows:
+            yield how, tuple(rows)
+
+
+def _spelled(rates: Rates) -> str:
+    first, *others = rates
+    return f"({int(first)}, {', '.join(f'{value:.4g}'.replace('e+', 'e') for value in others)})"
+
+
+def _index(kernel: Kernel | None, row: Mapping[str, int]) -> int | None:
+    """The index of the row in the kernel's table, None where it has none like it."""
+    rows = table_rows(kernel) if kernel else ()
+    return next((index for index, own in enumerate(rows) if own == row), None)

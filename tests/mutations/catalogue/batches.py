@@ -1,0 +1,200 @@
+"""Batches gone wrong: the matrix of a program, strides between matrices, what is refused of them."""
+
+from __future__ import annotations
+
+from ..mutation import Mutation, instead, without
+from .kernels import BATCHES, BATCHES_ADD, BATCHES_DESCRIPTORS
+
+SPLIT = "batch = tl.program_id(0) // tiles\n    pid = tl.program_id(0) % tiles"
+GRID = 'gemm_kernel[(B * triton.cdiv(M, row["BLOCK_M"]) * triton.cdiv(N, row["BLOCK_N"]),)]'
+A_PTRS = "a_ptrs = a_ptr + batch * stride_ab + offs_m[:, None] * lda + offs_k[None, :]"
+OVERLAPPING = "        if size > 1 and stride <= reach:\n            return x.numel() > 0"
+INDEX = "tl.int64 if max(_extent(a), _extent(b), _extent(out)) > 2**31 else tl.int32"
+DISTANCE = "x.shape[0] > 1 and (x.stride(0) % step or x.stride(0) == 0)"
+UNEQUAL = """\
+    if a.shape[0] != b.shape[0]:
+        raise ValueError(f"a has {a.shape[0]} matrices and b {b.shape[0]}: they must be equal; expand a single one")
+"""
+TOO_MANY = "if B * triton.cdiv(M, 16) * triton.cdiv(N, 16) > 2**31 - 2**16:"
+
+PROGRAMS = (
+    Mutation(
+        "matrix and tile of a program are exchanged",
+        "batch",
+        BATCHES,
+        ((SPLIT, "batch = tl.program_id(0) % tiles\n    pid = tl.program_id(0) // tiles"),),
+        "right where there are as many matrices as tiles",
+        by="bounds",
+        says="computes tile",
+    ),
+    Mutation(
+        "matrices are next to each other in the order of programs",
+        "batch",
+        BATCHES,
+        (
+            (SPLIT, "batch = tl.program_id(0) % B\n    pid = tl.program_id(0) // B % tiles"),
+            ("    K,\n    stride_ab,", "    K,\n    B,\n    stride_ab,"),
+            ("            K,\n            a.stride(0),", "            K,\n            B,\n            a.stride(0),"),
+        ),
+        "tiles of one matrix no longer share what is in the L2",
+        says="program 1 computes tile",
+    ),
+    Mutation(
+        "the grid holds one matrix",
+        "batch",
+        BATCHES,
+        ((GRID, GRID.replace("B * ", "")),),
+        "all others are never written",
+        says="never written",
+    ),
+    Mutation(
+        "the tiles of a matrix are counted in columns alone",
+        "batch",
+        BATCHES_ADD,
+        (("tiles = tl.cdiv(M, BLOCK_M) * tl.cdiv(N, BLOCK_N)", "tiles = tl.cdiv(N, BLOCK_N)"),),
+        "right for a single row of tiles",
+        by="bounds",
+        says="matrix",
+    ),
+)
+
+STRIDES = (
+    Mutation(
+        "all matrices of a batch are multiplied by the first of A",
+        "batch",
+        BATCHES,
+        (without(A_PTRS, " + batch * stride_ab"),),
+        "right for a batch of one",
+        says="elements are wrong",
+    ),
+    Mutation(
+        "B steps from matrix to matrix as A does",
+        "batch",
+        BATCHES,
+        (("            b.stride(0),\n", "            a.stride(0),\n"),),
+        "right where both steps are equal, and never for an expanded operand",
+        by="bounds",
+    ),
+    Mutation(
+        "matrices of the result are taken to lie one after another",
+        "batch",
+        BATCHES,
+        (("            out.stride(0),\n", "            M * N,\n"),),
+        "right unless the result is a part of something larger",
+    ),
+    Mutation(
+        "the stride between matrices stays 32 bits wide",
+        "batch",
+        BATCHES,
+        (("    stride_bb = tl.cast(stride_bb, INDEX)\n", ""),),
+        "wraps where a batch spans over 2**31 elements",
+        by="bounds",
+        says="does not fit 32 bits",
+    ),
+    Mutation(
+        "the width of offsets is decided by one matrix",
+        "batch",
+        BATCHES,
+        ((INDEX, INDEX.replace("_extent(b)", "_extent(b[0])")),),
+        "wraps where no matrix is large, and the batch is",
+    ),
+    Mutation(
+        "the operand to be added is that of the first matrix",
+        "batch",
+        BATCHES_ADD,
+        (("add_ptr + batch * stride_addb", "add_ptr"),),
+        "right for a batch of one, or where it is expanded",
+        says="elements are wrong",
+    ),
+    Mutation(
+        "a descriptor reads the first matrix of B",
+        "batch",
+        BATCHES_DESCRIPTORS,
+        (("b_desc.load([batch, column, k])", "b_desc.load([0, column, k])"),),
+        "right for a batch of one",
+        says="elements are wrong",
+    ),
+    Mutation(
+        "a descriptor steps as if matrices lay one after another",
+        "batch",
+        BATCHES_DESCRIPTORS,
+        (("apart = x.stride(0) if count > 1 else rows * stride", "apart = rows * stride"),),
+        "right unless the batch is padded or interleaved",
+        says="stray load",
+    ),
+)
+
+CHECKS = (
+    Mutation(
+        "batches of two sizes are multiplied",
+        "check",
+        BATCHES,
+        ((UNEQUAL, ""),),
+        "the message is of shapes, not of what to do",
+        says="expected ValueError",
+    ),
+    Mutation(
+        "a result whose matrices are all one is accepted",
+        "check",
+        BATCHES,
+        ((OVERLAPPING, OVERLAPPING.replace("stride <= reach", "0 < stride <= reach")),),
+        "every matrix is written to one place",
+        says="was accepted",
+    ),
+    Mutation(
+        "a result whose matrices overlap is accepted",
+        "check",
+        BATCHES,
+        ((OVERLAPPING, OVERLAPPING.replace("stride <= reach", "stride < reach")),),
+        "the last element of a matrix is the first of the next",
+        says="was accepted",
+    ),
+    Mutation(
+        "an empty result overlaps itself",
+        "check",
+        BATCHES,
+        ((OVERLAPPING, OVERLAPPING.replace("x.numel() > 0", "True")),),
+        "a batch of empty matrices is refused",
+        says="overlap",
+    ),
+    Mutation(
+        "an empty batch is launched on",
+        "check",
+        BATCHES_DESCRIPTORS,
+        (("if B == 0 or M == 0 or N == 0:", "if M == 0 or N == 0:"),),
+        "no descriptor has an empty extent",
+        says="must be positive",
+    ),
+    Mutation(
+        "more programs are asked for than have numbers",
+        "check",
+        BATCHES,
+        ((TOO_MANY, "if False:"),),
+        "a huge batch of small matrices ends in an error of the driver",
+        says="expected ValueError",
+    ),
+    Mutation(
+        "a descriptor takes a repeated matrix",
+        "check",
+        BATCHES_DESCRIPTORS,
+        ((DISTANCE, "x.shape[0] > 1 and x.stride(0) % step"),),
+        "the hardware's strides are above 0",
+        says="was accepted",
+    ),
+    Mutation(
+        "a descriptor takes matrices at any distance",
+        "check",
+        BATCHES_DESCRIPTORS,
+        ((DISTANCE, "x.shape[0] > 1 and x.stride(0) == 0"),),
+        "the hardware steps by 16 bytes",
+    ),
+    Mutation(
+        "refusal() looks for matrices",
+        "check",
+        BATCHES_DESCRIPTORS,
+        (instead("or x.dim() != 3 for x in given", "3", "2"),),
+        "no batch is ever refused, and the family's function finds no sibling",
+    ),
+)
+
+MUTATIONS = (*PROGRAMS, *STRIDES, *CHECKS)

@@ -1,0 +1,274 @@
+"""Wrong sharing of a tile's K: ranges, the workspace, the count of those who are done, who makes the result."""
+
+from __future__ import annotations
+
+from ..mutation import Mutation, instead
+from .kernels import ADDED, SPLIT, STREAM
+
+COUNTED = 'before = tl.atomic_add(counters_ptr + pid, 1, sem="acq_rel", scope="gpu")'
+LEAVE = "    if before != SPLIT - 1:\n        return\n"
+GO_ON = "    if before != SPLIT - 1:\n"
+SHARE = "share = tl.cdiv(tl.cdiv(K, BLOCK_K), SPLIT) * BLOCK_K"
+LAST = "last = min(first + share, K)"
+HANDED_IN = "tl.store(work_ptr + (tile + part) * (BLOCK_M * BLOCK_N) + places, acc)"
+READ = '(tile + other) * (BLOCK_M * BLOCK_N) + places, cache_modifier=".cg")'
+OPENER = 'acc = tl.load(work_ptr + (2 * opener + 1) * (BLOCK_M * BLOCK_N) + places, cache_modifier=".cg")'
+
+RANGES = (
+    Mutation(
+        "parts of K overlap by a step",
+        "sharing",
+        SPLIT,
+        (instead(LAST, "share,", "share + BLOCK_K,"),),
+        "products are summed twice",
+        says="are wrong",
+    ),
+    Mutation(
+        "each part of K is a step short",
+        "sharing",
+        SPLIT,
+        (instead(LAST, "share,", "share - BLOCK_K,"),),
+        "products are left out",
+        says="are wrong",
+    ),
+    Mutation(
+        "steps that do not divide by the parts belong to none",
+        "sharing",
+        SPLIT,
+        (instead(SHARE, "tl.cdiv(tl.cdiv(K, BLOCK_K), SPLIT)", "tl.cdiv(K, BLOCK_K) // SPLIT"),),
+        "right only where every part has as many steps",
+        says="are wrong",
+    ),
+    Mutation(
+        "K is divided within steps",
+        "sharing",
+        SPLIT,
+        (instead(SHARE, "tl.cdiv(tl.cdiv(K, BLOCK_K), SPLIT) * BLOCK_K", "tl.cdiv(K, SPLIT)"),),
+        "a step passes the end of its part, and is summed again",
+        says="are wrong",
+    ),
+    Mutation(
+        "a program begins at its own steps in every tile",
+        "sharing",
+        STREAM,
+        (instead("first = tl.cast(max(begin - start, 0), tl.int32)", "max(begin - start, 0)", "begin - start"),),
+        "A and B are read before their beginning",
+        by="bounds",
+    ),
+    Mutation(
+        "steps are shared out rounding down",
+        "sharing",
+        STREAM,
+        (
+            instead(
+                "share = tl.cdiv(total, tl.num_programs(0))",
+                "tl.cdiv(total, tl.num_programs(0))",
+                "total // tl.num_programs(0)",
+            ),
+        ),
+        "the last steps belong to no program",
+    ),
+    Mutation(
+        "a program too few to a tile",
+        "sharing",
+        SPLIT,
+        (('row["BLOCK_N"]), row["SPLIT"])]', 'row["BLOCK_N"]), row["SPLIT"] - 1)]'),),
+        "nobody finds all others counted",
+    ),
+)
+
+COUNTS = (
+    Mutation(
+        "the count is compared with SPLIT",
+        "sharing",
+        SPLIT,
+        (instead(GO_ON, "SPLIT - 1", "SPLIT"),),
+        "nobody finds so many, and nothing is stored",
+        by="bounds",
+        says="goes on",
+    ),
+    Mutation(
+        "the first to come makes the result",
+        "sharing",
+        SPLIT,
+        (instead(GO_ON, "SPLIT - 1", "0"),),
+        "parts that are not there yet are added",
+        by="bounds",
+        says="goes on",
+    ),
+    Mutation(
+        "every program of a tile makes the result",
+        "sharing",
+        SPLIT,
+        ((LEAVE, ""),),
+        "the last store wins, and it may be of one who came early",
+        by="bounds",
+    ),
+    Mutation(
+        "one other too few is waited for",
+        "sharing",
+        STREAM,
+        (("if before == others:", "if before == others - 1:"),),
+        "the last part is missing, and tiles that are not shared are not stored",
+        by="bounds",
+    ),
+    Mutation(
+        "the program behind the last is counted to the tile",
+        "sharing",
+        STREAM,
+        (("(start + steps - 1) // share", "(start + steps) // share"),),
+        "where a tile ends with a program, one is waited for that never comes",
+    ),
+    Mutation(
+        "tiles of a row share a counter",
+        "sharing",
+        SPLIT,
+        (instead(COUNTED, "counters_ptr + pid,", "counters_ptr + pid_m,"),),
+        "some tiles are stored early, others never",
+    ),
+    Mutation(
+        "counters begin with what was there",
+        "sharing",
+        SPLIT,
+        (("torch.zeros(max(tiles), ", "torch.empty(max(tiles), "),),
+        "right only where memory was zero",
+    ),
+    Mutation(
+        "no barrier before the count",
+        "sharing",
+        SPLIT,
+        (("    tl.debug_barrier()\n", ""),),
+        "one thread counts what others have not stored yet",
+        by="bounds",
+        says="barrier",
+    ),
+    Mutation(
+        "the count orders nothing",
+        "sharing",
+        STREAM,
+        (instead(COUNTED, "acq_rel", "relaxed"),),
+        "who sees the count may not see the sum",
+        by="bounds",
+    ),
+)
+
+WORKSPACE = (
+    Mutation(
+        "the activation is of each part",
+        "sharing",
+        SPLIT,
+        ((HANDED_IN, HANDED_IN.replace(" acc)", " acc * tl.sigmoid(acc))")),),
+        "the activation of a sum is not the sum of activations",
+        says="are wrong",
+    ),
+    Mutation(
+        "the last part is not added",
+        "sharing",
+        SPLIT,
+        (("range(0, SPLIT)", "range(0, SPLIT - 1)"),),
+        "right only where the last part is empty",
+        says="are wrong",
+    ),
+    Mutation(
+        "a part too many is added",
+        "sharing",
+        SPLIT,
+        (("range(0, SPLIT)", "range(0, SPLIT + 1)"),),
+        "of the next tile, or past the workspace",
+        by="bounds",
+    ),
+    Mutation(
+        "the sum of a tile's first program is not added",
+        "sharing",
+        STREAM,
+        ((OPENER, "acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)"),),
+        "the first products of every shared tile are missing",
+        says="are wrong",
+    ),
+    Mutation(
+        "both sums of a program have one place",
+        "sharing",
+        STREAM,
+        (("place = 2 * program + 1 if begin <= start else 2 * program", "place = 2 * program"),),
+        "its second sum takes the place of its first before that is read",
+        by="bounds",
+        says="a place of its own",
+    ),
+    Mutation(
+        "tiles of a row hand in at one place",
+        "sharing",
+        SPLIT,
+        (("tile = tl.cast(pid, tl.int64)", "tile = tl.cast(pid_m, tl.int64)"),),
+        "right where one tile is finished before the next, as in the interpreter",
+        by="bounds",
+        says="a place of its own",
+    ),
+    Mutation(
+        "the workspace is addressed in 32 bits",
+        "sharing",
+        SPLIT,
+        (("tile = tl.cast(pid, tl.int64) * SPLIT", "tile = pid * SPLIT"),),
+        "a workspace of over 2**31 sums is written before its beginning",
+        by="bounds",
+        says="does not fit 32 bits",
+    ),
+    Mutation(
+        "partial sums are kept in fp16",
+        "sharing",
+        SPLIT,
+        (("torch.empty(max(sums), dtype=torch.float32", "torch.empty(max(sums), dtype=torch.float16"),),
+        "each part is rounded by itself",
+        says="are wrong",
+    ),
+    Mutation(
+        "partial sums are read through L1",
+        "sharing",
+        SPLIT,
+        (instead(READ, ', cache_modifier=".cg"', ""),),
+        "L1 may hold what was there before",
+        by="compile",
+        says="L1",
+    ),
+    Mutation(
+        "there is room for one sum of every program",
+        "sharing",
+        STREAM,
+        (("sums = [2 * _programs", "sums = [_programs"),),
+        "the sums of the second half of the programs lie outside",
+    ),
+)
+
+ADDS = (
+    Mutation(
+        "the result is not zero before the adds",
+        "sharing",
+        ADDED,
+        (("    out.zero_()\n", ""),),
+        "what was there is part of the sum",
+        by="bounds",
+        says="not zero before",
+    ),
+    Mutation(
+        "programs add without a mask along M",
+        "sharing",
+        ADDED,
+        (instead("tl.atomic_add(c_ptrs, acc, mask=in_m[:, None] & in_n[None, :]", "in_m[:, None] & ", ""),),
+        "rows that C does not have are added to",
+        by="bounds",
+    ),
+    Mutation(
+        "programs store what they should add",
+        "sharing",
+        ADDED,
+        (
+            (
+                'tl.atomic_add(c_ptrs, acc, mask=in_m[:, None] & in_n[None, :], sem="relaxed")',
+                "tl.store(c_ptrs, acc, mask=in_m[:, None] & in_n[None, :])",
+            ),
+        ),
+        "the part of one program is the result",
+        by="bounds",
+    ),
+)
+
+MUTATIONS = (*RANGES, *COUNTS, *WORKSPACE, *ADDS)

@@ -1,0 +1,221 @@
+"""A family's `_launch.py`: calls of one kind repeat the launch of the first, with their own addresses and numbers."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+import triton
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+from generator.cli import main
+
+SPEC = """\
+summary: Launched again.
+layout: [rcr]
+dtype: fp16
+epilogue: [none, scale+bias]
+schedule: [persistent, tiled]
+load: [descriptor, pointer]
+exclude:
+  - {schedule: persistent, load: pointer, because: not here}
+"""
+
+
+class Compiled:
+    """What a launch returns; `run` is what a second launch calls."""
+
+    def __init__(self) -> None:
+        self.metadata = SimpleNamespace(tensordesc_meta=None)
+        self.function, self.packed_metadata = object(), object()
+        self.runs: list[tuple[Any, ...]] = []
+
+    def run(self, *arguments: Any) -> None:
+        self.runs.append(arguments)
+
+
+class Kernel:
+    """Stands for a compiled kernel: keeps what the launcher launches, plainly."""
+
+    def __init__(self, arg_names: list[str]) -> None:
+        self.arg_names = arg_names
+        self.launches: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = []
+        self.compiled = Compiled()
+
+    def __getitem__(self, grid: Any) -> Any:
+        def launch(*arguments: Any, **options: Any) -> Compiled:
+            self.launches.append((grid, arguments, options))
+            return self.compiled
+
+        return launch
+
+
+@pytest.fixture
+def family(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    (tmp_path / "again.yaml").write_text(SPEC)
+    assert main([str(tmp_path / "again.yaml"), "--out", str(tmp_path)]) == 0
+    monkeypatch.syspath_prepend(tmp_path)
+    package = importlib.import_module("again")
+    launch = importlib.import_module("again._launch")
+    monkeypatch.setattr(triton.knobs.runtime, "interpret", True)
+    monkeypatch.setattr(launch, "_on_gpu", lambda x: True)
+    active = SimpleNamespace(get_current_stream=lambda index: ("stream", index), get_current_device=lambda: None)
+    monkeypatch.setattr(launch, "driver", SimpleNamespace(active=active))
+    for name in package._KERNELS["gemm_fp16_rcr_none"] + package._KERNELS["gemm_fp16_rcr_scale_bias"]:
+        module = package._kernel(name)
+        module.gemm_kernel = Kernel(module.gemm_kernel.arg_names)
+    yield package
+    for name in [name for name in sys.modules if name.split(".")[0] == "again"]:
+        del sys.modules[name]
+
+
+def launched(package: ModuleType, contract: str) -> Kernel:
+    """The one kernel of a contract that was launched."""
+    modules = [package._kernel(name) for name in package._KERNELS[contract]]
+    (found,) = [module.gemm_kernel for module in modules if module.gemm_kernel.launches]
+    return found
+
+
+def operands(m: int = 64, n: int = 48, k: int = 32) -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.randn(m, k, dtype=torch.float16), torch.randn(n, k, dtype=torch.float16).T
+
+
+def addresses(arguments: tuple[Any, ...]) -> list[int]:
+    found = [x.base if isinstance(x, TensorDescriptor) else x for x in arguments]
+    return [x if isinstance(x, int) else x.data_ptr() for x in found if isinstance(x, int) or hasattr(x, "data_ptr")]
+
+
+def test_a_second_call_of_a_kind_repeats_the_launch_with_its_own_addresses(family: ModuleType) -> None:
+    function = family.gemm_fp16_rcr_none
+    function(*operands())
+    kernel = launched(family, "gemm_fp16_rcr_none")
+    ((grid, arguments, options),) = kernel.launches
+    a, b = operands()
+    out = function(a, b)
+    assert len(kernel.launches) == 1
+    (run,) = kernel.compiled.runs
+    assert run[:4] == (*grid, 1, 1, ("stream", None))
+    assert run[4:9] == (kernel.compiled.function, kernel.compiled.packed_metadata, None, None, None)
+    own = run[9:]
+    assert len(own) == len(kernel.arg_names)
+    assert addresses(own)[:3] == [a.data_ptr(), b.data_ptr(), out.data_ptr()]
+    for name, first, second in zip(kernel.arg_names, arguments, own):
+        if isinstance(first, TensorDescriptor):
+            assert (second.shape, second.strides, second.block_shape) == (first.shape, first.strides, first.block_shape)
+        else:
+            assert first == second, name
+    assert all(own[kernel.arg_names.index(name)] == value for name, value in options.items() if "num_" not in name)
+
+
+def test_the_result_is_as_the_first_call_made_it_or_the_one_given(family: ModuleType) -> None:
+    function = family.gemm_fp16_rcr_none
+    first = function(*operands())
+    again = function(*operands())
+    assert (again.shape, again.stride(), again.dtype) == (first.shape, first.stride(), first.dtype)
+    given = torch.empty(64, 48, dtype=torch.float16)
+    assert function(*operands(), out=given) is given
+    assert function(*operands(), out=given) is given
+    kernel = launched(family, "gemm_fp16_rcr_none")
+    assert len(kernel.launches) == 2 and addresses(kernel.compiled.runs[-1][9:])[2] == given.data_ptr()
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda a, b: (a[:48], b), "a shape"),
+        (lambda a, b: (torch.randn(64, 40, dtype=torch.float16)[:, :32], b), "a stride"),
+        (lambda a, b: (torch.randn(64 * 32 + 8, dtype=torch.float16)[1 : 64 * 32 + 1].view(64, 32), b), "an alignment"),
+    ],
+)
+def test_a_call_of_another_kind_is_launched_by_its_kernel(family: ModuleType, change: Any, why: str) -> None:
+    function = family.gemm_fp16_rcr_none
+    function(*operands())
+    function(*change(*operands()))
+    modules = [family._kernel(name) for name in family._KERNELS["gemm_fp16_rcr_none"]]
+    assert sum(len(module.gemm_kernel.launches) for module in modules) == 2, why
+
+
+def test_numbers_and_vectors_are_those_of_the_call(family: ModuleType) -> None:
+    function = family.gemm_fp16_rcr_scale_bias
+    vectors = [torch.randn(48) for _ in range(2)]
+    function(*operands(), scale=2.0, bias=vectors[0])
+    function(*operands(), scale=0.5, bias=vectors[1])
+    kernel = launched(family, "gemm_fp16_rcr_scale_bias")
+    own = dict(zip(kernel.arg_names, kernel.compiled.runs[0][9:]))
+    assert own["scale_or_ptr"] == 0.5
+    assert own["bias_ptr"] == vectors[1].data_ptr()
+    # A number of another kind is another specialisation.
+    function(*operands(), scale=torch.tensor([0.5]), bias=vectors[1])
+    assert len(kernel.launches) == 2
+    # Keywords in another order.
+    function(*operands(), bias=vectors[0], scale=4.0)
+    function(*operands(), bias=vectors[1], scale=8.0)
+    own = dict(zip(kernel.arg_names, kernel.compiled.runs[-1][9:]))
+    assert own["scale_or_ptr"] == 8.0 and own["bias_ptr"] == vectors[1].data_ptr()
+
+
+def test_one_tensor_may_be_both_operands(family: ModuleType) -> None:
+    function = family.gemm_fp16_rcr_none
+    for _ in range(2):
+        x = torch.randn(64, 64, dtype=torch.float16)
+        function(x, x.T)
+    own = launched(family, "gemm_fp16_rcr_none").compiled.runs[0][9:]
+    assert addresses(own)[:2] == [x.data_ptr()] * 2
+
+
+def test_a_kept_call_holds_no_tensor(family: ModuleType) -> None:
+    import gc
+    import weakref
+
+    a, b = operands()
+    dead = [weakref.ref(x) for x in (a, b, family.gemm_fp16_rcr_none(a, b), family.gemm_fp16_rcr_none(a, b))]
+    kernel = launched(family, "gemm_fp16_rcr_none")
+    kernel.launches.clear()
+    kernel.compiled.runs.clear()
+    del a, b
+    gc.collect()
+    assert [reference() for reference in dead] == [None] * 4
+
+
+def test_under_a_profiler_every_call_is_the_kernels_own(family: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    launch = sys.modules["again._launch"]
+    monkeypatch.setattr(launch, "_hooked", lambda: True)
+    for _ in range(2):
+        family.gemm_fp16_rcr_none(*operands())
+    assert len(launched(family, "gemm_fp16_rcr_none").launches) == 2
+
+
+def test_ragged_operands_are_copied_where_each_element_is_used_often(family: ModuleType) -> None:
+    function = family.gemm_fp16_rcr_none
+    for _ in range(2):
+        a, b = operands(401, 403, 33)
+        out = function(a, b)
+    kernel = launched(family, "gemm_fp16_rcr_none")
+    assert out.shape == (401, 403) and len(kernel.launches) == 1
+
+
+def test_what_no_kernel_takes_is_said_by_the_kernel(family: ModuleType) -> None:
+    with pytest.raises(TypeError, match=r"a must be a torch\.Tensor, got list"):
+        family.gemm_fp16_rcr_none([1], [2])
+    with pytest.raises(ValueError, match="they must be equal"):
+        family.gemm_fp16_rcr_none(torch.randn(4, 8, dtype=torch.float16), torch.randn(16, 4, dtype=torch.float16).T)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_the_matrices_of_a_batch_are_aligned_as_one_is(family: ModuleType, turned: bool) -> None:
+    aligned = sys.modules["again._launch"]._aligned
+    ragged = torch.randn(3, 5, 7, dtype=torch.float16)
+    x = ragged.mT if turned else ragged
+    copy = aligned(x)
+    assert torch.equal(copy, x) and copy.stride(1 if turned else 2) == 1
+    assert copy.data_ptr() % 16 == 0 and all(stride % 8 == 0 for stride in copy.stride() if stride != 1)
+    assert aligned(copy) is copy
+    # As many copies as the batch is long would be more than a sibling by pointers costs.
+    repeated = x[:1].expand(4, -1, -1)
+    assert aligned(repeated) is repeated

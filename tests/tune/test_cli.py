@@ -1,0 +1,88 @@
+"""The command line of tune."""
+
+from __future__ import annotations
+
+import pytest
+from support import called
+
+from generator.bench.problem import Shape
+from generator.errors import CallError
+from generator.tune import cli
+
+from .conftest import Bench
+
+
+def test_without_a_gpu_it_is_refused(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    spoken = called(capsys, "tune", "specs/tiny.yaml")
+    assert (spoken.status, spoken.out) == (2, "")
+    assert spoken.err.startswith("tune: timing needs a GPU, and torch finds no CUDA device (--dry-run --device")
+    assert called(capsys, "tune", "specs/tiny.yaml", "--dry-run").status == 2
+    assert not bench.journal.exists()
+
+
+def test_a_dry_run_lists_what_would_be_measured(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["specs/tiny.yaml", "--shapes", "shapes.yaml", "--dry-run", "--device", "nvidia_h200"]
+    spoken = called(capsys, "tune", *arguments, "--candidates", "4")
+    assert (spoken.status, spoken.err) == (0, "")
+    lines = spoken.out.splitlines()
+    heads = [line for line in lines if line.startswith("gemm_")]
+    assert heads == [
+        f"gemm_fp16_{layout}_none {shape}" for layout in ("rcr", "rrr") for shape in ("32x32x32", "16x64x32")
+    ]
+    assert "µs  tiled_pointer_auto_grouped [0] 16x16x16, 1 warp, 2 stages" in lines[1]
+    assert "4 problems, 16 rows to measure on NVIDIA H200" in spoken.out
+    assert "left out: 8 rows, not among the best by the model" in spoken.out
+    assert not bench.journal.exists() and not bench.winners.exists()
+
+
+def test_shapes_come_from_several_files_each_once(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    (bench.folder / "more.yaml").write_text("[32x32x32, 48x16x16, 64x64x64+8]")
+    call = cli.parse(["specs/tiny.yaml", "--shapes", "shapes.yaml", "--shapes", "more.yaml", "--shapes", "squares"])
+    shapes = cli.shapes_of(call)
+    assert shapes[:4] == (Shape(32, 32, 32), Shape(16, 64, 32), Shape(48, 16, 16), Shape(256, 256, 256))
+    assert "left out, for winners are kept by M, N and K alone: 64x64x64+8" in capsys.readouterr().err
+    with pytest.raises(CallError, match=r"--shapes: no file of shapes is named 'square'; known: .*squares"):
+        cli.shapes_of(cli.parse(["specs/tiny.yaml", "--shapes", "square"]))
+
+
+def test_an_unknown_device_is_told_with_the_nearest(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    spoken = called(capsys, "tune", "specs/tiny.yaml", "--dry-run", "--device", "nvidia_h20")
+    assert spoken.status == 2
+    assert "--device: 'nvidia_h20' is not known; did you mean 'nvidia_h200'?" in spoken.err
+
+
+def test_more_gpus_than_there_are_is_refused(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
+    with pytest.raises(CallError, match="--gpus: 2, and there are 1"):
+        cli.tune(cli.parse(["specs/tiny.yaml", "--gpus", "2"]))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "the following arguments are required: SPEC"),
+        (["x.yaml", "--device", "nvidia_h200"], "--device goes with --dry-run"),
+        (["x.yaml", "y.yaml", "--tuned", "z.json"], "--tuned names the file of one family"),
+        (["x.yaml", "--budget", "0"], "expected a number above 0"),
+        (["x.yaml", "--gpus", "0"], "expected a whole number of at least 1"),
+        (["x.yaml", "--cand", "3"], "unrecognized arguments: --cand"),
+    ],
+)
+def test_a_wrong_call_is_refused(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        cli.parse(arguments)
+    assert caught.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_mistakes_in_specs_and_shapes_have_their_place(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    (bench.folder / "bad.yaml").write_text("[1x2]")
+    plan = ["--dry-run", "--device", "nvidia_h200"]
+    spoken = called(capsys, "tune", "specs/tiny.yaml", "--shapes", "bad.yaml", *plan)
+    assert spoken.status == 2 and spoken.err.startswith("bad.yaml:1:2: shapes: expected")
+    spoken = called(capsys, "tune", "absent.yaml", *plan)
+    assert spoken.status == 2 and spoken.err.startswith("absent.yaml:1:1: cannot be read")

@@ -1,0 +1,223 @@
+"""Batches of products: every schedule, load and store is proved and interpreted, and what is wrong is found."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from generator import vocabulary
+from generator.bounds import prove
+from generator.cli import main
+from generator.model import Dtype, Kernel
+from generator.rendered import Rendered, read
+from generator.verify.cases import cases
+from generator.verify.compare import compare
+from generator.verify.jobs import Job
+from generator.verify.launches import launches
+from generator.verify.order import wrong_order
+from generator.verify.product import accumulation_error
+from generator.verify.reference import Bounded
+from generator.verify.run import Pool
+from generator.verify.setup import prepare
+
+SPEC = """\
+summary: Batches, by every schedule and load.
+layout: rcr
+dtype: bf16
+batch: strided
+epilogue: bias+add
+schedule: [elementwise, naive, tiled, persistent]
+load: [pointer, block_pointer, descriptor]
+store: [as_load, pointer]
+tile: [{m: 32, n: 32, k: 32, group: 2, warps: 4}]
+"""
+TILED = "bmm_bf16_rcr_bias_add__tiled_pointer_auto_grouped"
+ELEMENTS = "bmm_bf16_rcr_bias_add__elementwise_pointer_auto_grouped"
+BLOCKS = "bmm_bf16_rcr_bias_add__tiled_blockpointer_auto_grouped"
+DESCRIPTORS = "bmm_bf16_rcr_bias_add__tiled_descriptor_auto_grouped"
+WALKED = "bmm_bf16_rcr_bias_add__persistent_pointer_auto_grouped"
+
+
+@pytest.fixture(scope="module")
+def family(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
+    folder = tmp_path_factory.mktemp("batches")
+    (folder / "several.yaml").write_text(SPEC)
+    with pytest.MonkeyPatch.context() as patch:
+        word = replace(vocabulary.SCHEDULE["persistent"], available=True)
+        patch.setitem(vocabulary.SCHEDULE, "persistent", word)  # type: ignore[arg-type]
+        assert main([str(folder / "several.yaml"), "--out", str(folder)]) == 0
+    return read(folder / "several")
+
+
+def test_every_access_is_proved_and_every_tile_of_every_matrix(family: Rendered) -> None:
+    assert len(family.kernels) == 16
+    for kernel in family.kernels:
+        proof = prove(family.file(kernel.name))
+        assert proof.order.state == "proved", (kernel.name, proof.order)
+        assert {access.state for access in proof.accesses} <= {"proved", "hardware"}, kernel.name
+
+
+@pytest.mark.parametrize(
+    ("kernel", "changes", "state", "words"),
+    [
+        (TILED, {"0) // tiles": "0) % tiles", "pid = tl.program_id(0) % tiles": "pid = tl.program_id(0) // tiles"},
+         "refuted", "computes tile"),
+        (TILED, {"tl.cdiv(N, BLOCK_N)\n    batch": "tl.cdiv(N, BLOCK_M)\n    batch",
+                 '"BLOCK_N": 32': '"BLOCK_N": 64'}, "refuted", "computes tile"),
+        (TILED, {"0) // tiles": "0) // (tiles + 1)"}, "refuted", "both compute tile 0 of matrix 0"),
+        (TILED, {"tl.program_id(0) % tiles": "tl.program_id(0)"}, "refuted", "computes tile"),
+        (TILED, {"(B * triton.cdiv(M": "(triton.cdiv(M"}, "not proved", "a grid of"),
+        (TILED, {"pid_n = within // height": "pid_n = within // height + 0 * tl.program_id(0)"},
+         "not proved", "behind"),
+        (ELEMENTS, {"0) // (M * N)": "0) // (M * K)"}, "refuted", ""),
+        (WALKED, {"tl.program_id(0), B * tiles": "tl.program_id(0), tiles"}, "not proved", "every tile"),
+        (WALKED, {"batch = number // tiles": "batch = number // num_n"}, "not proved", ""),
+        (WALKED, {"pid = number % tiles": "pid = number % tiles + 1"}, "refuted", "computes tile"),
+    ],
+)  # fmt: skip
+def test_programs_that_miss_a_tile_of_a_matrix_are_not_proved(
+    family: Rendered, tmp_path: Path, kernel: str, changes: dict[str, str], state: str, words: str
+) -> None:
+    text = family.file(kernel).read_text()
+    for old, new in changes.items():
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    (tmp_path / "kernel.py").write_text(text)
+    proof = prove(tmp_path / "kernel.py")
+    details = {proof.order.detail, *(access.detail for access in proof.accesses)}
+    assert proof.order.state == state and any(words in detail for detail in details), proof
+
+
+@pytest.mark.parametrize(
+    ("kernel", "old", "new", "operand", "words"),
+    [
+        (TILED, "a_ptr + batch * stride_ab", "a_ptr + (batch + 1) * stride_ab", "a", "of a, which has"),
+        (TILED, "b_ptr + batch * stride_bb", "b_ptr + batch * stride_ab", "b", "no stride of it"),
+        (TILED, "    stride_cb = tl.cast(stride_cb, INDEX)\n", "", "out", "does not fit 32 bits"),
+        (TILED, "    out.stride(0),\n        ", "    out.stride(1),\n        ", "out", "of out, which has"),
+        (ELEMENTS, "add_ptr + batch * stride_addb", "add_ptr + m * stride_addb", "add", "of add, which has"),
+        (BLOCKS, "        a_ptr + batch * stride_ab", "        a_ptr + pid_m * stride_ab", "a", "of a, which has"),
+        (BLOCKS, "    stride_bb = tl.cast(stride_bb, INDEX)\n", "", "b", "does not fit 32 bits"),
+    ],
+)
+def test_an_address_in_another_matrix_is_refuted(
+    family: Rendered, tmp_path: Path, kernel: str, old: str, new: str, operand: str, words: str
+) -> None:
+    text = family.file(kernel).read_text()
+    assert text.count(old) == 1, old
+    (tmp_path / "kernel.py").write_text(text.replace(old, new))
+    accesses = prove(tmp_path / "kernel.py").accesses
+    refuted = {access.operand: access.detail for access in accesses if access.state == "refuted"}
+    assert words in refuted[operand], accesses
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("apart = x.stride(0) if count > 1 else rows * stride", "apart = rows * stride"),
+        ("b.mT) if K", "b) if K"),
+        ("_describe(add, ", "_describe(out, "),
+        ("[batch, row, k]", "[row, k]"),
+    ],
+)
+def test_a_descriptor_of_something_else_is_not_proved(family: Rendered, tmp_path: Path, old: str, new: str) -> None:
+    text = family.file(DESCRIPTORS).read_text()
+    assert text.count(old) == 1, old
+    (tmp_path / "kernel.py").write_text(text.replace(old, new))
+    states = {access.state for access in prove(tmp_path / "kernel.py").accesses}
+    assert "not proved" in states or "_describe(out" in new
+
+
+def test_every_kernel_and_the_function_are_right_in_the_interpreter(family: Rendered) -> None:
+    pool = Pool("interpret", 2)
+    jobs = [Job("interpret", family.folder, name) for name in family.by_name]
+    jobs += [Job("interpret", family.folder, name, contract=True) for name in family.contracts]
+    for future in [pool.submit(job) for job in jobs]:
+        result = future.result()
+        assert not result.failures and not result.not_run, (result.job.name, result.failures, result.not_run)
+        assert result.cases > (2 if result.job.contract else 40)
+    pool.close()
+
+
+def test_a_mistake_between_matrices_is_found_by_the_interpreter(family: Rendered, tmp_path: Path) -> None:
+    changes = {
+        # What the proof of the bounds cannot see: another matrix of the same operand, another stride of one length.
+        "a_ptr + batch * stride_ab": "a_ptr",
+        "pid = tl.program_id(0) % tiles": "pid = tiles - 1 - tl.program_id(0) % tiles",
+        "x.numel() > 0": "False",
+        "x.dim() != 3": "x.dim() < 2",
+        "if a.shape[0] != b.shape[0]:": "if False:",
+    }
+    pool = Pool("interpret", 2)
+    for number, (old, new) in enumerate(changes.items()):
+        folder = tmp_path / str(number) / "several"
+        folder.mkdir(parents=True)
+        for path in (family.folder / "manifest.json", family.file(TILED)):
+            (folder / path.name).write_text(path.read_text().replace(old, new))
+        result = pool.submit(Job("interpret", folder, TILED)).result()
+        assert result.failures, (old, new)
+    pool.close()
+
+
+def kernel_of(family: Rendered, name: str) -> Kernel:
+    return family.by_name[name]
+
+
+def test_operands_lie_as_their_case_says(family: Rendered) -> None:
+    kernel = kernel_of(family, TILED)
+    found = {case.name: case for case in cases(kernel, hardware=False)}
+    setups = {name: prepare(kernel, case, torch.device("meta")) for name, case in found.items() if "batch" in name}
+    shapes = {name: tuple(setup.a.view.shape) for name, setup in setups.items()}
+    assert shapes["batch"][0] == 5 and shapes["batch-empty"][0] == 0 and shapes["batch-one"][0] == 1
+    assert setups["batch-repeats-b"].b.view.stride(0) == 0 != setups["batch-repeats-b"].a.view.stride(0)
+    interleaved = setups["batch-interleaved"].a.view
+    assert interleaved.stride(0) * 3 == interleaved.stride(1)
+    far = setups["batch-huge-a"].a.view
+    assert far.stride(0) < 2**31 < far.stride(0) * (far.shape[0] - 1)
+    assert setups["batch-huge-add"].tensors["add"].view.stride(0) == far.stride(0)
+
+
+def test_descriptors_are_not_given_what_they_refuse(family: Rendered) -> None:
+    names = {case.name for case in cases(kernel_of(family, DESCRIPTORS), hardware=False)}
+    assert {"batch", "batch-interleaved", "batch-huge-c"} <= names
+    assert not any(name.startswith(("batch-repeats", "batch-unaligned")) for name in names)
+
+
+def test_launches_know_of_batches(family: Rendered) -> None:
+    named = {launch.case.name for launch in launches(kernel_of(family, TILED), "sm90")}
+    assert {"batch-wide", "batch-wide-stride", "batch-repeats", "batch-unaligned"} <= named
+    assert "batch-one" not in named
+    named = {launch.case.name for launch in launches(kernel_of(family, DESCRIPTORS), "sm90")}
+    assert {"batch-wide", "batch-wide-stride"} <= named and "batch-repeats" not in named
+    assert "batch-one" in {launch.case.name for launch in launches(kernel_of(family, WALKED), "sm90")}
+
+
+def test_matrices_come_one_after_the_other(family: Rendered) -> None:
+    kernel = kernel_of(family, TILED)
+    tile, sizes = kernel.tiles[0], (40, 40, 1)
+    first = [(0, 0), (32, 0), (0, 32), (32, 32)]
+    right = [(matrix, *corner) for matrix in range(2) for corner in first]
+    assert wrong_order(kernel.variant, tile, sizes, 2, right) is None
+    swapped = [right[0], right[4], *right[1:4], *right[5:]]
+    assert "program 1 computes tile (1, 0, 0)" in str(wrong_order(kernel.variant, tile, sizes, 2, swapped))
+
+
+def test_the_bound_of_a_batch_is_that_of_each_matrix() -> None:
+    random = torch.Generator().manual_seed(3)
+    a = torch.randn((3, 4, 70), generator=random, dtype=torch.float64)
+    b = torch.randn((3, 70, 5), generator=random, dtype=torch.float64)
+    for word in ("fp16", "fp8e4m3", "tf32x3"):
+        whole = accumulation_error(a, b, Dtype.of(word), hardware=True)
+        each = [accumulation_error(x, y, Dtype.of(word), hardware=True) for x, y in zip(a, b)]
+        assert torch.allclose(whole, torch.stack(each), rtol=1e-12)
+
+
+def test_the_worst_element_is_told_with_its_matrix() -> None:
+    value = torch.ones((2, 3, 4), dtype=torch.float64)
+    got = value.half()
+    got[1, 2, 0] = 3
+    fault = compare(got, Bounded(value, torch.zeros_like(value))).fault
+    assert fault is not None and "1 of 24 elements" in fault and "[1, 2, 0]" in fault

@@ -1,0 +1,167 @@
+"""Schedules whose programs share the K of a tile: rendered, proved, interpreted, and not proved with a word wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from generator.bounds import prove
+from generator.cli import main
+from generator.rendered import Rendered, read
+from generator.verify.cases import cases
+from generator.verify.jobs import Job, Result
+from generator.verify.run import Pool
+
+SPEC = """\
+summary: A product by programs that share tiles.
+layout: [rcr, css]
+dtype: [bf16, int8, {a: fp16, out: fp32}]
+epilogue: [none, bias+relu]
+masking: [auto, none]
+schedule: [split_k, split_k_atomic, stream_k]
+load: [pointer, descriptor, block_pointer]
+store: [as_load, pointer]
+tile: [{m: 32, n: 32, k: 32, group: 2, warps: 4, split: 3}]
+exclude:
+  - {layout: css, dtype: [bf16, int8], because: "strides are the same for every type"}
+  - {layout: css, load: [descriptor, block_pointer], because: "pointers have them all"}
+  - {store: pointer, schedule: [split_k, stream_k], because: "the store is that of other schedules"}
+  - {dtype: {a: fp16, out: fp32}, epilogue: bias+relu, because: "one epilogue shows the step"}
+  - {dtype: bf16, epilogue: none, because: "the whole sum meets an epilogue"}
+  - {masking: none, load: block_pointer, because: "masks are what blocks check"}
+  - {masking: none, dtype: int8, because: "masks are the same for every type"}
+"""
+SPLIT = "gemm_bf16_rcr_bias_relu__splitk_pointer_auto_grouped"
+ADDED = "gemm_fp16_fp32_fp32_rcr_none__splitkatomic_pointer_auto_grouped"
+STREAM = "gemm_bf16_rcr_bias_relu__streamk_pointer_auto_grouped"
+SCHEDULES = {"split_k", "split_k_atomic", "stream_k"}
+
+
+@pytest.fixture(scope="module")
+def family(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
+    folder = tmp_path_factory.mktemp("shared")
+    (folder / "shared.yaml").write_text(SPEC)
+    assert main([str(folder / "shared.yaml"), "--out", str(folder)]) == 0
+    return read(folder / "shared")
+
+
+def changed(family: Rendered, name: str, old: str, new: str) -> str:
+    """A kernel with one text replaced."""
+    text = family.file(name).read_text()
+    assert text.count(old) == 1, old
+    return text.replace(old, new)
+
+
+def test_every_access_is_proved_and_one_program_stores_each_tile(family: Rendered) -> None:
+    assert {kernel.variant.schedule for kernel in family.kernels} == SCHEDULES
+    for kernel in family.kernels:
+        proof = prove(family.file(kernel.name))
+        assert proof.order.state == "proved", (kernel.name, proof.order)
+        assert {access.state for access in proof.accesses} <= {"proved", "hardware"}, (kernel.name, proof.accesses)
+        assert not any(access.detail == "never reached" for access in proof.accesses), kernel.name
+
+
+COUNTED = 'before = tl.atomic_add(counters_ptr + pid, 1, sem="acq_rel", scope="gpu")'
+
+
+@pytest.mark.parametrize(
+    ("kernel", "old", "new", "told"),
+    [
+        (SPLIT, "before != SPLIT - 1", "before != SPLIT", "finds 3 there goes on"),
+        (SPLIT, "    if before != SPLIT - 1:\n        return\n", "", "more than one of them stores"),
+        (SPLIT, "    tl.debug_barrier()\n", "", "without a barrier"),
+        (SPLIT, COUNTED, COUNTED.replace("acq_rel", "relaxed"), "without a barrier and a release"),
+        (SPLIT, COUNTED, COUNTED.replace('"gpu"', '"cta"'), "without a barrier and a release"),
+        (SPLIT, COUNTED, COUNTED.replace("+ pid", "+ pid_m"), "not raised once by every program of its tile"),
+        (SPLIT, COUNTED, f"if part > 0:\n        {COUNTED}", "not understood"),
+        (SPLIT, "tile = tl.cast(pid,", "tile = tl.cast(pid_m,", "a place of its own"),
+        (SPLIT, "work_ptr + (tile + part)", "work_ptr + (tile + part + 1)", "a place of its own"),
+        (STREAM, "place = 2 * program + 1 if", "place = 2 * program if", "a place of its own"),
+        (SPLIT, "torch.zeros(max(tiles)", "torch.empty(max(tiles)", "_workspace"),
+        (SPLIT, 'count * row["SPLIT"] * row', "count * row", "_workspace"),
+        (ADDED, "    out.zero_()\n", "", "not zero before"),
+        (ADDED, "tl.atomic_add(c_ptrs, acc", "tl.store(c_ptrs, acc", "not understood"),
+        (STREAM, "if before == others:", "if before == others - 1:", "makes the result"),
+        (STREAM, "if before == others:", "if before <= others:", "not understood"),
+        (STREAM, "            tl.debug_barrier()\n", "", "without a barrier"),
+        (STREAM, "if others > 0:\n            # Hand", "if others > 1:\n            # Hand", "raised once"),
+        (STREAM, "(start + steps - 1) // share", "(start + steps) // share", "not understood"),
+        (STREAM, "min(begin + share, total)", "begin + share", "the loop over"),
+        (STREAM, "tl.cdiv(total, tl.num_programs(0))", "total // tl.num_programs(0)", "the loop over"),
+        (STREAM, "sums = [2 * _programs", "sums = [_programs", "_workspace"),
+    ],
+)
+def test_a_tile_that_may_be_stored_twice_or_too_early_is_not_proved(
+    family: Rendered, tmp_path: Path, kernel: str, old: str, new: str, told: str
+) -> None:
+    (tmp_path / "kernel.py").write_text(changed(family, kernel, old, new))
+    order = prove(tmp_path / "kernel.py").order
+    assert order.state != "proved" and told in order.detail
+
+
+@pytest.mark.parametrize(
+    ("kernel", "old", "new", "operand"),
+    [
+        (SPLIT, "range(0, SPLIT)", "range(0, SPLIT + 1)", "work"),
+        (STREAM, "range(1, others + 1)", "range(1, others + 2)", "work"),
+        (STREAM, "last = min(tl.cast(", "last = max(tl.cast(", "a"),
+    ],
+)
+def test_a_partial_sum_outside_the_workspace_is_refuted(
+    family: Rendered, tmp_path: Path, kernel: str, old: str, new: str, operand: str
+) -> None:
+    (tmp_path / "kernel.py").write_text(changed(family, kernel, old, new))
+    refuted = [access for access in prove(tmp_path / "kernel.py").accesses if access.state == "refuted"]
+    assert operand in {access.operand for access in refuted}
+
+
+def results(level: str, jobs: list[Job]) -> list[Result]:
+    """The results of the jobs, in their order."""
+    pool = Pool(level, 2)
+    found = [future.result() for future in [pool.submit(job) for job in jobs]]
+    pool.close()
+    return found
+
+
+def test_each_schedule_is_right_with_every_load_and_accumulator_in_the_interpreter(family: Rendered) -> None:
+    kinds = {(k.variant.schedule, k.variant.load, k.variant.dtype.acc): k.name for k in family.kernels}
+    assert len(kinds) == 15
+    for result in results("interpret", [Job("interpret", family.folder, name) for name in kinds.values()]):
+        assert not result.failures and result.cases > 20, result.failures
+
+
+def test_parts_of_k_are_full_short_and_empty(family: Rendered) -> None:
+    found = {case.name: case.sizes for case in cases(family.by_name[SPLIT], hardware=False)}
+    # Three parts of 32 a step: two steps each but for the last, whose second is short; then two, two and none.
+    assert (found["parts"][2], found["few-parts"][2]) == (191, 128)
+    found = {case.name: case.sizes for case in cases(family.by_name[STREAM], hardware=False)}
+    assert (found["shared"], found["handed-on"]) == ((32, 32, 223), (160, 32, 96))
+
+
+def test_the_file_says_whether_it_repeats(family: Rendered) -> None:
+    for name, kernel in family.by_name.items():
+        said = "Repeatable: the same operands" in family.file(name).read_text()
+        assert said == (kernel.variant.schedule != "split_k_atomic")
+
+
+@pytest.mark.parametrize(
+    ("kernel", "old", "new", "told"),
+    [
+        (SPLIT, "", "", ""),
+        (STREAM, "", "", ""),
+        (ADDED, "", "", ""),
+        (SPLIT, "    tl.debug_barrier()\n", "", "before every thread's part"),
+        (SPLIT, ', cache_modifier=".cg"', "", "through L1"),
+    ],
+)
+def test_the_compiler_keeps_the_order_of_a_sum_and_its_count(
+    family: Rendered, tmp_path: Path, kernel: str, old: str, new: str, told: str
+) -> None:
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    (folder / "manifest.json").write_text((family.folder / "manifest.json").read_text())
+    text = family.file(kernel).read_text()
+    (folder / f"{kernel}.py").write_text(text.replace(old, new) if old else text)
+    (result,) = results("compile", [Job("compile", folder, kernel, target="sm90", chosen=("row0-aligned",))])
+    assert (not result.failures) if not told else any(told in failure.message for failure in result.failures)
