@@ -42,10 +42,14 @@ def tensor_memory(v: Variant, tile: Tile, target: str) -> int:
     """Columns of tensor memory that hold the accumulator of one program of `tile`, 0 where it is in registers."""
     if matrix_instruction(v, tile, target) != "tcgen05":
         return 0
-    columns = tile.n * -(-tile.m // 128)
-    if v.dtype.precision == "tf32x3" and tile.m < 128:
+    rows, columns = (tile.n, tile.m) if v.product == "exchanged" else (tile.m, tile.n)
+    columns *= -(-rows // 128)
+    if v.dtype.precision == "tf32x3" and rows < 128:
         # The parts of A lie beside the accumulator.
         columns *= 4
+    if v.schedule == "persistent":
+        # The next tile is summed while this one is stored.
+        columns *= 2
     return max(32, columns)
 
 
@@ -70,14 +74,15 @@ def shared_memory(v: Variant, tile: Tile, target: str) -> int:
         together = TARGETS[target].vendor == "nvidia" and v.load != "descriptor" and v.dtype.precision != "tf32x3"
         needed = max(a + b if together else max(a, b), result)
     elif v.dtype.precision == "tf32x3" and warpgroup:
-        # The stage that is worked on stands as the high and low parts of B.
-        needed = (a + b) * (tile.stages - 1) + max(2 * b, result if _kept_apart(v, instruction) else 0)
+        # The stage that is worked on stands as the high and low parts of the second operand.
+        second = a if v.product == "exchanged" else b
+        needed = (a + b) * (tile.stages - 1) + max(2 * second, result if _kept_apart(v, instruction) else 0)
     else:
         needed = (a + b) * (tile.stages if warpgroup else tile.stages - 1)
         if instruction is None and v.load == "descriptor":
             # Plain arithmetic reads B across its lines.
             needed += b
-        elif _kept_apart(v, instruction):
+        elif _kept_apart(v, instruction) and v.schedule != "persistent":
             needed += result
         # Flattened, the next tile's loads are in flight while this one's result passes through, whole at the most.
         needed = needed + everything if v.schedule == "persistent" else max(needed, result)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from generator.model import Family, Fitted, Kernel, Measured, Rates, Variant, Winner
+from generator.model import Family, Fitted, Measured, Rates, Variant, Winner
 from generator.view import table_rows
 
 #: The layout of the file; a reader refuses one that it does not know.
@@ -36,7 +37,7 @@ def parse(text: str) -> Measured:
         if any(not isinstance(size, int) or size < 1 for winner in winners for size in winner.sizes):
             raise ValueError("a size is no whole number of at least 1")
         return Measured(device, winners, fitted, float(found["error"]), float(found["regret"]))
-    except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
+    except (KeyError, TypeError, AttributeError, RecursionError, json.JSONDecodeError) as error:
         raise ValueError(f"{type(error).__name__}: {error}") from None
 
 
@@ -58,7 +59,8 @@ def _row(config: Any) -> Mapping[str, int]:
 
 
 def _rates(values: Any) -> Rates:
-    if len(values) != _RATES or not all(isinstance(value, int | float) and value > 0 for value in values):
+    numbers = len(values) == _RATES and all(isinstance(value, int | float) for value in values)
+    if not numbers or not all(math.isfinite(value) and value > 0 for value in values) or values[0] != int(values[0]):
         raise ValueError(f"{values!r} are no rates")
     return tuple(values)
 
@@ -77,60 +79,68 @@ class Baked:
     rates: tuple[tuple[str, str, tuple[tuple[str, tuple[tuple[int, str], ...]], ...]], ...]
 
 
+#: The parts of a kernel's name that say how, and the rows of its table.
+_Tables = dict[str, tuple[dict[str, int], ...]]
+
+
 def bake(family: Family) -> Baked:
     """The winners and rates that name a kernel and a row of the family's own, contract by contract."""
-    contracts: dict[str, dict[str, Kernel]] = {}
+    tables: dict[str, _Tables] = {}
+    variants: dict[str, Variant] = {}
     for kernel in family.kernels:
-        contracts.setdefault(kernel.variant.contract, {})[kernel.name.partition("__")[2]] = kernel
-    variants = {name: next(iter(kernels.values())).variant for name, kernels in contracts.items()}
-    measured = sorted({entry.contract for m in family.spec.tuned for entry in m.fitted})
-    like = {name: source for name, variant in variants.items() if (source := _like(variant, measured))}
-    used = sorted(set(like.values()))
+        contract, _, how = kernel.name.partition("__")
+        tables.setdefault(contract, {})[how] = table_rows(kernel)
+        variants.setdefault(contract, kernel.variant)
+    measured = sorted({entry.contract for found in family.spec.tuned for entry in found.fitted})
+    sources = {name: source for name, variant in variants.items() if (source := _source(variant, measured))}
+    like = {name: _first_like(name, sources, tables) for name in sources}
     won, rates = [], []
     for found in family.spec.tuned:
-        for contract in used:
-            known = next(kernels for name, kernels in contracts.items() if like.get(name) == contract)
+        for contract in sorted(set(like.values())):
+            # Together those of contracts that are alike: not each has every kernel.
+            known: _Tables = {}
+            for name, first in like.items():
+                known |= tables[name] if first == contract else {}
             winners = [
                 (w.sizes, w.how, row)
                 for w in found.winners
-                if w.contract == contract and (row := _index(known.get(w.how), w.row)) is not None
+                if w.contract == sources[contract] and (row := _index(known.get(w.how, ()), w.row)) is not None
             ]
             if winners:
                 won.append((found.device, contract, tuple(sorted(winners))))
-            fitted = tuple(_fitted(found, contract, known))
+            fitted = tuple(_fitted(found, sources[contract], known))
             if fitted:
                 rates.append((found.device, contract, fitted))
     error = max((found.error for found in family.spec.tuned), default=0.0)
     return Baked(f"{error:.1%}", tuple((a, b) for a, b in like.items() if a != b), tuple(won), tuple(rates))
 
 
-def _like(variant: Variant, measured: Sequence[str]) -> str | None:
-    """The contract measured that stands for `variant`'s: itself, or of the same layout and widths without epilogue."""
-    if variant.contract in measured:
-        return variant.contract
-    return next((name for name in measured if _stands_for(name, variant)), None)
+def _first_like(name: str, sources: Mapping[str, str], tables: Mapping[str, _Tables]) -> str:
+    """The family's first contract of the same measurements whose kernels have the same rows as those of `name`."""
+    own = tables[name]
+    return next(
+        other
+        for other, source in sources.items()
+        if source == sources[name] and all(own[how] == rows for how, rows in tables[other].items() if how in own)
+    )
 
 
-def _stands_for(name: str, variant: Variant) -> bool:
-    """Whether the plain product `name` moves and multiplies what `variant` does."""
-    words = dict(variant.words)
-    widths = {"fp16": "bf16", "bf16": "fp16"}
-    for dtype in (words["dtype"], widths.get(words["dtype"], words["dtype"])):
-        kind = "gemm" if variant.batch == "none" else "bmm"
-        if name == f"{kind}_{dtype}_{words['layout']}_none":
-            return True
-    return False
+def _source(variant: Variant, measured: Sequence[str]) -> str | None:
+    """The contract measured that stands for `variant`'s: itself, or the plain product of its layout and widths."""
+    words = variant.words
+    kind = "gemm" if variant.batch == "none" else "bmm"
+    same_width = {"fp16": "bf16", "bf16": "fp16"}.get(words["dtype"], words["dtype"])
+    plain = [f"{kind}_{dtype}_{words['layout']}_none" for dtype in (words["dtype"], same_width)]
+    return next((name for name in (variant.contract, *plain) if name in measured), None)
 
 
-def _fitted(
-    found: Measured, contract: str, known: Mapping[str, Kernel]
-) -> Iterator[tuple[str, tuple[tuple[int, str], ...]]]:
+def _fitted(found: Measured, contract: str, known: _Tables) -> Iterator[tuple[str, tuple[tuple[int, str], ...]]]:
     for how in sorted({entry.how for entry in found.fitted if entry.contract == contract}):
         rows = sorted(
             (row, _spelled(entry.rates))
             for entry in found.fitted
             if entry.contract == contract and entry.how == how
-            if (row := _index(known.get(how), entry.row)) is not None
+            if (row := _index(known.get(how, ()), entry.row)) is not None
         )
         if rows:
             yield how, tuple(rows)
@@ -141,7 +151,6 @@ def _spelled(rates: Rates) -> str:
     return f"({int(first)}, {', '.join(f'{value:.4g}'.replace('e+', 'e') for value in others)})"
 
 
-def _index(kernel: Kernel | None, row: Mapping[str, int]) -> int | None:
-    """The index of the row in the kernel's table, None where it has none like it."""
-    rows = table_rows(kernel) if kernel else ()
+def _index(rows: Sequence[Mapping[str, int]], row: Mapping[str, int]) -> int | None:
+    """The index of the row in a kernel's table, None where it has none like it."""
     return next((index for index, own in enumerate(rows) if own == row), None)

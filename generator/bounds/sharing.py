@@ -25,7 +25,7 @@ PROGRAMS = "programs"
 TILES_OF_ALL = "tl.cdiv(M, BLOCK_M) * tl.cdiv(N, BLOCK_N)"
 #: What names stand for before the loop over the tiles of a program, the loop, and what they stand for in it.
 _BEFORE = {
-    "steps": "max(tl.cdiv(K, BLOCK_K), 1)",
+    "steps": "max(tl.cdiv(K, BLOCK_K), tl.num_programs(1))",
     "total": f"tl.cast({TILES_OF_ALL}, tl.int64) * steps",
     "share": "tl.cdiv(total, tl.num_programs(0))",
     "program": "tl.cast(tl.program_id(0), tl.int64)",

@@ -121,7 +121,7 @@ def _loss(
     samples: Sequence[Sample], resident: int, rates: Sequence[float], start: Sequence[float], multiprocessors: int
 ) -> float:
     values = (resident, *map(math.exp, rates))
-    off = sum(math.log(_seconds(sample, values, multiprocessors) / sample.seconds) ** 2 for sample in samples)
+    off = math.fsum(math.log(_seconds(sample, values, multiprocessors) / sample.seconds) ** 2 for sample in samples)
     return off + _HELD * sum((value - first) ** 2 for value, first in zip(rates, start))
 
 
