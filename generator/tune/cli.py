@@ -20,7 +20,8 @@ from generator.bench.problem import Shape
 from generator.bench.suite import DEFAULT_SHAPES, find_shapes, read_shapes
 from generator.bench.table import tile
 from generator.errors import CallError, SpecError, nearest
-from generator.tune import executors, run, work
+from generator.tune import executors, run, winners, work
+from generator.tune import report as reports
 from generator.tune.journal import Journal
 from generator.tune.plan import Plan, calls, plan
 from generator.tune.winners import Place
@@ -54,6 +55,7 @@ class Call:
     tuned: Path | None = None
     journal: Path | None = None
     dry_run: bool = False
+    report: bool = False
     device: str | None = None
     workers: int = 0
 
@@ -62,7 +64,7 @@ def main(argv: Sequence[str]) -> int:
     """Run a call and return its exit status; a wrong command line raises SystemExit(2) with the usage."""
     call = parse(argv)
     try:
-        return dry_run(call) if call.dry_run else tune(call)
+        return report(call) if call.report else dry_run(call) if call.dry_run else tune(call)
     except SpecError as error:
         print(error, file=sys.stderr)
     except CallError as error:
@@ -78,7 +80,7 @@ def parse(argv: Sequence[str]) -> Call:
         epilog=_EPILOG,
         allow_abbrev=False,
     )
-    parser.add_argument("specs", nargs="+", type=Path, metavar="SPEC", help="families to tune, rendered beforehand")
+    parser.add_argument("specs", nargs="*", type=Path, metavar="SPEC", help="families to tune, rendered beforehand")
     parser.add_argument(
         "--shapes",
         action="append",
@@ -109,10 +111,17 @@ def parse(argv: Sequence[str]) -> Call:
         "--journal", type=Path, metavar="FILE", help="the file of measurements (default .tune_cache/DEVICE.jsonl)"
     )
     parser.add_argument("--dry-run", action="store_true", help="list what would be measured; measure nothing")
+    parser.add_argument(
+        "--report", action="store_true", help="print what --tuned FILE comes to; needs no GPU and no SPEC"
+    )
     parser.add_argument("--device", metavar="DEVICE", help="with --dry-run: a device by name, such as nvidia_h200")
     default = min(16, os.cpu_count() or 1)
     parser.add_argument("--workers", type=whole, default=default, metavar="N", help="processes that compile ahead")
     call = parser.parse_args(argv, namespace=Call())
+    if call.report and call.tuned is None:
+        parser.error("--report prints a file of winners: name it with --tuned FILE")
+    if not call.report and not call.specs:
+        parser.error("the following arguments are required: SPEC")
     if call.device is not None and not call.dry_run:
         parser.error("--device goes with --dry-run; what is measured is measured on the device that is there")
     if call.tuned is not None and len(call.specs) > 1:
@@ -128,6 +137,16 @@ def shapes_of(call: Call) -> tuple[Shape, ...]:
     if padded:
         print(f"tune: left out, for winners are kept by M, N and K alone: {', '.join(padded)}", file=sys.stderr)
     return tuple(shape for shape in found if not shape.pad)
+
+
+def report(call: Call) -> int:
+    """Print what a file of winners comes to; raise `CallError` where there is none."""
+    assert call.tuned is not None
+    try:
+        print(reports.render(winners.read(call.tuned)), end="")
+    except FileNotFoundError:
+        raise CallError(f"--tuned: there is no file {call.tuned}") from None
+    return DONE
 
 
 def dry_run(call: Call) -> int:

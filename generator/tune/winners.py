@@ -40,16 +40,13 @@ class Winners:
     fit: Fit = field(default_factory=lambda: Fit({}, 0.0, 0.0))
 
 
-def load(path: Path, place: Place) -> Winners:
-    """What `path` holds of `place`, nothing where there is no file.
-
-    Raises `CallError` for a file that is something else, or was measured elsewhere: no file mixes two places.
-    """
+def read(path: Path) -> Winners:
+    """What `path` holds; raise `CallError` for a file that is something else, FileNotFoundError where there is none."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         if data["format"] != FORMAT:
             raise CallError(f"{path} has format {data['format']!r}, this version reads {FORMAT}")
-        found = Winners(
+        return Winners(
             Place(data["device"], data["multiprocessors"], data["torch"], data["triton"]),
             dict(data["kernels"]),
             tuple(winner_of(entry) for entry in data["winners"]),
@@ -60,9 +57,20 @@ def load(path: Path, place: Place) -> Winners:
             ),
         )
     except FileNotFoundError:
-        return Winners(place)
+        raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise CallError(f"{path} is no file of winners ({type(error).__name__}: {error})") from None
+
+
+def load(path: Path, place: Place) -> Winners:
+    """What `path` holds of `place`, nothing where there is no file.
+
+    Raises `CallError` for a file that is something else, or was measured elsewhere: no file mixes two places.
+    """
+    try:
+        found = read(path)
+    except FileNotFoundError:
+        return Winners(place)
     if found.place != place:
         raise CallError(
             f"{path} was measured on {_spelled(found.place)}, and this is {_spelled(place)}; "

@@ -1,0 +1,49 @@
+"""What a file of winners comes to: for each contract the mean ratio to torch's product, and the smallest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from generator.bench.summary import geometric_mean, row
+from generator.tune.outcome import Winner
+from generator.tune.winners import Winners
+
+#: Rows of C up to which a product reads its weights once, and little else.
+_FEW_ROWS = 64
+
+
+def render(found: Winners) -> str:
+    """`found` as Markdown, means geometric; the last lines say how good the model is that its rates are for."""
+    columns = ["contract", "sizes", "mean ratio", "of M up to 64", "of larger M", "smallest", "at", "under 0.93"]
+    place = found.place
+    lines = [
+        f"{place.device}, torch {place.torch}, triton {place.triton}.",
+        "",
+        row(columns),
+        row(["---"] * len(columns)),
+    ]
+    for contract in dict.fromkeys(winner.contract for winner in found.winners):
+        lines.append(row(_cells(contract, [winner for winner in found.winners if winner.contract == contract])))
+    error, regret = f"{found.fit.error:.1%}", f"{found.fit.regret:.1%}"
+    lines += [
+        "",
+        f"The model is off by {error} of the time at the median. At sizes that it was not fitted to, its choice",
+    ]
+    lines += [f"takes {regret} longer than the best of what was measured, in the geometric mean."]
+    return "\n".join(lines) + "\n"
+
+
+def _cells(contract: str, winners: Sequence[Winner]) -> list[str]:
+    ratios = {
+        (winner.m, winner.n, winner.k): winner.library_seconds / winner.seconds
+        for winner in winners
+        if winner.library_seconds is not None
+    }
+    few = [ratio for (m, _, _), ratio in ratios.items() if m <= _FEW_ROWS]
+    many = [ratio for (m, _, _), ratio in ratios.items() if m > _FEW_ROWS]
+    if not ratios:
+        return [contract, str(len(winners)), *["—"] * 6]
+    sizes = min(ratios, key=lambda key: ratios[key])
+    means = [f"{geometric_mean(values):.3f}" if values else "—" for values in (list(ratios.values()), few, many)]
+    under = sum(ratio < 0.93 for ratio in ratios.values())
+    return [contract, str(len(winners)), *means, f"{ratios[sizes]:.3f}", "x".join(map(str, sizes)), str(under)]
