@@ -30,8 +30,9 @@ class Mutation:
     hole: str | None = None
     #: The launches that the compile level compiles; without any, the aligned one of the smallest row.
     launches: tuple[str, ...] = ()
-    #: A contract whose function is run, the change being made in the family's `__init__.py`.
+    #: A contract whose function is run, the change being made in one of the family's own files, `own`.
     contract: str | None = None
+    own: str = "__init__.py"
     #: What is left as it was, of `digest` in the file and `manifest` beside it.
     stale: frozenset[str] = frozenset()
 
@@ -42,7 +43,7 @@ class Mutation:
     @property
     def file(self) -> str:
         """The name of the file that is changed."""
-        return "__init__.py" if self.contract else f"{self.kernel[1]}.py"
+        return self.own if self.contract else f"{self.kernel[1]}.py"
 
 
 def without(text: str, part: str) -> tuple[str, str]:

@@ -1,4 +1,8 @@
-"""Every kernel of every spec, at every level that this machine has: one test a kernel, level and target."""
+"""The kernels of every spec, at every level that this machine has: one test a kernel, level and target.
+
+All of them where that takes seconds or a GPU; interpreted and compiled, as many as have all pairs of axis values. That
+every kernel as it is was interpreted, on each Triton version, is in tests/results/proofs, and tests/test_readme.py asks.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +24,11 @@ PRIMARY = "sm90"
 
 
 def jobs() -> list[Job]:
-    """Every kernel at every quick level, and at the compile level enough for all pairs of axis values."""
+    """Every kernel at every quick level, and at the slow ones enough for all pairs of axis values."""
     found = rendered(sorted((ROOT / "specs").glob("*.yaml")), ROOT / "generated")
-    compiled, _ = covered(plan(found, ("compile",), targets=(PRIMARY,)), found, Coverage.parse("pairs"))
-    return plan(found, default_levels(gpu())) + compiled
+    slow = plan(found, ("interpret",)) + plan(found, ("compile",), targets=(PRIMARY,))
+    chosen, _ = covered(slow, found, Coverage.parse("pairs"))
+    return plan(found, [level for level in default_levels(gpu()) if level != "interpret"]) + chosen
 
 
 JOBS = jobs()

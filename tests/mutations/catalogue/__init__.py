@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..mutation import Mutation
-from . import access, arithmetic, batches, choice, equivalents, launcher, masks, orders, sharing, text
+from . import access, arithmetic, batches, choice, equivalents, launcher, masks, orders, products, sharing, text
 
 MUTATIONS: tuple[Mutation, ...] = (
     *masks.MUTATIONS,
@@ -13,6 +13,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     *launcher.MUTATIONS,
     *batches.MUTATIONS,
     *choice.MUTATIONS,
+    *products.MUTATIONS,
     *sharing.MUTATIONS,
     *text.MUTATIONS,
     *equivalents.MUTATIONS,

@@ -176,9 +176,10 @@ CONTRACTS = (
         "the first kernel is taken, whatever it refuses",
         "contract",
         FP16_RCR,
-        (("            if reason is None:\n", "            if not reasons:\n"),),
+        (("        if reason is None:\n", "        if not reasons:\n"),),
         "operands that a sibling takes are turned down",
         contract="gemm_fp16_rcr_bias",
+        own="_launch.py",
     ),
     Mutation(
         "a contract lists another's kernel",
@@ -200,12 +201,13 @@ CONTRACTS = (
         FP16_RCR,
         (
             (
-                "return kernel.gemm(a, b, **operands, out=out, config=config)",
-                "return kernel.gemm(a, b, **operands, out=out)",
+                "return taking[0].gemm(a, b, **operands, out=out, config=config)",
+                "return taking[0].gemm(a, b, **operands, out=out)",
             ),
         ),
         "a caller's choice has no effect",
         contract="gemm_fp16_rcr_bias",
+        own="_launch.py",
     ),
     Mutation(
         "a contract drops out",
@@ -213,12 +215,13 @@ CONTRACTS = (
         FP16_RCR,
         (
             (
-                "return kernel.gemm(a, b, **operands, out=out, config=config)",
-                "return kernel.gemm(a, b, **operands, config=config)",
+                "return taking[0].gemm(a, b, **operands, out=out, config=config)",
+                "return taking[0].gemm(a, b, **operands, config=config)",
             ),
         ),
         "the caller's tensor is never written",
         contract="gemm_fp16_rcr_bias",
+        own="_launch.py",
         says="another tensor",
     ),
 )
