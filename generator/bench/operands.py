@@ -26,7 +26,10 @@ _INTEGER_POISON = -(2**31) + 1
 
 @dataclass(frozen=True)
 class Operands:
-    """One set: `a` (M, K), `b` (K, N) and the epilogue's operands, and the output `out` (M, N) that belongs to it."""
+    """One set: `a` (M, K), `b` (K, N) and the epilogue's operands, and the output `out` (M, N) that belongs to it.
+
+    Of a batch every matrix has the number of products in front.
+    """
 
     a: torch.Tensor
     b: torch.Tensor
@@ -53,12 +56,12 @@ def shadow(problem: Problem) -> Operands:
 
 def _make(problem: Problem, device: str, generator: torch.Generator | None) -> Operands:
     m, n, k = problem.shape.m, problem.shape.n, problem.shape.k
-    layout = problem.layout
+    layout, front = problem.layout, problem.shape.front
 
     def matrix(rows: int, columns: int, order: str, word: str) -> torch.Tensor:
         if order == "column":
-            return matrix(columns, rows, "row", word).T
-        return _random((rows, columns + problem.shape.pad), word, device, generator)[:, :columns]
+            return matrix(columns, rows, "row", word).mT
+        return _random((*front, rows, columns + problem.shape.pad), word, device, generator)[..., :columns]
 
     epilogue: dict[str, torch.Tensor | float] = {}
     for operand in problem.epilogue.operands:
@@ -70,8 +73,9 @@ def _make(problem: Problem, device: str, generator: torch.Generator | None) -> O
         else:
             epilogue[operand.name] = SCALAR
     rows, columns = (n, m) if layout.c == "column" else (m, n)
-    out = torch.empty((rows, columns + problem.shape.pad), dtype=torch_type(problem.dtype.out), device=device)
-    out = out[:, :columns].T if layout.c == "column" else out[:, :columns]
+    size = (*front, rows, columns + problem.shape.pad)
+    out = torch.empty(size, dtype=torch_type(problem.dtype.out), device=device)[..., :columns]
+    out = out.mT if layout.c == "column" else out
     a = matrix(m, k, layout.a, problem.dtype.a)
     return Operands(a, matrix(k, n, layout.b, problem.dtype.b), epilogue, out)
 

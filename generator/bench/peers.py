@@ -59,7 +59,7 @@ def cublas(problem: Problem) -> Peer:
         result = eager.apply(problem.epilogue, product(operands, None).to(converted), operands.epilogue)
         return _deliver(result, operands, out)
 
-    fused = words[0] == "bias" and name == "torch.matmul"
+    fused = words[0] == "bias" and name == "torch.matmul" and not problem.shape.batch
     if not fused:
         return Peer(" + ".join([name, *words]), eager_epilogue)
     rest = type(problem.epilogue)(problem.epilogue.steps[1:])
@@ -82,6 +82,10 @@ def _deliver(result: torch.Tensor, operands: Operands, out: torch.Tensor | None)
 
 def _product(problem: Problem) -> tuple[str, Launch]:
     dtype, shape = problem.dtype, problem.shape
+    if shape.batch and ELEMENTS[dtype.a].bits == 8:
+        raise NoPeer(f"torch multiplies no batches of {dtype.a}")
+    if shape.batch and dtype.out == dtype.a:
+        return "torch.bmm", lambda operands, out: torch.bmm(operands.a, operands.b, out=out)
     if dtype.a == "int8":
         return "torch._int_mm", _int_mm(shape.m, shape.n, shape.k)
     if ELEMENTS[dtype.a].bits == 8:

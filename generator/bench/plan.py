@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from generator.bench.problem import Problem, Shape, shared_layout
@@ -165,16 +165,18 @@ def _on_shapes(
         layout = shared_layout([kernel.variant.layout for _, kernel in entries])
     except ValueError as error:
         raise CallError(f"case {case!r}: {error}") from None
-    problem = Problem(shapes[0], dtype, layout, epilogue)
+    batched = entries[0][1].variant.batch != "none"
+    fitting = [shape for shape in shapes if bool(shape.batch) == batched]
+    if not fitting:
+        wanted = "batches, and wants shapes of BxMxNxK" if batched else "single products, and wants shapes of MxNxK"
+        raise CallError(f"case {case!r}: {entries[0][1].name} multiplies {wanted}; found {shapes[0]}")
     contestants = tuple(contestant for contestant, _ in entries)
-    return [Comparison(case, title, replace(problem, shape=shape), contestants) for shape in shapes]
+    return [Comparison(case, title, Problem(shape, dtype, layout, epilogue), contestants) for shape in fitting]
 
 
 def _shared(case: str, kernels: list[Kernel]) -> tuple[Dtype, Epilogue]:
     """The type and epilogue that all kernels of a comparison have."""
     first = kernels[0].variant
-    if first.batch != "none":
-        raise CallError(f"case {case!r}: {kernels[0].name} multiplies batches, which are not timed yet; leave it out")
     for kernel in kernels[1:]:
         for axis in ("dtype", "epilogue", "batch"):
             if kernel.variant.word(axis) != first.word(axis):

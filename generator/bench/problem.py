@@ -11,21 +11,30 @@ from generator.vocabulary import ELEMENTS
 
 @dataclass(frozen=True, order=True)
 class Shape:
-    """C (M, N) = A (M, K) @ B (K, N)."""
+    """C (M, N) = A (M, K) @ B (K, N), or as many of them as a batch has."""
 
     m: int
     n: int
     k: int
     #: Elements by which the leading dimension of every matrix is larger than its row or column.
     pad: int = 0
+    #: Products of a batch, all operands 3-D; 0 where there is none.
+    batch: int = 0
 
     def __str__(self) -> str:
-        return f"{self.m}x{self.n}x{self.k}" + (f"+{self.pad}" if self.pad else "")
+        front = f"{self.batch}x" if self.batch else ""
+        return f"{front}{self.m}x{self.n}x{self.k}" + (f"+{self.pad}" if self.pad else "")
 
     @property
     def numbers(self) -> list[int]:
-        """M, N and K, and the padding where there is one: as a file keeps a shape."""
-        return [self.m, self.n, self.k, *([self.pad] if self.pad else [])]
+        """M, N and K, with the padding and the batch where there are: as a file keeps a shape."""
+        more = [self.pad, self.batch] if self.batch else [self.pad] if self.pad else []
+        return [self.m, self.n, self.k, *more]
+
+    @property
+    def front(self) -> tuple[int, ...]:
+        """The extents in front of a matrix's rows."""
+        return (self.batch,) if self.batch else ()
 
 
 @dataclass(frozen=True)
@@ -40,15 +49,15 @@ class Problem:
     @property
     def flops(self) -> int:
         """Operations of the product, an addition and a multiplication counted as two."""
-        return 2 * self.shape.m * self.shape.n * self.shape.k
+        return 2 * self.shape.m * self.shape.n * self.shape.k * (self.shape.batch or 1)
 
     @property
     def bytes(self) -> int:
         """The fewest bytes moved: every input read once, the output written once."""
-        m, n, k = self.shape.m, self.shape.n, self.shape.k
-        bits = ELEMENTS[self.dtype.a].bits * m * k + ELEMENTS[self.dtype.b].bits * k * n
-        bits += ELEMENTS[self.dtype.out].bits * m * n
-        sizes = {ROWS: m, COLUMNS: n, MATRIX: m * n}
+        m, n, k, count = self.shape.m, self.shape.n, self.shape.k, self.shape.batch or 1
+        bits = (ELEMENTS[self.dtype.a].bits * m * k + ELEMENTS[self.dtype.b].bits * k * n) * count
+        bits += ELEMENTS[self.dtype.out].bits * m * n * count
+        sizes = {ROWS: m, COLUMNS: n, MATRIX: m * n * count}
         for operand in self.epilogue.operands:
             bits += ELEMENTS[self.operand_type].bits * sizes.get(operand.shape, 0)
         return bits // 8

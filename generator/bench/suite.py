@@ -26,7 +26,9 @@ DEFAULT_SHAPES = "default"
 PEERS = ("cublas", "inductor")
 DEFAULT_PEERS = ("cublas",)
 
-_SHAPE = re.compile(r"([0-9]{1,9})x([0-9]{1,9})x([0-9]{1,9})(?:\+([1-9][0-9]{0,5}))?\Z")
+_SHAPE = re.compile(
+    r"(?:(?P<batch>[0-9]{1,9})x)?(?P<m>[0-9]{1,9})x(?P<n>[0-9]{1,9})x(?P<k>[0-9]{1,9})(?:\+(?P<pad>[1-9][0-9]{0,5}))?\Z"
+)
 _NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 
 
@@ -227,16 +229,18 @@ class _SuiteReader(Reader):
         return tuple(shape for shape, _ in self.distinct(node, "shapes", self.shape, str))
 
     def shape(self, node: Node) -> Shape | None:
-        sizes: list[object] = []
+        sizes: dict[str, object] = {}
         if isinstance(node, SequenceNode):
-            sizes = [plain(item) for item in node.value]
+            items = [plain(item) for item in node.value]
+            sizes = dict(zip(("m", "n", "k", "pad"), items)) if len(items) in (3, 4) else {}
         else:
             match = _SHAPE.match(str(plain(node)))
-            sizes = [int(size) for size in match.groups() if size is not None] if match else []
-        numbers = [size for size in sizes if type(size) is int and size >= 1]
-        if len(sizes) not in (3, 4) or len(numbers) != len(sizes):
-            found = sizes if isinstance(node, SequenceNode) else plain(node)
-            form = "MxNxK, MxNxK+PAD or [M, N, K]"
-            self.wrong(node, f"shapes: expected {form}, each at least 1, found {shown(found)}")
+            found = match.groupdict() if match else {}
+            sizes = {name: int(size) for name, size in found.items() if size is not None}
+        numbers = {name: size for name, size in sizes.items() if type(size) is int and size >= 1}
+        if not sizes or len(numbers) != len(sizes):
+            given = items if isinstance(node, SequenceNode) else plain(node)
+            form = "MxNxK, MxNxK+PAD, BxMxNxK or [M, N, K]"
+            self.wrong(node, f"shapes: expected {form}, each at least 1, found {shown(given)}")
             return None
-        return Shape(*numbers)
+        return Shape(**numbers)

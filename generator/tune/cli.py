@@ -133,10 +133,10 @@ def shapes_of(call: Call) -> tuple[Shape, ...]:
     """The shapes of a call, each once; says which are left out. Raises `SpecError` and `CallError`."""
     files = [find_shapes(name) for name in call.shapes or [DEFAULT_SHAPES]]
     found = dict.fromkeys(shape for file in files for shape in read_shapes(file))
-    padded = [str(shape) for shape in found if shape.pad]
-    if padded:
-        print(f"tune: left out, for winners are kept by M, N and K alone: {', '.join(padded)}", file=sys.stderr)
-    return tuple(shape for shape in found if not shape.pad)
+    others = [str(shape) for shape in found if shape.pad or shape.batch]
+    if others:
+        print(f"tune: left out, for winners are kept by M, N and K alone: {', '.join(others)}", file=sys.stderr)
+    return tuple(shape for shape in found if not shape.pad and not shape.batch)
 
 
 def report(call: Call) -> int:

@@ -31,7 +31,7 @@ calls = []
 def gemm(a, b, *, out=None, config=None, **operands):
     calls.append(config)
     if out is None:
-        out = torch.empty(a.shape[0], b.shape[1], dtype=a.dtype)
+        out = torch.empty(*a.shape[:-1], b.shape[-1], dtype=a.dtype)
     result = (a.double() @ b.double()).to(out.dtype)
     BODY
     return out
@@ -162,6 +162,22 @@ def test_padded_operands_are_right_on_both_sides(tmp_path: Path) -> None:
         assert outer == [35, 35 if layout == "rcr" else 43, 43 if layout == "rcr" else 27]
         record = measured(contestant(tmp_path, "one"), of=of)
         assert all(side.failure is None for side in record.sides)
+
+
+@pytest.mark.parametrize("layout", ["rcr", "crc"])
+def test_batches_are_checked_and_compared_with_their_own_product(tmp_path: Path, layout: str) -> None:
+    epilogue = Epilogue.of(("bias", "add"))
+    batch = replace(problem(epilogue=epilogue, layout=layout), shape=Shape(24, 40, 32, batch=3))
+    (found,) = operands.make_sets(batch, "cpu", 1, seed=1)
+    assert found.a.shape == (3, 24, 32) and found.b.shape == (3, 32, 40) and found.out.shape == (3, 24, 40)
+    assert batch.flops == 3 * problem().flops
+    plain = replace(batch, epilogue=Epilogue())
+    record = measured(contestant(tmp_path, "one"), of=plain)
+    assert [side.label for side in record.sides] == ["one", "torch.bmm"]
+    assert all(side.failure is None for side in record.sides)
+    wrong = "out.copy_(result); out[-1, -1, -1] = 77"
+    side, _ = measured(contestant(tmp_path, "two", wrong), of=plain).sides
+    assert side.failure is not None and "wrong result" in side.failure
 
 
 def test_a_kernel_that_fills_another_tensor_is_wrong(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from generator.bench.suite import DEFAULT_SHAPES, SUITES, find, find_shapes, rea
 from generator.cli import main
 from generator.errors import CallError, SpecError
 
-WRONG_SHAPE = "shapes: expected MxNxK, MxNxK+PAD or [M, N, K], each at least 1"
+WRONG_SHAPE = "shapes: expected MxNxK, MxNxK+PAD, BxMxNxK or [M, N, K], each at least 1"
 GOOD = """\
 summary: two ways
 cases:
@@ -104,12 +104,12 @@ def test_json_is_read_too(tmp_path: Path) -> None:
         (
             "512x256x128",
             "512x256",
-            "8:14: shapes: expected MxNxK, MxNxK+PAD or [M, N, K], each at least 1, found '512x256'",
+            f"8:14: {WRONG_SHAPE}, found '512x256'",
         ),
         (
             "[1, 2, 3]",
             "[1, 0, 3]",
-            "8:27: shapes: expected MxNxK, MxNxK+PAD or [M, N, K], each at least 1, found [1, 0, 3]",
+            f"8:27: {WRONG_SHAPE}, found [1, 0, 3]",
         ),
         ("[1, 2, 3]", "512x256x128", "8:27: shapes: '512x256x128' is listed twice"),
         ("name: squares", "name: Squares", "3:11: case.name: expected lower-case letters, digits and _"),
@@ -158,14 +158,27 @@ def test_the_suites_shipped_are_sound() -> None:
         assert read_suite(path).cases
 
 
-def test_batches_are_not_timed(tmp_path: Path) -> None:
+def test_batches_are_timed_on_shapes_of_batches(tmp_path: Path) -> None:
     spec = tmp_path / "several.yaml"
     spec.write_text("summary: Batches.\nlayout: rcr\ndtype: fp16\nbatch: [none, strided]\n")
     assert main([str(spec), "--out", str(tmp_path)]) == 0
     families = Families([spec], tmp_path)
-    with pytest.raises(CallError, match=r"bmm_fp16_rcr_none__.* multiplies batches, which are not timed yet"):
-        of_specs(families, (Shape(8, 8, 8),))
-    assert len(of_specs(families, (Shape(8, 8, 8),), "gemm_*")) == 1
+    single, batch = Shape(8, 8, 8), Shape(8, 8, 8, batch=4)
+    with pytest.raises(
+        CallError, match=r"bmm_fp16_rcr_none__.* multiplies batches, and wants shapes of BxMxNxK; found"
+    ):
+        of_specs(families, (single,))
+    with pytest.raises(CallError, match=r"gemm_fp16_rcr_none__.* multiplies single products, .* found 4x8x8x8"):
+        of_specs(families, (batch,))
+    assert [str(found.problem.shape) for found in of_specs(families, (single, batch))] == ["8x8x8", "4x8x8x8"]
+
+
+def test_a_shape_is_written_as_it_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "shapes.yaml"
+    shapes = (Shape(1, 2, 3), Shape(1, 2, 3, 5), Shape(1, 2, 3, batch=4), Shape(1, 2, 3, 5, 4))
+    path.write_text("".join(f"- {shape}\n" for shape in shapes))
+    assert read_shapes(path) == shapes
+    assert tuple(Shape(*shape.numbers) for shape in shapes) == shapes
 
 
 def test_a_shape_of_the_speed_suite_has_its_reason_to_be_there() -> None:

@@ -1,7 +1,8 @@
 """The kernels of every spec, at every level that this machine has: one test a kernel, level and target.
 
 All of them where that takes seconds or a GPU; interpreted and compiled, as many as have all pairs of axis values. That
-every kernel as it is was interpreted, on each Triton version, is in tests/results/proofs, and tests/test_readme.py asks.
+every kernel was interpreted as it is, on each Triton version, is in tests/results/proofs, and tests/test_readme.py asks
+for it.
 """
 
 from __future__ import annotations
