@@ -219,3 +219,26 @@ def test_the_matrices_of_a_batch_are_aligned_as_one_is(family: ModuleType, turne
     # As many copies as the batch is long would be more than a sibling by pointers costs.
     repeated = x[:1].expand(4, -1, -1)
     assert aligned(repeated) is repeated
+
+
+def test_a_result_that_is_added_to_is_cleared_for_every_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = SPEC.replace("again", "added")
+    text = text.replace("dtype: fp16", "dtype: {a: fp16, out: fp32}").replace("epilogue: [none, scale+bias]\n", "")
+    text = text[: text.index("schedule:")] + "schedule: split_k_atomic\n"
+    (tmp_path / "added.yaml").write_text(text)
+    assert main([str(tmp_path / "added.yaml"), "--out", str(tmp_path)]) == 0
+    monkeypatch.syspath_prepend(tmp_path)
+    package = importlib.import_module("added")
+    launch = importlib.import_module("added._launch")
+    monkeypatch.setattr(triton.knobs.runtime, "interpret", True)
+    monkeypatch.setattr(launch, "_on_gpu", lambda x: True)
+    ((contract, (name,)),) = package._KERNELS.items()
+    module = package._kernel(name)
+    module.gemm_kernel = Kernel(module.gemm_kernel.arg_names)
+    for _ in range(2):
+        out = torch.ones(64, 48)
+        getattr(package, contract)(*operands(), out=out)
+        assert not out.any()
+    assert len(module.gemm_kernel.launches) == 2
+    for name in [name for name in sys.modules if name.split(".")[0] == "added"]:
+        del sys.modules[name]
