@@ -41,7 +41,7 @@ DEVICES: Mapping[str, Device] = {
 
 #: Products of two 16-bit numbers that one multiprocessor makes in a second, near what the library reaches on an H200;
 #: other widths in proportion, fp32 without a matrix unit by the factor of an H200.
-_PRODUCTS = 2.6e12
+PRODUCTS = 2.6e12
 _IEEE = 0.07
 
 
@@ -60,5 +60,5 @@ def seconds(kernel: Kernel, tile: Tile, sizes: tuple[int, int, int], device: Dev
     # Products of a step (a matrix unit has no fewer than 64 rows), and the latency that loads in flight hide.
     area = tile.m * max(tile.n, 64) if kernel.variant.product == "exchanged" else max(tile.m, 64) * tile.n
     products = turns * (area + 400_000 / (depth * resident))
-    rate = _PRODUCTS * (_IEEE if dtype.precision == "ieee" else 2 / width)
+    rate = PRODUCTS * (_IEEE if dtype.precision == "ieee" else 2 / width)
     return products * max(k, tile.k) / rate

@@ -26,7 +26,10 @@ def parse(text: str) -> Measured:
         device = _printable(found["device"])
         winners = tuple(
             Winner(
-                entry["contract"], (entry["m"], entry["n"], entry["k"]), _how(entry["kernel"]), _row(entry["config"])
+                _printable(entry["contract"]),
+                (entry["m"], entry["n"], entry["k"]),
+                _how(entry["kernel"]),
+                _row(entry["config"]),
             )
             for entry in found["winners"]
         )

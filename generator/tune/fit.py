@@ -15,6 +15,7 @@ from typing import Any
 
 from generator import timing
 from generator.bench.stats import rounded
+from generator.prior import PRODUCTS
 
 Sizes = tuple[int, int, int]
 #: Contract, kernel and row, the row as sorted pairs.
@@ -27,9 +28,8 @@ _TRIES = 400
 _HELD = 0.002
 #: Programs that a multiprocessor may hold.
 _RESIDENT = (1, 2, 3, 4)
-#: Where the search starts: products of 16-bit numbers a second of one multiprocessor, seconds a tile takes beside its
-#: steps, bytes a second of the memory, seconds of a launch.
-_PRODUCTS, _TILE, _BANDWIDTH, _LAUNCH = 2.6e12, 1e-6, 4e12, 2e-6
+#: Where the search starts: seconds a tile takes beside its steps, bytes a second of the memory, seconds of a launch.
+_TILE, _BANDWIDTH, _LAUNCH = 1e-6, 4e12, 2e-6
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def _search(samples: Sequence[Sample], multiprocessors: int) -> tuple[float, ...
     """The rates that are off by the least, in the mean of the squared logarithms."""
     row = dict(samples[0].row[2])
     width = samples[0].width
-    step = max(row["BLOCK_M"], 64) * row["BLOCK_N"] * row["BLOCK_K"] / (_PRODUCTS * 2 / width)
+    step = max(row["BLOCK_M"], 64) * row["BLOCK_N"] * row["BLOCK_K"] / (PRODUCTS * 2 / width)
     start = [math.log(value) for value in (1.5 * step, step, _TILE, _BANDWIDTH, _LAUNCH)]
     # The same search wherever it runs: no seed of the process enters.
     dice = random.Random(0)

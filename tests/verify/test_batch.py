@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
-from generator import vocabulary
 from generator.bounds import prove
 from generator.cli import main
 from generator.model import Dtype, Kernel
@@ -45,10 +43,7 @@ WALKED = "bmm_bf16_rcr_bias_add__persistent_pointer_auto_grouped"
 def family(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
     folder = tmp_path_factory.mktemp("batches")
     (folder / "several.yaml").write_text(SPEC)
-    with pytest.MonkeyPatch.context() as patch:
-        word = replace(vocabulary.SCHEDULE["persistent"], available=True)
-        patch.setitem(vocabulary.SCHEDULE, "persistent", word)  # type: ignore[arg-type]
-        assert main([str(folder / "several.yaml"), "--out", str(folder)]) == 0
+    assert main([str(folder / "several.yaml"), "--out", str(folder)]) == 0
     return read(folder / "several")
 
 

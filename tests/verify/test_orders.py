@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -79,10 +78,7 @@ def test_each_die_has_a_run_of_tiles() -> None:
 def family(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
     folder = tmp_path_factory.mktemp("orders")
     (folder / "bent.yaml").write_text(SPEC)
-    with pytest.MonkeyPatch.context() as patch:
-        word = replace(vocabulary.SCHEDULE["persistent"], available=True)
-        patch.setitem(vocabulary.SCHEDULE, "persistent", word)  # type: ignore[arg-type]
-        assert main([str(folder / "bent.yaml"), "--out", str(folder)]) == 0
+    assert main([str(folder / "bent.yaml"), "--out", str(folder)]) == 0
     return read(folder / "bent")
 
 
