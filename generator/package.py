@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from generator import prose
 from generator.model import Family, Kernel
-from generator.vocabulary import LOAD, MASKING, SCHEDULE, SWIZZLE
+from generator.vocabulary import ELEMENTS, LOAD, MASKING, SCHEDULE, SWIZZLE
 
 #: For each axis its words, the one that is tried first in front; words not named follow in their own order.
 _PREFERRED = {
@@ -52,6 +52,13 @@ def twins(family: Family) -> tuple[tuple[str, str], ...]:
         if entries:
             found.append((name, ", ".join(entries)))
     return tuple(found)
+
+
+def turning(family: Family) -> tuple[str, ...]:
+    """The contracts with twins whose matrix unit wants K contiguous: Hopper's does for all but 16-bit elements."""
+    dtypes = {kernel.variant.contract: kernel.variant.dtype for kernel in family.kernels}
+    names = [name for name, _ in twins(family)]
+    return tuple(n for n in names if dtypes[n].precision == "tf32" or ELEMENTS[dtypes[n].a].bits == 8)
 
 
 def contracts(family: Family) -> tuple[Contract, ...]:

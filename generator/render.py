@@ -28,8 +28,8 @@ _HERE = Path(__file__).resolve().parent
 #: In a wheel the templates lie inside the package, in a checkout beside it.
 TEMPLATES = next(folder for folder in (_HERE / "templates", _HERE.parent / "templates") if folder.is_dir())
 
-#: The family's own files beside its kernels: what is imported, how its functions run, and what was measured.
-PACKAGE, LAUNCH, TUNED, TIMING = "__init__.py", "_launch.py", "_tuned.py", "_timing.py"
+#: The family's own files beside its kernels: what is imported, how its functions run and copy, and what was measured.
+PACKAGE, LAUNCH, COPIES, TUNED, TIMING = "__init__.py", "_launch.py", "_copies.py", "_tuned.py", "_timing.py"
 
 # Starting a worker costs about as much as rendering this many kernels.
 _ENOUGH = 250
@@ -147,7 +147,7 @@ def part(indent: int, macro: Callable[..., str], *arguments: object) -> str:
 
 def package_names(spec: Spec) -> tuple[str, ...]:
     """The family's own files beside its kernels."""
-    return (PACKAGE, LAUNCH, TIMING, TUNED) if spec.tuned else (PACKAGE, LAUNCH)
+    return (PACKAGE, LAUNCH, COPIES, *((TIMING, TUNED) if spec.tuned else ()))
 
 
 def package_source(family: Family, name: str) -> str:
@@ -159,6 +159,7 @@ def package_source(family: Family, name: str) -> str:
         body = template.render(
             contracts=package.contracts(family),
             twins=package.twins(family),
+            turning=package.turning(family),
             summary=summary,
             tuned=bool(spec.tuned),
         )
@@ -167,7 +168,7 @@ def package_source(family: Family, name: str) -> str:
     elif name == TIMING:
         body = Path(timing.__file__).read_text(encoding="utf-8")
     else:
-        body = environment().get_template("launch.py.j2").render()
+        body = environment().get_template(f"{name.removeprefix('_')}.j2").render()
     return with_head(spec, body)
 
 

@@ -87,7 +87,11 @@ def _product(problem: Problem) -> tuple[str, Launch]:
     if shape.batch and dtype.out == dtype.a:
         return "torch.bmm", lambda operands, out: torch.bmm(operands.a, operands.b, out=out)
     if dtype.a == "int8":
-        return "torch._int_mm", _int_mm(shape.m, shape.n, shape.k)
+        product = _int_mm(shape.m, shape.n, shape.k)
+        if dtype.out == "int32":
+            return "torch._int_mm", product
+        name = f"torch._int_mm, then {dtype.out}"
+        return name, lambda operands, out: _deliver(product(operands, None), operands, out)
     if ELEMENTS[dtype.a].bits == 8:
         return "torch._scaled_mm", _scaled_mm(problem)
     if dtype.out == dtype.a:
