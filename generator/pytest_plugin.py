@@ -36,7 +36,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--gemm-coverage",
         default="pairs",
-        metavar="all|pairs|triples|N%",
+        metavar="all|pairs|triples|kernels|N%",
         help="which launches are compiled (default: enough for every pair of axis values)",
     )
     group.addoption("--gemm-shard", default="1/1", metavar="I/N", help="only the I-th of N parts of equal cost")
@@ -75,16 +75,18 @@ def _jobs(config: pytest.Config, folders: Sequence[Path]) -> list[Job]:
     unknown = sorted(set(config.getoption("--gemm-target")) - TARGETS.keys())
     if unknown:
         raise ValueError(f"--gemm-target {unknown[0]!r} is unknown; legal: {', '.join(TARGETS)}")
+    coverage = Coverage.parse(config.getoption("--gemm-coverage"))
+    index, count = part(config.getoption("--gemm-shard"))
+    found = rendered(folders, Path())
+    # It takes seconds to ask for a GPU: what is wrong with the call is said before.
     device = gpu()
     levels = config.getoption("--gemm-level") or (*default_levels(device), "compile")
     if "gpu" in levels and device is None:
         raise ValueError("--gemm-level gpu: torch sees no GPU here")
-    found = rendered(folders, Path())
     jobs = plan(found, [level for level in levels if level != "compile"])
     if "compile" in levels:
         compiled = plan(found, ("compile",), targets=config.getoption("--gemm-target"))
-        jobs += covered(compiled, found, Coverage.parse(config.getoption("--gemm-coverage")))[0]
-    index, count = part(config.getoption("--gemm-shard"))
+        jobs += covered(compiled, found, coverage)[0]
     return shard(jobs, index, count, Costs.shipped().of)
 
 
@@ -144,16 +146,16 @@ class Outcomes:
         self.done: dict[Job, Result] = {}
         self.error: Exception | None = None
         self.changed = threading.Condition()
-        self.threads: dict[str, threading.Thread] = {}
+        self.begun: set[str] = set()
+        self.threads: list[threading.Thread] = []
         self.stopped = False
 
     def __call__(self, job: Job) -> Result:
         if "PYTEST_XDIST_WORKER" in os.environ:
             # Each process runs a part of what it collected: it works out one at a time.
             return next(iter(self._results(job.level, [job])))
-        if job.level not in self.threads:
-            self.threads[job.level] = threading.Thread(target=self._work, args=(job.level,), daemon=True)
-            self.threads[job.level].start()
+        if job.level not in self.begun:
+            self.begin((job.level,))
         with self.changed:
             self.changed.wait_for(lambda: job in self.done or self.error is not None)
         if job not in self.done:
@@ -161,20 +163,27 @@ class Outcomes:
             raise self.error
         return self.done[job]
 
+    def begin(self, levels: Sequence[str]) -> None:
+        """Work out the jobs of these levels from now on, one level after the other."""
+        self.begun.update(levels)
+        self.threads.append(threading.Thread(target=self._work, args=(levels,), daemon=True))
+        self.threads[-1].start()
+
     def _results(self, level: str, jobs: list[Job]) -> Iterator[Result]:
         from generator.verify import static
         from generator.verify.run import results, workers_by_default
 
         return static.run(jobs) if level == "static" else results(level, jobs, workers_by_default())
 
-    def _work(self, level: str) -> None:
+    def _work(self, levels: Sequence[str]) -> None:
         try:
-            for result in self._results(level, [job for job in self.jobs if job.level == level]):
-                with self.changed:
-                    self.done[result.job] = result
-                    self.changed.notify_all()
-                if self.stopped:
-                    return
+            for level in levels:
+                for result in self._results(level, [job for job in self.jobs if job.level == level]):
+                    with self.changed:
+                        self.done[result.job] = result
+                        self.changed.notify_all()
+                    if self.stopped:
+                        return
         except Exception as error:
             with self.changed:
                 self.error = error
@@ -183,7 +192,7 @@ class Outcomes:
     def close(self) -> None:
         """Give up what has not begun."""
         self.stopped = True
-        for thread in self.threads.values():
+        for thread in self.threads:
             thread.join()
 
 

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
@@ -67,9 +68,9 @@ def _parser() -> argparse.ArgumentParser:
         "--coverage",
         type=_told(Coverage.parse),
         default=Coverage.parse("all"),
-        metavar="all|pairs|triples|N%",
+        metavar="all|pairs|triples|kernels|N%",
         help="which combinations of kernel, row, class and target: every one, enough for every pair or triple of axis "
-        "values that there is, or a share (default: all)",
+        "values that there is, enough kernels for every pair of theirs with one launch each, or a share (default: all)",
     )
     parser.add_argument(
         "--out", type=Path, default=Path("generated"), help="where the families lie (default: generated)"
@@ -120,13 +121,12 @@ def _verify(arguments: argparse.Namespace) -> int:
     started = time.monotonic()
     if arguments.jobs is not None and arguments.jobs < 1:
         raise CallError(f"--jobs must be at least 1, got {arguments.jobs}")
+    found = rendered(arguments.specs, arguments.out, arguments.only)
     if arguments.table:
-        found = rendered(arguments.specs, arguments.out, arguments.only)
         current = {digest: name for family in found for name, digest in family.digests.items()}
         print(results.table(arguments.table, current))
         return 0
     device = gpu()
-    found = rendered(arguments.specs, arguments.out, arguments.only)
     asked = arguments.level or default_levels(device)
     levels = [level for level in LEVELS if level in asked]
     if "gpu" in levels and device is None:
@@ -203,6 +203,7 @@ def default_levels(device: str | None) -> tuple[str, ...]:
     return ("static", "bounds", "interpret", *(("gpu",) if device else ()))
 
 
+@cache
 def gpu() -> str | None:
     """The name of the GPU that torch sees; asked of a process of its own, so that this one stays free of CUDA."""
     if importlib.util.find_spec("torch") is None:

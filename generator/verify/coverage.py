@@ -17,7 +17,7 @@ from fractions import Fraction
 from itertools import combinations
 
 #: How many axes go together in what each word covers.
-_STRENGTH = {"pairs": 2, "triples": 3}
+_STRENGTH = {"pairs": 2, "triples": 3, "kernels": 2}
 
 _SHARE = re.compile(r"([0-9]+(?:\.[0-9]+)?)%")
 
@@ -32,20 +32,28 @@ _Row = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Coverage:
-    """What is to be covered: `all`, `pairs`, `triples`, or a share of the combinations such as `10%`."""
+    """What is to be covered: `all`, `pairs`, `triples`, a share of the combinations such as `10%`, or `kernels`.
+
+    `kernels` is all pairs of the axes of kernels alone, with one launch of each where they are compiled.
+    """
 
     word: str
 
     def __post_init__(self) -> None:
         share = self.share
         if self.word not in ("all", *_STRENGTH) and (share is None or not 0 < share <= 1):
-            legal = "all, pairs, triples, or a share above 0% and up to 100%, such as 10%"
+            legal = "all, pairs, triples, kernels, or a share above 0% and up to 100%, such as 10%"
             raise ValueError(f"expected {legal}, got {self.word!r}")
 
     @classmethod
     def parse(cls, text: str) -> Coverage:
         """The coverage that `text` names; raises ValueError with what is legal."""
         return cls(text)
+
+    @property
+    def of_launches(self) -> bool:
+        """Whether it is launches that are chosen where kernels are compiled, by row and class too."""
+        return self.word != "kernels"
 
     @property
     def share(self) -> Fraction | None:
@@ -88,9 +96,9 @@ class Choice:
 def choose(points: Sequence[Mapping[str, str]], coverage: Coverage, costs: Sequence[float] | None = None) -> Choice:
     """The points that `coverage` asks for, each of which says its word on every axis.
 
-    The same points give the same choice anywhere, in whatever order they and their axes come. With pairs (triples)
-    every two (three) words that stand together in some point stand together in a chosen one; `costs`, a figure a point,
-    has cheap points chosen where they cover as much.
+    The same points give the same choice anywhere, in whatever order they and their axes come. With pairs and kernels
+    (triples) every two (three) words that stand together in some point stand together in a chosen one; `costs`, a
+    figure a point, has cheap points chosen where they cover as much.
     Raises ValueError where two points differ in their axes.
     """
     axes = sorted(points[0]) if points else []
@@ -107,7 +115,7 @@ def choose(points: Sequence[Mapping[str, str]], coverage: Coverage, costs: Seque
     elif coverage.word == "all":
         indices = list(range(len(rows)))
     else:
-        sizes = existing[coverage.word]
+        sizes = existing[nouns[-1]]
         # What some axes have together takes a row each, so the most of these is the fewest rows there can be.
         thorough = sum(sizes) * max(sizes, default=0) <= _QUICK
         indices = _array(rows, _STRENGTH[coverage.word], thorough, costs)

@@ -14,7 +14,7 @@ from generator.rendered import Rendered, read
 from generator.verify.costs import Costs
 from generator.verify.coverage import Choice, Coverage, choose
 from generator.verify.jobs import Job, Result
-from generator.verify.launches import launches, left_out
+from generator.verify.launches import Launch, launches, left_out
 
 
 def rendered(paths: Sequence[Path], out: Path, only: str = "*") -> list[Rendered]:
@@ -69,8 +69,8 @@ def plan(
 def covered(jobs: Sequence[Job], found: Sequence[Rendered], coverage: Coverage) -> tuple[list[Job], list[Choice]]:
     """The jobs that `coverage` chooses, level by level, and what each choice covers.
 
-    What is chosen among are kernels, at the compile level launches of kernels. A contract's function stays where one of
-    its kernels does.
+    What is chosen among are kernels, at the compile level launches of kernels; with `kernels` that level has one launch
+    of each, and the same choice as the others. A contract's function stays where one of its kernels does.
     """
     if coverage.word == "all":
         return list(jobs), []
@@ -84,15 +84,18 @@ def covered(jobs: Sequence[Job], found: Sequence[Rendered], coverage: Coverage) 
         costs: list[float] = []
         for job in members:
             kernel = kernels[job.folder, job.name]
-            for launch in launches(kernel, job.target) if job.target else (None,):
+            for launch in _launches(job, kernel, coverage) if job.target else (None,):
                 point = dict(kernel.variant.words)
                 if launch is not None:
                     assert job.target is not None
-                    point |= {"row": launch.row_label, "class": launch.case.name, "target": job.target}
+                    point["target"] = job.target
+                    if coverage.of_launches:
+                        point |= {"row": launch.row_label, "class": launch.case.name}
                 points.append(point)
                 owners.append((job, launch.name if launch else ""))
                 costs.append(shipped.one(job, launch) if launch else shipped.each(job))
-        choice = choose(points, coverage, costs)
+        # Costs differ from level to level, and would have each choose kernels of its own.
+        choice = choose(points, coverage, costs if coverage.of_launches else None)
         choices.append(choice)
         chosen: dict[Job, list[str]] = {}
         for index in choice.indices:
@@ -119,6 +122,17 @@ def out_of_reach(jobs: Sequence[Job], found: Sequence[Rendered]) -> tuple[list[R
 
 def _kernels(found: Sequence[Rendered]) -> dict[tuple[Path, str], Kernel]:
     return {(family.folder, kernel.name): kernel for family in found for kernel in family.kernels}
+
+
+def _launches(job: Job, kernel: Kernel, coverage: Coverage) -> Sequence[Launch]:
+    """What is chosen among of a kernel at the compile level: every launch, or the cheapest plain one."""
+    assert job.target is not None
+    found = launches(kernel, job.target)
+    if coverage.of_launches or not found:
+        return found
+    cost = Costs.shipped().one
+    # A kernel of which no row fits has no aligned launch, only those that must not fit.
+    return (min(found, key=lambda launch: (launch.case.name != "aligned", cost(job, launch))),)
 
 
 def _with(job: Job, chosen: Sequence[str]) -> Job:

@@ -13,9 +13,11 @@ from generator.model import Dtype, Kernel
 from generator.rendered import Rendered, read
 from generator.verify.cases import cases
 from generator.verify.compare import compare
+from generator.verify.coverage import Coverage
 from generator.verify.jobs import Job
 from generator.verify.launches import launches
 from generator.verify.order import wrong_order
+from generator.verify.plan import covered, plan
 from generator.verify.product import accumulation_error
 from generator.verify.reference import Bounded
 from generator.verify.run import Pool
@@ -126,10 +128,9 @@ def test_a_descriptor_of_something_else_is_not_proved(family: Rendered, tmp_path
     assert "not proved" in states or "_describe(out" in new
 
 
-def test_every_kernel_and_the_function_are_right_in_the_interpreter(family: Rendered) -> None:
+def test_kernels_of_all_pairs_and_the_function_are_right_in_the_interpreter(family: Rendered) -> None:
     pool = Pool("interpret", 2)
-    jobs = [Job("interpret", family.folder, name) for name in family.by_name]
-    jobs += [Job("interpret", family.folder, name, contract=True) for name in family.contracts]
+    jobs, _ = covered(plan([family], ("interpret",)), [family], Coverage.parse("kernels"))
     for future in [pool.submit(job) for job in jobs]:
         result = future.result()
         assert not result.failures and not result.not_run, (result.job.name, result.failures, result.not_run)

@@ -15,7 +15,7 @@ from generator.rendered import Rendered
 from generator.verify.cli import main
 from generator.verify.costs import Costs
 from generator.verify.coverage import Coverage
-from generator.verify.jobs import Failure, Job, Result, command
+from generator.verify.jobs import LEVELS, Failure, Job, Result, command
 from generator.verify.launches import launches
 from generator.verify.plan import covered, plan, rendered, shard
 from generator.verify.report import summary, write_junit
@@ -206,6 +206,29 @@ def test_pairs_keep_every_value_of_every_axis() -> None:
         members = [kernels[job.name].variant for job in chosen if job.level == level and not job.contract]
         for axis in ("epilogue", "masking", "swizzle", "load"):
             assert {v.word(axis) for v in members} == {k.variant.word(axis) for k in found[0].kernels}
+
+
+def test_the_kernels_chosen_are_the_same_at_every_level_and_one_launch_of_each_is_compiled() -> None:
+    found = family()
+    jobs = plan(found, ("interpret", "compile"), targets=("sm90",))
+    chosen, choices = covered(jobs, found, Coverage.parse("kernels"))
+    members = {level: [job for job in chosen if job.level == level and not job.contract] for level in LEVELS}
+    compiled = {job.name: job.chosen for job in members["compile"]}
+    assert [job.name for job in members["interpret"]] == list(compiled)
+    assert all(len(names) == 1 and names[0].endswith("-aligned") for names in compiled.values())
+    kernels = found[0].by_name
+    assert 1 < len(compiled) < len(kernels)
+    assert all(count.covered == count.existing for choice in choices for count in choice.covered)
+    assert {job.name for job in chosen if job.contract} == {kernels[name].variant.contract for name in compiled}
+
+
+def test_the_kernels_chosen_for_several_targets_are_compiled_for_each() -> None:
+    found = family()
+    chosen, _ = covered(plan(found, ("compile",), targets=("sm90", "gfx942")), found, Coverage.parse("kernels"))
+    for target in ("sm90", "gfx942"):
+        axes = {kernel.variant.word("epilogue") for kernel in found[0].kernels if launches(kernel, target)}
+        mine = [found[0].by_name[job.name].variant for job in chosen if job.target == target]
+        assert {variant.word("epilogue") for variant in mine} == axes
 
 
 JOB = Job("gpu", Path("elsewhere/x"), "gemm__x")

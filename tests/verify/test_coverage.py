@@ -91,6 +91,10 @@ def test_pairs_hold_and_nothing_is_chosen_twice() -> None:
     assert together(found, 3) != together(KERNELS, 3)
 
 
+def test_kernels_are_chosen_as_pairs_are() -> None:
+    assert chosen(KERNELS, "kernels")[0].indices == chosen(KERNELS, "pairs")[0].indices
+
+
 def test_triples_hold_and_so_do_pairs() -> None:
     choice, found = chosen(KERNELS, "triples")
     assert together(found, 3) == together(KERNELS, 3)
@@ -177,7 +181,7 @@ def test_a_share_says_how_many_pairs_it_happens_to_cover() -> None:
     assert choice.text() == f"coverage 1%: {len(found)} of 2,016 combinations, {some} of {every} pairs of 7 axes"
 
 
-@pytest.mark.parametrize("word", ["all", "pairs", "triples", "10%", "0.5%", "100%"])
+@pytest.mark.parametrize("word", ["all", "pairs", "triples", "kernels", "10%", "0.5%", "100%"])
 def test_legal_words_are_kept(word: str) -> None:
     assert Coverage.parse(word).word == word
 
@@ -186,7 +190,8 @@ def test_legal_words_are_kept(word: str) -> None:
     "text", ["", "pair", "Pairs", "0%", "0.0%", "101%", "-5%", "10", "%", "1e1%", "10 %", ".5%", "٣%"]
 )
 def test_other_words_are_answered_with_the_legal_ones(text: str) -> None:
-    with pytest.raises(ValueError, match=r"^expected all, pairs, triples, or a share .* such as 10%, got ") as caught:
+    legal = r"^expected all, pairs, triples, kernels, or a share .* such as 10%, got "
+    with pytest.raises(ValueError, match=legal) as caught:
         Coverage.parse(text)
     assert str(caught.value).endswith(f"got {text!r}")
 

@@ -1,18 +1,17 @@
 """The kernels of every spec, at every level that this machine has: one test a kernel, level and target.
 
-All of them where that takes seconds or a GPU; interpreted and compiled, as many as have all pairs of axis values. That
-every kernel was interpreted as it is, on each Triton version, is in tests/results/proofs, and tests/test_readme.py asks
-for it.
+All of them where that takes seconds or a GPU; interpreted and compiled, as many as have all pairs of axis values, of
+which one launch each is compiled. That every kernel was interpreted as it is, on each Triton version, is in
+tests/results/proofs, and tests/test_readme.py asks for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from generator.pytest_plugin import Outcomes
 from generator.verify.cli import default_levels, gpu
 from generator.verify.coverage import Coverage
 from generator.verify.jobs import Job, Result
@@ -25,10 +24,10 @@ PRIMARY = "sm90"
 
 
 def jobs() -> list[Job]:
-    """Every kernel at every quick level, and at the slow ones enough for all pairs of axis values."""
+    """Every kernel at every quick level, and at the slow ones the same few with all pairs of axis values."""
     found = rendered(sorted((ROOT / "specs").glob("*.yaml")), ROOT / "generated")
     slow = plan(found, ("interpret",)) + plan(found, ("compile",), targets=(PRIMARY,))
-    chosen, _ = covered(slow, found, Coverage.parse("pairs"))
+    chosen, _ = covered(slow, found, Coverage.parse("kernels"))
     return plan(found, [level for level in default_levels(gpu()) if level != "interpret"]) + chosen
 
 
@@ -37,14 +36,6 @@ JOBS = jobs()
 
 def label(job: Job) -> str:
     return f"{job.label}-{job.folder.name}-{job.name}"
-
-
-@pytest.fixture(scope="session")
-def outcome(request: pytest.FixtureRequest) -> Iterator[Callable[[Job], Result]]:
-    selected = [item.callspec.params["job"] for item in request.session.items if item.name.startswith("test_verified[")]
-    outcomes = Outcomes(selected)
-    yield outcomes
-    outcomes.close()
 
 
 @pytest.mark.parametrize("job", JOBS, ids=label)
