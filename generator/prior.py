@@ -11,6 +11,11 @@ from generator.resources import staged
 from generator.vocabulary import ELEMENTS
 
 
+def slug(name: str) -> str:
+    """A device's name as a folder: `nvidia_h200`."""
+    return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
+
+
 @dataclass(frozen=True)
 class Device:
     """What the model knows of a GPU."""
@@ -25,8 +30,8 @@ class Device:
 
     @property
     def slug(self) -> str:
-        """The name as a folder: `nvidia_h200`."""
-        return re.sub(r"[^a-z0-9]+", "_", self.name.lower()).strip("_")
+        """The name as a folder."""
+        return slug(self.name)
 
 
 #: Devices that can be planned for without having one, as torch describes them.

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 import triton
+from support import ROOT, python
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from generator.cli import main
@@ -62,8 +63,9 @@ def family(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleTy
     assert main([str(tmp_path / "again.yaml"), "--out", str(tmp_path)]) == 0
     monkeypatch.syspath_prepend(tmp_path)
     package = importlib.import_module("again")
-    launch = importlib.import_module("again._launch")
+    launch, copies = importlib.import_module("again._launch"), importlib.import_module("again._copies")
     monkeypatch.setattr(triton.knobs.runtime, "interpret", True)
+    monkeypatch.setattr(copies, "_launch", lambda pairs, block: [copy.copy_(x) for x, copy in pairs])
     monkeypatch.setattr(launch, "_on_gpu", lambda x: True)
     active = SimpleNamespace(get_current_stream=lambda index: ("stream", index), get_current_device=lambda: None)
     monkeypatch.setattr(launch, "driver", SimpleNamespace(active=active))
@@ -133,7 +135,10 @@ def test_the_result_is_as_the_first_call_made_it_or_the_one_given(family: Module
         (lambda a, b: (torch.randn(64 * 32 + 8, dtype=torch.float16)[1 : 64 * 32 + 1].view(64, 32), b), "an alignment"),
     ],
 )
-def test_a_call_of_another_kind_is_launched_by_its_kernel(family: ModuleType, change: Any, why: str) -> None:
+def test_a_call_of_another_kind_is_launched_by_its_kernel(
+    family: ModuleType, change: Any, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules["again._copies"], "worth_aligning", lambda a, b: False)
     function = family.gemm_fp16_rcr_none
     function(*operands())
     function(*change(*operands()))
@@ -207,18 +212,79 @@ def test_what_no_kernel_takes_is_said_by_the_kernel(family: ModuleType) -> None:
         family.gemm_fp16_rcr_none(torch.randn(4, 8, dtype=torch.float16), torch.randn(16, 4, dtype=torch.float16).T)
 
 
-@pytest.mark.parametrize("turned", [False, True])
-def test_the_matrices_of_a_batch_are_aligned_as_one_is(family: ModuleType, turned: bool) -> None:
-    aligned = sys.modules["again._launch"]._aligned
-    ragged = torch.randn(3, 5, 7, dtype=torch.float16)
-    x = ragged.mT if turned else ragged
-    copy = aligned(x)
-    assert torch.equal(copy, x) and copy.stride(1 if turned else 2) == 1
-    assert copy.data_ptr() % 16 == 0 and all(stride % 8 == 0 for stride in copy.stride() if stride != 1)
-    assert aligned(copy) is copy
-    # As many copies as the batch is long would be more than a sibling by pointers costs.
-    repeated = x[:1].expand(4, -1, -1)
-    assert aligned(repeated) is repeated
+def test_copies_are_aligned_and_equal(family: ModuleType) -> None:
+    """In the interpreter, which wants a process of its own."""
+    folder = Path(sys.modules["again._copies"].__file__ or "").parents[1]
+    ran = python(
+        str(ROOT / "tests" / "copied.py"),
+        "again._copies",
+        cwd=folder,
+        env={"PYTHONPATH": str(folder), "TRITON_INTERPRET": "1"},
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.split() == ["13", "copied"]
+
+
+def test_one_matrix_for_a_whole_batch_is_not_copied(family: ModuleType) -> None:
+    copies = sys.modules["again._copies"]
+    one, batch = torch.randn(1, 301, 303).expand(4, -1, -1), torch.randn(4, 303, 305)
+    assert copies.worth_aligning(batch.mT, batch) and not copies.worth_aligning(one, batch)
+    assert copies.worth_turning(torch.randn(2, 1024, 1024), torch.randn(2, 1024, 1024), {"a": None}) == "a"
+    assert copies.worth_turning(torch.randn(1, 1024, 1024).expand(4, -1, -1), batch, {"a": None}) is None
+
+
+TURNED = """\
+summary: Turned around.
+layout: [rcr, rrr, crr, ccr]
+dtype: tf32
+"""
+
+
+@pytest.mark.parametrize(
+    ("layout", "sizes", "lies"),
+    [
+        ("crr", (1024, 1024, 512), "rcr"),
+        ("rrr", (1024, 1024, 512), "rcr"),
+        ("ccr", (64, 4096, 2048), "rcr"),
+        # Too few rows for B to be worth it, and A alone gains nothing.
+        ("crr", (64, 4096, 2048), "crr"),
+        ("rrr", (64, 4096, 2048), "rrr"),
+        ("rrr", (512, 512, 512), "rrr"),
+        # A row that lies as a column: no copy, and rows of its own step.
+        ("crr", (1, 64, 32), "rrr"),
+    ],
+)
+def test_large_operands_are_turned_for_a_matrix_unit_that_wants_k_contiguous(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: str, sizes: tuple[int, int, int], lies: str
+) -> None:
+    (tmp_path / "turned.yaml").write_text(TURNED)
+    assert main([str(tmp_path / "turned.yaml"), "--out", str(tmp_path)]) == 0
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(triton.knobs.runtime, "interpret", True)
+    package = importlib.import_module("turned")
+    launch, copies = importlib.import_module("turned._launch"), importlib.import_module("turned._copies")
+    taken: list[tuple[str, torch.Tensor, torch.Tensor]] = []
+
+    def record(module: ModuleType, row: Any, a: torch.Tensor, b: torch.Tensor, *others: Any) -> Any:
+        taken.append((module.__name__, a, b))
+        return None, lambda *operands: taken.append((module.__name__, *operands[:2]))
+
+    # Copying in the interpreter takes minutes at these sizes; tests of its own show what it copies.
+    monkeypatch.setattr(copies, "turned", lambda x: x.contiguous())
+    monkeypatch.setattr(launch, "_on_gpu", lambda x: True)
+    monkeypatch.setattr(launch, "_record", record)
+    m, n, k = sizes
+    a, b = torch.randn(m, k), torch.randn(k, n)
+    a, b = a.T.contiguous().T if layout[0] == "c" else a, b.T.contiguous().T if layout[1] == "c" else b
+    for _ in range(2):
+        getattr(package, f"gemm_tf32_{layout}_none")(a, b)
+    assert [f"_{lies}_" in name for name, _, _ in taken] == [True, True]
+    for _, given_a, given_b in taken:
+        assert torch.equal(given_a, a) and torch.equal(given_b, b)
+        assert given_a.stride("rc".index(lies[0]) ^ 1) == 1 and given_b.stride("rc".index(lies[1]) ^ 1) == 1
+        assert m > 1 or given_a.stride(0) == k
+    for name in [name for name in sys.modules if name.split(".")[0] == "turned"]:
+        del sys.modules[name]
 
 
 def test_a_result_that_is_added_to_is_cleared_for_every_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +22,7 @@ from generator.bench.table import tile
 from generator.errors import CallError, SpecError, nearest
 from generator.tune import executors, run, winners, work
 from generator.tune import report as reports
+from generator.tune.fit import Row
 from generator.tune.journal import Journal
 from generator.tune.plan import Plan, calls, plan
 from generator.tune.winners import Place
@@ -56,6 +57,8 @@ class Call:
     journal: Path | None = None
     dry_run: bool = False
     report: bool = False
+    again: bool = False
+    refine: bool = False
     device: str | None = None
     workers: int = 0
 
@@ -64,7 +67,9 @@ def main(argv: Sequence[str]) -> int:
     """Run a call and return its exit status; a wrong command line raises SystemExit(2) with the usage."""
     call = parse(argv)
     try:
-        return report(call) if call.report else dry_run(call) if call.dry_run else tune(call)
+        if call.report or call.again:
+            return report(call) if call.report else again(call)
+        return dry_run(call) if call.dry_run else tune(call)
     except SpecError as error:
         print(error, file=sys.stderr)
     except CallError as error:
@@ -93,6 +98,7 @@ def parse(argv: Sequence[str]) -> Call:
     parser.add_argument(
         "--candidates", type=positive, default=12, metavar="N", help="measure the N best by the model (default 12)"
     )
+    parser.add_argument("--refine", action="store_true", help="and the N best by the rates that were fitted before")
     parser.add_argument(
         "--budget", type=above_0, default=float("inf"), metavar="SECONDS", help="begin nothing after so long"
     )
@@ -114,7 +120,12 @@ def parse(argv: Sequence[str]) -> Call:
     parser.add_argument(
         "--report", action="store_true", help="print what --tuned FILE comes to; needs no GPU and no SPEC"
     )
-    parser.add_argument("--device", metavar="DEVICE", help="with --dry-run: a device by name, such as nvidia_h200")
+    parser.add_argument(
+        "--again", action="store_true", help="choose and fit again from what the journal holds; needs no GPU"
+    )
+    parser.add_argument(
+        "--device", metavar="DEVICE", help="with --dry-run and --again: a device by name, such as nvidia_h200"
+    )
     default = min(16, os.cpu_count() or 1)
     parser.add_argument("--workers", type=whole, default=default, metavar="N", help="processes that compile ahead")
     call = parser.parse_args(argv, namespace=Call())
@@ -122,8 +133,10 @@ def parse(argv: Sequence[str]) -> Call:
         parser.error("--report prints a file of winners: name it with --tuned FILE")
     if not call.report and not call.specs:
         parser.error("the following arguments are required: SPEC")
-    if call.device is not None and not call.dry_run:
-        parser.error("--device goes with --dry-run; what is measured is measured on the device that is there")
+    if call.device is not None and not call.dry_run and not call.again:
+        parser.error("--device goes with --dry-run and --again; measured is on the device that is there")
+    if call.again and call.device is None:
+        parser.error("--again chooses for a device: name it with --device DEVICE")
     if call.tuned is not None and len(call.specs) > 1:
         parser.error("--tuned names the file of one family; give one SPEC, or leave it out")
     return call
@@ -161,7 +174,8 @@ def dry_run(call: Call) -> int:
         device = prior.DEVICES[call.device]
     else:
         raise CallError(f"--device: {call.device!r} is not known; {nearest(call.device, prior.DEVICES)}")
-    found = plan(families, shapes, device, versions()["triton"], call.candidates, call.only)
+    rates = _rates(_files(call, families, device.slug)) if call.refine else {}
+    found = plan(families, shapes, device, versions()["triton"], call.candidates, call.only, rates)
     for trial in found.trials:
         print(f"{trial.contract} {trial.problem.shape}")
         for candidate in trial.candidates:
@@ -169,6 +183,36 @@ def dry_run(call: Call) -> int:
             print(f"  {candidate.predicted * 1e6:10.1f} µs  {how} [{candidate.index}] {tile(candidate.config)}")
     _told(found, device)
     return DONE
+
+
+def again(call: Call) -> int:
+    """Write the winners and rates of all that the journal holds of a device; raise `CallError` where it holds none."""
+    assert call.device is not None
+    families = Families(call.specs, call.out)
+    journal = Journal(_journal(call, call.device))
+    places = sorted((p for p in journal.places if prior.slug(p.device) == call.device), key=str)
+    if not places:
+        raise CallError(f"--again: {journal.path} holds nothing of {call.device}")
+    if len(places) > 1:
+        raise CallError(f"--again: {journal.path} mixes {' and '.join(map(winners.spelled, places))}")
+    run.write(journal, _files(call, families, call.device), places[0], families)
+    return DONE
+
+
+def _files(call: Call, families: Families, slug: str) -> dict[str, Path]:
+    """The file of winners of each family."""
+    return {name: call.tuned or TUNED / slug / f"{name}.json" for name in families.known}
+
+
+def _journal(call: Call, slug: str) -> Path:
+    return call.journal or JOURNALS / f"{slug}.jsonl"
+
+
+def _rates(files: Mapping[str, Path]) -> dict[Row, tuple[float, ...]]:
+    """The rates that were fitted before, where there are any."""
+    return {
+        row: rates for path in files.values() if path.exists() for row, rates in winners.read(path).fit.rates.items()
+    }
 
 
 def _told(found: Plan, device: prior.Device) -> None:
@@ -218,12 +262,13 @@ def _tune(
         str(facts.environment["triton"]),
     )
     slug = facts.figures.slug
-    files = {name: call.tuned or TUNED / slug / f"{name}.json" for name in families.known}
-    found = plan(families, shapes, facts.figures, place.triton, call.candidates, call.only)
-    journal = Journal(call.journal or JOURNALS / f"{slug}.jsonl")
+    files = _files(call, families, slug)
+    rates = _rates(files) if call.refine else {}
+    found = plan(families, shapes, facts.figures, place.triton, call.candidates, call.only, rates)
+    journal = Journal(_journal(call, slug))
     progress = run.known(found.trials, facts, journal)
     # A file that cannot be merged with is told before the hours of measuring, not after.
-    run.write(progress, files, place, families, checked=True)
+    run.write(journal, files, place, families, checked=True)
     left = progress.left
     if len(left) < len(progress.keys):
         done = len(progress.keys) - len(left)
@@ -232,8 +277,8 @@ def _tune(
         longest = min(_LONGEST_AHEAD, max(0.0, until - time.monotonic()))
         ahead.compile_ahead(calls([progress.keys[key] for key in left]), call.workers, longest)
     with journal:
-        run.hand_out(progress, executor, journal, call.gpus, until, factory)
-    run.write(progress, files, place, families)
+        run.hand_out(progress, executor, journal, place, call.gpus, until, factory)
+    run.write(journal, files, place, families)
     return run.status(progress)
 
 

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import IO
 
 from generator.errors import CallError
 from generator.tune.outcome import Outcome, outcome_of, plain
+from generator.tune.winners import Place
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """An outcome, where it was measured, and the digests of the kernels that were."""
+
+    outcome: Outcome
+    place: Place
+    kernels: Mapping[str, str]
 
 
 class Journal:
@@ -22,6 +35,7 @@ class Journal:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.outcomes: dict[str, Outcome] = {}
+        self._kept: dict[str, _Kept] = {}
         #: Where the last whole line ends.
         self._end = 0
         self._file: IO[bytes] | None = None
@@ -36,7 +50,7 @@ class Journal:
         for number, line in enumerate(whole.splitlines(), 1):
             try:
                 data = json.loads(line)
-                self.outcomes[data["key"]] = outcome_of(data)
+                self._put(data["key"], _Kept(outcome_of(data), Place(**data["place"]), data["kernels"]))
             except (ValueError, KeyError, TypeError) as error:
                 reason = f"{type(error).__name__}: {error}"
                 raise CallError(f"--journal: line {number} of {path} is no outcome ({reason})") from None
@@ -53,11 +67,27 @@ class Journal:
         if self._file is not None:
             self._file.close()
 
-    def append(self, key: str, about: str, outcome: Outcome) -> None:
+    def append(self, key: str, about: str, outcome: Outcome, place: Place, kernels: Mapping[str, str]) -> None:
         """Keep an outcome, in the file before this returns; `about` says in the line what it is of."""
         assert self._file is not None
-        line = json.dumps({"key": key, "about": about, **plain(outcome)}, ensure_ascii=False, separators=(",", ":"))
+        head = {"key": key, "about": about, "place": dataclasses.asdict(place), "kernels": dict(kernels)}
+        line = json.dumps({**head, **plain(outcome)}, ensure_ascii=False, separators=(",", ":"))
         self._file.write(line.encode() + b"\n")
         self._file.flush()
         os.fsync(self._file.fileno())
-        self.outcomes[key] = outcome
+        self._put(key, _Kept(outcome, place, kernels))
+
+    def _put(self, key: str, kept: _Kept) -> None:
+        self.outcomes[key] = kept.outcome
+        self._kept[key] = kept
+
+    @property
+    def places(self) -> set[Place]:
+        """Where what it holds was measured."""
+        return {kept.place for kept in self._kept.values()}
+
+    def standing(self, place: Place, digests: Mapping[str, str]) -> Iterator[Outcome]:
+        """What was measured at `place`, whichever call asked for it, of kernels that all are what they were."""
+        for kept in self._kept.values():
+            if kept.place == place and all(digests.get(name) == digest for name, digest in kept.kernels.items()):
+                yield kept.outcome

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from generator import prior
+from generator import prior, timing
 from generator.bench import ahead
 from generator.bench.competitor import module_of, rows
 from generator.bench.operands import shadow
@@ -20,6 +21,8 @@ from generator.bench.results import digest_of
 from generator.errors import CallError
 from generator.model import Kernel
 from generator.package import contracts
+from generator.tune.fit import Row, row_of
+from generator.vocabulary import ELEMENTS
 
 #: A row that the model takes to be slower than the best by more than this factor is not tried: one such launch may take
 #: longer than all others together.
@@ -45,6 +48,11 @@ class Trial:
     problem: Problem
     candidates: tuple[Candidate, ...]
 
+    @property
+    def digests(self) -> dict[str, str]:
+        """The kernels that are measured, each with the digest of its file."""
+        return {c.contestant.kernel: c.contestant.digest for c in self.candidates}
+
     def key(self, method: Mapping[str, Any], environment: Mapping[str, Any]) -> str:
         """The digest of all that the outcome depends on."""
         problem = self.problem
@@ -68,8 +76,11 @@ def plan(
     triton: str,
     most: int,
     only: str | None = None,
+    rates: Mapping[Row, tuple[float, ...]] = MappingProxyType({}),
 ) -> Plan:
-    """The trials of every contract of the families on every shape, each with at most `most` candidates.
+    """The trials of every contract of the families on every shape.
+
+    Each has the `most` best candidates by the model as it is, and as many by the rates that were fitted before.
 
     Raises `CallError` for a file that is not rendered, and where nothing can be measured.
     """
@@ -84,12 +95,33 @@ def plan(
             tried = ranks[name, contract]
             ordered = sorted(candidates, key=lambda c: (c.predicted, tried.index(c.contestant.kernel)))
             hopeful = [c for c in ordered if c.predicted <= _HOPELESS * ordered[0].predicted]
+            best = hopeful[:most] + _best_fitted(contract, comparison.problem, ordered, rates, device)[:most]
+            chosen = tuple(candidate for candidate in ordered if candidate in best)
             found.left_out["hopeless by the model"] += len(ordered) - len(hopeful)
-            found.left_out["not among the best by the model"] += max(0, len(hopeful) - most)
-            found.trials.append(Trial(name, contract, comparison.problem, tuple(hopeful[:most])))
+            found.left_out["not among the best by the model"] += max(0, len(hopeful) - len(chosen))
+            found.trials.append(Trial(name, contract, comparison.problem, chosen))
     if not found.trials:
         raise CallError(f"no row of any kernel can run on {device.name} ({device.target}) at these sizes")
     return found
+
+
+def _best_fitted(
+    contract: str,
+    problem: Problem,
+    candidates: Sequence[Candidate],
+    rates: Mapping[Row, tuple[float, ...]],
+    device: prior.Device,
+) -> list[Candidate]:
+    """The candidates whose rows have rates, in the order that these give them."""
+    shape, width = problem.shape, ELEMENTS[problem.dtype.a].bits // 8
+
+    def seconds(candidate: Candidate) -> float:
+        row = row_of(contract, candidate.contestant.kernel, candidate.config)
+        sizes = (shape.m, shape.n, shape.k)
+        return timing.seconds(dict(candidate.config), rates[row], sizes, device.multiprocessors, width)
+
+    known = [c for c in candidates if row_of(contract, c.contestant.kernel, c.config) in rates]
+    return sorted(known, key=seconds)
 
 
 def _candidates(

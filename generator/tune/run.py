@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,7 +45,13 @@ def known(trials: Sequence[Trial], facts: work.Facts, journal: Journal) -> Progr
 
 
 def hand_out(
-    progress: Progress, executor: Executor, journal: Journal, workers: int, until: float, factory: str = work.CUDA
+    progress: Progress,
+    executor: Executor,
+    journal: Journal,
+    place: winners.Place,
+    workers: int,
+    until: float,
+    factory: str = work.CUDA,
 ) -> None:
     """Measure what is left, `workers` trials at a time, until the monotonic clock says `until` or a worker is lost.
 
@@ -72,7 +78,7 @@ def hand_out(
                 outcome = _outcome(future)
                 progress.outcomes[key] = outcome
                 progress.lost |= outcome.lost is not None
-                journal.append(key, _about(trial), outcome)
+                journal.append(key, _about(trial), outcome, place, trial.digests)
                 count += 1
                 print(f"[{count}/{total}] {_about(trial)}: {_told(outcome)}", file=sys.stderr, flush=True)
     finally:
@@ -112,9 +118,12 @@ def _row(config: Mapping[str, int] | None) -> str:
 
 
 def write(
-    progress: Progress, files: Mapping[str, Path], place: winners.Place, families: Families, *, checked: bool = False
+    journal: Journal, files: Mapping[str, Path], place: winners.Place, families: Families, *, checked: bool = False
 ) -> None:
     """Merge the winners of each family into its file, and say what was dropped; with `checked` write nothing.
+
+    All that the journal holds of a size counts, whichever call measured it: of several winners the one that is
+    furthest ahead of the library, which was timed beside each, or else the fastest.
 
     Raises `CallError` for a file that is something else or was measured elsewhere.
     """
@@ -123,34 +132,44 @@ def write(
         if checked:
             continue
         digests = digests_of(families, name)
-        new: list[Winner] = []
-        for key, outcome in progress.outcomes.items():
-            if progress.keys[key].family == name and outcome.winner is not None:
-                new.append(outcome.winner)
-        fitted = fit(samples_of(progress, name), place.multiprocessors)
-        found, dropped = winners.merge(old, new, fitted, digests)
+        standing = list(journal.standing(place, digests))
+        new: dict[tuple[str, int, int, int], Winner] = {}
+        for winner in (outcome.winner for outcome in standing if outcome.winner is not None):
+            rival = new.get(winner.place)
+            if rival is None or _cost(winner) < _cost(rival):
+                new[winner.place] = winner
+        widths = {
+            kernel.variant.contract: ELEMENTS[kernel.variant.dtype.a].bits // 8
+            for kernel in families.known[name].kernels
+        }
+        fitted = fit(samples_of(standing, widths), place.multiprocessors)
+        found, dropped = winners.merge(old, new.values(), fitted, digests)
         if dropped:
             kernels = ", ".join(sorted({winner.kernel for winner in dropped}))
             print(f"{path}: dropped {len(dropped)} winners whose kernels have changed since: {kernels}")
         if not found.winners and not path.exists():
             continue
         winners.save(found, path)
-        print(f"{path}: {len(found.winners)} winners, {len(new)} of them of this call")
+        print(f"{path}: {len(found.winners)} winners, {len(new)} of them in {journal.path}")
 
 
-def samples_of(progress: Progress, family: str) -> Iterator[Sample]:
-    """The seconds of each row at each size of a family, those of its last pass."""
-    for key, outcome in progress.outcomes.items():
-        trial = progress.keys[key]
-        if trial.family != family:
+def _cost(winner: Winner) -> float:
+    """What orders winners of one size: clocks differ from run to run, and the library's with them."""
+    return winner.seconds / winner.library_seconds if winner.library_seconds else winner.seconds
+
+
+def samples_of(outcomes: Iterable[Outcome], widths: Mapping[str, int]) -> Iterator[Sample]:
+    """The seconds of each row at each size, those of its last pass; `widths` are bytes of an element of A."""
+    for outcome in outcomes:
+        if outcome.winner is None or outcome.winner.contract not in widths:
             continue
-        shape, width = trial.problem.shape, ELEMENTS[trial.problem.dtype.a].bits // 8
+        contract, *sizes = outcome.winner.place
         last: dict[Row, float] = {}
         for found in outcome.measurements:
             if found.config is not None and found.seconds is not None:
-                last[row_of(trial.contract, found.kernel, found.config)] = found.seconds
+                last[row_of(contract, found.kernel, found.config)] = found.seconds
         for row, seconds in last.items():
-            yield Sample(row, (shape.m, shape.n, shape.k), width, seconds)
+            yield Sample(row, (sizes[0], sizes[1], sizes[2]), widths[contract], seconds)
 
 
 def digests_of(families: Families, name: str) -> dict[str, str]:

@@ -73,13 +73,14 @@ def load(path: Path, place: Place) -> Winners:
         return Winners(place)
     if found.place != place:
         raise CallError(
-            f"{path} was measured on {_spelled(found.place)}, and this is {_spelled(place)}; "
+            f"{path} was measured on {spelled(found.place)}, and this is {spelled(place)}; "
             "remove it, or name another with --tuned FILE"
         )
     return found
 
 
-def _spelled(place: Place) -> str:
+def spelled(place: Place) -> str:
+    """A place in words."""
     return f"{place.device} with {place.multiprocessors} multiprocessors, torch {place.torch} and triton {place.triton}"
 
 

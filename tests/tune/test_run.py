@@ -12,7 +12,7 @@ from generator.bench import competitor
 from generator.bench.peers import NoPeer, Peer
 from generator.bench.problem import Problem
 from generator.errors import CallError
-from generator.tune import work
+from generator.tune import cli, work
 from generator.tune.journal import Journal
 
 from . import fakes
@@ -241,3 +241,45 @@ def test_a_change_of_kernel_or_device_is_measured_again(
     every = at_once()
     bench.tune()
     assert len(every.calls) == 1 + 4
+
+
+def test_several_calls_of_a_size_are_one_measurement(bench: Bench, at_once: AtOnce) -> None:
+    """The journal remembers what other calls measured of the same kernels: the best of all of them wins."""
+    at_once()
+    bench.tune("--candidates", "6")
+    best = winners_of(bench.winners)
+    bench.winners.unlink()
+    worse = at_once()
+    bench.tune("--only", "*linear*")
+    assert len(worse.calls) == 1 + 4
+    assert winners_of(bench.winners) == best == ALL
+
+
+def test_again_chooses_from_the_journal_alone(
+    bench: Bench, at_once: AtOnce, capsys: pytest.CaptureFixture[str]
+) -> None:
+    at_once()
+    bench.tune()
+    before = bench.winners.read_bytes()
+    bench.winners.unlink()
+    none = at_once()
+    again = ["specs/tiny.yaml", "--again", "--journal", str(bench.journal), "--device"]
+    assert cli.main([*again, "nvidia_h200"]) == 0
+    assert none.calls == [] and bench.winners.read_bytes() == before
+    assert cli.main([*again, "nvidia_a100"]) == 2
+    assert "holds nothing of nvidia_a100" in capsys.readouterr().err
+
+
+def test_refine_also_tries_what_the_fitted_rates_promise(bench: Bench, at_once: AtOnce) -> None:
+    at_once()
+    shapes = [f"{16 * i}x{32 * i}x{32 * i}" for i in range(1, 6)]
+    (bench.folder / "shapes.yaml").write_text(f"[{', '.join(shapes)}]")
+    bench.tune("--candidates", "6")
+    first = at_once()
+    bench.tune("--candidates", "1")
+    at_once()
+    refined = len(Journal(bench.journal).outcomes)
+    bench.tune("--candidates", "1", "--refine")
+    found = list(Journal(bench.journal).outcomes.values())[refined:]
+    assert len(first.calls) == 1 + 10
+    assert found and all(len({(m.kernel, str(m.config)) for m in o.measurements if m.config}) == 2 for o in found)
