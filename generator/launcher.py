@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from generator import prose, resources
-from generator.epilogue import SCALAR
 from generator.operands import Argument, Matrix, Vector
+from generator.operations import SCALAR
 from generator.view import View
 from generator.vocabulary import ELEMENTS
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from generator.epilogue import MATRIX, SCALAR, Operand
+from generator.epilogue import Operand
+from generator.operations import MATRIX, SCALAR
 
 _UNITS = {"row": 1, "column": 0, "strided": None}
 

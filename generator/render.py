@@ -20,13 +20,10 @@ import jinja2
 from generator import package, timing, tuned
 from generator.launcher import Launcher, launcher
 from generator.model import Family, Kernel, Spec
+from generator.names import TEMPLATES
 from generator.prose import escaped, formula, operand_table, paragraph, properties
 from generator.spec import command_line, comment
 from generator.view import View, view
-
-_HERE = Path(__file__).resolve().parent
-#: In a wheel the templates lie inside the package, in a checkout beside it.
-TEMPLATES = next(folder for folder in (_HERE / "templates", _HERE.parent / "templates") if folder.is_dir())
 
 #: The family's own files beside its kernels: what is imported, how its functions run, and what was measured.
 PACKAGE, LAUNCH, TUNED, TIMING = "__init__.py", "_launch.py", "_tuned.py", "_timing.py"

@@ -6,18 +6,20 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 
 from generator import formula, legality
-from generator.epilogue import COLUMNS, MATRIX, ROWS, SCALAR, Epilogue, Operand
+from generator.epilogue import Epilogue, Operand
 from generator.model import Dtype, Kernel, Tile, Variant
 from generator.operands import Matrix, Vector
+from generator.operations import COLUMNS, MATRIX, ROWS, SCALAR
+from generator.spelling import to_triton
 from generator.vocabulary import ELEMENTS, SCHEDULE, SWIZZLE, Schedule
 
 
 @dataclass(frozen=True)
 class StepView:
-    """One epilogue step: its operands, the expression of the new running value, and the helpers that it calls."""
+    """One epilogue step: its operands, the lines that give `x` its new value, and the helpers that it calls."""
 
     operands: tuple[Matrix | Vector, ...]
-    expression: str
+    lines: tuple[str, ...]
     helpers: tuple[str, ...]
 
 
@@ -300,7 +302,7 @@ def view(kernel: Kernel) -> View:
         a=_matrix("a", "a", "M", "K", v.layout.a, v.dtype.a, batched),
         b=_matrix("b", "b", "K", "N", v.layout.b, v.dtype.b, batched),
         c=_matrix("c", "out", "M", "N", v.layout.c, v.dtype.out, batched),
-        edges=_edges(v.masking, v.schedule, v.load, v.store, "".join(o.shape for o in v.epilogue.operands)),
+        edges=_edges(v.masking, v.schedule, v.load, v.store, " ".join(o.shape for o in v.epilogue.operands)),
         steps=steps,
         kind=kind,
         result=result,
@@ -334,7 +336,7 @@ def _matrix(name: str, variable: str, rows: str, columns: str, layout: str, elem
 
 @cache
 def _edges(masking: str, schedule: str, load: str, store: str, shapes: str) -> Edges:
-    """The edges of a kernel whose epilogue operands have dimensions `shapes`."""
+    """The edges of a kernel whose epilogue operands have `shapes`, a word each."""
     kinds = {d: {True: "always", False: "never", None: "call"}[r] for d, r in legality.ragged(masking).items()}
     if schedule == "elementwise":
         kinds = dict.fromkeys("mnk", "never")
@@ -369,9 +371,9 @@ def _steps(
         if not stays and kind != "fp32":
             x, kind = f"{x}.to(tl.float32)", "fp32"
         spellings = {local: _broadcast(operand, tile) for local, operand in step.operands}
-        expression = formula.to_triton(step.tree, {formula.X: x, **spellings}, integer=stays)
+        lines = to_triton(step.tree, {formula.X: x, **spellings}, integer=stays)
         operands = tuple(_operand(operand, layout, batched) for _, operand in step.operands)
-        steps.append(StepView(operands, expression, formula.helpers(step.tree)))
+        steps.append(StepView(operands, lines, formula.helpers(step.tree)))
         x = "x"
     if kind == dtype.out:
         return tuple(steps), kind, x

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from packaging.specifiers import SpecifierSet
 
-from generator.epilogue import OPERATIONS
+from generator.operations import OPERATIONS
 from generator.rendered import read
 from generator.versions import minor_versions
 from generator.vocabulary import DTYPE_SHORTHANDS, SELECT, TARGETS, WORDS

@@ -10,10 +10,12 @@ from torch.nn import functional
 
 from generator import formula
 from generator.bench import eager
-from generator.epilogue import OPERATIONS, SCALAR, Epilogue
+from generator.epilogue import Epilogue
 from generator.model import Dtype, Layout, Variant
+from generator.operations import OPERATIONS, SCALAR
+from generator.verify.arithmetic import FUNCTIONS, Bounded
 from generator.verify.compare import compare
-from generator.verify.reference import FUNCTIONS, Bounded, evaluate, finish, reference
+from generator.verify.reference import evaluate, finish, reference
 from generator.vocabulary import DEFAULTS
 
 
