@@ -98,7 +98,7 @@ def kernel_source(spec: Spec, kernel: Kernel) -> str:
         "workspace": _macros("workspace.j2"),
         "math": _macros("math.j2"),
     }
-    texts = {"summary": summary, "properties": properties(k), "formula": formula(k.v)}
+    texts = {"summary": summary, "properties": properties(k), "formula": paragraph(formula(k.v))}
     body = template.render(k=k, host=_host(k), **texts, **macros)
     return with_head(spec, body)
 
