@@ -117,7 +117,7 @@ def parse(text: str, names: frozenset[str]) -> ast.expr:
     try:
         tree = ast.parse(text[start:], mode="eval").body
     except SyntaxError as error:
-        raise FormulaError(f"not a formula: {error.msg}", (error.offset or 1) + start) from None
+        raise FormulaError(f"not a formula: {error.msg}", (error.offset or len(text) - start) + start) from None
     except (ValueError, RecursionError, MemoryError) as error:
         raise FormulaError(f"not a formula: {error or type(error).__name__}", 1) from None
     for node, depth in _nodes(tree):

@@ -20,7 +20,9 @@ _ELSEWHERE = frozenset({"math.j2", "family.py.j2", "launch.py.j2", "tuned.py.j2"
 _UNREAD = re.compile(r'"""[\s\S]*?"""|"[^"\n]*"|#.*')
 _WORD = re.compile(r"[A-Za-z_]\w*")
 #: Names that Python spells and no template has in one piece.
-_SPELLED = frozenset(f"{part}_{dimension}" for part in ("in", "offs", "pid") for dimension in "mnk")
+_SPELLED = frozenset(
+    {"meta", "number", "refusal", *(f"{part}_{dimension}" for part in ("in", "offs", "pid") for dimension in "mnk")}
+)
 #: What the names are made of that stand for an operand: its pointer, its descriptor, its strides.
 _MADE = re.compile(r"ld.*|stride_.*|.*_(ptrs?|desc)|.*_on_device|x_\d+", re.A)
 

@@ -104,6 +104,15 @@ class Vector:
     def extent(self) -> str:
         return f"({self.shape},)"
 
+    def number(self, depth: int) -> str:
+        """The statement that gives a scalar its value, on lines that begin `depth` columns from the margin."""
+        parts = f"tl.load({self.name}_or_ptr).to(tl.float32)", f"if {self.flag}", f"else {self.name}_or_ptr"
+        one = f"{self.name} = {' '.join(parts)}"
+        if depth + len(one) <= 120:
+            return one
+        inside = [" ".join(parts)] if depth + 4 + len(" ".join(parts)) <= 120 else parts
+        return "\n".join([f"{self.name} = (", *(f"    {line}" for line in inside), ")"])
+
     @property
     def flag(self) -> str:
         """The constexpr that says whether a scalar lies on the device."""

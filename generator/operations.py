@@ -229,3 +229,21 @@ def _built_in() -> dict[str, Operation]:
 
 #: The built-in operations.
 OPERATIONS: Mapping[str, Operation] = _built_in()
+
+
+def table() -> str:
+    """The built-in operations as a Markdown table."""
+    rows = ["| operation | formula | operands | parameters |", "|---|---|---|---|"]
+    spelled = {shape: f"[{', '.join(map(str, parts))}]" for parts, shape in SHAPES.items()}
+    for name, operation in OPERATIONS.items():
+        operands = ", ".join(f"`{operand}` {spelled[shape]}" for operand, shape in operation.operands.items())
+        scalars = ", ".join(f"`{scalar}` {value}" for scalar, value in operation.scalars.items())
+        rows.append(f"| `{name}` | `{operation.formula}` | {operands} | {scalars} |")
+    return "\n".join(rows)
+
+
+def functions() -> str:
+    """The functions of the formula language as a Markdown table."""
+    rows = ["| function | what it is |", "|---|---|"]
+    rows += [f"| `{name}({function.parameters})` | {function.meaning} |" for name, function in FUNCTIONS.items()]
+    return "\n".join(rows)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import re
 from collections.abc import Callable, Mapping, Sequence
 
 from generator import formula
@@ -11,6 +12,8 @@ from generator.formula import FUNCTIONS, Number
 
 #: Columns of an expression: a line has 120, of which the deepest kernel leaves these.
 WIDTH = 100
+
+_EXPONENT = re.compile(r"(?<=\d)e\+")
 
 
 class _Fill(ast.NodeTransformer):
@@ -72,7 +75,7 @@ def to_triton(tree: ast.expr, spellings: Mapping[str, str], *, integer: bool = F
         return ast.Constant(value if integer else float(value))
 
     whole = formula.evaluate(tree, names, TRITON, constant)
-    if len(text := ast.unparse(whole)) <= WIDTH:
+    if len(text := _text(whole)) <= WIDTH:
         return (f"{formula.X} = {text}",)
     first = []
     if spellings[formula.X] != formula.X and not isinstance(names[formula.X], ast.Name):
@@ -80,7 +83,7 @@ def to_triton(tree: ast.expr, spellings: Mapping[str, str], *, integer: bool = F
         names[formula.X] = ast.Name(formula.X)
     parts = _Parts()
     algebra = {symbol: parts.within_a_line(build) for symbol, build in TRITON.items()}
-    last = ast.unparse(formula.evaluate(tree, names, algebra, constant))
+    last = _text(formula.evaluate(tree, names, algebra, constant))
     return (*first, *parts.lines, f"{formula.X} = {last}")
 
 
@@ -109,8 +112,13 @@ class _Parts:
 
     def _named(self, part: ast.expr) -> ast.expr:
         name = f"{formula.X}_{len(self.lines) + 1}"
-        self.lines.append(f"{name} = {ast.unparse(part)}")
+        self.lines.append(f"{name} = {_text(part)}")
         return ast.Name(name)
+
+
+def _text(node: ast.expr) -> str:
+    """As a formatter writes it: no `+` in an exponent."""
+    return _EXPONENT.sub("e", ast.unparse(node))
 
 
 def to_text(tree: ast.expr, names: Mapping[str, ast.expr]) -> ast.expr:
