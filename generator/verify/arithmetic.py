@@ -67,7 +67,7 @@ def constant(value: float, like: torch.Tensor) -> Bounded:
 
 
 def _scaled(by: torch.Tensor, error: torch.Tensor) -> torch.Tensor:
-    """`error` times the size of `by`: 0 where there is no error, though `by` be infinite, and where `by` is NaN itself."""
+    """`error` times the size of `by`: 0 where there is no error, though `by` be infinite, and where `by` is NaN."""
     return torch.where((error == 0) | by.isnan(), 0.0, by.abs() * error)
 
 
@@ -123,8 +123,8 @@ def _negative(x: Bounded) -> Bounded:
 
 def _either(function: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> Callable[[Bounded, Bounded], Bounded]:
     def choose(x: Bounded, y: Bounded) -> Bounded:
-        # |max(x', y') - max(x, y)| is at most the larger of the two differences, and nothing is rounded. Where the two are
-        # further apart than that, one of them is taken for sure.
+        # |max(x', y') - max(x, y)| is at most the larger of the two differences, and nothing is rounded. Where the two
+        # are further apart than that, one of them is taken for sure.
         value = function(x.value, y.value)
         apart = (x.value - y.value).abs() > x.error + y.error
         taken = torch.where(value == x.value, x.error, y.error)
