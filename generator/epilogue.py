@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,7 +11,7 @@ from typing import Any
 
 from generator import formula, spelling
 from generator.formula import Number
-from generator.operations import OPERATIONS, Operation, written
+from generator.operations import OPERATIONS, SHAPES, Operation, written
 
 #: The longest formula that stands in a sentence as it is; a longer one is called by its operation's name.
 _LONGEST_INLINE = 40
@@ -125,12 +126,13 @@ class Epilogue:
     @classmethod
     def of(cls, operations: Sequence[str | Mapping[str, Any]]) -> Epilogue:
         """The chain that `data` tells of, names alone among it; raise KeyError for an unknown one."""
-        found = []
+        found: list[tuple[str, Operation, tuple[tuple[str, Number], ...]]] = []
         for entry in operations:
             if isinstance(entry, str):
                 found.append((entry, OPERATIONS[entry], ()))
             else:
-                found.append((entry["operation"], operation_of(entry), tuple(entry["settings"].items())))
+                meaning = operation_of(entry)
+                found.append((entry["operation"], meaning, settings_of(entry["settings"], meaning)))
         return cls.chain(found)
 
     @classmethod
@@ -156,8 +158,24 @@ def plain_scalars(operation: Operation) -> dict[str, Number | str | None]:
 
 
 def operation_of(entry: Mapping[str, Any]) -> Operation:
-    """The operation that JSON tells of; raise `FormulaError` where its formula is none."""
-    scalars = {str(n): float(v) if isinstance(v, str) else v for n, v in entry.get("scalars", {}).items()}
-    operation = Operation(str(entry["formula"]), {str(k): str(v) for k, v in entry["operands"].items()}, scalars)
+    """The operation that JSON tells of; raise ValueError, `FormulaError` among them, where it tells of none."""
+    infinite = {repr(value): value for value in (math.inf, -math.inf)}
+    scalars = {n: infinite[v] if isinstance(v, str) else v for n, v in entry.get("scalars", {}).items()}
+    operands = {name: str(shape) for name, shape in entry["operands"].items()}
+    strange = [v for v in scalars.values() if type(v) not in (int, float, type(None))]
+    strange += [shape for shape in operands.values() if shape not in SHAPES.values()]
+    if strange:
+        raise ValueError(f"{strange[0]!r} is neither a shape nor a number")
+    operation = Operation(str(entry["formula"]), operands, scalars)
     operation.check()
     return operation
+
+
+def settings_of(entry: Mapping[str, Any], operation: Operation) -> tuple[tuple[str, Number], ...]:
+    """The settings of an operation that JSON tells of; raise ValueError where they make no formula."""
+    found = dict(entry)
+    settings = tuple((name, found.pop(name)) for name in operation.scalars if name in found)
+    if found or any(type(value) not in (int, float) for _, value in settings):
+        raise ValueError(f"settings of {operation.formula!r} are numbers of its scalars, found {dict(entry)}")
+    operation.tree(settings)
+    return settings

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
-import keyword
 import re
 from functools import cache
 from pathlib import Path
@@ -29,8 +27,8 @@ _MADE = re.compile(r"ld.*|stride_.*|.*_(ptrs?|desc)|.*_on_device|x_\d+", re.A)
 
 @cache
 def taken() -> frozenset[str]:
-    """Every word of the Python text in the templates of kernels and launchers, and Python's own."""
-    found = {*keyword.kwlist, *keyword.softkwlist, *dir(builtins), *_SPELLED}
+    """Every word of the Python text in the templates of kernels and launchers, builtins that they call among them."""
+    found = set(_SPELLED)
     lexer = jinja2.Environment()
     for path in TEMPLATES.rglob("*.j2"):
         if path.name in _ELSEWHERE:

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from generator.apply import MANIFEST, Refused, read_manifest
-from generator.epilogue import Epilogue, Operand, Step, operation_of
+from generator.epilogue import Epilogue, Operand, Step, operation_of, settings_of
 from generator.errors import CallError
 from generator.manifest import VERSION
 from generator.model import Dtype, Kernel, Layout, LeftOut, Tile, Variant
-from generator.operations import SHAPES, Operation
+from generator.operations import Operation
 from generator.vocabulary import ELEMENTS, LAYOUT_LETTERS, PRECISIONS, SELECT, TARGETS, WORDS
 
 
@@ -110,14 +110,15 @@ _PRECISIONS = {precision for precisions in PRECISIONS.values() for precision in 
 
 
 def _step(step: Mapping[str, Any], operations: Mapping[str, Operation]) -> Step:
+    meaning = operations[step["operation"]]
     operands = tuple(
-        (local, Operand(str(operand["name"]), _one_of(operand["shape"], SHAPES.values())))
-        for local, operand in step["operands"].items()
+        (local, Operand(str(operand["name"]), str(operand["shape"]))) for local, operand in step["operands"].items()
     )
-    found = Step(step["operation"], operations[step["operation"]], operands, tuple(step.get("settings", {}).items()))
-    # Raises where the settings make no formula.
-    assert found.tree is not None
-    return found
+    settings = settings_of(step.get("settings", {}), meaning)
+    wanted = {name: shape for name, shape in meaning.arguments.items() if name not in dict(settings)}
+    if {local: operand.shape for local, operand in operands} != wanted:
+        raise ValueError(f"the operands of {step['operation']!r} are {wanted}")
+    return Step(step["operation"], meaning, operands, settings)
 
 
 def _one_of(found: str, legal: Any) -> str:

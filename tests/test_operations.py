@@ -143,7 +143,21 @@ def test_mistakes_in_ops(text: str, expected: str) -> None:
             "lda",
             "lds",
         ),
-        *("stride_sm", "s_ptr", "s_ptrs", "s_desc", "s_or_ptr", "s_on_device", "x_1", "sum", "match", "gemm", "work"),
+        *(
+            "stride_sm",
+            "s_ptr",
+            "s_ptrs",
+            "s_desc",
+            "s_or_ptr",
+            "s_on_device",
+            "x_1",
+            "sum",
+            "float",
+            "min",
+            "isinstance",
+            "gemm",
+            "work",
+        ),
     ],
 )
 @pytest.mark.parametrize("key", ["operands", "scalars"])
