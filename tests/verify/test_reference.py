@@ -98,6 +98,28 @@ def test_the_bound_holds_for_fp32_arithmetic_on_an_inexact_accumulator(
     assert float((expected.error.isfinite()).double().mean()) > (0.99 if name != "overflow" else 0.1)
 
 
+@pytest.mark.parametrize(("name", "tree"), FORMULAS)
+def test_the_benchmark_s_formula_in_torch_is_the_reference_s(name: str, tree: ast.expr) -> None:
+    random = torch.Generator().manual_seed(2)
+    # Whole numbers among them: comparisons at their borders.
+    x = torch.cat([torch.randn(300, generator=random, dtype=torch.float64), torch.arange(-50.0, 50.0).double()])
+    found = formula.evaluate(tree, {"x": x}, eager.FUNCTIONS, float)
+    expected = evaluate(tree, {"x": Bounded(x, torch.zeros_like(x))}).value
+    # What passes the range of fp32 is infinite in the reference alone.
+    known = expected.isfinite()
+    torch.testing.assert_close(found[known], expected[known], rtol=1e-12, atol=1e-12)
+
+
+def test_the_benchmark_s_functions_take_numbers_too() -> None:
+    names = frozenset({"x", "s"})
+    text = "where(s > 1, exp(s) + softplus(s), max(s, 0.5)) + x * min(s, x) + where(x > s, 0.1, 1) + fp16(s) + abs(-s)"
+    x = torch.linspace(-2, 4, 50, dtype=torch.float64)
+    tree = folding.bind(text, names)
+    found = formula.evaluate(tree, {"x": x, "s": 1.5}, eager.FUNCTIONS, float)
+    as_tensor = formula.evaluate(tree, {"x": x, "s": torch.full_like(x, 1.5)}, eager.FUNCTIONS, float)
+    torch.testing.assert_close(found, as_tensor, rtol=0, atol=0)
+
+
 @pytest.mark.parametrize(("name", "tree"), BUILT_IN)
 def test_the_bound_is_small_against_the_rounding_of_16_bits(name: str, tree: ast.expr) -> None:
     x = torch.randn(20000, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
