@@ -253,10 +253,15 @@ def evaluate(
     return result
 
 
+def reads(tree: ast.expr) -> list[ast.Name]:
+    """The places where `tree` reads a name; the functions that it calls are none."""
+    functions = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    return [node for node in ast.walk(tree) if isinstance(node, ast.Name) and id(node) not in functions]
+
+
 def used(tree: ast.expr) -> list[str]:
-    """The names that `tree` reads, as often as it does; functions are none."""
-    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
-    return [node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and id(node) not in called]
+    """The names that `tree` reads, as often as it does."""
+    return [node.id for node in reads(tree)]
 
 
 def called(tree: ast.expr) -> set[str]:

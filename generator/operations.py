@@ -80,20 +80,15 @@ class Operation:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
             for argument in node.args
         }
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Name) and node.id in self.bounds and id(node) in {id(n) for n in _read(tree)}:
-                value = self.scalars[node.id]
-                wanted = "max" if value == -math.inf else "min"
-                if inside.get(id(node)) != wanted:
-                    told = f"{node.id!r} is {value} by default, which only {wanted} takes, as one of its two"
-                    raise FormulaError(told, formula.column_of(node))
+        for node in formula.reads(tree):
+            wanted = "max" if self.scalars.get(node.id) == -math.inf else "min"
+            if node.id in self.bounds and inside.get(id(node)) != wanted:
+                told = (
+                    f"{node.id!r} is {self.scalars[node.id]} by default, which only {wanted} takes, as one of its two"
+                )
+                raise FormulaError(told, formula.column_of(node))
         if not self.bounds:
             self.tree()
-
-
-def _read(tree: ast.expr) -> list[ast.Name]:
-    functions = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
-    return [node for node in ast.walk(tree) if isinstance(node, ast.Name) and id(node) not in functions]
 
 
 def written(name: str) -> str:
