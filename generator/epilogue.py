@@ -1,61 +1,20 @@
-"""Epilogue operations: one entry each, from which kernel, launcher, docstring, reference and checks follow."""
+"""Epilogues: chains of operations, each with its operands under the launcher's names and its settings."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
-from generator import formula
+from generator import formula, spelling
+from generator.formula import Number
+from generator.operations import OPERATIONS, SHAPES, Operation, written
 
-#: Shapes that an operand may have: one number, a vector along M or N, a matrix in C's layout.
-SCALAR, ROWS, COLUMNS, MATRIX = "", "M", "N", "MN"
-
-
-@dataclass(frozen=True)
-class Operation:
-    """One epilogue operation: a formula over the running value `x` and its operands, each with its shape."""
-
-    formula: str
-    operands: Mapping[str, str] = field(default_factory=dict, hash=False)
-
-    @property
-    def tree(self) -> ast.expr:
-        return formula.parse(self.formula, frozenset({formula.X, *self.operands}))
-
-
-#: The built-in operations. To add one, add its line here.
-OPERATIONS: Mapping[str, Operation] = {
-    "bias": Operation("x + bias", {"bias": COLUMNS}),
-    "bias_m": Operation("x + bias_m", {"bias_m": ROWS}),
-    "scale": Operation("x * scale", {"scale": SCALAR}),
-    "add": Operation("x + add", {"add": MATRIX}),
-    "relu": Operation("max(x, 0)"),
-    "gelu": Operation("0.5 * x * (1 + erf(x * 0.7071067811865476))"),
-    # 0.5 * (1 + tanh(u)) is sigmoid(2u), which does not cancel in the negative tail; 2 * sqrt(2 / pi) = 1.5957...
-    "gelu_tanh": Operation("x * sigmoid(1.5957691216057308 * (x + 0.044715 * x * x * x))"),
-    "silu": Operation("x * sigmoid(x)"),
-    "sigmoid": Operation("sigmoid(x)"),
-    "tanh": Operation("tanh(x)"),
-}
-
-#: Words of the language whose formulas are still to come.
-PLANNED = tuple(
-    word
-    for word in (
-        "scale_m",
-        "scale_n",
-        "mul",
-        "relu2",
-        "leaky_relu",
-        "quick_gelu",
-        "softplus",
-        "hardswish",
-        "clamp",
-    )
-    if word not in OPERATIONS
-)
+#: The longest formula that stands in a sentence as it is; a longer one is called by its operation's name.
+_LONGEST_INLINE = 40
 
 
 @dataclass(frozen=True)
@@ -68,15 +27,46 @@ class Operand:
 
 @dataclass(frozen=True)
 class Step:
-    """One operation as a chain uses it: its operands under the launcher's names (`add`, then `add2`)."""
+    """One operation as a chain uses it: its operands under the launcher's names (`add`, then `add2`), its settings.
+
+    Operands are the scalars too that are left to the call. Settings are the scalars that differ from their defaults, in
+    the order of the operation.
+    """
 
     operation: str
     meaning: Operation
     operands: tuple[tuple[str, Operand], ...]
+    settings: tuple[tuple[str, Number], ...] = ()
+
+    @cached_property
+    def tree(self) -> ast.expr:
+        return self.meaning.tree(self.settings)
+
+    @cached_property
+    def word(self) -> str:
+        """As messages have it: `clamp(min=0, max=6)`."""
+        set_to = ", ".join(f"{name}={value!r}" for name, value in self.settings)
+        return f"{self.operation}({set_to})" if set_to else self.operation
+
+    @cached_property
+    def written(self) -> str:
+        """As a kernel's name has it: the operation, then value and name of each setting: `clamp_0_min_6_max`.
+
+        A value begins with a digit and a name with a letter, so that no two chains are written alike.
+        """
+        return "_".join([written(self.operation), *(f"{_digits(v)}_{written(name)}" for name, v in self.settings)])
 
     @property
-    def tree(self) -> ast.expr:
-        return self.meaning.tree
+    def inline(self) -> bool:
+        """Whether a sentence has the formula itself; with one `x`, so that no chain outgrows its names."""
+        once = formula.used(self.tree).count(formula.X) == 1
+        return bool(self.operands) and once and len(self.meaning.formula) <= _LONGEST_INLINE
+
+
+def _digits(value: Number) -> str:
+    """A number in digits and letters: `0p5` for 0.5, `1em05` for 1e-05, `2neg` for -2."""
+    text = repr(abs(value)).replace(".", "p").replace("e-", "em").replace("e+", "e")
+    return text + "neg" * (value < 0)
 
 
 @dataclass(frozen=True)
@@ -88,7 +78,12 @@ class Epilogue:
     @cached_property
     def word(self) -> str:
         """As a spec writes it: `none`, or the operations joined by `+`."""
-        return "+".join(step.operation for step in self.steps) or "none"
+        return "+".join(step.word for step in self.steps) or "none"
+
+    @cached_property
+    def written(self) -> str:
+        """As a kernel's name has it."""
+        return "_".join(step.written for step in self.steps) or "none"
 
     @property
     def operands(self) -> tuple[Operand, ...]:
@@ -99,25 +94,88 @@ class Epilogue:
         """The whole as a formula: `relu(A @ B + bias)`."""
         tree = ast.parse("A @ B", mode="eval").body
         for step in self.steps:
-            if step.operands:
-                names = {local: operand.name for local, operand in step.operands}
-                renamed = ast.parse(formula.to_triton(step.tree, {formula.X: formula.X, **names}), mode="eval").body
-                tree = formula.to_text(renamed, tree)
+            names: dict[str, ast.expr] = {local: ast.Name(operand.name) for local, operand in step.operands}
+            if step.inline:
+                tree = spelling.to_text(step.tree, {formula.X: tree, **names})
             else:
-                tree = ast.Call(ast.Name(step.operation), [tree], [])
+                tree = spelling.called(step.operation, [tree, *names.values()], dict(step.settings))
         return ast.unparse(tree)
 
+    @cached_property
+    def meanings(self) -> Mapping[str, str]:
+        """What the operations of a spec's own that `text` calls by name are, as formulas over `x`."""
+        own = [step for step in self.steps if not step.inline and OPERATIONS.get(step.operation) != step.meaning]
+        return {step.word: ast.unparse(step.tree) for step in own}
+
+    @property
+    def data(self) -> list[Any]:
+        """The chain as JSON holds it: the name of an operation that every spec has, else all of it."""
+        return [
+            step.operation
+            if OPERATIONS.get(step.operation) == step.meaning and not step.settings
+            else {
+                "operation": step.operation,
+                "formula": step.meaning.formula,
+                "operands": dict(step.meaning.operands),
+                "scalars": plain_scalars(step.meaning),
+                "settings": dict(step.settings),
+            }
+            for step in self.steps
+        ]
+
     @classmethod
-    def of(cls, operations: tuple[str, ...]) -> Epilogue:
-        """The chain of `operations`, a second use of an operand numbered; raise KeyError for an unknown one."""
+    def of(cls, operations: Sequence[str | Mapping[str, Any]]) -> Epilogue:
+        """The chain that `data` tells of, names alone among it; raise KeyError for an unknown one."""
+        found: list[tuple[str, Operation, tuple[tuple[str, Number], ...]]] = []
+        for entry in operations:
+            if isinstance(entry, str):
+                found.append((entry, OPERATIONS[entry], ()))
+            else:
+                meaning = operation_of(entry)
+                found.append((entry["operation"], meaning, settings_of(entry["settings"], meaning)))
+        return cls.chain(found)
+
+    @classmethod
+    def chain(cls, operations: Sequence[tuple[str, Operation, tuple[tuple[str, Number], ...]]]) -> Epilogue:
+        """The chain of named operations with their settings, a second use of an operand numbered."""
         taken: dict[str, int] = {}
         steps = []
-        for name in operations:
+        for name, meaning, settings in operations:
             operands = []
-            meaning = OPERATIONS[name]
-            for local, shape in meaning.operands.items():
+            for local, shape in meaning.arguments.items():
+                if local in dict(settings):
+                    continue
                 taken[local] = taken.get(local, 0) + 1
                 count = taken[local]
                 operands.append((local, Operand(local if count == 1 else f"{local}{count}", shape)))
-            steps.append(Step(name, meaning, tuple(operands)))
+            steps.append(Step(name, meaning, tuple(operands), settings))
         return cls(tuple(steps))
+
+
+def plain_scalars(operation: Operation) -> dict[str, Number | str | None]:
+    """The scalars of an operation as JSON holds them, which has no infinity."""
+    return {n: v if v is None or abs(v) <= formula.LARGEST else repr(v) for n, v in operation.scalars.items()}
+
+
+def operation_of(entry: Mapping[str, Any]) -> Operation:
+    """The operation that JSON tells of; raise ValueError, `FormulaError` among them, where it tells of none."""
+    infinite = {repr(value): value for value in (math.inf, -math.inf)}
+    scalars = {n: infinite[v] if isinstance(v, str) else v for n, v in entry.get("scalars", {}).items()}
+    operands = {name: str(shape) for name, shape in entry["operands"].items()}
+    strange = [v for v in scalars.values() if type(v) not in (int, float, type(None))]
+    strange += [shape for shape in operands.values() if shape not in SHAPES.values()]
+    if strange:
+        raise ValueError(f"{strange[0]!r} is neither a shape nor a number")
+    operation = Operation(str(entry["formula"]), operands, scalars)
+    operation.check()
+    return operation
+
+
+def settings_of(entry: Mapping[str, Any], operation: Operation) -> tuple[tuple[str, Number], ...]:
+    """The settings of an operation that JSON tells of; raise ValueError where they make no formula."""
+    found = dict(entry)
+    settings = tuple((name, found.pop(name)) for name in operation.scalars if name in found)
+    if found or any(type(value) not in (int, float) for _, value in settings):
+        raise ValueError(f"settings of {operation.formula!r} are numbers of its scalars, found {dict(entry)}")
+    operation.tree(settings)
+    return settings

@@ -1,42 +1,104 @@
-"""Epilogue formulas: a small arithmetic language, parsed against a whitelist and spelled for each reader.
+"""Epilogue formulas: a small arithmetic language over the running value `x`, parsed against a whitelist.
 
-A formula is data. It is parsed with Python's `ast`, every node is checked, and the checked tree is only ever walked:
-by `to_triton` for the kernel, by `to_text` for docstrings, by `generator.verify.reference` for the float64 reference.
+A formula is data. Its characters are checked, then it is parsed with Python's `ast` and every node is checked; the
+checked tree is only ever walked, by `evaluate`, with a table that says what each function and operator means to the
+reader: a number (`folding`), the text of a kernel (`spelling`), a float64 reference (`verify.reference`), a torch
+operation (`bench.eager`).
 """
 
 from __future__ import annotations
 
 import ast
-import math
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+Number = int | float
 
 #: The name of the running value.
 X = "x"
 
+#: What a formula may be at most: characters, nested parts, and the exponent of a power.
+LONGEST, DEEPEST, LARGEST_POWER = 1000, 64, 8
+#: The largest number of fp32, and the smallest that is not rounded to 0.
+LARGEST, SMALLEST = float(2**128 - 2**104), 2.0**-149
+
 
 @dataclass(frozen=True)
 class Function:
-    """A function of the formula language: how many arguments it takes and how a kernel writes it."""
+    """A function of the formula language: its parameters, what it is, and how a kernel writes it."""
 
-    arity: int
+    parameters: str
+    meaning: str
     triton: str
     #: A macro of templates/math.j2 that must stand in the file.
     helper: str | None = None
     #: Stays in integers when every argument is one.
     integer: bool = False
 
+    @property
+    def arity(self) -> int:
+        return self.parameters.count(",") + 1
+
+
+_ROUNDED = "rounded to {}, and read as fp32 again"
 
 FUNCTIONS: Mapping[str, Function] = {
+    "where": Function("c, x, y", "`x` where the comparison `c` holds, else `y`", "tl.where({}, {}, {})", integer=True),
     # A plain maximum compiles to max.f32, which drops NaN.
-    "max": Function(2, "tl.maximum({}, {}, propagate_nan=tl.PropagateNan.ALL)", integer=True),
-    "erf": Function(1, "tl.erf({})"),
-    "sigmoid": Function(1, "tl.sigmoid({})"),
-    "tanh": Function(1, "_tanh({})", helper="tanh"),
+    "max": Function(
+        "x, y", "the larger, NaN where one is", "tl.maximum({}, {}, propagate_nan=tl.PropagateNan.ALL)", integer=True
+    ),
+    "min": Function(
+        "x, y", "the smaller, NaN where one is", "tl.minimum({}, {}, propagate_nan=tl.PropagateNan.ALL)", integer=True
+    ),
+    "abs": Function("x", "the absolute value", "tl.abs({})"),
+    "exp": Function("x", "e to the power of `x`", "tl.exp({})"),
+    "exp2": Function("x", "2 to the power of `x`", "tl.exp2({})"),
+    "log": Function("x", "the natural logarithm", "tl.log({})"),
+    "sqrt": Function("x", "the square root", "tl.sqrt({})"),
+    "rsqrt": Function("x", "one over the square root", "tl.rsqrt({})"),
+    "erf": Function("x", "the error function", "tl.erf({})"),
+    "tanh": Function("x", "the hyperbolic tangent", "_tanh({})", helper="tanh"),
+    "sigmoid": Function("x", "1 / (1 + exp(-`x`))", "tl.sigmoid({})"),
+    "softplus": Function(
+        "x", "log(1 + exp(`x`)), without overflow and without cancellation", "_softplus({})", helper="softplus"
+    ),
+    "fp16": Function("x", _ROUNDED.format("fp16"), "tl.cast(tl.cast({}, tl.float16), tl.float32)"),
+    "bf16": Function("x", _ROUNDED.format("bf16"), "tl.cast(tl.cast({}, tl.bfloat16), tl.float32)"),
+    "fp32": Function("x", "fp32, which every value is that is no integer", "tl.cast({}, tl.float32)"),
 }
 
-_OPERATORS: tuple[type[ast.operator], ...] = (ast.Add, ast.Sub, ast.Mult, ast.Div)
+_OPERATORS: Mapping[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
+_COMPARISONS: Mapping[type[ast.cmpop], str] = {
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.Gt: ">",
+    ast.GtE: ">=",
+    ast.Eq: "==",
+    ast.NotEq: "!=",
+}
+#: What an algebra has beside a function of each name: operators, unary minus, and a power by a whole number.
+SYMBOLS = (*_OPERATORS.values(), "negative", "**", *_COMPARISONS.values())
+
+
+def symbol_of(op: ast.operator | ast.cmpop) -> str:
+    """An operator's entry in an algebra."""
+    if isinstance(op, ast.Pow):
+        return "**"
+    return _OPERATORS[type(op)] if isinstance(op, ast.operator) else _COMPARISONS[type(op)]
+
+
+_TOKEN = re.compile(
+    r"(?P<number>(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?)(?![\w.])|[A-Za-z_]\w*|\*\*|[<>=!]=|[-+*/,<>]|(?P<paren>[()])| +",
+    re.A,
+)
+#: What is longer than one character and easily written; it is refused by itself.
+_STRANGE = re.compile(r"//|<<|>>|->|[\d.][\w.]*|[^\s\w]=|.", re.A | re.S)
 
 
 class FormulaError(ValueError):
@@ -50,96 +112,180 @@ class FormulaError(ValueError):
 @cache
 def parse(text: str, names: frozenset[str]) -> ast.expr:
     """Parse `text` into a checked tree over `names`; raise `FormulaError` for anything outside the language."""
+    _scan(text)
+    start = len(text) - len(text.lstrip(" "))
     try:
-        tree = ast.parse(text, mode="eval").body
+        tree = ast.parse(text[start:], mode="eval").body
     except SyntaxError as error:
-        raise FormulaError(f"not a formula: {error.msg}", error.offset or 1) from None
-    except ValueError as error:
-        raise FormulaError(f"not a formula: {error}", 1) from None
-    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
-    for node in ast.walk(tree):
-        if id(node) not in called or not isinstance(node, ast.Name):
-            _check(node, names)
+        raise FormulaError(f"not a formula: {error.msg}", (error.offset or len(text) - start) + start) from None
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise FormulaError(f"not a formula: {error or type(error).__name__}", 1) from None
+    for node, depth in _nodes(tree):
+        if isinstance(node, ast.expr):
+            node.col_offset += start
+            if depth > DEEPEST:
+                raise FormulaError(f"nested deeper than {DEEPEST} parts", column_of(node))
+    if _kind(tree, names) == "truth":
+        raise FormulaError("a formula is a number; a comparison stands in the first place of where", column_of(tree))
     return tree
 
 
-def _check(node: ast.AST, names: frozenset[str]) -> None:
-    column = getattr(node, "col_offset", 0) + 1
+def column_of(node: ast.expr) -> int:
+    """Where a node begins in the formula's text, from 1."""
+    return node.col_offset + 1
+
+
+def _scan(text: str) -> None:
+    """Refuse what is too long or holds a character that the language does not have."""
+    if len(text) > LONGEST:
+        raise FormulaError(f"{len(text)} characters; a formula has at most {LONGEST}", LONGEST + 1)
+    if not text.strip(" "):
+        raise FormulaError("not a formula: it is empty", 1)
+    at = depth = 0
+    while at < len(text):
+        found = None if text.startswith(("//", "<<", ">>"), at) else _TOKEN.match(text, at)
+        if found is None:
+            strange = _STRANGE.match(text, at)
+            assert strange is not None
+            raise FormulaError(f"{strange[0]!r} is not part of the formula language", at + 1)
+        depth += {"(": 1, ")": -1}.get(found["paren"], 0)
+        if depth > DEEPEST:
+            raise FormulaError(f"nested deeper than {DEEPEST} parts", at + 1)
+        at = found.end()
+
+
+def _nodes(tree: ast.AST) -> Iterator[tuple[ast.AST, int]]:
+    """Every node with its depth; not by recursion, since nothing bounds the depth yet."""
+    waiting = [(tree, 1)]
+    while waiting:
+        node, depth = waiting.pop()
+        yield node, depth
+        waiting += [(child, depth + 1) for child in ast.iter_child_nodes(node)]
+
+
+def _kind(node: ast.expr, names: frozenset[str]) -> str:
+    """`number` or `truth`, of a node that was checked with everything below it."""
     match node:
-        case ast.BinOp(op=op) if isinstance(op, _OPERATORS):
-            return
-        case ast.UnaryOp(op=ast.USub()) | ast.operator() | ast.unaryop() | ast.Load():
-            return
-        case ast.Constant(value=int() | float() as value) if not isinstance(value, bool) and math.isfinite(value):
-            return
-        case ast.Name(id=name) if name in names:
-            return
+        case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
+            check_number(value, column_of(node))
         case ast.Name(id=name):
-            raise FormulaError(f"unknown name {name!r}; a formula may use {', '.join(sorted(names))}", column)
-        case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in FUNCTIONS:
-            if len(args) != FUNCTIONS[name].arity:
-                raise FormulaError(f"{name} takes {FUNCTIONS[name].arity} arguments, got {len(args)}", column)
-            return
-        case ast.Call(func=ast.Name(id=name)):
-            raise FormulaError(f"unknown function {name!r}; a formula may call {', '.join(FUNCTIONS)}", column)
-    raise FormulaError(f"{type(node).__name__} is not part of the formula language", column)
+            if name not in names:
+                told = "is a function: give it arguments" if name in FUNCTIONS else "is unknown"
+                raise FormulaError(f"{name!r} {told}; names here: {', '.join(sorted(names))}", column_of(node))
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            _number(operand, names)
+        case ast.BinOp(left=left, op=ast.Pow(), right=right):
+            _number(left, names)
+            if not (isinstance(right, ast.Constant) and type(right.value) is int and 2 <= right.value <= LARGEST_POWER):
+                told = f"a power is a whole number from 2 to {LARGEST_POWER}, written out"
+                raise FormulaError(told, column_of(right))
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
+            _number(left, names)
+            _number(right, names)
+        case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _COMPARISONS:
+            _number(left, names)
+            _number(right, names)
+            return "truth"
+        case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]):
+            _call(node, name, arguments, names)
+        case ast.Compare(ops=[_, _, *_]):
+            raise FormulaError("one comparison at a time", column_of(node))
+        case _:
+            raise FormulaError(f"{type(node).__name__} is not part of the formula language", column_of(node))
+    return "number"
+
+
+def _call(node: ast.expr, name: str, arguments: list[ast.expr], names: frozenset[str]) -> None:
+    if name not in FUNCTIONS:
+        raise FormulaError(f"unknown function {name!r}; functions: {', '.join(FUNCTIONS)}", column_of(node))
+    arity = FUNCTIONS[name].arity
+    if len(arguments) != arity:
+        told = f"{name} takes {arity} argument{'s' * (arity > 1)}, got {len(arguments)}"
+        raise FormulaError(told, column_of(node))
+    if name == "where":
+        condition, *arguments = arguments
+        if _kind(condition, names) != "truth":
+            raise FormulaError("where takes a comparison in the first place", column_of(condition))
+    for argument in arguments:
+        _number(argument, names)
+
+
+def _number(node: ast.expr, names: frozenset[str]) -> None:
+    if _kind(node, names) == "truth":
+        raise FormulaError("a comparison stands in the first place of where, and nowhere else", column_of(node))
+
+
+def check_number(value: Number, column: int) -> None:
+    """Raise `FormulaError` unless fp32 holds `value`, rounded: finite, and not 0 where it is something else."""
+    if not abs(value) <= LARGEST:
+        raise FormulaError("the number is not finite in fp32", column)
+    if 0 < abs(value) < SMALLEST:
+        raise FormulaError("the number is 0 in fp32", column)
+
+
+def evaluate(
+    tree: ast.expr, names: Mapping[str, T], algebra: Mapping[str, Callable[..., Any]], constant: Callable[[Number], T]
+) -> T:
+    """What a checked formula comes to over `names`: `algebra` has an entry for each of FUNCTIONS and SYMBOLS.
+
+    A power is given its base and the exponent, an int. Each node is visited once.
+    """
+
+    def walk(node: ast.expr) -> Any:
+        match node:
+            case ast.Name(id=name):
+                return names[name]
+            case ast.Constant(value=int() | float() as value):
+                return constant(value)
+            case ast.UnaryOp(operand=operand):
+                return algebra["negative"](walk(operand))
+            case ast.BinOp(left=left, op=ast.Pow(), right=ast.Constant(value=exponent)):
+                return algebra["**"](walk(left), exponent)
+            case ast.BinOp(left=left, op=op, right=right):
+                return algebra[symbol_of(op)](walk(left), walk(right))
+            case ast.Compare(left=left, ops=[op], comparators=[right]):
+                return algebra[symbol_of(op)](walk(left), walk(right))
+            case ast.Call(func=ast.Name(id=function), args=arguments):
+                return algebra[function](*map(walk, arguments))
+        raise TypeError(f"not a node of the formula language: {ast.dump(node)}")
+
+    result: T = walk(tree)
+    return result
+
+
+def reads(tree: ast.expr) -> list[ast.Name]:
+    """The places where `tree` reads a name; the functions that it calls are none."""
+    functions = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    return [node for node in ast.walk(tree) if isinstance(node, ast.Name) and id(node) not in functions]
+
+
+def used(tree: ast.expr) -> list[str]:
+    """The names that `tree` reads, as often as it does."""
+    return [node.id for node in reads(tree)]
+
+
+def called(tree: ast.expr) -> set[str]:
+    """The functions that `tree` calls, and `**` where it has a power."""
+    functions = {
+        node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    }
+    return functions | {"**" for node in ast.walk(tree) if isinstance(node, ast.Pow)}
 
 
 def helpers(tree: ast.expr) -> tuple[str, ...]:
     """The macros of templates/math.j2 that `tree` needs, in alphabetical order."""
-    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id in FUNCTIONS}
-    return tuple(sorted(helper for name in names if (helper := FUNCTIONS[name].helper)))
+    found = {FUNCTIONS[name].helper if name in FUNCTIONS else "power" for name in called(tree)}
+    return tuple(sorted(helper for helper in found if helper))
 
 
 def keeps_integers(tree: ast.expr) -> bool:
-    """Whether an integer running value stays an integer: only integer constants and functions, no operand, no `/`."""
-    return all(
-        not isinstance(node, (ast.Name, ast.Constant, ast.Div))
-        or (isinstance(node, ast.Name) and (node.id == X or (node.id in FUNCTIONS and FUNCTIONS[node.id].integer)))
-        or (isinstance(node, ast.Constant) and isinstance(node.value, int))
+    """Whether an int32 running value stays one, and exact: nothing in `tree` leaves int32, whatever `x` is.
+
+    Sums, products and signs may, so that they are computed in fp32; choices among `x` and whole numbers may not.
+    """
+    return all(name == X for name in used(tree)) and all(
+        not isinstance(node, (ast.BinOp, ast.UnaryOp, ast.Constant, ast.Call))
+        or (isinstance(node, ast.Constant) and type(node.value) is int and -(2**31) <= node.value < 2**31)
+        or (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and FUNCTIONS[node.func.id].integer)
         for node in ast.walk(tree)
     )
-
-
-def to_triton(tree: ast.expr, spellings: Mapping[str, str], *, integer: bool = False) -> str:
-    """Spell `tree` as an expression of a kernel, each name replaced by its spelling.
-
-    With `integer` the constants stay integers, otherwise they are written as floats.
-    """
-    return ast.unparse(_Triton(spellings, integer).visit(_copy(tree)))
-
-
-def to_text(tree: ast.expr, x: ast.expr) -> ast.expr:
-    """`tree` with the running value replaced by the expression `x`, for a docstring's formula."""
-    replaced: ast.expr = _Substitute({X: x}).visit(_copy(tree))
-    return replaced
-
-
-def _copy(tree: ast.expr) -> ast.expr:
-    return ast.parse(ast.unparse(tree), mode="eval").body
-
-
-class _Substitute(ast.NodeTransformer):
-    def __init__(self, replacements: Mapping[str, ast.expr]) -> None:
-        self.replacements = replacements
-
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        return self.replacements.get(node.id, node)
-
-
-class _Triton(ast.NodeTransformer):
-    def __init__(self, spellings: Mapping[str, str], integer: bool) -> None:
-        self.names = {name: ast.parse(text, mode="eval").body for name, text in spellings.items()}
-        self.integer = integer
-
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        return self.names[node.id]
-
-    def visit_Constant(self, node: ast.Constant) -> ast.expr:
-        assert isinstance(node.value, (int, float))
-        return node if self.integer else ast.Constant(float(node.value))
-
-    def visit_Call(self, node: ast.Call) -> ast.expr:
-        assert isinstance(node.func, ast.Name)
-        arguments = [ast.unparse(self.visit(argument)) for argument in node.args]
-        return ast.parse(FUNCTIONS[node.func.id].triton.format(*arguments), mode="eval").body

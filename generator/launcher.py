@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import textwrap
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from generator import prose, resources
-from generator.epilogue import SCALAR
 from generator.operands import Argument, Matrix, Vector
+from generator.operations import SCALAR
 from generator.view import View
 from generator.vocabulary import ELEMENTS
 
 #: Programs that walk the tiles in Triton's interpreter: few enough that each comes to several.
 INTERPRETED = 3
+
+#: Columns of a line.
+_WIDTH = 120
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,23 @@ class Launcher:
     batched: bool
 
     @property
+    def sentence(self) -> str:
+        """What the docstring begins with, a line or several."""
+        made = f"a new {self.c.extent} tensor, or `out` filled."
+        return _sentence(f"{self.formula} for `a` {self.a.extent} and `b` {self.b.extent}: {made}")
+
+    @property
+    def refusal_call(self) -> str:
+        """The statement that asks whether this kernel takes the operands."""
+        given = (f"{operand.name}={operand.name}" for operand in self.operands)
+        return _wrapped("reason = refusal(", ["a", "b", *given, "out=out"], ")", _WIDTH - 4)
+
+    @property
+    def refusal_head(self) -> str:
+        """The head of the function that answers."""
+        return _wrapped("def refusal(", ["a", "b", "*", *(o.name for o in self.operands), "out=None"], "):", _WIDTH)
+
+    @property
     def conditions(self) -> tuple[str, ...]:
         """What a row of the table must satisfy to take M, N and K."""
         found = [f'{d} % row["BLOCK_{d}"] == 0' for d in self.divided]
@@ -113,6 +134,21 @@ class Launcher:
         shape, turned = (f"B, {shape}", ".mT") if self.batched else (shape, ".T")
         made = f"torch.empty(({shape}), dtype={self.c.torch_dtype}, device=a.device)"
         return f"{made}{turned}" if self.c.layout == "column" else made
+
+
+def _sentence(text: str) -> str:
+    """A docstring's first sentence, behind its quotes in a function's body."""
+    return textwrap.fill(text, _WIDTH - 7, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
+
+
+def _wrapped(head: str, items: Sequence[str], tail: str, width: int) -> str:
+    """Items between brackets as a formatter breaks them: on one line, on a line of their own, or each on one."""
+    one = ", ".join(items)
+    if len(head + one + tail) <= width:
+        return head + one + tail
+    if len(one) + 4 <= width:
+        return f"{head}\n    {one}\n{tail}"
+    return "\n".join([head, *(f"    {item}," for item in items), tail])
 
 
 def launcher(k: View) -> Launcher:

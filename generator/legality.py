@@ -11,8 +11,8 @@ from collections.abc import Callable
 from packaging.specifiers import SpecifierSet
 
 from generator import formula
-from generator.epilogue import MATRIX
 from generator.model import Tile, Variant
+from generator.operations import MATRIX
 from generator.resources import TENSOR_MEMORY, shared_memory, tensor_memory
 from generator.versions import minor_versions, spelled
 from generator.vocabulary import ELEMENTS, MASKED_DIMENSIONS, SCHEDULE, TARGETS

@@ -7,6 +7,7 @@ from typing import Any
 
 import generator
 from generator import prose
+from generator.epilogue import plain_scalars
 from generator.model import Family, Kernel, Tile
 from generator.render import templates_digest
 
@@ -31,7 +32,11 @@ def manifest(family: Family, bodies: dict[str, str], kept: dict[str, Any] | None
         "name": spec.name,
         "summary": spec.summary,
         "operations": {
-            name: {"formula": meaning.formula, "operands": dict(meaning.operands)}
+            name: {
+                "formula": meaning.formula,
+                "operands": dict(meaning.operands),
+                "scalars": plain_scalars(meaning),
+            }
             for name, meaning in sorted(operations.items())
         },
         "kernels": {
@@ -60,6 +65,7 @@ def _kernel(kernel: Kernel, body: str) -> dict[str, Any]:
                 {
                     "operation": step.operation,
                     "operands": {local: {"name": o.name, "shape": o.shape} for local, o in step.operands},
+                    "settings": dict(step.settings),
                 }
                 for step in v.epilogue.steps
             ],

@@ -112,8 +112,7 @@ class Variant:
     def contract(self) -> str:
         """The name of what is computed, before the `__`: `gemm_fp16_rcr_bias_relu`."""
         kind = "gemm" if self.batch == "none" else "bmm"
-        epilogue = "_".join(step.operation.replace("_", "") for step in self.epilogue.steps) or "none"
-        return f"{kind}_{self.dtype.word}_{self.layout.word}_{epilogue}"
+        return f"{kind}_{self.dtype.word}_{self.layout.word}_{self.epilogue.written}"
 
     @cached_property
     def name(self) -> str:

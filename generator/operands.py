@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from generator.epilogue import MATRIX, SCALAR, Operand
+from generator.epilogue import Operand
+from generator.operations import MATRIX, SCALAR
 
 _UNITS = {"row": 1, "column": 0, "strided": None}
 
@@ -102,6 +103,15 @@ class Vector:
     @property
     def extent(self) -> str:
         return f"({self.shape},)"
+
+    def number(self, depth: int) -> str:
+        """The statement that gives a scalar its value, on lines that begin `depth` columns from the margin."""
+        parts = f"tl.load({self.name}_or_ptr).to(tl.float32)", f"if {self.flag}", f"else {self.name}_or_ptr"
+        one = f"{self.name} = {' '.join(parts)}"
+        if depth + len(one) <= 120:
+            return one
+        inside = [" ".join(parts)] if depth + 4 + len(" ".join(parts)) <= 120 else parts
+        return "\n".join([f"{self.name} = (", *(f"    {line}" for line in inside), ")"])
 
     @property
     def flag(self) -> str:

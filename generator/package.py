@@ -67,6 +67,8 @@ def contracts(family: Family) -> tuple[Contract, ...]:
     for kernel in family.kernels:
         grouped.setdefault(kernel.variant.contract, []).append(kernel)
     return tuple(
-        Contract(name, prose.formula(kernels[0].variant), tuple(k.name for k in sorted(kernels, key=_rank)))
+        Contract(
+            name, prose.paragraph(prose.formula(kernels[0].variant)), tuple(k.name for k in sorted(kernels, key=_rank))
+        )
         for name, kernels in grouped.items()
     )

@@ -6,9 +6,9 @@ import textwrap
 from collections.abc import Sequence
 from functools import cache
 
-from generator.epilogue import MATRIX, SCALAR
 from generator.model import Kernel, Variant
 from generator.operands import Matrix
+from generator.operations import ELEMENT, MATRIX, SCALAR
 from generator.versions import SUPPORTED, spelled
 from generator.view import View
 from generator.vocabulary import MASKED_DIMENSIONS, SCHEDULE, SWIZZLE
@@ -104,6 +104,12 @@ def product(v: Variant) -> str:
     return "a tile is computed as C^T = B^T A^T, so that N fills the rows of the matrix unit."
 
 
+def meanings(v: Variant) -> str:
+    """What the operations of the spec's own are, where the formula calls them by name."""
+    told = "; ".join(f"{word} of x is {text}" for word, text in v.epilogue.meanings.items())
+    return f"{told}." if told else ""
+
+
 def rounding(k: View) -> str:
     """What is rounded where."""
     v, dtype = k.v, k.v.dtype
@@ -139,6 +145,7 @@ def properties(k: View) -> str:
         "Batch": batch(kernel.variant),
         "Order": order(kernel.variant),
         "Product": product(kernel.variant),
+        "Epilogue": meanings(kernel.variant),
         "Rounding": rounding(k),
         "Repeatable": repeatable(kernel.variant),
         "Needs": needs(kernel),
@@ -168,7 +175,8 @@ def operand_table(k: View) -> str:
         elif operand.shape == SCALAR:
             rows.append((operand.name, "scalar", "any real", "a number, or a tensor of one element"))
         else:
-            rows.append((operand.name, operand.extent, "any floating", "stride 1"))
+            layout = "on the device" if operand.shape == ELEMENT else "stride 1"
+            rows.append((operand.name, operand.extent, "any floating", layout))
     return table([*rows, _matrix_row(k, k.c, "result")])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import keyword
+import math
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
@@ -13,6 +14,7 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from generator.document import Place, place, plain, scalar
 from generator.errors import Mistake, nearest, shown
+from generator.formula import FormulaError, check_number
 from generator.vocabulary import Word
 
 T = TypeVar("T")
@@ -99,6 +101,45 @@ class Reader:
             self.wrong(node, f"{what}: {found!r} is not available yet; available: {standing}")
             return None
         return found
+
+    def entries(self, node: Node, what: str) -> list[tuple[str, Node, Node]]:
+        """The entries of a mapping whose keys are names: key, its node, the value's; none twice."""
+        if not isinstance(node, MappingNode):
+            self.wrong(node, f"{what}: expected a mapping of names, found {shown(plain(node))}")
+            return []
+        found: dict[str, tuple[str, Node, Node]] = {}
+        for key_node, value in node.value:
+            key = self.text(key_node, what)
+            if key in found:
+                first = place(found[key][1]).line
+                self.wrong(key_node, f"{what}: the key {key!r} appears twice, first on line {first}")
+            elif key is not None:
+                found[key] = key, key_node, value
+        return list(found.values())
+
+    def number(self, node: Node, what: str) -> int | float | None:
+        """A number that fp32 holds, rounded, or an infinity; a whole one as an int, however it is written."""
+        value = plain(node)
+        if type(value) not in (int, float) or value != value or (value == 0 and math.copysign(1, value) < 0):
+            self.wrong(node, f"{what}: expected a number, found {shown(value)}")
+            return None
+        assert isinstance(value, int | float)
+        if abs(value) == math.inf:
+            return value
+        try:
+            check_number(value, 1)
+        except FormulaError as error:
+            self.wrong(node, f"{what}: {error}: {shown(value)}")
+            return None
+        return int(value) if value == int(value) and abs(value) < 2**53 else float(value)
+
+    def within(self, node: Node, column: int) -> Node | Place:
+        """The place of a character of a scalar's text, from 1; that of the scalar where it is written otherwise."""
+        at, end = place(node), node.end_mark
+        quotes = 0 if getattr(node, "style", None) is None else 2
+        if end.line + 1 != at.line or end.column + 1 - at.column != len(node.value) + quotes:
+            return node
+        return Place(at.line, at.column + quotes // 2 + column - 1)
 
     def whole(self, node: Node, what: str, *, power_of_two: bool = False) -> int | None:
         """A whole number of at least 1, a power of two where asked."""

@@ -20,13 +20,10 @@ import jinja2
 from generator import package, timing, tuned
 from generator.launcher import Launcher, launcher
 from generator.model import Family, Kernel, Spec
+from generator.names import TEMPLATES
 from generator.prose import escaped, formula, operand_table, paragraph, properties
 from generator.spec import command_line, comment
 from generator.view import View, view
-
-_HERE = Path(__file__).resolve().parent
-#: In a wheel the templates lie inside the package, in a checkout beside it.
-TEMPLATES = next(folder for folder in (_HERE / "templates", _HERE.parent / "templates") if folder.is_dir())
 
 #: The family's own files beside its kernels: what is imported, how its functions run and copy, and what was measured.
 PACKAGE, LAUNCH, COPIES, TUNED, TIMING = "__init__.py", "_launch.py", "_copies.py", "_tuned.py", "_timing.py"
@@ -101,7 +98,7 @@ def kernel_source(spec: Spec, kernel: Kernel) -> str:
         "workspace": _macros("workspace.j2"),
         "math": _macros("math.j2"),
     }
-    texts = {"summary": summary, "properties": properties(k), "formula": formula(k.v)}
+    texts = {"summary": summary, "properties": properties(k), "formula": paragraph(formula(k.v))}
     body = template.render(k=k, host=_host(k), **texts, **macros)
     return with_head(spec, body)
 

@@ -8,12 +8,12 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
-from generator import formula
 from generator.apply import MANIFEST, Refused, read_manifest
-from generator.epilogue import Epilogue, Operand, Operation, Step
+from generator.epilogue import Epilogue, Operand, Step, operation_of, settings_of
 from generator.errors import CallError
 from generator.manifest import VERSION
 from generator.model import Dtype, Kernel, Layout, LeftOut, Tile, Variant
+from generator.operations import Operation
 from generator.vocabulary import ELEMENTS, LAYOUT_LETTERS, PRECISIONS, SELECT, TARGETS, WORDS
 
 
@@ -62,7 +62,7 @@ def read(folder: Path) -> Rendered:
         found = manifest.get("manifest")
         raise CallError(f"{folder / MANIFEST}: version {found!r} of the manifest; this generator reads {VERSION}")
     try:
-        operations = {name: _operation(entry) for name, entry in manifest["operations"].items()}
+        operations = {name: operation_of(entry) for name, entry in manifest["operations"].items()}
         kernels = {name: _kernel(name, entry, operations) for name, entry in manifest["kernels"].items()}
         strays = [name for name in kernels if f"{name}.py" not in manifest["files"]]
         if strays:
@@ -79,12 +79,6 @@ def read(folder: Path) -> Rendered:
 def remembered(folder: Path) -> Rendered:
     """The family in `folder` as it was when this process first read it; raises as `read` does."""
     return read(folder)
-
-
-def _operation(entry: Mapping[str, Any]) -> Operation:
-    operation = Operation(str(entry["formula"]), {str(k): str(v) for k, v in entry["operands"].items()})
-    formula.parse(operation.formula, frozenset({formula.X, *operation.operands}))
-    return operation
 
 
 def _kernel(name: str, entry: Mapping[str, Any], operations: Mapping[str, Operation]) -> Kernel:
@@ -116,10 +110,15 @@ _PRECISIONS = {precision for precisions in PRECISIONS.values() for precision in 
 
 
 def _step(step: Mapping[str, Any], operations: Mapping[str, Operation]) -> Step:
+    meaning = operations[step["operation"]]
     operands = tuple(
         (local, Operand(str(operand["name"]), str(operand["shape"]))) for local, operand in step["operands"].items()
     )
-    return Step(step["operation"], operations[step["operation"]], operands)
+    settings = settings_of(step.get("settings", {}), meaning)
+    wanted = {name: shape for name, shape in meaning.arguments.items() if name not in dict(settings)}
+    if {local: operand.shape for local, operand in operands} != wanted:
+        raise ValueError(f"the operands of {step['operation']!r} are {wanted}")
+    return Step(step["operation"], meaning, operands, settings)
 
 
 def _one_of(found: str, legal: Any) -> str:

@@ -16,8 +16,9 @@ from generator.document import Place, compose, place, plain
 from generator.epilogue import Epilogue
 from generator.errors import Mistake, SpecError, nearest, shown
 from generator.model import AxisValue, Exclusion, Measured, Spec, Tile, word_of
+from generator.operations import OPERATIONS, read_operations
 from generator.reading import Reader
-from generator.values import read_axis, read_tile
+from generator.values import Operations, read_axis, read_tile
 from generator.versions import SUPPORTED, minor_versions, spelled
 from generator.vocabulary import AXES, DEFAULT_TARGETS, DEFAULTS, SELECT, TARGETS
 
@@ -70,6 +71,8 @@ class _SpecReader(Reader):
     def spec(self, root: Node, data: bytes) -> Spec | None:
         found = self.mapping(root, KEYS, "spec", required=REQUIRED)
         self.positions: dict[tuple[str, str], tuple[int, int]] = {}
+        own = read_operations(self, found["ops"], OPERATIONS) if "ops" in found else {}
+        self.operations: Operations = {**OPERATIONS, **own}
         axes = {axis: self.axis(axis, found.get(axis)) for axis in AXES}
         name = self.family_name(found.get("name"))
         header = self.header(found.get("header"))
@@ -82,8 +85,6 @@ class _SpecReader(Reader):
             self.wrong(found["select"], "select: 'table' needs the key `tuned`: a file that `tune` wrote")
         elif select != "table" and "tuned" in found:
             self.wrong(found["tuned"], f"tuned: belongs to 'select: table', and select is {shown(select)}")
-        if "ops" in found:
-            self.ops(found["ops"])
         targets = self.targets(found["targets"]) if "targets" in found else DEFAULT_TARGETS
         triton = self.triton(found["triton"]) if "triton" in found else SUPPORTED
         if self.mistakes or name is None or summary is None or select is None or triton is None:
@@ -118,7 +119,7 @@ class _SpecReader(Reader):
         """One or several values of an axis, each with its node."""
 
         def read(item: Node) -> AxisValue | None:
-            return read_axis(self, axis, item)
+            return read_axis(self, axis, item, self.operations)
 
         return self.distinct(node, what, read, word_of)
 
@@ -222,13 +223,6 @@ class _SpecReader(Reader):
             )
             return None
         return versions & SUPPORTED
-
-    def ops(self, node: Node) -> None:
-        if not isinstance(node, MappingNode):
-            self.wrong(node, f"ops: expected a mapping of names to operations, found {shown(plain(node))}")
-            return
-        for key, _ in node.value:
-            self.wrong(key, f"ops: operations of a spec's own ({shown(plain(key))}) are not available yet")
 
     def exclude(self, node: Node, axes: dict[str, tuple[AxisValue, ...]]) -> tuple[Exclusion, ...]:
         if isinstance(node, SequenceNode) and not node.value:

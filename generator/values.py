@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from yaml.nodes import MappingNode, Node, SequenceNode
 
 from generator.document import plain
-from generator.epilogue import OPERATIONS, PLANNED, Epilogue
+from generator.epilogue import Epilogue
 from generator.errors import nearest, shown
+from generator.formula import Number
 from generator.model import AxisValue, Dtype, Layout, Tile
+from generator.operations import OPERATIONS, Operation, read_settings, settled
 from generator.reading import Reader
 from generator.vocabulary import (
     ACCUMULATORS,
@@ -18,16 +22,24 @@ from generator.vocabulary import (
     WORDS,
 )
 
+#: The operations that a chain may use; None for one that was told of wrongly, which is a mistake already.
+Operations = Mapping[str, Operation | None]
 
-def read_axis(reader: Reader, axis: str, node: Node) -> AxisValue | None:
-    """One value of `axis`; None, with the mistake recorded, where it is not one."""
+_Used = tuple[str, Operation, tuple[tuple[str, Number], ...]]
+
+
+def read_axis(reader: Reader, axis: str, node: Node, operations: Operations = OPERATIONS) -> AxisValue | None:
+    """One value of `axis`; None, with the mistake recorded, where it is not one.
+
+    `operations` are those that an epilogue may use.
+    """
     match axis:
         case "layout":
             return read_layout(reader, node)
         case "dtype":
             return read_dtype(reader, node)
         case "epilogue":
-            return read_epilogue(reader, node)
+            return read_epilogue(reader, node, operations)
     return reader.word(node, axis, WORDS[axis])
 
 
@@ -100,12 +112,12 @@ def read_dtype(reader: Reader, node: Node) -> Dtype | None:
     return Dtype(a, b, acc, out, precision)
 
 
-def read_epilogue(reader: Reader, node: Node) -> Epilogue | None:
+def read_epilogue(reader: Reader, node: Node, operations: Operations = OPERATIONS) -> Epilogue | None:
     """`none`, operations joined by `+`, or a list of operations."""
-    names: list[tuple[Node, str | None]]
+    found: list[_Used | None] = []
     if isinstance(node, SequenceNode):
-        parts = [(item, _operation(reader, item)) for item in reader.items(node, "epilogue")]
-        names = [(item, name) for item, part in parts for name in (part.split("+") if part else [None])]
+        for item in reader.items(node, "epilogue"):
+            found += _operation(reader, item, operations)
     elif isinstance(node, MappingNode):
         operation = shown(plain(node.value[0][0])) if node.value else "an operation"
         reader.wrong(
@@ -119,38 +131,50 @@ def read_epilogue(reader: Reader, node: Node) -> Epilogue | None:
         if not isinstance(text, str):
             reader.wrong(node, f"epilogue: expected none, operations joined by +, or a list, found {shown(text)}")
             return None
-        names = [(node, name) for name in text.split("+")]
-    known = [name for item, name in names if name is not None and _known(reader, item, name)]
-    return Epilogue.of(tuple(known)) if names and len(known) == len(names) else None
-
-
-def _operation(reader: Reader, node: Node) -> str | None:
-    """The name of an operation in a list, which may be a mapping of one name to its parameters."""
-    if isinstance(node, MappingNode) and len(node.value) == 1:
-        name = plain(node.value[0][0])
-        if isinstance(name, str) and name in OPERATIONS:
-            reader.wrong(node.value[0][1], f"epilogue: {name!r} takes no parameters")
+        found = [_plain(reader, node, name, operations) for name in text.split("+")]
+    used = [entry for entry in found if entry is not None]
+    if not found or len(used) < len(found):
+        return None
+    chain = Epilogue.chain(used)
+    names = [operand.name for operand in chain.operands]
+    for name in names:
+        if names.count(name) > 1:
+            reader.wrong(node, f"epilogue: two operands of {chain.word} would be called {name!r}; rename that of an op")
             return None
-        return str(name)
+    return chain
+
+
+def _operation(reader: Reader, node: Node, operations: Operations) -> list[_Used | None]:
+    """An operation in a list, or several; one may be a mapping of its name to its parameters."""
+    if isinstance(node, MappingNode) and len(node.value) == 1:
+        key, settings = node.value[0]
+        name = str(plain(key))
+        operation = _known(reader, key, name, operations)
+        if operation is None:
+            return [None]
+        values = read_settings(reader, settings, name, operation)
+        return [None if values is None else (name, operation, values)]
     value = plain(node)
     if isinstance(value, str) and not isinstance(node, (MappingNode, SequenceNode)):
-        return value
+        return [_plain(reader, node, name, operations) for name in value.split("+")]
     reader.wrong(
         node, f"epilogue: expected an operation, or one with parameters as {{name: {{...}}}}, found {shown(value)}"
     )
-    return None
+    return [None]
 
 
-def _known(reader: Reader, node: Node, name: str) -> bool:
-    if name in OPERATIONS:
-        return True
-    if name in PLANNED:
-        reader.wrong(node, f"epilogue: {name!r} is not available yet; available: none, {', '.join(OPERATIONS)}")
-    elif name == "none":
+def _plain(reader: Reader, node: Node, name: str, operations: Operations) -> _Used | None:
+    """An operation without parameters."""
+    operation = _known(reader, node, name, operations)
+    return (name, operation, ()) if operation is not None and settled(reader, node, name, operation) else None
+
+
+def _known(reader: Reader, node: Node, name: str, operations: Operations) -> Operation | None:
+    if name == "none":
         reader.wrong(node, "epilogue: 'none' stands alone and cannot be part of a chain")
-    else:
-        reader.wrong(node, f"epilogue: unknown operation {shown(name)}; {nearest(name, ('none', *OPERATIONS))}")
-    return False
+    elif name not in operations:
+        reader.wrong(node, f"epilogue: unknown operation {shown(name)}; {nearest(name, ('none', *operations))}")
+    return operations.get(name)
 
 
 #: Keys of a row that only schedules still to come can use, each with the value that means "not used".

@@ -6,19 +6,23 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 
 from generator import formula, legality
-from generator.epilogue import COLUMNS, MATRIX, ROWS, SCALAR, Epilogue, Operand
+from generator.epilogue import Epilogue, Operand
 from generator.model import Dtype, Kernel, Tile, Variant
 from generator.operands import Matrix, Vector
+from generator.operations import COLUMNS, MATRIX, ROWS, SCALAR
+from generator.spelling import to_triton
 from generator.vocabulary import ELEMENTS, SCHEDULE, SWIZZLE, Schedule
 
 
 @dataclass(frozen=True)
 class StepView:
-    """One epilogue step: its operands, the expression of the new running value, and the helpers that it calls."""
+    """One epilogue step: its operands, the lines that give `x` its new value, and the helpers that it calls."""
 
     operands: tuple[Matrix | Vector, ...]
-    expression: str
+    lines: tuple[str, ...]
     helpers: tuple[str, ...]
+    #: Columns before its statements.
+    depth: int
 
 
 @dataclass(frozen=True)
@@ -294,13 +298,13 @@ def view(kernel: Kernel) -> View:
     """The view of a kernel: every choice that a template would otherwise have to make."""
     v = kernel.variant
     batched = v.batch == "strided"
-    steps, kind, result = _steps(v.epilogue, v.dtype, v.layout.c, batched, v.schedule != "elementwise")
+    steps, kind, result = _steps(v.epilogue, v.dtype, v.layout.c, batched, v.schedule)
     return View(
         kernel,
         a=_matrix("a", "a", "M", "K", v.layout.a, v.dtype.a, batched),
         b=_matrix("b", "b", "K", "N", v.layout.b, v.dtype.b, batched),
         c=_matrix("c", "out", "M", "N", v.layout.c, v.dtype.out, batched),
-        edges=_edges(v.masking, v.schedule, v.load, v.store, "".join(o.shape for o in v.epilogue.operands)),
+        edges=_edges(v.masking, v.schedule, v.load, v.store, " ".join(o.shape for o in v.epilogue.operands)),
         steps=steps,
         kind=kind,
         result=result,
@@ -334,7 +338,7 @@ def _matrix(name: str, variable: str, rows: str, columns: str, layout: str, elem
 
 @cache
 def _edges(masking: str, schedule: str, load: str, store: str, shapes: str) -> Edges:
-    """The edges of a kernel whose epilogue operands have dimensions `shapes`."""
+    """The edges of a kernel whose epilogue operands have `shapes`, a word each."""
     kinds = {d: {True: "always", False: "never", None: "call"}[r] for d, r in legality.ragged(masking).items()}
     if schedule == "elementwise":
         kinds = dict.fromkeys("mnk", "never")
@@ -353,9 +357,13 @@ def _edges(masking: str, schedule: str, load: str, store: str, shapes: str) -> E
     )
 
 
+#: Columns before the epilogue's statements, where it is within loops.
+_DEPTHS = {"persistent": 8, "stream_k": 12}
+
+
 @cache
 def _steps(
-    epilogue: Epilogue, dtype: Dtype, layout: str, batched: bool, tile: bool
+    epilogue: Epilogue, dtype: Dtype, layout: str, batched: bool, schedule: str
 ) -> tuple[tuple[StepView, ...], str, str]:
     """The epilogue's steps as a kernel spells them, on a tile or an element, the type after them, and what is stored.
 
@@ -364,14 +372,15 @@ def _steps(
     kind = dtype.acc
     x = "acc"
     steps = []
+    depth = _DEPTHS.get(schedule, 4)
     for step in epilogue.steps:
         stays = kind == "int32" and formula.keeps_integers(step.tree)
         if not stays and kind != "fp32":
             x, kind = f"{x}.to(tl.float32)", "fp32"
-        spellings = {local: _broadcast(operand, tile) for local, operand in step.operands}
-        expression = formula.to_triton(step.tree, {formula.X: x, **spellings}, integer=stays)
+        spellings = {local: _broadcast(operand, schedule) for local, operand in step.operands}
+        lines = to_triton(step.tree, {formula.X: x, **spellings}, integer=stays)
         operands = tuple(_operand(operand, layout, batched) for _, operand in step.operands)
-        steps.append(StepView(operands, expression, formula.helpers(step.tree)))
+        steps.append(StepView(operands, lines, formula.helpers(step.tree), depth))
         x = "x"
     if kind == dtype.out:
         return tuple(steps), kind, x
@@ -380,8 +389,8 @@ def _steps(
     return tuple(steps), kind, f"{x}{first}.to(tl.{ELEMENTS[dtype.out].triton})"
 
 
-def _broadcast(operand: Operand, tile: bool) -> str:
-    if not tile:
+def _broadcast(operand: Operand, schedule: str) -> str:
+    if schedule == "elementwise":
         return operand.name
     return operand.name + {COLUMNS: "[None, :]", ROWS: "[:, None]"}.get(operand.shape, "")
 

@@ -190,7 +190,7 @@ def test_an_alias_stands_for_its_anchor() -> None:
         ("dtype: &d {a: *d}", "3:8: dtype.a: unknown value"),
         ("dtype: fp16\nepilogue: &e [bias, *e]", "4:11: epilogue:"),
         ("dtype: fp16\nexclude: &e [{masking: auto, because: *e}]", "4:10: exclude.because: expected text, found"),
-        ("dtype: fp16\nops: &o {o: *o}", "4:10: ops:"),
+        ("dtype: fp16\nops: &o {o: *o}", "4:10: ops.o: unknown key"),
     ],
 )
 def test_a_cycle_of_aliases_ends(text: str, expected: str) -> None:

@@ -1,55 +1,219 @@
-"""The formula language: what is arithmetic is spelled, and nothing else is accepted."""
+"""The formula language: what is arithmetic is read and spelled, and nothing else is accepted."""
 
 from __future__ import annotations
 
 import ast
+import math
+import random
+import sys
+import warnings
+from collections.abc import Iterator
 
 import pytest
 
-from generator import formula
-from generator.epilogue import OPERATIONS
+from generator import folding, formula, spelling
+from generator.epilogue import Epilogue
+from generator.formula import DEEPEST, FUNCTIONS, LONGEST, FormulaError
+from generator.operations import OPERATIONS, Operation
 
 NAMES = frozenset({"x", "bias"})
+KNOWN = "names here: bias, x"
+CALLS = f"functions: {', '.join(FUNCTIONS)}"
+PLACE = "a comparison stands in the first place of where, and nowhere else"
+NOT = "is not part of the formula language"
+POWER = "a power is a whole number from 2 to 8, written out"
+CONSTANT = "a constant part is no finite number"
 
 
 @pytest.mark.parametrize(
     ("text", "column", "message"),
     [
-        ("__import__('os')", 1, "unknown function '__import__'; a formula may call max, erf, sigmoid, tanh"),
-        ("x.real", 1, "Attribute is not part of the formula language"),
-        ("x[0]", 1, "Subscript is not part of the formula language"),
-        ("(lambda: x)()", 1, "Call is not part of the formula language"),
-        ("lambda: x", 1, "Lambda is not part of the formula language"),
-        ("[x for x in x]", 1, "ListComp is not part of the formula language"),
-        ("x if x else 0", 1, "IfExp is not part of the formula language"),
-        ("x ** 2", 1, "BinOp is not part of the formula language"),
-        ("x // 2", 1, "BinOp is not part of the formula language"),
-        ("x < 0", 1, "Compare is not part of the formula language"),
-        ("x and 0", 1, "BoolOp is not part of the formula language"),
-        ("not x", 1, "UnaryOp is not part of the formula language"),
-        ("(x := 1)", 2, "NamedExpr is not part of the formula language"),
-        ("f'{x}'", 1, "JoinedStr is not part of the formula language"),
-        ("x + 'a'", 5, "Constant is not part of the formula language"),
-        ("x + True", 5, "Constant is not part of the formula language"),
-        ("x + 1j", 5, "Constant is not part of the formula language"),
-        ("x * 1e999", 5, "Constant is not part of the formula language"),
-        ("x + y", 5, "unknown name 'y'; a formula may use bias, x"),
+        # Characters that the language does not have.
+        ("x.real", 2, f"'.real' {NOT}"),
+        ("x.__class__", 2, f"'.__class__' {NOT}"),
+        ("x[0]", 2, f"'[' {NOT}"),
+        ("[x for x in x]", 1, f"'[' {NOT}"),
+        ("{x}", 1, f"'{{' {NOT}"),
+        ("lambda: x", 7, f"':' {NOT}"),
+        ("(x := 1)", 4, f"':=' {NOT}"),
+        ("x + 'a'", 5, f'"\'" {NOT}'),
+        ("f'{x}'", 2, f'"\'" {NOT}'),
+        ("x # y", 3, f"'#' {NOT}"),
+        ("x\n+ 1", 2, f"'\\n' {NOT}"),
+        ("x\r+ 1", 2, f"'\\r' {NOT}"),
+        ("x\t+ 1", 2, f"'\\t' {NOT}"),
+        ("x\f", 2, f"'\\x0c' {NOT}"),
+        ("x\0", 2, f"'\\x00' {NOT}"),
+        ("x \\\n + 1", 3, f"'\\\\' {NOT}"),
+        ("x; x", 2, f"';' {NOT}"),
+        ("x = 1", 3, f"'=' {NOT}"),
+        ("x // 2", 3, f"'//' {NOT}"),
+        ("x << 2", 3, f"'<<' {NOT}"),
+        ("x % 2", 3, f"'%' {NOT}"),
+        ("x @ x", 3, f"'@' {NOT}"),
+        ("~x", 1, f"'~' {NOT}"),
+        ("max(x, y=x)", 9, f"'=' {NOT}"),
+        ("...", 1, f"'...' {NOT}"),
+        ("\uff58 + 1", 1, f"'\uff58' {NOT}"),
+        ("x + \u00b2", 5, f"'\u00b2' {NOT}"),
+        # Numbers that are none here.
+        ("x + 1j", 5, f"'1j' {NOT}"),
+        ("x + 0x10", 5, f"'0x10' {NOT}"),
+        ("x + 1_000", 5, f"'1_000' {NOT}"),
+        ("x + 1if", 5, f"'1if' {NOT}"),
+        ("x * 1e999", 5, "the number is not finite in fp32"),
+        ("x * 1e39", 5, "the number is not finite in fp32"),
+        (f"x * 1{'0' * 400}", 5, "the number is not finite in fp32"),
+        ("x * 1e-60", 5, "the number is 0 in fp32"),
+        ("x + True", 5, f"Constant {NOT}"),
+        ("x + None", 5, f"Constant {NOT}"),
+        # Names.
+        ("x + y", 5, f"'y' is unknown; {KNOWN}"),
+        ("x + __builtins__", 5, f"'__builtins__' is unknown; {KNOWN}"),
+        ("x + max", 5, f"'max' is a function: give it arguments; {KNOWN}"),
+        ("__import__(x)", 1, f"unknown function '__import__'; {CALLS}"),
+        ("x(x)", 1, f"unknown function 'x'; {CALLS}"),
+        ("max(x, x)(x)", 1, f"Call {NOT}"),
         ("max(x)", 1, "max takes 2 arguments, got 1"),
-        ("tanh(x, x)", 1, "tanh takes 1 arguments, got 2"),
+        ("tanh(x, x)", 1, "tanh takes 1 argument, got 2"),
+        # Other expressions of Python.
+        ("x if x else 0", 1, f"IfExp {NOT}"),
+        ("x and 0", 1, f"BoolOp {NOT}"),
+        ("not x", 1, f"UnaryOp {NOT}"),
+        ("+x", 1, f"UnaryOp {NOT}"),
+        ("x, x", 1, f"Tuple {NOT}"),
+        ("()", 1, f"Tuple {NOT}"),
+        ("max(*x)", 1, "max takes 2 arguments, got 1"),
+        ("abs(*x)", 5, f"Starred {NOT}"),
+        ("x in x", 1, f"Compare {NOT}"),
+        ("(yield x)", 2, f"Yield {NOT}"),
+        # Comparisons.
+        ("x < 0", 1, "a formula is a number; a comparison stands in the first place of where"),
+        ("x + (x < 0)", 6, PLACE),
+        ("where(x, x, 0)", 7, "where takes a comparison in the first place"),
+        ("where(x > 0, x > 0, 0)", 14, PLACE),
+        ("where((x > 0) > 0, x, 0)", 8, PLACE),
+        ("where(0 < x < 1, x, 0)", 7, "one comparison at a time"),
+        # Powers.
+        ("x ** 9", 6, POWER),
+        ("x ** 1", 6, POWER),
+        ("x ** -1", 6, POWER),
+        ("x ** 2.0", 6, POWER),
+        ("x ** x", 6, POWER),
+        ("2 ** x", 6, POWER),
+        ("x ** 2 ** 2", 6, POWER),
+        # Constant parts.
+        ("x / 0", 5, "divides by 0"),
+        ("x / 0.0", 5, "divides by 0"),
+        ("x / -0", 5, "divides by 0"),
+        ("x / (1 - 1)", 6, "divides by 0"),
+        ("1 / 0 * x", 5, "divides by 0"),
+        ("x / where(1 > 2, 1, 0)", 5, "divides by 0"),
+        ("x / (0 * exp(1))", 6, "divides by 0"),
+        ("x + log(0)", 5, CONSTANT),
+        ("x + sqrt(-1)", 5, CONSTANT),
+        ("x + exp(1000)", 5, CONSTANT),
+        ("x + exp(90)", 5, "the number is not finite in fp32"),
+        ("x + 1e30 * 1e30", 5, "the number is not finite in fp32"),
+        ("x + 1e-30 * 1e-30", 5, "the number is 0 in fp32"),
+        ("x + fp16(70000)", 5, CONSTANT),
+        ("1 + 1", 1, "a formula computes something of x, and this is the same for every x"),
+        ("bias", 1, "a formula computes something of x, and this is the same for every x"),
+        ("where(1 > 2, x, bias)", 1, "a formula computes something of x, and this is the same for every x"),
+        # Size.
+        ("x" * 1001, 1001, "1001 characters; a formula has at most 1000"),
+        ("(" * 400 + "x" + ")" * 400, DEEPEST + 1, f"nested deeper than {DEEPEST} parts"),
+        ("-" * 400 + "x", DEEPEST + 1, f"nested deeper than {DEEPEST} parts"),
+        ("x" + " + 1" * 200, 549, f"nested deeper than {DEEPEST} parts"),
+        ("x" * 10_000, 1001, "10000 characters; a formula has at most 1000"),
     ],
 )
 def test_what_is_not_a_formula(text: str, column: int, message: str) -> None:
-    with pytest.raises(formula.FormulaError) as caught:
-        formula.parse(text, NAMES)
+    with pytest.raises(FormulaError) as caught:
+        folding.bind(text, NAMES)
     assert (caught.value.column, str(caught.value)) == (column, message)
 
 
 @pytest.mark.parametrize(
-    "text", ["", "x +", "x; x", "x = 1", "import os", "x\nx", "max(*x)", "max(x, y=x)", "max", "x\0"]
+    "text", ["", "   ", "x +", "x x", "import os", "x)(x", ")", "(", "()()", "x,", "*x", "max(,)", "012 + x", "x <> 1"]
 )
 def test_what_is_not_even_an_expression(text: str) -> None:
-    with pytest.raises(formula.FormulaError):
-        formula.parse(text, NAMES)
+    with pytest.raises(FormulaError):
+        folding.bind(text, NAMES)
+
+
+WORDS = (
+    "x bias __import__ eval open os __class__ lambda if else for in not await 0 1 2 8 1e38 1e-45 0.5 "
+    "- + * / ** // < >= == ( ) , . [ ] { } ' \" \\ # : := = @ % f'"
+)
+MORSELS = [*FUNCTIONS, *WORDS.split(" "), *(" ", "\n", "\r", "\0", "\u2028", "\uff08", "\ud800")]
+
+
+def hostile(count: int) -> Iterator[str]:
+    """Random strings, random words, and mutations of formulas: the same ones every time."""
+    chance = random.Random(20)
+    good = [operation.formula for operation in OPERATIONS.values()]
+    good += ["where(x > bias, log(1 + exp(x)) ** 2, fp16(x) / 3)", "((((x + 1) * 2) - 3) / bias) ** 8"]
+    for number in range(count):
+        if number % 4 == 0:
+            yield "".join(chr(chance.randrange(32, chance.choice((127, 0x300)))) for _ in range(20))
+        elif number % 4 == 1:
+            yield "".join(chance.choices(MORSELS, k=chance.randrange(1, 30)))
+        else:
+            text = chance.choice(good)
+            for _ in range(chance.randrange(1, 5)):
+                at, end = sorted(chance.choices(range(len(text) + 1), k=2))
+                some = "".join(chance.choices(MORSELS, k=2))
+                cut = chance.choice((text[at : at + 1], text[at:end] * chance.randrange(3), some))
+                text = text[:at] + cut + text[chance.choice((at, at + 1, end)) :]
+            yield text
+
+
+def fuzz(count: int) -> tuple[int, int]:
+    """How many hostile strings are formulas and how many are refused; anything else is raised."""
+    accepted = refused = 0
+    for text in hostile(count):
+        try:
+            tree = folding.bind(text, NAMES)
+        except FormulaError as error:
+            assert 1 <= error.column <= len(text) + 2 and str(error)
+            refused += 1
+            continue
+        accepted += 1
+        lines = spelling.to_triton(tree, {"x": "acc.to(tl.float32)", "bias": "bias[None, :]"})
+        assert all(len(line) <= spelling.WIDTH + 8 for line in lines)
+        called = {ast.unparse(n.func) for n in ast.walk(ast.parse("\n".join(lines))) if isinstance(n, ast.Call)}
+        assert called <= SPELLED
+        folding.bind.cache_clear()
+        formula.parse.cache_clear()
+    return accepted, refused
+
+
+#: Everything that a kernel's epilogue may call.
+SPELLED = {
+    *("tl.where", "tl.maximum", "tl.minimum", "tl.abs", "tl.exp", "tl.exp2", "tl.log", "tl.sqrt", "tl.rsqrt", "tl.erf"),
+    *("_tanh", "tl.sigmoid", "_softplus", "tl.cast", "_power", "acc.to"),
+}
+
+
+def test_hostile_strings_are_formulas_or_refused_and_nothing_is_run() -> None:
+    touched: list[str] = []
+    watching = True
+
+    def audit(event: str, arguments: object) -> None:
+        if watching and event in ("exec", "open", "import", "os.system", "subprocess.Popen"):
+            touched.append(event)
+
+    # An audit hook cannot be taken out again.
+    sys.addaudithook(audit)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        try:
+            accepted, refused = fuzz(100_000)
+        finally:
+            watching = False
+    assert touched == []
+    assert accepted > 2_000 and refused > 25_000
 
 
 @pytest.mark.parametrize(
@@ -57,45 +221,106 @@ def test_what_is_not_even_an_expression(text: str) -> None:
     [
         ("x + bias", "acc + bias[None, :]"),
         ("max(x, 0)", "tl.maximum(acc, 0.0, propagate_nan=tl.PropagateNan.ALL)"),
+        ("min(x, 0)", "tl.minimum(acc, 0.0, propagate_nan=tl.PropagateNan.ALL)"),
         ("-x * (1 + tanh(x))", "-acc * (1.0 + _tanh(acc))"),
         ("x * sigmoid(2 * (x + bias))", "acc * tl.sigmoid(2.0 * (acc + bias[None, :]))"),
+        ("where(x > 0, x * x, 0)", "tl.where(acc > 0.0, acc * acc, 0.0)"),
+        ("(x + 1) ** 3", "_power(acc + 1.0, 3)"),
+        ("fp16(x + 1)", "tl.cast(tl.cast(acc + 1.0, tl.float16), tl.float32)"),
+        ("  softplus(abs(x))  ", "_softplus(tl.abs(acc))"),
+        # Constant parts are computed, and what changes nothing is left out.
+        ("x * (1 + 2) / 4 - -1", "acc * 3.0 / 4.0 - -1.0"),
+        ("1 * x * 1 / 1", "acc"),
+        ("1 / x", "1.0 / acc"),
+        ("where(2 > 1, x, bias)", "acc"),
+        ("x + bf16(0.3)", "acc + 0.30078125"),
+        ("x + where(1 > 2, 3, 2 ** 3)", "acc + 8.0"),
     ],
 )
 def test_spelling_in_a_kernel(text: str, spelled: str) -> None:
-    tree = formula.parse(text, NAMES)
-    assert formula.to_triton(tree, {"x": "acc", "bias": "bias[None, :]"}) == spelled
+    tree = folding.bind(text, NAMES)
+    assert spelling.to_triton(tree, {"x": "acc", "bias": "bias[None, :]"}) == (f"x = {spelled}",)
+
+
+def test_a_long_formula_is_spelled_in_parts_whose_work_is_as_much_as_the_formula_says() -> None:
+    text = "x"
+    while len(text) < 200:
+        text = f"({text} * x + max({text}, bias)) ** 8"
+    lines = spelling.to_triton(folding.bind(text, NAMES), {"x": "acc.to(tl.float32)", "bias": "bias[None, :]"})
+    assert lines[0] == "x = acc.to(tl.float32)" and len(lines) < 40
+    assert all(len(line) < 120 for line in lines)
+    written: set[str] = set()
+    for line in lines:
+        name, _, value = line.partition(" = ")
+        read = {node.id for node in ast.walk(ast.parse(value)) if isinstance(node, ast.Name)}
+        assert {part for part in read if part.startswith("x_")} <= written
+        written.add(name)
+    assert sum(line.count("_power") for line in lines) == text.count("**")
 
 
 def test_integers_stay_integers_where_they_can() -> None:
-    tree = formula.parse("max(x, 0)", NAMES)
-    assert formula.to_triton(tree, {"x": "acc"}, integer=True).startswith("tl.maximum(acc, 0, ")
+    tree = folding.bind("max(x, -6)", NAMES)
+    (line,) = spelling.to_triton(tree, {"x": "acc"}, integer=True)
+    assert line.startswith("x = tl.maximum(acc, -6, ")
 
 
 @pytest.mark.parametrize(
     ("text", "keeps"),
     [
         ("max(x, 0)", True),
-        ("x + 1", True),
+        ("min(max(x, -128), 127)", True),
+        ("where(x > 3, x, 3 - 5)", True),
+        # Past int32, or a sum, product or sign that may be.
+        ("max(x, 3000000000)", False),
+        ("x + 1", False),
+        ("x * x", False),
+        ("x ** 2", False),
+        ("-x", False),
+        ("abs(x)", False),
         ("x + bias", False),
+        ("max(x, bias)", False),
         ("x / 2", False),
         ("x * 0.5", False),
+        ("max(x, 0.5)", False),
         ("tanh(x)", False),
+        ("fp32(x)", False),
     ],
 )
 def test_keeps_integers(text: str, keeps: bool) -> None:
-    assert formula.keeps_integers(formula.parse(text, NAMES)) is keeps
+    assert formula.keeps_integers(folding.bind(text, NAMES)) is keeps
+
+
+def test_numbers_stand_for_parameters() -> None:
+    names = frozenset({"x", "min", "max"})
+    text = "min(max(x, min), max)"
+    bound = {
+        values: ast.unparse(folding.bind(text, names, (("min", values[0]), ("max", values[1]))))
+        for values in ((0, 6), (0, math.inf), (-math.inf, 6), (-math.inf, math.inf))
+    }
+    assert list(bound.values()) == ["min(max(x, 0), 6)", "max(x, 0)", "min(x, 6)", "x"]
 
 
 def test_spelling_leaves_the_tree_as_it_was() -> None:
-    tree = formula.parse("x + bias", NAMES)
+    tree = formula.parse("x + bias * (1 + 1)", NAMES)
     before = ast.dump(tree)
-    formula.to_triton(tree, {"x": "acc", "bias": "b"})
-    formula.to_text(tree, ast.parse("A @ B", mode="eval").body)
+    spelling.to_triton(folding.bind("x + bias * (1 + 1)", NAMES), {"x": "acc", "bias": "b"})
+    spelling.to_text(tree, {"x": ast.parse("A @ B", mode="eval").body})
     assert ast.dump(tree) == before
 
 
+def test_every_function_and_operator_has_its_meaning_of_numbers_and_its_spelling() -> None:
+    expected = {*FUNCTIONS, *formula.SYMBOLS}
+    assert folding.NUMBERS.keys() == spelling.TRITON.keys() == expected
+
+
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_every_operation_uses_x_and_each_of_its_operands(name: str) -> None:
+def test_every_operation_uses_x_and_each_of_its_names(name: str) -> None:
     operation = OPERATIONS[name]
-    used = {node.id for node in ast.walk(operation.tree) if isinstance(node, ast.Name)} - formula.FUNCTIONS.keys()
-    assert used == {"x", *operation.operands}
+    assert set(formula.used(formula.parse(operation.formula, operation.names))) == operation.names
+    assert len(operation.formula) <= LONGEST
+
+
+def test_the_text_of_a_chain_does_not_outgrow_its_operations() -> None:
+    twice = Operation("x * x + s", {"s": ""})
+    chain = Epilogue.chain([("twice", twice, ())] * 40)
+    assert len(chain.text) < 40 * len("twice(, s40)") + len("A @ B")

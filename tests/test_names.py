@@ -8,9 +8,10 @@ import re
 import pytest
 from support import BASE, SPECS, family_of
 
-from generator.epilogue import OPERATIONS, PLANNED, Epilogue
+from generator.epilogue import Epilogue
 from generator.expand import expand
 from generator.model import Dtype, Layout, Variant
+from generator.operations import OPERATIONS, Operation
 from generator.spec import read
 from generator.vocabulary import ACCUMULATORS, DTYPE_SHORTHANDS, ELEMENTS, IMPLEMENTATION_AXES, PRECISIONS, WORDS
 
@@ -51,11 +52,33 @@ def test_dtype_word(dtype: Dtype, word: str) -> None:
     assert dtype.word == word
 
 
+#: Numbers whose spellings could be taken for one another.
+NUMBERS = [0, 1, -1, 10, 0.1, -0.1, 1e5, 1e-5, 1.5, 15, 1e-15, -1e-15, 1e20, 1e-20, 6, 6.25, 2.0**53, 3.4e38, 1e16]
+
+
+def settled_chains() -> list[Epilogue]:
+    """Chains whose operations have parameters, alone and beside others, ops named to be mistaken among them."""
+    own = Operation("x + a1 * e5 * p", {}, {"a1": 1, "e5": 1, "p": 1})
+    table = {**OPERATIONS, "clamp1": Operation("x"), "clamp_1_min": Operation("x"), "max": Operation("x"), "own": own}
+    single: list[tuple[str, Operation, tuple[tuple[str, float], ...]]] = []
+    for name, operation in table.items():
+        for keys in itertools.chain.from_iterable(itertools.combinations(operation.scalars, n) for n in range(4)):
+            few = NUMBERS if len(keys) < 3 else NUMBERS[:4]
+            single += [
+                (name, operation, tuple(zip(keys, values))) for values in itertools.product(few, repeat=len(keys))
+            ]
+    others = [(name, table[name], ()) for name in ("max", "clamp1", "relu")]
+    chains = [[one] for one in single] + [[one, other] for one in single for other in others]
+    return [Epilogue.chain(chain) for chain in chains]
+
+
 def test_no_two_variants_share_a_name() -> None:
     # All words of every axis, those still to come included; chains that could be read in two ways among the epilogues.
-    chains = [(), *((name,) for name in OPERATIONS), *itertools.product(OPERATIONS, repeat=2)]
+    words = [name for name, operation in OPERATIONS.items() if not operation.bounds]
+    chains = [(), *((name,) for name in words), *itertools.product(words, repeat=2)]
     chains += [("bias", "bias_m", "bias"), ("bias", "bias", "bias_m"), ("gelu", "tanh"), ("gelu_tanh",)]
-    epilogues = list({epilogue.word: epilogue for epilogue in map(Epilogue.of, chains)}.values())
+    epilogues = [*map(Epilogue.of, chains), *settled_chains()]
+    epilogues = list({epilogue.word: epilogue for epilogue in epilogues}.values())
     layouts = [Layout.of("".join(letters)) for letters in itertools.product("rcs", repeat=3)]
     how = list(itertools.product(*(WORDS[axis] for axis in IMPLEMENTATION_AXES)))
     base = (Layout.of("rcr"), Dtype.of("fp16"), "none", Epilogue())
@@ -76,7 +99,7 @@ def test_no_two_variants_share_a_name() -> None:
 
 
 def test_operations_stay_apart_when_their_underscores_fall() -> None:
-    written = [name.replace("_", "") for name in (*OPERATIONS, *PLANNED)]
+    written = [name.replace("_", "") for name in OPERATIONS]
     assert len(set(written)) == len(written)
 
 
@@ -98,6 +121,14 @@ def test_operations_stay_apart_when_their_underscores_fall() -> None:
         ("product: direct", "gemm_fp16_rcr_none__tiled_pointer_auto_grouped"),
         ("schedule: elementwise\nswizzle: swizzle2d", "gemm_fp16_rcr_none__elementwise_pointer_auto_swizzle2d"),
         ("epilogue: [[bias_m, relu]]", "gemm_fp16_rcr_biasm_relu__tiled_pointer_auto_grouped"),
+        (
+            "epilogue: [[bias, {clamp: {min: 0, max: 6}}, {leaky_relu: {negative_slope: -0.5}}]]",
+            "gemm_fp16_rcr_bias_clamp_0_min_6_max_leakyrelu_0p5neg_negativeslope__tiled_pointer_auto_grouped",
+        ),
+        # What is set to its default is not named.
+        ("epilogue: [[{leaky_relu: {negative_slope: 1e-2}}]]", "gemm_fp16_rcr_leakyrelu__tiled_pointer_auto_grouped"),
+        ("epilogue: [[{clamp: {max: 1e-7}}]]", "gemm_fp16_rcr_clamp_1em07_max__tiled_pointer_auto_grouped"),
+        ("epilogue: [[{clamp: {max: 6.0, min: -.inf}}]]", "gemm_fp16_rcr_clamp_6_max__tiled_pointer_auto_grouped"),
         ("batch: strided\nepilogue: bias", "bmm_fp16_rcr_bias__tiled_pointer_auto_grouped"),
     ],
 )

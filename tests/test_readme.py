@@ -6,12 +6,13 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from packaging.specifiers import SpecifierSet
 
-from generator.epilogue import OPERATIONS
+from generator import operations
 from generator.rendered import read
 from generator.versions import minor_versions
 from generator.vocabulary import DTYPE_SHORTHANDS, SELECT, TARGETS, WORDS
@@ -57,9 +58,23 @@ def test_the_kernel_shown_is_the_one_rendered() -> None:
     assert shown[1] in rendered.read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("table", [operations.table, operations.functions])
+def test_a_table_of_the_language_is_what_the_code_says(table: Callable[[], str]) -> None:
+    name = {operations.table: "operations", operations.functions: "functions"}[table]
+    written = README.split(f"<!-- table: {name} -->\n")[1].split("<!-- end of table -->")[0]
+    assert written.strip() == table()
+
+
+def test_the_operations_shown_are_those_of_the_spec() -> None:
+    shown = re.search(r"```yaml\n(ops:\n.*?)epilogue:", README, re.S)
+    assert shown is not None
+    rendered = (ROOT / "specs" / "ops.yaml").read_text(encoding="utf-8")
+    assert all(line in rendered for line in shown[1].splitlines())
+
+
 def test_the_axes_named_are_those_of_the_language() -> None:
     table = README.split("## What is supported")[1].split("The other words")[0]
-    words = {*DTYPE_SHORTHANDS, *OPERATIONS, *(word for word, entry in SELECT.items() if entry.available)}
+    words = {*DTYPE_SHORTHANDS, *(word for word, entry in SELECT.items() if entry.available)}
     for entries in WORDS.values():
         words |= {word for word, entry in entries.items() if entry.available}
     assert {word for word in words if not re.search(rf"\b{word}\b", table)} == set()

@@ -49,6 +49,12 @@ def hostile(manifest: dict[str, Any]) -> None:
     first(manifest)["axes"]["epilogue"] = [{"operation": "relu", "operands": {}}]
 
 
+def with_step(manifest: dict[str, Any], operation: dict[str, Any], settings: dict[str, Any]) -> None:
+    """One kernel has an epilogue of this operation, without operands."""
+    manifest["operations"]["f"] = operation
+    first(manifest)["axes"]["epilogue"] = [{"operation": "f", "operands": {}, "settings": settings}]
+
+
 def outward(manifest: dict[str, Any]) -> None:
     """An operation whose name, which is part of the kernel's, leads out of the folder."""
     manifest["operations"]["/../x"] = {"formula": "x", "operands": {}}
@@ -71,6 +77,13 @@ def outward(manifest: dict[str, Any]) -> None:
         (lambda m: m.update(kernels=[]), "AttributeError"),
         (renamed, "make"),
         (hostile, "FormulaError"),
+        (lambda m: with_step(m, {"formula": "x * s", "operands": {"s": "K"}}, {}), "neither a shape nor a number"),
+        (lambda m: with_step(m, {"formula": "x * s", "operands": {"s": "M"}}, {}), "the operands of 'f' are"),
+        (lambda m: with_step(m, {"formula": "x * s", "operands": {}, "scalars": {"s": [1]}}, {}), "[1] is neither"),
+        (lambda m: with_step(m, {"formula": "x * s", "operands": {}, "scalars": {"s": "nan"}}, {}), "KeyError"),
+        (lambda m: with_step(m, {"formula": "x / s", "operands": {}, "scalars": {"s": 1}}, {"s": 0}), "divides by 0"),
+        (lambda m: with_step(m, {"formula": "x / s", "operands": {}, "scalars": {"s": 1}}, {"s": "0"}), "settings of"),
+        (lambda m: with_step(m, {"formula": "x", "operands": {}}, {"s": 2}), "settings of"),
         (outward, "no file of the family"),
     ],
 )

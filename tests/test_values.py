@@ -13,7 +13,11 @@ LAYOUT = (
 )
 SHORTHANDS = "legal: fp16, bf16, fp32, tf32, tf32x3, int8, fp8e4m3, fp8e5m2"
 OPERANDS = "legal: fp32, fp16, bf16, fp8e4m3, fp8e5m2, int8"
-OPERATIONS = "legal: none, bias, bias_m, scale, add, relu, gelu, gelu_tanh, silu, sigmoid, tanh"
+OPERATIONS = (
+    "legal: none, bias, bias_m, scale, scale_m, scale_n, add, mul, relu, relu2, leaky_relu, gelu, gelu_tanh, "
+    "quick_gelu, silu, sigmoid, tanh, softplus, hardswish, clamp"
+)
+CLAMP = "epilogue: 'clamp' needs one of min, max, as in [{clamp: {min: 0}}]"
 ROW_KEYS = "legal: m, n, k, warps, group, stages, split, chiplets, ctas, warp_specialize, waves_per_eu"
 NUMBER = "expected a whole number of at least 1, found"
 EMPTY = "the list is empty; give at least one value or leave the key out"
@@ -96,6 +100,29 @@ def test_dtype_mistakes(value: str, expected: list[str]) -> None:
         ("[none, []]", [f"4:18: epilogue: {EMPTY}"]),
         ("[bias+relu, [bias, relu]]", ["4:23: epilogue: 'bias+relu' is listed twice"]),
         ("[none, [bias, {relu: {min: 0}}]]", ["4:32: epilogue: 'relu' takes no parameters"]),
+        ("bias+clamp", [f"4:11: {CLAMP}"]),
+        ("[[bias+clamp]]", [f"4:13: {CLAMP}"]),
+        ("[[{clamp: {}}]]", [f"4:21: {CLAMP}"]),
+        ("[[{clamp: {min: -.inf}}]]", [f"4:21: {CLAMP}"]),
+        ("[[{clamp: {mim: 0}}]]", ["4:22: epilogue.clamp: no parameter 'mim'; did you mean 'min'? legal: min, max"]),
+        ("[[{clamp: {min: .inf}}]]", ["4:27: epilogue.clamp.min: expected a finite number, found inf"]),
+        ("[[{clamp: {min: .nan}}]]", ["4:27: epilogue.clamp.min: expected a number, found nan"]),
+        ("[[{clamp: {min: '0'}}]]", ["4:27: epilogue.clamp.min: expected a number, found '0'"]),
+        ("[[{clamp: {min: true}}]]", ["4:27: epilogue.clamp.min: expected a number, found True"]),
+        ("[[{clamp: {min: -0.0}}]]", ["4:27: epilogue.clamp.min: expected a number, found -0.0"]),
+        ("[[{clamp: {min: 1e39}}]]", ["4:27: epilogue.clamp.min: the number is not finite in fp32: 1e+39"]),
+        ("[[{clamp: {min: 1e-60}}]]", ["4:27: epilogue.clamp.min: the number is 0 in fp32: 1e-60"]),
+        ("[[{clamp: {min: 0, min: 1}}]]", ["4:30: epilogue.clamp: the key 'min' appears twice, first on line 4"]),
+        ("[[{clamp: [0]}]]", ["4:21: epilogue.clamp: expected a mapping of names, found a list"]),
+        ("[[{bais: {min: 0}}]]", [f"4:14: epilogue: unknown operation 'bais'; did you mean 'bias'? {OPERATIONS}"]),
+        (
+            "[[{softplus: {beta: 0}}]]",
+            [
+                "4:24: epilogue.softplus: with these parameters its formula "
+                "'where(beta * x > threshold, x, softplus(beta * x) / beta)' divides by 0"
+            ],
+        ),
+        ("[relu, [{clamp: {max: 6}}], [{clamp: {max: 6.0}}]]", ["4:39: epilogue: 'clamp(max=6)' is listed twice"]),
         (
             "[none, [bias, [relu]]]",
             ["4:25: epilogue: expected an operation, or one with parameters as {name: {...}}, found a list"],
@@ -248,6 +275,8 @@ def test_a_second_use_of_an_operand_is_numbered() -> None:
         ("relu+scale", "relu(A @ B) * scale"),
         ("scale+bias+gelu_tanh", "gelu_tanh(A @ B * scale + bias)"),
         ("add+scale+add", "(A @ B + add) * scale + add2"),
+        ("scale_m+scale_n+mul+softplus", "softplus(A @ B * scale_m * scale_n * mul)"),
+        ("[[bias, {clamp: {min: 0, max: 6}}, relu2]]", "relu2(clamp(A @ B + bias, min=0, max=6))"),
     ],
 )
 def test_formula(written: str, formula: str) -> None:

@@ -48,7 +48,7 @@ def job_of(problem: Problem, contestant: Contestant, index: int | None) -> dict[
         "shape": problem.shape.numbers,
         "dtype": dataclasses.asdict(problem.dtype),
         "layout": problem.layout.word,
-        "epilogue": [step.operation for step in problem.epilogue.steps],
+        "epilogue": problem.epilogue.data,
         "config": index,
     }
 
@@ -105,7 +105,7 @@ def main() -> None:
 
     for job in json.loads(sys.stdin.read()):
         problem = Problem(
-            Shape(*job["shape"]), Dtype(**job["dtype"]), Layout.of(job["layout"]), Epilogue.of(tuple(job["epilogue"]))
+            Shape(*job["shape"]), Dtype(**job["dtype"]), Layout.of(job["layout"]), Epilogue.of(job["epilogue"])
         )
         contestant = Contestant("", "", job["kernel"], Path(job["file"]), "", problem.layout)
         try:

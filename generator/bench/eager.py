@@ -2,61 +2,79 @@
 
 from __future__ import annotations
 
-import ast
+import operator
 from collections.abc import Callable, Mapping
 
 import torch
 
 from generator import formula
-from generator.epilogue import COLUMNS, ROWS, Epilogue
+from generator.epilogue import Epilogue
+from generator.operations import COLUMNS, ROWS
 
 Value = torch.Tensor | float
 
 
-def _maximum(x: Value, y: Value) -> Value:
-    """The larger of two values, NaN where one is."""
-    if isinstance(x, torch.Tensor) and isinstance(y, torch.Tensor):
-        return torch.maximum(x, y)
-    if isinstance(x, torch.Tensor):
-        return torch.clamp(x, min=y)
-    return torch.clamp(y, min=x) if isinstance(y, torch.Tensor) else max(x, y)
+def _bound(function: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> Callable[[Value, Value], Value]:
+    """A maximum or minimum, NaN where one is; of a tensor and a number the call that needs no tensor of it."""
+
+    def bound(x: Value, y: Value) -> Value:
+        if isinstance(x, torch.Tensor) and isinstance(y, torch.Tensor):
+            return function(x, y)
+        tensor, number = (x, y) if isinstance(x, torch.Tensor) else (y, x)
+        assert not isinstance(number, torch.Tensor)
+        if function is torch.maximum:
+            return torch.clamp(torch.as_tensor(tensor), min=number)
+        return torch.clamp(torch.as_tensor(tensor), max=number)
+
+    return bound
 
 
-def _on_tensor(function: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Value], Value]:
-    return lambda x: function(torch.as_tensor(x))
+def _where(condition: torch.Tensor | bool, x: Value, y: Value) -> torch.Tensor:
+    if not isinstance(x, torch.Tensor) and not isinstance(y, torch.Tensor):
+        x = torch.as_tensor(x, dtype=torch.float64)
+    return torch.where(torch.as_tensor(condition), x, y)
 
 
+def _on_tensor(function: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Value], torch.Tensor]:
+    return lambda x: function(x if isinstance(x, torch.Tensor) else torch.as_tensor(x, dtype=torch.float64))
+
+
+def _rounded(dtype: torch.dtype) -> Callable[[Value], torch.Tensor]:
+    return _on_tensor(lambda x: x.to(dtype).to(x.dtype))
+
+
+#: What each function and operator of the formula language is in torch.
 FUNCTIONS: Mapping[str, Callable[..., Value]] = {
-    "max": _maximum,
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+    "negative": operator.neg,
+    "**": operator.pow,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "where": _where,
+    "max": _bound(torch.maximum),
+    "min": _bound(torch.minimum),
+    "abs": abs,
+    "exp": _on_tensor(torch.exp),
+    "exp2": _on_tensor(torch.exp2),
+    "log": _on_tensor(torch.log),
+    "sqrt": _on_tensor(torch.sqrt),
+    "rsqrt": _on_tensor(torch.rsqrt),
     "erf": _on_tensor(torch.erf),
-    "sigmoid": _on_tensor(torch.sigmoid),
     "tanh": _on_tensor(torch.tanh),
+    "sigmoid": _on_tensor(torch.sigmoid),
+    # Without a threshold: it is where the sum rounds to x.
+    "softplus": _on_tensor(lambda x: torch.logaddexp(x, torch.zeros_like(x))),
+    "fp16": _rounded(torch.float16),
+    "bf16": _rounded(torch.bfloat16),
+    "fp32": _rounded(torch.float32),
 }
-
-
-def evaluate(tree: ast.expr, names: Mapping[str, Value]) -> Value:
-    """The value of a checked formula over `names`; raise KeyError for a function that torch is not told of here."""
-    match tree:
-        case ast.Name(id=name):
-            return names[name]
-        case ast.Constant(value=value):
-            assert isinstance(value, (int, float))
-            return value
-        case ast.UnaryOp(operand=operand):
-            return -evaluate(operand, names)
-        case ast.BinOp(left=left, op=op, right=right):
-            x, y = evaluate(left, names), evaluate(right, names)
-            match op:
-                case ast.Add():
-                    return x + y
-                case ast.Sub():
-                    return x - y
-                case ast.Mult():
-                    return x * y
-            return x / y
-        case ast.Call(func=ast.Name(id=function), args=arguments):
-            return FUNCTIONS[function](*(evaluate(argument, names) for argument in arguments))
-    raise TypeError(f"not a node of the formula language: {ast.dump(tree)}")
 
 
 def apply(
@@ -72,7 +90,7 @@ def apply(
         names: dict[str, Value] = {formula.X: x}
         for local, operand in step.operands:
             names[local] = _part(operands[operand.name], operand.shape, product.dtype, rows, columns)
-        x = evaluate(step.tree, names)
+        x = formula.evaluate(step.tree, names, FUNCTIONS, float)
     assert isinstance(x, torch.Tensor)
     return x
 

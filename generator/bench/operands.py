@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 
 from generator.bench.problem import Problem
-from generator.epilogue import COLUMNS, MATRIX, ROWS
+from generator.operations import COLUMNS, ELEMENT, MATRIX, ROWS
 from generator.verify.elements import torch_type
 from generator.vocabulary import ELEMENTS
 
@@ -70,6 +70,8 @@ def _make(problem: Problem, device: str, generator: torch.Generator | None) -> O
             epilogue[operand.name] = matrix(m, n, layout.c, word)
         elif operand.shape in (ROWS, COLUMNS):
             epilogue[operand.name] = _random((m if operand.shape == ROWS else n,), word, device, generator)
+        elif operand.shape == ELEMENT:
+            epilogue[operand.name] = torch.full((1,), SCALAR, dtype=torch_type(word), device=device)
         else:
             epilogue[operand.name] = SCALAR
     rows, columns = (n, m) if layout.c == "column" else (m, n)

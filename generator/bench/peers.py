@@ -53,7 +53,7 @@ def cublas(problem: Problem) -> Peer:
     if not problem.epilogue.steps:
         return Peer(name, product)
     converted = torch_type(problem.operand_type)
-    words = problem.epilogue.word.split("+")
+    words = [step.word for step in problem.epilogue.steps]
 
     def eager_epilogue(operands: Operands, out: torch.Tensor | None) -> torch.Tensor:
         result = eager.apply(problem.epilogue, product(operands, None).to(converted), operands.epilogue)

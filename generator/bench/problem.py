@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from generator.epilogue import COLUMNS, MATRIX, ROWS, Epilogue
+from generator.epilogue import Epilogue
 from generator.model import Dtype, Layout
+from generator.operations import COLUMNS, MATRIX, ROWS
 from generator.vocabulary import ELEMENTS
 
 

@@ -208,7 +208,7 @@ def _plain_record(record: Record) -> dict[str, Any]:
         "shape": problem.shape.numbers,
         "layout": problem.layout.word,
         "dtype": dataclasses.asdict(problem.dtype),
-        "epilogue": [step.operation for step in problem.epilogue.steps],
+        "epilogue": problem.epilogue.data,
         "environment": record.environment,
         "method": dict(record.method),
         "sides": [
@@ -235,7 +235,7 @@ def _record(data: Any) -> Record:
         Shape(*data["shape"]),
         Dtype(**data["dtype"]),
         Layout.of(data["layout"]),
-        Epilogue.of(tuple(data["epilogue"])),
+        Epilogue.of(data["epilogue"]),
     )
     sides = tuple(_side(entry) for entry in data["sides"])
     return Record(data["key"], data["case"], data["title"], problem, data["environment"], dict(data["method"]), sides)

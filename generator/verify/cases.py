@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from generator import legality
-from generator.epilogue import MATRIX, SCALAR
 from generator.model import Kernel, Tile, Variant
+from generator.operations import MATRIX, SCALAR
 from generator.vocabulary import ELEMENTS, SCHEDULE, SWIZZLE
 
 

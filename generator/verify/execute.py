@@ -13,12 +13,13 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from generator.model import Kernel, Variant
+from generator.verify.arithmetic import Bounded
 from generator.verify.cases import Case, leading_extents
 from generator.verify.compare import compare
 from generator.verify.elements import torch_type
 from generator.verify.operands import NoMemory, poison, unwritten
 from generator.verify.order import wrong_order
-from generator.verify.reference import Bounded, reference
+from generator.verify.reference import reference
 from generator.verify.setup import Setup, prepare
 from generator.vocabulary import SCHEDULE
 

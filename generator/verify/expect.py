@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator
 
+from generator import formula
 from generator.model import Kernel, Variant
 from generator.resources import matrix_instruction
 from generator.verify.cases import addressed
@@ -96,8 +96,9 @@ def _hands_in(v: Variant, code: MachineCode) -> Iterator[str]:
 def _keeps_nan(v: Variant, code: MachineCode) -> Iterator[str]:
     if re.search(r"\barith\.(max|min)numf\b", code.ir):
         yield "a maximum or minimum drops NaN (arith.maxnumf); the epilogue propagates it"
-    calls = (node.func for step in v.epilogue.steps for node in ast.walk(step.tree) if isinstance(node, ast.Call))
-    if code.instructions["plain max"] and any(isinstance(f, ast.Name) and f.id in ("max", "min") for f in calls):
+    called = {name for step in v.epilogue.steps for name in formula.called(step.tree)}
+    # A choice between a value and a constant may become a plain max, which then drops NaN as the choice does.
+    if code.instructions["plain max"] and called & {"max", "min"} and "where" not in called:
         yield "a plain max drops NaN; the epilogue propagates it"
 
 

@@ -13,8 +13,8 @@ import torch
 import triton
 
 from generator import legality
-from generator.epilogue import MATRIX, SCALAR
 from generator.model import Kernel
+from generator.operations import ELEMENT, MATRIX, SCALAR
 from generator.verify.cases import Case, Fit, addressed, leading_extents, written_step
 from generator.verify.operands import place
 from generator.verify.rows import takes
@@ -237,10 +237,15 @@ def _epilogue(kernel: Kernel, case: Case) -> Iterator[Refusal]:
             continue
         spoil = _change(name, lambda x: x.to(torch.int32))
         yield Refusal(f"{name}-dtype", f"{name} is of int32", TypeError, (name, "int32"), spoil)
-        size = {"M": f"({m + 1},)", "N": f"({n + 1},)", MATRIX: _shape(kernel, case, m + 1, n)}[operand.shape]
+        size = {"1": "(1,)", "M": f"({m + 1},)", "N": f"({n + 1},)", MATRIX: _shape(kernel, case, m + 1, n)}[
+            operand.shape
+        ]
         spoil = _change(name, _longer if operand.shape == MATRIX else lambda x: torch.cat([x, x[:1]]))
         yield Refusal(f"{name}-shape", f"{name} is too long", ValueError, (name, size), spoil)
-        if operand.shape != MATRIX:
+        if operand.shape == ELEMENT:
+            spoil = _change(name, lambda x: x.to("meta"))
+            yield Refusal(f"{name}-device", f"{name} is elsewhere than a", ValueError, (name, "meta"), spoil)
+        elif operand.shape != MATRIX:
             spoil = _change(name, lambda x: x.repeat_interleave(2)[::2])
             yield Refusal(f"{name}-gaps", f"{name} is not contiguous", ValueError, (name, "stride"), spoil)
         elif kernel.variant.layout.c != "strided":
@@ -309,7 +314,7 @@ def _resized(kernel: Kernel, case: Case, dimension: str, size: int, **changes: A
         for operand in kernel.variant.epilogue.operands:
             if operand.shape == MATRIX:
                 call[operand.name] = _empty(call[operand.name], (*front, sizes["m"], sizes["n"]), layout.c)
-            elif operand.shape != SCALAR:
+            elif operand.shape not in (SCALAR, ELEMENT):
                 call[operand.name] = call[operand.name].new_ones(sizes[operand.shape.lower()])
         call.update(changes)
 

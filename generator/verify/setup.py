@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import torch
 
-from generator.epilogue import COLUMNS, MATRIX, ROWS, SCALAR
 from generator.model import Kernel
+from generator.operations import COLUMNS, ELEMENT, MATRIX, ROWS, SCALAR
 from generator.verify.cases import Case, addressed, leading_extents
 from generator.verify.elements import OPERAND_TYPES, has_infinity, torch_type
 from generator.verify.operands import Operand, fill, place
@@ -86,12 +86,12 @@ class _Builder:
         if shape == MATRIX:
             operand = self.matrix(name, (m, n), self.variant.layout.c, dtype)
         else:
-            size = {SCALAR: 1, ROWS: m, COLUMNS: n}[shape]
+            size = {SCALAR: 1, ELEMENT: 1, ROWS: m, COLUMNS: n}[shape]
             offset = 1 if self.case.unaligned else 0
             margin = max(self.tile.m, self.tile.n)
             device = torch.device("cpu") if shape == SCALAR and self.case.scalar_elsewhere else self.device
             operand = place(name, (size,), (1,), dtype, device, offset=offset, margin=margin)
-        self.fill(operand, 1.0 if shape == SCALAR else spread)
+        self.fill(operand, 1.0 if shape in (SCALAR, ELEMENT) else spread)
         setup.tensors[name] = operand
 
     def matrix(self, name: str, shape: tuple[int, int], layout: str, dtype: torch.dtype) -> Operand:

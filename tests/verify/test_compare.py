@@ -77,6 +77,18 @@ def test_integers_are_equal_or_wrong() -> None:
     assert fault is not None and "expected exactly 16777217" in fault
 
 
+def test_where_a_bound_is_nan_anything_is_right_and_only_there() -> None:
+    value = torch.tensor([1.0, float("nan"), float("inf"), 2.0], dtype=torch.float64)
+    undefined = torch.tensor([float("nan")] * 3 + [0.0], dtype=torch.float64)
+    assert compare(torch.tensor([float("nan"), 3.0, -1.0, 2.0]), Bounded(value, undefined)).fault is None
+    fault = compare(torch.tensor([1.0, 1.0, 1.0, float("nan")]), Bounded(value, undefined)).fault
+    assert fault is not None and "1 of 4 elements are wrong; the worst is [3]" in fault
+    # One that is infinite allows any number, and no NaN.
+    unbounded = torch.full((1,), float("inf"), dtype=torch.float64)
+    assert compare(torch.tensor([9e9]), Bounded(value[:1], unbounded)).fault is None
+    assert compare(torch.tensor([float("nan")]), Bounded(value[:1], unbounded)).fault is not None
+
+
 def test_nothing_is_right() -> None:
     assert compare(torch.empty(0, 4), exact(torch.empty(0, 4))).fault is None
 

@@ -1,0 +1,44 @@
+"""The names that a kernel's file has for itself, which no operand of a spec's own may take."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+import jinja2
+
+_HERE = Path(__file__).resolve().parent
+#: In a wheel the templates lie inside the package, in a checkout beside it.
+TEMPLATES = next(folder for folder in (_HERE / "templates", _HERE.parent / "templates") if folder.is_dir())
+
+#: Templates of what stands in no kernel and in no launcher: functions beside them, and a family's own files.
+_ELSEWHERE = frozenset({"math.j2", "family.py.j2", "launch.py.j2", "tuned.py.j2"})
+
+_UNREAD = re.compile(r'"""[\s\S]*?"""|"[^"\n]*"|#.*')
+_WORD = re.compile(r"[A-Za-z_]\w*")
+#: Names that Python spells and no template has in one piece.
+_SPELLED = frozenset(
+    {"meta", "number", "refusal", *(f"{part}_{dimension}" for part in ("in", "offs", "pid") for dimension in "mnk")}
+)
+#: What the names are made of that stand for an operand: its pointer, its descriptor, its strides.
+_MADE = re.compile(r"ld.*|stride_.*|.*_(ptrs?|desc)|.*_on_device|x_\d+", re.A)
+
+
+@cache
+def taken() -> frozenset[str]:
+    """Every word of the Python text in the templates of kernels and launchers, builtins that they call among them."""
+    found = set(_SPELLED)
+    lexer = jinja2.Environment()
+    for path in TEMPLATES.rglob("*.j2"):
+        if path.name in _ELSEWHERE:
+            continue
+        tokens = lexer.lex(path.read_text(encoding="utf-8"))
+        python = " ".join(value for _, kind, value in tokens if kind == "data")
+        found.update(_WORD.findall(_UNREAD.sub("", python)))
+    return frozenset(found)
+
+
+def is_taken(name: str) -> bool:
+    """Whether a kernel or its launcher may use `name` for something of its own."""
+    return name in taken() or _MADE.fullmatch(name) is not None

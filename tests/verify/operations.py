@@ -1,0 +1,110 @@
+"""Every value of a type through an operation's rendered kernel; called in a process with Triton's interpreter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import torch
+from torch.nn import functional
+
+from generator.epilogue import Epilogue
+from generator.operations import SCALAR
+from generator.rendered import remembered
+from generator.verify import guard
+from generator.verify.arithmetic import Bounded
+from generator.verify.compare import compare
+from generator.verify.elements import torch_type
+from generator.verify.loading import load_kernel
+from generator.verify.reference import finish
+
+Operands = Mapping[str, torch.Tensor | float]
+
+#: What torch calls each operation, on a float64 accumulator (M, N).
+WITNESSES: Mapping[str, Callable[[torch.Tensor, Operands], torch.Tensor]] = {
+    "bias": lambda x, o: x + o["bias"].double(),
+    "bias_m": lambda x, o: x + o["bias_m"].double()[:, None],
+    "scale": lambda x, o: x * o["scale"],
+    "scale_m": lambda x, o: x * o["scale_m"].double()[:, None],
+    "scale_n": lambda x, o: x * o["scale_n"].double(),
+    "add": lambda x, o: x + o["add"].double(),
+    "mul": lambda x, o: x * o["mul"].double(),
+    "relu": lambda x, o: functional.relu(x),
+    "relu2": lambda x, o: functional.relu(x).square(),
+    "leaky_relu": lambda x, o: functional.leaky_relu(x),
+    "gelu": lambda x, o: functional.gelu(x),
+    "gelu_tanh": lambda x, o: functional.gelu(x, approximate="tanh"),
+    # As torch's users write it: there is no function of that name.
+    "quick_gelu": lambda x, o: x * torch.sigmoid(1.702 * x),
+    "silu": lambda x, o: functional.silu(x),
+    "sigmoid": lambda x, o: functional.sigmoid(x),
+    "tanh": lambda x, o: functional.tanh(x),
+    "softplus": lambda x, o: functional.softplus(x),
+    "hardswish": lambda x, o: functional.hardswish(x),
+    "clamp(min=-1, max=2.5)": lambda x, o: torch.clamp(x, -1, 2.5),
+    "clamp(min=0.1)": lambda x, o: torch.clamp(x, min=0.1),
+    "clamp(max=-3)": lambda x, o: torch.clamp(x, max=-3),
+    "clamp(min=3, max=-3)": lambda x, o: torch.clamp(x, 3, -3),
+    "leaky_relu(negative_slope=-0.5)": lambda x, o: functional.leaky_relu(x, -0.5),
+    "leaky_relu(negative_slope=0)": lambda x, o: functional.leaky_relu(x, 0.0),
+    "softplus(beta=2.5, threshold=4)": lambda x, o: functional.softplus(x, 2.5, 4),
+    "softplus(beta=-1)": lambda x, o: functional.softplus(x, -1),
+}
+
+#: Each as a spec writes it.
+WRITTEN = {
+    word: word if "(" not in word else f"[{{{word.replace('(', ': {').replace('=', ': ').replace(')', '}')}}}]"
+    for word in WITNESSES
+}
+
+
+def operands(chain: Epilogue, m: int, n: int) -> dict[str, torch.Tensor | float]:
+    """Seeded operands of a chain."""
+    shapes = {"1": (1,), "M": (m,), "N": (n,), "MN": (m, n)}
+    found: dict[str, torch.Tensor | float] = {}
+    for index, operand in enumerate(chain.operands):
+        random = torch.Generator().manual_seed(index)
+        found[operand.name] = 1.7 if operand.shape == SCALAR else torch.randn(shapes[operand.shape], generator=random)
+    return found
+
+
+def every_value(folder: Path, name: str) -> list[str]:
+    """What is wrong with a kernel of C = f(A @ B), fp32 out, given every 16-bit value of its A's type times one.
+
+    Compared with the float64 formula, and with torch's function of that name, both within the formula's bounds.
+    """
+    guard.install()
+    kernel = remembered(folder).by_name[name]
+    variant = kernel.variant
+    module = load_kernel(folder / f"{name}.py")
+    a = torch.arange(-(2**15), 2**15).to(torch.int16).view(torch_type(variant.dtype.a))[:, None]
+    b = torch.ones(1, 1, dtype=a.dtype)
+    given = operands(variant.epilogue, len(a), 1)
+    # As few programs as a block of the interpreter holds.
+    row = {**module.CONFIGS[0], "BLOCK_M": 2**14, "BLOCK_N": 16, "BLOCK_K": 16}
+    module.CONFIGS.append(row)
+    out = torch.full((len(a), 1), -77.0)
+    regions = [guard.Region.of(key, x) for key, x in {"a": a, "b": b, **given}.items() if isinstance(x, torch.Tensor)]
+    with guard.watch([*regions, guard.Region.of("out", out, writable=True)]):
+        module.gemm(a, b, **given, out=out, config=row)
+    x = a.double()
+    expected = finish(variant, Bounded(x, torch.zeros_like(x)), given)
+    witness = WITNESSES[variant.epilogue.word](x, given)
+    # torch's own float64 cancels in 1 + erf and 1 + tanh, by half a unit in the last place of 1, times x.
+    cancelled = torch.where(x.isfinite(), 2.0**-52 * x.abs(), 0.0)
+    bounded = Bounded(witness, expected.error + cancelled)
+    faults = [compare(out, expected).fault, compare(out, bounded).fault]
+    same = (expected.value - witness).abs() <= 1e-12 * witness.abs() + cancelled
+    same |= (expected.value == witness) | (witness.isnan() & expected.value.isnan())
+    # What passes the range of fp32 is infinite in a kernel and in its reference.
+    largest = torch.finfo(torch.float32).max
+    same |= expected.value.isinf() & (witness.abs() > largest)
+    if not bool(same.all()):
+        at = int((~same).flatten().nonzero()[0])
+        faults.append(f"of {float(x[at])} the formula is {float(expected.value[at])}, and torch's {float(witness[at])}")
+    # Only where it depends on a rounding whether the result is infinite, anything is right.
+    free = expected.error.isnan() | (expected.error.isinf() & expected.value.isfinite())
+    free &= ~((expected.value.abs() / largest - 1).abs() < 1e-6)
+    if bool(free.any()):
+        faults.append(f"{int(free.sum())} of {len(a)} values are not bounded")
+    return [fault for fault in faults if fault is not None]

@@ -1,0 +1,38 @@
+"""Each built-in operation on every value of fp16 and bf16, against its formula and against torch's own function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from generator.cli import main
+from generator.operations import OPERATIONS
+from generator.rendered import Rendered, read
+from verify.operations import WITNESSES, WRITTEN, every_value
+
+DTYPES = {"fp16": "{a: fp16, out: fp32}", "bf16": "{a: bf16, out: fp32}"}
+
+
+@pytest.fixture(scope="module")
+def family(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
+    folder = tmp_path_factory.mktemp("every")
+    (folder / "every.yaml").write_text(
+        "summary: Every operation.\nlayout: rrr\nmasking: mnk\nselect: fixed\n"
+        f"dtype: [{', '.join(DTYPES.values())}]\nepilogue: [{', '.join(WRITTEN.values())}]\n"
+        "tile: [{m: 64, n: 64, k: 64, warps: 4}]\n"
+    )
+    assert main([str(folder / "every.yaml"), "--out", str(folder)]) == 0
+    return read(folder / "every")
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("word", WITNESSES)
+def test_every_value(word: str, dtype: str, family: Rendered, interpreted: Callable[..., Any]) -> None:
+    (kernel,) = (k for k in family.kernels if k.variant.epilogue.word == word and k.variant.dtype.a == dtype)
+    assert interpreted(every_value, family.folder, kernel.name) == []
+
+
+def test_every_operation_has_a_witness() -> None:
+    assert {word.partition("(")[0] for word in WITNESSES} == set(OPERATIONS)
