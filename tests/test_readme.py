@@ -23,12 +23,13 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 RESULTS = ROOT / "tests" / "results" / "nvidia_h200"
 TUNED = ROOT / "specs" / "tuned" / "nvidia_h200" / "gemm16.json"
+SUITES = ("spine", "inductor", "decode", "types", "batched")
 
 
 @pytest.mark.parametrize(
     ("name", "command"),
     [
-        ("bench_spine", ["bench", "--json", RESULTS / "bench_spine.json", "--summary"]),
+        *((f"bench_{n}", ["bench", "--json", RESULTS / f"bench_{n}.json", "--summary"]) for n in SUITES),
         ("tuned", ["tune", "--report", "--tuned", TUNED]),
     ],
 )

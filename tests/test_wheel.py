@@ -74,6 +74,7 @@ def test_it_renders_in_a_foreign_folder(installed: Path, tmp_path: Path, spec: s
 
 
 def test_what_needs_the_gpu_stack_says_so(installed: Path, tmp_path: Path) -> None:
-    ran = run(sys.executable, "-S", "-m", "generator", "verify", SPECS[0], cwd=tmp_path, PYTHONPATH=str(installed))
+    call = [sys.executable, "-S", "-m", "generator", "verify", SPECS[0], "--out", GENERATED]
+    ran = run(*call, cwd=tmp_path, PYTHONPATH=str(installed))
     assert ran.returncode == 2 and "Traceback" not in ran.stderr
     assert "install the extra: pip install 'gemm-generator[verify]'" in ran.stderr
