@@ -144,7 +144,7 @@ class Winner:
     """The kernel and row that were fastest at one size."""
 
     contract: str
-    sizes: tuple[int, int, int]
+    sizes: tuple[int, ...]
     how: str
     row: Mapping[str, int]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -50,15 +51,18 @@ PRODUCTS = 2.6e12
 _IEEE = 0.07
 
 
-def seconds(kernel: Kernel, tile: Tile, sizes: tuple[int, int, int], device: Device) -> float:
+def seconds(kernel: Kernel, tile: Tile, sizes: tuple[int, ...], device: Device) -> float:
     """The seconds that `kernel` with the row `tile` takes for M, N and K on `device`, by the model of `select.j2`.
+
+    In front of the sizes stands the number of a batch's products, where there is one.
 
     Good for an order among rows and for telling the hopeless, not for a time to rely on.
     """
-    m, n, k = sizes
+    *batch, m, n, k = sizes
     dtype = kernel.variant.dtype
     width = ELEMENTS[dtype.a].bits // 8
-    turns = -(-(-(-m // tile.m) * -(-n // tile.n)) // device.multiprocessors)
+    tiles = math.prod(batch) * -(-m // tile.m) * -(-n // tile.n)
+    turns = -(-tiles // device.multiprocessors)
     depth = tile.k * tile.stages
     taken = (tile.m + tile.n) * depth * width + (tile.m * tile.n * 4 if staged(kernel.variant) else 0)
     resident = max(1, min(turns, device.shared_memory // taken))

@@ -10,26 +10,29 @@ SHARPNESS = 4
 def seconds(
     row: dict[str, int],
     rates: tuple[float, ...],
-    sizes: tuple[int, int, int],
+    sizes: tuple[int, ...],
     multiprocessors: int,
     width: int,
 ) -> float:
-    """Seconds of an (M, N, K) product of elements of `width` bytes, `row` being the tile's sizes as CONFIGS has them.
+    """Seconds of an (M, N, K) product, or of as many as stand in front of these, of elements of `width` bytes.
+
+    `row` are the tile's sizes as CONFIGS has them.
 
     `rates` are what was fitted to the row: how many programs a multiprocessor holds, the seconds that a step along K
     takes at least, those it adds for each program beside it, those a tile takes beside its steps, the bytes a second
     that its loads reach, and the seconds that a launch takes at least.
     """
-    M, N, K = sizes
+    *batch, M, N, K = sizes
+    products = batch[0] if batch else 1
     resident, latency, step, tile, bandwidth, launch = rates
     split = row.get("SPLIT", 1)
-    tiles = -(-M // row["BLOCK_M"]) * -(-N // row["BLOCK_N"]) * split
+    tiles = products * -(-M // row["BLOCK_M"]) * -(-N // row["BLOCK_N"]) * split
     steps = -(-K // (row["BLOCK_K"] * split))
     # A multiprocessor works through its programs as many at a time as it holds, the last ones among themselves.
     turns, left = divmod(-(-tiles // multiprocessors), resident)
     arithmetic = turns * (max(latency, resident * step) * steps + tile)
     if left:
         arithmetic += max(latency, left * step) * steps + tile
-    traffic = (M * K + K * N + M * N) * width / bandwidth
+    traffic = products * (M * K + K * N + M * N) * width / bandwidth
     together: float = (arithmetic**SHARPNESS + traffic**SHARPNESS) ** (1 / SHARPNESS)
     return launch + together

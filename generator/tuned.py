@@ -27,7 +27,7 @@ def parse(text: str) -> Measured:
         winners = tuple(
             Winner(
                 _printable(entry["contract"]),
-                (entry["m"], entry["n"], entry["k"]),
+                (*((entry["batch"],) if "batch" in entry else ()), entry["m"], entry["n"], entry["k"]),
                 _how(entry["kernel"]),
                 _row(entry["config"]),
             )
@@ -77,7 +77,7 @@ class Baked:
     #: Contract -> the contract whose measurements stand for it.
     like: tuple[tuple[str, str], ...]
     #: Device, contract, and (M, N, K) -> how, row.
-    won: tuple[tuple[str, str, tuple[tuple[tuple[int, int, int], str, int], ...]], ...]
+    won: tuple[tuple[str, str, tuple[tuple[tuple[int, ...], str, int], ...]], ...]
     #: Device, contract, and how -> row -> rates.
     rates: tuple[tuple[str, str, tuple[tuple[str, tuple[tuple[int, str], ...]], ...]], ...]
 

@@ -33,6 +33,11 @@ class Shape:
         return [self.m, self.n, self.k, *more]
 
     @property
+    def sizes(self) -> tuple[int, ...]:
+        """M, N and K, behind the products of a batch where there is one."""
+        return (*self.front, self.m, self.n, self.k)
+
+    @property
     def front(self) -> tuple[int, ...]:
         """The extents in front of a matrix's rows."""
         return (self.batch,) if self.batch else ()

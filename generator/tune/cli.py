@@ -146,10 +146,10 @@ def shapes_of(call: Call) -> tuple[Shape, ...]:
     """The shapes of a call, each once; says which are left out. Raises `SpecError` and `CallError`."""
     files = [find_shapes(name) for name in call.shapes or [DEFAULT_SHAPES]]
     found = dict.fromkeys(shape for file in files for shape in read_shapes(file))
-    others = [str(shape) for shape in found if shape.pad or shape.batch]
+    others = [str(shape) for shape in found if shape.pad]
     if others:
-        print(f"tune: left out, for winners are kept by M, N and K alone: {', '.join(others)}", file=sys.stderr)
-    return tuple(shape for shape in found if not shape.pad and not shape.batch)
+        print(f"tune: left out, for winners are kept by sizes alone: {', '.join(others)}", file=sys.stderr)
+    return tuple(shape for shape in found if not shape.pad)
 
 
 def report(call: Call) -> int:

@@ -17,7 +17,8 @@ from generator import timing
 from generator.bench.stats import rounded
 from generator.prior import PRODUCTS
 
-Sizes = tuple[int, int, int]
+#: M, N and K, behind the products of a batch where there is one.
+Sizes = tuple[int, ...]
 #: Contract, kernel and row, the row as sorted pairs.
 Row = tuple[str, str, tuple[tuple[str, int], ...]]
 

@@ -46,11 +46,18 @@ class Winner:
     seconds: float
     library_seconds: float | None = None
     runner_up: Rival | None = None
+    #: Products of a batch; 0 where there is none.
+    batch: int = 0
 
     @property
-    def place(self) -> tuple[str, int, int, int]:
+    def sizes(self) -> tuple[int, ...]:
+        """M, N and K, behind the products of a batch where there is one."""
+        return (*((self.batch,) if self.batch else ()), self.m, self.n, self.k)
+
+    @property
+    def place(self) -> tuple[str, tuple[int, ...]]:
         """What it is the winner of, and where it stands in a file."""
-        return self.contract, self.m, self.n, self.k
+        return self.contract, self.sizes
 
 
 @dataclass(frozen=True)
@@ -70,7 +77,7 @@ class Outcome:
 
 def plain(value: Outcome | Winner) -> dict[str, Any]:
     """As JSON holds it."""
-    return dataclasses.asdict(value)
+    return {name: entry for name, entry in dataclasses.asdict(value).items() if (name, entry) != ("batch", 0)}
 
 
 def outcome_of(data: Mapping[str, Any]) -> Outcome:

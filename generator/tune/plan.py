@@ -117,8 +117,7 @@ def _best_fitted(
 
     def seconds(candidate: Candidate) -> float:
         row = row_of(contract, candidate.contestant.kernel, candidate.config)
-        sizes = (shape.m, shape.n, shape.k)
-        return timing.seconds(dict(candidate.config), rates[row], sizes, device.multiprocessors, width)
+        return timing.seconds(dict(candidate.config), rates[row], shape.sizes, device.multiprocessors, width)
 
     known = [c for c in candidates if row_of(contract, c.contestant.kernel, c.config) in rates]
     return sorted(known, key=seconds)
@@ -146,7 +145,7 @@ def _candidates(
         for index, (row, tile) in enumerate(zip(table, kernel.tiles)):
             reason = why_not_row(kernel, contestant, index, problem, device.target)
             if reason is None:
-                predicted = prior.seconds(kernel, tile, (shape.m, shape.n, shape.k), device)
+                predicted = prior.seconds(kernel, tile, shape.sizes, device)
                 found.append(Candidate(contestant, index, dict(row), predicted))
             else:
                 left_out[reason] += 1

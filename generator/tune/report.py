@@ -35,12 +35,12 @@ def render(found: Winners) -> str:
 
 def _cells(contract: str, winners: Sequence[Winner]) -> list[str]:
     ratios = {
-        (winner.m, winner.n, winner.k): winner.library_seconds / winner.seconds
+        winner.sizes: winner.library_seconds / winner.seconds
         for winner in winners
         if winner.library_seconds is not None
     }
-    few = [ratio for (m, _, _), ratio in ratios.items() if m <= _FEW_ROWS]
-    many = [ratio for (m, _, _), ratio in ratios.items() if m > _FEW_ROWS]
+    few = [ratio for (*_, m, _, _), ratio in ratios.items() if m <= _FEW_ROWS]
+    many = [ratio for (*_, m, _, _), ratio in ratios.items() if m > _FEW_ROWS]
     if not ratios:
         return [contract, str(len(winners)), *["—"] * 6]
     sizes = min(ratios, key=lambda key: ratios[key])

@@ -133,7 +133,7 @@ def write(
             continue
         digests = digests_of(families, name)
         standing = list(journal.standing(place, digests))
-        new: dict[tuple[str, int, int, int], Winner] = {}
+        new: dict[tuple[str, tuple[int, ...]], Winner] = {}
         for winner in (outcome.winner for outcome in standing if outcome.winner is not None):
             rival = new.get(winner.place)
             if rival is None or _cost(winner) < _cost(rival):
@@ -163,13 +163,13 @@ def samples_of(outcomes: Iterable[Outcome], widths: Mapping[str, int]) -> Iterat
     for outcome in outcomes:
         if outcome.winner is None or outcome.winner.contract not in widths:
             continue
-        contract, *sizes = outcome.winner.place
+        contract, sizes = outcome.winner.place
         last: dict[Row, float] = {}
         for found in outcome.measurements:
             if found.config is not None and found.seconds is not None:
                 last[row_of(contract, found.kernel, found.config)] = found.seconds
         for row, seconds in last.items():
-            yield Sample(row, (sizes[0], sizes[1], sizes[2]), widths[contract], seconds)
+            yield Sample(row, sizes, widths[contract], seconds)
 
 
 def digests_of(families: Families, name: str) -> dict[str, str]:

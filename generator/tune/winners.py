@@ -90,7 +90,7 @@ def merge(old: Winners, new: Iterable[Winner], fit: Fit, digests: Mapping[str, s
     `digests` are those of the kernels as they are now. A runner-up that is not what it was is forgotten. The rates of a
     contract are those of `fit` where that has any.
     """
-    kept: dict[tuple[str, int, int, int], Winner] = {}
+    kept: dict[tuple[str, tuple[int, ...]], Winner] = {}
     stale = []
     for winner in old.winners:
         if not _current(winner.kernel, old.kernels, digests):

@@ -178,6 +178,7 @@ def _final(trial: Trial, device: Device, best: list[Candidate], measurements: li
         first.seconds,
         None if library.side.failure is not None else rounded(library.median),
         rest[0] if rest else None,
+        shape.batch,
     )
 
 

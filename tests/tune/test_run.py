@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import generator.cli
+from generator import tuned
 from generator.bench import competitor
 from generator.bench.peers import NoPeer, Peer
 from generator.bench.problem import Problem
@@ -283,3 +285,20 @@ def test_refine_also_tries_what_the_fitted_rates_promise(bench: Bench, at_once: 
     found = list(Journal(bench.journal).outcomes.values())[refined:]
     assert len(first.calls) == 1 + 10
     assert found and all(len({(m.kernel, str(m.config)) for m in o.measurements if m.config}) == 2 for o in found)
+
+
+def test_a_batch_is_a_size_of_its_own(bench: Bench, at_once: AtOnce) -> None:
+    spec = bench.folder / "specs" / "tiny.yaml"
+    spec.write_text(fakes.SPEC.replace("dtype: fp16\n", "dtype: fp16\nbatch: strided\n"))
+    assert generator.cli.main([str(spec), "--force"]) == 0
+    for path in (bench.folder / "generated" / "tiny").glob("bmm_*.py"):
+        fakes.write(path, "3e-3, 2e-3, 8e-3" if "grouped" in path.name else "5e-3, 4e-3, 6e-3")
+    (bench.folder / "shapes.yaml").write_text("[3x32x32x32, 5x32x32x32]")
+    at_once()
+    assert bench.tune() == 0
+    winners = json.loads(bench.winners.read_text())["winners"]
+    assert [(w["contract"], w["batch"], w["m"]) for w in winners] == [
+        (f"bmm_fp16_{layout}_none", batch, 32) for layout in ("rcr", "rrr") for batch in (3, 5)
+    ]
+    baked = tuned.parse(bench.winners.read_text())
+    assert {winner.sizes for winner in baked.winners} == {(3, 32, 32, 32), (5, 32, 32, 32)}
