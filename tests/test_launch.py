@@ -225,6 +225,12 @@ def test_copies_are_aligned_and_equal(family: ModuleType) -> None:
     assert ran.stdout.split() == ["13", "copied"]
 
 
+def test_nothing_is_copied_where_k_is_0(family: ModuleType) -> None:
+    assert not sys.modules["again._copies"].worth_aligning(torch.empty(401, 0), torch.empty(0, 403))
+    out = family.gemm_fp16_rcr_none(*operands(401, 403, 0))
+    assert out.shape == (401, 403)
+
+
 def test_one_matrix_for_a_whole_batch_is_not_copied(family: ModuleType) -> None:
     copies = sys.modules["again._copies"]
     one, batch = torch.randn(1, 301, 303).expand(4, -1, -1), torch.randn(4, 303, 305)
