@@ -168,7 +168,7 @@ ELEMENTS: Mapping[str, Element] = {
 
 @dataclass(frozen=True)
 class Quantised:
-    """A type of the result that values are saturated to, then rounded to nearest even: its ends, and what NaN becomes."""
+    """A type that results are saturated to and rounded to nearest even: its ends, and what NaN becomes."""
 
     least: int
     most: int
