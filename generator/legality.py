@@ -119,6 +119,13 @@ def _fp8_target(v: Variant, target: str) -> str | None:
     return f"{target} does not multiply {min(missing)}" if missing else None
 
 
+def _fp8_result_target(v: Variant, target: str) -> str | None:
+    found = TARGETS[target]
+    if v.dtype.out == "fp8e4m3" and found.vendor == "nvidia" and found.capability < 89:
+        return f"Triton has no fp8e4m3 on {target}; fp8e5m2 and int8 are stored there"
+    return None
+
+
 def _tf32_target(v: Variant, target: str) -> str | None:
     if v.dtype.precision == "tf32" and TARGETS[target].vendor == "amd" and target != "gfx942":
         return f"{target} has no tf32"
@@ -134,7 +141,13 @@ def _exchanged_target(v: Variant, target: str) -> str | None:
 
 
 #: What one target cannot run.
-TARGET_RULES: tuple[TargetRule, ...] = (_descriptor_target, _fp8_target, _tf32_target, _exchanged_target)
+TARGET_RULES: tuple[TargetRule, ...] = (
+    _descriptor_target,
+    _fp8_target,
+    _fp8_result_target,
+    _tf32_target,
+    _exchanged_target,
+)
 
 
 def _collapses(v: Variant) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from generator.operands import Matrix
 from generator.operations import ELEMENT, MATRIX, SCALAR
 from generator.versions import SUPPORTED, spelled
 from generator.view import View
-from generator.vocabulary import MASKED_DIMENSIONS, SCHEDULE, SWIZZLE
+from generator.vocabulary import MASKED_DIMENSIONS, QUANTISED, SCHEDULE, SWIZZLE
 
 WIDTH = 116
 
@@ -125,9 +125,21 @@ def rounding(k: View) -> str:
         }.get(dtype.precision or "", ".")
     if v.epilogue.steps:
         text += f" The epilogue is computed in {k.kind}."
-    if k.rounds:
+    if dtype.out in QUANTISED:
+        text += quantising(k)
+    elif k.rounds:
         text += f" The result is rounded once, to {dtype.out}, at the store."
     return text
+
+
+def quantising(k: View) -> str:
+    """How the value after the epilogue becomes one of a narrow type."""
+    out = k.v.dtype.out
+    found = QUANTISED[out]
+    text = f" The result is saturated to [{found.least}, {found.most}]"
+    if k.quantises == "saturate_int8":
+        return f"{text} at the store."
+    return f"{text}, infinities too, and rounded once, to nearest even, to {out} at the store; {found.nan}."
 
 
 def repeatable(v: Variant) -> str:

@@ -92,7 +92,8 @@ def read_dtype(reader: Reader, node: Node) -> Dtype | None:
     b = choose("b", a, tuple(ACCUMULATORS))
     acc = choose("acc", ACCUMULATORS[a][0], ACCUMULATORS[a])
     floating = tuple(name for name, element in ELEMENTS.items() if element.floating)
-    out = choose("out", DTYPE_SHORTHANDS[a][3], floating if ELEMENTS[a].floating else (*floating, "int32", "int8"))
+    results = (*floating, "int8") if ELEMENTS[a].floating else (*floating, "int32", "int8")
+    out = choose("out", DTYPE_SHORTHANDS[a][3], results)
     precision = None
     if a in PRECISIONS:
         precision = choose("precision", PRECISIONS[a][0], PRECISIONS[a])
@@ -102,9 +103,6 @@ def read_dtype(reader: Reader, node: Node) -> Dtype | None:
     ready = not (b is None or acc is None or out is None or (a in PRECISIONS and precision is None))
     if b is not None and a != b:
         reader.wrong(found["b"], f"dtype.b: operands of two types ({a} and {b}) are not available yet")
-        ready = False
-    if out in ("fp8e4m3", "fp8e5m2", "int8"):
-        reader.wrong(found["out"], f"dtype.out: {out!r} is not available yet; available: fp32, fp16, bf16, int32")
         ready = False
     if not ready:
         return None

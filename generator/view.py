@@ -11,7 +11,7 @@ from generator.model import Dtype, Kernel, Tile, Variant
 from generator.operands import Matrix, Vector
 from generator.operations import COLUMNS, MATRIX, ROWS, SCALAR
 from generator.spelling import to_triton
-from generator.vocabulary import ELEMENTS, SCHEDULE, SWIZZLE, Schedule
+from generator.vocabulary import ELEMENTS, QUANTISED, SCHEDULE, SWIZZLE, Schedule
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,18 @@ class View:
 
     @property
     def store_note(self) -> str:
+        if self.quantises == "saturate_int8":
+            return ", saturated to int8"
+        if self.quantises:
+            return f", saturated and rounded to {self.v.dtype.out} once"
         return f", rounding to {self.v.dtype.out} once" if self.rounds else ""
+
+    @property
+    def quantises(self) -> str | None:
+        """The macro of math.j2 that makes the result's type of the running value; None where a cast does."""
+        if self.v.dtype.out not in QUANTISED:
+            return None
+        return "saturate_int8" if (self.kind, self.v.dtype.out) == ("int32", "int8") else f"to_{self.v.dtype.out}"
 
     @property
     def rounds(self) -> bool:
@@ -218,9 +229,10 @@ class View:
 
     @property
     def helpers(self) -> tuple[str, ...]:
-        """The macros of math.j2 for what the order of tiles and the epilogue call."""
+        """The macros of math.j2 for what the order of tiles, the epilogue and the store call."""
         order = SWIZZLE[self.v.swizzle].helper if self.tiled else None
-        return (*([order] if order else []), *sorted({helper for step in self.steps for helper in step.helpers}))
+        called = sorted({helper for step in self.steps for helper in step.helpers})
+        return tuple(helper for helper in (order, *called, self.quantises) if helper)
 
     @property
     def sizes(self) -> tuple[str, ...]:
@@ -384,6 +396,9 @@ def _steps(
         x = "x"
     if kind == dtype.out:
         return tuple(steps), kind, x
+    if dtype.out in QUANTISED:
+        stays = kind == "fp32" or (kind, dtype.out) == ("int32", "int8")
+        return tuple(steps), kind, f"_to_{dtype.out}({x}{'' if stays else '.to(tl.float32)'})"
     # Triton's interpreter cannot convert integers to bf16 in one step.
     first = ".to(tl.float32)" if kind == "int32" and dtype.out != "fp32" else ""
     return tuple(steps), kind, f"{x}{first}.to(tl.{ELEMENTS[dtype.out].triton})"

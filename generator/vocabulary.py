@@ -165,6 +165,22 @@ ELEMENTS: Mapping[str, Element] = {
     "int32": Element(32, False, "int32", "int32"),
 }
 
+
+@dataclass(frozen=True)
+class Quantised:
+    """A type that results are saturated to and rounded to nearest even: its ends, and what NaN becomes."""
+
+    least: int
+    most: int
+    nan: str
+
+
+QUANTISED: Mapping[str, Quantised] = {
+    "int8": Quantised(-128, 127, "NaN becomes 0"),
+    "fp8e4m3": Quantised(-448, 448, "NaN stays NaN"),
+    "fp8e5m2": Quantised(-57344, 57344, "NaN stays NaN"),
+}
+
 #: Shorthand: a, b, acc, out, precision.
 DTYPE_SHORTHANDS: Mapping[str, tuple[str, str, str, str, str | None]] = {
     "fp16": ("fp16", "fp16", "fp32", "fp16", None),

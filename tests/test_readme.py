@@ -15,7 +15,7 @@ from packaging.specifiers import SpecifierSet
 from generator import operations
 from generator.rendered import read
 from generator.versions import minor_versions
-from generator.vocabulary import DTYPE_SHORTHANDS, SELECT, TARGETS, WORDS
+from generator.vocabulary import DTYPE_SHORTHANDS, QUANTISED, SELECT, TARGETS, WORDS
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -64,6 +64,12 @@ def test_a_table_of_the_language_is_what_the_code_says(table: Callable[[], str])
     name = {operations.table: "operations", operations.functions: "functions"}[table]
     written = README.split(f"<!-- table: {name} -->\n")[1].split("<!-- end of table -->")[0]
     assert written.strip() == table()
+
+
+def test_the_types_that_saturate_are_those_of_the_language() -> None:
+    written = README.split("<!-- table: quantised -->\n")[1].split("<!-- end of table -->")[0]
+    rows = [f"| `{word}` | {found.least} | {found.most} | {found.nan} |" for word, found in QUANTISED.items()]
+    assert written.strip().splitlines()[2:] == rows
 
 
 def test_the_operations_shown_are_those_of_the_spec() -> None:

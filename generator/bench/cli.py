@@ -98,8 +98,9 @@ def parse(argv: Sequence[str]) -> Call:
         type=peer_words,
         dest="peers",
         metavar="PEERS",
-        help="what they are compared with: cublas (torch's own product), inductor (torch.compile, max-autotune), "
-        "cublas,inductor or none (default: as the suite says, else cublas)",
+        help="what they are compared with: cublas (torch's own product), eager (nothing fused), fused (the library's "
+        "call for product and epilogue), inductor (torch.compile, max-autotune), several with a comma, or none "
+        "(default: as the suite says, else cublas)",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="keep results here; what it holds is not timed again")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw roofline and ratios (needs matplotlib)")

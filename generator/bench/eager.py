@@ -1,4 +1,4 @@
-"""An epilogue in plain torch operations: in float64 for the check, in the output's type for the peer."""
+"""An epilogue in plain torch operations: by its formulas in float64 for the check, by torch's functions for peers."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import operator
 from collections.abc import Callable, Mapping
 
 import torch
+from torch.nn import functional
 
 from generator import formula
-from generator.epilogue import Epilogue
+from generator.epilogue import Epilogue, Step
+from generator.formula import Number
 from generator.operations import COLUMNS, ROWS
+from generator.verify.elements import SATURATED
 
 Value = torch.Tensor | float
 
@@ -77,22 +80,59 @@ FUNCTIONS: Mapping[str, Callable[..., Value]] = {
 }
 
 
+#: What torch has a function of, given the operation's parameters: one call where the formula would be several.
+NATIVE: Mapping[str, Callable[..., torch.Tensor]] = {
+    "relu": functional.relu,
+    "leaky_relu": functional.leaky_relu,
+    "gelu": functional.gelu,
+    "gelu_tanh": lambda x: functional.gelu(x, approximate="tanh"),
+    "silu": functional.silu,
+    "sigmoid": torch.sigmoid,
+    "tanh": torch.tanh,
+    "softplus": functional.softplus,
+    "hardswish": functional.hardswish,
+    "clamp": torch.clamp,
+}
+
+
 def apply(
     epilogue: Epilogue,
     product: torch.Tensor,
     operands: Mapping[str, Value],
     rows: torch.Tensor | None = None,
     columns: torch.Tensor | None = None,
+    *,
+    native: bool = False,
 ) -> torch.Tensor:
-    """`epilogue` on `product` (M, N), in its dtype; with `rows` or `columns` the product is those alone."""
+    """`epilogue` on `product` (M, N), in its dtype; with `rows` or `columns` the product is those alone.
+
+    With `native` an operation that torch has a function of is that function, as a user writes it.
+    """
     x: Value = product
     for step in epilogue.steps:
+        if native and step.operation in NATIVE and not step.operands:
+            x = NATIVE[step.operation](x, **_parameters(step))
+            continue
         names: dict[str, Value] = {formula.X: x}
         for local, operand in step.operands:
             names[local] = _part(operands[operand.name], operand.shape, product.dtype, rows, columns)
         x = formula.evaluate(step.tree, names, FUNCTIONS, float)
     assert isinstance(x, torch.Tensor)
     return x
+
+
+def _parameters(step: Step) -> dict[str, Number]:
+    """The numbers that an operation is given, less the bounds that it is left without."""
+    numbers = {**step.meaning.scalars, **dict(step.settings)}
+    return {name: value for name, value in numbers.items() if value is not None and abs(value) <= formula.LARGEST}
+
+
+def saturated(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """`x` as it is before it becomes a narrow type: at most its ends, and whole for integers; as it is for others."""
+    if dtype not in SATURATED:
+        return x
+    x = x.clamp(*SATURATED[dtype])
+    return x if dtype.is_floating_point or not x.is_floating_point() else x.round()
 
 
 def _part(

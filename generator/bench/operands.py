@@ -20,9 +20,6 @@ _MOST_SETS = 512
 #: What a scalar operand is: a power of two, so that multiplying by it rounds nothing.
 SCALAR = 0.5
 
-#: Poison for integers, which have no NaN: no sum of products of the sizes timed comes near it.
-_INTEGER_POISON = -(2**31) + 1
-
 
 @dataclass(frozen=True)
 class Operands:
@@ -93,5 +90,8 @@ def _random(size: tuple[int, ...], word: str, device: str, generator: torch.Gene
 
 
 def poison(out: torch.Tensor) -> None:
-    """Fill an output with what no right result holds."""
-    out.fill_(math.nan if out.dtype.is_floating_point else _INTEGER_POISON)
+    """Fill an output with what no right result holds: of integers, which have no NaN, what is nearly the least one.
+
+    No sum of products of the sizes timed comes near it, and what saturates passes it.
+    """
+    out.fill_(math.nan if out.dtype.is_floating_point else torch.iinfo(out.dtype).min + 1)

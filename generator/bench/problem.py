@@ -70,8 +70,11 @@ class Problem:
 
     @property
     def operand_type(self) -> str:
-        """The element type that epilogue operands get: the output's where it is floating, else fp32."""
-        return self.dtype.out if ELEMENTS[self.dtype.out].floating else "fp32"
+        """The element type that epilogue operands get: the output's of a product of 16 bits or more, or A's where the
+        output is a narrow one; fp32 beside operands of 8 bits, whose scales these are.
+        """
+        narrow = ELEMENTS[self.dtype.out].bits == 8
+        return "fp32" if ELEMENTS[self.dtype.a].bits == 8 else self.dtype.a if narrow else self.dtype.out
 
 
 def shared_layout(layouts: list[Layout]) -> Layout:

@@ -23,7 +23,7 @@ DEFAULT_SUITE = "spine"
 SHAPES = SUITES / "shapes"
 DEFAULT_SHAPES = "default"
 #: The words of `--peer` and of a suite's `peer`: what each means is in `peers`.
-PEERS = ("cublas", "inductor")
+PEERS = ("cublas", "eager", "fused", "inductor")
 DEFAULT_PEERS = ("cublas",)
 
 _SHAPE = re.compile(

@@ -13,6 +13,8 @@ from generator.bench.results import Record, Side, Timing
 #: Fewer comparisons than this need no summary: their table says it all.
 _FEWEST = 2
 _ALL = "all"
+#: What stands for whichever peer was the fastest at each size.
+BEST = "the best of them"
 
 
 def ratio(peer: Side | None, side: Side, what: str) -> stats.Summary | None:
@@ -24,6 +26,12 @@ def ratio(peer: Side | None, side: Side, what: str) -> stats.Summary | None:
     if theirs is None or own is None:
         return None
     return stats.summarize(stats.ratios(theirs.samples, own.samples))
+
+
+def best(record: Record) -> Side | None:
+    """The peer that took the least time on the device; None where none has a right result."""
+    timed = [(stats.summarize(p.gpu.samples).median, p) for p in record.peers.values() if not p.failure and p.gpu]
+    return min(timed, key=lambda entry: entry[0])[1] if timed else None
 
 
 @dataclass(frozen=True)
@@ -62,16 +70,18 @@ def geometric_mean(values: Sequence[float]) -> float:
 
 
 def summarize(records: Sequence[Record]) -> list[Ratios]:
-    """Every side of every case against every peer, rows forced by `--configs all` left out.
+    """Every side of every case against every peer, and the best of several, rows forced by `--configs all` left out.
 
     At the end all cases together, where no comparison has several sides: their mean would say nothing of any.
     """
-    keys: dict[tuple[str, str, str], list[tuple[Record, Side, Side]]] = {}
+    keys: dict[tuple[str, str, str], list[tuple[Record, Side, Side | None]]] = {}
     ours = [[side for side in record.sides if side.role != "peer" and not side.forced] for record in records]
     for record, sides in zip(records, ours):
         for side in sides:
             for word, peer in record.peers.items():
                 keys.setdefault((record.case, side.label, word), []).append((record, side, peer))
+            if len(record.peers) > 1:
+                keys.setdefault((record.case, side.label, BEST), []).append((record, side, best(record)))
     groups = [_ratios(*key, entries) for key, entries in keys.items()]
     if len({record.case for record in records}) > 1 and all(len(sides) == 1 for sides in ours):
         for word in dict.fromkeys(group.peer for group in groups):
@@ -80,7 +90,7 @@ def summarize(records: Sequence[Record]) -> list[Ratios]:
     return groups
 
 
-def _ratios(case: str, label: str, word: str, entries: list[tuple[Record, Side, Side]]) -> Ratios:
+def _ratios(case: str, label: str, word: str, entries: list[tuple[Record, Side, Side | None]]) -> Ratios:
     found, host = [], []
     for record, side, peer in entries:
         value = ratio(peer, side, "gpu")

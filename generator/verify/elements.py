@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from generator.vocabulary import ELEMENTS
+from generator.vocabulary import ELEMENTS, QUANTISED
 
 #: Unit roundoff of IEEE formats under round-to-nearest: 2**-p for p significant bits.
 FP32_ROUNDOFF = 2.0**-24
@@ -15,6 +15,10 @@ FP32_TINY = 2.0**-126
 
 #: Real types that an epilogue operand may have.
 OPERAND_TYPES = {"fp32": torch.float32, "fp64": torch.float64, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+#: The types that results are saturated to, each with its ends.
+SATURATED = {getattr(torch, ELEMENTS[word].torch): (found.least, found.most) for word, found in QUANTISED.items()}
 
 
 def torch_type(word: str) -> torch.dtype:
@@ -34,6 +38,15 @@ def half_ulp(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     _, exponent = torch.frexp(x.abs())
     spacing = torch.ldexp(torch.full_like(x, numbers.eps), exponent - 1)
     return torch.where(x == 0, 0.0, spacing).clamp(min=numbers.smallest_normal * numbers.eps) / 2
+
+
+def quantise(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Float64 `x` saturated to `dtype`, one of SATURATED, and rounded to nearest even: float64, NaN 0 in an integer."""
+    saturated = x.clamp(*SATURATED[dtype])
+    if not dtype.is_floating_point:
+        return saturated.round().nan_to_num(0.0)
+    spacing = 2 * half_ulp(saturated.nan_to_num(0.0), dtype)
+    return (saturated / spacing).round() * spacing
 
 
 def overflow(dtype: torch.dtype) -> float:

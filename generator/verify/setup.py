@@ -12,11 +12,15 @@ from generator.operations import COLUMNS, ELEMENT, MATRIX, ROWS, SCALAR
 from generator.verify.cases import Case, addressed, leading_extents
 from generator.verify.elements import OPERAND_TYPES, has_infinity, torch_type
 from generator.verify.operands import Operand, fill, place
+from generator.vocabulary import ELEMENTS, QUANTISED
 
 #: A stride in elements that is a multiple of 16 bytes for every type.
 _STEP = 16
 #: The product's standard deviation: where the epilogue's functions bend, and their rounding shows.
 _SPREAD = 2.0
+#: The same where the result is saturated: to either side of the ends, with whole numbers up to this in place of all.
+_SATURATING_SPREAD = {"int8": 100.0, "fp8e4m3": 200.0, "fp8e5m2": 3000.0}
+_SATURATING_WHOLE = 8
 _PADDING = {"a": 3, "b": 7, "c": 11}
 #: A stride that no layout has and no copy of the hardware takes.
 _ODD = 7
@@ -59,7 +63,7 @@ class _Builder:
         m, n, k = self.case.sizes
         dtype, layout = self.variant.dtype, self.variant.layout
         # Both factors carry the fourth root, so that neither leaves the range of fp8.
-        spread = (_SPREAD / max(k, 1) ** 0.5) ** 0.5
+        spread = (_SATURATING_SPREAD.get(dtype.out, _SPREAD) / max(k, 1) ** 0.5) ** 0.5
         a = self.matrix("a", (m, k), layout.a, torch_type(dtype.a))
         b = self.matrix("b", (k, n), layout.b, torch_type(dtype.b))
         self.fill(a, spread * 2.0**self.case.shift)
@@ -78,8 +82,10 @@ class _Builder:
         """One epilogue operand, as large as the product, so that sums cancel and show an early rounding."""
         m, n, k = self.case.sizes
         dtype = OPERAND_TYPES[self.case.operand_type]
-        # Integer products are as large as they come; operands of their size cancel them.
-        spread = _SPREAD if torch_type(self.variant.dtype.a).is_floating_point else 5000.0 * max(k, 1) ** 0.5
+        spread = _SPREAD
+        if not ELEMENTS[self.variant.dtype.a].floating and self.variant.dtype.out not in QUANTISED:
+            # Integer products are as large as they come; operands of their size cancel them.
+            spread = 5000.0 * max(k, 1) ** 0.5
         if shape == SCALAR and not self.case.scalar_tensor:
             setup.scalars[name] = -1.3
             return
@@ -158,7 +164,10 @@ class _Builder:
             values = torch.where(rounded.double() == 0, torch.full_like(values, spread), values).to(dtype)
         else:
             limits = torch.iinfo(dtype)
-            values = torch.randint(limits.min, limits.max + 1, shape, generator=self.random)
+            least, most = limits.min, limits.max
+            if self.variant.dtype.out in QUANTISED:
+                least, most = -_SATURATING_WHOLE, _SATURATING_WHOLE
+            values = torch.randint(least, most + 1, shape, generator=self.random)
             values = torch.where(values == 0, 1, values).to(dtype)
         fill(operand, values.to(operand.view.device))
 

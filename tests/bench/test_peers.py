@@ -10,9 +10,13 @@ from typing import Any
 import pytest
 import torch
 
+from generator.bench import eager
 from generator.bench.measure import Options
+from generator.bench.plan import Contestant
 from generator.bench.problem import Shape
 from generator.epilogue import Epilogue
+from generator.model import Dtype
+from generator.operations import OPERATIONS
 
 from .test_measure import contestant, measured, problem
 
@@ -32,6 +36,107 @@ def test_a_peer_that_does_not_compute_it_refuses(tmp_path: Path) -> None:
     assert peer.refused and peer.failure == "torch._scaled_mm takes no two operands of fp8e5m2"
 
 
+PEERS = {
+    ("bf16", "bias+relu"): ("torch.matmul + bias + relu", "torch._addmm_activation(relu)"),
+    ("bf16", "bias+gelu_tanh"): ("torch.matmul + bias + gelu_tanh", "torch._addmm_activation(gelu_tanh)"),
+    ("bf16", "bias+gelu"): ("torch.matmul + bias + gelu", "torch.addmm + gelu"),
+    ("bf16", "bias+silu+mul"): ("torch.matmul + bias + silu + mul", "torch.addmm + silu + mul"),
+    ("bf16", "bias+relu+add"): ("torch.matmul + bias + relu + add", "torch._addmm_activation(relu) + add"),
+    ("bf16", "silu"): ("torch.matmul + silu", None),
+    ("bf16", ""): ("torch.matmul", None),
+    ("fp8e4m3", "scale_m+scale_n"): (
+        "torch._scaled_mm + scale_m + scale_n",
+        "torch._scaled_mm by rows and columns",
+    ),
+    ("fp8e4m3", "scale_n+scale_m+silu"): (
+        "torch._scaled_mm + scale_n + scale_m + silu",
+        "torch._scaled_mm by rows and columns + silu",
+    ),
+    ("fp8e4m3", "scale+bias"): ("torch._scaled_mm + scale + bias", None),
+    ("int8>bf16", "scale_m+scale_n"): ("torch._int_mm + scale_m + scale_n", None),
+    # Nothing in between is rounded to the result's type.
+    ("bf16>int8", ""): ("torch.matmul, then int8", None),
+    ("bf16>int8", "bias+relu+scale"): (
+        "torch.matmul + bias + relu + scale, then int8",
+        "torch._addmm_activation(relu) + scale, then int8",
+    ),
+    ("bf16>fp8e4m3", "scale"): ("torch.matmul + scale, then fp8e4m3", None),
+    ("bf16>fp8e5m2", "scale"): ("torch.matmul + scale, then fp8e5m2", None),
+    ("fp8e4m3>fp8e4m3", "scale_m+scale_n"): (
+        "torch._scaled_mm + scale_m + scale_n, then fp8e4m3",
+        "torch._scaled_mm by rows and columns, then fp8e4m3",
+    ),
+    ("int8>int8", ""): ("torch._int_mm, then int8", None),
+    ("int8>fp8e4m3", "scale_m"): ("torch._int_mm + scale_m, then fp8e4m3", None),
+}
+
+
+@pytest.mark.parametrize(("dtype", "word"), PEERS)
+def test_nothing_fused_and_all_that_the_library_fuses(tmp_path: Path, dtype: str, word: str) -> None:
+    a, _, out = dtype.partition(">")
+    found = Dtype.of(a)
+    of = replace(
+        problem(a, Epilogue.of(tuple(filter(None, word.split("+"))))),
+        shape=Shape(32, 48, 32),
+        dtype=replace(found, out=out) if out else found,
+    )
+    options = Options(rounds=2, peers=("eager", "fused"))
+    record = measured(contestant(tmp_path, "none", "raise ValueError('not today')"), of=of, options=options)
+    plain, fused = record.peers.values()
+    wanted, together = PEERS[dtype, word]
+    assert plain.failure is None and plain.name == wanted
+    if together is None:
+        assert fused.refused and fused.failure is not None and "torch has no call for" in fused.failure
+    else:
+        assert fused.failure is None and fused.name == together
+
+
+@pytest.mark.parametrize("out", ["int8", "fp8e4m3", "fp8e5m2"])
+def test_a_quantised_result_is_checked_as_it_is_quantised(tmp_path: Path, out: str) -> None:
+    of = replace(problem("bf16"), dtype=Dtype("bf16", "bf16", "fp32", out, None), shape=Shape(24, 40, 64))
+
+    def side(label: str, factor: float) -> Contestant:
+        made = f"from generator.verify.elements import quantise, torch_type; kind = torch_type({out!r})"
+        product = f"quantise({factor} * (a.double() @ b.double()), kind).to(kind)"
+        return contestant(
+            tmp_path, label, f"{made}; made = {product}; out = made if out.dtype != kind else out.copy_(made)"
+        )
+
+    record = measured(side("right", 1.0), side("wrong", 1.1), of=of)
+    right, wrong, peer = record.sides
+    assert right.failure is None and peer.failure is None
+    assert wrong.failure is not None and wrong.failure.startswith("wrong result")
+
+
+def test_operands_have_the_type_that_a_user_would_give_them() -> None:
+    def of(a: str, out: str) -> str:
+        return replace(problem(a), dtype=replace(Dtype.of(a), out=out)).operand_type
+
+    assert [of("bf16", "bf16"), of("bf16", "fp32"), of("bf16", "int8"), of("fp16", "fp8e5m2")] == [
+        "bf16",
+        "fp32",
+        "bf16",
+        "fp16",
+    ]
+    assert {of(a, out) for a in ("int8", "fp8e4m3") for out in ("bf16", "fp8e4m3", "fp32")} == {"fp32"}
+
+
+@pytest.mark.parametrize("word", sorted(eager.NATIVE))
+def test_torchs_function_is_the_operation(word: str) -> None:
+    chains = [Epilogue.of((word,))] if word != "clamp" else []
+    settings = {
+        "clamp": [(("min", 0), ("max", 6)), (("max", 1.5),)],
+        "leaky_relu": [(("negative_slope", 0.2),)],
+        "softplus": [(("beta", 2), ("threshold", 4))],
+    }
+    chains += [Epilogue.chain([(word, OPERATIONS[word], each)]) for each in settings.get(word, [])]
+    x = torch.linspace(-30, 30, 901, dtype=torch.float64)[None]
+    for chain in chains:
+        torch.testing.assert_close(
+            eager.apply(chain, x, {}, native=True), eager.apply(chain, x, {}), rtol=1e-9, atol=1e-12
+        )
+
+
 def compiled(monkeypatch: pytest.MonkeyPatch, backend: Callable[..., Any]) -> None:
     """torch.compile with a backend that needs no compiler."""
     real = torch.compile
@@ -44,7 +149,8 @@ def compiled(monkeypatch: pytest.MonkeyPatch, backend: Callable[..., Any]) -> No
 
 
 @pytest.mark.parametrize(
-    ("dtype", "word"), [("fp16", ""), ("bf16", "bias+gelu"), ("tf32", "bias_m+tanh"), ("fp8e4m3", "")]
+    ("dtype", "word"),
+    [("fp16", ""), ("bf16", "bias+gelu"), ("tf32", "bias_m+tanh"), ("fp8e4m3", ""), ("bf16", "bias+silu+mul")],
 )
 def test_the_compiled_peer_computes_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dtype: str, word: str

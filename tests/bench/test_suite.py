@@ -6,9 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
+from support import GENERATED, ROOT
 
 from generator.bench import suite
-from generator.bench.plan import Families, of_specs
+from generator.bench.plan import Families, of_specs, of_suite
 from generator.bench.problem import Shape
 from generator.bench.suite import DEFAULT_SHAPES, SUITES, find, find_shapes, read_shapes, read_suite
 from generator.cli import main
@@ -156,6 +157,24 @@ def test_shapes_as_a_list_or_under_a_key(tmp_path: Path) -> None:
 def test_the_suites_shipped_are_sound() -> None:
     for path in SUITES.glob("*.yaml"):
         assert read_suite(path).cases
+
+
+def test_the_fused_suite_asks_for_every_epilogue_at_every_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    fused = read_suite(find("fused"))
+    assert fused.peers == ("eager", "fused", "inductor") and fused.seconds is not None
+    comparisons = of_suite(fused, Families([], GENERATED))
+    work = {(c.problem.dtype.word, c.problem.epilogue.word) for c in comparisons}
+    assert work == {
+        ("bf16", "bias+relu"),
+        ("bf16", "bias+gelu_tanh"),
+        ("bf16", "bias+silu+mul"),
+        ("int8_int32_bf16", "scale_m+scale_n"),
+        ("fp8e4m3", "scale_m+scale_n"),
+        ("fp8e4m3_fp32_bf16_fast", "scale_m+scale_n"),
+    }
+    sizes = {"4096x4096x4096", "8192x8192x2048", "2048x3072x768", "4096x14336x4096", "512x4096x4096"}
+    assert {str(c.problem.shape) for c in comparisons} == sizes and len(comparisons) == len(work) * len(sizes)
 
 
 def test_batches_are_timed_on_shapes_of_batches(tmp_path: Path) -> None:

@@ -111,6 +111,29 @@ def test_the_summary_has_mean_smallest_and_count_for_each_case() -> None:
     assert "| all |" not in text, "a mean over rivals says nothing"
 
 
+def test_the_summary_has_the_best_of_several_peers_at_each_size() -> None:
+    fast = samples.side("torch.compile(torch.matmul)", "peer", [100.0, 105.0, 110.0])
+    refused = replace(samples.wrong(fast), refused=True)
+    method: dict[str, str | int] = {"configs": "select", "peer": "eager,inductor"}
+    records = [
+        replace(samples.record(OURS, PEER, fast), method=method),
+        replace(samples.record(OURS, PEER, refused, shape=(8, 4096, 4096)), method=method),
+        replace(samples.record(OURS, refused, refused, shape=(9, 4096, 4096)), method=method),
+        replace(samples.record(OURS, fast, PEER, case="others"), method=method),
+    ]
+    groups = {(group.case, group.peer): group for group in summary.summarize(records)}
+    own = groups["squares", summary.BEST]
+    assert [ratio for _, ratio in own.found] == [0.5, 0.95] and own.missing == 1
+    assert [ratio for _, ratio in groups["squares", "eager"].found] == [0.95, 0.95]
+    assert [ratio for _, ratio in groups["all", summary.BEST].found] == [0.5, 0.95, 0.5]
+    text = table.render(samples.results(*records), records, bound=0.95)
+    assert (
+        "| squares | tiled | the best of them | 2 (and 1 without a ratio) | 0.689 | 0.500 | 4096x4096x4096 | 1 |"
+        in text
+    )
+    assert not any(group.peer == summary.BEST for group in summary.summarize([samples.record(OURS, PEER)]))
+
+
 def test_a_geometric_mean_of_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="no values"):
         summary.geometric_mean([])
