@@ -69,6 +69,8 @@ class Launcher:
     choose: str | None
     #: Whether a, b, out and matrices of the epilogue are 3-D.
     batched: bool
+    #: Whether b has two columns for each of the result.
+    gated: bool
 
     @property
     def sentence(self) -> str:
@@ -102,7 +104,15 @@ class Launcher:
     def extents(self) -> Mapping[str, str]:
         """The sizes as extents of the operands."""
         first = int(self.batched)
-        return {"M": f"a.shape[{first}]", "N": f"b.shape[{first + 1}]", "K": f"a.shape[{first + 1}]"}
+        halves = " // 2" * self.gated
+        return {"M": f"a.shape[{first}]", "N": f"b.shape[{first + 1}]{halves}", "K": f"a.shape[{first + 1}]"}
+
+    @property
+    def products(self) -> str:
+        """The products of a step along K, as the model of the device counts them."""
+        if self.gated:
+            return "m * max(2 * n, 128)" if self.exchanged else "2 * max(m, 64) * n"
+        return "m * max(n, 64)" if self.exchanged else "max(m, 64) * n"
 
     @property
     def programs(self) -> str:
@@ -185,6 +195,7 @@ def launcher(k: View) -> Launcher:
         autotune=k.autotune,
         choose=k.choose,
         batched=k.batched,
+        gated=k.order is not None,
     )
 
 

@@ -9,7 +9,8 @@ import torch
 
 from generator import formula
 from generator.epilogue import Epilogue
-from generator.operations import COLUMNS, ROWS
+from generator.operations import COLUMNS, HALVES, ROWS
+from generator.verify.halves import columns_of, taken_apart
 
 Value = torch.Tensor | float
 
@@ -83,13 +84,21 @@ def apply(
     operands: Mapping[str, Value],
     rows: torch.Tensor | None = None,
     columns: torch.Tensor | None = None,
+    n: int = 0,
 ) -> torch.Tensor:
-    """`epilogue` on `product` (M, N), in its dtype; with `rows` or `columns` the product is those alone."""
+    """`epilogue` on `product` (M, N), in its dtype; with `rows` or `columns` the result has those alone of `n`.
+
+    With a gate the product is (M, 2N), or has the two columns that make each of `columns`.
+    """
     x: Value = product
     for step in epilogue.steps:
         names: dict[str, Value] = {formula.X: x}
+        if step.meaning.gated:
+            assert isinstance(x, torch.Tensor)
+            names = dict(zip((formula.GATE, formula.X), taken_apart(x, step.order)))
         for local, operand in step.operands:
-            names[local] = _part(operands[operand.name], operand.shape, product.dtype, rows, columns)
+            of = columns if columns is None or operand.shape != HALVES else columns_of(columns, n, epilogue.order)
+            names[local] = _part(operands[operand.name], operand.shape, product.dtype, rows, of)
         x = formula.evaluate(step.tree, names, FUNCTIONS, float)
     assert isinstance(x, torch.Tensor)
     return x
@@ -103,7 +112,7 @@ def _part(
         return value
     if shape == ROWS:
         value = value[:, None]
-    elif shape == COLUMNS:
+    elif shape in (COLUMNS, HALVES):
         value = value[None, :]
     if rows is not None and value.dim() == 2 and value.shape[0] > 1:
         value = value[rows]
