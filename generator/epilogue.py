@@ -50,7 +50,7 @@ class Step:
     @cached_property
     def word(self) -> str:
         """As messages have it: `clamp(min=0, max=6)`."""
-        set_to = ", ".join(f"{name}={value!r}" for name, value in self.settings)
+        set_to = ", ".join(f"{name}={value}" for name, value in self.settings)
         return f"{self.operation}({set_to})" if set_to else self.operation
 
     @cached_property

@@ -55,6 +55,8 @@ class Launcher:
     tiled: bool
     block_pointers: bool
     descriptors: bool
+    #: What N must be a multiple of for a descriptor to read the second half of b; None for any N.
+    read_step: int | None
     #: Elements of the result in 16 bytes.
     step: int
     #: Bytes of an element of A, and of the result.
@@ -187,6 +189,7 @@ def launcher(k: View) -> Launcher:
         tiled=k.tiled,
         block_pointers=v.load == "block_pointer",
         descriptors=k.descriptors,
+        read_step=k.read_step,
         step=128 // ELEMENTS[v.dtype.out].bits,
         element_bytes=ELEMENTS[v.dtype.a].bits // 8,
         result_bytes=ELEMENTS[v.dtype.out].bits // 8,

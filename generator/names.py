@@ -20,7 +20,7 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 #: Names that Python spells and no template has in one piece.
 _SPELLED = frozenset(
     {
-        *("meta", "number", "refusal", "acc_gate", "b_gate", "b_up", "in_b"),
+        *("meta", "number", "refusal", "gate", "acc_gate", "acc_up", "b_gate", "b_up", "in_b"),
         *(f"{part}_{dimension}" for part in ("in", "offs", "pid") for dimension in "mnk"),
     }
 )

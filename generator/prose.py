@@ -205,6 +205,8 @@ def _matrix_row(k: View, matrix: Matrix, label: str) -> tuple[str, str, str, str
         text = f"{matrix.layout}-major, stride 1 along {inner}"
         if k.descriptors and (matrix.name in ("a", "b") or matrix in k.described):
             whole = "base, leading dimension and " + inner if matrix.name == "c" else "base and leading dimension"
+            if matrix.name == "b" and k.read_step:
+                whole = "base, leading dimension and N"
             text = f"{matrix.layout}-major; {whole} in multiples of 16 bytes"
     dtype = matrix.torch_dtype.removeprefix("torch.")
     return label, matrix.extent, "any floating" if dtype == "None" else dtype, text

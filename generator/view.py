@@ -152,7 +152,13 @@ class View:
     def sums(self) -> tuple[str, ...]:
         """The accumulators of a product, one for each tile of B."""
         apart = self.order == CONCATENATED or (self.order is not None and not self.tiled)
-        return ("acc_gate", "acc") if apart else ("acc",)
+        return ("acc_gate", "acc_up") if apart else ("acc",)
+
+    @property
+    def read_step(self) -> int | None:
+        """What N must be a multiple of for a descriptor to read the second half of B's rows; None for any N."""
+        across = self.descriptors and self.order == CONCATENATED and self.v.layout.b == "row"
+        return 128 // ELEMENTS[self.v.dtype.b].bits if across else None
 
     @property
     def columns_of_b(self) -> tuple[tuple[str, str], ...]:
@@ -178,7 +184,7 @@ class View:
         lines = [f"{acc} = {acc}.T" for acc in self.sums] if self.exchanged else []
         if self.schedule.workspace and self.order == CONCATENATED:
             lines.append("# One sum to hand in: a column of the gate's, then one of the others, by turns.")
-            lines.append("acc = tl.join(acc_gate, acc).reshape((BLOCK_M, 2 * BLOCK_N))")
+            lines.append("acc = tl.join(acc_gate, acc_up).reshape((BLOCK_M, 2 * BLOCK_N))")
         elif not self.schedule.workspace:
             lines += self.parted
         return tuple(lines)
@@ -189,7 +195,7 @@ class View:
         if self.order is None or (self.order == CONCATENATED and not self.schedule.workspace):
             return ()
         why = "# Neighbouring columns: the gate's, then the other."
-        return (why, "acc_gate, acc = acc.reshape((BLOCK_M, BLOCK_N, 2)).split()")
+        return (why, "acc_gate, acc_up = acc.reshape((BLOCK_M, BLOCK_N, 2)).split()")
 
     @property
     def handed(self) -> str:
@@ -424,7 +430,7 @@ def _steps(
     `layout` is C's, which the matrices among the operands share, as they do its batch.
     """
     kind = dtype.acc
-    values = {X: "acc"} if epilogue.gate is None else {GATE: "acc_gate", X: "acc"}
+    values = {X: "acc"} if epilogue.gate is None else {GATE: "acc_gate", X: "acc_up"}
     steps = []
     depth = _DEPTHS.get(schedule, 4)
     for step in epilogue.steps:

@@ -15,7 +15,7 @@ import triton
 from generator import legality
 from generator.model import Kernel
 from generator.operations import ELEMENT, HALVES, MATRIX, SCALAR
-from generator.verify.cases import Case, Fit, addressed, leading_extents, written_step
+from generator.verify.cases import Case, Fit, addressed, leading_extents, read_step, written_step
 from generator.verify.operands import place
 from generator.verify.rows import takes
 from generator.verify.setup import Setup
@@ -115,7 +115,7 @@ def _turned(x: torch.Tensor) -> torch.Tensor:
 def _batches(kernel: Kernel, case: Case) -> Iterator[Refusal]:
     """What is no batch, or not the same one."""
     m, n, k = case.sizes
-    for name, rows, columns in (("a", m, k), ("b", k, n)):
+    for name, rows, columns in (("a", m, k), ("b", k, n if kernel.variant.epilogue.order is None else 2 * n)):
         words = (name, "three dimensions", str((rows, columns)))
         yield Refusal(f"matrix-{name}", f"{name} is a single matrix", ValueError, words, _change(name, lambda x: x[0]))
     words = (str(case.batch), "1", "expand")
@@ -359,6 +359,12 @@ def _addresses(kernel: Kernel, case: Case) -> Iterator[Refusal]:
             spoil = _aligned(_resized(kernel, case, dimension, size))
             words = (dimension.upper(), str(size), str(step))
             yield Refusal(name, "C's lines are no multiple of 16 bytes", ValueError, words, spoil, sibling=True)
+    read = read_step(kernel.variant)
+    if read > (written_step(kernel.variant) if layout.c != "column" else 1):
+        size = case.sizes[1] + read // 2
+        spoil = _aligned(_resized(kernel, case, "n", size))
+        reason = "b's second half starts at no multiple of 16 bytes"
+        yield Refusal("read-extent", reason, ValueError, ("N", str(size), str(read)), spoil, sibling=True)
 
 
 def _distances(name: str, layout: str) -> Iterator[Refusal]:
