@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from generator import formula, spelling
+from generator import formula, gates, spelling
 from generator.formula import Number
-from generator.operations import OPERATIONS, SHAPES, Operation, written
+from generator.operations import COLUMNS, HALVES, MATRIX, OPERATIONS, SHAPES, Operation, Settings, written
 
 #: The longest formula that stands in a sentence as it is; a longer one is called by its operation's name.
 _LONGEST_INLINE = 40
@@ -29,14 +29,19 @@ class Operand:
 class Step:
     """One operation as a chain uses it: its operands under the launcher's names (`add`, then `add2`), its settings.
 
-    Operands are the scalars too that are left to the call. Settings are the scalars that differ from their defaults, in
-    the order of the operation.
+    Operands are the scalars too that are left to the call. Settings are the parameters that differ from their defaults,
+    in the order of the operation.
     """
 
     operation: str
     meaning: Operation
     operands: tuple[tuple[str, Operand], ...]
-    settings: tuple[tuple[str, Number], ...] = ()
+    settings: Settings = ()
+
+    @property
+    def order(self) -> str:
+        """The order of a gate's two columns."""
+        return str(dict(self.settings).get(gates.ORDER, gates.CONCATENATED))
 
     @cached_property
     def tree(self) -> ast.expr:
@@ -45,21 +50,23 @@ class Step:
     @cached_property
     def word(self) -> str:
         """As messages have it: `clamp(min=0, max=6)`."""
-        set_to = ", ".join(f"{name}={value!r}" for name, value in self.settings)
+        set_to = ", ".join(f"{name}={value}" for name, value in self.settings)
         return f"{self.operation}({set_to})" if set_to else self.operation
 
     @cached_property
     def written(self) -> str:
         """As a kernel's name has it: the operation, then value and name of each setting: `clamp_0_min_6_max`.
 
-        A value begins with a digit and a name with a letter, so that no two chains are written alike.
+        A value begins with a digit and a name with a letter, and no operation has the name of an order, so that no two
+        chains are written alike.
         """
-        return "_".join([written(self.operation), *(f"{_digits(v)}_{written(name)}" for name, v in self.settings)])
+        set_to = (v if isinstance(v, str) else f"{_digits(v)}_{written(name)}" for name, v in self.settings)
+        return "_".join([written(self.operation), *set_to])
 
     @property
     def inline(self) -> bool:
         """Whether a sentence has the formula itself; with one `x`, so that no chain outgrows its names."""
-        once = formula.used(self.tree).count(formula.X) == 1
+        once = formula.used(self.tree).count(formula.X) == 1 and not self.meaning.gated
         return bool(self.operands) and once and len(self.meaning.formula) <= _LONGEST_INLINE
 
 
@@ -105,7 +112,17 @@ class Epilogue:
     def meanings(self) -> Mapping[str, str]:
         """What the operations of a spec's own that `text` calls by name are, as formulas over `x`."""
         own = [step for step in self.steps if not step.inline and OPERATIONS.get(step.operation) != step.meaning]
-        return {step.word: ast.unparse(step.tree) for step in own}
+        return {step.word: ast.unparse(step.tree) for step in own if not step.meaning.gated}
+
+    @cached_property
+    def gate(self) -> Step | None:
+        """The step that makes one column of two."""
+        return next((step for step in self.steps if step.meaning.gated), None)
+
+    @cached_property
+    def order(self) -> str | None:
+        """The order of the two columns that b has for each of the result; None where it has one."""
+        return None if self.gate is None else self.gate.order
 
     @property
     def data(self) -> list[Any]:
@@ -126,7 +143,7 @@ class Epilogue:
     @classmethod
     def of(cls, operations: Sequence[str | Mapping[str, Any]]) -> Epilogue:
         """The chain that `data` tells of, names alone among it; raise KeyError for an unknown one."""
-        found: list[tuple[str, Operation, tuple[tuple[str, Number], ...]]] = []
+        found: list[tuple[str, Operation, Settings]] = []
         for entry in operations:
             if isinstance(entry, str):
                 found.append((entry, OPERATIONS[entry], ()))
@@ -136,20 +153,36 @@ class Epilogue:
         return cls.chain(found)
 
     @classmethod
-    def chain(cls, operations: Sequence[tuple[str, Operation, tuple[tuple[str, Number], ...]]]) -> Epilogue:
+    def chain(cls, operations: Sequence[tuple[str, Operation, Settings]]) -> Epilogue:
         """The chain of named operations with their settings, a second use of an operand numbered."""
         taken: dict[str, int] = {}
         steps = []
-        for name, meaning, settings in operations:
+        for at, (name, meaning, settings) in enumerate(operations):
+            shapes = shapes_of(meaning, settings, gated=any(later.gated for _, later, _ in operations[at + 1 :]))
             operands = []
-            for local, shape in meaning.arguments.items():
-                if local in dict(settings):
-                    continue
+            for local, shape in shapes.items():
                 taken[local] = taken.get(local, 0) + 1
                 count = taken[local]
                 operands.append((local, Operand(local if count == 1 else f"{local}{count}", shape)))
             steps.append(Step(name, meaning, tuple(operands), settings))
         return cls(tuple(steps))
+
+
+def why_no_chain(operations: Sequence[Operation]) -> str | None:
+    """Why operations make no chain, as what it has that it cannot have, or None."""
+    gated = [operation.gated for operation in operations]
+    if sum(gated) > 1:
+        return "a second gate, and b has two columns for each of the result, which one gate takes"
+    before = operations[: gated.index(True)] if any(gated) else ()
+    if any(MATRIX in operation.operands.values() for operation in before):
+        return "a matrix before the gate, where the product has 2N columns; put it behind the gate"
+    return None
+
+
+def shapes_of(operation: Operation, settings: Settings, *, gated: bool) -> dict[str, str]:
+    """The operands of an operation with these settings, each with its shape; `gated` where a gate follows it."""
+    shapes = {name: shape for name, shape in operation.arguments.items() if name not in dict(settings)}
+    return {name: HALVES if gated and shape == COLUMNS else shape for name, shape in shapes.items()}
 
 
 def plain_scalars(operation: Operation) -> dict[str, Number | str | None]:
@@ -171,11 +204,15 @@ def operation_of(entry: Mapping[str, Any]) -> Operation:
     return operation
 
 
-def settings_of(entry: Mapping[str, Any], operation: Operation) -> tuple[tuple[str, Number], ...]:
+def settings_of(entry: Mapping[str, Any], operation: Operation) -> Settings:
     """The settings of an operation that JSON tells of; raise ValueError where they make no formula."""
     found = dict(entry)
     settings = tuple((name, found.pop(name)) for name in operation.scalars if name in found)
-    if found or any(type(value) not in (int, float) for _, value in settings):
+    if any(type(value) not in (int, float) for _, value in settings):
+        raise ValueError(f"settings of {operation.formula!r} are numbers of its scalars, found {dict(entry)}")
+    if operation.gated and found.get(gates.ORDER) == gates.INTERLEAVED:
+        settings += ((gates.ORDER, found.pop(gates.ORDER)),)
+    if found:
         raise ValueError(f"settings of {operation.formula!r} are numbers of its scalars, found {dict(entry)}")
     operation.tree(settings)
     return settings

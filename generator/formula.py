@@ -19,8 +19,8 @@ T = TypeVar("T")
 
 Number = int | float
 
-#: The name of the running value.
-X = "x"
+#: The name of the running value, and that of the value beside it in an operation that makes one of two.
+X, GATE = "x", "gate"
 
 #: What a formula may be at most: characters, nested parts, and the exponent of a power.
 LONGEST, DEEPEST, LARGEST_POWER = 1000, 64, 8

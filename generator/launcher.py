@@ -55,6 +55,8 @@ class Launcher:
     tiled: bool
     block_pointers: bool
     descriptors: bool
+    #: What N must be a multiple of for a descriptor to read the second half of b; None for any N.
+    read_step: int | None
     #: Elements of the result in 16 bytes.
     step: int
     #: Bytes of an element of A, and of the result.
@@ -69,6 +71,8 @@ class Launcher:
     choose: str | None
     #: Whether a, b, out and matrices of the epilogue are 3-D.
     batched: bool
+    #: Whether b has two columns for each of the result.
+    gated: bool
 
     @property
     def sentence(self) -> str:
@@ -102,7 +106,15 @@ class Launcher:
     def extents(self) -> Mapping[str, str]:
         """The sizes as extents of the operands."""
         first = int(self.batched)
-        return {"M": f"a.shape[{first}]", "N": f"b.shape[{first + 1}]", "K": f"a.shape[{first + 1}]"}
+        halves = " // 2" * self.gated
+        return {"M": f"a.shape[{first}]", "N": f"b.shape[{first + 1}]{halves}", "K": f"a.shape[{first + 1}]"}
+
+    @property
+    def products(self) -> str:
+        """The products of a step along K, as the model of the device counts them."""
+        if self.gated:
+            return "m * max(2 * n, 128)" if self.exchanged else "2 * max(m, 64) * n"
+        return "m * max(n, 64)" if self.exchanged else "max(m, 64) * n"
 
     @property
     def programs(self) -> str:
@@ -177,6 +189,7 @@ def launcher(k: View) -> Launcher:
         tiled=k.tiled,
         block_pointers=v.load == "block_pointer",
         descriptors=k.descriptors,
+        read_step=k.read_step,
         step=128 // ELEMENTS[v.dtype.out].bits,
         element_bytes=ELEMENTS[v.dtype.a].bits // 8,
         result_bytes=ELEMENTS[v.dtype.out].bits // 8,
@@ -185,6 +198,7 @@ def launcher(k: View) -> Launcher:
         autotune=k.autotune,
         choose=k.choose,
         batched=k.batched,
+        gated=k.order is not None,
     )
 
 

@@ -13,7 +13,7 @@ from packaging.specifiers import SpecifierSet
 from generator import formula
 from generator.model import Tile, Variant
 from generator.operations import MATRIX
-from generator.resources import TENSOR_MEMORY, shared_memory, tensor_memory
+from generator.resources import TENSOR_MEMORY, largest_tensor, matrix_rows, shared_memory, tensor_memory
 from generator.versions import minor_versions, spelled
 from generator.vocabulary import ELEMENTS, MASKED_DIMENSIONS, SCHEDULE, TARGETS
 
@@ -88,6 +88,12 @@ def _atomic_result(v: Variant) -> str | None:
     return None
 
 
+def _gate_load(v: Variant) -> str | None:
+    if v.epilogue.order is not None and v.load == "block_pointer":
+        return "a gate takes two columns of B for each of C, which block pointers do not; use pointer or descriptor"
+    return None
+
+
 def _name_length(v: Variant) -> str | None:
     if len(v.name) > _LONGEST_NAME:
         return f"its name has {len(v.name)} characters, and a file system holds {_LONGEST_NAME}; shorten the epilogue"
@@ -104,6 +110,7 @@ VARIANT_RULES: tuple[VariantRule, ...] = (
     _integer_output,
     _batch_schedule,
     _atomic_result,
+    _gate_load,
     _name_length,
 )
 
@@ -196,14 +203,14 @@ def why_no_row(v: Variant, tile: Tile) -> str | None:
         return f"k is {tile.k}, and the matrix unit needs at least {shallowest} for {v.dtype.a}"
     if min(tile.m, tile.n) < 16:
         return f"m and n are {tile.m} and {tile.n}, and the matrix unit needs at least 16 of each"
-    if v.product == "exchanged" and tile.n < 64:
+    if v.product == "exchanged" and matrix_rows(v, tile) < 64:
         return f"n is {tile.n}, and operands are exchanged for columns of C to fill the matrix unit's 64 rows"
     if v.schedule == "naive" and tile.m * tile.n <= 256 and tile.k > 256:
         return f"Triton compiles 16x16 tiles with {tile.k} along K in one load to reads past shared memory; use m: 32"
     if SCHEDULE[v.schedule].splits and (tile.split + 1) * tile.k > _BEYOND_K:
         most = _BEYOND_K // tile.k - 1
         return f"split is {tile.split}, and steps of {tile.k} along K allow {most}: a part's end has 32 bits"
-    largest = max(tile.m * tile.n, tile.m * tile.k, tile.k * tile.n)
+    largest = largest_tensor(v, tile)
     if largest > 1 << 20:
         return f"it holds {largest} elements in one tensor, and Triton allows {1 << 20}"
     return None

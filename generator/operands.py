@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from generator.epilogue import Operand
-from generator.operations import MATRIX, SCALAR
+from generator.formula import GATE, X
+from generator.gates import CONCATENATED, INTERLEAVED, PLACES
+from generator.operations import HALVES, MATRIX, SCALAR
 
 _UNITS = {"row": 1, "column": 0, "strided": None}
 
@@ -23,8 +25,26 @@ class Matrix:
     torch_dtype: str
     #: Whether there is one for each index of a batch, the launcher's dimension 0.
     batched: bool = False
+    #: Of a B with two columns for each of C, their order.
+    order: str | None = None
 
     shape = MATRIX
+
+    @property
+    def tiles(self) -> tuple[str, ...]:
+        """The kernel's names for what it loads of the matrix in a step."""
+        return (f"{self.name}_gate", f"{self.name}_up") if self.order == CONCATENATED else (self.name,)
+
+    @property
+    def pairs(self) -> str:
+        """A factor of the columns of a tile, and of their first, where they are neighbours two by two."""
+        return "2 * " if self.order == INTERLEAVED else ""
+
+    def places(self, column: str) -> tuple[str, ...]:
+        """The columns that make a column of C: the gate's, then the other."""
+        if self.order is None:
+            return (column,)
+        return tuple(f"({PLACES[self.order][value]})".format(column) for value in (GATE, X))
 
     @property
     def zero(self) -> str:
@@ -64,7 +84,12 @@ class Matrix:
 
     @property
     def extent(self) -> str:
-        return f"({'B, ' if self.batched else ''}{self.rows}, {self.columns})"
+        return f"({'B, ' if self.batched else ''}{self.rows}, {self.width})"
+
+    @property
+    def width(self) -> str:
+        """The number of columns."""
+        return f"2 * {self.columns}" if self.order else self.columns
 
     @property
     def unit(self) -> int | None:
@@ -81,7 +106,7 @@ class Matrix:
 
     def block(self, row: str, brackets: str = "()") -> str:
         """The block a descriptor copies, in the order of `described`, from a row of the table."""
-        sizes = [f'{row}["BLOCK_{self.rows}"]', f'{row}["BLOCK_{self.columns}"]']
+        sizes = [f'{row}["BLOCK_{self.rows}"]', f'{self.pairs}{row}["BLOCK_{self.columns}"]']
         if self.layout == "column":
             sizes.reverse()
         if self.batched:
@@ -95,6 +120,8 @@ class Vector:
 
     name: str
     shape: str
+    #: Where the element of a column is, `{}`.
+    place: str = "{}"
 
     variable = property(lambda self: self.name)
     torch_dtype = "None"
@@ -102,7 +129,16 @@ class Vector:
 
     @property
     def extent(self) -> str:
-        return f"({self.shape},)"
+        return "(2 * N,)" if self.shape == HALVES else f"({self.shape},)"
+
+    @property
+    def spread(self) -> bool:
+        """Whether the elements of neighbouring columns are no neighbours."""
+        return self.place in PLACES[INTERLEAVED].values()
+
+    def at(self, offsets: str) -> str:
+        """The places of the elements for these columns or rows."""
+        return self.place.format(offsets)
 
     def number(self, depth: int) -> str:
         """The statement that gives a scalar its value, on lines that begin `depth` columns from the margin."""

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import ast
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from yaml.nodes import Node, SequenceNode
 
-from generator import folding, formula
+from generator import folding, formula, gates
 from generator.document import compose, plain
 from generator.errors import SpecError, nearest, shown
 from generator.formula import FUNCTIONS, FormulaError, Number
@@ -22,6 +24,8 @@ from generator.reading import Reader
 
 #: Shapes that an operand may have: a number, an element on the device, a vector along M or N, a matrix in C's layout.
 SCALAR, ELEMENT, ROWS, COLUMNS, MATRIX = "", "1", "M", "N", "MN"
+#: The shape of what has shape N in front of a gate.
+HALVES = "2N"
 
 #: Each as a spec writes it.
 SHAPES: Mapping[tuple[object, ...], str] = {
@@ -31,6 +35,9 @@ SHAPES: Mapping[tuple[object, ...], str] = {
     ("N",): COLUMNS,
     ("M", "N"): MATRIX,
 }
+
+#: What a chain sets of an operation: its scalars, and the order of a gate.
+Settings = tuple[tuple[str, Number | str], ...]
 
 #: Longer names of operands would not fit into a launcher's lines.
 _LONGEST_NAME = 24
@@ -51,7 +58,12 @@ class Operation:
     @property
     def names(self) -> frozenset[str]:
         """What the formula is over."""
-        return frozenset({formula.X, *self.operands, *self.scalars})
+        return frozenset({formula.X, *([formula.GATE] if self.gated else []), *self.operands, *self.scalars})
+
+    @cached_property
+    def gated(self) -> bool:
+        """Whether it is a gate, which makes one column of two."""
+        return re.search(rf"\b{formula.GATE}\b", self.formula) is not None
 
     @property
     def bounds(self) -> tuple[str, ...]:
@@ -59,14 +71,20 @@ class Operation:
         return tuple(name for name, value in self.scalars.items() if value is not None and math.isinf(value))
 
     @property
+    def parameters(self) -> tuple[str, ...]:
+        """What a chain may set."""
+        return (*self.scalars, *([gates.ORDER] if self.gated else []))
+
+    @property
     def arguments(self) -> Mapping[str, str]:
         """The operands, and the scalars that are left to the call, each with its shape."""
         return {**self.operands, **{name: SCALAR for name, value in self.scalars.items() if value is None}}
 
-    def tree(self, settings: tuple[tuple[str, Number], ...] = ()) -> ast.expr:
+    def tree(self, settings: Settings = ()) -> ast.expr:
         """The formula with its scalars' values; raise `FormulaError` where they make none."""
         values = {name: value for name, value in self.scalars.items() if value is not None}
-        return folding.bind(self.formula, self.names, tuple({**values, **dict(settings)}.items()))
+        values |= {name: value for name, value in settings if not isinstance(value, str)}
+        return folding.bind(self.formula, self.names, tuple(values.items()))
 
     def check(self) -> None:
         """Raise `FormulaError` unless the formula is one, and of everything that the operation names."""
@@ -99,12 +117,14 @@ def written(name: str) -> str:
 def read_operations(reader: Reader, node: Node, known: Mapping[str, Operation]) -> dict[str, Operation | None]:
     """The operations that a mapping of names to entries tells of; None for each that has a mistake."""
     found: dict[str, Operation | None] = {}
-    spelled = {written(name): name for name in ("none", *known)}
+    spelled = {written(name): name for name in ("none", gates.INTERLEAVED, *known)}
     for name, key, entry in reader.entries(node, "ops"):
         if reader.name(key, "ops", name) is None:
             continue
         if name in known or name == "none":
             reader.wrong(key, f"ops: {name!r} is an operation that every spec has; choose another name")
+        elif name == gates.INTERLEAVED:
+            reader.wrong(key, f"ops: {name!r} is an order of gates, which names of kernels have; choose another name")
         elif written(name) in spelled:
             told = f"{name!r} and {spelled[written(name)]!r} would be one in the names of kernels"
             reader.wrong(key, f"ops: {told}, which drop underscores; choose another name")
@@ -132,6 +152,10 @@ def _operation(reader: Reader, node: Node, what: str) -> Operation | None:
     if text is None or len(reader.mistakes) > before:
         return None
     operation = Operation(text, operands, scalars)
+    if operation.gated and gates.ORDER in scalars:
+        told = f"{gates.ORDER!r} is a parameter that every gate has, a formula with 'gate'; choose another name"
+        reader.wrong(found["scalars"], f"{what}.scalars: {told}")
+        return None
     try:
         operation.check()
     except FormulaError as error:
@@ -140,14 +164,17 @@ def _operation(reader: Reader, node: Node, what: str) -> Operation | None:
     return operation
 
 
+#: The values that a formula has by itself.
+_VALUES = {formula.X: "the running value", formula.GATE: "the gate's value"}
+
+
 def _operand_name(reader: Reader, key: Node, what: str, name: str) -> None:
     if reader.name(key, what, name) is None:
         return
     if len(name) > _LONGEST_NAME:
         reader.wrong(key, f"{what}: the name has {len(name)} characters, at most {_LONGEST_NAME} are allowed")
-    elif name == formula.X or name in FUNCTIONS:
-        meaning = "the running value" if name == formula.X else "a function"
-        reader.wrong(key, f"{what}: {name!r} is {meaning} of a formula; choose another name")
+    elif name in _VALUES or name in FUNCTIONS:
+        reader.wrong(key, f"{what}: {name!r} is {_VALUES.get(name, 'a function')} of a formula; choose another name")
     elif is_taken(name):
         reader.wrong(key, f"{what}: {name!r} is a name that kernels or launchers have for themselves; choose another")
 
@@ -156,8 +183,8 @@ def _scalar_name(reader: Reader, key: Node, what: str, name: str, before: tuple[
     """The name of a scalar, which is a keyword of the launcher where it is `left` to the call."""
     if left:
         _operand_name(reader, key, what, name)
-    elif reader.name(key, what, name) is not None and name == formula.X:
-        reader.wrong(key, f"{what}: {name!r} is the running value of a formula; choose another name")
+    elif reader.name(key, what, name) is not None and name in _VALUES:
+        reader.wrong(key, f"{what}: {name!r} is {_VALUES[name]} of a formula; choose another name")
     for other in before:
         if written(other) == written(name):
             reader.wrong(key, f"{what}: {name!r} and {other!r} are written alike; choose another name")
@@ -174,17 +201,24 @@ def _shape(reader: Reader, node: Node, what: str) -> str | None:
     return None
 
 
-def read_settings(reader: Reader, node: Node, name: str, operation: Operation) -> tuple[tuple[str, Number], ...] | None:
-    """The scalars that a chain sets for `operation`, in its own order, less those that have the default anyway."""
+def read_settings(reader: Reader, node: Node, name: str, operation: Operation) -> Settings | None:
+    """What a chain sets for `operation`, scalars in its own order, less what is the default anyway."""
     before = len(reader.mistakes)
     what = f"epilogue.{name}"
-    if not operation.scalars:
+    if not operation.parameters:
         reader.wrong(node, f"epilogue: {name!r} takes no parameters")
         return None
-    found: dict[str, Number] = {}
+    found: dict[str, Number | str] = {}
     for key, key_node, value_node in reader.entries(node, what):
-        if key not in operation.scalars:
-            reader.wrong(key_node, f"{what}: no parameter {shown(key)}; {nearest(key, operation.scalars)}")
+        if key not in operation.parameters:
+            reader.wrong(key_node, f"{what}: no parameter {shown(key)}; {nearest(key, operation.parameters)}")
+            continue
+        if operation.gated and key == gates.ORDER:
+            if plain(value_node) not in gates.ORDERS:
+                told = nearest(str(plain(value_node)), gates.ORDERS)
+                reader.wrong(value_node, f"{what}.{key}: unknown value {shown(plain(value_node))}; {told}")
+            elif plain(value_node) != gates.CONCATENATED:
+                found[key] = gates.INTERLEAVED
             continue
         value = reader.number(value_node, f"{what}.{key}")
         if value is not None and math.isinf(value) and value != operation.scalars[key]:
@@ -193,13 +227,11 @@ def read_settings(reader: Reader, node: Node, name: str, operation: Operation) -
             found[key] = value
     if len(reader.mistakes) > before:
         return None
-    settings = tuple((key, found[key]) for key in operation.scalars if key in found)
+    settings = tuple((key, found[key]) for key in operation.parameters if key in found)
     return settings if settled(reader, node, name, operation, settings) else None
 
 
-def settled(
-    reader: Reader, node: Node, name: str, operation: Operation, settings: tuple[tuple[str, Number], ...] = ()
-) -> bool:
+def settled(reader: Reader, node: Node, name: str, operation: Operation, settings: Settings = ()) -> bool:
     """Whether an operation is one with these settings."""
     if operation.bounds and not any(key in operation.bounds for key, _ in settings):
         example = f"[{{{name}: {{{operation.bounds[0]}: 0}}}}]"
@@ -232,7 +264,8 @@ def table() -> str:
     spelled = {shape: f"[{', '.join(map(str, parts))}]" for parts, shape in SHAPES.items()}
     for name, operation in OPERATIONS.items():
         operands = ", ".join(f"`{operand}` {spelled[shape]}" for operand, shape in operation.operands.items())
-        scalars = ", ".join(f"`{scalar}` {value}" for scalar, value in operation.scalars.items())
+        parameters = {**operation.scalars, **({gates.ORDER: gates.CONCATENATED} if operation.gated else {})}
+        scalars = ", ".join(f"`{name}` {value}" for name, value in parameters.items())
         rows.append(f"| `{name}` | `{operation.formula}` | {operands} | {scalars} |")
     return "\n".join(rows)
 

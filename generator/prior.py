@@ -64,10 +64,12 @@ def seconds(kernel: Kernel, tile: Tile, sizes: tuple[int, ...], device: Device) 
     tiles = math.prod(batch) * -(-m // tile.m) * -(-n // tile.n)
     turns = -(-tiles // device.multiprocessors)
     depth = tile.k * tile.stages
-    taken = (tile.m + tile.n) * depth * width + (tile.m * tile.n * 4 if staged(kernel.variant) else 0)
+    # A gate wants two columns of B for each of C.
+    columns = tile.n if kernel.variant.epilogue.order is None else 2 * tile.n
+    taken = (tile.m + columns) * depth * width + (tile.m * tile.n * 4 if staged(kernel.variant) else 0)
     resident = max(1, min(turns, device.shared_memory // taken))
     # Products of a step (a matrix unit has no fewer than 64 rows), and the latency that loads in flight hide.
-    area = tile.m * max(tile.n, 64) if kernel.variant.product == "exchanged" else max(tile.m, 64) * tile.n
+    area = tile.m * max(columns, 64) if kernel.variant.product == "exchanged" else max(tile.m, 64) * columns
     products = turns * (area + 400_000 / (depth * resident))
     rate = PRODUCTS * (_IEEE if dtype.precision == "ieee" else 2 / width)
     return products * max(k, tile.k) / rate

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import textwrap
 from collections.abc import Sequence
 from functools import cache
 
+from generator.formula import GATE, X
+from generator.gates import TOLD
 from generator.model import Kernel, Variant
 from generator.operands import Matrix
 from generator.operations import ELEMENT, MATRIX, SCALAR
@@ -110,6 +113,19 @@ def meanings(v: Variant) -> str:
     return f"{told}." if told else ""
 
 
+def halves(v: Variant) -> str:
+    """What a gate makes of the columns of the product; nothing where there is none."""
+    gate = v.epilogue.gate
+    if gate is None:
+        return ""
+    told = TOLD[gate.order]
+    before = " in front of it" if v.epilogue.steps[0] is not gate else ""
+    return (
+        f"{gate.operation} makes {ast.unparse(gate.tree)} of the 2N columns{before}: gate is {told[GATE]}, "
+        f"x {told[X]}. Both products are computed in one pass over A."
+    )
+
+
 def rounding(k: View) -> str:
     """What is rounded where."""
     v, dtype = k.v, k.v.dtype
@@ -157,6 +173,7 @@ def properties(k: View) -> str:
         "Batch": batch(kernel.variant),
         "Order": order(kernel.variant),
         "Product": product(kernel.variant),
+        "Gate": halves(kernel.variant),
         "Epilogue": meanings(kernel.variant),
         "Rounding": rounding(k),
         "Repeatable": repeatable(kernel.variant),
@@ -196,10 +213,12 @@ def _matrix_row(k: View, matrix: Matrix, label: str) -> tuple[str, str, str, str
     if matrix.layout == "strided":
         text = "any strides"
     else:
-        inner = matrix.columns if matrix.layout == "row" else matrix.rows
+        inner = matrix.width if matrix.layout == "row" else matrix.rows
         text = f"{matrix.layout}-major, stride 1 along {inner}"
         if k.descriptors and (matrix.name in ("a", "b") or matrix in k.described):
             whole = "base, leading dimension and " + inner if matrix.name == "c" else "base and leading dimension"
+            if matrix.name == "b" and k.read_step:
+                whole = "base, leading dimension and N"
             text = f"{matrix.layout}-major; {whole} in multiples of 16 bytes"
     dtype = matrix.torch_dtype.removeprefix("torch.")
     return label, matrix.extent, "any floating" if dtype == "None" else dtype, text

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
 from generator.apply import MANIFEST, Refused, read_manifest
-from generator.epilogue import Epilogue, Operand, Step, operation_of, settings_of
+from generator.epilogue import Epilogue, Operand, Step, operation_of, settings_of, shapes_of, why_no_chain
 from generator.errors import CallError
 from generator.manifest import VERSION
 from generator.model import Dtype, Kernel, Layout, LeftOut, Tile, Variant
@@ -90,7 +90,7 @@ def _kernel(name: str, entry: Mapping[str, Any], operations: Mapping[str, Operat
     variant = Variant(
         layout,
         Dtype(**types, precision=precision),
-        epilogue=Epilogue(tuple(_step(step, operations) for step in axes["epilogue"])),
+        epilogue=_epilogue(axes["epilogue"], operations),
         **{axis: _one_of(axes[axis], words) for axis, words in WORDS.items()},
     )
     if variant.name != name:
@@ -109,13 +109,21 @@ def _kernel(name: str, entry: Mapping[str, Any], operations: Mapping[str, Operat
 _PRECISIONS = {precision for precisions in PRECISIONS.values() for precision in precisions}
 
 
-def _step(step: Mapping[str, Any], operations: Mapping[str, Operation]) -> Step:
-    meaning = operations[step["operation"]]
+def _epilogue(steps: Sequence[Mapping[str, Any]], operations: Mapping[str, Operation]) -> Epilogue:
+    meanings = [operations[step["operation"]] for step in steps]
+    reason = why_no_chain(meanings)
+    if reason is not None:
+        raise ValueError(f"an epilogue with {reason}")
+    gated = [any(later.gated for later in meanings[at + 1 :]) for at in range(len(steps))]
+    return Epilogue(tuple(_step(*each) for each in zip(steps, meanings, gated)))
+
+
+def _step(step: Mapping[str, Any], meaning: Operation, gated: bool) -> Step:
     operands = tuple(
         (local, Operand(str(operand["name"]), str(operand["shape"]))) for local, operand in step["operands"].items()
     )
     settings = settings_of(step.get("settings", {}), meaning)
-    wanted = {name: shape for name, shape in meaning.arguments.items() if name not in dict(settings)}
+    wanted = shapes_of(meaning, settings, gated=gated)
     if {local: operand.shape for local, operand in operands} != wanted:
         raise ValueError(f"the operands of {step['operation']!r} are {wanted}")
     return Step(step["operation"], meaning, operands, settings)

@@ -5,6 +5,7 @@ They are of the plain aligned call: of others the loads are not pipelined, which
 
 from __future__ import annotations
 
+from generator.gates import INTERLEAVED
 from generator.model import Tile, Variant
 from generator.vocabulary import ELEMENTS, SCHEDULE, TARGETS
 
@@ -14,6 +15,25 @@ TENSOR_MEMORY = 512
 #: Barriers, 8 bytes each, with gaps to align them: the most that was seen. Tiles come in whole KiB, and none is so near
 #: a target's limit that the exact number counts.
 BARRIERS = 1088
+
+
+def _columns(v: Variant, tile: Tile) -> tuple[int, int]:
+    """The columns of an accumulator, and how many accumulators there are: a gate wants two columns for each of C."""
+    if v.epilogue.order is None:
+        return tile.n, 1
+    return (2 * tile.n, 1) if v.epilogue.order == INTERLEAVED else (tile.n, 2)
+
+
+def largest_tensor(v: Variant, tile: Tile) -> int:
+    """The elements of the largest tensor of a program."""
+    n, _ = _columns(v, tile)
+    handed = 2 * tile.n if v.epilogue.order is not None and SCHEDULE[v.schedule].workspace else n
+    return max(tile.m * handed, tile.m * tile.k, tile.k * n)
+
+
+def matrix_rows(v: Variant, tile: Tile) -> int:
+    """The rows of the matrix unit that a product fills."""
+    return _columns(v, tile)[0] if v.product == "exchanged" else tile.m
 
 
 def matrix_instruction(v: Variant, tile: Tile, target: str) -> str | None:
@@ -29,7 +49,7 @@ def matrix_instruction(v: Variant, tile: Tile, target: str) -> str | None:
     if found.vendor == "amd":
         return "wmma"
     # Both want 64 rows and whole groups of four warps.
-    rows = tile.n if v.product == "exchanged" else tile.m
+    rows = matrix_rows(v, tile)
     if found.capability in (90, 100) and rows >= 64 and tile.warps % 4 == 0:
         if found.capability == 90:
             return "wgmma"
@@ -42,7 +62,8 @@ def tensor_memory(v: Variant, tile: Tile, target: str) -> int:
     """Columns of tensor memory that hold the accumulator of one program of `tile`, 0 where it is in registers."""
     if matrix_instruction(v, tile, target) != "tcgen05":
         return 0
-    rows, columns = (tile.n, tile.m) if v.product == "exchanged" else (tile.m, tile.n)
+    n, accumulators = _columns(v, tile)
+    rows, columns = (n, tile.m) if v.product == "exchanged" else (tile.m, n)
     columns *= -(-rows // 128)
     if v.dtype.precision == "tf32x3" and rows < 128:
         # The parts of A lie beside the accumulator.
@@ -50,7 +71,7 @@ def tensor_memory(v: Variant, tile: Tile, target: str) -> int:
     if v.schedule == "persistent":
         # The next tile is summed while this one is stored.
         columns *= 2
-    return max(32, columns)
+    return max(32, columns) * accumulators
 
 
 def shared_memory(v: Variant, tile: Tile, target: str) -> int:
@@ -63,12 +84,18 @@ def shared_memory(v: Variant, tile: Tile, target: str) -> int:
     if v.schedule == "elementwise":
         return 0
     a = tile.m * tile.k * ELEMENTS[v.dtype.a].bits // 8
-    b = tile.k * tile.n * ELEMENTS[v.dtype.b].bits // 8
+    n, accumulators = _columns(v, tile)
+    b = tile.k * n * accumulators * ELEMENTS[v.dtype.b].bits // 8
     instruction = matrix_instruction(v, tile, target)
     warpgroup = instruction in ("wgmma", "tcgen05")
     result = everything = tile.m * tile.n * ELEMENTS[v.dtype.out].bits // 8
     if not (v.load == "descriptor" and v.store == "as_load") and not (warpgroup and result == 2 * tile.m * tile.n):
         result = 0
+    # Neighbouring columns are a thread's own in the layouts of NVIDIA's matrix units; elsewhere they meet here.
+    parted = v.epilogue.order == INTERLEAVED and (v.product == "exchanged" or instruction in (None, "mfma", "wmma"))
+    sums = tile.m * n * accumulators * ELEMENTS[v.dtype.acc].bits // 8
+    if parted:
+        result, everything = max(result, sums), max(everything, sums)
     if v.schedule == "naive" or tile.stages == 1:
         # Nothing is in flight. What goes to registers takes its turn in shared memory.
         together = TARGETS[target].vendor == "nvidia" and v.load != "descriptor" and v.dtype.precision != "tf32x3"
@@ -88,7 +115,7 @@ def shared_memory(v: Variant, tile: Tile, target: str) -> int:
         needed = needed + everything if v.schedule == "persistent" else max(needed, result)
     if SCHEDULE[v.schedule].workspace:
         if instruction not in (None, "tcgen05"):
-            needed = max(needed, tile.m * tile.n * ELEMENTS[v.dtype.acc].bits // 8)
+            needed = max(needed, sums)
         if v.schedule == "stream_k" and v.load == "descriptor" and v.store == "as_load" and tile.stages > 1:
             # The hardware still copies a tile out when the loads of the next begin.
             needed += result

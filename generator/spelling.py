@@ -63,8 +63,10 @@ TRITON: Mapping[str, Callable[..., ast.expr]] = {
 }
 
 
-def to_triton(tree: ast.expr, spellings: Mapping[str, str], *, integer: bool = False) -> tuple[str, ...]:
-    """The statements of a kernel that give `x` its new value, each name of `tree` replaced by its spelling.
+def to_triton(
+    tree: ast.expr, spellings: Mapping[str, str], *, integer: bool = False, target: str = formula.X
+) -> tuple[str, ...]:
+    """The statements of a kernel that give `target` its new value, each name of `tree` replaced by its spelling.
 
     One, unless it were too long for a line: parts of it are then named first. With `integer` the constants stay
     integers, otherwise they are written as floats.
@@ -76,15 +78,15 @@ def to_triton(tree: ast.expr, spellings: Mapping[str, str], *, integer: bool = F
 
     whole = formula.evaluate(tree, names, TRITON, constant)
     if len(text := _text(whole)) <= WIDTH:
-        return (f"{formula.X} = {text}",)
+        return (f"{target} = {text}",)
     first = []
-    if spellings[formula.X] != formula.X and not isinstance(names[formula.X], ast.Name):
-        first = [f"{formula.X} = {spellings[formula.X]}"]
-        names[formula.X] = ast.Name(formula.X)
+    if spellings[formula.X] != target and not isinstance(names[formula.X], ast.Name):
+        first = [f"{target} = {spellings[formula.X]}"]
+        names[formula.X] = ast.Name(target)
     parts = _Parts()
     algebra = {symbol: parts.within_a_line(build) for symbol, build in TRITON.items()}
     last = _text(formula.evaluate(tree, names, algebra, constant))
-    return (*first, *parts.lines, f"{formula.X} = {last}")
+    return (*first, *parts.lines, f"{target} = {last}")
 
 
 class _Parts:
@@ -127,7 +129,7 @@ def to_text(tree: ast.expr, names: Mapping[str, ast.expr]) -> ast.expr:
     return filled
 
 
-def called(name: str, arguments: Sequence[ast.expr], settings: Mapping[str, Number]) -> ast.expr:
+def called(name: str, arguments: Sequence[ast.expr], settings: Mapping[str, Number | str]) -> ast.expr:
     """`name(arguments, setting=value)`."""
     keywords = [ast.keyword(key, ast.Constant(value)) for key, value in settings.items()]
     return ast.Call(ast.Name(name), list(arguments), keywords)

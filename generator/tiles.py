@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from generator.gates import INTERLEAVED
 from generator.model import Tile, Variant
 from generator.vocabulary import ELEMENTS, SCHEDULE
 
@@ -116,6 +117,22 @@ _ELEMENT = Tile(1, 1, 1, warps=1, stages=1)
 
 def defaults(v: Variant) -> tuple[Tile, ...]:
     """The table for a variant's schedule, types, layout and product, largest tile first."""
+    rows = _whole(v)
+    if v.epilogue.order is None or v.schedule == "elementwise":
+        return rows
+    # Two columns of B for each of C: as much of B and of the sums as half the columns of another product.
+    return tuple(dict.fromkeys(_halved(v, row) for row in rows))
+
+
+def _halved(v: Variant, row: Tile) -> Tile:
+    least = 16
+    if v.product == "exchanged":
+        least = 32 if v.epilogue.order == INTERLEAVED else 64
+    return replace(row, n=row.n // 2) if row.n // 2 >= least else replace(row, k=max(row.k // 2, 32))
+
+
+def _whole(v: Variant) -> tuple[Tile, ...]:
+    """The table for a product with as many columns as B."""
     schedule, dtype = v.schedule, v.dtype
     bits = ELEMENTS[dtype.a].bits
     if schedule == "elementwise":

@@ -133,6 +133,9 @@ def _source(variant: Variant, measured: Sequence[str]) -> str | None:
     words = variant.words
     kind = "gemm" if variant.batch == "none" else "bmm"
     same_width = {"fp16": "bf16", "bf16": "fp16"}.get(words["dtype"], words["dtype"])
+    if variant.epilogue.order is not None:
+        # A plain product has one column of B for each of C, and other rows.
+        return variant.contract if variant.contract in measured else None
     plain = [f"{kind}_{dtype}_{words['layout']}_none" for dtype in (words["dtype"], same_width)]
     return next((name for name in (variant.contract, *plain) if name in measured), None)
 

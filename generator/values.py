@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from yaml.nodes import MappingNode, Node, SequenceNode
 
 from generator.document import plain
-from generator.epilogue import Epilogue
+from generator.epilogue import Epilogue, why_no_chain
 from generator.errors import nearest, shown
-from generator.formula import Number
 from generator.model import AxisValue, Dtype, Layout, Tile
-from generator.operations import OPERATIONS, Operation, read_settings, settled
+from generator.operations import OPERATIONS, Operation, Settings, read_settings, settled
 from generator.reading import Reader
 from generator.vocabulary import (
     ACCUMULATORS,
@@ -25,7 +24,7 @@ from generator.vocabulary import (
 #: The operations that a chain may use; None for one that was told of wrongly, which is a mistake already.
 Operations = Mapping[str, Operation | None]
 
-_Used = tuple[str, Operation, tuple[tuple[str, Number], ...]]
+_Used = tuple[str, Operation, Settings]
 
 
 def read_axis(reader: Reader, axis: str, node: Node, operations: Operations = OPERATIONS) -> AxisValue | None:
@@ -134,6 +133,10 @@ def read_epilogue(reader: Reader, node: Node, operations: Operations = OPERATION
     if not found or len(used) < len(found):
         return None
     chain = Epilogue.chain(used)
+    reason = why_no_chain([meaning for _, meaning, _ in used])
+    if reason is not None:
+        reader.wrong(node, f"epilogue: {chain.word} has {reason}")
+        return None
     names = [operand.name for operand in chain.operands]
     for name in names:
         if names.count(name) > 1:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 
 from generator import formula, legality
 from generator.epilogue import Epilogue, Operand
+from generator.formula import GATE, X
+from generator.gates import CONCATENATED, PLACES
 from generator.model import Dtype, Kernel, Tile, Variant
 from generator.operands import Matrix, Vector
-from generator.operations import COLUMNS, MATRIX, ROWS, SCALAR
+from generator.operations import COLUMNS, HALVES, MATRIX, ROWS, SCALAR
 from generator.spelling import to_triton
 from generator.vocabulary import ELEMENTS, QUANTISED, SCHEDULE, SWIZZLE, Schedule
 
@@ -142,15 +144,63 @@ class View:
         return " C^T = B^T A^T" if self.exchanged else ""
 
     @property
-    def zeros(self) -> str:
-        """An accumulator of nothing."""
-        shape = "BLOCK_N, BLOCK_M" if self.exchanged else "BLOCK_M, BLOCK_N"
-        return f"tl.zeros(({shape}), tl.{self.acc})"
+    def order(self) -> str | None:
+        """The order of the two columns of B that a gate makes one of; None where there is no gate."""
+        return self.v.epilogue.order
 
     @property
-    def dot(self) -> str:
-        """The product of two operand tiles, added to the accumulator."""
-        return f"tl.dot({'b.T, a.T' if self.exchanged else 'a, b'}, acc{self.dot_options})"
+    def sums(self) -> tuple[str, ...]:
+        """The accumulators of a product, one for each tile of B."""
+        apart = self.order == CONCATENATED or (self.order is not None and not self.tiled)
+        return ("acc_gate", "acc_up") if apart else ("acc",)
+
+    @property
+    def read_step(self) -> int | None:
+        """What N must be a multiple of for a descriptor to read the second half of B's rows; None for any N."""
+        across = self.descriptors and self.order == CONCATENATED and self.v.layout.b == "row"
+        return 128 // ELEMENTS[self.v.dtype.b].bits if across else None
+
+    @property
+    def columns_of_b(self) -> tuple[tuple[str, str], ...]:
+        """For a single element, each accumulator with the column of B that it sums."""
+        return tuple(zip(self.sums, self.b.places("n")))
+
+    @property
+    def clear(self) -> str:
+        """The statements that make accumulators of nothing."""
+        n = f"{self.b.pairs}BLOCK_N"
+        shape = f"{n}, BLOCK_M" if self.exchanged else f"BLOCK_M, {n}"
+        return "\n".join(f"{acc} = tl.zeros(({shape}), tl.{self.acc})" for acc in self.sums)
+
+    @property
+    def multiply(self) -> str:
+        """The statements that add the products of operand tiles to the accumulators."""
+        pairs = ((acc, f"{b}.T, a.T" if self.exchanged else f"a, {b}") for acc, b in zip(self.sums, self.b.tiles))
+        return "\n".join(f"{acc} = tl.dot({tiles}, {acc}{self.dot_options})" for acc, tiles in pairs)
+
+    @property
+    def turned(self) -> tuple[str, ...]:
+        """The statements behind the sum that make accumulators of C's rows and columns, one where it is handed in."""
+        lines = [f"{acc} = {acc}.T" for acc in self.sums] if self.exchanged else []
+        if self.schedule.workspace and self.order == CONCATENATED:
+            lines.append("# One sum to hand in: a column of the gate's, then one of the others, by turns.")
+            lines.append("acc = tl.join(acc_gate, acc_up).reshape((BLOCK_M, 2 * BLOCK_N))")
+        elif not self.schedule.workspace:
+            lines += self.parted
+        return tuple(lines)
+
+    @property
+    def parted(self) -> tuple[str, ...]:
+        """The statement that takes the accumulator apart whose columns are the gate's and the others by turns."""
+        if self.order is None or (self.order == CONCATENATED and not self.schedule.workspace):
+            return ()
+        why = "# Neighbouring columns: the gate's, then the other."
+        return (why, "acc_gate, acc_up = acc.reshape((BLOCK_M, BLOCK_N, 2)).split()")
+
+    @property
+    def handed(self) -> str:
+        """The columns of a partial sum that is handed in."""
+        return "BLOCK_N" if self.order is None else "2 * BLOCK_N"
 
     @property
     def advances(self) -> bool:
@@ -185,7 +235,8 @@ class View:
     @cached_property
     def operands(self) -> tuple[Matrix | Vector, ...]:
         """The operands of the epilogue, in the order of its steps."""
-        return tuple(operand for step in self.steps for operand in step.operands)
+        # Those in front of a gate have a part for each half.
+        return tuple({operand.name: operand for step in self.steps for operand in step.operands}.values())
 
     @cached_property
     def matrices(self) -> tuple[Matrix, ...]:
@@ -314,7 +365,7 @@ def view(kernel: Kernel) -> View:
     return View(
         kernel,
         a=_matrix("a", "a", "M", "K", v.layout.a, v.dtype.a, batched),
-        b=_matrix("b", "b", "K", "N", v.layout.b, v.dtype.b, batched),
+        b=_matrix("b", "b", "K", "N", v.layout.b, v.dtype.b, batched, v.epilogue.order),
         c=_matrix("c", "out", "M", "N", v.layout.c, v.dtype.out, batched),
         edges=_edges(v.masking, v.schedule, v.load, v.store, " ".join(o.shape for o in v.epilogue.operands)),
         steps=steps,
@@ -344,8 +395,17 @@ def table_rows(kernel: Kernel) -> tuple[dict[str, int], ...]:
 
 
 @cache
-def _matrix(name: str, variable: str, rows: str, columns: str, layout: str, element: str, batched: bool) -> Matrix:
-    return Matrix(name, variable, rows, columns, layout, f"torch.{ELEMENTS[element].torch}", batched)
+def _matrix(
+    name: str,
+    variable: str,
+    rows: str,
+    columns: str,
+    layout: str,
+    element: str,
+    batched: bool,
+    order: str | None = None,
+) -> Matrix:
+    return Matrix(name, variable, rows, columns, layout, f"torch.{ELEMENTS[element].torch}", batched, order)
 
 
 @cache
@@ -382,18 +442,28 @@ def _steps(
     `layout` is C's, which the matrices among the operands share, as they do its batch.
     """
     kind = dtype.acc
-    x = "acc"
+    values = {X: "acc"} if epilogue.gate is None else {GATE: "acc_gate", X: "acc_up"}
     steps = []
     depth = _DEPTHS.get(schedule, 4)
     for step in epilogue.steps:
         stays = kind == "int32" and formula.keeps_integers(step.tree)
         if not stays and kind != "fp32":
-            x, kind = f"{x}.to(tl.float32)", "fp32"
+            values, kind = {name: f"{text}.to(tl.float32)" for name, text in values.items()}, "fp32"
         spellings = {local: _broadcast(operand, schedule) for local, operand in step.operands}
-        lines = to_triton(step.tree, {formula.X: x, **spellings}, integer=stays)
+        helpers = formula.helpers(step.tree)
         operands = tuple(_operand(operand, layout, batched) for _, operand in step.operands)
-        steps.append(StepView(operands, lines, formula.helpers(step.tree), depth))
-        x = "x"
+        if step is epilogue.gate or GATE not in values:
+            lines = to_triton(step.tree, {**values, **spellings}, integer=stays)
+            steps.append(StepView(operands, lines, helpers, depth))
+            values = {X: X}
+            continue
+        for half, place in PLACES[epilogue.order or CONCATENATED].items():
+            lines = to_triton(step.tree, {X: values[half], **spellings}, integer=stays, target=half)
+            # What both halves share is loaded once.
+            loaded = tuple(_part(o, place) for o in operands if half == GATE or o.shape == HALVES)
+            steps.append(StepView(loaded, lines, helpers, depth))
+        values = {GATE: GATE, X: X}
+    x = values[X]
     if kind == dtype.out:
         return tuple(steps), kind, x
     if dtype.out in QUANTISED:
@@ -407,10 +477,15 @@ def _steps(
 def _broadcast(operand: Operand, schedule: str) -> str:
     if schedule == "elementwise":
         return operand.name
-    return operand.name + {COLUMNS: "[None, :]", ROWS: "[:, None]"}.get(operand.shape, "")
+    return operand.name + {COLUMNS: "[None, :]", HALVES: "[None, :]", ROWS: "[:, None]"}.get(operand.shape, "")
 
 
 def _operand(operand: Operand, layout: str, batched: bool) -> Matrix | Vector:
     if operand.shape == MATRIX:
         return Matrix(operand.name, operand.name, "M", "N", layout, "None", batched)
     return Vector(operand.name, operand.shape)
+
+
+def _part(operand: Matrix | Vector, place: str) -> Matrix | Vector:
+    """What one half of a product takes of an operand in front of a gate."""
+    return replace(operand, place=place) if isinstance(operand, Vector) and operand.shape == HALVES else operand

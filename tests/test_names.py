@@ -11,7 +11,7 @@ from support import BASE, SPECS, family_of
 from generator.epilogue import Epilogue
 from generator.expand import expand
 from generator.model import Dtype, Layout, Variant
-from generator.operations import OPERATIONS, Operation
+from generator.operations import OPERATIONS, Operation, Settings
 from generator.spec import read
 from generator.vocabulary import ACCUMULATORS, DTYPE_SHORTHANDS, ELEMENTS, IMPLEMENTATION_AXES, PRECISIONS, WORDS
 
@@ -60,13 +60,15 @@ def settled_chains() -> list[Epilogue]:
     """Chains whose operations have parameters, alone and beside others, ops named to be mistaken among them."""
     own = Operation("x + a1 * e5 * p", {}, {"a1": 1, "e5": 1, "p": 1})
     table = {**OPERATIONS, "clamp1": Operation("x"), "clamp_1_min": Operation("x"), "max": Operation("x"), "own": own}
-    single: list[tuple[str, Operation, tuple[tuple[str, float], ...]]] = []
+    single: list[tuple[str, Operation, Settings]] = []
     for name, operation in table.items():
         for keys in itertools.chain.from_iterable(itertools.combinations(operation.scalars, n) for n in range(4)):
             few = NUMBERS if len(keys) < 3 else NUMBERS[:4]
             single += [
                 (name, operation, tuple(zip(keys, values))) for values in itertools.product(few, repeat=len(keys))
             ]
+        if operation.gated:
+            single.append((name, operation, (("order", "interleaved"),)))
     others = [(name, table[name], ()) for name in ("max", "clamp1", "relu")]
     chains = [[one] for one in single] + [[one, other] for one in single for other in others]
     return [Epilogue.chain(chain) for chain in chains]
@@ -129,6 +131,11 @@ def test_operations_stay_apart_when_their_underscores_fall() -> None:
         ("epilogue: [[{leaky_relu: {negative_slope: 1e-2}}]]", "gemm_fp16_rcr_leakyrelu__tiled_pointer_auto_grouped"),
         ("epilogue: [[{clamp: {max: 1e-7}}]]", "gemm_fp16_rcr_clamp_1em07_max__tiled_pointer_auto_grouped"),
         ("epilogue: [[{clamp: {max: 6.0, min: -.inf}}]]", "gemm_fp16_rcr_clamp_6_max__tiled_pointer_auto_grouped"),
+        (
+            "epilogue: [[bias, {swiglu: {order: interleaved}}]]",
+            "gemm_fp16_rcr_bias_swiglu_interleaved__tiled_pointer_auto_grouped",
+        ),
+        ("epilogue: [[{geglu: {order: concatenated}}, mul]]", "gemm_fp16_rcr_geglu_mul__tiled_pointer_auto_grouped"),
         ("batch: strided\nepilogue: bias", "bmm_fp16_rcr_bias__tiled_pointer_auto_grouped"),
     ],
 )

@@ -12,6 +12,7 @@ from generator.bench.operands import Operands
 from generator.bench.problem import Problem
 from generator.model import Dtype
 from generator.verify.elements import SATURATED, quantise, torch_type
+from generator.verify.halves import columns_of
 from generator.vocabulary import ELEMENTS
 
 #: Up to this many operations the whole product is computed in float64; beyond, random rows and columns of it.
@@ -91,7 +92,9 @@ def expect(problem: Problem, operands: Operands, generator: torch.Generator) -> 
     rows = torch.randperm(problem.shape.m, generator=generator)[:_SAMPLED].to(a.device)
     columns = torch.randperm(problem.shape.n, generator=generator)[:_SAMPLED].to(a.device)
     of_rows = eager.apply(problem.epilogue, a[rows] @ b, operands.epilogue, rows=rows)
-    of_columns = eager.apply(problem.epilogue, a @ b[:, columns], operands.epilogue, columns=columns)
+    n, epilogue = problem.shape.n, problem.epilogue
+    some = b[:, columns_of(columns, n, epilogue.order)]
+    of_columns = eager.apply(epilogue, a @ some, operands.epilogue, columns=columns, n=n)
     return Expected(rows, columns, _stored(problem, of_rows), _stored(problem, of_columns))
 
 

@@ -11,8 +11,9 @@ from torch.nn import functional
 from generator import formula
 from generator.epilogue import Epilogue, Step
 from generator.formula import Number
-from generator.operations import COLUMNS, ROWS
+from generator.operations import COLUMNS, HALVES, ROWS
 from generator.verify.elements import SATURATED
+from generator.verify.halves import columns_of, taken_apart
 
 Value = torch.Tensor | float
 
@@ -101,12 +102,14 @@ def apply(
     operands: Mapping[str, Value],
     rows: torch.Tensor | None = None,
     columns: torch.Tensor | None = None,
+    n: int = 0,
     *,
     native: bool = False,
 ) -> torch.Tensor:
-    """`epilogue` on `product` (M, N), in its dtype; with `rows` or `columns` the product is those alone.
+    """`epilogue` on `product` (M, N), in its dtype; with `rows` or `columns` the result has those alone of `n`.
 
-    With `native` an operation that torch has a function of is that function, as a user writes it.
+    With a gate the product is (M, 2N), or has the two columns that make each of `columns`. With `native` an operation
+    that torch has a function of is that function, as a user writes it.
     """
     x: Value = product
     for step in epilogue.steps:
@@ -114,8 +117,12 @@ def apply(
             x = NATIVE[step.operation](x, **_parameters(step))
             continue
         names: dict[str, Value] = {formula.X: x}
+        if step.meaning.gated:
+            assert isinstance(x, torch.Tensor)
+            names = dict(zip((formula.GATE, formula.X), taken_apart(x, step.order)))
         for local, operand in step.operands:
-            names[local] = _part(operands[operand.name], operand.shape, product.dtype, rows, columns)
+            of = columns if columns is None or operand.shape != HALVES else columns_of(columns, n, epilogue.order)
+            names[local] = _part(operands[operand.name], operand.shape, product.dtype, rows, of)
         x = formula.evaluate(step.tree, names, FUNCTIONS, float)
     assert isinstance(x, torch.Tensor)
     return x
@@ -123,8 +130,9 @@ def apply(
 
 def _parameters(step: Step) -> dict[str, Number]:
     """The numbers that an operation is given, less the bounds that it is left without."""
-    numbers = {**step.meaning.scalars, **dict(step.settings)}
-    return {name: value for name, value in numbers.items() if value is not None and abs(value) <= formula.LARGEST}
+    given = {**step.meaning.scalars, **dict(step.settings)}
+    numbers = {name: value for name, value in given.items() if isinstance(value, int | float)}
+    return {name: value for name, value in numbers.items() if abs(value) <= formula.LARGEST}
 
 
 def saturated(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
@@ -143,7 +151,7 @@ def _part(
         return value
     if shape == ROWS:
         value = value[:, None]
-    elif shape == COLUMNS:
+    elif shape in (COLUMNS, HALVES):
         value = value[None, :]
     if rows is not None and value.dim() == 2 and value.shape[0] > 1:
         value = value[rows]

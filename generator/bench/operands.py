@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 
 from generator.bench.problem import Problem
-from generator.operations import COLUMNS, ELEMENT, MATRIX, ROWS
+from generator.operations import COLUMNS, ELEMENT, HALVES, MATRIX, ROWS
 from generator.verify.elements import torch_type
 from generator.vocabulary import ELEMENTS
 
@@ -25,7 +25,7 @@ SCALAR = 0.5
 class Operands:
     """One set: `a` (M, K), `b` (K, N) and the epilogue's operands, and the output `out` (M, N) that belongs to it.
 
-    Of a batch every matrix has the number of products in front.
+    Of a batch every matrix has the number of products in front. With a gate `b` is (K, 2N).
     """
 
     a: torch.Tensor
@@ -65,8 +65,9 @@ def _make(problem: Problem, device: str, generator: torch.Generator | None) -> O
         word = problem.operand_type
         if operand.shape == MATRIX:
             epilogue[operand.name] = matrix(m, n, layout.c, word)
-        elif operand.shape in (ROWS, COLUMNS):
-            epilogue[operand.name] = _random((m if operand.shape == ROWS else n,), word, device, generator)
+        elif operand.shape in (ROWS, COLUMNS, HALVES):
+            length = {ROWS: m, COLUMNS: n, HALVES: 2 * n}[operand.shape]
+            epilogue[operand.name] = _random((length,), word, device, generator)
         elif operand.shape == ELEMENT:
             epilogue[operand.name] = torch.full((1,), SCALAR, dtype=torch_type(word), device=device)
         else:
@@ -76,7 +77,7 @@ def _make(problem: Problem, device: str, generator: torch.Generator | None) -> O
     out = torch.empty(size, dtype=torch_type(problem.dtype.out), device=device)[..., :columns]
     out = out.mT if layout.c == "column" else out
     a = matrix(m, k, layout.a, problem.dtype.a)
-    return Operands(a, matrix(k, n, layout.b, problem.dtype.b), epilogue, out)
+    return Operands(a, matrix(k, problem.columns, layout.b, problem.dtype.b), epilogue, out)
 
 
 def _random(size: tuple[int, ...], word: str, device: str, generator: torch.Generator | None) -> torch.Tensor:

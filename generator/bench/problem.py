@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from generator.epilogue import Epilogue
 from generator.model import Dtype, Layout
-from generator.operations import COLUMNS, MATRIX, ROWS
+from generator.operations import COLUMNS, HALVES, MATRIX, ROWS
 from generator.vocabulary import ELEMENTS
 
 
@@ -53,17 +53,22 @@ class Problem:
     epilogue: Epilogue
 
     @property
+    def columns(self) -> int:
+        """The columns of B: as many as C has, or two for each where a gate makes one of them."""
+        return self.shape.n if self.epilogue.order is None else 2 * self.shape.n
+
+    @property
     def flops(self) -> int:
         """Operations of the product, an addition and a multiplication counted as two."""
-        return 2 * self.shape.m * self.shape.n * self.shape.k * (self.shape.batch or 1)
+        return 2 * self.shape.m * self.columns * self.shape.k * (self.shape.batch or 1)
 
     @property
     def bytes(self) -> int:
         """The fewest bytes moved: every input read once, the output written once."""
         m, n, k, count = self.shape.m, self.shape.n, self.shape.k, self.shape.batch or 1
-        bits = (ELEMENTS[self.dtype.a].bits * m * k + ELEMENTS[self.dtype.b].bits * k * n) * count
+        bits = (ELEMENTS[self.dtype.a].bits * m * k + ELEMENTS[self.dtype.b].bits * k * self.columns) * count
         bits += ELEMENTS[self.dtype.out].bits * m * n * count
-        sizes = {ROWS: m, COLUMNS: n, MATRIX: m * n * count}
+        sizes = {ROWS: m, COLUMNS: n, HALVES: 2 * n, MATRIX: m * n * count}
         for operand in self.epilogue.operands:
             bits += ELEMENTS[self.operand_type].bits * sizes.get(operand.shape, 0)
         return bits // 8

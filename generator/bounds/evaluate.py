@@ -177,6 +177,9 @@ class _Walker:
             self.at.names[name] = Number(variable(symbol), width="32")
 
     def _unpack(self, node: ast.stmt, targets: list[ast.expr], value: Value) -> None:
+        if isinstance(value, Opaque) and not value.memory:
+            # Data taken apart is data.
+            value = Several((value,) * len(targets))
         if not isinstance(value, Several) or len(value.items) != len(targets):
             raise NotUnderstood(node.lineno, ast.unparse(node))
         for target, item in zip(targets, value.items):

@@ -37,9 +37,11 @@ _WORKSPACE = [
 _ROOM = re.compile(r"work = torch\.empty\(max\(sums\), dtype=torch\.\w+, device=device\)")
 #: The room for a sum of every program of every tile, and for two of every program that deals in steps.
 _SUMS = {
-    False: "sums = [count * row['SPLIT'] * row['BLOCK_M'] * row['BLOCK_N'] for count, row in zip(tiles, rows)]",
-    True: "sums = [2 * _programs(row, device) * row['BLOCK_M'] * row['BLOCK_N'] for row in rows]",
+    False: "sums = [{}count * row['SPLIT'] * row['BLOCK_M'] * row['BLOCK_N'] for count, row in zip(tiles, rows)]",
+    True: "sums = [{} * _programs(row, device) * row['BLOCK_M'] * row['BLOCK_N'] for row in rows]",
 }
+#: The first factor, by how many columns a sum has for each of the result's.
+_FACTORS = {False: {1: "", 2: "2 * "}, True: {1: "2", 2: "4"}}
 _ROWS = ("[row]", "[row] if row else CONFIGS")
 _EXTENT = ["return sum(((size - 1) * stride for size, stride in zip(x.shape, x.stride()))) + 1"]
 _NO_TENSOR = "if not isinstance(x, torch.Tensor):\n    return float(x)"
@@ -51,14 +53,18 @@ def sizes(source: Source, batched: bool) -> list[Condition]:
     function = source.function("_sizes")
     lines = texts(function.body)
     names = SIZES[not batched :]
-    taken = "B, M, K, N = (*a.shape, b.shape[2])" if batched else "M, K, N = (*a.shape, b.shape[1])"
-    if taken not in lines or lines[-1] != f"return ({', '.join(names)})":
+    taken = "B, M, K, N = (*a.shape, b.shape[2]{})" if batched else "M, K, N = (*a.shape, b.shape[1]{})"
+    # Of a gate b has two columns for each of the result.
+    columns = 2 if taken.format(" // 2") in lines else 1
+    largest = [f"{columns} * {name}" if name == "N" and columns > 1 else name for name in names]
+    if taken.format(" // 2" if columns > 1 else "") not in lines or lines[-1] != f"return ({', '.join(names)})":
         raise NotUnderstood(function.lineno, "_sizes")
     facts = [at_most(0, variable(name)) for name in names]
     for test in refusals(function.body).values():
         match test:
-            case ast.Compare(largest, [ast.Gt()], [limit]) if ast.unparse(largest) == f"max({', '.join(names)})":
-                facts += [at_most(variable(name), number_of(limit, {}, {})) for name in names]
+            case ast.Compare(most, [ast.Gt()], [limit]) if ast.unparse(most) == f"max({', '.join(largest)})":
+                times = {"N": columns}
+                facts += [at_most(variable(name) * times.get(name, 1), number_of(limit, {}, {})) for name in names]
     return facts
 
 
@@ -70,12 +76,17 @@ def programs(source: Source) -> None:
         raise NotUnderstood(function.lineno, "_programs, which says how many programs walk the tiles")
 
 
-def workspace(source: Source, made: ast.expr, *, deals: bool) -> None:
-    """Raise unless `_workspace` makes room for the partial sums that there can be, and a zero for every tile."""
+def workspace(source: Source, made: ast.expr, *, deals: bool) -> int:
+    """How many columns a partial sum may have for each of the result's.
+
+    Raises unless `_workspace` makes room for the sums that there can be, and a zero for every tile.
+    """
     called = ast.unparse(made) in (f"_workspace(M, N, {rows}, a.device)" for rows in _ROWS)
     tiles, sums, room, last = (*texts(source.function("_workspace").body), *[""] * 4)[:4]
-    if not called or [tiles, last] != _WORKSPACE or sums != _SUMS[deals] or not _ROOM.fullmatch(room):
+    known = {_SUMS[deals].format(factor): columns for columns, factor in _FACTORS[deals].items()}
+    if not called or [tiles, last] != _WORKSPACE or sums not in known or not _ROOM.fullmatch(room):
         raise NotUnderstood(made.lineno, "_workspace, which makes room for partial sums")
+    return known[sums]
 
 
 def check(source: Source, unit: int | None) -> None:

@@ -85,8 +85,9 @@ class Launcher:
     _descriptors: dict[str, Descriptor] = field(default_factory=dict)
     _refuses: bool = False
     _choice: str = ""
-    #: Whether room is made for the partial sums of every tile, and a counter at zero for each.
-    _workspace: bool = False
+    #: The columns of a partial sum for each of the result's, where room is made for the sums of every tile, and a
+    #: counter at zero for each; 0 where it is not.
+    _workspace: int = 0
     #: Whether the result is zero when the kernel starts.
     zeroed: bool = False
     _call: ast.Call | None = None
@@ -132,6 +133,7 @@ class Launcher:
         if self._workspace:
             tiles = variable(TILES)
             room = dealing.room(row) if self._programs.deals else tiles * (sharing * row["BLOCK_M"] * row["BLOCK_N"])
+            room = room * self._workspace
             operands |= {WORK: Operand(WORK, (room,), 0), COUNTERS: Operand(COUNTERS, (tiles,), 0)}
         return Launch(
             arguments,
@@ -303,8 +305,7 @@ class Launcher:
             case "(a_rows, b_rows)":
                 return self._turn(node)
             case "(work, counters)":
-                helpers.workspace(self.source, node, deals="_programs" in self.source.functions)
-                self._workspace = True
+                self._workspace = helpers.workspace(self.source, node, deals="_programs" in self.source.functions)
             case _ if text == f"_scalar('{target}', {target}, a.device)":
                 helpers.scalar(self.source)
                 self._scalars.add(target)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from generator import legality
+from generator.gates import CONCATENATED
 from generator.model import Kernel, Tile, Variant
 from generator.operations import MATRIX, SCALAR
 from generator.vocabulary import ELEMENTS, SCHEDULE, SWIZZLE
@@ -81,9 +82,10 @@ class Fit:
             size if ragged[dimension] is not False else -(-size // block) * block
             for dimension, size, block in zip("mnk", (m, n, k), self.unit, strict=True)
         )
-        step = written_step(self.variant)
+        step, read = written_step(self.variant), read_step(self.variant)
         if self.variant.layout.c == "column":
-            return -(-m // step) * step, n, k
+            return -(-m // step) * step, -(-n // read) * read, k
+        step = max(step, read)
         return m, -(-n // step) * step, k
 
 
@@ -92,6 +94,13 @@ def written_step(variant: Variant) -> int:
     if variant.load != "descriptor" or variant.store != "as_load":
         return 1
     return 16 * 8 // ELEMENTS[variant.dtype.out].bits
+
+
+def read_step(variant: Variant) -> int:
+    """What N must be a multiple of: 16 bytes where the hardware reads the second half of B's rows, else one element."""
+    if variant.load != "descriptor" or variant.epilogue.order != CONCATENATED or variant.layout.b != "row":
+        return 1
+    return 16 * 8 // ELEMENTS[variant.dtype.b].bits
 
 
 def addressed(variant: Variant) -> bool:

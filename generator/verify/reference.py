@@ -14,8 +14,9 @@ import torch
 from generator import formula
 from generator.epilogue import Step
 from generator.model import Variant
-from generator.operations import COLUMNS, ROWS
+from generator.operations import COLUMNS, HALVES, ROWS
 from generator.verify.arithmetic import FUNCTIONS, Bounded, constant, read
+from generator.verify.halves import taken_apart
 from generator.verify.product import accumulation_error
 from generator.vocabulary import ELEMENTS
 
@@ -30,7 +31,7 @@ def reference(
 ) -> Bounded:
     """The (M, N) result of `variant` on `a` (M, K), `b` (K, N) and the epilogue's operands, before the store rounds it.
 
-    Of a batch all matrices have its dimension in front.
+    Of a batch all matrices have its dimension in front. With a gate `b` is (K, 2N).
 
     `hardware` tells whether a matrix unit multiplies (tf32, a short fp8 accumulator, truncated sums) or the
     interpreter, which has none of these.
@@ -54,11 +55,14 @@ def finish(variant: Variant, x: Bounded, operands: Mapping[str, torch.Tensor | f
 
 def _apply(step: Step, x: Bounded, operands: Mapping[str, torch.Tensor | float]) -> Bounded:
     names = {formula.X: x}
+    if step.meaning.gated:
+        halves = zip(taken_apart(x.value, step.order), taken_apart(x.error, step.order))
+        names = dict(zip((formula.GATE, formula.X), (Bounded(*half) for half in halves)))
     for local, operand in step.operands:
         value = torch.as_tensor(operands[operand.name], dtype=torch.float64, device=x.value.device)
         if operand.shape == ROWS:
             value = value[:, None]
-        elif operand.shape == COLUMNS:
+        elif operand.shape in (COLUMNS, HALVES):
             value = value[None, :]
         names[local] = read(Bounded(value, torch.zeros_like(value)))
     return evaluate(step.tree, names)

@@ -14,8 +14,8 @@ import triton
 
 from generator import legality
 from generator.model import Kernel
-from generator.operations import ELEMENT, MATRIX, SCALAR
-from generator.verify.cases import Case, Fit, addressed, leading_extents, written_step
+from generator.operations import ELEMENT, HALVES, MATRIX, SCALAR
+from generator.verify.cases import Case, Fit, addressed, leading_extents, read_step, written_step
 from generator.verify.operands import place
 from generator.verify.rows import takes
 from generator.verify.setup import Setup
@@ -96,6 +96,9 @@ def _operands(kernel: Kernel, case: Case) -> Iterator[Refusal]:
     yield Refusal("not-a-tensor", "a is a list", TypeError, ("a ", "list"), _change("a", lambda a: a.tolist()))
     words = "(1, " + _shape(kernel, case, m, k)[1:]
     yield Refusal("dimensions", "a has a dimension too many", ValueError, (words,), _change("a", lambda a: a[None]))
+    if kernel.variant.epilogue.order is not None:
+        spoil, words = _change("b", lambda b: b[..., :-1]), f"{2 * case.sizes[1] - 1} columns"
+        yield Refusal("odd-columns", "b has a column without another", ValueError, (words, "even"), spoil)
     spoil = _change("b", lambda b: b[..., :-1, :])
     yield Refusal("inner", "a and b disagree about K", ValueError, (str(k), str(k - 1)), spoil)
     for name in ("a", "b"):
@@ -112,7 +115,7 @@ def _turned(x: torch.Tensor) -> torch.Tensor:
 def _batches(kernel: Kernel, case: Case) -> Iterator[Refusal]:
     """What is no batch, or not the same one."""
     m, n, k = case.sizes
-    for name, rows, columns in (("a", m, k), ("b", k, n)):
+    for name, rows, columns in (("a", m, k), ("b", k, n if kernel.variant.epilogue.order is None else 2 * n)):
         words = (name, "three dimensions", str((rows, columns)))
         yield Refusal(f"matrix-{name}", f"{name} is a single matrix", ValueError, words, _change(name, lambda x: x[0]))
     words = (str(case.batch), "1", "expand")
@@ -191,8 +194,9 @@ def _too_large(kernel: Kernel, case: Case) -> Iterator[Refusal]:
 
     for dimension in "mn":
         size = 2**31
-        spoil = without_memory(_resized(kernel, case, dimension, size))
-        reason = f"{dimension.upper()} is past 32 bits"
+        gated = kernel.variant.epilogue.order is not None and dimension == "n"
+        spoil = without_memory(_resized(kernel, case, dimension, size // 2 if gated else size))
+        reason = f"{'2N' if gated else dimension.upper()} is past 32 bits"
         yield Refusal(f"large-{dimension}", reason, ValueError, (str(size),), spoil)
     if kernel.variant.batch == "strided":
         for size, reason in ((2**31, "B is past 32 bits"), (2**31 - 2**16, "more tiles than programs have numbers")):
@@ -237,9 +241,8 @@ def _epilogue(kernel: Kernel, case: Case) -> Iterator[Refusal]:
             continue
         spoil = _change(name, lambda x: x.to(torch.int32))
         yield Refusal(f"{name}-dtype", f"{name} is of int32", TypeError, (name, "int32"), spoil)
-        size = {"1": "(1,)", "M": f"({m + 1},)", "N": f"({n + 1},)", MATRIX: _shape(kernel, case, m + 1, n)}[
-            operand.shape
-        ]
+        sizes = {"1": "(1,)", "M": f"({m + 1},)", "N": f"({n + 1},)", HALVES: f"({2 * n + 1},)"}
+        size = sizes.get(operand.shape) or _shape(kernel, case, m + 1, n)
         spoil = _change(name, _longer if operand.shape == MATRIX else lambda x: torch.cat([x, x[:1]]))
         yield Refusal(f"{name}-shape", f"{name} is too long", ValueError, (name, size), spoil)
         if operand.shape == ELEMENT:
@@ -301,13 +304,14 @@ def _unsuited(kernel: Kernel) -> Iterator[Refusal]:
 def _resized(kernel: Kernel, case: Case, dimension: str, size: int, **changes: Any) -> Callable[[Call], None]:
     """Give one dimension another size in every operand that has it."""
     sizes = dict(zip("mnk", case.sizes, strict=True)) | {dimension: size}
+    sizes["2n"] = 2 * sizes["n"]
     front = leading_extents(kernel.variant, case)
 
     def spoil(call: Call) -> None:
         layout = kernel.variant.layout
         for name, word, rows, columns in (
             ("a", layout.a, "m", "k"),
-            ("b", layout.b, "k", "n"),
+            ("b", layout.b, "k", "n" if kernel.variant.epilogue.order is None else "2n"),
             ("out", layout.c, "m", "n"),
         ):
             call[name] = _empty(call[name], (*front, sizes[rows], sizes[columns]), word)
@@ -355,6 +359,12 @@ def _addresses(kernel: Kernel, case: Case) -> Iterator[Refusal]:
             spoil = _aligned(_resized(kernel, case, dimension, size))
             words = (dimension.upper(), str(size), str(step))
             yield Refusal(name, "C's lines are no multiple of 16 bytes", ValueError, words, spoil, sibling=True)
+    read = read_step(kernel.variant)
+    if read > (written_step(kernel.variant) if layout.c != "column" else 1):
+        size = case.sizes[1] + read // 2
+        spoil = _aligned(_resized(kernel, case, "n", size))
+        reason = "b's second half starts at no multiple of 16 bytes"
+        yield Refusal("read-extent", reason, ValueError, ("N", str(size), str(read)), spoil, sibling=True)
 
 
 def _distances(name: str, layout: str) -> Iterator[Refusal]:

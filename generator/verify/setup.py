@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from generator.model import Kernel
-from generator.operations import COLUMNS, ELEMENT, MATRIX, ROWS, SCALAR
+from generator.operations import COLUMNS, ELEMENT, HALVES, MATRIX, ROWS, SCALAR
 from generator.verify.cases import Case, addressed, leading_extents
 from generator.verify.elements import OPERAND_TYPES, has_infinity, torch_type
 from generator.verify.operands import Operand, fill, place
@@ -65,7 +65,7 @@ class _Builder:
         # Both factors carry the fourth root, so that neither leaves the range of fp8.
         spread = (_SATURATING_SPREAD.get(dtype.out, _SPREAD) / max(k, 1) ** 0.5) ** 0.5
         a = self.matrix("a", (m, k), layout.a, torch_type(dtype.a))
-        b = self.matrix("b", (k, n), layout.b, torch_type(dtype.b))
+        b = self.matrix("b", (k, n if self.variant.epilogue.order is None else 2 * n), layout.b, torch_type(dtype.b))
         self.fill(a, spread * 2.0**self.case.shift)
         self.fill(b, spread / 2.0**self.case.shift)
         out = None
@@ -92,7 +92,7 @@ class _Builder:
         if shape == MATRIX:
             operand = self.matrix(name, (m, n), self.variant.layout.c, dtype)
         else:
-            size = {SCALAR: 1, ELEMENT: 1, ROWS: m, COLUMNS: n}[shape]
+            size = {SCALAR: 1, ELEMENT: 1, ROWS: m, COLUMNS: n, HALVES: 2 * n}[shape]
             offset = 1 if self.case.unaligned else 0
             margin = max(self.tile.m, self.tile.n)
             device = torch.device("cpu") if shape == SCALAR and self.case.scalar_elsewhere else self.device

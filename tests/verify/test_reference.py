@@ -31,8 +31,8 @@ def test_every_function_of_the_formula_language_has_a_reference() -> None:
 
 @pytest.mark.parametrize("operation", [word for word in WITNESSES if "(" not in word])
 def test_each_operation_is_what_torch_calls_it(operation: str) -> None:
-    a, b = torch.randn(33, 20) * 2, torch.randn(20, 17)
     chain = variant("fp32", operation)
+    a, b = torch.randn(33, 20) * 2, torch.randn(20, 17 if chain.epilogue.gate is None else 34)
     given = operands(chain.epilogue, 33, 17)
     expected = WITNESSES[operation](a.double() @ b.double(), given)
     torch.testing.assert_close(reference(chain, a, b, given, hardware=False).value, expected, rtol=1e-12, atol=1e-12)
@@ -50,9 +50,20 @@ def test_a_chain_is_applied_left_to_right_and_a_second_operand_is_its_own() -> N
 IN_FP32 = {**eager.FUNCTIONS, "sigmoid": lambda x: 1 / (1 + torch.exp(-x))}
 
 
+def beside(x: torch.Tensor) -> dict[str, torch.Tensor]:
+    """The value of a formula, and a gate's other one."""
+    return {"x": x, "gate": x.flip(0)}
+
+
+def bounded(exact: torch.Tensor, error: torch.Tensor) -> dict[str, Bounded]:
+    """The same with their bounds."""
+    errors = beside(error)
+    return {name: Bounded(value, errors[name]) for name, value in beside(exact).items()}
+
+
 def in_fp32(tree: ast.expr, x: torch.Tensor) -> torch.Tensor:
     """A formula over an fp32 tensor, each step rounded to fp32."""
-    return formula.evaluate(tree, {"x": x}, IN_FP32, lambda value: torch.tensor(value, dtype=torch.float32))
+    return formula.evaluate(tree, beside(x), IN_FP32, lambda value: torch.tensor(value, dtype=torch.float32))
 
 
 BUILT_IN = [(name, op.tree()) for name, op in OPERATIONS.items() if not op.operands and not op.bounds]
@@ -92,7 +103,7 @@ def test_the_bound_holds_for_fp32_arithmetic_on_an_inexact_accumulator(
     error = exact.abs() * 1e-6
     computed = (exact + error * (2 * torch.rand(20000, generator=random, dtype=torch.float64) - 1)).float()
     error = torch.maximum(error, (computed.double() - exact).abs())
-    expected = evaluate(tree, {"x": Bounded(exact, error)})
+    expected = evaluate(tree, bounded(exact, error))
     got = in_fp32(tree, computed)
     assert compare(got, expected).fault is None
     assert float((expected.error.isfinite()).double().mean()) > (0.99 if name != "overflow" else 0.1)
@@ -103,8 +114,8 @@ def test_the_benchmark_s_formula_in_torch_is_the_reference_s(name: str, tree: as
     random = torch.Generator().manual_seed(2)
     # Whole numbers among them: comparisons at their borders.
     x = torch.cat([torch.randn(300, generator=random, dtype=torch.float64), torch.arange(-50.0, 50.0).double()])
-    found = formula.evaluate(tree, {"x": x}, eager.FUNCTIONS, float)
-    expected = evaluate(tree, {"x": Bounded(x, torch.zeros_like(x))}).value
+    found = formula.evaluate(tree, beside(x), eager.FUNCTIONS, float)
+    expected = evaluate(tree, bounded(x, torch.zeros_like(x))).value
     # What passes the range of fp32 is infinite in the reference alone.
     known = expected.isfinite()
     torch.testing.assert_close(found[known], expected[known], rtol=1e-12, atol=1e-12)
@@ -123,13 +134,15 @@ def test_the_benchmark_s_functions_take_numbers_too() -> None:
 @pytest.mark.parametrize(("name", "tree"), BUILT_IN)
 def test_the_bound_is_small_against_the_rounding_of_16_bits(name: str, tree: ast.expr) -> None:
     x = torch.randn(20000, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    expected = evaluate(tree, {"x": Bounded(x, torch.zeros_like(x))})
+    expected = evaluate(tree, bounded(x, torch.zeros_like(x)))
     assert bool((expected.error <= 1e-5 * expected.value.abs() + 2e-6).all())
 
 
 @pytest.mark.parametrize("operation", [name for name, _ in BUILT_IN])
 def test_what_is_nan_stays_nan_and_an_exact_infinity_is_no_excuse(operation: str) -> None:
     x = torch.tensor([[float("nan"), float("inf"), 1.0]], dtype=torch.float64)
+    if OPERATIONS[operation].gated:
+        x = torch.cat((x, x), -1)
     expected = finish(variant("fp32", operation), Bounded(x, torch.zeros_like(x)), {})
     assert bool(expected.value[0, 0].isnan())
     assert bool(expected.error.isfinite().all())
