@@ -69,6 +69,8 @@ class Launcher:
     choose: str | None
     #: Whether a, b, out and matrices of the epilogue are 3-D.
     batched: bool
+    #: Whether the kernel is told of the hardware's approximate instructions.
+    approximates: bool
 
     @property
     def sentence(self) -> str:
@@ -185,6 +187,7 @@ def launcher(k: View) -> Launcher:
         autotune=k.autotune,
         choose=k.choose,
         batched=k.batched,
+        approximates=k.approximates,
     )
 
 
@@ -224,6 +227,8 @@ def _arguments(k: View) -> tuple[str, ...]:
         found.append(f"{operand.name}_desc" if operand.name in described else operand.name)
         if isinstance(operand, Vector) and operand.shape == SCALAR:
             constants.append(f"{operand.flag}=isinstance({operand.name}, torch.Tensor)")
+    if k.approximates:
+        constants.append("APPROX=_approximates(a.device)")
     if k.schedule.workspace:
         found += ["work", "counters"]
     strides = [value for matrix in k.strided for _, value in matrix.strides]

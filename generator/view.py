@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache, cached_property
 
-from generator import formula, legality
+from generator import fast, formula, legality
 from generator.epilogue import Epilogue, Operand
 from generator.model import Dtype, Kernel, Tile, Variant
 from generator.operands import Matrix, Vector
@@ -114,6 +114,8 @@ class View:
     def epilogue_note(self) -> str:
         """The comment that opens the epilogue."""
         rounded = f", rounded to {self.v.dtype.out} at the store alone" if self.rounds else ""
+        if self.v.chain != self.v.epilogue:
+            rounded = f", rounded to {self.v.dtype.out} before each operation as eager torch does"
         return f"Epilogue in {self.kind}, on the whole sum{rounded}."
 
     @property
@@ -223,6 +225,11 @@ class View:
         return (*([order] if order else []), *sorted({helper for step in self.steps for helper in step.helpers}))
 
     @property
+    def approximates(self) -> bool:
+        """Whether the kernel is told of the hardware's approximate instructions."""
+        return self.v.math == "fast" and fast.applies(self.v.epilogue.steps)
+
+    @property
     def sizes(self) -> tuple[str, ...]:
         """The sizes that the kernel is told: of a batch the grid tells enough, unless programs walk it."""
         return ("B",) * (self.batched and self.schedule.walks) + ("M", "N", "K")
@@ -247,6 +254,7 @@ class View:
             names += ["work_ptr", "counters_ptr"]
         names += self.sizes
         names += [name for matrix in self.strided for name, _ in matrix.strides]
+        constants += ["APPROX"] if self.approximates else []
         constants += [f"EVEN_{d}" for d in self.even]
         if self.tiled:
             constants += ["BLOCK_M", "BLOCK_N", "BLOCK_K", *self.columns]
@@ -298,7 +306,7 @@ def view(kernel: Kernel) -> View:
     """The view of a kernel: every choice that a template would otherwise have to make."""
     v = kernel.variant
     batched = v.batch == "strided"
-    steps, kind, result = _steps(v.epilogue, v.dtype, v.layout.c, batched, v.schedule)
+    steps, kind, result = _steps(v.chain, v.dtype, v.layout.c, batched, v.schedule, v.math)
     return View(
         kernel,
         a=_matrix("a", "a", "M", "K", v.layout.a, v.dtype.a, batched),
@@ -363,7 +371,7 @@ _DEPTHS = {"persistent": 8, "stream_k": 12}
 
 @cache
 def _steps(
-    epilogue: Epilogue, dtype: Dtype, layout: str, batched: bool, schedule: str
+    epilogue: Epilogue, dtype: Dtype, layout: str, batched: bool, schedule: str, math: str
 ) -> tuple[tuple[StepView, ...], str, str]:
     """The epilogue's steps as a kernel spells them, on a tile or an element, the type after them, and what is stored.
 
@@ -373,14 +381,15 @@ def _steps(
     x = "acc"
     steps = []
     depth = _DEPTHS.get(schedule, 4)
+    functions = fast.functions(math, dtype.out)
     for step in epilogue.steps:
         stays = kind == "int32" and formula.keeps_integers(step.tree)
         if not stays and kind != "fp32":
             x, kind = f"{x}.to(tl.float32)", "fp32"
         spellings = {local: _broadcast(operand, schedule) for local, operand in step.operands}
-        lines = to_triton(step.tree, {formula.X: x, **spellings}, integer=stays)
+        lines = to_triton(step.tree, {formula.X: x, **spellings}, integer=stays, functions=functions)
         operands = tuple(_operand(operand, layout, batched) for _, operand in step.operands)
-        steps.append(StepView(operands, lines, formula.helpers(step.tree), depth))
+        steps.append(StepView(operands, lines, fast.helpers(step.tree, functions), depth))
         x = "x"
     if kind == dtype.out:
         return tuple(steps), kind, x
