@@ -2,7 +2,7 @@
 
 The error of a form is measured by `tests/verify/test_fast.py` over every value of fp16 and bf16, and is less than half
 a unit in the last place of these types. Where the hardware has approximate instructions a launcher says so by the
-constexpr APPROX; without them the forms are plain Triton. On sm90 a sigmoid takes 4 instructions for 13, a tanh 6 for
+constexpr APPROX; without them the forms are plain Triton. On sm90 a sigmoid takes 4 instructions for 13, a tanh 7 for
 21, or a single one. A sigmoid is not made of tanh.approx, which cancels where the sigmoid is small.
 
 `auto` is exact: its kernels were proved on hardware as they are, and their sigmoid is by the hardware's power of 2 and
