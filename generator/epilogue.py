@@ -96,6 +96,15 @@ class Epilogue:
     def operands(self) -> tuple[Operand, ...]:
         return tuple(operand for step in self.steps for _, operand in step.operands)
 
+    def rounded(self, held: str, to: str) -> Epilogue:
+        """The chain with its running value, first of the type `held`, rounded to `to` before each operation."""
+        rounding = Step(to, Operation(f"{to}({formula.X})"), ())
+        steps: list[Step] = []
+        for step in self.steps:
+            steps += [step] if held == to or (held, to) == ("fp16", "fp32") else [rounding, step]
+            held = "fp32"
+        return Epilogue(tuple(steps))
+
     @cached_property
     def text(self) -> str:
         """The whole as a formula: `relu(A @ B + bias)`."""

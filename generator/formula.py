@@ -272,12 +272,6 @@ def called(tree: ast.expr) -> set[str]:
     return functions | {"**" for node in ast.walk(tree) if isinstance(node, ast.Pow)}
 
 
-def helpers(tree: ast.expr) -> tuple[str, ...]:
-    """The macros of templates/math.j2 that `tree` needs, in alphabetical order."""
-    found = {FUNCTIONS[name].helper if name in FUNCTIONS else "power" for name in called(tree)}
-    return tuple(sorted(helper for helper in found if helper))
-
-
 def keeps_integers(tree: ast.expr) -> bool:
     """Whether an int32 running value stays one, and exact: nothing in `tree` leaves int32, whatever `x` is.
 

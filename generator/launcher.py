@@ -73,6 +73,8 @@ class Launcher:
     batched: bool
     #: Whether b has two columns for each of the result.
     gated: bool
+    #: Whether the kernel is told of the hardware's approximate instructions.
+    approximates: bool
 
     @property
     def sentence(self) -> str:
@@ -199,6 +201,7 @@ def launcher(k: View) -> Launcher:
         choose=k.choose,
         batched=k.batched,
         gated=k.order is not None,
+        approximates=k.approximates,
     )
 
 
@@ -238,6 +241,8 @@ def _arguments(k: View) -> tuple[str, ...]:
         found.append(f"{operand.name}_desc" if operand.name in described else operand.name)
         if isinstance(operand, Vector) and operand.shape == SCALAR:
             constants.append(f"{operand.flag}=isinstance({operand.name}, torch.Tensor)")
+    if k.approximates:
+        constants.append("APPROX=_approximates(a.device)")
     if k.schedule.workspace:
         found += ["work", "counters"]
     strides = [value for matrix in k.strided for _, value in matrix.strides]

@@ -94,6 +94,12 @@ def _gate_load(v: Variant) -> str | None:
     return None
 
 
+def _rounding_to(v: Variant) -> str | None:
+    if v.rounding == "torch" and v.dtype.out not in ("fp16", "bf16", "fp32"):
+        return f"eager torch rounds no operation to {v.dtype.out}; use 'rounding: late', or give dtype.out fp16 or bf16"
+    return None
+
+
 def _name_length(v: Variant) -> str | None:
     if len(v.name) > _LONGEST_NAME:
         return f"its name has {len(v.name)} characters, and a file system holds {_LONGEST_NAME}; shorten the epilogue"
@@ -111,6 +117,7 @@ VARIANT_RULES: tuple[VariantRule, ...] = (
     _batch_schedule,
     _atomic_result,
     _gate_load,
+    _rounding_to,
     _name_length,
 )
 
@@ -159,11 +166,13 @@ TARGET_RULES: tuple[TargetRule, ...] = (
 
 def _collapses(v: Variant) -> tuple[str, ...]:
     """The axes whose value makes no difference in `v`."""
+    # Not where nothing is rounded between the product and the store.
+    same = ("rounding",) if v.epilogue.rounded(v.dtype.acc, v.dtype.out) == v.epilogue else ()
     if v.schedule == "elementwise":
-        return ("masking", "swizzle", "store", "product")
+        return (*same, "masking", "swizzle", "store", "product")
     if v.load == "descriptor":
-        return ("masking",)
-    return ("store",) if v.load == "pointer" else ()
+        return (*same, "masking")
+    return (*same, "store") if v.load == "pointer" else same
 
 
 def why_not(v: Variant) -> str | None:

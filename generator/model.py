@@ -98,6 +98,8 @@ class Variant:
     load: str
     store: str
     product: str = DEFAULTS["product"]
+    rounding: str = DEFAULTS["rounding"]
+    math: str = DEFAULTS["math"]
 
     def word(self, axis: str) -> str:
         """The axis's value as a spec writes it."""
@@ -112,15 +114,23 @@ class Variant:
     def contract(self) -> str:
         """The name of what is computed, before the `__`: `gemm_fp16_rcr_bias_relu`."""
         kind = "gemm" if self.batch == "none" else "bmm"
-        return f"{kind}_{self.dtype.word}_{self.layout.word}_{self.epilogue.written}"
+        return "_".join([kind, self.dtype.word, self.layout.word, self.epilogue.written, *self._later("rounding")])
 
     @cached_property
     def name(self) -> str:
         """The kernel's name, an injective function of the axes: contract, `__`, how it is computed."""
-        how = [self.schedule, self.load, self.masking, self.swizzle]
-        # Axes that came later are named where they are off their default.
-        how += [axis + word for axis in ("store", "product") if (word := self.words[axis]) != DEFAULTS[axis]]
+        how = [self.schedule, self.load, self.masking, self.swizzle, *self._later("store", "product", "math")]
         return f"{self.contract}__{'_'.join(word.replace('_', '') for word in how)}"
+
+    def _later(self, *axes: str) -> list[str]:
+        """Axes that came later are named where they are off their default."""
+        return [axis + word for axis in axes if (word := self.words[axis]) != DEFAULTS[axis]]
+
+    @cached_property
+    def chain(self) -> Epilogue:
+        """The epilogue as it is computed: with `rounding: torch` the running value is rounded before each operation."""
+        late = self.rounding == DEFAULTS["rounding"]
+        return self.epilogue if late else self.epilogue.rounded(self.dtype.acc, self.dtype.out)
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from generator.errors import SpecError, nearest, shown
 from generator.formula import FUNCTIONS, FormulaError, Number
 from generator.names import is_taken
 from generator.reading import Reader
+from generator.vocabulary import ROUNDING
 
 #: Shapes that an operand may have: a number, an element on the device, a vector along M or N, a matrix in C's layout.
 SCALAR, ELEMENT, ROWS, COLUMNS, MATRIX = "", "1", "M", "N", "MN"
@@ -118,6 +119,8 @@ def read_operations(reader: Reader, node: Node, known: Mapping[str, Operation]) 
     """The operations that a mapping of names to entries tells of; None for each that has a mistake."""
     found: dict[str, Operation | None] = {}
     spelled = {written(name): name for name in ("none", gates.INTERLEAVED, *known)}
+    # A later axis stands behind the chain.
+    spelled |= {f"rounding{word}": f"rounding: {word}" for word in ROUNDING}
     for name, key, entry in reader.entries(node, "ops"):
         if reader.name(key, "ops", name) is None:
             continue

@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Sequence
 from functools import cache
 
+from generator import fast
 from generator.formula import GATE, X
 from generator.gates import TOLD
 from generator.model import Kernel, Variant
@@ -139,8 +140,11 @@ def rounding(k: View) -> str:
             "full": ", promoted from the matrix unit's short accumulator at least every 128 along K.",
             "fast": ", on Hopper in the matrix unit's short accumulator (about 14 bits) for all of K.",
         }.get(dtype.precision or "", ".")
+    if v.chain != v.epilogue:
+        text += f" The sum, and what each operation of the epilogue makes of it in fp32, is rounded to {dtype.out}, as"
+        return f"{text} eager torch rounds each tensor.{fast.told(v)}"
     if v.epilogue.steps:
-        text += f" The epilogue is computed in {k.kind}."
+        text += f" The epilogue is computed in {k.kind}.{fast.told(v)}"
     if dtype.out in QUANTISED:
         text += quantising(k)
     elif k.rounds:

@@ -14,7 +14,7 @@ from generator.errors import CallError
 from generator.manifest import VERSION
 from generator.model import Dtype, Kernel, Layout, LeftOut, Tile, Variant
 from generator.operations import Operation
-from generator.vocabulary import ELEMENTS, LAYOUT_LETTERS, PRECISIONS, SELECT, TARGETS, WORDS
+from generator.vocabulary import DEFAULTS, ELEMENTS, LAYOUT_LETTERS, PRECISIONS, SELECT, TARGETS, WORDS
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,8 @@ def _kernel(name: str, entry: Mapping[str, Any], operations: Mapping[str, Operat
         layout,
         Dtype(**types, precision=precision),
         epilogue=_epilogue(axes["epilogue"], operations),
-        **{axis: _one_of(axes[axis], words) for axis, words in WORDS.items()},
+        # A manifest may be older than an axis.
+        **{axis: _one_of(axes.get(axis, DEFAULTS[axis]), words) for axis, words in WORDS.items()},
     )
     if variant.name != name:
         # Names become paths: one that does not follow from the axes could lead anywhere.

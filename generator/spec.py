@@ -20,7 +20,7 @@ from generator.operations import OPERATIONS, read_operations
 from generator.reading import Reader
 from generator.values import Operations, read_axis, read_tile
 from generator.versions import SUPPORTED, minor_versions, spelled
-from generator.vocabulary import AXES, DEFAULT_TARGETS, DEFAULTS, SELECT, TARGETS
+from generator.vocabulary import AXES, DEFAULT_TARGETS, DEFAULTS, SELECT, SINGLE_AXES, TARGETS, WORDS
 
 KEYS = (
     "summary",
@@ -110,6 +110,9 @@ class _SpecReader(Reader):
         if node is None:
             default = DEFAULTS.get(axis)
             return () if default is None else (Epilogue() if axis == "epilogue" else default,)
+        if axis in SINGLE_AXES and isinstance(node, SequenceNode):
+            self.wrong(node, f"{axis}: expected one of {', '.join(WORDS[axis])} for the whole family, found a list")
+            return ()
         values = self.values(axis, axis, node)
         for value, item in values:
             self.positions[axis, word_of(value)] = (place(item).line, place(item).column)

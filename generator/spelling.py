@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from generator import formula
-from generator.formula import FUNCTIONS, Number
+from generator.formula import FUNCTIONS, Function, Number
 
 #: Columns of an expression: a line has 120, of which the deepest kernel leaves these.
 WIDTH = 100
@@ -40,8 +40,8 @@ def _compared(op: ast.cmpop) -> Callable[[ast.expr, ast.expr], ast.expr]:
     return lambda left, right: ast.Compare(left, [op], [right])
 
 
-def _function(name: str) -> Callable[..., ast.expr]:
-    return lambda *arguments: _call(FUNCTIONS[name].triton, *arguments)
+def _function(function: Function) -> Callable[..., ast.expr]:
+    return lambda *arguments: _call(function.triton, *arguments)
 
 
 #: What a kernel writes for each function and operator of the language.
@@ -59,24 +59,30 @@ TRITON: Mapping[str, Callable[..., ast.expr]] = {
     ">=": _compared(ast.GtE()),
     "==": _compared(ast.Eq()),
     "!=": _compared(ast.NotEq()),
-    **{name: _function(name) for name in FUNCTIONS},
+    **{name: _function(function) for name, function in FUNCTIONS.items()},
 }
 
 
 def to_triton(
-    tree: ast.expr, spellings: Mapping[str, str], *, integer: bool = False, target: str = formula.X
+    tree: ast.expr,
+    spellings: Mapping[str, str],
+    *,
+    integer: bool = False,
+    functions: Mapping[str, Function] = FUNCTIONS,
+    target: str = formula.X,
 ) -> tuple[str, ...]:
     """The statements of a kernel that give `target` its new value, each name of `tree` replaced by its spelling.
 
     One, unless it were too long for a line: parts of it are then named first. With `integer` the constants stay
-    integers, otherwise they are written as floats.
+    integers, otherwise they are written as floats. `functions` say how a kernel writes each.
     """
+    triton = TRITON if functions is FUNCTIONS else {**TRITON, **{name: _function(f) for name, f in functions.items()}}
     names = {name: ast.parse(text, mode="eval").body for name, text in spellings.items()}
 
     def constant(value: Number) -> ast.expr:
         return ast.Constant(value if integer else float(value))
 
-    whole = formula.evaluate(tree, names, TRITON, constant)
+    whole = formula.evaluate(tree, names, triton, constant)
     if len(text := _text(whole)) <= WIDTH:
         return (f"{target} = {text}",)
     first = []
@@ -84,7 +90,7 @@ def to_triton(
         first = [f"{target} = {spellings[formula.X]}"]
         names[formula.X] = ast.Name(target)
     parts = _Parts()
-    algebra = {symbol: parts.within_a_line(build) for symbol, build in TRITON.items()}
+    algebra = {symbol: parts.within_a_line(build) for symbol, build in triton.items()}
     last = _text(formula.evaluate(tree, names, algebra, constant))
     return (*first, *parts.lines, f"{target} = {last}")
 

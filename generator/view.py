@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 
-from generator import formula, legality
+from generator import fast, formula, legality
 from generator.epilogue import Epilogue, Operand
 from generator.formula import GATE, X
 from generator.gates import CONCATENATED, PLACES
@@ -116,6 +116,8 @@ class View:
     def epilogue_note(self) -> str:
         """The comment that opens the epilogue."""
         rounded = f", rounded to {self.v.dtype.out} at the store alone" if self.rounds else ""
+        if self.v.chain != self.v.epilogue:
+            rounded = f", rounded to {self.v.dtype.out} before each operation as eager torch does"
         return f"Epilogue in {self.kind}, on the whole sum{rounded}."
 
     @property
@@ -286,6 +288,11 @@ class View:
         return tuple(helper for helper in (order, *called, self.quantises) if helper)
 
     @property
+    def approximates(self) -> bool:
+        """Whether the kernel is told of the hardware's approximate instructions."""
+        return self.v.math == "fast" and fast.applies(self.v.epilogue.steps)
+
+    @property
     def sizes(self) -> tuple[str, ...]:
         """The sizes that the kernel is told: of a batch the grid tells enough, unless programs walk it."""
         return ("B",) * (self.batched and self.schedule.walks) + ("M", "N", "K")
@@ -310,6 +317,7 @@ class View:
             names += ["work_ptr", "counters_ptr"]
         names += self.sizes
         names += [name for matrix in self.strided for name, _ in matrix.strides]
+        constants += ["APPROX"] if self.approximates else []
         constants += [f"EVEN_{d}" for d in self.even]
         if self.tiled:
             constants += ["BLOCK_M", "BLOCK_N", "BLOCK_K", *self.columns]
@@ -361,7 +369,7 @@ def view(kernel: Kernel) -> View:
     """The view of a kernel: every choice that a template would otherwise have to make."""
     v = kernel.variant
     batched = v.batch == "strided"
-    steps, kind, result = _steps(v.epilogue, v.dtype, v.layout.c, batched, v.schedule)
+    steps, kind, result = _steps(v.chain, v.dtype, v.layout.c, batched, v.schedule, v.math)
     return View(
         kernel,
         a=_matrix("a", "a", "M", "K", v.layout.a, v.dtype.a, batched),
@@ -435,7 +443,7 @@ _DEPTHS = {"persistent": 8, "stream_k": 12}
 
 @cache
 def _steps(
-    epilogue: Epilogue, dtype: Dtype, layout: str, batched: bool, schedule: str
+    epilogue: Epilogue, dtype: Dtype, layout: str, batched: bool, schedule: str, math: str
 ) -> tuple[tuple[StepView, ...], str, str]:
     """The epilogue's steps as a kernel spells them, on a tile or an element, the type after them, and what is stored.
 
@@ -445,20 +453,22 @@ def _steps(
     values = {X: "acc"} if epilogue.gate is None else {GATE: "acc_gate", X: "acc_up"}
     steps = []
     depth = _DEPTHS.get(schedule, 4)
+    functions = fast.functions(math, dtype.out)
     for step in epilogue.steps:
         stays = kind == "int32" and formula.keeps_integers(step.tree)
         if not stays and kind != "fp32":
             values, kind = {name: f"{text}.to(tl.float32)" for name, text in values.items()}, "fp32"
         spellings = {local: _broadcast(operand, schedule) for local, operand in step.operands}
-        helpers = formula.helpers(step.tree)
+        helpers = fast.helpers(step.tree, functions)
         operands = tuple(_operand(operand, layout, batched) for _, operand in step.operands)
         if step is epilogue.gate or GATE not in values:
-            lines = to_triton(step.tree, {**values, **spellings}, integer=stays)
+            lines = to_triton(step.tree, {**values, **spellings}, integer=stays, functions=functions)
             steps.append(StepView(operands, lines, helpers, depth))
             values = {X: X}
             continue
         for half, place in PLACES[epilogue.order or CONCATENATED].items():
-            lines = to_triton(step.tree, {X: values[half], **spellings}, integer=stays, target=half)
+            halves = {X: values[half], **spellings}
+            lines = to_triton(step.tree, halves, integer=stays, functions=functions, target=half)
             # What both halves share is loaded once.
             loaded = tuple(_part(o, place) for o in operands if half == GATE or o.shape == HALVES)
             steps.append(StepView(loaded, lines, helpers, depth))

@@ -9,10 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-#: Contract axes say what is computed, implementation axes how. The order is that of the family's product and of names.
-CONTRACT_AXES = ("layout", "dtype", "batch", "epilogue")
-IMPLEMENTATION_AXES = ("masking", "swizzle", "schedule", "load", "store", "product")
-AXES = CONTRACT_AXES + IMPLEMENTATION_AXES
+#: The axes in the order of the family's product, those that came later behind.
+AXES = (
+    *("layout", "dtype", "batch", "epilogue", "masking", "swizzle", "schedule", "load", "store", "product"),
+    *("rounding", "math"),
+)
+#: Contract axes say what is computed, implementation axes how.
+CONTRACT_AXES = ("layout", "dtype", "batch", "epilogue", "rounding")
+IMPLEMENTATION_AXES = tuple(axis for axis in AXES if axis not in CONTRACT_AXES)
+#: The axes of which a spec has one value: kernels of one contract agree to the last bit where they sum alike.
+SINGLE_AXES = ("math",)
 
 
 @dataclass(frozen=True)
@@ -114,6 +120,17 @@ PRODUCT: Mapping[str, Word] = {
     "exchanged": Word("C^T = B^T A^T: the rows of the matrix unit are columns of C"),
 }
 
+ROUNDING: Mapping[str, Word] = {
+    "late": Word("the running value is fp32, rounded once at the store"),
+    "torch": Word("rounded to the result's type after the product and each operation, as eager torch does"),
+}
+
+MATH: Mapping[str, Word] = {
+    "auto": Word("as exact"),
+    "exact": Word("sigmoid and tanh to a few units of fp32"),
+    "fast": Word("sigmoid and tanh to a small part of a unit of 16-bit types"),
+}
+
 #: Axes whose values are plain words. `layout`, `dtype` and `epilogue` have grammars of their own.
 WORDS: Mapping[str, Mapping[str, Word]] = {
     "batch": BATCH,
@@ -123,6 +140,8 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
     "load": LOAD,
     "store": STORE,
     "product": PRODUCT,
+    "rounding": ROUNDING,
+    "math": MATH,
 }
 
 SELECT: Mapping[str, Word] = {
@@ -141,6 +160,8 @@ DEFAULTS: Mapping[str, str] = {
     "load": "pointer",
     "store": "as_load",
     "product": "direct",
+    "rounding": "late",
+    "math": "auto",
     "select": "heuristic",
 }
 

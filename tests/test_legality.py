@@ -28,6 +28,7 @@ def variant(**axes: object) -> Variant:
 
 
 INT8 = Dtype.of("int8")
+BIAS = Epilogue.of(("bias",))
 NO_INT32 = "the epilogue is computed in fp32, and no rounding back to int32 is defined; give dtype.out a float type"
 STRIDED = "a descriptor needs a unit inner stride, which a strided A or B does not promise"
 
@@ -102,6 +103,12 @@ STRIDED = "a descriptor needs a unit inner stride, which a strided A or B does n
             for load in ("descriptor", "block_pointer")
         ),
         (variant(schedule="split_k_atomic", dtype=Dtype.of("fp32"), load="descriptor", store="pointer"), None),
+        (variant(rounding="torch"), None),
+        (variant(rounding="torch", dtype=Dtype("int8", "int8", "int32", "bf16", None)), None),
+        (
+            variant(rounding="torch", dtype=INT8),
+            "eager torch rounds no operation to int32; use 'rounding: late', or give dtype.out fp16 or bf16",
+        ),
         (
             variant(epilogue=Epilogue.of(("bias",) * 60)),
             "its name has 340 characters, and a file system holds 240; shorten the epilogue",
@@ -267,6 +274,19 @@ def test_versions() -> None:
         ({"swizzle": "linear"}, {"swizzle": "grouped"}, False),
         ({"product": "exchanged"}, {"product": "direct"}, False),
         ({"schedule": "elementwise", "product": "exchanged"}, {"schedule": "elementwise"}, True),
+        # Nothing is rounded between the product and the store.
+        ({"rounding": "torch"}, {}, True),
+        ({"rounding": "torch", "epilogue": BIAS}, {"epilogue": BIAS}, False),
+        *(
+            ({"rounding": "torch", "epilogue": BIAS, "dtype": dtype}, {"epilogue": BIAS, "dtype": dtype}, same)
+            for dtype, same in (
+                (Dtype.of("fp32"), True),
+                (Dtype("fp16", "fp16", "fp16", "fp32", None), True),
+                (Dtype("fp16", "fp16", "fp16", "fp16", None), True),
+                (Dtype("int8", "int8", "int32", "fp32", None), False),
+            )
+        ),
+        ({"epilogue": BIAS, "math": "fast"}, {"epilogue": BIAS}, False),
     ],
 )
 def test_essence(one: dict[str, object], other: dict[str, object], same: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from dataclasses import replace
 
 import pytest
 from support import BASE, SPECS, family_of
@@ -16,7 +17,7 @@ from generator.spec import read
 from generator.vocabulary import ACCUMULATORS, DTYPE_SHORTHANDS, ELEMENTS, IMPLEMENTATION_AXES, PRECISIONS, WORDS
 
 GRAMMAR = re.compile(
-    r"(gemm|bmm)_[a-z0-9_]+_[rcs]{3}_[a-z0-9_]+__[a-z0-9]+_[a-z0-9]+_[a-z0-9]+_[a-z0-9]+(_store[a-z]+)?(_product[a-z]+)?"
+    r"(gemm|bmm)_[a-z0-9_]+_[rcs]{3}_[a-z0-9_]+__[a-z0-9]+_[a-z0-9]+_[a-z0-9]+_[a-z0-9]+(_store[a-z]+)?(_product[a-z]+)?(_math[a-z]+)?"
 )
 
 
@@ -83,16 +84,18 @@ def test_no_two_variants_share_a_name() -> None:
     epilogues = list({epilogue.word: epilogue for epilogue in epilogues}.values())
     layouts = [Layout.of("".join(letters)) for letters in itertools.product("rcs", repeat=3)]
     how = list(itertools.product(*(WORDS[axis] for axis in IMPLEMENTATION_AXES)))
+    first = dict(zip(IMPLEMENTATION_AXES, how[0]))
     base = (Layout.of("rcr"), Dtype.of("fp16"), "none", Epilogue())
     # A name is `contract__how`: that each half is injective and `__` is nowhere else makes the whole injective.
     contracts = [
-        Variant(layout, d, b, e, *how[0])
+        Variant(layout, d, b, e, **first)
         for layout, d, b in itertools.product(layouts, every_dtype(), WORDS["batch"])
         for e in epilogues[:12]
     ]
-    contracts += [Variant(layout, Dtype.of("fp16"), "none", e, *how[0]) for layout in layouts for e in epilogues]
+    contracts += [Variant(layout, Dtype.of("fp16"), "none", e, **first) for layout in layouts for e in epilogues]
+    contracts += [replace(v, rounding="torch") for v in contracts if v.layout in layouts[:2]]
     contracts = list(dict.fromkeys(contracts))
-    implementations = [Variant(*base, *words) for words in how]
+    implementations = [Variant(*base, **dict(zip(IMPLEMENTATION_AXES, words))) for words in how]
     assert len({v.contract for v in contracts}) == len(contracts) > 100_000
     assert len({v.name for v in implementations}) == len(implementations) > 1_000
     assert all(v.name.count("__") == 1 for v in implementations)
@@ -121,6 +124,13 @@ def test_operations_stay_apart_when_their_underscores_fall() -> None:
             "gemm_fp16_rcr_none__tiled_descriptor_auto_grouped_storepointer_productexchanged",
         ),
         ("product: direct", "gemm_fp16_rcr_none__tiled_pointer_auto_grouped"),
+        ("epilogue: bias+relu\nrounding: torch", "gemm_fp16_rcr_bias_relu_roundingtorch__tiled_pointer_auto_grouped"),
+        ("rounding: late\nmath: auto", "gemm_fp16_rcr_none__tiled_pointer_auto_grouped"),
+        (
+            "epilogue: silu\nproduct: exchanged\nmath: fast",
+            "gemm_fp16_rcr_silu__tiled_pointer_auto_grouped_productexchanged_mathfast",
+        ),
+        ("epilogue: silu\nmath: exact", "gemm_fp16_rcr_silu__tiled_pointer_auto_grouped_mathexact"),
         ("schedule: elementwise\nswizzle: swizzle2d", "gemm_fp16_rcr_none__elementwise_pointer_auto_swizzle2d"),
         ("epilogue: [[bias_m, relu]]", "gemm_fp16_rcr_biasm_relu__tiled_pointer_auto_grouped"),
         (

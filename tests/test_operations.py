@@ -64,6 +64,11 @@ def ops(text: str, chain: str = "none") -> str:
             "4:26: ops: 'ab' and 'a_b' would be one in the names of kernels, which drop underscores; "
             "choose another name",
         ),
+        (
+            "rounding_torch: {formula: x}",
+            "4:7: ops: 'rounding_torch' and 'rounding: torch' would be one in the names of kernels, which drop "
+            "underscores; choose another name",
+        ),
         ("f: {formula: x}, f: {formula: x}", "4:24: ops: the key 'f' appears twice, first on line 4"),
         # Operands.
         ("f: {formula: x + s, operands: {s: [K]}}", f"4:41: ops.f.operands.s: no shape of an operand: ['K']; {SHAPES}"),

@@ -10,10 +10,10 @@ from generator.spec import KEYS, read
 from generator.versions import spelled
 
 KEY_LIST = (
-    "legal: summary, name, layout, dtype, batch, epilogue, masking, swizzle, schedule, load, store, product, tile, "
-    "select, tuned, targets, triton, ops, exclude, header"
+    "legal: summary, name, layout, dtype, batch, epilogue, masking, swizzle, schedule, load, store, product, rounding, "
+    "math, tile, select, tuned, targets, triton, ops, exclude, header"
 )
-AXIS_LIST = "layout, dtype, batch, epilogue, masking, swizzle, schedule, load, store, product"
+AXIS_LIST = "layout, dtype, batch, epilogue, masking, swizzle, schedule, load, store, product, rounding, math"
 TARGET_LIST = "legal: sm80, sm86, sm89, sm90, sm100, sm120, gfx90a, gfx942, gfx950, gfx1100, gfx1201"
 NO_NAME = "is no name; expected lower-case letters, digits and _, a letter first"
 FROM_FILE = "name (from the file's name; set the key `name` to choose another)"
@@ -59,6 +59,15 @@ MISTAKES = {
     "a list for the scalar key": (
         "select: [fixed]",
         ["4:9: select: unknown value a list; legal: fixed, autotune, heuristic, table"],
+    ),
+    "an unknown rounding": ("rounding: eager", ["4:11: rounding: unknown value 'eager'; legal: late, torch"]),
+    "an unknown form": (
+        "math: fats",
+        ["4:7: math: unknown value 'fats'; did you mean 'fast'? legal: auto, exact, fast"],
+    ),
+    "forms, several": (
+        "math: [exact, fast]",
+        ["4:7: math: expected one of auto, exact, fast for the whole family, found a list"],
     ),
     "an unknown select": (
         "select: best",
@@ -308,6 +317,8 @@ def test_defaults() -> None:
         "load": ["pointer"],
         "store": ["as_load"],
         "product": ["direct"],
+        "rounding": ["late"],
+        "math": ["auto"],
     }
     assert (spec.name, spec.tiles, spec.select, spec.targets) == ("family", None, "heuristic", ("sm80", "sm90"))
     assert (spec.exclude, spec.header, spelled(spec.triton)) == ((), (), ">=3.6,<3.10")
@@ -316,7 +327,7 @@ def test_defaults() -> None:
 def test_the_keys_are_those_of_the_language() -> None:
     assert list(KEYS) == [
         *("summary", "name", "layout", "dtype", "batch", "epilogue", "masking", "swizzle", "schedule", "load", "store"),
-        *("product", "tile", "select", "tuned", "targets", "triton", "ops", "exclude", "header"),
+        *("product", "rounding", "math", "tile", "select", "tuned", "targets", "triton", "ops", "exclude", "header"),
     ]
 
 

@@ -18,7 +18,7 @@ from generator.bounds.helpers import SIZES
 from generator.bounds.language import PART, SECOND_AXIS, TILES
 from generator.bounds.source import NotUnderstood, Source, statements
 from generator.bounds.terms import Condition, Poly, at_most, below, equal, negation, poly, variable
-from generator.bounds.values import Descriptor, Dtype, Either, Number, Pointer, Truth, Value
+from generator.bounds.values import Descriptor, Dtype, Either, Number, Opaque, Pointer, Truth, Value
 
 #: What the launcher makes room for: partial sums of every tile, and a counter for each, at zero when a kernel starts.
 WORK, COUNTERS = "work", "counters"
@@ -211,6 +211,9 @@ class Launcher:
             return _size(text)
         if text == "index":
             return Dtype("index")
+        if text == "_approximates(a.device)":
+            # Which instructions compute a value: none that is followed.
+            return Opaque(text)
         if any(text in operand.strides for operand in self.operands.values()):
             return Number(variable(text), width="32")
         for name in self._scalars:

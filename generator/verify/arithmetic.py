@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from generator.fast import TANH_APPROX, coarse
 from generator.verify.elements import FP32_ROUNDOFF, FP32_TINY, overflow
 
 #: What functions may be off by, in units of roundoff relative to their result; an ulp is at most two roundoffs.
@@ -33,6 +34,9 @@ _NEAR_ONE = 2.0**-22
 _TANH = 5.0 * (_DIVISION + _EXPONENTIAL)
 #: log(1 + u) as 2 artanh(u / (2 + u)): a sum, a division, and a series of positive terms whose first is the largest.
 _LOG_OF_SUM = _DIVISION + 8.0
+
+#: Below this a fast tanh of x is x.
+_NEAR_ZERO = 2.0**-7
 
 _OVERFLOW = overflow(torch.float32)
 
@@ -212,6 +216,25 @@ def _tanh(x: Bounded) -> Bounded:
     return _rounded(torch.tanh(x.value), _scaled(slope, x.error), _TANH)
 
 
+def _fast_tanh(x: Bounded) -> Bounded:
+    """x itself near zero, 1 - 2 / (exp(2x) + 1) elsewhere."""
+    value = torch.tanh(x.value)
+    magnitude, quotient = x.value.abs(), 1 - value
+    slope = 1 - torch.tanh((magnitude - x.error).clamp(min=0)) ** 2
+    # The exponential weighs in its sum with 1 as sigmoid(2x) does.
+    exponential = (1 - quotient / 2) * (_EXPONENTIAL + 4 * magnitude)
+    far = quotient * (torch.where(x.value.isfinite(), exponential, 0.0) + 2 + _DIVISION)
+    near = torch.where(magnitude - x.error < _NEAR_ZERO, (magnitude + x.error).clamp(max=_NEAR_ZERO) ** 3 / 3, 0.0)
+    own = torch.maximum(near, torch.where(magnitude + x.error < _NEAR_ZERO, 0.0, FP32_ROUNDOFF * far))
+    return _rounded(value, _scaled(slope, x.error) + torch.where(x.value.isnan(), 0.0, own))
+
+
+def _coarse_tanh(x: Bounded) -> Bounded:
+    """As the hardware's own instruction may have it, which is off by more than what else computes it."""
+    slope = 1 - torch.tanh((x.value.abs() - x.error).clamp(min=0)) ** 2
+    return _rounded(torch.tanh(x.value), _scaled(slope, x.error), TANH_APPROX / FP32_ROUNDOFF)
+
+
 def _softplus(x: Bounded) -> Bounded:
     # max(x, 0) + log(1 + exp(-|x|)), in whose second part the roundoffs of the exponential count, as above.
     tail = torch.log1p(torch.exp(-x.value.abs()))
@@ -228,7 +251,9 @@ def _to(dtype: torch.dtype) -> Callable[[Bounded], Bounded]:
             return value.float().to(dtype).double()
 
         value = to(x.value)
-        below, above = ((to(x.value + side * x.error) - value).abs() for side in (-1, 1))
+        ends = (to(x.value + side * x.error) for side in (-1, 1))
+        # What is infinite on either side of the error is so for sure.
+        below, above = (torch.where(end == value, 0.0, (end - value).abs()) for end in ends)
         error = torch.where(x.error == 0, 0.0, torch.maximum(below, above))
         return Bounded(value, torch.where(value.abs() < FP32_TINY, error + value.abs(), error))
 
@@ -267,3 +292,11 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "bf16": _to(torch.bfloat16),
     "fp32": _to(torch.float32),
 }
+
+
+def functions(math: str, out: str, *, hardware: bool) -> Mapping[str, Callable[..., Any]]:
+    """The functions as kernels of `math` with results of the type `out` compute them, on hardware or interpreted."""
+    # A fast sigmoid is as exact as any: an approximate reciprocal is no worse than a division.
+    if math != "fast":
+        return FUNCTIONS
+    return {**FUNCTIONS, "tanh": _coarse_tanh if hardware and coarse(out) else _fast_tanh}

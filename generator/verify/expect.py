@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from generator import formula
+from generator import fast, formula
 from generator.model import Kernel, Variant
 from generator.resources import matrix_instruction
 from generator.verify.cases import addressed
@@ -38,6 +38,7 @@ def faults(kernel: Kernel, launch: Launch, target: str, code: MachineCode) -> It
     yield from _hands_in(kernel.variant, code)
     yield from _keeps_nan(kernel.variant, code)
     yield from _precision(kernel.variant, target, code)
+    yield from _approximates(kernel.variant, target, code)
     bound = spill_bound(kernel.variant, launch, target)
     if code.spilled > bound:
         yield f"{code.spilled} bytes spilled a thread, more than {bound}"
@@ -117,6 +118,12 @@ def _precision(v: Variant, target: str, code: MachineCode) -> Iterator[str]:
         shortest = min(stretches, default=0)
         if v.dtype.precision == "fast" and shortest < _NEVER_PROMOTED:
             yield f"fp8 sums are promoted every {shortest} along K, and fast is to leave them as they are"
+
+
+def _approximates(v: Variant, target: str, code: MachineCode) -> Iterator[str]:
+    wanted = v.math == "fast" and fast.applies(v.epilogue.steps) and TARGETS[target].vendor == "nvidia"
+    if wanted != bool(code.instructions["approximation"]):
+        yield f"computes {'without' if wanted else 'by'} the hardware's approximate instructions"
 
 
 def spill_bound(v: Variant, launch: Launch, target: str) -> int:

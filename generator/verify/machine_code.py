@@ -28,6 +28,7 @@ INSTRUCTIONS: Mapping[str, re.Pattern[str]] = {
         "bulk copy out": r"cp\.async\.bulk\.tensor\S*\.global\.shared::cta",
         "mfma": r"\bv_(?:s?mfma)\w*",
         "wmma": r"\bv_s?wmma\w*",
+        "approximation": r"\b(?:rcp\.approx\.ftz|tanh\.approx)\.f32",
         "plain max": r"\b(?:max|min)\.(?:ftz\.)?f32",
     }.items()
 }

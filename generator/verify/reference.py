@@ -7,7 +7,8 @@ store's own rounding is not in the bound; `compare` adds it.
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 
@@ -15,7 +16,7 @@ from generator import formula
 from generator.epilogue import Step
 from generator.model import Variant
 from generator.operations import COLUMNS, HALVES, ROWS
-from generator.verify.arithmetic import FUNCTIONS, Bounded, constant, read
+from generator.verify.arithmetic import FUNCTIONS, Bounded, constant, functions, read
 from generator.verify.halves import taken_apart
 from generator.verify.product import accumulation_error
 from generator.vocabulary import ELEMENTS
@@ -40,20 +41,26 @@ def reference(
     product = a64 @ b64
     error = accumulation_error(a64, b64, variant.dtype, hardware=hardware)
     # What is infinite or NaN is so exactly.
-    return finish(variant, Bounded(product, torch.where(product.isfinite(), error, 0.0)), operands)
+    summed = Bounded(product, torch.where(product.isfinite(), error, 0.0))
+    return finish(variant, summed, operands, hardware=hardware)
 
 
-def finish(variant: Variant, x: Bounded, operands: Mapping[str, torch.Tensor | float]) -> Bounded:
+def finish(
+    variant: Variant, x: Bounded, operands: Mapping[str, torch.Tensor | float], *, hardware: bool = False
+) -> Bounded:
     """The epilogue of `variant` on the accumulator `x`: fp32 arithmetic, integers kept while every step keeps them."""
+    table = functions(variant.math, variant.dtype.out, hardware=hardware)
     integer = not ELEMENTS[variant.dtype.acc].floating
-    for step in variant.epilogue.steps:
+    for step in variant.chain.steps:
         if integer and not formula.keeps_integers(step.tree):
             x, integer = read(x), False
-        x = _apply(step, x, operands)
+        x = _apply(step, x, operands, table)
     return read(x) if integer and ELEMENTS[variant.dtype.out].floating else x
 
 
-def _apply(step: Step, x: Bounded, operands: Mapping[str, torch.Tensor | float]) -> Bounded:
+def _apply(
+    step: Step, x: Bounded, operands: Mapping[str, torch.Tensor | float], table: Mapping[str, Callable[..., Any]]
+) -> Bounded:
     names = {formula.X: x}
     if step.meaning.gated:
         halves = zip(taken_apart(x.value, step.order), taken_apart(x.error, step.order))
@@ -65,9 +72,11 @@ def _apply(step: Step, x: Bounded, operands: Mapping[str, torch.Tensor | float])
         elif operand.shape in (COLUMNS, HALVES):
             value = value[None, :]
         names[local] = read(Bounded(value, torch.zeros_like(value)))
-    return evaluate(step.tree, names)
+    return evaluate(step.tree, names, table)
 
 
-def evaluate(tree: ast.expr, names: Mapping[str, Bounded]) -> Bounded:
+def evaluate(
+    tree: ast.expr, names: Mapping[str, Bounded], table: Mapping[str, Callable[..., Any]] = FUNCTIONS
+) -> Bounded:
     """The value of a checked formula over `names`, with the error that fp32 arithmetic may have made."""
-    return formula.evaluate(tree, names, FUNCTIONS, lambda value: constant(value, names[formula.X].value))
+    return formula.evaluate(tree, names, table, lambda value: constant(value, names[formula.X].value))

@@ -103,7 +103,7 @@ def _capture(
 
 @contextmanager
 def _no_device(target: str) -> Iterator[None]:
-    """Within, launches for `target` are captured, and launchers take operands that are on no GPU."""
+    """Within, launches for `target` are captured, and launchers take operands that are on no GPU, and find it there."""
     claimed = _Driver()
     claimed.target = target
     driver.set_active(claimed)
@@ -111,7 +111,13 @@ def _no_device(target: str) -> Iterator[None]:
     triton.knobs.runtime.interpret = True
     _captured.clear()
     try:
-        with patch.object(torch.cuda, "device_of", _DeviceOf):
+        capability = divmod(TARGETS[target].capability, 10)
+        hip = "claimed" if TARGETS[target].vendor == "amd" else None
+        with (
+            patch.object(torch.cuda, "device_of", _DeviceOf),
+            patch.object(torch.cuda, "get_device_capability", lambda device=None: capability),
+            patch.object(torch.version, "hip", hip),
+        ):
             yield
     finally:
         JITFunction._do_compile = original

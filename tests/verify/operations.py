@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 from torch.nn import functional
 
 from generator.epilogue import Epilogue
+from generator.fast import LOST
+from generator.model import Variant
 from generator.operations import SCALAR
 from generator.rendered import remembered
 from generator.verify import guard
 from generator.verify.arithmetic import Bounded
 from generator.verify.compare import compare
-from generator.verify.elements import torch_type
+from generator.verify.elements import FP32_TINY, half_ulp, torch_type
 from generator.verify.loading import load_kernel
 from generator.verify.reference import finish
 
@@ -57,6 +60,22 @@ WITNESSES: Mapping[str, Callable[[torch.Tensor, Operands], torch.Tensor]] = {
     "swiglu(order=interleaved)": lambda x, o: functional.silu(x[:, 0::2]) * x[:, 1::2],
 }
 
+#: What eager torch calls each operation, one call each, on a tensor and operands of its type.
+EAGER: Mapping[str, Callable[[torch.Tensor, Operands], torch.Tensor]] = {
+    "bias": lambda x, o: x + o["bias"],
+    "bias_m": lambda x, o: x + o["bias_m"][:, None],
+    "scale": lambda x, o: x * o["scale"],
+    "add": lambda x, o: x + o["add"],
+    "mul": lambda x, o: x * o["mul"],
+    "relu": lambda x, o: functional.relu(x),
+    "gelu": lambda x, o: functional.gelu(x),
+    "gelu_tanh": lambda x, o: functional.gelu(x, approximate="tanh"),
+    "silu": lambda x, o: functional.silu(x),
+    "sigmoid": lambda x, o: functional.sigmoid(x),
+    "tanh": lambda x, o: functional.tanh(x),
+    "hardswish": lambda x, o: functional.hardswish(x),
+}
+
 #: Each as a spec writes it.
 WRITTEN = {
     word: word if "(" not in word else f"[{{{word.replace('(', ': {').replace('=', ': ').replace(')', '}')}}}]"
@@ -74,28 +93,44 @@ def operands(chain: Epilogue, m: int, n: int) -> dict[str, torch.Tensor | float]
     return found
 
 
-def every_value(folder: Path, name: str) -> list[str]:
-    """What is wrong with a kernel of C = f(A @ B), fp32 out, given every 16-bit value of its A's type times one.
+def launched(
+    folder: Path, name: str, *, typed: bool = False
+) -> tuple[Variant, torch.Tensor, dict[str, torch.Tensor | float], torch.Tensor]:
+    """A kernel's variant, every 16-bit value of its A's type (2**16, 1), operands, and what it makes of A times one.
 
-    A gate is given it times one, and beside that times -3/4.
-
-    Compared with the float64 formula, and with torch's function of that name, both within the formula's bounds.
+    `typed` operands have the type of the result, others fp32. A gate is given A times one, and beside that times -3/4.
     """
     guard.install()
     kernel = remembered(folder).by_name[name]
     variant = kernel.variant
     module = load_kernel(folder / f"{name}.py")
     a = torch.arange(-(2**15), 2**15).to(torch.int16).view(torch_type(variant.dtype.a))[:, None]
-    b = torch.tensor([[1.0, -0.75][: 1 if variant.epilogue.gate is None else 2]], dtype=a.dtype)
+    b = beside(variant, a)
     given = operands(variant.epilogue, len(a), 1)
+    if typed:
+        given = {k: v.to(torch_type(variant.dtype.out)) if isinstance(v, torch.Tensor) else v for k, v in given.items()}
     # As few programs as a block of the interpreter holds.
     row = {**module.CONFIGS[0], "BLOCK_M": 2**14, "BLOCK_N": 16, "BLOCK_K": 16}
     module.CONFIGS.append(row)
-    out = torch.full((len(a), 1), -77.0)
+    out = torch.full((len(a), 1), -77.0, dtype=torch_type(variant.dtype.out))
     regions = [guard.Region.of(key, x) for key, x in {"a": a, "b": b, **given}.items() if isinstance(x, torch.Tensor)]
     with guard.watch([*regions, guard.Region.of("out", out, writable=True)]):
         module.gemm(a, b, **given, out=out, config=row)
-    x = a.double() @ b.double()
+    return variant, a, given, out
+
+
+def beside(variant: Variant, a: torch.Tensor) -> torch.Tensor:
+    """What A is multiplied by: one, and for a gate's other column -3/4."""
+    return torch.tensor([[1.0, -0.75][: 1 if variant.epilogue.gate is None else 2]], dtype=a.dtype)
+
+
+def every_value(folder: Path, name: str) -> list[str]:
+    """What is wrong with a kernel of C = f(A @ B), fp32 out, given every 16-bit value of its A's type times one.
+
+    Compared with the float64 formula, and with torch's function of that name, both within the formula's bounds.
+    """
+    variant, a, given, out = launched(folder, name)
+    x = a.double() @ beside(variant, a).double()
     expected = finish(variant, Bounded(x, torch.zeros_like(x)), given)
     witness = WITNESSES[variant.epilogue.word](x, given)
     # torch's own float64 cancels in 1 + erf and 1 + tanh, by half a unit in the last place of 1, times x.
@@ -119,3 +154,41 @@ def every_value(folder: Path, name: str) -> list[str]:
     if bool(free.any()):
         faults.append(f"{int(free.sum())} of {len(a)} values are not bounded")
     return [fault for fault in faults if fault is not None]
+
+
+def fast_errors(folder: Path, name: str) -> dict[str, tuple[float, float]]:
+    """How far a kernel of C = f(A @ B), fp32 out, `math: fast`, is from f, in units of the last place of each type.
+
+    The most over every 16-bit value of its A's type: as interpreted, and as the bounds of a GPU's instructions allow.
+    """
+    variant, a, given, out = launched(folder, name)
+    x = a.double()
+    found = {}
+    for word in ("fp16", "bf16", "fp32"):
+        narrow = replace(variant, dtype=replace(variant.dtype, out=word))
+        expected = finish(narrow, Bounded(x, torch.zeros_like(x)), given, hardware=True)
+        unit = 2 * half_ulp(expected.value, torch_type(word))
+        off = (out.double() - expected.value).abs()
+        size = expected.value.abs()
+        assert bool((off[size < LOST] <= LOST).all())
+        held = (size >= LOST) & (size <= torch.finfo(torch_type(word)).max)
+        # Bounds have the range of subnormals on top of whatever is rounded, and where results are normal nothing is.
+        bound = expected.error - FP32_TINY * (2 + 2 * x.abs())
+        found[word] = float((off / unit)[held].max()), float((bound / unit)[held].max())
+    return found
+
+
+def unlike_eager(folder: Path, name: str, whole: bool) -> list[str]:
+    """Where a kernel with `rounding: torch`, given every 16-bit value, is not what eager torch computes, bit for bit.
+
+    `whole` looks at small whole numbers alone, where torch's own functions do not cancel.
+    """
+    variant, a, given, out = launched(folder, name, typed=True)
+    x = torch.matmul(a, torch.ones(1, 1, dtype=a.dtype))
+    for step in variant.epilogue.steps:
+        x = EAGER[step.operation](x, given)
+    assert x.dtype == out.dtype
+    unlike = (out.view(torch.int16) != x.view(torch.int16)) & ~(out.isnan() & x.isnan())
+    if whole:
+        unlike &= (a.float().frac() == 0) & (a.float().abs() <= 4)
+    return [f"of {float(a[at])!r}: {float(out[at])!r}, eager {float(x[at])!r}" for at, _ in unlike.nonzero().tolist()]

@@ -19,6 +19,7 @@ DESCRIPTOR = "gemm_fp16_rcr_bias_relu__tiled_descriptor_auto_grouped"
 IEEE = "gemm_fp32_rcr_none__tiled_pointer_auto_grouped"
 FP8 = "gemm_fp8e4m3_rcr_none__tiled_pointer_auto_grouped"
 FAST = "gemm_fp8e4m3_fp32_bf16_fast_rcr_none__tiled_pointer_auto_grouped"
+TANH = "gemm_fp16_rcr_tanh_softcap__tiled_pointer_auto_grouped_mathfast"
 
 #: Family, kernel, target, launch, the text replaced and by what, and what is said of it.
 WRONG = {
@@ -49,6 +50,10 @@ WRONG = {
         "a_ptrs += BLOCK_K\n        b_ptrs += BLOCK_K",
         "a_ptrs += BLOCK_K\n        b_ptrs += BLOCK_K\n        tl.debug_barrier()", "not pipelined",
     ),
+    "no approximate instructions": (
+        "fast", TANH, "sm90", "row5-aligned", "APPROX=_approximates(a.device)", "APPROX=False",
+        "without the hardware's approximate instructions",
+    ),
     "a compiler error": (
         "fp16_rcr", RELU, "sm90", "row5-aligned",
         "x = acc + bias[None, :]", "x = acc + bias[None, :, None]", "CompilationError",
@@ -60,6 +65,8 @@ WRONG = {
 }  # fmt: skip
 
 RIGHT = {
+    "approximations": ("fast", TANH, "sm80", "row5-aligned", {"mma.sync", "cp.async", "approximation"}),
+    "no approximations": ("fast", TANH, "gfx942", "row5-aligned", {"mfma"}),
     "wgmma": ("fp16_rcr", RELU, "sm90", "row2-aligned", {"wgmma", "cp.async"}),
     "mma.sync": ("fp16_rcr", RELU, "sm80", "row5-aligned", {"mma.sync", "cp.async"}),
     "tcgen05": ("fp16_rcr", RELU, "sm100", "row4-aligned", {"tcgen05", "cp.async"}),

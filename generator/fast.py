@@ -1,0 +1,97 @@
+"""Cheaper forms of functions of the formula language, for `math: fast`, and what they are off by.
+
+The error of a form is measured by `tests/verify/test_fast.py` over every value of fp16 and bf16, and is less than half
+a unit in the last place of these types. Where the hardware has approximate instructions a launcher says so by the
+constexpr APPROX; without them the forms are plain Triton. On sm90 a sigmoid takes 4 instructions for 13, a tanh 7 for
+21, or a single one. A sigmoid is not made of tanh.approx, which cancels where the sigmoid is small.
+
+`auto` is exact: its kernels were proved on hardware as they are, and their sigmoid is by the hardware's power of 2 and
+fast division already, beside which it takes care of subnormal and huge numbers.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from generator import formula
+from generator.epilogue import Step
+from generator.formula import FUNCTIONS, Function
+from generator.model import Variant
+from generator.operations import OPERATIONS
+from generator.vocabulary import ELEMENTS
+
+#: The types whose unit in the last place is 2**-7 of a number's power of 2, or more.
+_COARSE = ("bf16", *(name for name, element in ELEMENTS.items() if element.bits == 8))
+#: What PTX's tanh.approx is off by at the most, relative to its result, by the PTX ISA.
+TANH_APPROX = 2.0**-11
+#: Nearer 0 a result may come out as 0: the exponential in it, or its reciprocal, is subnormal.
+LOST = 2.0**-118
+
+#: Operation -> type of the result -> how far its value may be from the formula's, in units of the type's last place,
+#: rounded up: the most that any value of fp16 and bf16 comes to in Triton's interpreter, and what it is bounded by
+#: where a GPU's instructions are as exact as PTX has them.
+ERRORS: Mapping[str, Mapping[str, tuple[float, float]]] = {
+    "sigmoid": {"fp16": (0.00091, 0.0033), "bf16": (0.00089, 0.0021), "fp32": (59, 140)},
+    "tanh": {"fp16": (0.042, 0.13), "bf16": (0.0053, 0.13), "fp32": (350, 1100)},
+    "silu": {"fp16": (0.0014, 0.0041), "bf16": (0.00086, 0.0023), "fp32": (56, 150)},
+    "gelu_tanh": {"fp16": (0.0021, 0.0096), "bf16": (0.002, 0.009), "fp32": (130, 590)},
+    "quick_gelu": {"fp16": (0.0016, 0.0065), "bf16": (0.0015, 0.0045), "fp32": (94, 290)},
+}
+
+#: What each form calls besides.
+_CALLED = {"fast_sigmoid": "reciprocal", "fast_tanh": "reciprocal"}
+
+
+def coarse(out: str) -> bool:
+    """Whether the hardware's tanh.approx is exact enough for a result of the type `out`."""
+    return out in _COARSE
+
+
+def functions(math: str, out: str) -> Mapping[str, Function]:
+    """The functions of the formula language as kernels of `math` with results of the type `out` write them."""
+    if math != "fast":
+        return FUNCTIONS
+    helpers = {"sigmoid": "fast_sigmoid", "tanh": "coarse_tanh" if coarse(out) else "fast_tanh"}
+    forms = {n: replace(FUNCTIONS[n], triton=f"_{h}({{}}, APPROX)", helper=h) for n, h in helpers.items()}
+    return {**FUNCTIONS, **forms}
+
+
+def helpers(tree: ast.expr, table: Mapping[str, Function]) -> tuple[str, ...]:
+    """The macros of templates/math.j2 that `tree` needs where functions are those of `table`, in alphabetical order."""
+    found = {table[name].helper if name in table else "power" for name in formula.called(tree)}
+    return tuple(sorted({helper for name in found if name for helper in (name, _CALLED.get(name)) if helper}))
+
+
+def applies(steps: Iterable[Step]) -> bool:
+    """Whether a chain calls a function that has a cheaper form."""
+    return any(map(_called, steps))
+
+
+def _called(step: Step) -> list[str]:
+    return [name for name in ("sigmoid", "tanh") if name in formula.called(step.tree)]
+
+
+def told(v: Variant) -> str:
+    """What the forms that a kernel computes in are off by, in words; nothing where they are exact."""
+    out, found = v.dtype.out, dict[str, str]()
+    for step in v.epilogue.steps if v.math == "fast" else ():
+        if OPERATIONS.get(step.operation) == step.meaning and step.operation in ERRORS:
+            found[step.operation] = step.operation
+        else:
+            found |= {f"the {name} of {step.operation}": name for name in _called(step)}
+    if not found:
+        return ""
+    # A unit of a narrower type is larger than one of bf16.
+    unit = out if out in ERRORS["tanh"] else "bf16"
+    take = "takes a fast form" if len(found) == 1 else "take fast forms"
+    interpreted, bounds = (_joined([ERRORS[name][unit][i] for name in found.values()]) for i in (0, 1))
+    text = f" {' and '.join(found)} {take}, over all values of fp16 and bf16 off by at most {interpreted} ulp of {unit}"
+    text += f" as interpreted, {bounds} by what a GPU's instructions may be off"
+    return text + ("; nearer 0 than 2**-118 they may give 0." if unit != "fp16" else ".")
+
+
+def _joined(errors: Sequence[float]) -> str:
+    """Errors in words, once where they are all the same."""
+    return " and ".join(f"{error:g}" for error in (errors[:1] if len(set(errors)) == 1 else errors))

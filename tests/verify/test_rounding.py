@@ -1,0 +1,103 @@
+"""`rounding: torch` against eager torch on the CPU, bit for bit."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from generator.cli import main
+from generator.epilogue import Epilogue
+from generator.model import Dtype, Layout, Variant
+from generator.rendered import Rendered, read
+from generator.verify.arithmetic import Bounded
+from generator.verify.reference import finish
+from generator.vocabulary import DEFAULTS
+from verify.operations import unlike_eager
+
+#: Whose operations round once what fp32 has: equal for every value.
+EXACT = ("bias+relu", "add+mul", "scale+bias_m+relu+add")
+#: Of functions that torch computes in fp32 too: equal where neither is near a tie.
+FUNCTIONS = ("bias+gelu", "silu", "tanh+mul", "scale+bias+sigmoid+add")
+
+
+@pytest.fixture(scope="module")
+def family(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
+    folder = tmp_path_factory.mktemp("rounding")
+    (folder / "rounding.yaml").write_text(
+        "summary: As torch rounds.\nlayout: rrr\ndtype: [fp16, bf16]\nrounding: [torch, late]\nmasking: mnk\n"
+        f"select: fixed\nepilogue: [{', '.join((*EXACT, *FUNCTIONS))}]\ntile: [{{m: 64, n: 64, k: 64, warps: 4}}]\n"
+    )
+    assert main([str(folder / "rounding.yaml"), "--out", str(folder)]) == 0
+    return read(folder / "rounding")
+
+
+def named(family: Rendered, word: str, dtype: str, rounding: str = "torch") -> str:
+    wanted = (word, dtype, rounding)
+    (found,) = (
+        kernel.name
+        for kernel in family.kernels
+        if (kernel.variant.epilogue.word, kernel.variant.dtype.word, kernel.variant.rounding) == wanted
+    )
+    return found
+
+
+@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
+@pytest.mark.parametrize("word", [*EXACT, *FUNCTIONS])
+def test_it_is_what_eager_torch_computes(
+    word: str, dtype: str, family: Rendered, interpreted: Callable[..., Any]
+) -> None:
+    name = named(family, word, dtype)
+    assert interpreted(unlike_eager, family.folder, name, word in FUNCTIONS) == []
+
+
+@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
+def test_rounding_late_is_not(dtype: str, family: Rendered, interpreted: Callable[..., Any]) -> None:
+    assert len(interpreted(unlike_eager, family.folder, named(family, "add+mul", dtype, "late"), False)) > 1000
+
+
+def variant(dtype: Dtype, *operations: str) -> Variant:
+    words = {axis: DEFAULTS[axis] for axis in ("batch", "masking", "swizzle", "schedule", "load", "store")}
+    return Variant(Layout.of("rrr"), dtype, epilogue=Epilogue.of(operations), rounding="torch", **words)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "chain"),
+    [
+        (Dtype.of("bf16"), "bf16+bias+bf16+relu"),
+        (Dtype.of("fp16"), "fp16+bias+fp16+relu"),
+        # What has the type already is not rounded to it.
+        (Dtype("fp16", "fp16", "fp16", "fp16", None), "bias+fp16+relu"),
+        (Dtype("int8", "int8", "int32", "bf16", None), "bf16+bias+bf16+relu"),
+        (Dtype("int8", "int8", "int32", "fp32", None), "fp32+bias+relu"),
+        (Dtype.of("fp32"), "bias+relu"),
+    ],
+)
+def test_what_is_rounded_where(dtype: Dtype, chain: str) -> None:
+    v = variant(dtype, "bias", "relu")
+    assert (v.chain.word, v.epilogue.word) == (chain, "bias+relu")
+    assert dataclasses.replace(v, rounding="late").chain == v.epilogue
+
+
+def test_the_reference_rounds_where_the_kernel_does() -> None:
+    # A tie of bf16, a number between two of it, and one past fp16.
+    x = torch.tensor([[1.00390625, 301.5, 7e4]], dtype=torch.float64)
+    v = variant(Dtype.of("bf16"), "scale")
+    exactly = finish(v, Bounded(x, torch.zeros_like(x)), {"scale": 2.0})
+    assert exactly.value.tolist() == [[2.0, 604.0, 140288.0]]
+    # Near a tie the sum may be rounded to either side, and what is past fp16 is infinite for sure.
+    near = finish(v, Bounded(x, torch.full_like(x, 1e-6)), {"scale": 2.0})
+    assert float(near.error[0, 0]) >= 2 * 2.0**-7 and float(near.error[0, 1]) < 1e-3
+    past = finish(variant(Dtype.of("fp16"), "scale"), Bounded(x, torch.full_like(x, 1e-6)), {"scale": 2.0})
+    assert past.value[0, 2].isinf() and float(past.error[0, 2]) == 0
+
+
+def test_the_docstring_and_the_epilogues_comment_say_so(family: Rendered) -> None:
+    text = (family.folder / f"{named(family, 'bias+relu', 'bf16')}.py").read_text()
+    told = "The sum, and what each operation of the epilogue makes of it in fp32, is rounded to bf16, as eager torch"
+    assert told in " ".join(text.split())
+    assert "# Epilogue in fp32, on the whole sum, rounded to bf16 before each operation as eager torch does.\n" in text
+    assert text.count("x = tl.cast(tl.cast(x, tl.bfloat16), tl.float32)") == 1
