@@ -126,7 +126,7 @@ def test_what_no_target_can_run(v: Variant, reason: str | None) -> None:
         (variant(load="descriptor"), set(TARGETS) - {"sm90", "sm100", "sm120"}),
         (variant(dtype=Dtype.of("fp8e4m3")), {"sm80", "sm86", "gfx90a", "gfx1100"}),
         (variant(dtype=Dtype("bf16", "bf16", "fp32", "fp8e4m3", None)), {"sm80", "sm86"}),
-        (variant(dtype=Dtype("bf16", "bf16", "fp32", "fp8e5m2", None)), set()),
+        (variant(dtype=Dtype("bf16", "bf16", "fp32", "fp8e5m2", None)), {"sm80", "sm86"}),
         (variant(dtype=Dtype("bf16", "bf16", "fp32", "int8", None)), set()),
         (variant(dtype=Dtype.of("tf32")), {"gfx90a", "gfx950", "gfx1100", "gfx1201"}),
         (variant(dtype=Dtype.of("tf32x3")), {target for target in TARGETS if target.startswith("gfx")}),
