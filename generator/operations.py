@@ -22,6 +22,8 @@ from generator.reading import Reader
 
 #: Shapes that an operand may have: a number, an element on the device, a vector along M or N, a matrix in C's layout.
 SCALAR, ELEMENT, ROWS, COLUMNS, MATRIX = "", "1", "M", "N", "MN"
+#: The result itself, as it was before the kernel writes it; of no operation of a spec's own.
+OUT = "C"
 
 #: Each as a spec writes it.
 SHAPES: Mapping[tuple[object, ...], str] = {

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
 from generator.apply import MANIFEST, Refused, read_manifest
-from generator.epilogue import Epilogue, Operand, Step, operation_of, settings_of
+from generator.epilogue import Epilogue, Operand, Step, Used, operation_of, settings_of
 from generator.errors import CallError
 from generator.manifest import VERSION
 from generator.model import Dtype, Kernel, Layout, LeftOut, Tile, Variant
 from generator.operations import Operation
+from generator.taps import TAPS, named
 from generator.vocabulary import ELEMENTS, LAYOUT_LETTERS, PRECISIONS, SELECT, TARGETS, WORDS
 
 
@@ -90,7 +91,7 @@ def _kernel(name: str, entry: Mapping[str, Any], operations: Mapping[str, Operat
     variant = Variant(
         layout,
         Dtype(**types, precision=precision),
-        epilogue=Epilogue(tuple(_step(step, operations) for step in axes["epilogue"])),
+        epilogue=_epilogue(axes["epilogue"], operations),
         **{axis: _one_of(axes[axis], words) for axis, words in WORDS.items()},
     )
     if variant.name != name:
@@ -107,6 +108,23 @@ def _kernel(name: str, entry: Mapping[str, Any], operations: Mapping[str, Operat
 
 
 _PRECISIONS = {precision for precisions in PRECISIONS.values() for precision in precisions}
+
+
+def _epilogue(entries: Sequence[Mapping[str, Any]], operations: Mapping[str, Operation]) -> Epilogue:
+    """The chain, each step with the operands and outputs that it is told to have."""
+    chain = Epilogue.chain([_used(entry, operations) for entry in entries])
+    steps = []
+    for step, entry in zip(chain.steps, entries, strict=True):
+        steps.append(step if step.output is not None else _step(entry, operations))
+    return Epilogue(tuple(steps))
+
+
+def _used(entry: Mapping[str, Any], operations: Mapping[str, Operation]) -> Used:
+    """An operation, or a tap with the name of its output."""
+    name = entry["operation"]
+    if name not in TAPS:
+        return name, operations[name], settings_of(entry.get("settings", {}), operations[name])
+    return name, named(TAPS[name], str(entry["output"])), ()
 
 
 def _step(step: Mapping[str, Any], operations: Mapping[str, Operation]) -> Step:
