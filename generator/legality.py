@@ -73,7 +73,7 @@ def _integer_output(v: Variant) -> str | None:
 def _elementwise_reduction(v: Variant) -> str | None:
     reduced = [step.operation for step in v.epilogue.steps if step.output is not None and step.output.tap.reduction]
     if v.schedule == "elementwise" and reduced:
-        return f"{reduced[0]} adds up what programs leave of their tiles, and elementwise has no tiles; use tiled"
+        return f"{reduced[0]} is made of what each tile has of it, and elementwise has no tiles; use tiled"
     return None
 
 
