@@ -10,6 +10,7 @@ import torch
 from generator import formula
 from generator.epilogue import Epilogue
 from generator.operations import COLUMNS, ROWS
+from generator.taps import Tap
 
 Value = torch.Tensor | float
 
@@ -83,16 +84,31 @@ def apply(
     operands: Mapping[str, Value],
     rows: torch.Tensor | None = None,
     columns: torch.Tensor | None = None,
+    outputs: list[torch.Tensor] | None = None,
 ) -> torch.Tensor:
-    """`epilogue` on `product` (M, N), in its dtype; with `rows` or `columns` the product is those alone."""
+    """`epilogue` on `product` (M, N), in its dtype; with `rows` or `columns` the product is those alone.
+
+    `outputs` are given what is written beside it, sums and maxima in the product's dtype too.
+    """
     x: Value = product
     for step in epilogue.steps:
+        if step.output is not None and outputs is not None:
+            assert isinstance(x, torch.Tensor)
+            outputs.append(_tapped(step.output.tap, x))
         names: dict[str, Value] = {formula.X: x}
         for local, operand in step.operands:
             names[local] = _part(operands[operand.name], operand.shape, product.dtype, rows, columns)
         x = formula.evaluate(step.tree, names, FUNCTIONS, float)
     assert isinstance(x, torch.Tensor)
     return x
+
+
+def _tapped(tap: Tap, x: torch.Tensor) -> torch.Tensor:
+    """What a tap writes of the running value."""
+    dimension = -1 if tap.shape == ROWS else -2
+    if tap.reduction == "sum":
+        return x.sum(dimension)
+    return x.abs().amax(dimension) if tap.reduction else x
 
 
 def _part(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -15,8 +16,9 @@ from generator.bench.suite import PEERS as WORDS
 from generator.verify.elements import torch_type
 from generator.vocabulary import ELEMENTS
 
-#: Computes the result of a set and returns it: a new tensor, or `out` filled where one is given and the side can.
-Launch = Callable[[Operands, torch.Tensor | None], torch.Tensor]
+#: Computes the result of a set and returns it: a new tensor, or `out` filled where one is given and the side can. A
+#: kernel with outputs beside its result returns them all.
+Launch = Callable[[Operands, torch.Tensor | None], Any]
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,8 @@ def cublas(problem: Problem) -> Peer:
     words = [step.word for step in problem.epilogue.steps]
 
     def eager_epilogue(operands: Operands, out: torch.Tensor | None) -> torch.Tensor:
-        result = eager.apply(problem.epilogue, product(operands, None).to(converted), operands.epilogue)
+        # What is written beside the result is computed too, and dropped.
+        result = eager.apply(problem.epilogue, product(operands, None).to(converted), operands.epilogue, outputs=[])
         return _deliver(result, operands, out)
 
     fused = words[0] == "bias" and name == "torch.matmul" and not problem.shape.batch
@@ -69,7 +72,7 @@ def cublas(problem: Problem) -> Peer:
         assert isinstance(bias, torch.Tensor)
         if not rest.steps:
             return torch.addmm(bias, operands.a, operands.b, out=out)
-        result = eager.apply(rest, torch.addmm(bias, operands.a, operands.b), operands.epilogue)
+        result = eager.apply(rest, torch.addmm(bias, operands.a, operands.b), operands.epilogue, outputs=[])
         return _deliver(result, operands, out)
 
     return Peer(" + ".join(["torch.addmm", *words[1:]]), addmm)
