@@ -21,6 +21,7 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 _SPELLED = frozenset(
     {
         "c",
+        "furthest",
         "meta",
         "number",
         "refusal",

@@ -6,6 +6,7 @@ everything that walks a chain it is an operation that changes nothing.
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -53,12 +54,10 @@ TAPS: Mapping[str, Tap] = {
 #: The operation that reads C before it writes it.
 ACCUMULATE = "accumulate"
 
-#: All operations that every spec has.
-BUILT_IN: Mapping[str, Operation] = {
-    **OPERATIONS,
-    ACCUMULATE: Operation("x + beta * c", {"c": OUT}, {"beta": None}),
-    **TAPS,
-}
+_OWN: dict[str, Operation] = {ACCUMULATE: Operation("x + beta * c", {"c": OUT}, {"beta": None}), **TAPS}
+
+#: All operations that every spec has, those of formulas alone first.
+BUILT_IN: Mapping[str, Operation] = ChainMap(_OWN, OPERATIONS)  # type: ignore[arg-type]
 
 
 def named(tap: Tap, output: str) -> Tap:

@@ -155,7 +155,9 @@ def inductor(problem: Problem) -> Peer:
     typed = torch.empty(0, dtype=torch_type(problem.dtype.out))
 
     def product(a: torch.Tensor, b: torch.Tensor, *values: torch.Tensor | float) -> torch.Tensor:
-        return expression.launch(Operands(a, b, dict(zip(names, values)), typed), None)
+        result = expression.launch(Operands(a, b, dict(zip(names, values)), typed), None)
+        assert isinstance(result, torch.Tensor)
+        return result
 
     compiled: list[Callable[..., object]] = []
 
