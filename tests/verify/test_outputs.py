@@ -23,15 +23,18 @@ SPEC = """\
 summary: Outputs beside C.
 layout: rcr
 dtype: fp16
-epilogue: [bias+save+row_sum+col_sum+row_amax, accumulate]
+# What is past the edge of a bell is larger than what is within.
+ops: {bell: {formula: exp(-x * x)}}
+epilogue: [bias+bias_m+save+row_sum+col_sum+row_amax, accumulate, bell+row_amax]
 schedule: [tiled, split_k, stream_k]
 load: [pointer, descriptor]
 tile: [{m: 32, n: 16, k: 16, group: 2, warps: 4, split: 2}]
 targets: [sm90]
 """
-TILED = "gemm_fp16_rcr_bias_save_rowsum_colsum_rowamax__tiled_pointer_auto_grouped"
-COPIED = "gemm_fp16_rcr_bias_save_rowsum_colsum_rowamax__tiled_descriptor_auto_grouped"
-SPLIT = "gemm_fp16_rcr_bias_save_rowsum_colsum_rowamax__splitk_pointer_auto_grouped"
+TILED = "gemm_fp16_rcr_bias_biasm_save_rowsum_colsum_rowamax__tiled_pointer_auto_grouped"
+COPIED = "gemm_fp16_rcr_bias_biasm_save_rowsum_colsum_rowamax__tiled_descriptor_auto_grouped"
+SPLIT = "gemm_fp16_rcr_bias_biasm_save_rowsum_colsum_rowamax__splitk_pointer_auto_grouped"
+BELL = "gemm_fp16_rcr_bell_rowamax__tiled_pointer_auto_grouped"
 IN_PLACE = "gemm_fp16_rcr_accumulate__tiled_pointer_auto_grouped"
 SAVED = "tl.store(preact_ptrs, x.to(tl.float16), mask=in_m[:, None] & in_n[None, :])"
 
@@ -101,7 +104,7 @@ MUTANTS = [
     (TILED, "tl.sum(tl.where(in_n[None, :], x, 0.0), 1)", "tl.sum(x, 1)", "primes", "row_sum: "),
     (TILED, "tl.sum(tl.where(in_m[:, None], x, 0.0), 0)", "tl.sum(x, 0)", "primes", "col_sum: "),
     (COPIED, "tl.sum(tl.where(in_m[:, None], x, 0.0), 0)", "tl.sum(x, 0)", "primes", "col_sum: "),
-    (TILED, "tl.where(in_n[None, :], row_amax, 0)", "row_amax", "primes", "row_amax: "),
+    (BELL, "tl.where(in_n[None, :], row_amax, 0)", "row_amax", "primes", "row_amax: "),
     (TILED, " & 0x7FFFFFFF", "", "primes", "row_amax: "),
     (TILED, "torch.amax(row_amax_parts", "torch.sum(row_amax_parts", "past-tile", "row_amax: "),
     (TILED, "if preact is None:", "if True:", "primes", "another tensor than the `preact` it was given"),
