@@ -11,10 +11,14 @@ from typing import Any
 
 from generator import formula, gates, spelling
 from generator.formula import Number
-from generator.operations import COLUMNS, HALVES, MATRIX, OPERATIONS, SHAPES, Operation, Settings, written
+from generator.operations import COLUMNS, HALVES, MATRIX, OUT, SHAPES, Operation, Settings, written
+from generator.taps import BUILT_IN, TAPS, Tap, named
 
 #: The longest formula that stands in a sentence as it is; a longer one is called by its operation's name.
 _LONGEST_INLINE = 40
+
+#: An operation by its name, and what a chain sets for it.
+Used = tuple[str, Operation, Settings]
 
 
 @dataclass(frozen=True)
@@ -26,17 +30,30 @@ class Operand:
 
 
 @dataclass(frozen=True)
+class Output:
+    """A result beside C of one kernel: the launcher's keyword, and the tap that writes it."""
+
+    name: str
+    tap: Tap
+
+    @property
+    def shape(self) -> str:
+        return self.tap.shape
+
+
+@dataclass(frozen=True)
 class Step:
     """One operation as a chain uses it: its operands under the launcher's names (`add`, then `add2`), its settings.
 
     Operands are the scalars too that are left to the call. Settings are the parameters that differ from their defaults,
-    in the order of the operation.
+    in the order of the operation. The operand of shape OUT is C, and no keyword.
     """
 
     operation: str
     meaning: Operation
     operands: tuple[tuple[str, Operand], ...]
     settings: Settings = ()
+    output: Output | None = None
 
     @property
     def order(self) -> str:
@@ -49,7 +66,9 @@ class Step:
 
     @cached_property
     def word(self) -> str:
-        """As messages have it: `clamp(min=0, max=6)`."""
+        """As messages have it: `clamp(min=0, max=6)`, `save(hidden)`."""
+        if isinstance(self.meaning, Tap) and self.meaning != TAPS[self.operation]:
+            return f"{self.operation}({self.meaning.output})"
         set_to = ", ".join(f"{name}={value}" for name, value in self.settings)
         return f"{self.operation}({set_to})" if set_to else self.operation
 
@@ -58,8 +77,10 @@ class Step:
         """As a kernel's name has it: the operation, then value and name of each setting: `clamp_0_min_6_max`.
 
         A value begins with a digit and a name with a letter, and no operation has the name of an order, so that no two
-        chains are written alike.
+        chains are written alike. So does the name of an output that is not the default begin: `save_1hidden`.
         """
+        if isinstance(self.meaning, Tap) and self.meaning != TAPS[self.operation]:
+            return f"{written(self.operation)}_1{self.meaning.output}"
         set_to = (v if isinstance(v, str) else f"{_digits(v)}_{written(name)}" for name, v in self.settings)
         return "_".join([written(self.operation), *set_to])
 
@@ -94,23 +115,52 @@ class Epilogue:
 
     @property
     def operands(self) -> tuple[Operand, ...]:
-        return tuple(operand for step in self.steps for _, operand in step.operands)
+        """The keywords of the launcher that the chain reads."""
+        return tuple(operand for step in self.steps for _, operand in step.operands if operand.shape != OUT)
+
+    @cached_property
+    def outputs(self) -> tuple[Output, ...]:
+        """The results beside C, in the order of the chain."""
+        return tuple(step.output for step in self.steps if step.output is not None)
+
+    @cached_property
+    def reads_out(self) -> bool:
+        """Whether C is read before it is written."""
+        return any(operand.shape == OUT for step in self.steps for _, operand in step.operands)
 
     def rounded(self, held: str, to: str) -> Epilogue:
-        """The chain with its running value, first of the type `held`, rounded to `to` before each operation."""
+        """The chain with its running value, first of the type `held`, rounded to `to` before each operation and tap."""
         rounding = Step(to, Operation(f"{to}({formula.X})"), ())
         steps: list[Step] = []
         for step in self.steps:
-            steps += [step] if held == to or (held, to) == ("fp16", "fp32") else [rounding, step]
-            held = "fp32"
+            if held != to and (held, to) != ("fp16", "fp32"):
+                steps.append(rounding)
+                held = to
+            steps.append(step)
+            # A tap leaves the value as it is.
+            held = held if step.output is not None else "fp32"
         return Epilogue(tuple(steps))
 
     @cached_property
     def text(self) -> str:
         """The whole as a formula: `relu(A @ B + bias)`."""
+        return self._text(len(self.steps))
+
+    @cached_property
+    def told(self) -> tuple[str, ...]:
+        """What each output is: `preact is A @ B + bias`."""
+        taps = [(at, step.output) for at, step in enumerate(self.steps) if step.output is not None]
+        return tuple(f"{output.name} is {output.tap.meaning.format(self._text(at))}" for at, output in taps)
+
+    def _text(self, steps: int) -> str:
+        """The first `steps` of the chain as a formula."""
         tree = ast.parse("A @ B", mode="eval").body
-        for step in self.steps:
-            names: dict[str, ast.expr] = {local: ast.Name(operand.name) for local, operand in step.operands}
+        for step in self.steps[:steps]:
+            if step.output is not None:
+                continue
+            names: dict[str, ast.expr] = {
+                local: ast.Name("C" if operand.shape == OUT else operand.name) for local, operand in step.operands
+            }
             if step.inline:
                 tree = spelling.to_text(step.tree, {formula.X: tree, **names})
             else:
@@ -120,7 +170,11 @@ class Epilogue:
     @cached_property
     def meanings(self) -> Mapping[str, str]:
         """What the operations of a spec's own that `text` calls by name are, as formulas over `x`."""
-        own = [step for step in self.steps if not step.inline and OPERATIONS.get(step.operation) != step.meaning]
+        own = [
+            step
+            for step in self.steps
+            if not step.inline and step.output is None and BUILT_IN.get(step.operation) != step.meaning
+        ]
         return {step.word: ast.unparse(step.tree) for step in own if not step.meaning.gated}
 
     @cached_property
@@ -138,7 +192,9 @@ class Epilogue:
         """The chain as JSON holds it: the name of an operation that every spec has, else all of it."""
         return [
             step.operation
-            if OPERATIONS.get(step.operation) == step.meaning and not step.settings
+            if BUILT_IN.get(step.operation) == step.meaning and not step.settings
+            else {"operation": step.operation, "output": step.meaning.output}
+            if isinstance(step.meaning, Tap)
             else {
                 "operation": step.operation,
                 "formula": step.meaning.formula,
@@ -152,28 +208,36 @@ class Epilogue:
     @classmethod
     def of(cls, operations: Sequence[str | Mapping[str, Any]]) -> Epilogue:
         """The chain that `data` tells of, names alone among it; raise KeyError for an unknown one."""
-        found: list[tuple[str, Operation, Settings]] = []
+        found: list[Used] = []
         for entry in operations:
             if isinstance(entry, str):
-                found.append((entry, OPERATIONS[entry], ()))
+                found.append((entry, BUILT_IN[entry], ()))
+            elif "output" in entry:
+                found.append((entry["operation"], named(TAPS[entry["operation"]], entry["output"]), ()))
             else:
                 meaning = operation_of(entry)
                 found.append((entry["operation"], meaning, settings_of(entry["settings"], meaning)))
         return cls.chain(found)
 
     @classmethod
-    def chain(cls, operations: Sequence[tuple[str, Operation, Settings]]) -> Epilogue:
-        """The chain of named operations with their settings, a second use of an operand numbered."""
-        taken: dict[str, int] = {}
+    def chain(cls, operations: Sequence[Used]) -> Epilogue:
+        """The chain of named operations with their settings, a second use of an operand or output numbered."""
+        # An output that is called as an operand is a mistake of the chain, not another use of it.
+        operands_taken: dict[str, int] = {}
+        outputs_taken: dict[str, int] = {}
         steps = []
+
+        def keyword(name: str, taken: dict[str, int]) -> str:
+            taken[name] = taken.get(name, 0) + 1
+            return name if taken[name] == 1 else f"{name}{taken[name]}"
+
         for at, (name, meaning, settings) in enumerate(operations):
             shapes = shapes_of(meaning, settings, gated=any(later.gated for _, later, _ in operations[at + 1 :]))
             operands = []
             for local, shape in shapes.items():
-                taken[local] = taken.get(local, 0) + 1
-                count = taken[local]
-                operands.append((local, Operand(local if count == 1 else f"{local}{count}", shape)))
-            steps.append(Step(name, meaning, tuple(operands), settings))
+                operands.append((local, Operand(local if shape == OUT else keyword(local, operands_taken), shape)))
+            output = Output(keyword(meaning.output, outputs_taken), meaning) if isinstance(meaning, Tap) else None
+            steps.append(Step(name, meaning, tuple(operands), settings, output))
         return cls(tuple(steps))
 
 
@@ -185,6 +249,8 @@ def why_no_chain(operations: Sequence[Operation]) -> str | None:
     before = operations[: gated.index(True)] if any(gated) else ()
     if any(MATRIX in operation.operands.values() for operation in before):
         return "a matrix before the gate, where the product has 2N columns; put it behind the gate"
+    if any(isinstance(operation, Tap) or OUT in operation.operands.values() for operation in before):
+        return "an output before it: what stands in front of a gate has two columns for each of C; put it behind"
     return None
 
 
@@ -205,7 +271,7 @@ def operation_of(entry: Mapping[str, Any]) -> Operation:
     scalars = {n: infinite[v] if isinstance(v, str) else v for n, v in entry.get("scalars", {}).items()}
     operands = {name: str(shape) for name, shape in entry["operands"].items()}
     strange = [v for v in scalars.values() if type(v) not in (int, float, type(None))]
-    strange += [shape for shape in operands.values() if shape not in SHAPES.values()]
+    strange += [shape for shape in operands.values() if shape not in (*SHAPES.values(), OUT)]
     if strange:
         raise ValueError(f"{strange[0]!r} is neither a shape nor a number")
     operation = Operation(str(entry["formula"]), operands, scalars)

@@ -91,7 +91,7 @@ class _Expansion:
             if exclusion.matches(variant):
                 self.used.add(index)
                 excluded = excluded or f"excluded: {exclusion.because}"
-        return excluded or legality.why_not(variant)
+        return excluded or legality.why_not(variant) or legality.why_not_selected(variant, self.spec.select)
 
     def kernel(self, variant: Variant) -> tuple[Kernel | None, str | None]:
         """The kernel on the targets and with the rows that it can have, or why it has none."""

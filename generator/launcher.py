@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from generator import prose, resources
 from generator.operands import Argument, Matrix, Vector
 from generator.operations import SCALAR
+from generator.outputs import OutputView
 from generator.view import View
 from generator.vocabulary import ELEMENTS
 
@@ -75,23 +76,31 @@ class Launcher:
     gated: bool
     #: Whether the kernel is told of the hardware's approximate instructions.
     approximates: bool
+    #: What is written beside C, in the order of the chain.
+    outputs: tuple[OutputView, ...]
+    #: Whether C is read before it is written.
+    reads_out: bool
 
     @property
     def sentence(self) -> str:
         """What the docstring begins with, a line or several."""
         made = f"a new {self.c.extent} tensor, or `out` filled."
+        if self.reads_out:
+            made = f"`out` {self.c.extent}, which is C and is read first."
         return _sentence(f"{self.formula} for `a` {self.a.extent} and `b` {self.b.extent}: {made}")
 
     @property
     def refusal_call(self) -> str:
         """The statement that asks whether this kernel takes the operands."""
-        given = (f"{operand.name}={operand.name}" for operand in self.operands)
-        return _wrapped("reason = refusal(", ["a", "b", *given, "out=out"], ")", _WIDTH - 4)
+        names = (*(operand.name for operand in self.operands), "out", *(matrix.name for matrix in self.saved))
+        return _wrapped("reason = refusal(", ["a", "b", *(f"{name}={name}" for name in names)], ")", _WIDTH - 4)
 
     @property
     def refusal_head(self) -> str:
         """The head of the function that answers."""
-        return _wrapped("def refusal(", ["a", "b", "*", *(o.name for o in self.operands), "out=None"], "):", _WIDTH)
+        outputs = (f"{output.name}=None" for output in self.outputs)
+        names = (*(o.name for o in self.operands), "out=None", *outputs)
+        return _wrapped("def refusal(", ["a", "b", "*", *names], "):", _WIDTH)
 
     @property
     def conditions(self) -> tuple[str, ...]:
@@ -134,6 +143,38 @@ class Launcher:
         return tuple(operand.variable for operand in self.checked if isinstance(operand, Matrix))
 
     @property
+    def saved(self) -> tuple[Matrix, ...]:
+        """The outputs that lie as C does."""
+        return tuple(output.matrix for output in self.outputs if not output.reduced)
+
+    @property
+    def index(self) -> str:
+        """The statements that choose between offsets of 32 and of 64 bits."""
+        assert self.furthest is not None
+        one = f"index = tl.int64 if {self.furthest} > 2**31 else tl.int32"
+        if len(one) <= _WIDTH - 4:
+            return one
+        extents = self.furthest.removeprefix("max(").removesuffix(")").split(", ")
+        first = _wrapped("furthest = max(", extents, ")", _WIDTH - 4)
+        return f"{first}\nindex = tl.int64 if furthest > 2**31 else tl.int32"
+
+    @property
+    def results(self) -> str:
+        """What is returned."""
+        return ", ".join(["out", *(output.name for output in self.outputs)])
+
+    @property
+    def annotation(self) -> str:
+        """The type of what is returned."""
+        return f"tuple[{', '.join(['torch.Tensor'] * (1 + len(self.outputs)))}]" if self.outputs else "torch.Tensor"
+
+    @property
+    def about_outputs(self) -> str:
+        """What the docstring says of outputs, a line or several."""
+        text = f"Returns ({self.results}): each of them as it is given, filled, or new."
+        return textwrap.fill(text, _WIDTH - 4, break_long_words=False, break_on_hyphens=False)
+
+    @property
     def any_dtype(self) -> bool:
         return any(operand.torch_dtype == "None" for operand in self.checked)
 
@@ -144,9 +185,13 @@ class Launcher:
     @property
     def allocation(self) -> str:
         """The expression for a new result."""
+        return self.made(self.c)
+
+    def made(self, matrix: Matrix) -> str:
+        """The expression for a new matrix that lies as C does."""
         shape = "N, M" if self.c.layout == "column" else "M, N"
         shape, turned = (f"B, {shape}", ".mT") if self.batched else (shape, ".T")
-        made = f"torch.empty(({shape}), dtype={self.c.torch_dtype}, device=a.device)"
+        made = f"torch.empty(({shape}), dtype={matrix.torch_dtype}, device=a.device)"
         return f"{made}{turned}" if self.c.layout == "column" else made
 
 
@@ -202,6 +247,8 @@ def launcher(k: View) -> Launcher:
         batched=k.batched,
         gated=k.order is not None,
         approximates=k.approximates,
+        outputs=k.outputs,
+        reads_out=v.epilogue.reads_out,
     )
 
 
@@ -241,6 +288,7 @@ def _arguments(k: View) -> tuple[str, ...]:
         found.append(f"{operand.name}_desc" if operand.name in described else operand.name)
         if isinstance(operand, Vector) and operand.shape == SCALAR:
             constants.append(f"{operand.flag}=isinstance({operand.name}, torch.Tensor)")
+    found += [f"{m.name}_desc" if m.name in described else m.variable for m in (*k.saved, *k.parts)]
     if k.approximates:
         constants.append("APPROX=_approximates(a.device)")
     if k.schedule.workspace:

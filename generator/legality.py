@@ -57,6 +57,8 @@ def _descriptor_strides(v: Variant) -> str | None:
 
 def _descriptor_matrices(v: Variant) -> str | None:
     matrices = [operand.name for operand in v.epilogue.operands if operand.shape == MATRIX]
+    matrices += [output.name for output in v.epilogue.outputs if output.shape == MATRIX]
+    matrices += ["C"] if v.epilogue.reads_out else []
     if v.schedule == "persistent" and v.load == "descriptor" and v.store == "as_load" and matrices:
         return f"a tile of {matrices[0]} would lie in shared memory beside the loads in flight; use 'store: pointer'"
     return None
@@ -65,6 +67,13 @@ def _descriptor_matrices(v: Variant) -> str | None:
 def _integer_output(v: Variant) -> str | None:
     if v.dtype.out == "int32" and not all(formula.keeps_integers(step.tree) for step in v.epilogue.steps):
         return "the epilogue is computed in fp32, and no rounding back to int32 is defined; give dtype.out a float type"
+    return None
+
+
+def _elementwise_reduction(v: Variant) -> str | None:
+    reduced = [step.operation for step in v.epilogue.steps if step.output is not None and step.output.tap.reduction]
+    if v.schedule == "elementwise" and reduced:
+        return f"{reduced[0]} is made of what each tile has of it, and elementwise has no tiles; use tiled"
     return None
 
 
@@ -114,6 +123,7 @@ VARIANT_RULES: tuple[VariantRule, ...] = (
     _descriptor_strides,
     _descriptor_matrices,
     _integer_output,
+    _elementwise_reduction,
     _batch_schedule,
     _atomic_result,
     _gate_load,
@@ -179,6 +189,18 @@ def _collapses(v: Variant) -> tuple[str, ...]:
 def why_not(v: Variant) -> str | None:
     """Why no target can run `v`, or None."""
     return next((reason for rule in VARIANT_RULES if (reason := rule(v))), None)
+
+
+def why_not_selected(v: Variant, select: str) -> str | None:
+    """Why the row of `v` cannot be chosen by `select`, or None."""
+    if select != "autotune":
+        return None
+    if v.epilogue.reads_out:
+        return "the tuner runs a kernel many times, and accumulate would read what the run before wrote; use heuristic"
+    if any(output.tap.reduction for output in v.epilogue.outputs):
+        name = next(output.name for output in v.epilogue.outputs if output.tap.reduction)
+        return f"the room for the parts of {name} is made before the tuner chooses its tiles; use heuristic"
+    return None
 
 
 def why_not_on(v: Variant, target: str) -> str | None:

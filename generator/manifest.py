@@ -7,9 +7,11 @@ from typing import Any
 
 import generator
 from generator import prose
-from generator.epilogue import plain_scalars
-from generator.model import Family, Kernel, Tile
+from generator.epilogue import Output, plain_scalars
+from generator.model import Family, Kernel, Tile, Variant
+from generator.outputs import REDUCED
 from generator.render import templates_digest
+from generator.taps import Tap
 
 #: The layout of the file; a reader refuses one that it does not know.
 VERSION = 1
@@ -23,7 +25,8 @@ def manifest(family: Family, bodies: dict[str, str], kept: dict[str, Any] | None
     """
     spec = family.spec
     steps = [step for kernel in family.kernels for step in kernel.variant.epilogue.steps]
-    operations = {step.operation: step.meaning for step in steps}
+    # What a tap is, the language says; its output's name is in the chain.
+    operations = {step.operation: step.meaning for step in steps if step.output is None}
     return {
         "manifest": VERSION,
         "generator": generator.__version__,
@@ -66,16 +69,23 @@ def _kernel(kernel: Kernel, body: str) -> dict[str, Any]:
                     "operation": step.operation,
                     "operands": {local: {"name": o.name, "shape": o.shape} for local, o in step.operands},
                     "settings": dict(step.settings),
+                    **({"output": step.meaning.output} if isinstance(step.meaning, Tap) else {}),
                 }
                 for step in v.epilogue.steps
             ],
         },
+        **({"outputs": [_output(output, v) for output in v.epilogue.outputs]} if v.epilogue.outputs else {}),
         "targets": list(kernel.targets),
         "triton": kernel.triton,
         "select": kernel.select,
         "tiles": _tiles(kernel.tiles),
         **({"not_offered": {target: list(rows) for target, rows in kernel.not_offered}} if kernel.not_offered else {}),
     }
+
+
+def _output(output: Output, v: Variant) -> dict[str, Any]:
+    dtype = REDUCED if output.tap.reduction else v.dtype.out
+    return {"name": output.name, "shape": output.shape, "dtype": dtype}
 
 
 @cache

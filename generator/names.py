@@ -20,12 +20,13 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 #: Names that Python spells and no template has in one piece.
 _SPELLED = frozenset(
     {
-        *("meta", "number", "refusal", "gate", "acc_gate", "acc_up", "b_gate", "b_up", "in_b"),
+        *("c", "furthest", "meta", "number", "refusal"),
+        *("gate", "acc_gate", "acc_up", "b_gate", "b_up", "in_b"),
         *(f"{part}_{dimension}" for part in ("in", "offs", "pid") for dimension in "mnk"),
     }
 )
 #: What the names are made of that stand for an operand: its pointer, its descriptor, its strides.
-_MADE = re.compile(r"ld.*|stride_.*|.*_(ptrs?|desc)|.*_on_device|x_\d+", re.A)
+_MADE = re.compile(r"ld.*|stride_.*|.*_(ptrs?|desc|block|parts)|.*_on_device|x_\d+", re.A)
 
 
 @cache

@@ -27,6 +27,8 @@ from generator.vocabulary import ROUNDING
 SCALAR, ELEMENT, ROWS, COLUMNS, MATRIX = "", "1", "M", "N", "MN"
 #: The shape of what has shape N in front of a gate.
 HALVES = "2N"
+#: The result itself, as it was before the kernel writes it; of no operation of a spec's own.
+OUT = "C"
 
 #: Each as a spec writes it.
 SHAPES: Mapping[tuple[object, ...], str] = {

@@ -127,6 +127,19 @@ def halves(v: Variant) -> str:
     )
 
 
+def outputs(v: Variant) -> str:
+    """What is written beside C, and C where it is read; nothing where there is no such thing."""
+    saved = [output.name for output in v.epilogue.outputs if not output.tap.reduction]
+    text = f"{'; '.join(v.epilogue.told)}." if v.epilogue.outputs else ""
+    if saved:
+        text += (
+            f" {' and '.join(saved)} {'is' if len(saved) == 1 else 'are'} {v.dtype.out} and laid out as the result is."
+        )
+    if v.epilogue.reads_out:
+        text += " C is the result's own tensor as it was before the call, and is read also where beta is 0."
+    return text.strip()
+
+
 def rounding(k: View) -> str:
     """What is rounded where."""
     v, dtype = k.v, k.v.dtype
@@ -142,13 +155,20 @@ def rounding(k: View) -> str:
         }.get(dtype.precision or "", ".")
     if v.chain != v.epilogue:
         text += f" The sum, and what each operation of the epilogue makes of it in fp32, is rounded to {dtype.out}, as"
-        return f"{text} eager torch rounds each tensor.{fast.told(v)}"
+        text += f" eager torch rounds each tensor.{fast.told(v)}"
+        text += f" What is saved is rounded to {dtype.out} already." if k.saved else ""
+        return text + (" Sums and maxima are fp32, of values that are so rounded." if k.parts else "")
     if v.epilogue.steps:
         text += f" The epilogue is computed in {k.kind}.{fast.told(v)}"
     if dtype.out in QUANTISED:
         text += quantising(k)
     elif k.rounds:
         text += f" The result is rounded once, to {dtype.out}, at the store."
+    if k.saved:
+        made = "saturated and rounded as the result is" if dtype.out in QUANTISED else "rounded"
+        text += f" What is saved is {made} at its own store alone, and goes on as it was."
+    if k.parts:
+        text += " Sums and maxima are fp32, of values that are not rounded to the result's type."
     return text
 
 
@@ -166,7 +186,8 @@ def repeatable(v: Variant) -> str:
     """Whether two calls give the same bits."""
     if not SCHEDULE[v.schedule].repeatable:
         return "no; the programs of a tile add to it as they come, in an order that is left to chance."
-    return "the same operands, configuration and device give the same bits on every run."
+    same = "the same operands, configuration and device give the same bits on every run"
+    return f"{same}, C among the operands." if v.epilogue.reads_out else f"{same}."
 
 
 def properties(k: View) -> str:
@@ -179,6 +200,7 @@ def properties(k: View) -> str:
         "Product": product(kernel.variant),
         "Gate": halves(kernel.variant),
         "Epilogue": meanings(kernel.variant),
+        "Outputs": outputs(kernel.variant),
         "Rounding": rounding(k),
         "Repeatable": repeatable(kernel.variant),
         "Needs": needs(kernel),
@@ -210,7 +232,14 @@ def operand_table(k: View) -> str:
         else:
             layout = "on the device" if operand.shape == ELEMENT else "stride 1"
             rows.append((operand.name, operand.extent, "any floating", layout))
-    return table([*rows, _matrix_row(k, k.c, "result")])
+    rows.append(_matrix_row(k, k.c, "result"))
+    for output in k.outputs:
+        result = output.result
+        if isinstance(result, Matrix):
+            rows.append(_matrix_row(k, result, output.name))
+        else:
+            rows.append((output.name, result.extent, result.torch_dtype.removeprefix("torch."), "stride 1"))
+    return table(rows)
 
 
 def _matrix_row(k: View, matrix: Matrix, label: str) -> tuple[str, str, str, str]:
@@ -220,7 +249,8 @@ def _matrix_row(k: View, matrix: Matrix, label: str) -> tuple[str, str, str, str
         inner = matrix.width if matrix.layout == "row" else matrix.rows
         text = f"{matrix.layout}-major, stride 1 along {inner}"
         if k.descriptors and (matrix.name in ("a", "b") or matrix in k.described):
-            whole = "base, leading dimension and " + inner if matrix.name == "c" else "base and leading dimension"
+            written = matrix.name == "c" or matrix in k.saved
+            whole = "base, leading dimension and " + inner if written else "base and leading dimension"
             if matrix.name == "b" and k.read_step:
                 whole = "base, leading dimension and N"
             text = f"{matrix.layout}-major; {whole} in multiples of 16 bytes"

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
 from generator.apply import MANIFEST, Refused, read_manifest
-from generator.epilogue import Epilogue, Operand, Step, operation_of, settings_of, shapes_of, why_no_chain
+from generator.epilogue import Epilogue, Operand, Step, Used, operation_of, settings_of, why_no_chain
 from generator.errors import CallError
 from generator.manifest import VERSION
 from generator.model import Dtype, Kernel, Layout, LeftOut, Tile, Variant
 from generator.operations import Operation
+from generator.taps import TAPS, named
 from generator.vocabulary import DEFAULTS, ELEMENTS, LAYOUT_LETTERS, PRECISIONS, SELECT, TARGETS, WORDS
 
 
@@ -110,24 +111,31 @@ def _kernel(name: str, entry: Mapping[str, Any], operations: Mapping[str, Operat
 _PRECISIONS = {precision for precisions in PRECISIONS.values() for precision in precisions}
 
 
-def _epilogue(steps: Sequence[Mapping[str, Any]], operations: Mapping[str, Operation]) -> Epilogue:
-    meanings = [operations[step["operation"]] for step in steps]
-    reason = why_no_chain(meanings)
+def _epilogue(entries: Sequence[Mapping[str, Any]], operations: Mapping[str, Operation]) -> Epilogue:
+    """The chain, each step with the operands that it is told to have."""
+    used = [_used(entry, operations) for entry in entries]
+    reason = why_no_chain([meaning for _, meaning, _ in used])
     if reason is not None:
         raise ValueError(f"an epilogue with {reason}")
-    gated = [any(later.gated for later in meanings[at + 1 :]) for at in range(len(steps))]
-    return Epilogue(tuple(_step(*each) for each in zip(steps, meanings, gated)))
+    return Epilogue(tuple(_step(*each) for each in zip(Epilogue.chain(used).steps, entries, strict=True)))
 
 
-def _step(step: Mapping[str, Any], meaning: Operation, gated: bool) -> Step:
+def _used(entry: Mapping[str, Any], operations: Mapping[str, Operation]) -> Used:
+    """An operation with its settings, or a tap with the name of its output."""
+    name = entry["operation"]
+    if name not in TAPS:
+        return name, operations[name], settings_of(entry.get("settings", {}), operations[name])
+    return name, named(TAPS[name], str(entry["output"])), ()
+
+
+def _step(step: Step, entry: Mapping[str, Any]) -> Step:
     operands = tuple(
-        (local, Operand(str(operand["name"]), str(operand["shape"]))) for local, operand in step["operands"].items()
+        (local, Operand(str(operand["name"]), str(operand["shape"]))) for local, operand in entry["operands"].items()
     )
-    settings = settings_of(step.get("settings", {}), meaning)
-    wanted = shapes_of(meaning, settings, gated=gated)
+    wanted = {local: operand.shape for local, operand in step.operands}
     if {local: operand.shape for local, operand in operands} != wanted:
-        raise ValueError(f"the operands of {step['operation']!r} are {wanted}")
-    return Step(step["operation"], meaning, operands, settings)
+        raise ValueError(f"the operands of {step.operation!r} are {wanted}")
+    return replace(step, operands=operands)
 
 
 def _one_of(found: str, legal: Any) -> str:

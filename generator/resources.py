@@ -5,8 +5,11 @@ They are of the plain aligned call: of others the loads are not pipelined, which
 
 from __future__ import annotations
 
+import itertools
+
 from generator.gates import INTERLEAVED
 from generator.model import Tile, Variant
+from generator.operations import MATRIX
 from generator.vocabulary import ELEMENTS, SCHEDULE, TARGETS
 
 #: Columns of 128 lanes of 32 bits (PTX ISA, "Tensor Memory").
@@ -112,7 +115,11 @@ def shared_memory(v: Variant, tile: Tile, target: str) -> int:
         elif _kept_apart(v, instruction) and v.schedule != "persistent":
             needed += result
         # Flattened, the next tile's loads are in flight while this one's result passes through, whole at the most.
-        needed = needed + everything if v.schedule == "persistent" else max(needed, result)
+        # Where the hardware still copies a result out, what warps exchange of a sum or maximum lies beside it.
+        if v.schedule == "persistent":
+            needed += everything + (_exchanged(v, tile) if v.load == "descriptor" and v.store == "as_load" else 0)
+        else:
+            needed = max(needed, result)
     if SCHEDULE[v.schedule].workspace:
         if instruction not in (None, "tcgen05"):
             needed = max(needed, sums)
@@ -131,4 +138,17 @@ def _kept_apart(v: Variant, instruction: str | None) -> bool:
     """Whether a staged result lies beside the operands: where the accumulator is stored as it is, from registers."""
     if not staged(v) or SCHEDULE[v.schedule].workspace or (instruction == "tcgen05" and v.dtype.precision != "tf32x3"):
         return False
-    return not v.epilogue.steps and v.dtype.acc == v.dtype.out
+    return _stores_accumulator(v) and v.dtype.acc == v.dtype.out
+
+
+def _stores_accumulator(v: Variant) -> bool:
+    """Whether the accumulator is stored as it is: as the result, or saved before the first operation."""
+    outputs = [step.output for step in v.epilogue.steps]
+    before = list(itertools.takewhile(lambda output: output is not None, outputs))
+    return len(before) == len(outputs) or any(output and output.shape == MATRIX for output in before)
+
+
+def _exchanged(v: Variant, tile: Tile) -> int:
+    """Bytes through which the warps of a program add up rows or columns: a number of each warp for each of these."""
+    reduced = any(output.tap.reduction for output in v.epilogue.outputs)
+    return max(tile.m, tile.n) * tile.warps * 4 if reduced else 0

@@ -16,8 +16,9 @@ from generator.document import Place, compose, place, plain
 from generator.epilogue import Epilogue
 from generator.errors import Mistake, SpecError, nearest, shown
 from generator.model import AxisValue, Exclusion, Measured, Spec, Tile, word_of
-from generator.operations import OPERATIONS, read_operations
+from generator.operations import read_operations
 from generator.reading import Reader
+from generator.taps import BUILT_IN
 from generator.values import Operations, read_axis, read_tile
 from generator.versions import SUPPORTED, minor_versions, spelled
 from generator.vocabulary import AXES, DEFAULT_TARGETS, DEFAULTS, SELECT, SINGLE_AXES, TARGETS, WORDS
@@ -71,8 +72,8 @@ class _SpecReader(Reader):
     def spec(self, root: Node, data: bytes) -> Spec | None:
         found = self.mapping(root, KEYS, "spec", required=REQUIRED)
         self.positions: dict[tuple[str, str], tuple[int, int]] = {}
-        own = read_operations(self, found["ops"], OPERATIONS) if "ops" in found else {}
-        self.operations: Operations = {**OPERATIONS, **own}
+        own = read_operations(self, found["ops"], BUILT_IN) if "ops" in found else {}
+        self.operations: Operations = {**BUILT_IN, **own}
         axes = {axis: self.axis(axis, found.get(axis)) for axis in AXES}
         name = self.family_name(found.get("name"))
         header = self.header(found.get("header"))

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from yaml.nodes import MappingNode, Node, SequenceNode
 
 from generator.document import plain
-from generator.epilogue import Epilogue, why_no_chain
+from generator.epilogue import Epilogue, Used, why_no_chain
 from generator.errors import nearest, shown
 from generator.model import AxisValue, Dtype, Layout, Tile
-from generator.operations import OPERATIONS, Operation, Settings, read_settings, settled
+from generator.operations import Operation, read_settings, settled
 from generator.reading import Reader
+from generator.taps import ACCUMULATE, BUILT_IN, TAPS, read_output
 from generator.vocabulary import (
     ACCUMULATORS,
     DTYPE_SHORTHANDS,
@@ -24,10 +25,8 @@ from generator.vocabulary import (
 #: The operations that a chain may use; None for one that was told of wrongly, which is a mistake already.
 Operations = Mapping[str, Operation | None]
 
-_Used = tuple[str, Operation, Settings]
 
-
-def read_axis(reader: Reader, axis: str, node: Node, operations: Operations = OPERATIONS) -> AxisValue | None:
+def read_axis(reader: Reader, axis: str, node: Node, operations: Operations = BUILT_IN) -> AxisValue | None:
     """One value of `axis`; None, with the mistake recorded, where it is not one.
 
     `operations` are those that an epilogue may use.
@@ -109,9 +108,9 @@ def read_dtype(reader: Reader, node: Node) -> Dtype | None:
     return Dtype(a, b, acc, out, precision)
 
 
-def read_epilogue(reader: Reader, node: Node, operations: Operations = OPERATIONS) -> Epilogue | None:
+def read_epilogue(reader: Reader, node: Node, operations: Operations = BUILT_IN) -> Epilogue | None:
     """`none`, operations joined by `+`, or a list of operations."""
-    found: list[_Used | None] = []
+    found: list[Used | None] = []
     if isinstance(node, SequenceNode):
         for item in reader.items(node, "epilogue"):
             found += _operation(reader, item, operations)
@@ -137,15 +136,19 @@ def read_epilogue(reader: Reader, node: Node, operations: Operations = OPERATION
     if reason is not None:
         reader.wrong(node, f"epilogue: {chain.word} has {reason}")
         return None
-    names = [operand.name for operand in chain.operands]
+    names = [*(operand.name for operand in chain.operands), *(output.name for output in chain.outputs)]
     for name in names:
         if names.count(name) > 1:
-            reader.wrong(node, f"epilogue: two operands of {chain.word} would be called {name!r}; rename that of an op")
+            those = "keywords" if chain.outputs else "operands"
+            reader.wrong(node, f"epilogue: two {those} of {chain.word} would be called {name!r}; rename that of an op")
             return None
+    if [step.operation for step in chain.steps].count(ACCUMULATE) > 1:
+        reader.wrong(node, f"epilogue: {ACCUMULATE!r} reads C, of which there is one; it stands once in a chain")
+        return None
     return chain
 
 
-def _operation(reader: Reader, node: Node, operations: Operations) -> list[_Used | None]:
+def _operation(reader: Reader, node: Node, operations: Operations) -> list[Used | None]:
     """An operation in a list, or several; one may be a mapping of its name to its parameters."""
     if isinstance(node, MappingNode) and len(node.value) == 1:
         key, settings = node.value[0]
@@ -153,6 +156,9 @@ def _operation(reader: Reader, node: Node, operations: Operations) -> list[_Used
         operation = _known(reader, key, name, operations)
         if operation is None:
             return [None]
+        if name in TAPS:
+            tap = read_output(reader, settings, name)
+            return [None if tap is None else (name, tap, ())]
         values = read_settings(reader, settings, name, operation)
         return [None if values is None else (name, operation, values)]
     value = plain(node)
@@ -164,7 +170,7 @@ def _operation(reader: Reader, node: Node, operations: Operations) -> list[_Used
     return [None]
 
 
-def _plain(reader: Reader, node: Node, name: str, operations: Operations) -> _Used | None:
+def _plain(reader: Reader, node: Node, name: str, operations: Operations) -> Used | None:
     """An operation without parameters."""
     operation = _known(reader, node, name, operations)
     return (name, operation, ()) if operation is not None and settled(reader, node, name, operation) else None

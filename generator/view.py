@@ -11,20 +11,25 @@ from generator.formula import GATE, X
 from generator.gates import CONCATENATED, PLACES
 from generator.model import Dtype, Kernel, Tile, Variant
 from generator.operands import Matrix, Vector
-from generator.operations import COLUMNS, HALVES, MATRIX, ROWS, SCALAR
+from generator.operations import COLUMNS, HALVES, MATRIX, OUT, ROWS, SCALAR
+from generator.outputs import OutputView, output_view, reduced_shapes, stored
 from generator.spelling import to_triton
 from generator.vocabulary import ELEMENTS, QUANTISED, SCHEDULE, SWIZZLE, Schedule
 
 
 @dataclass(frozen=True)
 class StepView:
-    """One epilogue step: its operands, the lines that give `x` its new value, and the helpers that it calls."""
+    """One epilogue step: its operands, the lines that give `x` its new value, and the helpers that it calls.
+
+    A tap has an output instead of lines. C is among the operands where it is read.
+    """
 
     operands: tuple[Matrix | Vector, ...]
     lines: tuple[str, ...]
     helpers: tuple[str, ...]
     #: Columns before its statements.
     depth: int
+    output: OutputView | None = None
 
 
 @dataclass(frozen=True)
@@ -238,7 +243,23 @@ class View:
     def operands(self) -> tuple[Matrix | Vector, ...]:
         """The operands of the epilogue, in the order of its steps."""
         # Those in front of a gate have a part for each half.
-        return tuple({operand.name: operand for step in self.steps for operand in step.operands}.values())
+        read = {operand.name: operand for step in self.steps for operand in step.operands}
+        return tuple(operand for name, operand in read.items() if name != self.c.name)
+
+    @cached_property
+    def outputs(self) -> tuple[OutputView, ...]:
+        """What the kernel writes beside C, in the order of the chain."""
+        return tuple(step.output for step in self.steps if step.output is not None)
+
+    @cached_property
+    def saved(self) -> tuple[Matrix, ...]:
+        """The outputs that lie as C does, and are written as it is."""
+        return tuple(output.matrix for output in self.outputs if not output.reduced)
+
+    @cached_property
+    def parts(self) -> tuple[Matrix, ...]:
+        """What tiles leave of reductions, which is written through pointers."""
+        return tuple(output.matrix for output in self.outputs if output.reduced)
 
     @cached_property
     def matrices(self) -> tuple[Matrix, ...]:
@@ -252,11 +273,13 @@ class View:
     @cached_property
     def pointed(self) -> tuple[Matrix, ...]:
         """The matrices addressed through strides, so that their offsets can pass 2**31."""
-        everything = (self.a, self.b, self.c, *self.matrices)
+        everything = (self.a, self.b, self.c, *self.matrices, *self.saved, *self.parts)
         if self.descriptors:
-            return everything[2:] if self.v.store == "pointer" else ()
+            return everything[2:] if self.v.store == "pointer" else self.parts
         if self.v.load == "block_pointer" and not self.batched:
-            return (*((self.c,) if self.v.store == "pointer" else ()), *self.matrices)
+            through_pointers = self.v.store == "pointer"
+            c = (self.c,) if through_pointers or self.v.epilogue.reads_out else ()
+            return (*c, *self.matrices, *(self.saved if through_pointers else ()), *self.parts)
         return everything
 
     @cached_property
@@ -313,6 +336,8 @@ class View:
                 constants.append(operand.flag)
             else:
                 names.append(f"{operand.name}_ptr")
+        names += [f"{matrix.name}_{'desc' if by_descriptor else 'ptr'}" for matrix in self.saved]
+        names += [f"{matrix.name}_ptr" for matrix in self.parts]
         if self.schedule.workspace:
             names += ["work_ptr", "counters_ptr"]
         names += self.sizes
@@ -327,7 +352,7 @@ class View:
     def strided(self) -> tuple[Matrix, ...]:
         """The matrices whose strides are parameters."""
         if not self.descriptors:
-            return (self.a, self.b, self.c, *self.matrices)
+            return (self.a, self.b, self.c, *self.matrices, *self.saved, *self.parts)
         return self.pointed
 
     @property
@@ -362,20 +387,23 @@ class View:
     @cached_property
     def described(self) -> tuple[Matrix, ...]:
         """The matrices beside A and B that have descriptors."""
-        return (self.c, *self.matrices) if self.descriptors and self.v.store == "as_load" else ()
+        return (self.c, *self.matrices, *self.saved) if self.descriptors and self.v.store == "as_load" else ()
 
 
 def view(kernel: Kernel) -> View:
     """The view of a kernel: every choice that a template would otherwise have to make."""
     v = kernel.variant
     batched = v.batch == "strided"
-    steps, kind, result = _steps(v.chain, v.dtype, v.layout.c, batched, v.schedule, v.math)
+    c = _matrix("c", "out", "M", "N", v.layout.c, v.dtype.out, batched)
+    steps, kind, result = _steps(v.chain, v.dtype, c, v.schedule, v.math)
+    # C lies as the matrices of the epilogue do, and is read as they are.
+    shapes = [operand.shape for operand in v.epilogue.operands] + [MATRIX] * v.epilogue.reads_out
     return View(
         kernel,
         a=_matrix("a", "a", "M", "K", v.layout.a, v.dtype.a, batched),
         b=_matrix("b", "b", "K", "N", v.layout.b, v.dtype.b, batched, v.epilogue.order),
-        c=_matrix("c", "out", "M", "N", v.layout.c, v.dtype.out, batched),
-        edges=_edges(v.masking, v.schedule, v.load, v.store, " ".join(o.shape for o in v.epilogue.operands)),
+        c=c,
+        edges=_edges(v.masking, v.schedule, v.load, v.store, " ".join(shapes), reduced_shapes(v.epilogue.outputs)),
         steps=steps,
         kind=kind,
         result=result,
@@ -417,18 +445,19 @@ def _matrix(
 
 
 @cache
-def _edges(masking: str, schedule: str, load: str, store: str, shapes: str) -> Edges:
-    """The edges of a kernel whose epilogue operands have `shapes`, a word each."""
+def _edges(masking: str, schedule: str, load: str, store: str, shapes: str, reduced: str) -> Edges:
+    """The edges of a kernel whose epilogue operands have `shapes`, a word each, and whose reductions need `reduced`."""
     kinds = {d: {True: "always", False: "never", None: "call"}[r] for d, r in legality.ragged(masking).items()}
     if schedule == "elementwise":
         kinds = dict.fromkeys("mnk", "never")
     elif load == "descriptor":
-        edge = "always" if store == "pointer" else "never"
+        # The hardware bounds what is copied, and a sum is to leave out what is past the edge.
+        edge = "always" if store == "pointer" or reduced else "never"
         kinds = {"m": edge, "n": edge, "k": "never"}
     inside = {d: "" if kind == "never" else f"in_{d}" for d, kind in kinds.items()}
     through_pointers = "pointer" in (load, store)
     # Block pointers leave a matrix of the epilogue to pointers; descriptors copy it.
-    vectors = shapes if load == "block_pointer" else shapes.replace(MATRIX, "")
+    vectors = reduced + (shapes if load == "block_pointer" else shapes.replace(MATRIX, ""))
     return Edges(
         Dimensions(**kinds),
         Dimensions(**inside),
@@ -443,24 +472,29 @@ _DEPTHS = {"persistent": 8, "stream_k": 12}
 
 @cache
 def _steps(
-    epilogue: Epilogue, dtype: Dtype, layout: str, batched: bool, schedule: str, math: str
+    epilogue: Epilogue, dtype: Dtype, c: Matrix, schedule: str, math: str
 ) -> tuple[tuple[StepView, ...], str, str]:
     """The epilogue's steps as a kernel spells them, on a tile or an element, the type after them, and what is stored.
 
-    `layout` is C's, which the matrices among the operands share, as they do its batch.
+    The matrices among the operands share the layout of `c`, as they do its batch.
     """
     kind = dtype.acc
     values = {X: "acc"} if epilogue.gate is None else {GATE: "acc_gate", X: "acc_up"}
     steps = []
     depth = _DEPTHS.get(schedule, 4)
     functions = fast.functions(math, dtype.out)
+    whole = kind == "int32" and all(formula.keeps_integers(step.tree) for step in epilogue.steps)
     for step in epilogue.steps:
+        if step.output is not None:
+            output = output_view(step.output, c, values[X], kind, dtype.out, whole=whole)
+            steps.append(StepView((), (), (), depth, output))
+            continue
         stays = kind == "int32" and formula.keeps_integers(step.tree)
         if not stays and kind != "fp32":
             values, kind = {name: f"{text}.to(tl.float32)" for name, text in values.items()}, "fp32"
         spellings = {local: _broadcast(operand, schedule) for local, operand in step.operands}
         helpers = fast.helpers(step.tree, functions)
-        operands = tuple(_operand(operand, layout, batched) for _, operand in step.operands)
+        operands = tuple(_operand(operand, c) for _, operand in step.operands)
         if step is epilogue.gate or GATE not in values:
             lines = to_triton(step.tree, {**values, **spellings}, integer=stays, functions=functions)
             steps.append(StepView(operands, lines, helpers, depth))
@@ -473,15 +507,7 @@ def _steps(
             loaded = tuple(_part(o, place) for o in operands if half == GATE or o.shape == HALVES)
             steps.append(StepView(loaded, lines, helpers, depth))
         values = {GATE: GATE, X: X}
-    x = values[X]
-    if kind == dtype.out:
-        return tuple(steps), kind, x
-    if dtype.out in QUANTISED:
-        stays = kind == "fp32" or (kind, dtype.out) == ("int32", "int8")
-        return tuple(steps), kind, f"_to_{dtype.out}({x}{'' if stays else '.to(tl.float32)'})"
-    # Triton's interpreter cannot convert integers to bf16 in one step.
-    first = ".to(tl.float32)" if kind == "int32" and dtype.out != "fp32" else ""
-    return tuple(steps), kind, f"{x}{first}.to(tl.{ELEMENTS[dtype.out].triton})"
+    return tuple(steps), kind, stored(values[X], kind, dtype.out, whole=whole)
 
 
 def _broadcast(operand: Operand, schedule: str) -> str:
@@ -490,9 +516,11 @@ def _broadcast(operand: Operand, schedule: str) -> str:
     return operand.name + {COLUMNS: "[None, :]", HALVES: "[None, :]", ROWS: "[:, None]"}.get(operand.shape, "")
 
 
-def _operand(operand: Operand, layout: str, batched: bool) -> Matrix | Vector:
+def _operand(operand: Operand, c: Matrix) -> Matrix | Vector:
+    if operand.shape == OUT:
+        return c
     if operand.shape == MATRIX:
-        return Matrix(operand.name, operand.name, "M", "N", layout, "None", batched)
+        return Matrix(operand.name, operand.name, "M", "N", c.layout, "None", c.batched)
     return Vector(operand.name, operand.shape)
 
 

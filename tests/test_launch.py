@@ -21,7 +21,7 @@ SPEC = """\
 summary: Launched again.
 layout: [rcr]
 dtype: fp16
-epilogue: [none, scale+bias]
+epilogue: [none, scale+bias, save+row_sum, accumulate]
 schedule: [persistent, tiled]
 load: [descriptor, pointer]
 exclude:
@@ -69,7 +69,7 @@ def family(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleTy
     monkeypatch.setattr(launch, "_on_gpu", lambda x: True)
     active = SimpleNamespace(get_current_stream=lambda index: ("stream", index), get_current_device=lambda: None)
     monkeypatch.setattr(launch, "driver", SimpleNamespace(active=active))
-    for name in package._KERNELS["gemm_fp16_rcr_none"] + package._KERNELS["gemm_fp16_rcr_scale_bias"]:
+    for name in [name for names in package._KERNELS.values() for name in names]:
         module = package._kernel(name)
         module.gemm_kernel = Kernel(module.gemm_kernel.arg_names)
     yield package
@@ -125,6 +125,30 @@ def test_the_result_is_as_the_first_call_made_it_or_the_one_given(family: Module
     assert function(*operands(), out=given) is given
     kernel = launched(family, "gemm_fp16_rcr_none")
     assert len(kernel.launches) == 2 and addresses(kernel.compiled.runs[-1][9:])[2] == given.data_ptr()
+
+
+def test_a_kernel_with_outputs_is_launched_by_its_launcher_each_time(family: ModuleType) -> None:
+    function = family.gemm_fp16_rcr_save_rowsum
+    for _ in range(2):
+        out, preact, row_sum = function(*operands())
+        assert (out.shape, preact.shape, row_sum.shape) == ((64, 48), (64, 48), (64,))
+    kernel = launched(family, "gemm_fp16_rcr_save_rowsum")
+    assert len(kernel.launches) == 2 and not kernel.compiled.runs
+    given = {"row_sum": torch.empty(64)}
+    assert all(function(*operands(), **given)[2] is given["row_sum"] for _ in range(2))
+    with pytest.raises(TypeError, match="col_sum"):
+        function(*operands(), col_sum=torch.empty(48))
+
+
+def test_a_result_that_is_read_is_launched_again_in_its_place(family: ModuleType) -> None:
+    function, out = family.gemm_fp16_rcr_accumulate, torch.empty(64, 48, dtype=torch.float16)
+    assert function(*operands(), beta=2.0, out=out) is out and function(*operands(), beta=3.0, out=out) is out
+    kernel = launched(family, "gemm_fp16_rcr_accumulate")
+    (run,) = kernel.compiled.runs
+    own = dict(zip(kernel.arg_names, run[9:]))
+    assert len(kernel.launches) == 1 and own["beta_or_ptr"] == 3.0 and out.data_ptr() in addresses(run[9:])
+    with pytest.raises(ValueError, match="out must be given"):
+        function(*operands(), beta=2.0)
 
 
 @pytest.mark.parametrize(
@@ -295,7 +319,9 @@ def test_large_operands_are_turned_for_a_matrix_unit_that_wants_k_contiguous(
 
 def test_a_result_that_is_added_to_is_cleared_for_every_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = SPEC.replace("again", "added")
-    text = text.replace("dtype: fp16", "dtype: {a: fp16, out: fp32}").replace("epilogue: [none, scale+bias]\n", "")
+    text = text.replace("dtype: fp16", "dtype: {a: fp16, out: fp32}").replace(
+        "epilogue: [none, scale+bias, save+row_sum, accumulate]\n", ""
+    )
     text = text[: text.index("schedule:")] + "schedule: split_k_atomic\n"
     (tmp_path / "added.yaml").write_text(text)
     assert main([str(tmp_path / "added.yaml"), "--out", str(tmp_path)]) == 0

@@ -14,6 +14,7 @@ from generator.expand import expand
 from generator.model import Dtype, Layout, Variant
 from generator.operations import OPERATIONS, Operation, Settings
 from generator.spec import read
+from generator.taps import BUILT_IN, TAPS, named
 from generator.vocabulary import ACCUMULATORS, DTYPE_SHORTHANDS, ELEMENTS, IMPLEMENTATION_AXES, PRECISIONS, WORDS
 
 GRAMMAR = re.compile(
@@ -61,6 +62,10 @@ def settled_chains() -> list[Epilogue]:
     """Chains whose operations have parameters, alone and beside others, ops named to be mistaken among them."""
     own = Operation("x + a1 * e5 * p", {}, {"a1": 1, "e5": 1, "p": 1})
     table = {**OPERATIONS, "clamp1": Operation("x"), "clamp_1_min": Operation("x"), "max": Operation("x"), "own": own}
+    # Outputs whose names could be taken for operations, and for each other.
+    taps = [
+        (word, named(tap, name)) for word, tap in TAPS.items() for name in (tap.output, "max", "max1", "gelu", "own")
+    ]
     single: list[tuple[str, Operation, Settings]] = []
     for name, operation in table.items():
         for keys in itertools.chain.from_iterable(itertools.combinations(operation.scalars, n) for n in range(4)):
@@ -70,14 +75,15 @@ def settled_chains() -> list[Epilogue]:
             ]
         if operation.gated:
             single.append((name, operation, (("order", "interleaved"),)))
-    others = [(name, table[name], ()) for name in ("max", "clamp1", "relu")]
+    single += [(word, tap, ()) for word, tap in taps]
+    others = [(name, table[name], ()) for name in ("max", "clamp1", "relu", "own")]
     chains = [[one] for one in single] + [[one, other] for one in single for other in others]
     return [Epilogue.chain(chain) for chain in chains]
 
 
 def test_no_two_variants_share_a_name() -> None:
     # All words of every axis, those still to come included; chains that could be read in two ways among the epilogues.
-    words = [name for name, operation in OPERATIONS.items() if not operation.bounds]
+    words = [name for name, operation in BUILT_IN.items() if not operation.bounds]
     chains = [(), *((name,) for name in words), *itertools.product(words, repeat=2)]
     chains += [("bias", "bias_m", "bias"), ("bias", "bias", "bias_m"), ("gelu", "tanh"), ("gelu_tanh",)]
     epilogues = [*map(Epilogue.of, chains), *settled_chains()]
@@ -104,7 +110,7 @@ def test_no_two_variants_share_a_name() -> None:
 
 
 def test_operations_stay_apart_when_their_underscores_fall() -> None:
-    written = [name.replace("_", "") for name in OPERATIONS]
+    written = [name.replace("_", "") for name in BUILT_IN]
     assert len(set(written)) == len(written)
 
 
@@ -146,6 +152,11 @@ def test_operations_stay_apart_when_their_underscores_fall() -> None:
             "gemm_fp16_rcr_bias_swiglu_interleaved__tiled_pointer_auto_grouped",
         ),
         ("epilogue: [[{geglu: {order: concatenated}}, mul]]", "gemm_fp16_rcr_geglu_mul__tiled_pointer_auto_grouped"),
+        ("epilogue: bias+save+gelu+row_sum", "gemm_fp16_rcr_bias_save_gelu_rowsum__tiled_pointer_auto_grouped"),
+        (
+            "epilogue: [[{save: hidden}, {accumulate: {beta: 0.5}}, {row_amax: row_amax}]]",
+            "gemm_fp16_rcr_save_1hidden_accumulate_0p5_beta_rowamax__tiled_pointer_auto_grouped",
+        ),
         ("batch: strided\nepilogue: bias", "bmm_fp16_rcr_bias__tiled_pointer_auto_grouped"),
     ],
 )

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from packaging.specifiers import SpecifierSet
 
-from generator import operations
+from generator import operations, taps
 from generator.rendered import read
 from generator.versions import minor_versions
 from generator.vocabulary import DTYPE_SHORTHANDS, QUANTISED, SELECT, TARGETS, WORDS
@@ -59,9 +59,10 @@ def test_the_kernel_shown_is_the_one_rendered() -> None:
     assert shown[1] in rendered.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("table", [operations.table, operations.functions])
+@pytest.mark.parametrize("table", [operations.table, operations.functions, taps.table])
 def test_a_table_of_the_language_is_what_the_code_says(table: Callable[[], str]) -> None:
-    name = {operations.table: "operations", operations.functions: "functions"}[table]
+    names = {operations.table: "operations", operations.functions: "functions", taps.table: "outputs"}
+    name = names[table]
     written = README.split(f"<!-- table: {name} -->\n")[1].split("<!-- end of table -->")[0]
     assert written.strip() == table()
 

@@ -16,7 +16,8 @@ RESULTS = "legal: fp32, fp16, bf16, fp8e4m3, fp8e5m2, int8"
 OPERANDS = "legal: fp32, fp16, bf16, fp8e4m3, fp8e5m2, int8"
 OPERATIONS = (
     "legal: none, bias, bias_m, scale, scale_m, scale_n, add, mul, relu, relu2, leaky_relu, gelu, gelu_tanh, "
-    "quick_gelu, silu, sigmoid, tanh, softplus, hardswish, clamp, swiglu, geglu, geglu_tanh, reglu"
+    "quick_gelu, silu, sigmoid, tanh, softplus, hardswish, clamp, swiglu, geglu, geglu_tanh, reglu, accumulate, save, "
+    "row_sum, col_sum, row_amax"
 )
 CLAMP = "epilogue: 'clamp' needs one of min, max, as in [{clamp: {min: 0}}]"
 ROW_KEYS = "legal: m, n, k, warps, group, stages, split, chiplets, ctas, warp_specialize, waves_per_eu"

@@ -88,14 +88,14 @@ def _never(operands: Operands, out: torch.Tensor | None) -> torch.Tensor:
     raise AssertionError("a side that refused is not called")
 
 
-def function(contestant: Contestant) -> Callable[..., torch.Tensor]:
+def function(contestant: Contestant) -> Callable[..., Any]:
     """The launcher of a kernel's file, or a family's function of a contract."""
     module = module_of(contestant)
-    found: Callable[..., torch.Tensor] = getattr(module, contestant.kernel if contestant.is_contract else "gemm")
+    found: Callable[..., Any] = getattr(module, contestant.kernel if contestant.is_contract else "gemm")
     return found
 
 
-def _caller(gemm: Callable[..., torch.Tensor], config: int | None) -> Launch:
+def _caller(gemm: Callable[..., Any], config: int | None) -> Launch:
     if config is None:
         return lambda operands, out: gemm(operands.a, operands.b, **operands.epilogue, out=out)
     return lambda operands, out: gemm(operands.a, operands.b, **operands.epilogue, out=out, config=config)

@@ -12,6 +12,7 @@ from generator import formula
 from generator.epilogue import Epilogue, Step
 from generator.formula import Number
 from generator.operations import COLUMNS, HALVES, ROWS
+from generator.taps import Tap
 from generator.verify.elements import SATURATED
 from generator.verify.halves import columns_of, taken_apart
 
@@ -105,14 +106,21 @@ def apply(
     n: int = 0,
     *,
     native: bool = False,
+    outputs: list[torch.Tensor] | None = None,
 ) -> torch.Tensor:
     """`epilogue` on `product` (M, N), in its dtype; with `rows` or `columns` the result has those alone of `n`.
 
     With a gate the product is (M, 2N), or has the two columns that make each of `columns`. With `native` an operation
-    that torch has a function of is that function, as a user writes it.
+    that torch has a function of is that function, as a user writes it. `outputs` are given what is written beside the
+    result, sums and maxima in the product's dtype too.
     """
     x: Value = product
     for step in epilogue.steps:
+        if step.output is not None:
+            if outputs is not None:
+                assert isinstance(x, torch.Tensor)
+                outputs.append(_tapped(step.output.tap, x))
+            continue
         if native and step.operation in NATIVE and not step.operands:
             x = NATIVE[step.operation](x, **_parameters(step))
             continue
@@ -126,6 +134,14 @@ def apply(
         x = formula.evaluate(step.tree, names, FUNCTIONS, float)
     assert isinstance(x, torch.Tensor)
     return x
+
+
+def _tapped(tap: Tap, x: torch.Tensor) -> torch.Tensor:
+    """What a tap writes of the running value."""
+    dimension = -1 if tap.shape == ROWS else -2
+    if tap.reduction == "sum":
+        return x.sum(dimension)
+    return x.abs().amax(dimension) if tap.reduction else x
 
 
 def _parameters(step: Step) -> dict[str, Number]:

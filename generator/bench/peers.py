@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -18,8 +19,9 @@ from generator.model import Dtype
 from generator.verify.elements import torch_type
 from generator.vocabulary import ELEMENTS, QUANTISED
 
-#: Computes the result of a set and returns it: a new tensor, or `out` filled where one is given and the side can.
-Launch = Callable[[Operands, torch.Tensor | None], torch.Tensor]
+#: Computes the result of a set and returns it: a new tensor, or `out` filled where one is given and the side can. A
+#: kernel with outputs beside its result returns them all.
+Launch = Callable[[Operands, torch.Tensor | None], Any]
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,8 @@ def _followed(problem: Problem, call: _Call) -> Peer:
     def launch(operands: Operands, out: torch.Tensor | None) -> torch.Tensor:
         x = call.launch(operands, None)
         if rest.steps:
-            x = eager_epilogue(rest, x.to(converted), operands.epilogue, native=True)
+            # What is written beside the result is computed too, and dropped.
+            x = eager_epilogue(rest, x.to(converted), operands.epilogue, native=True, outputs=[])
         return _deliver(x, operands, out)
 
     return Peer(name, launch)
@@ -245,7 +248,9 @@ def inductor(problem: Problem) -> Peer:
     typed = torch.empty(0, dtype=torch_type(problem.dtype.out))
 
     def product(a: torch.Tensor, b: torch.Tensor, *values: torch.Tensor | float) -> torch.Tensor:
-        return expression.launch(Operands(a, b, dict(zip(names, values)), typed), None)
+        result = expression.launch(Operands(a, b, dict(zip(names, values)), typed), None)
+        assert isinstance(result, torch.Tensor)
+        return result
 
     compiled: list[Callable[..., object]] = []
 

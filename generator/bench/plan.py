@@ -161,6 +161,9 @@ def _on_shapes(
     case: str, title: str, entries: list[tuple[Contestant, Kernel]], shapes: tuple[Shape, ...]
 ) -> list[Comparison]:
     dtype, epilogue = _shared(case, [kernel for _, kernel in entries])
+    if epilogue.reads_out:
+        told = "reads what the call before it wrote, so that calls that are timed over and over compute no one result"
+        raise CallError(f"case {case!r}: {entries[0][1].name} {told}; leave it out by --only")
     try:
         layout = shared_layout([kernel.variant.layout for _, kernel in entries])
     except ValueError as error:

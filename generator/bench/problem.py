@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from generator.epilogue import Epilogue
 from generator.model import Dtype, Layout
 from generator.operations import COLUMNS, HALVES, MATRIX, ROWS
+from generator.outputs import REDUCED
 from generator.vocabulary import ELEMENTS
 
 
@@ -71,6 +72,8 @@ class Problem:
         sizes = {ROWS: m, COLUMNS: n, HALVES: 2 * n, MATRIX: m * n * count}
         for operand in self.epilogue.operands:
             bits += ELEMENTS[self.operand_type].bits * sizes.get(operand.shape, 0)
+        for output in self.epilogue.outputs:
+            bits += ELEMENTS[REDUCED if output.tap.reduction else self.dtype.out].bits * sizes[output.shape]
         return bits // 8
 
     @property

@@ -114,12 +114,19 @@ def describe(source: Source, batched: bool) -> None:
         raise NotUnderstood(function.lineno, "_describe")
 
 
-def indexed(source: Source, index: ast.expr, operands: Iterable[str]) -> frozenset[str]:
-    """The operands of which INDEX has 64 bits if one spans over 2**31 elements; raises `NotUnderstood`."""
+def indexed(
+    source: Source, index: ast.expr, operands: Iterable[str], furthest: ast.expr | None = None
+) -> frozenset[str]:
+    """The operands of which INDEX has 64 bits if one spans over 2**31 elements; raises `NotUnderstood`.
+
+    `furthest` is the largest of these spans, where it has a name.
+    """
     match index:
         case ast.Attribute(ast.Name("tl"), "int32"):
             return frozenset()
         case ast.IfExp(ast.Compare(longest, [ast.Gt()], [limit]), wide, narrow):
+            if furthest is not None and ast.unparse(longest) == "furthest":
+                longest = furthest
             match longest:
                 case ast.Call(ast.Name("max"), extents, []):
                     pass

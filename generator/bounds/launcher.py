@@ -90,6 +90,12 @@ class Launcher:
     _workspace: int = 0
     #: Whether the result is zero when the kernel starts.
     zeroed: bool = False
+    #: What the kernel writes for good: the result, the matrices beside it, and the parts of sums and maxima.
+    results: set[str] = field(default_factory=lambda: {"out"})
+    #: The extents of the room for those parts, which depend on the row.
+    _parts: dict[str, list[ast.expr]] = field(default_factory=dict)
+    _vectors: list[str] = field(default_factory=list)
+    _furthest: ast.expr | None = None
     _call: ast.Call | None = None
 
     @property
@@ -123,6 +129,9 @@ class Launcher:
             if batch != names["B"]:
                 raise NotUnderstood(self.call.lineno, f"a grid of {batch} matrices")
         operands, sharing = dict(self.operands), 1
+        for name, extents in self._parts.items():
+            shape = tuple(number_of(extent, names, {"row": table}) for extent in extents)
+            operands[name] = Operand(name, shape, len(shape) - 1)
         if self._programs.sharing is not None:
             shared = number_of(self._programs.sharing, {}, {"row": table, "meta": table}).constant
             if shared is None or shared < 1:
@@ -234,19 +243,25 @@ class Launcher:
     def _known(self, statement: ast.stmt) -> bool:
         """Take in a statement, if its meaning is known."""
         if self._call is not None:
-            return ast.unparse(statement) == "return out"
+            return self._returned(statement) or self._made_whole(statement)
         match statement:
             case ast.Expr(ast.Call(ast.Name("_check"))):
                 return self._admit(statement.value)
             case ast.If(test, [ast.Assign([ast.Name("out")], made)], orelse) if ast.unparse(test) == "out is None":
                 return self._output(made, orelse)
+            case ast.If(test, [ast.Raise()], []) if ast.unparse(test) in ("out is None", "_overlapping(out)"):
+                return True
+            case ast.If(ast.Compare(ast.Name(name), [ast.Is()], [ast.Constant(None)]), [ast.Assign()], [_, *_]):
+                return self._beside(name, statement)
             case ast.If(test, [ast.Raise()], []) if ast.unparse(test) == "reason is not None":
                 self._refuses = True
                 return True
             case ast.Expr(made) if ast.unparse(made) == "out.zero_()":
                 self.zeroed = True
                 return True
-            case ast.If(test, [ast.Return(ast.Name("out"))], []):
+            case ast.If(test, [*emptied, ast.Return() as returned], []) if self._returned(returned):
+                if [ast.unparse(made) for made in emptied] != [f"{name}.zero_()" for name in self._vectors]:
+                    return False
                 self.facts.append(negation(condition_of(test, {name: variable(name) for name in SIZES}, {})))
                 return True
             case ast.Assign([target], bound):
@@ -290,6 +305,53 @@ class Launcher:
         known = known and out.shape == tuple(map(variable, (*front, "M", "N")))
         return known and out.unit in (None, unit + len(front))
 
+    def _beside(self, name: str, statement: ast.If) -> bool:
+        """A tensor beside `out`, made or given: a matrix as `out` is one, or a vector that no kernel reaches."""
+        match statement:
+            case ast.If(_, [ast.Assign([ast.Name(made)], value)], [ast.Expr(check), *refused]) if made == name:
+                apart = [ast.unparse(x) for x in refused] in ([], [f"_check_apart('{name}', {name})"])
+                if not apart or not self._admit(check) or name not in self.operands:
+                    return False
+            case _:
+                return False
+        out, found = self.operands.get("out"), self.operands[name]
+        matrix, flipped = self._flip(value)
+        if out is not None and found.shape == out.shape:
+            self.results.add(name)
+            sizes = ("N", "M") if flipped else ("M", "N")
+            front = ("B",) if self.batched else ()
+            known = matrix.startswith(f"torch.empty(({', '.join((*front, *sizes))}), ")
+            return known and found.unit in (None, len(front) + (0 if flipped else 1))
+        # The launcher alone fills it.
+        del self.operands[name]
+        self._vectors.append(name)
+        return True
+
+    def _room(self, name: str, node: ast.expr) -> bool:
+        """Room for the parts that tiles leave of sums and maxima."""
+        match node:
+            case ast.Call(ast.Attribute(ast.Name("torch"), "empty"), [ast.Tuple(extents)], [_, _]):
+                shape = tuple(variable(f"{name}.shape[{at}]") for at in range(len(extents)))
+                self.operands[name] = Operand(name, shape, len(extents) - 1)
+                self._parts[name] = extents
+                self.results.add(name)
+                return True
+        return False
+
+    def _returned(self, statement: ast.stmt) -> bool:
+        """Whether `out` is returned, in front of what is beside it."""
+        text = ast.unparse(statement)
+        return text == "return out" or (text.startswith("return (out, ") and isinstance(statement, ast.Return))
+
+    def _made_whole(self, statement: ast.stmt) -> bool:
+        """Whether torch makes a vector of its parts, which the kernel has written by then."""
+        made = [
+            f"torch.{how}({parts}, -2, out={parts.removesuffix('_parts')})"
+            for parts in self._parts
+            for how in ("sum", "amax")
+        ]
+        return ast.unparse(statement) in made
+
     def _bind(self, target: str, node: ast.expr) -> bool:
         """Take in what a name is assigned."""
         text = ast.unparse(node)
@@ -303,8 +365,12 @@ class Launcher:
                 self._choice = text
             case "blocks" if text == "row or CONFIGS[0]":
                 pass
+            case "furthest":
+                self._furthest = node
             case "index":
-                self.indexed = helpers.indexed(self.source, node, self.operands)
+                self.indexed = helpers.indexed(self.source, node, self.operands, self._furthest)
+            case _ if target.endswith("_parts"):
+                return self._room(target, node)
             case "(a_rows, b_rows)":
                 return self._turn(node)
             case "(work, counters)":

@@ -130,7 +130,7 @@ def _finders(source: Source) -> dict[str, Value]:
 
 def _stored_otherwise(known: Launcher, launch: Launch, walked: Walk) -> str | None:
     """Why a result is not what one program stores, or what all that share its tile add to zero; None where it is."""
-    results = [site for site in walked.sites if site.operand == "out" and site.kind == "store"]
+    results = [site for site in walked.sites if site.operand in known.results and site.kind == "store"]
     if any(site.adds and not known.zeroed for site in results):
         return "what is added to was not zero before"
     alone = walked.sites[walked.alone] if walked.alone is not None else []

@@ -260,6 +260,19 @@ def _to(dtype: torch.dtype) -> Callable[[Bounded], Bounded]:
     return rounded
 
 
+def sum_along(x: Bounded, dimension: int) -> Bounded:
+    """The sum along a dimension, in whichever order: Higham, section 3.1, of terms that are off by their errors."""
+    value, error = x.value, x.error.expand(x.value.shape)
+    terms = value.shape[dimension] * FP32_ROUNDOFF
+    magnitude = torch.where(value.isfinite(), value.abs() + error, 0.0).sum(dimension)
+    total, own = value.sum(dimension), error.sum(dimension)
+    own = own + terms / (1 - terms) * magnitude + value.shape[dimension] * FP32_TINY
+    # What has infinite or NaN terms is so exactly.
+    own = torch.where(value.isfinite().all(dimension) | ~own.isfinite(), own, 0.0)
+    # Of finite ones a part of the sum may be past the range of fp32, and another part too, with the other sign.
+    return Bounded(total, torch.where(magnitude < _OVERFLOW, own, math.nan))
+
+
 #: What each function and operator of the formula language does to values and their bounds.
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "+": _add,

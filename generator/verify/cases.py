@@ -266,13 +266,18 @@ def _matrices(variant: Variant) -> list[str]:
     return [operand.name for operand in variant.epilogue.operands if operand.shape == MATRIX]
 
 
+def _saved(variant: Variant) -> list[str]:
+    """The matrices that are written beside C."""
+    return [output.name for output in variant.epilogue.outputs if output.shape == MATRIX]
+
+
 #: Few elements, but more than two lines, so that the stride is below 2**31 and only what it is multiplied to is not.
 _HUGE_LINES = 3
 
 
 def _large(fit: Fit, row: int) -> Iterator[Case]:
     sizes = fit(_HUGE_LINES, _HUGE_LINES, _HUGE_LINES)
-    for name in ("a", "b", "c", *_matrices(fit.variant)):
+    for name in ("a", "b", "c", *_matrices(fit.variant), *_saved(fit.variant)):
         yield Case(f"huge-{name}", f"offsets of {name} pass 2**31 elements", sizes, row, huge=name)
 
 
@@ -291,7 +296,7 @@ def _batches(fit: Fit, row: int) -> Iterator[Case]:
             reason = f"{name} is one matrix for the whole batch"
             yield replace(several, name=f"batch-repeats-{name}", reason=reason, batch=3, repeated=name)
     few = fit(_HUGE_LINES, _HUGE_LINES, _HUGE_LINES)
-    for name in ("a", "b", "c", *_matrices(fit.variant)):
+    for name in ("a", "b", "c", *_matrices(fit.variant), *_saved(fit.variant)):
         reason = f"offsets of {name} pass 2**31 elements from matrix to matrix"
         yield Case(f"batch-huge-{name}", reason, few, row, batch=_HUGE_LINES, apart=name)
 

@@ -12,18 +12,21 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from generator.epilogue import Output
 from generator.model import Kernel, Variant
+from generator.operations import COLUMNS, MATRIX, ROWS
+from generator.outputs import REDUCED
 from generator.verify.arithmetic import Bounded
 from generator.verify.cases import Case, leading_extents
 from generator.verify.compare import compare
 from generator.verify.elements import SATURATED, quantise, torch_type
-from generator.verify.operands import INTEGER_POISON, NoMemory, poison, unwritten
+from generator.verify.operands import INTEGER_POISON, NoMemory, Operand, poison, unwritten
 from generator.verify.order import wrong_order
-from generator.verify.reference import reference
+from generator.verify.reference import references
 from generator.verify.setup import Setup, prepare
 from generator.vocabulary import SCHEDULE
 
-Launcher = Callable[..., torch.Tensor]
+Launcher = Callable[..., Any]
 
 
 @dataclass(frozen=True)
@@ -110,9 +113,9 @@ class Interpreter(Machine):
     def running(self, setup: Setup) -> Iterator[None]:
         regions = [self.guard.Region.of(operand.name, operand.view) for operand in setup.inputs]
         self.outputs = []
-        if setup.out is not None:
-            region = self.guard.Region.of("out", setup.out.view, writable=True)
-            self.outputs.append((setup.out.view.data_ptr(), region))
+        for operand in setup.written:
+            region = self.guard.Region.of(operand.name, operand.view, writable=True)
+            self.outputs.append((operand.view.data_ptr(), region))
             regions.append(region)
 
         def register(tensor: torch.Tensor) -> None:
@@ -173,9 +176,13 @@ def run_case(launcher: Launcher, configs: tuple[Any, ...], kernel: Kernel, case:
     """Call `launcher` as `case` says and check all that it did."""
     try:
         setup = prepare(kernel, case, machine.device)
-        expected = reference(kernel.variant, setup.a.view, setup.b.view, setup.operands, hardware=machine.hardware)
-        result = _call(launcher, configs, case, setup, machine)
-        worst = _check(kernel.variant, setup, case, result, expected, machine)
+        v = kernel.variant
+        expected, *beside = references(v, setup.a.view, setup.b.view, setup.read, hardware=machine.hardware)
+        returned = _call(launcher, configs, case, setup, machine)
+        result, outputs = _taken_apart(v, returned)
+        worst = _check(v, setup, case, result, expected, machine)
+        for output, tensor, wanted in zip(v.epilogue.outputs, outputs, beside, strict=True):
+            worst = max(worst, _check_beside(v, output, setup, case, tensor, wanted, machine))
         if case.row is not None:
             fault = wrong_order(kernel.variant, kernel.tiles[case.row], case.sizes, case.batch, machine.corners(result))
             if fault is not None:
@@ -184,8 +191,8 @@ def run_case(launcher: Launcher, configs: tuple[Any, ...], kernel: Kernel, case:
         if case.repeat and machine.hardware:
             vendor = _against_vendor(kernel.variant, setup, result, expected, machine)
             if SCHEDULE[kernel.variant.schedule].repeatable:
-                _repeat(launcher, configs, kernel, case, result, machine)
-        _check_surroundings(setup, result)
+                _repeat(launcher, configs, kernel, case, [result, *outputs], machine)
+        _check_surroundings(setup)
     except NoMemory as error:
         return Outcome(not_run=str(error))
     except Fault as error:
@@ -207,35 +214,33 @@ def describe(error: BaseException) -> str:
     return f"{text} (line {rendered[-1].lineno}: {rendered[-1].line})" if rendered else text
 
 
-def _call(launcher: Launcher, configs: tuple[Any, ...], case: Case, setup: Setup, machine: Machine) -> torch.Tensor:
-    arguments: dict[str, Any] = dict(setup.operands)
+def _call(launcher: Launcher, configs: tuple[Any, ...], case: Case, setup: Setup, machine: Machine) -> object:
+    arguments: dict[str, Any] = {**setup.operands, **setup.results}
     if case.row is not None:
         # A row by its index, and by itself where it is not the row that most cases run on.
         arguments["config"] = dict(configs[case.row]) if case.name.startswith("row") else case.row
-    if setup.out is not None:
-        arguments["out"] = setup.out.view
     with machine.running(setup):
         return launcher(setup.a.view, setup.b.view, **arguments)
+
+
+def _taken_apart(variant: Variant, returned: object) -> tuple[Any, list[Any]]:
+    """The result, and what is returned beside it; raise `Fault` unless there is as much of it as outputs."""
+    count = len(variant.epilogue.outputs)
+    if not count:
+        return returned, []
+    if not isinstance(returned, tuple) or len(returned) != 1 + count:
+        told = f"a tuple of {len(returned)}" if isinstance(returned, tuple) else type(returned).__name__
+        raise Fault(f"the launcher returned {told}, expected a tuple of the result and {count} outputs")
+    return returned[0], list(returned[1:])
 
 
 def _check(variant: Variant, setup: Setup, case: Case, result: object, expected: Bounded, machine: Machine) -> float:
     """Raise `Fault` for a result that is not what the contract says; the error as a part of what is allowed."""
     m, n, _ = case.sizes
     shape = (*leading_extents(variant, case), m, n)
-    if not isinstance(result, torch.Tensor):
-        raise Fault(f"the launcher returned {type(result).__name__}, not a tensor")
-    if setup.out is not None and result.data_ptr() != setup.out.view.data_ptr():
-        raise Fault("the launcher returned another tensor than the `out` it was given")
-    if tuple(result.shape) != shape or result.dtype != torch_type(variant.dtype.out):
-        raise Fault(f"the result is {tuple(result.shape)} of {result.dtype}, expected {shape} of {variant.dtype.out}")
-    inner = {"row": -1, "column": -2}.get(variant.layout.c)
-    if inner is not None and result.shape[inner] > 1 and result.stride(inner) != 1:
-        raise Fault(f"the result has strides {result.stride()}, and C is {variant.layout.c}-major")
-    certain = expected.value.isfinite()
-    if result.dtype == torch.int8:
-        # Every byte is a number: where poison may be the result, it says nothing.
-        certain = certain & ~((expected.value - INTEGER_POISON).abs() <= expected.error + 1)
-    missing = machine.written(result, certain.expand(shape)) if result.numel() else 0
+    _check_matrix(variant, "result", setup.out, shape, result)
+    assert isinstance(result, torch.Tensor)
+    missing = machine.written(result, _certain(result, expected).expand(shape)) if result.numel() else 0
     if missing:
         raise Fault(f"{missing} of {result.numel()} elements of the result were never written")
     verdict = compare(result, expected)
@@ -244,25 +249,87 @@ def _check(variant: Variant, setup: Setup, case: Case, result: object, expected:
     return verdict.ratio
 
 
-def _check_surroundings(setup: Setup, result: torch.Tensor) -> None:
-    """Raise `Fault` for a byte that was written where none may be; takes the result's elements back to poison."""
+def _certain(result: torch.Tensor, expected: Bounded) -> torch.Tensor:
+    """Where poison in `result` tells that nothing was written: it cannot be what is expected."""
+    finite = expected.value.isfinite()
+    if result.dtype != torch.int8:
+        return finite
+    # Every byte is a number.
+    return finite & ~((expected.value - INTEGER_POISON).abs() <= expected.error + 1)
+
+
+def _check_matrix(
+    variant: Variant, name: str, given: Operand | None, shape: tuple[int, ...], result: object, word: str | None = None
+) -> None:
+    """Raise `Fault` unless a result has that shape, the type `word` or C's, C's layout, and lies where it was given."""
+    if not isinstance(result, torch.Tensor):
+        raise Fault(f"the launcher returned {type(result).__name__}, not a tensor")
+    if given is not None and result.data_ptr() != given.view.data_ptr():
+        told = "out" if name == "result" else name
+        raise Fault(f"the launcher returned another tensor than the `{told}` it was given")
+    dtype = word or variant.dtype.out
+    if tuple(result.shape) != shape or result.dtype != torch_type(dtype):
+        raise Fault(f"the {name} is {tuple(result.shape)} of {result.dtype}, expected {shape} of {dtype}")
+    inner = -1 if word is not None else {"row": -1, "column": -2}.get(variant.layout.c)
+    if inner is not None and result.shape[inner] > 1 and result.stride(inner) != 1:
+        raise Fault(f"the {name} has strides {result.stride()}, and C is {variant.layout.c}-major")
+
+
+def _check_beside(
+    variant: Variant,
+    output: Output,
+    setup: Setup,
+    case: Case,
+    result: object,
+    expected: Bounded,
+    machine: Machine,
+) -> float:
+    """The same as `_check` of a result beside C."""
+    m, n, _ = case.sizes
+    own = {MATRIX: (m, n), ROWS: (m,), COLUMNS: (n,)}[output.shape]
+    shape = (*leading_extents(variant, case), *own)
+    word = REDUCED if output.tap.reduction else None
+    _check_matrix(variant, output.name, setup.outputs.get(output.name), shape, result, word)
+    assert isinstance(result, torch.Tensor)
+    certain = _certain(result, expected).expand(shape)
+    missing = 0
+    if result.numel():
+        # Sums are torch's to write, where no kernel is watched.
+        written = Machine.written if output.tap.reduction else type(machine).written
+        missing = written(machine, result, certain)
+    if missing:
+        raise Fault(f"{missing} of {result.numel()} elements of {output.name} were never written")
+    verdict = compare(result, expected)
+    if verdict.fault is not None:
+        raise Fault(f"{output.name}: {verdict.fault}")
+    return verdict.ratio
+
+
+def _check_surroundings(setup: Setup) -> None:
+    """Raise `Fault` for a byte that was written where none may be; takes results back to what they held before."""
     for operand in setup.inputs:
         fault = operand.changed()
         if fault is not None:
             raise Fault(fault)
-    if setup.out is not None:
-        fault = setup.out.margins_changed()
+    for operand in setup.written:
+        fault = operand.margins_changed()
         if fault is not None:
             raise Fault(fault)
 
 
 def _repeat(
-    launcher: Launcher, configs: tuple[Any, ...], kernel: Kernel, case: Case, first: torch.Tensor, machine: Machine
+    launcher: Launcher,
+    configs: tuple[Any, ...],
+    kernel: Kernel,
+    case: Case,
+    first: list[torch.Tensor],
+    machine: Machine,
 ) -> None:
     """Raise `Fault` unless a second call on the same operands gives the same bytes."""
     again = prepare(kernel, case, machine.device)
-    second = _call(launcher, configs, case, again, machine)
-    if not torch.equal(first.contiguous().view(torch.uint8), second.contiguous().view(torch.uint8)):
+    result, outputs = _taken_apart(kernel.variant, _call(launcher, configs, case, again, machine))
+    pairs = zip(first, [result, *outputs], strict=True)
+    if not all(torch.equal(x.contiguous().view(torch.uint8), y.contiguous().view(torch.uint8)) for x, y in pairs):
         raise Fault("a second call on the same operands gave other bytes, and the kernel promises the same")
 
 
@@ -275,7 +342,7 @@ def _against_vendor(
     product = machine.witness(setup.a.view, setup.b.view, variant)
     if product is None or not result.dtype.is_floating_point or not result.numel():
         return None
-    vendor = finish(variant, Bounded(product, torch.zeros_like(product)), setup.operands).value
+    vendor = finish(variant, Bounded(product, torch.zeros_like(product)), setup.read).value
     vendor = quantise(vendor, result.dtype) if result.dtype in SATURATED else vendor.to(result.dtype)
     theirs = float((vendor.double() - expected.value).square().mean().sqrt())
     ours = float((result.double() - expected.value).square().mean().sqrt())

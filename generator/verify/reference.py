@@ -16,7 +16,8 @@ from generator import formula
 from generator.epilogue import Step
 from generator.model import Variant
 from generator.operations import COLUMNS, HALVES, ROWS
-from generator.verify.arithmetic import FUNCTIONS, Bounded, constant, functions, read
+from generator.taps import Tap
+from generator.verify.arithmetic import FUNCTIONS, Bounded, constant, functions, read, sum_along
 from generator.verify.halves import taken_apart
 from generator.verify.product import accumulation_error
 from generator.vocabulary import ELEMENTS
@@ -37,25 +38,68 @@ def reference(
     `hardware` tells whether a matrix unit multiplies (tf32, a short fp8 accumulator, truncated sums) or the
     interpreter, which has none of these.
     """
+    return references(variant, a, b, operands, hardware=hardware)[0]
+
+
+def references(
+    variant: Variant,
+    a: torch.Tensor,
+    b: torch.Tensor,
+    operands: Mapping[str, torch.Tensor | float],
+    *,
+    hardware: bool,
+) -> tuple[Bounded, ...]:
+    """The result as `reference` has it, and the outputs beside it in the order of the chain.
+
+    Where C is read, `operands` has what it was before as `c`.
+    """
     a64, b64 = a.double(), b.double()
     product = a64 @ b64
     error = accumulation_error(a64, b64, variant.dtype, hardware=hardware)
+    outputs: list[Bounded] = []
     # What is infinite or NaN is so exactly.
-    summed = Bounded(product, torch.where(product.isfinite(), error, 0.0))
-    return finish(variant, summed, operands, hardware=hardware)
+    x = Bounded(product, torch.where(product.isfinite(), error, 0.0))
+    return finish(variant, x, operands, outputs, hardware=hardware), *outputs
 
 
 def finish(
-    variant: Variant, x: Bounded, operands: Mapping[str, torch.Tensor | float], *, hardware: bool = False
+    variant: Variant,
+    x: Bounded,
+    operands: Mapping[str, torch.Tensor | float],
+    outputs: list[Bounded] | None = None,
+    *,
+    hardware: bool = False,
 ) -> Bounded:
-    """The epilogue of `variant` on the accumulator `x`: fp32 arithmetic, integers kept while every step keeps them."""
+    """The epilogue of `variant` on the accumulator `x`: fp32 arithmetic, integers kept while every step keeps them.
+
+    `outputs` are given what is written beside the result.
+    """
     table = functions(variant.math, variant.dtype.out, hardware=hardware)
     integer = not ELEMENTS[variant.dtype.acc].floating
     for step in variant.chain.steps:
+        if step.output is not None:
+            if outputs is not None:
+                outputs.append(tapped(step.output.tap, x, variant, integer=integer))
+            continue
         if integer and not formula.keeps_integers(step.tree):
             x, integer = read(x), False
         x = _apply(step, x, operands, table)
     return read(x) if integer and ELEMENTS[variant.dtype.out].floating else x
+
+
+def tapped(tap: Tap, x: Bounded, variant: Variant, *, integer: bool) -> Bounded:
+    """What a tap makes of the running value; a sum may come to its terms in any order."""
+    if not tap.reduction:
+        return read(x) if integer and ELEMENTS[variant.dtype.out].floating else x
+    x = read(x) if integer else x
+    dimension = -1 if tap.shape == ROWS else -2
+    if tap.reduction == "sum":
+        return sum_along(x, dimension)
+    value, error = x.value, x.error.expand(x.value.shape)
+    if not value.shape[dimension]:
+        return Bounded(value.sum(dimension), value.sum(dimension))
+    # Nothing is rounded, and the largest of values is off by no more than one of them is.
+    return Bounded(value.abs().amax(dimension), error.amax(dimension))
 
 
 def _apply(

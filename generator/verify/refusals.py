@@ -49,8 +49,8 @@ def right_case(kernel: Kernel, row: int) -> Case:
 def right_call(setup: Setup, case: Case) -> Call:
     """The keywords of a right call."""
     assert setup.out is not None
-    call: Call = {"a": setup.a.view, "b": setup.b.view, "out": setup.out.view, "config": case.row}
-    return call | setup.operands
+    call: Call = {"a": setup.a.view, "b": setup.b.view, "config": case.row}
+    return call | setup.results | setup.operands
 
 
 def refusals(kernel: Kernel, case: Case, configs: tuple[Any, ...], *, hardware: bool) -> Iterator[Refusal]:
@@ -60,6 +60,7 @@ def refusals(kernel: Kernel, case: Case, configs: tuple[Any, ...], *, hardware: 
         yield from _batches(kernel, case)
     yield from _layouts(kernel)
     yield from _outputs(kernel, case)
+    yield from _beside(kernel, case)
     yield from _configs(configs)
     yield from _epilogue(kernel, case)
     yield from _sizes(kernel, case, configs, hardware=hardware)
@@ -157,6 +158,35 @@ def _outputs(kernel: Kernel, case: Case) -> Iterator[Refusal]:
     if min(m, n) > 1:
         spoil = _change("out", _crowded)
         yield Refusal("out-crowded", "each line of out ends where the next has begun", ValueError, ("out",), spoil)
+
+
+def _beside(kernel: Kernel, case: Case) -> Iterator[Refusal]:
+    """What is no output beside C, and C where it is read and not there."""
+    m, n, _ = case.sizes
+    v = kernel.variant
+    if v.epilogue.reads_out:
+        yield Refusal("out-missing", "out is read, and not given", ValueError, ("out",), partial(_drop, name="out"))
+    for output in v.epilogue.outputs:
+        name = output.name
+        spoil = _change(name, lambda x: x.double())
+        yield Refusal(f"{name}-dtype", f"{name} is of float64", TypeError, (name, "float64"), spoil)
+        if output.shape != MATRIX:
+            size = str((*leading_extents(v, case), {"M": m, "N": n}[output.shape] + 1))
+            spoil = _change(name, lambda x: torch.cat([x, x[..., :1]], -1))
+            yield Refusal(f"{name}-shape", f"{name} is too long", ValueError, (name, size), spoil)
+            spoil = _change(name, lambda x: x.repeat_interleave(2, -1)[..., ::2])
+            yield Refusal(f"{name}-gaps", f"{name} is not contiguous", ValueError, (name, "stride"), spoil)
+            if v.batch == "strided":
+                spoil = _change(name, lambda x: x[:1].expand_as(x))
+                yield Refusal(f"{name}-repeated", f"{name} is one vector", ValueError, (name, "overlap"), spoil)
+            continue
+        words = (name, _shape(kernel, case, m + 1, n))
+        yield Refusal(f"{name}-shape", f"{name} has a row too many", ValueError, words, _change(name, _longer))
+        spoil = _change(name, _overlapping)
+        yield Refusal(f"{name}-overlap", f"elements of {name} share addresses", ValueError, (name,), spoil)
+        if v.layout.c != "strided":
+            spoil = _change(name, _turned)
+            yield Refusal(f"{name}-layout", f"{name} is not laid out as C is", ValueError, (name, "stride"), spoil)
 
 
 def _longer(x: torch.Tensor) -> torch.Tensor:
@@ -320,6 +350,11 @@ def _resized(kernel: Kernel, case: Case, dimension: str, size: int, **changes: A
                 call[operand.name] = _empty(call[operand.name], (*front, sizes["m"], sizes["n"]), layout.c)
             elif operand.shape not in (SCALAR, ELEMENT):
                 call[operand.name] = call[operand.name].new_ones(sizes[operand.shape.lower()])
+        for output in kernel.variant.epilogue.outputs:
+            if output.shape == MATRIX:
+                call[output.name] = _empty(call[output.name], (*front, sizes["m"], sizes["n"]), layout.c)
+            else:
+                call[output.name] = call[output.name].new_empty((*front, sizes[output.shape.lower()]))
         call.update(changes)
 
     return spoil
@@ -337,6 +372,7 @@ def _addresses(kernel: Kernel, case: Case) -> Iterator[Refusal]:
     if store == "as_load":
         copied += [("out", layout.c)]
         copied += [(o.name, layout.c) for o in kernel.variant.epilogue.operands if o.shape == MATRIX]
+        copied += [(o.name, layout.c) for o in kernel.variant.epilogue.outputs if o.shape == MATRIX]
     for name, word in copied:
         base, leading = _change(name, _moved(word, offset=1)), _change(name, _moved(word, stretch=1))
         reason = f"{name} starts off 16 bytes"
@@ -350,7 +386,8 @@ def _addresses(kernel: Kernel, case: Case) -> Iterator[Refusal]:
         reason = f"{name} steps by half of 16 bytes more"
         yield Refusal(f"leading-half-{name}", reason, ValueError, (name, "leading"), leading, sibling=True)
         if kernel.variant.batch == "strided":
-            yield from _distances(name, word)
+            written = name in ("out", *(output.name for output in kernel.variant.epilogue.outputs))
+            yield from _distances(name, word, written=written)
     if written_step(kernel.variant) > 1:
         dimension = "m" if layout.c == "column" else "n"
         step = written_step(kernel.variant)
@@ -367,12 +404,12 @@ def _addresses(kernel: Kernel, case: Case) -> Iterator[Refusal]:
         yield Refusal("read-extent", reason, ValueError, ("N", str(size), str(read)), spoil, sibling=True)
 
 
-def _distances(name: str, layout: str) -> Iterator[Refusal]:
+def _distances(name: str, layout: str, *, written: bool) -> Iterator[Refusal]:
     """Matrices of a batch at distances that the hardware does not step by."""
     words = (name, "batch stride")
     spoil = _change(name, _moved(layout, apart=1))
     yield Refusal(f"apart-{name}", f"{name} steps on by no 16 bytes", ValueError, words, spoil, sibling=True)
-    if name != "out":
+    if not written:
         spoil = _change(name, lambda x: x[:1].expand_as(x))
         yield Refusal(f"repeated-{name}", f"{name} is one matrix", ValueError, (*words, "0"), spoil, sibling=True)
 
@@ -380,7 +417,8 @@ def _distances(name: str, layout: str) -> Iterator[Refusal]:
 def _width(kernel: Kernel, name: str) -> int:
     """Bytes of an element of an operand: a matrix of the epilogue is of fp32 in the call that is spoilt."""
     dtype = kernel.variant.dtype
-    return ELEMENTS[{"a": dtype.a, "b": dtype.b, "out": dtype.out}.get(name, "fp32")].bits // 8
+    written = dict.fromkeys(("out", *(output.name for output in kernel.variant.epilogue.outputs)), dtype.out)
+    return ELEMENTS[{"a": dtype.a, "b": dtype.b, **written}.get(name, "fp32")].bits // 8
 
 
 def _moved(layout: str, *, offset: int = 0, stretch: int = 0, apart: int = 0) -> Callable[[torch.Tensor], torch.Tensor]:

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 import torch
 
+from generator.epilogue import Output
 from generator.model import Kernel
 from generator.operations import COLUMNS, ELEMENT, HALVES, MATRIX, ROWS, SCALAR
+from generator.outputs import REDUCED
 from generator.verify.cases import Case, addressed, leading_extents
 from generator.verify.elements import OPERAND_TYPES, has_infinity, torch_type
 from generator.verify.operands import Operand, fill, place
@@ -30,13 +32,34 @@ _LARGEST_MARGIN = 1 << 18
 
 @dataclass
 class Setup:
-    """What a launcher is called with; `scalars` are the operands that are Python numbers."""
+    """What a launcher is called with; `scalars` are the operands that are Python numbers.
+
+    `outputs` are the results beside `out` that are given; `c` is what `out` holds where it is read.
+    """
 
     a: Operand
     b: Operand
     out: Operand | None
     tensors: dict[str, Operand]
     scalars: dict[str, float]
+    outputs: dict[str, Operand]
+    c: torch.Tensor | None = None
+
+    @property
+    def written(self) -> list[Operand]:
+        """The results that are given."""
+        return [*([] if self.out is None else [self.out]), *self.outputs.values()]
+
+    @property
+    def results(self) -> dict[str, torch.Tensor]:
+        """The results that are given, as the launcher's keywords."""
+        given = {name: operand.view for name, operand in self.outputs.items()}
+        return given if self.out is None else {"out": self.out.view, **given}
+
+    @property
+    def read(self) -> dict[str, torch.Tensor | float]:
+        """What the epilogue reads: its operands, and C where it does."""
+        return self.operands if self.c is None else {**self.operands, "c": self.c}
 
     @property
     def operands(self) -> dict[str, torch.Tensor | float]:
@@ -69,9 +92,16 @@ class _Builder:
         self.fill(a, spread * 2.0**self.case.shift)
         self.fill(b, spread / 2.0**self.case.shift)
         out = None
-        if self.case.given_out or "c" in (self.case.huge, self.case.apart):
+        epilogue = self.variant.epilogue
+        if self.case.given_out or epilogue.reads_out or "c" in (self.case.huge, self.case.apart):
             out = self.matrix("c", (m, n), layout.c, torch_type(dtype.out))
-        setup = Setup(a, b, out, {}, {})
+        setup = Setup(a, b, out, {}, {}, {})
+        if out is not None and epilogue.reads_out:
+            self.fill(out, _SPREAD if torch_type(dtype.a).is_floating_point else 5000.0 * max(k, 1) ** 0.5)
+            setup.c = out.view.clone()
+        for output in epilogue.outputs:
+            if self.case.given_out or output.name in (self.case.huge, self.case.apart):
+                setup.outputs[output.name] = self.output(output)
         for operand in self.variant.epilogue.operands:
             self.add(setup, operand.name, operand.shape)
         if self.case.special:
@@ -99,6 +129,16 @@ class _Builder:
             operand = place(name, (size,), (1,), dtype, device, offset=offset, margin=margin)
         self.fill(operand, 1.0 if shape in (SCALAR, ELEMENT) else spread)
         setup.tensors[name] = operand
+
+    def output(self, output: Output) -> Operand:
+        """A result beside C: a matrix that lies as C does, or a vector of a sum or maximum each."""
+        m, n, _ = self.case.sizes
+        if output.shape == MATRIX:
+            return self.matrix(output.name, (m, n), self.variant.layout.c, torch_type(self.variant.dtype.out))
+        shape = (*leading_extents(self.variant, self.case), {ROWS: m, COLUMNS: n}[output.shape])
+        strides = (shape[-1] + _PADDING["c"], 1)[-len(shape) :]
+        offset, margin = int(self.case.unaligned), max(self.tile.m, self.tile.n)
+        return place(output.name, shape, strides, torch_type(REDUCED), self.device, offset=offset, margin=margin)
 
     def matrix(self, name: str, shape: tuple[int, int], layout: str, dtype: torch.dtype) -> Operand:
         """A matrix laid out by its letter, with a margin of a tile on every side."""

@@ -127,9 +127,8 @@ def _no_device(target: str) -> Iterator[None]:
 def specialise(module: ModuleType, kernel: Kernel, launch: Launch, target: str) -> Specialisation:
     """What Triton would compile for `launch` of the loaded `module` on `target`; raises what the launcher raises."""
     setup = prepare(kernel, launch.case, torch.device("meta"))
-    out = setup.out.view if setup.out else None
     with _no_device(target):
-        module.gemm(setup.a.view, setup.b.view, **setup.operands, out=out, config=launch.row)
+        module.gemm(setup.a.view, setup.b.view, **setup.operands, **setup.results, config=launch.row)
         if len(_captured) != 1:
             raise NotLaunched(f"the launcher came to {len(_captured)} launches, expected 1")
         return _captured[0]

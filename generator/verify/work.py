@@ -131,7 +131,7 @@ class _Work:
         setup = prepare(kernel, case, self.machine.device)
         try:
             with self.machine.running(setup):
-                function(setup.a.view, setup.b.view, **setup.operands, config=10**6)
+                function(setup.a.view, setup.b.view, **setup.operands, **setup.results, config=10**6)
         except ValueError as error:
             return None if "config" in str(error) else f"raised {describe(error)}; expected words of config"
         except Exception as error:
@@ -177,7 +177,7 @@ class _Work:
         setup = prepare(kernel, case, self.machine.device)
         call = right_call(setup, case)
         refusal.spoil(call)
-        spoilt = call.get("out")
+        spoilt = {name: call.get(name) for name in setup.results}
         try:
             # `running` lets nothing be written: the refusal comes before the launch.
             with self.machine.running(setup), refusal.under():
@@ -190,8 +190,12 @@ class _Work:
             return f"raised {describe(error)}; expected {refusal.error.__name__}"
         else:
             return f"was accepted; expected {refusal.error.__name__} with {', '.join(refusal.words)}"
-        if setup.out is not None and spoilt is not None and setup.out.changed() is not None:
-            return "wrote to out before it refused"
+        given = dict(zip(setup.results, setup.written, strict=True))
+        written = [
+            name for name, operand in given.items() if spoilt[name] is not None and operand.changed() is not None
+        ]
+        if written:
+            return f"wrote to {written[0]} before it refused"
         return self.said_by_refusal(module, kernel, case, refusal) if refusal.sibling else None
 
     def said_by_refusal(self, module: ModuleType, kernel: Kernel, case: Case, refusal: Refusal) -> str | None:

@@ -1,0 +1,193 @@
+"""Outputs beside C are proved and compared: mistakes planted in them are found, and their bounds hold."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+from generator.bounds import prove
+from generator.cli import main
+from generator.epilogue import Epilogue
+from generator.model import Dtype, Layout, Variant
+from generator.rendered import Rendered, read
+from generator.verify.arithmetic import Bounded, sum_along
+from generator.verify.compare import compare
+from generator.verify.jobs import Job, Result
+from generator.verify.reference import references
+from generator.verify.run import Pool
+
+SPEC = """\
+summary: Outputs beside C.
+layout: rcr
+dtype: fp16
+# What is past the edge of a bell is larger than what is within.
+ops: {bell: {formula: exp(-x * x)}}
+epilogue: [bias+bias_m+save+row_sum+col_sum+row_amax, accumulate, bell+row_amax]
+schedule: [tiled, split_k, stream_k]
+load: [pointer, descriptor]
+tile: [{m: 32, n: 16, k: 16, group: 2, warps: 4, split: 2}]
+targets: [sm90]
+"""
+TILED = "gemm_fp16_rcr_bias_biasm_save_rowsum_colsum_rowamax__tiled_pointer_auto_grouped"
+COPIED = "gemm_fp16_rcr_bias_biasm_save_rowsum_colsum_rowamax__tiled_descriptor_auto_grouped"
+SPLIT = "gemm_fp16_rcr_bias_biasm_save_rowsum_colsum_rowamax__splitk_pointer_auto_grouped"
+BELL = "gemm_fp16_rcr_bell_rowamax__tiled_pointer_auto_grouped"
+IN_PLACE = "gemm_fp16_rcr_accumulate__tiled_pointer_auto_grouped"
+SAVED = "tl.store(preact_ptrs, x.to(tl.float16), mask=in_m[:, None] & in_n[None, :])"
+
+
+@pytest.fixture(scope="module")
+def family(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
+    folder = tmp_path_factory.mktemp("outputs")
+    (folder / "several.yaml").write_text(SPEC)
+    assert main([str(folder / "several.yaml"), "--out", str(folder)]) == 0
+    return read(folder / "several")
+
+
+def changed(family: Rendered, name: str, old: str, new: str) -> str:
+    """A kernel with one text replaced."""
+    text = family.file(name).read_text()
+    assert text.count(old) == 1, (old, text.count(old))
+    return text.replace(old, new)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "old", "new", "operand", "words"),
+    [
+        (TILED, SAVED, SAVED.replace("in_m[:, None] & ", ""), "preact", "row"),
+        (TILED, "offs_m[:, None] * ldpreact", "offs_m[:, None] * ldc", "preact", "no stride of it"),
+        (TILED, "    ldpreact = tl.cast(ldpreact, INDEX)\n", "", "preact", "does not fit 32 bits"),
+        (TILED, "pid_n * ldrow_sum", "pid_m * ldrow_sum", "row_sum_parts", "row"),
+        (TILED, "tl.store(row_sum_ptrs, row_sum, mask=in_m)", "tl.store(row_sum_ptrs, row_sum)", "row_sum_parts",
+         "column"),
+        (TILED, "    ldcol_sum = tl.cast(ldcol_sum, INDEX)\n", "", "col_sum_parts", "does not fit 32 bits"),
+        (TILED, 'col_sum_parts = torch.empty((triton.cdiv(M, row["BLOCK_M"])',
+         'col_sum_parts = torch.empty((triton.cdiv(M, 2 * row["BLOCK_M"])', "col_sum_parts", "row"),
+        (IN_PLACE, "tl.load(c_ptrs, mask=in_m[:, None] & in_n[None, :]", "tl.load(c_ptrs, mask=in_n[None, :]", "out",
+         "row"),
+        (COPIED, "tl.store(col_sum_ptrs, col_sum, mask=in_n)", "tl.store(col_sum_ptrs, col_sum)", "col_sum_parts",
+         "column"),
+    ],
+)  # fmt: skip
+def test_an_output_written_outside_is_refuted(
+    family: Rendered, tmp_path: Path, kernel: str, old: str, new: str, operand: str, words: str
+) -> None:
+    (tmp_path / "kernel.py").write_text(changed(family, kernel, old, new))
+    refuted = [access for access in prove(tmp_path / "kernel.py").accesses if access.state == "refuted"]
+    assert any(access.operand == operand and words in access.detail for access in refuted), refuted
+
+
+@pytest.mark.parametrize(
+    ("kernel", "old", "new", "words"),
+    [
+        (SPLIT, "    if before != SPLIT - 1:\n        return\n", "", "more than one of them stores"),
+        (TILED, "torch.sum(row_sum_parts, -2, out=row_sum)", "torch.sum(row_sum_parts, -1, out=row_sum)",
+         "not understood"),
+        (TILED, "        row_sum.zero_()\n", "", "not understood"),
+    ],
+)  # fmt: skip
+def test_what_is_not_known_to_be_whole_is_not_proved(
+    family: Rendered, tmp_path: Path, kernel: str, old: str, new: str, words: str
+) -> None:
+    (tmp_path / "kernel.py").write_text(changed(family, kernel, old, new))
+    proof = prove(tmp_path / "kernel.py")
+    assert proof.order.state != "proved" and words in proof.order.detail
+
+
+#: A kernel, what of it is replaced, the case that finds it, and what is said.
+MUTANTS = [
+    (TILED, SAVED, SAVED.replace("x.to", "acc.to"), "past-tile", "preact: "),
+    (TILED, SAVED, "pass", "primes", "elements of preact were never written"),
+    (TILED, "tl.sum(tl.where(in_n[None, :], x, 0.0), 1)", "tl.sum(x, 1)", "primes", "row_sum: "),
+    (TILED, "tl.sum(tl.where(in_m[:, None], x, 0.0), 0)", "tl.sum(x, 0)", "primes", "col_sum: "),
+    (COPIED, "tl.sum(tl.where(in_m[:, None], x, 0.0), 0)", "tl.sum(x, 0)", "primes", "col_sum: "),
+    (BELL, "tl.where(in_n[None, :], row_amax, 0)", "row_amax", "primes", "row_amax: "),
+    (TILED, " & 0x7FFFFFFF", "", "primes", "row_amax: "),
+    (TILED, "torch.amax(row_amax_parts", "torch.sum(row_amax_parts", "past-tile", "row_amax: "),
+    (TILED, "if preact is None:", "if True:", "primes", "another tensor than the `preact` it was given"),
+    (TILED, "    return out, preact, row_sum, col_sum, row_amax\n\n\ndef",
+     "    return out, preact, row_amax, col_sum, row_sum\n\n\ndef", "primes", "another tensor than the `row_sum`"),
+    (TILED, "    return out, preact, row_sum, col_sum, row_amax\n\n\ndef", "    return out\n\n\ndef", "primes",
+     "expected a tuple of the result and 4 outputs"),
+    (TILED, "        col_sum.zero_()\n", "", "empty-m", "elements of col_sum were never written"),
+    (TILED, '_check_apart("preact", preact)', "pass", "refuse-preact-overlap", "was accepted"),
+    (TILED, '_check("row_sum", row_sum, (M,)', '_check("row_sum", row_sum, row_sum.shape', "refuse-row_sum-shape",
+     "was accepted"),
+    (COPIED, '        matrices["preact"] = preact\n', "        pass\n", "refuse-base-preact", ""),
+    (IN_PLACE, "acc + beta * c", "acc + c", "primes", "are wrong"),
+    (IN_PLACE, "    if out is None:\n        raise", "    if False:\n        raise", "refuse-out-missing", ""),
+]  # fmt: skip
+
+
+def results(jobs: list[Job]) -> list[Result]:
+    """What the interpreter makes of the jobs, in their order."""
+    pool = Pool("interpret", 2)
+    found = [future.result() for future in [pool.submit(job) for job in jobs]]
+    pool.close()
+    return found
+
+
+def test_mistakes_in_outputs_are_found_by_running(family: Rendered, tmp_path: Path) -> None:
+    jobs = []
+    for number, (kernel, old, new, case, _) in enumerate(MUTANTS):
+        folder = tmp_path / f"mutant{number}" / "several"
+        folder.mkdir(parents=True)
+        (folder / "manifest.json").write_bytes((family.folder / "manifest.json").read_bytes())
+        (folder / f"{kernel}.py").write_text(changed(family, kernel, old, new))
+        jobs.append(Job("interpret", folder, kernel, case=case))
+    # The same cases of the kernels as they are.
+    right = {(kernel, case) for kernel, _, _, case, _ in MUTANTS}
+    jobs += [Job("interpret", family.folder, kernel, case=case) for kernel, case in sorted(right)]
+    found = results(jobs)
+    for (_, old, _, case, words), result in zip(MUTANTS, found):
+        assert result.cases and any(words in failure.message for failure in result.failures), (old, case, result)
+    assert all(result.cases and not result.failures for result in found[len(MUTANTS) :])
+
+
+def variant(chain: tuple[str, ...], dtype: str = "fp32") -> Variant:
+    how = ("mnk", "grouped", "tiled", "pointer", "as_load")
+    return Variant(Layout.of("rcr"), Dtype.of(dtype), "none", Epilogue.of(chain), *how)
+
+
+def test_what_outputs_are_of_the_chain() -> None:
+    a, b = torch.tensor([[1.0, 2.0], [3.0, -7.0]]), torch.eye(2)
+    v = variant(("save", "relu", "save", "row_sum", "col_sum", "accumulate", "row_amax"))
+    c = torch.full((2, 2), -2.0, dtype=torch.float64)
+    found = references(v, a, b, {"beta": 4.0, "c": c}, hardware=False)
+    expected = [[[-7.0, -6.0], [-5.0, -8.0]], a.tolist(), [[1, 2], [3, 0]], [3, 3], [4, 2], [7, 8]]
+    assert [x.value.tolist() for x in found] == expected
+
+
+def test_a_maximum_of_absolute_values_is_nan_where_one_is() -> None:
+    a = torch.tensor([[math.nan, 1.0], [-math.inf, 1.0], [-0.0, 0.0]])
+    *_, largest = references(variant(("row_amax",)), a, torch.eye(2), {}, hardware=False)
+    assert largest.value.isnan().tolist() == [True, True, False] and largest.value[2] == 0
+    wide = Bounded(torch.tensor([[math.nan, 1.0]], dtype=torch.float64), torch.zeros(1, 2, dtype=torch.float64))
+    assert compare(torch.tensor([math.inf]), Bounded(wide.value.amax(-1), wide.error.amax(-1))).fault
+
+
+@pytest.mark.parametrize("order", ["along", "against", "halves"])
+def test_the_bound_of_a_sum_holds_in_whichever_order_it_is_made(order: str) -> None:
+    terms = torch.randn(64, 1000, generator=torch.Generator().manual_seed(7)) * 100
+    exact = sum_along(Bounded(terms.double(), torch.zeros(64, 1000, dtype=torch.float64)), -1)
+    if order == "halves":
+        got = terms[:, :512].sum(-1) + terms[:, 512:].sum(-1)
+    else:
+        got = torch.zeros(64)
+        for at in range(1000) if order == "along" else reversed(range(1000)):
+            got += terms[:, at]
+    verdict = compare(got, exact)
+    assert verdict.fault is None and 0 < verdict.ratio < 1
+    # Nor does it let a term be left out.
+    assert compare(got - 10, exact).fault is not None
+
+
+def test_a_sum_past_fp32_bounds_nothing_and_one_of_infinities_is_exact() -> None:
+    zero = torch.zeros(1, 3, dtype=torch.float64)
+    past = sum_along(Bounded(torch.tensor([[3e38, 3e38, -3e38]], dtype=torch.float64), zero), -1)
+    assert past.error.isnan().all()
+    infinite = sum_along(Bounded(torch.tensor([[math.inf, 1.0, 2.0]], dtype=torch.float64), zero), -1)
+    assert infinite.value.item() == math.inf and infinite.error.item() == 0
