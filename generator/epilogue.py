@@ -249,8 +249,10 @@ def why_no_chain(operations: Sequence[Operation]) -> str | None:
     before = operations[: gated.index(True)] if any(gated) else ()
     if any(MATRIX in operation.operands.values() for operation in before):
         return "a matrix before the gate, where the product has 2N columns; put it behind the gate"
-    if any(isinstance(operation, Tap) or OUT in operation.operands.values() for operation in before):
-        return "an output before it: what stands in front of a gate has two columns for each of C; put it behind"
+    read = any(OUT in operation.operands.values() for operation in before)
+    if read or any(isinstance(operation, Tap) for operation in before):
+        what = "C" if read else "an output"
+        return f"{what} in front of the gate: what stands there has two columns for each of C; put it behind the gate"
     return None
 
 

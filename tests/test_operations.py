@@ -343,7 +343,7 @@ def test_one_entry_is_all_that_an_operation_takes(
     added = Operation("sqrt(abs(x)) * offset + power", {"offset": "N"}, {"power": 3})
     monkeypatch.setitem(OPERATIONS, "rooted", added)  # type: ignore[arg-type]
     (found,) = mistakes_of(f"{BASE}epilogue: rootd\n")
-    assert "did you mean 'rooted'? legal: none, bias" in found and found.endswith(", rooted")
+    assert "did you mean 'rooted'? legal: none, bias" in found and ", rooted, accumulate" in found
     assert "| `rooted` | `sqrt(abs(x)) * offset + power` | `offset` [N] | `power` 3 |" in operations.table()
     spec = "summary: x\nlayout: rrr\ndtype: bf16\nepilogue: [[{rooted: {power: 4}}]]\nschedule: elementwise\n"
     (tmp_path / "family.yaml").write_text(spec)

@@ -11,6 +11,7 @@ from support import BASE, assert_formatted, family_of, mistakes_of
 
 from generator.cli import main
 from generator.epilogue import Epilogue
+from generator.errors import CallError
 from generator.launcher import launcher
 from generator.rendered import read
 from generator.view import view
@@ -52,6 +53,8 @@ def test_the_value_goes_on_as_it_was() -> None:
         ("[[{save: bias}, bias]]", "4:12: epilogue: two keywords of save(bias)+bias would be called 'bias'; rename"),
         ("[[save, {row_sum: preact2}, save]]", "4:12: epilogue: two keywords of save+row_sum(preact2)+save would be"),
         ("accumulate+relu+accumulate", "4:11: epilogue: 'accumulate' reads C, of which there is one; it stands once"),
+        ("[[bias, save, swiglu]]", "4:12: epilogue: bias+save+swiglu has an output in front of the gate: what stands"),
+        ("[[accumulate, reglu]]", "4:12: epilogue: accumulate+reglu has C in front of the gate: what stands there has"),
         ("sav", "4:11: epilogue: unknown operation 'sav'; did you mean 'save'?"),
     ],
 )
@@ -96,6 +99,17 @@ def test_an_int32_sum_is_saved_as_it_is_and_added_up_in_fp32() -> None:
     assert "no rounding back to int32 is defined" in found
 
 
+def test_a_result_of_8_bits_is_saved_as_it_is_stored() -> None:
+    whole, mixed = family_of(f"{BASE.replace('fp16', '{a: int8, out: int8}')}epilogue: [save, save+scale]\n").kernels
+    assert [view(whole).outputs[0].value, view(whole).result] == ["_to_int8(acc)"] * 2
+    assert view(whole).helpers[-1] == "saturate_int8" and view(mixed).helpers[-1] == "to_int8"
+    # One function of the kernel takes both: an fp32.
+    assert [view(mixed).outputs[0].value, view(mixed).result] == ["_to_int8(acc.to(tl.float32))", "_to_int8(x)"]
+    (kernel,) = family_of(f"{BASE.replace('fp16', '{a: fp16, out: fp8e4m3}')}epilogue: save+row_sum\n").kernels
+    saved, added = view(kernel).outputs
+    assert (saved.value, saved.matrix.torch_dtype, added.value) == ("_to_fp8e4m3(acc)", "torch.float8_e4m3fn", "acc")
+
+
 def test_the_manifest_lists_the_outputs_and_is_read_back(tmp_path: Path) -> None:
     (tmp_path / "several.yaml").write_text(f"{BASE}epilogue: {CHAIN[:-1]}, bias]\n")
     assert main([str(tmp_path / "several.yaml"), "--out", str(tmp_path)]) == 0
@@ -106,6 +120,22 @@ def test_the_manifest_lists_the_outputs_and_is_read_back(tmp_path: Path) -> None
     ]
     family = family_of(f"{BASE}epilogue: {CHAIN[:-1]}, bias]\n")
     assert [k.variant for k in read(tmp_path / "several").kernels] == [k.variant for k in family.kernels]
+
+
+def test_a_manifest_has_no_output_in_front_of_a_gate(tmp_path: Path) -> None:
+    text = f"{BASE}epilogue: swiglu+save+accumulate\n"
+    (tmp_path / "gated.yaml").write_text(text)
+    assert main([str(tmp_path / "gated.yaml"), "--out", str(tmp_path)]) == 0
+    assert read(tmp_path / "gated").kernels == family_of(text).kernels
+    path = tmp_path / "gated" / "manifest.json"
+    manifest = json.loads(path.read_text())
+    (entry,) = manifest["kernels"].values()
+    gate, *behind = entry["axes"]["epilogue"]
+    for step in behind:
+        entry["axes"]["epilogue"] = [step, gate]
+        path.write_text(json.dumps(manifest))
+        with pytest.raises(CallError, match="in front of the gate"):
+            read(tmp_path / "gated")
 
 
 @pytest.mark.parametrize("layout", ["rcr", "rcc", "rrs"])

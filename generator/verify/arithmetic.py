@@ -101,7 +101,13 @@ def _multiply(x: Bounded, y: Bounded) -> Bounded:
         + _scaled(y.value, x.error)
         + torch.where(x.error == 0, 0.0, _scaled(x.error, y.error))
     )
-    return _rounded(x.value * y.value, error)
+    # Where the other factor is infinite, what may have come out as 0 makes NaN.
+    doubtful = (x.value.isinf() & _vanishes(y)) | (y.value.isinf() & _vanishes(x))
+    return _rounded(x.value * y.value, torch.where(doubtful, math.nan, error))
+
+
+def _vanishes(x: Bounded) -> torch.Tensor:
+    return (x.error > 0) & (x.value.abs() <= x.error)
 
 
 def _divide(x: Bounded, y: Bounded) -> Bounded:

@@ -194,6 +194,16 @@ def test_what_is_infinite_or_nan_is_so_exactly(text: str, x: float, kind: str) -
         assert compare(torch.tensor([float(wrong)]), found).fault is not None
 
 
+def test_an_infinity_times_what_fp32_may_have_as_0_may_be_nan() -> None:
+    gate, x = (torch.tensor([[value]], dtype=torch.float64) for value in (-200.0, torch.inf))
+    found = evaluate(OPERATIONS["swiglu"].tree(), {"gate": Bounded(gate, 0 * gate), "x": Bounded(x, 0 * gate)})
+    assert compare(torch.tensor([[torch.nan]]), found).fault is None
+    assert compare(torch.tensor([[0]], dtype=torch.int8), found).fault is None
+    # Of numbers that are no zeros the product is infinite.
+    found = evaluate(OPERATIONS["swiglu"].tree(), {"gate": Bounded(gate / 10, 0 * gate), "x": Bounded(x, 0 * gate)})
+    assert compare(torch.tensor([[torch.nan]]), found).fault is not None
+
+
 def test_integers_are_exact_until_an_operation_needs_fp32() -> None:
     a, b = torch.full((2, 2000), 127, dtype=torch.int8), torch.full((2000, 2), 127, dtype=torch.int8)
     exact = reference(variant("int8", "relu"), a, b, {}, hardware=True)

@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 import torch
 
+from generator import prose
 from generator.cli import main
 from generator.epilogue import Epilogue
-from generator.model import Dtype, Layout, Variant
+from generator.model import Dtype, Kernel, Layout, Tile, Variant
 from generator.rendered import Rendered, read
 from generator.verify.arithmetic import Bounded
 from generator.verify.reference import finish
+from generator.view import view
 from generator.vocabulary import DEFAULTS
 from verify.operations import unlike_eager
 
@@ -93,6 +95,20 @@ def test_the_reference_rounds_where_the_kernel_does() -> None:
     assert float(near.error[0, 0]) >= 2 * 2.0**-7 and float(near.error[0, 1]) < 1e-3
     past = finish(variant(Dtype.of("fp16"), "scale"), Bounded(x, torch.full_like(x, 1e-6)), {"scale": 2.0})
     assert past.value[0, 2].isinf() and float(past.error[0, 2]) == 0
+
+
+def test_outputs_are_of_the_rounded_value_which_is_rounded_once() -> None:
+    v = variant(Dtype.of("bf16"), "save", "row_sum", "scale", "row_sum", "save")
+    assert v.chain.word == "bf16+save+row_sum+scale+bf16+row_sum+save"
+    x, outputs = torch.tensor([[1.00390625, 301.5]], dtype=torch.float64), list[Bounded]()
+    result = finish(v, Bounded(x, torch.zeros_like(x)), {"scale": 1.5}, outputs)
+    first, second = [[1.0, 302.0]], [[1.5, 452.0]]
+    assert [found.value.tolist() for found in outputs] == [first, [303.0], [453.5], second]
+    assert result.value.tolist() == second
+    text = prose.rounding(view(Kernel(v, (Tile(16, 16, 16, 4),), (), "", "fixed")))
+    assert text.endswith(
+        "What is saved is rounded to bf16 already. Sums and maxima are fp32, of values that are so rounded."
+    )
 
 
 def test_the_docstring_and_the_epilogues_comment_say_so(family: Rendered) -> None:
