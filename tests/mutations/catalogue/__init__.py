@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from ..mutation import Mutation
-from . import access, arithmetic, batches, choice, equivalents, launcher, masks, orders, products, sharing, text
+from . import access, arithmetic, batches, chains, choice, equivalents, launcher, masks, orders, products, sharing, text
 
 MUTATIONS: tuple[Mutation, ...] = (
     *masks.MUTATIONS,
     *access.MUTATIONS,
     *orders.MUTATIONS,
     *arithmetic.MUTATIONS,
+    *chains.MUTATIONS,
     *launcher.MUTATIONS,
     *batches.MUTATIONS,
     *choice.MUTATIONS,

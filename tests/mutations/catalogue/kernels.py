@@ -65,3 +65,16 @@ EXCHANGED = ("gemm16", "gemm_fp16_rrr_none__tiled_pointer_auto_grouped_productex
 SPLIT = ("split_k", "gemm_fp16_rcr_bias_silu__splitk_pointer_auto_grouped")
 ADDED = ("split_k", "gemm_fp16_fp32_fp32_rcr_none__splitkatomic_pointer_auto_grouped")
 STREAM = ("stream_k", "gemm_fp16_rcr_bias_silu__streamk_pointer_mnk_grouped")
+
+# Beside a chain of operations: gates, outputs, rounding in between, narrow results, fast forms.
+GATED = ("gated", "gemm_bf16_rcr_bias_swiglu__tiled_pointer_auto_grouped")
+OUTPUTS = (
+    "outputs",
+    "gemm_fp16_rcr_bias_biasm_save_1hidden_silu_colsum_1gradient_rowsum_rowamax__tiled_pointer_auto_grouped",
+)
+SAVED = ("outputs", "gemm_fp16_rcr_bias_save_gelu__tiled_pointer_auto_grouped")
+ACCUMULATED = ("outputs", "gemm_fp16_rcr_accumulate__tiled_pointer_auto_grouped")
+ROUNDED = ("rounding", "gemm_bf16_rcr_bias_gelu_roundingtorch__tiled_pointer_auto_grouped")
+TO_INT8 = ("quantised", "gemm_bf16_fp32_int8_rcr_bias_relu_scale__tiled_pointer_auto_grouped")
+TO_FP8 = ("quantised", "gemm_bf16_fp32_fp8e4m3_rcr_bias_relu_scale__tiled_pointer_auto_grouped")
+FAST = ("fast", "gemm_fp16_rcr_bias_gelutanh__tiled_pointer_auto_grouped_mathfast")
