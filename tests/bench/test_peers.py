@@ -21,7 +21,9 @@ from generator.operations import OPERATIONS
 from .test_measure import contestant, measured, problem
 
 
-@pytest.mark.parametrize("word", ["bias", "bias+relu", "bias_m+gelu", "scale+add+silu", "gelu_tanh", "sigmoid+tanh"])
+@pytest.mark.parametrize(
+    "word", ["bias", "bias+relu", "bias_m+gelu", "scale+add+silu", "gelu_tanh", "sigmoid+tanh", "bias+save+relu+row_sum"]
+)
 @pytest.mark.parametrize("layout", ["rcr", "rcc"])
 def test_the_peer_computes_the_epilogue(tmp_path: Path, word: str, layout: str) -> None:
     of = problem("fp16", Epilogue.of(tuple(word.split("+"))), layout)
@@ -135,6 +137,13 @@ def test_torchs_function_is_the_operation(word: str) -> None:
         torch.testing.assert_close(
             eager.apply(chain, x, {}, native=True), eager.apply(chain, x, {}), rtol=1e-9, atol=1e-12
         )
+
+
+def test_what_is_written_beside_is_computed_where_it_stands() -> None:
+    x, outputs = torch.tensor([[-3.0, 2.0], [5.0, -7.0]]), list[torch.Tensor]()
+    result = eager.apply(Epilogue.of(("row_amax", "save", "relu", "col_sum")), x, {}, native=True, outputs=outputs)
+    assert [found.tolist() for found in outputs] == [[3, 7], x.tolist(), [5, 2]]
+    assert result.tolist() == [[0, 2], [5, 0]]
 
 
 def compiled(monkeypatch: pytest.MonkeyPatch, backend: Callable[..., Any]) -> None:
