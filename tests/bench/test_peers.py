@@ -22,7 +22,8 @@ from .test_measure import contestant, measured, problem
 
 
 @pytest.mark.parametrize(
-    "word", ["bias", "bias+relu", "bias_m+gelu", "scale+add+silu", "gelu_tanh", "sigmoid+tanh", "bias+save+relu+row_sum"]
+    "word",
+    ["bias", "bias+relu", "bias_m+gelu", "scale+add+silu", "gelu_tanh", "sigmoid+tanh", "bias+save+relu+row_sum"],
 )
 @pytest.mark.parametrize("layout", ["rcr", "rcc"])
 def test_the_peer_computes_the_epilogue(tmp_path: Path, word: str, layout: str) -> None:

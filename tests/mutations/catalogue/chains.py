@@ -77,11 +77,11 @@ OUTPUT = (
         says="elements are wrong",
     ),
     Mutation(
-        "C is not scaled by beta",
+        "beta is added to C",
         "outputs",
         ACCUMULATED,
-        (("x = acc + beta * c", "x = acc + c"),),
-        "the result is that of beta = 1",
+        (("x = acc + beta * c", "x = acc + (beta + c)"),),
+        "C is not scaled",
         says="elements are wrong",
     ),
 )
@@ -105,7 +105,7 @@ ROUNDING = (
         "an fp8 result is cut off, not rounded",
         "rounding",
         TO_FP8,
-        (("rounded = ((x + beside) - beside)", "rounded = (x * 1.0)"),),
+        (("rounded = ((x + beside) - beside)", "rounded = (x + 0.0 * beside)"),),
         "the backend's cast decides, which the interpreter's does by cutting off",
     ),
     Mutation(
