@@ -2,34 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, cached_property
 
-from generator import fast, formula, legality
-from generator.epilogue import Epilogue, Operand
-from generator.formula import GATE, X
-from generator.gates import CONCATENATED, PLACES
-from generator.model import Dtype, Kernel, Tile, Variant
+from generator import fast, legality
+from generator.accumulation import Accumulation
+from generator.gates import CONCATENATED
+from generator.model import Kernel, Tile
 from generator.operands import Matrix, Vector
-from generator.operations import COLUMNS, HALVES, MATRIX, OUT, ROWS, SCALAR
-from generator.outputs import OutputView, output_view, reduced_shapes, stored
-from generator.spelling import to_triton
-from generator.vocabulary import ELEMENTS, QUANTISED, SCHEDULE, SWIZZLE, Schedule
-
-
-@dataclass(frozen=True)
-class StepView:
-    """One epilogue step: its operands, the lines that give `x` its new value, and the helpers that it calls.
-
-    A tap has an output instead of lines. C is among the operands where it is read.
-    """
-
-    operands: tuple[Matrix | Vector, ...]
-    lines: tuple[str, ...]
-    helpers: tuple[str, ...]
-    #: Columns before its statements.
-    depth: int
-    output: OutputView | None = None
+from generator.operations import COLUMNS, MATRIX, ROWS, SCALAR
+from generator.outputs import OutputView, reduced_shapes
+from generator.steps import StepView, step_views
+from generator.vocabulary import ELEMENTS, QUANTISED, SWIZZLE
 
 
 @dataclass(frozen=True)
@@ -55,24 +39,15 @@ class Edges:
 
 
 @dataclass(frozen=True)
-class View:
+class View(Accumulation):
     """A kernel as its template reads it; see the templates for the use of each."""
 
-    kernel: Kernel
-    a: Matrix
-    b: Matrix
     c: Matrix
     edges: Edges
     steps: tuple[StepView, ...]
     #: The type of the running value after the last step, and the expression that is stored.
     kind: str
     result: str
-
-    @property
-    def v(self) -> Variant:
-        return self.kernel.variant
-
-    # The kernel.
 
     @property
     def load_template(self) -> str:
@@ -97,27 +72,6 @@ class View:
         return {**SWIZZLE[self.v.swizzle].columns, **({"SPLIT": "split"} if self.schedule.splits else {})}
 
     @property
-    def tiled(self) -> bool:
-        """Whether a program computes a tile, rather than one element."""
-        return self.v.schedule != "elementwise"
-
-    @property
-    def schedule(self) -> Schedule:
-        return SCHEDULE[self.v.schedule]
-
-    @property
-    def descriptors(self) -> bool:
-        return self.v.load == "descriptor"
-
-    @property
-    def acc(self) -> str:
-        return ELEMENTS[self.v.dtype.acc].triton
-
-    @property
-    def acc_word(self) -> str:
-        return self.v.dtype.acc
-
-    @property
     def epilogue_note(self) -> str:
         """The comment that opens the epilogue."""
         rounded = f", rounded to {self.v.dtype.out} at the store alone" if self.rounds else ""
@@ -131,83 +85,10 @@ class View:
         return "k" if self.descriptors or (self.v.load == "pointer" and self.edges.bound.k != "never") else "_"
 
     @property
-    def dot_options(self) -> str:
-        dtype = self.v.dtype
-        if dtype.a == "fp32":
-            return f', input_precision="{dtype.precision}"'
-        if dtype.precision == "full":
-            deepest = max(tile.k for tile in self.kernel.tiles)
-            return f", max_num_imprecise_acc={'BLOCK_K' if deepest <= 128 else 'BLOCK_K if BLOCK_K < 128 else 128'}"
-        return f", out_dtype=tl.{self.acc}" if dtype.acc != "fp32" else ""
-
-    @property
-    def exchanged(self) -> bool:
-        """Whether the accumulator holds the transposed of C's tile."""
-        return self.v.product == "exchanged"
-
-    @property
-    def transposed(self) -> str:
-        """What the accumulator holds, where it is not the tile itself."""
-        return " C^T = B^T A^T" if self.exchanged else ""
-
-    @property
-    def order(self) -> str | None:
-        """The order of the two columns of B that a gate makes one of; None where there is no gate."""
-        return self.v.epilogue.order
-
-    @property
-    def sums(self) -> tuple[str, ...]:
-        """The accumulators of a product, one for each tile of B."""
-        apart = self.order == CONCATENATED or (self.order is not None and not self.tiled)
-        return ("acc_gate", "acc_up") if apart else ("acc",)
-
-    @property
     def read_step(self) -> int | None:
         """What N must be a multiple of for a descriptor to read the second half of B's rows; None for any N."""
         across = self.descriptors and self.order == CONCATENATED and self.v.layout.b == "row"
         return 128 // ELEMENTS[self.v.dtype.b].bits if across else None
-
-    @property
-    def columns_of_b(self) -> tuple[tuple[str, str], ...]:
-        """For a single element, each accumulator with the column of B that it sums."""
-        return tuple(zip(self.sums, self.b.places("n")))
-
-    @property
-    def clear(self) -> str:
-        """The statements that make accumulators of nothing."""
-        n = f"{self.b.pairs}BLOCK_N"
-        shape = f"{n}, BLOCK_M" if self.exchanged else f"BLOCK_M, {n}"
-        return "\n".join(f"{acc} = tl.zeros(({shape}), tl.{self.acc})" for acc in self.sums)
-
-    @property
-    def multiply(self) -> str:
-        """The statements that add the products of operand tiles to the accumulators."""
-        pairs = ((acc, f"{b}.T, a.T" if self.exchanged else f"a, {b}") for acc, b in zip(self.sums, self.b.tiles))
-        return "\n".join(f"{acc} = tl.dot({tiles}, {acc}{self.dot_options})" for acc, tiles in pairs)
-
-    @property
-    def turned(self) -> tuple[str, ...]:
-        """The statements behind the sum that make accumulators of C's rows and columns, one where it is handed in."""
-        lines = [f"{acc} = {acc}.T" for acc in self.sums] if self.exchanged else []
-        if self.schedule.workspace and self.order == CONCATENATED:
-            lines.append("# One sum to hand in: a column of the gate's, then one of the others, by turns.")
-            lines.append("acc = tl.join(acc_gate, acc_up).reshape((BLOCK_M, 2 * BLOCK_N))")
-        elif not self.schedule.workspace:
-            lines += self.parted
-        return tuple(lines)
-
-    @property
-    def parted(self) -> tuple[str, ...]:
-        """The statement that takes the accumulator apart whose columns are the gate's and the others by turns."""
-        if self.order is None or (self.order == CONCATENATED and not self.schedule.workspace):
-            return ()
-        why = "# Neighbouring columns: the gate's, then the other."
-        return (why, "acc_gate, acc_up = acc.reshape((BLOCK_M, BLOCK_N, 2)).split()")
-
-    @property
-    def handed(self) -> str:
-        """The columns of a partial sum that is handed in."""
-        return "BLOCK_N" if self.order is None else "2 * BLOCK_N"
 
     @property
     def advances(self) -> bool:
@@ -395,7 +276,7 @@ def view(kernel: Kernel) -> View:
     v = kernel.variant
     batched = v.batch == "strided"
     c = _matrix("c", "out", "M", "N", v.layout.c, v.dtype.out, batched)
-    steps, kind, result = _steps(v.chain, v.dtype, c, v.schedule, v.math)
+    steps, kind, result = step_views(v.chain, v.dtype, c, v.schedule, v.math)
     # C lies as the matrices of the epilogue do, and is read as they are.
     shapes = [operand.shape for operand in v.epilogue.operands] + [MATRIX] * v.epilogue.reads_out
     return View(
@@ -464,66 +345,3 @@ def _edges(masking: str, schedule: str, load: str, store: str, shapes: str, redu
         needs_m=through_pointers or ROWS in vectors,
         needs_n=through_pointers or COLUMNS in vectors,
     )
-
-
-#: Columns before the epilogue's statements, where it is within loops.
-_DEPTHS = {"persistent": 8, "stream_k": 12}
-
-
-@cache
-def _steps(
-    epilogue: Epilogue, dtype: Dtype, c: Matrix, schedule: str, math: str
-) -> tuple[tuple[StepView, ...], str, str]:
-    """The epilogue's steps as a kernel spells them, on a tile or an element, the type after them, and what is stored.
-
-    The matrices among the operands share the layout of `c`, as they do its batch.
-    """
-    kind = dtype.acc
-    values = {X: "acc"} if epilogue.gate is None else {GATE: "acc_gate", X: "acc_up"}
-    steps = []
-    depth = _DEPTHS.get(schedule, 4)
-    functions = fast.functions(math, dtype.out)
-    whole = kind == "int32" and all(formula.keeps_integers(step.tree) for step in epilogue.steps)
-    for step in epilogue.steps:
-        if step.output is not None:
-            output = output_view(step.output, c, values[X], kind, dtype.out, whole=whole)
-            steps.append(StepView((), (), (), depth, output))
-            continue
-        stays = kind == "int32" and formula.keeps_integers(step.tree)
-        if not stays and kind != "fp32":
-            values, kind = {name: f"{text}.to(tl.float32)" for name, text in values.items()}, "fp32"
-        spellings = {local: _broadcast(operand, schedule) for local, operand in step.operands}
-        helpers = fast.helpers(step.tree, functions)
-        operands = tuple(_operand(operand, c) for _, operand in step.operands)
-        if step is epilogue.gate or GATE not in values:
-            lines = to_triton(step.tree, {**values, **spellings}, integer=stays, functions=functions)
-            steps.append(StepView(operands, lines, helpers, depth))
-            values = {X: X}
-            continue
-        for half, place in PLACES[epilogue.order or CONCATENATED].items():
-            halves = {X: values[half], **spellings}
-            lines = to_triton(step.tree, halves, integer=stays, functions=functions, target=half)
-            # What both halves share is loaded once.
-            loaded = tuple(_part(o, place) for o in operands if half == GATE or o.shape == HALVES)
-            steps.append(StepView(loaded, lines, helpers, depth))
-        values = {GATE: GATE, X: X}
-    return tuple(steps), kind, stored(values[X], kind, dtype.out, whole=whole)
-
-
-def _broadcast(operand: Operand, schedule: str) -> str:
-    if schedule == "elementwise":
-        return operand.name
-    return operand.name + {COLUMNS: "[None, :]", HALVES: "[None, :]", ROWS: "[:, None]"}.get(operand.shape, "")
-
-
-def _operand(operand: Operand, c: Matrix) -> Matrix | Vector:
-    if operand.shape == OUT:
-        return c
-    if operand.shape == MATRIX:
-        return Matrix(operand.name, operand.name, "M", "N", c.layout, "None", c.batched)
-    return Vector(operand.name, operand.shape)
-
-
-def _part(operand: Matrix | Vector, place: str) -> Matrix | Vector:
-    """What one half of a product takes of an operand in front of a gate."""
-    return replace(operand, place=place) if isinstance(operand, Vector) and operand.shape == HALVES else operand

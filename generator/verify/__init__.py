@@ -14,7 +14,8 @@ The stages, from the command line inwards:
 The levels interpret and gpu:
 
     work       one job in a worker: every case, every refusal, what the `tuner` would try
-    cases      the sizes, each with its reason; `refusals` what a launcher must turn down
+    cases      the sizes, each with its reason; `refusals` what a launcher must turn down, by
+               `spoiling` a right call
     execute    one case on the interpreter or a GPU, and all that is checked after it, the `order` of tiles among it
     setup      a case's operands, in buffers with poisoned margins (`operands`)
     reference  the float64 result from the meaning of the spec, with a bound on the rounding errors of any kernel,

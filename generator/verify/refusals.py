@@ -16,12 +16,23 @@ from generator import legality
 from generator.model import Kernel
 from generator.operations import ELEMENT, HALVES, MATRIX, SCALAR
 from generator.verify.cases import Case, Fit, addressed, leading_extents, read_step, written_step
-from generator.verify.operands import place
 from generator.verify.rows import takes
 from generator.verify.setup import Setup
+from generator.verify.spoiling import (
+    Call,
+    aligned,
+    changed,
+    crowded,
+    drop,
+    longer,
+    moved,
+    overlapping,
+    resized,
+    to_cpu,
+    too_near,
+    turned,
+)
 from generator.vocabulary import ELEMENTS
-
-Call = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -71,20 +82,11 @@ def refusals(kernel: Kernel, case: Case, configs: tuple[Any, ...], *, hardware: 
         reason = "a Triton that has no block pointers"
         yield Refusal("version", reason, ValueError, words, lambda call: None, sibling=True, under=_later_triton)
     if hardware:
-        yield Refusal("cpu", "operands that are on no GPU", ValueError, ("cpu",), _to_cpu)
+        yield Refusal("cpu", "operands that are on no GPU", ValueError, ("cpu",), to_cpu)
     else:
         reason = "operands that are on no GPU, without the interpreter"
         yield Refusal("cpu", reason, ValueError, ("cpu",), lambda call: None, under=_no_interpreter)
         yield from _too_large(kernel, case)
-
-
-def _change(name: str, change: Callable[[Any], Any]) -> Callable[[Call], None]:
-    """Replace an operand of a call by what `change` makes of it."""
-
-    def spoil(call: Call) -> None:
-        call[name] = change(call[name])
-
-    return spoil
 
 
 def _shape(kernel: Kernel, case: Case, rows: int, columns: int) -> str:
@@ -94,23 +96,18 @@ def _shape(kernel: Kernel, case: Case, rows: int, columns: int) -> str:
 
 def _operands(kernel: Kernel, case: Case) -> Iterator[Refusal]:
     m, _, k = case.sizes
-    yield Refusal("not-a-tensor", "a is a list", TypeError, ("a ", "list"), _change("a", lambda a: a.tolist()))
+    yield Refusal("not-a-tensor", "a is a list", TypeError, ("a ", "list"), changed("a", lambda a: a.tolist()))
     words = "(1, " + _shape(kernel, case, m, k)[1:]
-    yield Refusal("dimensions", "a has a dimension too many", ValueError, (words,), _change("a", lambda a: a[None]))
+    yield Refusal("dimensions", "a has a dimension too many", ValueError, (words,), changed("a", lambda a: a[None]))
     if kernel.variant.epilogue.order is not None:
-        spoil, words = _change("b", lambda b: b[..., :-1]), f"{2 * case.sizes[1] - 1} columns"
+        spoil, words = changed("b", lambda b: b[..., :-1]), f"{2 * case.sizes[1] - 1} columns"
         yield Refusal("odd-columns", "b has a column without another", ValueError, (words, "even"), spoil)
-    spoil = _change("b", lambda b: b[..., :-1, :])
+    spoil = changed("b", lambda b: b[..., :-1, :])
     yield Refusal("inner", "a and b disagree about K", ValueError, (str(k), str(k - 1)), spoil)
     for name in ("a", "b"):
-        spoil = _change(name, lambda x: x.double())
+        spoil = changed(name, lambda x: x.double())
         yield Refusal(f"dtype-{name}", f"{name} is of float64", TypeError, (name, "float64"), spoil)
-    yield Refusal("device", "b is elsewhere than a", ValueError, ("b", "meta"), _change("b", lambda b: b.to("meta")))
-
-
-def _turned(x: torch.Tensor) -> torch.Tensor:
-    """The same matrix, stored along its other dimension."""
-    return x.mT.contiguous().mT if x.stride(-1) == 1 else x.contiguous()
+    yield Refusal("device", "b is elsewhere than a", ValueError, ("b", "meta"), changed("b", lambda b: b.to("meta")))
 
 
 def _batches(kernel: Kernel, case: Case) -> Iterator[Refusal]:
@@ -118,45 +115,39 @@ def _batches(kernel: Kernel, case: Case) -> Iterator[Refusal]:
     m, n, k = case.sizes
     for name, rows, columns in (("a", m, k), ("b", k, n if kernel.variant.epilogue.order is None else 2 * n)):
         words = (name, "three dimensions", str((rows, columns)))
-        yield Refusal(f"matrix-{name}", f"{name} is a single matrix", ValueError, words, _change(name, lambda x: x[0]))
+        yield Refusal(f"matrix-{name}", f"{name} is a single matrix", ValueError, words, changed(name, lambda x: x[0]))
     words = (str(case.batch), "1", "expand")
-    spoil = _change("b", lambda b: b[:1])
+    spoil = changed("b", lambda b: b[:1])
     yield Refusal("matrices", "a and b disagree about the number of matrices", ValueError, words, spoil)
     for operand in kernel.variant.epilogue.operands:
         if operand.shape == MATRIX:
-            name, spoil = operand.name, _change(operand.name, lambda x: x[0])
+            name, spoil = operand.name, changed(operand.name, lambda x: x[0])
             yield Refusal(f"matrix-{name}", f"{name} is a single matrix", ValueError, (name, str((m, n))), spoil)
-    spoil = _change("out", lambda out: out[:1].expand_as(out))
+    spoil = changed("out", lambda out: out[:1].expand_as(out))
     yield Refusal("out-repeated", "all matrices of out are one", ValueError, ("out", "overlap"), spoil)
-    spoil = _change("out", _too_near)
+    spoil = changed("out", too_near)
     yield Refusal("out-near", "each matrix of out ends where the next has begun", ValueError, ("out", "overlap"), spoil)
-
-
-def _too_near(out: torch.Tensor) -> torch.Tensor:
-    """`out` with matrices one element too near to each other."""
-    reach = sum((size - 1) * stride for size, stride in zip(out.shape[1:], out.stride()[1:]))
-    return out.as_strided(out.shape, (reach, *out.stride()[1:]))
 
 
 def _layouts(kernel: Kernel) -> Iterator[Refusal]:
     layout = kernel.variant.layout
     for name, word in (("a", layout.a), ("b", layout.b), ("out", layout.c)):
         if word != "strided":
-            spoil = _change(name, _turned)
+            spoil = changed(name, turned)
             yield Refusal(f"layout-{name}", f"{name} is not {word}-major", ValueError, (name, "stride"), spoil)
 
 
 def _outputs(kernel: Kernel, case: Case) -> Iterator[Refusal]:
     m, n, _ = case.sizes
     words = ("out", _shape(kernel, case, m, n), _shape(kernel, case, m + 1, n))
-    spoil = _change("out", _longer)
+    spoil = changed("out", longer)
     yield Refusal("out-shape", "out has a row too many", ValueError, words, spoil)
     yield Refusal(
-        "out-dtype", "out is of float64", TypeError, ("out", "float64"), _change("out", lambda out: out.double())
+        "out-dtype", "out is of float64", TypeError, ("out", "float64"), changed("out", lambda out: out.double())
     )
-    yield Refusal("out-overlap", "elements of out share addresses", ValueError, ("out",), _change("out", _overlapping))
+    yield Refusal("out-overlap", "elements of out share addresses", ValueError, ("out",), changed("out", overlapping))
     if min(m, n) > 1:
-        spoil = _change("out", _crowded)
+        spoil = changed("out", crowded)
         yield Refusal("out-crowded", "each line of out ends where the next has begun", ValueError, ("out",), spoil)
 
 
@@ -165,33 +156,28 @@ def _beside(kernel: Kernel, case: Case) -> Iterator[Refusal]:
     m, n, _ = case.sizes
     v = kernel.variant
     if v.epilogue.reads_out:
-        yield Refusal("out-missing", "out is read, and not given", ValueError, ("out",), partial(_drop, name="out"))
+        yield Refusal("out-missing", "out is read, and not given", ValueError, ("out",), partial(drop, name="out"))
     for output in v.epilogue.outputs:
         name = output.name
-        spoil = _change(name, lambda x: x.double())
+        spoil = changed(name, lambda x: x.double())
         yield Refusal(f"{name}-dtype", f"{name} is of float64", TypeError, (name, "float64"), spoil)
         if output.shape != MATRIX:
             size = str((*leading_extents(v, case), {"M": m, "N": n}[output.shape] + 1))
-            spoil = _change(name, lambda x: torch.cat([x, x[..., :1]], -1))
+            spoil = changed(name, lambda x: torch.cat([x, x[..., :1]], -1))
             yield Refusal(f"{name}-shape", f"{name} is too long", ValueError, (name, size), spoil)
-            spoil = _change(name, lambda x: x.repeat_interleave(2, -1)[..., ::2])
+            spoil = changed(name, lambda x: x.repeat_interleave(2, -1)[..., ::2])
             yield Refusal(f"{name}-gaps", f"{name} is not contiguous", ValueError, (name, "stride"), spoil)
             if v.batch == "strided":
-                spoil = _change(name, lambda x: x[:1].expand_as(x))
+                spoil = changed(name, lambda x: x[:1].expand_as(x))
                 yield Refusal(f"{name}-repeated", f"{name} is one vector", ValueError, (name, "overlap"), spoil)
             continue
         words = (name, _shape(kernel, case, m + 1, n))
-        yield Refusal(f"{name}-shape", f"{name} has a row too many", ValueError, words, _change(name, _longer))
-        spoil = _change(name, _overlapping)
+        yield Refusal(f"{name}-shape", f"{name} has a row too many", ValueError, words, changed(name, longer))
+        spoil = changed(name, overlapping)
         yield Refusal(f"{name}-overlap", f"elements of {name} share addresses", ValueError, (name,), spoil)
         if v.layout.c != "strided":
-            spoil = _change(name, _turned)
+            spoil = changed(name, turned)
             yield Refusal(f"{name}-layout", f"{name} is not laid out as C is", ValueError, (name, "stride"), spoil)
-
-
-def _longer(x: torch.Tensor) -> torch.Tensor:
-    """A matrix, or each of several, with a row too many."""
-    return torch.cat([x, x[..., :1, :]], -2)
 
 
 @contextlib.contextmanager
@@ -225,69 +211,53 @@ def _too_large(kernel: Kernel, case: Case) -> Iterator[Refusal]:
     for dimension in "mn":
         size = 2**31
         gated = kernel.variant.epilogue.order is not None and dimension == "n"
-        spoil = without_memory(_resized(kernel, case, dimension, size // 2 if gated else size))
+        spoil = without_memory(resized(kernel, case, dimension, size // 2 if gated else size))
         reason = f"{'2N' if gated else dimension.upper()} is past 32 bits"
         yield Refusal(f"large-{dimension}", reason, ValueError, (str(size),), spoil)
     if kernel.variant.batch == "strided":
         for size, reason in ((2**31, "B is past 32 bits"), (2**31 - 2**16, "more tiles than programs have numbers")):
             larger = replace(case, batch=size, sizes=(2 * case.sizes[0], *case.sizes[1:]))
-            spoil = without_memory(_resized(kernel, larger, "m", larger.sizes[0] + 16))
+            spoil = without_memory(resized(kernel, larger, "m", larger.sizes[0] + 16))
             yield Refusal(f"large-batch-{size}", reason, ValueError, (str(size),), spoil)
     if kernel.variant.schedule == "elementwise":
-        wide = _resized(kernel, replace(case, sizes=(2**16, *case.sizes[1:])), "n", 2**16)
+        wide = resized(kernel, replace(case, sizes=(2**16, *case.sizes[1:])), "n", 2**16)
         high, spoil = 2**32 * prod(leading_extents(kernel.variant, case)), without_memory(wide)
         yield Refusal("programs", "more elements than programs", ValueError, (str(high),), spoil, sibling=True)
-
-
-def _overlapping(out: torch.Tensor) -> torch.Tensor:
-    """All lines of `out` in the place of its first."""
-    return out[..., :1, :].expand_as(out) if out.stride(-1) == 1 else out[..., :1].expand_as(out)
-
-
-def _crowded(out: torch.Tensor) -> torch.Tensor:
-    """`out` with lines one element too near to each other."""
-    *front, m, n = out.shape
-    lines = (n - 1, 1) if out.stride(-1) == 1 else (1, m - 1)
-    return out.as_strided(out.shape, (*(m * n for _ in front), *lines))
 
 
 def _configs(configs: tuple[Any, ...]) -> Iterator[Refusal]:
     count = len(configs)
     unknown = dict(configs[0]) | {"num_warps": 77}
     yield Refusal(
-        "config-index", "config past the table", ValueError, (str(count),), _change("config", lambda _: count)
+        "config-index", "config past the table", ValueError, (str(count),), changed("config", lambda _: count)
     )
-    yield Refusal("config-row", "config is no row", ValueError, ("77",), _change("config", lambda _: unknown))
+    yield Refusal("config-row", "config is no row", ValueError, ("77",), changed("config", lambda _: unknown))
 
 
 def _epilogue(kernel: Kernel, case: Case) -> Iterator[Refusal]:
     m, n, _ = case.sizes
     for operand in kernel.variant.epilogue.operands:
         name = operand.name
-        yield Refusal(f"{name}-missing", f"{name} is not given", TypeError, (name,), partial(_drop, name=name))
+        yield Refusal(f"{name}-missing", f"{name} is not given", TypeError, (name,), partial(drop, name=name))
         if operand.shape == SCALAR:
-            spoil = _change(name, lambda _: torch.ones(2))
+            spoil = changed(name, lambda _: torch.ones(2))
             yield Refusal(f"{name}-two", f"{name} has two elements", ValueError, (name, "(2,)"), spoil)
             continue
-        spoil = _change(name, lambda x: x.to(torch.int32))
+        spoil = changed(name, lambda x: x.to(torch.int32))
         yield Refusal(f"{name}-dtype", f"{name} is of int32", TypeError, (name, "int32"), spoil)
         sizes = {"1": "(1,)", "M": f"({m + 1},)", "N": f"({n + 1},)", HALVES: f"({2 * n + 1},)"}
         size = sizes.get(operand.shape) or _shape(kernel, case, m + 1, n)
-        spoil = _change(name, _longer if operand.shape == MATRIX else lambda x: torch.cat([x, x[:1]]))
+        spoil = changed(name, longer if operand.shape == MATRIX else lambda x: torch.cat([x, x[:1]]))
         yield Refusal(f"{name}-shape", f"{name} is too long", ValueError, (name, size), spoil)
         if operand.shape == ELEMENT:
-            spoil = _change(name, lambda x: x.to("meta"))
+            spoil = changed(name, lambda x: x.to("meta"))
             yield Refusal(f"{name}-device", f"{name} is elsewhere than a", ValueError, (name, "meta"), spoil)
         elif operand.shape != MATRIX:
-            spoil = _change(name, lambda x: x.repeat_interleave(2)[::2])
+            spoil = changed(name, lambda x: x.repeat_interleave(2)[::2])
             yield Refusal(f"{name}-gaps", f"{name} is not contiguous", ValueError, (name, "stride"), spoil)
         elif kernel.variant.layout.c != "strided":
-            spoil = _change(name, _turned)
+            spoil = changed(name, turned)
             yield Refusal(f"{name}-layout", f"{name} is not laid out as C is", ValueError, (name, "stride"), spoil)
-
-
-def _drop(call: Call, name: str) -> None:
-    del call[name]
 
 
 def _sizes(kernel: Kernel, case: Case, configs: tuple[Any, ...], *, hardware: bool) -> Iterator[Refusal]:
@@ -301,18 +271,18 @@ def _sizes(kernel: Kernel, case: Case, configs: tuple[Any, ...], *, hardware: bo
         offered = sorted({row[f"BLOCK_{name}"] for row in configs})
         size = offered[0] + 1 if dimension != "k" or kernel.variant.schedule != "naive" else offered[0] - 1
         reason = f"{name} is a multiple of no tile"
-        spoil = _resized(kernel, case, dimension, size)
+        spoil = resized(kernel, case, dimension, size)
         words: tuple[str, ...] = (name, str(size), str(configs[case.row or 0][f"BLOCK_{name}"]))
         yield Refusal(f"multiple-{dimension}", reason, ValueError, words, spoil)
         if hardware or kernel.select != "autotune":
             words = (name, str(size), *map(str, offered))
-            spoil = _resized(kernel, case, dimension, size, config=None)
+            spoil = resized(kernel, case, dimension, size, config=None)
             yield Refusal(f"multiple-{dimension}-any", f"{reason}, whichever row", ValueError, words, spoil)
     if not addressed(kernel.variant) or kernel.variant.schedule == "naive":
         yield from _unsuited(kernel)
     if kernel.variant.schedule == "naive":
         most = max(row["BLOCK_K"] for row in configs)
-        spoil = _resized(kernel, case, "k", 2 * most, config=None)
+        spoil = resized(kernel, case, "k", 2 * most, config=None)
         if hardware or kernel.select != "autotune":
             yield Refusal(
                 "bounded-k", "K is more than one load holds", ValueError, ("K", str(2 * most), str(most)), spoil
@@ -326,43 +296,9 @@ def _unsuited(kernel: Kernel) -> Iterator[Refusal]:
         for index, other in enumerate(kernel.tiles):
             if takes(kernel.variant, tile, sizes) and not takes(kernel.variant, other, sizes):
                 case = Case("unsuited", "", sizes, index)
-                spoil = _resized(kernel, case, "m", sizes[0], config=index)
+                spoil = resized(kernel, case, "m", sizes[0], config=index)
                 yield Refusal("unsuited", "config does not take the sizes", ValueError, ("BLOCK_",), spoil)
                 return
-
-
-def _resized(kernel: Kernel, case: Case, dimension: str, size: int, **changes: Any) -> Callable[[Call], None]:
-    """Give one dimension another size in every operand that has it."""
-    sizes = dict(zip("mnk", case.sizes, strict=True)) | {dimension: size}
-    sizes["2n"] = 2 * sizes["n"]
-    front = leading_extents(kernel.variant, case)
-
-    def spoil(call: Call) -> None:
-        layout = kernel.variant.layout
-        for name, word, rows, columns in (
-            ("a", layout.a, "m", "k"),
-            ("b", layout.b, "k", "n" if kernel.variant.epilogue.order is None else "2n"),
-            ("out", layout.c, "m", "n"),
-        ):
-            call[name] = _empty(call[name], (*front, sizes[rows], sizes[columns]), word)
-        for operand in kernel.variant.epilogue.operands:
-            if operand.shape == MATRIX:
-                call[operand.name] = _empty(call[operand.name], (*front, sizes["m"], sizes["n"]), layout.c)
-            elif operand.shape not in (SCALAR, ELEMENT):
-                call[operand.name] = call[operand.name].new_ones(sizes[operand.shape.lower()])
-        for output in kernel.variant.epilogue.outputs:
-            if output.shape == MATRIX:
-                call[output.name] = _empty(call[output.name], (*front, sizes["m"], sizes["n"]), layout.c)
-            else:
-                call[output.name] = call[output.name].new_empty((*front, sizes[output.shape.lower()]))
-        call.update(changes)
-
-    return spoil
-
-
-def _empty(like: torch.Tensor, shape: tuple[int, ...], layout: str) -> torch.Tensor:
-    *front, rows, columns = shape
-    return like.new_empty((*front, columns, rows)).mT if layout == "column" else like.new_empty(shape)
 
 
 def _addresses(kernel: Kernel, case: Case) -> Iterator[Refusal]:
@@ -374,13 +310,13 @@ def _addresses(kernel: Kernel, case: Case) -> Iterator[Refusal]:
         copied += [(o.name, layout.c) for o in kernel.variant.epilogue.operands if o.shape == MATRIX]
         copied += [(o.name, layout.c) for o in kernel.variant.epilogue.outputs if o.shape == MATRIX]
     for name, word in copied:
-        base, leading = _change(name, _moved(word, offset=1)), _change(name, _moved(word, stretch=1))
+        base, leading = changed(name, moved(word, offset=1)), changed(name, moved(word, stretch=1))
         reason = f"{name} starts off 16 bytes"
         yield Refusal(f"base-{name}", reason, ValueError, (name, "16"), base, sibling=True)
         reason = f"{name} steps by no multiple of 16 bytes"
         yield Refusal(f"leading-{name}", reason, ValueError, (name, "leading"), leading, sibling=True)
         half = 8 // _width(kernel, name)
-        base, leading = _change(name, _moved(word, offset=half)), _change(name, _moved(word, stretch=half))
+        base, leading = changed(name, moved(word, offset=half)), changed(name, moved(word, stretch=half))
         reason = f"{name} starts at half of 16 bytes"
         yield Refusal(f"base-half-{name}", reason, ValueError, (name, "16"), base, sibling=True)
         reason = f"{name} steps by half of 16 bytes more"
@@ -393,13 +329,13 @@ def _addresses(kernel: Kernel, case: Case) -> Iterator[Refusal]:
         step = written_step(kernel.variant)
         for name, more in (("written-extent", 1), ("written-extent-half", step // 2)):
             size = case.sizes["mnk".index(dimension)] + more
-            spoil = _aligned(_resized(kernel, case, dimension, size))
+            spoil = aligned(resized(kernel, case, dimension, size))
             words = (dimension.upper(), str(size), str(step))
             yield Refusal(name, "C's lines are no multiple of 16 bytes", ValueError, words, spoil, sibling=True)
     read = read_step(kernel.variant)
     if read > (written_step(kernel.variant) if layout.c != "column" else 1):
         size = case.sizes[1] + read // 2
-        spoil = _aligned(_resized(kernel, case, "n", size))
+        spoil = aligned(resized(kernel, case, "n", size))
         reason = "b's second half starts at no multiple of 16 bytes"
         yield Refusal("read-extent", reason, ValueError, ("N", str(size), str(read)), spoil, sibling=True)
 
@@ -407,10 +343,10 @@ def _addresses(kernel: Kernel, case: Case) -> Iterator[Refusal]:
 def _distances(name: str, layout: str, *, written: bool) -> Iterator[Refusal]:
     """Matrices of a batch at distances that the hardware does not step by."""
     words = (name, "batch stride")
-    spoil = _change(name, _moved(layout, apart=1))
+    spoil = changed(name, moved(layout, apart=1))
     yield Refusal(f"apart-{name}", f"{name} steps on by no 16 bytes", ValueError, words, spoil, sibling=True)
     if not written:
-        spoil = _change(name, lambda x: x[:1].expand_as(x))
+        spoil = changed(name, lambda x: x[:1].expand_as(x))
         yield Refusal(f"repeated-{name}", f"{name} is one matrix", ValueError, (*words, "0"), spoil, sibling=True)
 
 
@@ -419,40 +355,3 @@ def _width(kernel: Kernel, name: str) -> int:
     dtype = kernel.variant.dtype
     written = dict.fromkeys(("out", *(output.name for output in kernel.variant.epilogue.outputs)), dtype.out)
     return ELEMENTS[{"a": dtype.a, "b": dtype.b, **written}.get(name, "fp32")].bits // 8
-
-
-def _moved(layout: str, *, offset: int = 0, stretch: int = 0, apart: int = 0) -> Callable[[torch.Tensor], torch.Tensor]:
-    """A copy that starts `offset` elements past an aligned address, its lines `stretch` further apart.
-
-    Of a batch the matrices are `apart` elements further apart than a multiple of 16.
-    """
-
-    def move(x: torch.Tensor) -> torch.Tensor:
-        *front, rows, columns = x.shape
-        lines = (columns, rows) if layout == "column" else (rows, columns)
-        leading = -(-lines[1] // 16) * 16 + stretch
-        strides = (1, leading) if layout == "column" else (leading, 1)
-        steps = (-(-lines[0] * leading // 16) * 16 + apart for _ in front)
-        operand = place("copy", tuple(x.shape), (*steps, *strides), x.dtype, x.device, offset=offset)
-        operand.view.copy_(x)
-        return operand.view
-
-    return move
-
-
-def _aligned(spoil: Callable[[Call], None]) -> Callable[[Call], None]:
-    """After `spoil`, bring back lines of whole 16 bytes, so that an extent is the only thing left to refuse."""
-
-    def both(call: Call) -> None:
-        spoil(call)
-        for name, value in call.items():
-            if isinstance(value, torch.Tensor) and value.dim() >= 2:
-                call[name] = _moved("row" if value.stride(-1) == 1 else "column")(value)
-
-    return both
-
-
-def _to_cpu(call: Call) -> None:
-    for name, value in call.items():
-        if isinstance(value, torch.Tensor):
-            call[name] = value.cpu()
