@@ -35,7 +35,8 @@ def family(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
 
 
 def test_every_operation_that_has_a_fast_form_is_in_the_table() -> None:
-    words = [name for name, operation in OPERATIONS.items() if not operation.bounds]
+    # A gate is told by the functions that it calls, for it has two running values.
+    words = [name for name, operation in OPERATIONS.items() if not operation.bounds and not operation.gated]
     assert {name for name in words if fast.applies(Epilogue.of([name]).steps)} == fast.ERRORS.keys()
 
 
