@@ -285,11 +285,10 @@ def settings_of(entry: Mapping[str, Any], operation: Operation) -> Settings:
     """The settings of an operation that JSON tells of; raise ValueError where they make no formula."""
     found = dict(entry)
     settings = tuple((name, found.pop(name)) for name in operation.scalars if name in found)
-    if any(type(value) not in (int, float) for _, value in settings):
-        raise ValueError(f"settings of {operation.formula!r} are numbers of its scalars, found {dict(entry)}")
+    numbers = all(type(value) in (int, float) for _, value in settings)
     if operation.gated and found.get(gates.ORDER) == gates.INTERLEAVED:
         settings += ((gates.ORDER, found.pop(gates.ORDER)),)
-    if found:
+    if found or not numbers:
         raise ValueError(f"settings of {operation.formula!r} are numbers of its scalars, found {dict(entry)}")
     operation.tree(settings)
     return settings

@@ -146,7 +146,7 @@ def _operation(reader: Reader, node: Node, what: str) -> Operation | None:
     scalars: dict[str, Number | None] = {}
     if "operands" in found:
         for name, key, value in reader.entries(found["operands"], f"{what}.operands"):
-            _operand_name(reader, key, f"{what}.operands", name)
+            read_keyword(reader, key, f"{what}.operands", name)
             shape = _shape(reader, value, f"{what}.operands.{name}")
             if shape is not None:
                 operands[name] = shape
@@ -173,11 +173,12 @@ def _operation(reader: Reader, node: Node, what: str) -> Operation | None:
 _VALUES = {formula.X: "the running value", formula.GATE: "the gate's value"}
 
 
-def _operand_name(reader: Reader, key: Node, what: str, name: str) -> None:
+def read_keyword(reader: Reader, key: Node, what: str, name: str, longest: int = _LONGEST_NAME) -> None:
+    """Record as a mistake what no keyword of a launcher may be called."""
     if reader.name(key, what, name) is None:
         return
-    if len(name) > _LONGEST_NAME:
-        reader.wrong(key, f"{what}: the name has {len(name)} characters, at most {_LONGEST_NAME} are allowed")
+    if len(name) > longest:
+        reader.wrong(key, f"{what}: the name has {len(name)} characters, at most {longest} are allowed")
     elif name in _VALUES or name in FUNCTIONS:
         reader.wrong(key, f"{what}: {name!r} is {_VALUES.get(name, 'a function')} of a formula; choose another name")
     elif is_taken(name):
@@ -187,7 +188,7 @@ def _operand_name(reader: Reader, key: Node, what: str, name: str) -> None:
 def _scalar_name(reader: Reader, key: Node, what: str, name: str, before: tuple[str, ...], *, left: bool) -> None:
     """The name of a scalar, which is a keyword of the launcher where it is `left` to the call."""
     if left:
-        _operand_name(reader, key, what, name)
+        read_keyword(reader, key, what, name)
     elif reader.name(key, what, name) is not None and name in _VALUES:
         reader.wrong(key, f"{what}: {name!r} is {_VALUES[name]} of a formula; choose another name")
     for other in before:

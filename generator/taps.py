@@ -14,9 +14,8 @@ from yaml.nodes import MappingNode, Node, SequenceNode
 
 from generator.document import plain
 from generator.errors import shown
-from generator.formula import FUNCTIONS, X
-from generator.names import is_taken
-from generator.operations import COLUMNS, MATRIX, OPERATIONS, OUT, ROWS, Operation
+from generator.formula import X
+from generator.operations import COLUMNS, MATRIX, OPERATIONS, OUT, ROWS, Operation, read_keyword
 from generator.reading import Reader
 
 #: Longer names would not fit into a kernel's lines.
@@ -34,6 +33,11 @@ class Tap(Operation):
     shape: str = MATRIX
     #: `sum` or `amax` as torch calls it; empty where the value is written as it is.
     reduction: str = ""
+
+    @property
+    def dimension(self) -> int:
+        """The dimension of the running value that a reduction leaves no trace of."""
+        return -1 if self.shape == ROWS else -2
 
     @property
     def meaning(self) -> str:
@@ -67,24 +71,16 @@ def named(tap: Tap, output: str) -> Tap:
 
 def read_output(reader: Reader, node: Node, word: str) -> Tap | None:
     """The tap `word` with its output called as `node` says; None, with the mistake recorded, where it cannot be."""
+    before = len(reader.mistakes)
     name, what = plain(node), f"epilogue.{word}"
     if isinstance(node, (MappingNode, SequenceNode)) or not isinstance(name, str):
         reader.wrong(node, f"{what}: expected the name of the output, as in {{{word}: hidden}}, found {shown(name)}")
-    elif reader.name(node, what, name) is None:
-        pass
-    elif "_" in name and name != TAPS[word].output:
+        return None
+    read_keyword(reader, node, what, name, _LONGEST_NAME)
+    if len(reader.mistakes) == before and "_" in name and name != TAPS[word].output:
         told = f"{name!r} has an underscore, which the names of kernels drop; choose a name of letters and digits"
         reader.wrong(node, f"{what}: {told}")
-    elif len(name) > _LONGEST_NAME:
-        reader.wrong(node, f"{what}: the name has {len(name)} characters, at most {_LONGEST_NAME} are allowed")
-    elif name == X or name in FUNCTIONS:
-        meaning = "the running value" if name == X else "a function"
-        reader.wrong(node, f"{what}: {name!r} is {meaning} of a formula; choose another name")
-    elif is_taken(name):
-        reader.wrong(node, f"{what}: {name!r} is a name that kernels or launchers have for themselves; choose another")
-    else:
-        return named(TAPS[word], name)
-    return None
+    return named(TAPS[word], name) if len(reader.mistakes) == before else None
 
 
 def table() -> str:

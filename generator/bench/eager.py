@@ -138,10 +138,9 @@ def apply(
 
 def _tapped(tap: Tap, x: torch.Tensor) -> torch.Tensor:
     """What a tap writes of the running value."""
-    dimension = -1 if tap.shape == ROWS else -2
     if tap.reduction == "sum":
-        return x.sum(dimension)
-    return x.abs().amax(dimension) if tap.reduction else x
+        return x.sum(tap.dimension)
+    return x.abs().amax(tap.dimension) if tap.reduction else x
 
 
 def _parameters(step: Step) -> dict[str, Number]:

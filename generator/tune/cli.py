@@ -67,8 +67,10 @@ def main(argv: Sequence[str]) -> int:
     """Run a call and return its exit status; a wrong command line raises SystemExit(2) with the usage."""
     call = parse(argv)
     try:
-        if call.report or call.again:
-            return report(call) if call.report else again(call)
+        if call.report:
+            return report(call)
+        if call.again:
+            return again(call)
         return dry_run(call) if call.dry_run else tune(call)
     except SpecError as error:
         print(error, file=sys.stderr)
@@ -174,7 +176,7 @@ def dry_run(call: Call) -> int:
         device = prior.DEVICES[call.device]
     else:
         raise CallError(f"--device: {call.device!r} is not known; {nearest(call.device, prior.DEVICES)}")
-    rates = _rates(_files(call, families, device.slug)) if call.refine else {}
+    rates = _rates(call, _files(call, families, device.slug))
     found = plan(families, shapes, device, versions()["triton"], call.candidates, call.only, rates)
     for trial in found.trials:
         print(f"{trial.contract} {trial.problem.shape}")
@@ -208,11 +210,10 @@ def _journal(call: Call, slug: str) -> Path:
     return call.journal or JOURNALS / f"{slug}.jsonl"
 
 
-def _rates(files: Mapping[str, Path]) -> dict[Row, tuple[float, ...]]:
-    """The rates that were fitted before, where there are any."""
-    return {
-        row: rates for path in files.values() if path.exists() for row, rates in winners.read(path).fit.rates.items()
-    }
+def _rates(call: Call, files: Mapping[str, Path]) -> dict[Row, tuple[float, ...]]:
+    """The rates that were fitted before, where a call refines what they choose."""
+    known = [path for path in files.values() if path.exists()] if call.refine else []
+    return {row: rates for path in known for row, rates in winners.read(path).fit.rates.items()}
 
 
 def _told(found: Plan, device: prior.Device) -> None:
@@ -263,7 +264,7 @@ def _tune(
     )
     slug = facts.figures.slug
     files = _files(call, families, slug)
-    rates = _rates(files) if call.refine else {}
+    rates = _rates(call, files)
     found = plan(families, shapes, facts.figures, place.triton, call.candidates, call.only, rates)
     journal = Journal(_journal(call, slug))
     progress = run.known(found.trials, facts, journal)

@@ -34,7 +34,6 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.outcomes: dict[str, Outcome] = {}
         self._kept: dict[str, _Kept] = {}
         #: Where the last whole line ends.
         self._end = 0
@@ -50,7 +49,7 @@ class Journal:
         for number, line in enumerate(whole.splitlines(), 1):
             try:
                 data = json.loads(line)
-                self._put(data["key"], _Kept(outcome_of(data), Place(**data["place"]), data["kernels"]))
+                self._kept[data["key"]] = _Kept(outcome_of(data), Place(**data["place"]), data["kernels"])
             except (ValueError, KeyError, TypeError) as error:
                 reason = f"{type(error).__name__}: {error}"
                 raise CallError(f"--journal: line {number} of {path} is no outcome ({reason})") from None
@@ -75,11 +74,12 @@ class Journal:
         self._file.write(line.encode() + b"\n")
         self._file.flush()
         os.fsync(self._file.fileno())
-        self._put(key, _Kept(outcome, place, kernels))
+        self._kept[key] = _Kept(outcome, place, kernels)
 
-    def _put(self, key: str, kept: _Kept) -> None:
-        self.outcomes[key] = kept.outcome
-        self._kept[key] = kept
+    @property
+    def outcomes(self) -> dict[str, Outcome]:
+        """What it holds, by key."""
+        return {key: kept.outcome for key, kept in self._kept.items()}
 
     @property
     def places(self) -> set[Place]:

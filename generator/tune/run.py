@@ -41,7 +41,8 @@ class Progress:
 def known(trials: Sequence[Trial], facts: work.Facts, journal: Journal) -> Progress:
     """The trials on the device of `facts`, with the outcomes that the journal holds."""
     keys = {trial.key(work.METHOD, facts.environment): trial for trial in trials}
-    return Progress(keys, {key: journal.outcomes[key] for key in keys if key in journal.outcomes})
+    held = journal.outcomes
+    return Progress(keys, {key: held[key] for key in keys if key in held})
 
 
 def hand_out(

@@ -84,22 +84,26 @@ def finish(
         if integer and not formula.keeps_integers(step.tree):
             x, integer = read(x), False
         x = _apply(step, x, operands, table)
+    return _handed_on(variant, x, integer=integer)
+
+
+def _handed_on(variant: Variant, x: Bounded, *, integer: bool) -> Bounded:
+    """The running value as it is stored: an integer becomes fp32 on its way to a floating result."""
     return read(x) if integer and ELEMENTS[variant.dtype.out].floating else x
 
 
 def tapped(tap: Tap, x: Bounded, variant: Variant, *, integer: bool) -> Bounded:
     """What a tap makes of the running value; a sum may come to its terms in any order."""
     if not tap.reduction:
-        return read(x) if integer and ELEMENTS[variant.dtype.out].floating else x
+        return _handed_on(variant, x, integer=integer)
     x = read(x) if integer else x
-    dimension = -1 if tap.shape == ROWS else -2
     if tap.reduction == "sum":
-        return sum_along(x, dimension)
+        return sum_along(x, tap.dimension)
     value, error = x.value, x.error.expand(x.value.shape)
-    if not value.shape[dimension]:
-        return Bounded(value.sum(dimension), value.sum(dimension))
+    if not value.shape[tap.dimension]:
+        return Bounded(value.sum(tap.dimension), value.sum(tap.dimension))
     # Nothing is rounded, and the largest of values is off by no more than one of them is.
-    return Bounded(value.abs().amax(dimension), error.amax(dimension))
+    return Bounded(value.abs().amax(tap.dimension), error.amax(tap.dimension))
 
 
 def _apply(
