@@ -1,7 +1,8 @@
 """Proof that every load and store of a rendered kernel stays inside its operand, for all sizes, strides and programs.
 
     source      the file as text: kernel, CONFIGS, functions, every call that touches memory
-    launcher    what `gemm` passes and has made sure of by then (helpers, rows: by its helpers, for a row of CONFIGS)
+    gemm        what the launcher has made sure of before it launches, statement by statement (helpers, by its helpers)
+    launcher    what it passes to the kernel with a row of CONFIGS (rows: which may reach it)
     evaluate    the kernel walked over symbols, once for each choice of tiles: each access's address, mask and path
                 (expressions and language: what an expression and a function of Triton mean; sites: the accesses)
     batches     of a batch, which matrix a program is for: then its number is its place among the tiles of that matrix
