@@ -22,7 +22,7 @@ _WIDTH = 120
 
 @dataclass(frozen=True)
 class Launcher:
-    """What `templates/launcher.j2` and `select.j2` are given."""
+    """What `templates/launcher.j2`, `helpers.j2` and `select.j2` are given."""
 
     formula: str
     a: Matrix
