@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from generator import prose, resources
+from generator.lines import WIDTH, bracketed, paragraph
 from generator.operands import Argument, Matrix, Vector
 from generator.operations import SCALAR
 from generator.outputs import OutputView
@@ -16,8 +16,8 @@ from generator.vocabulary import ELEMENTS
 #: Programs that walk the tiles in Triton's interpreter: few enough that each comes to several.
 INTERPRETED = 3
 
-#: Columns of a line.
-_WIDTH = 120
+#: Where a statement of the launcher begins.
+_INSIDE = 4
 
 
 @dataclass(frozen=True)
@@ -87,20 +87,21 @@ class Launcher:
         made = f"a new {self.c.extent} tensor, or `out` filled."
         if self.reads_out:
             made = f"`out` {self.c.extent}, which is C and is read first."
-        return _sentence(f"{self.formula} for `a` {self.a.extent} and `b` {self.b.extent}: {made}")
+        text = f"{self.formula} for `a` {self.a.extent} and `b` {self.b.extent}: {made}"
+        return paragraph(text, _INSIDE + len('"""'), " " * _INSIDE)
 
     @property
     def refusal_call(self) -> str:
         """The statement that asks whether this kernel takes the operands."""
         names = (*(operand.name for operand in self.operands), "out", *(matrix.name for matrix in self.saved))
-        return _wrapped("reason = refusal(", ["a", "b", *(f"{name}={name}" for name in names)], ")", _WIDTH - 4)
+        return bracketed("reason = refusal(", ["a", "b", *(f"{name}={name}" for name in names)], ")", _INSIDE)
 
     @property
     def refusal_head(self) -> str:
         """The head of the function that answers."""
         outputs = (f"{output.name}=None" for output in self.outputs)
         names = (*(o.name for o in self.operands), "out=None", *outputs)
-        return _wrapped("def refusal(", ["a", "b", "*", *names], "):", _WIDTH)
+        return bracketed("def refusal(", ["a", "b", "*", *names], "):")
 
     @property
     def conditions(self) -> tuple[str, ...]:
@@ -152,10 +153,10 @@ class Launcher:
         """The statements that choose between offsets of 32 and of 64 bits."""
         assert self.furthest is not None
         one = f"index = tl.int64 if {self.furthest} > 2**31 else tl.int32"
-        if len(one) <= _WIDTH - 4:
+        if _INSIDE + len(one) <= WIDTH:
             return one
         extents = self.furthest.removeprefix("max(").removesuffix(")").split(", ")
-        first = _wrapped("furthest = max(", extents, ")", _WIDTH - 4)
+        first = bracketed("furthest = max(", extents, ")", _INSIDE)
         return f"{first}\nindex = tl.int64 if furthest > 2**31 else tl.int32"
 
     @property
@@ -171,8 +172,7 @@ class Launcher:
     @property
     def about_outputs(self) -> str:
         """What the docstring says of outputs, a line or several."""
-        text = f"Returns ({self.results}): each of them as it is given, filled, or new."
-        return textwrap.fill(text, _WIDTH - 4, break_long_words=False, break_on_hyphens=False)
+        return paragraph(f"Returns ({self.results}): each of them as it is given, filled, or new.", _INSIDE)
 
     @property
     def any_dtype(self) -> bool:
@@ -193,21 +193,6 @@ class Launcher:
         shape, turned = (f"B, {shape}", ".mT") if self.batched else (shape, ".T")
         made = f"torch.empty(({shape}), dtype={matrix.torch_dtype}, device=a.device)"
         return f"{made}{turned}" if self.c.layout == "column" else made
-
-
-def _sentence(text: str) -> str:
-    """A docstring's first sentence, behind its quotes in a function's body."""
-    return textwrap.fill(text, _WIDTH - 7, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
-
-
-def _wrapped(head: str, items: Sequence[str], tail: str, width: int) -> str:
-    """Items between brackets as a formatter breaks them: on one line, on a line of their own, or each on one."""
-    one = ", ".join(items)
-    if len(head + one + tail) <= width:
-        return head + one + tail
-    if len(one) + 4 <= width:
-        return f"{head}\n    {one}\n{tail}"
-    return "\n".join([head, *(f"    {item}," for item in items), tail])
 
 
 def launcher(k: View) -> Launcher:

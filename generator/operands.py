@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from generator.epilogue import Operand
 from generator.formula import GATE, X
 from generator.gates import CONCATENATED, INTERLEAVED, PLACES
+from generator.lines import WIDTH, bracketed
 from generator.operations import HALVES, MATRIX, SCALAR
 
 _UNITS = {"row": 1, "column": 0, "strided": None}
@@ -144,10 +145,7 @@ class Vector:
         """The statement that gives a scalar its value, on lines that begin `depth` columns from the margin."""
         parts = f"tl.load({self.name}_or_ptr).to(tl.float32)", f"if {self.flag}", f"else {self.name}_or_ptr"
         one = f"{self.name} = {' '.join(parts)}"
-        if depth + len(one) <= 120:
-            return one
-        inside = [" ".join(parts)] if depth + 4 + len(" ".join(parts)) <= 120 else parts
-        return "\n".join([f"{self.name} = (", *(f"    {line}" for line in inside), ")"])
+        return one if depth + len(one) <= WIDTH else bracketed(f"{self.name} = (", parts, ")", depth, " ")
 
     @property
     def flag(self) -> str:

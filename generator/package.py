@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from generator import prose
+from generator.lines import paragraph
 from generator.model import Family, Kernel
 from generator.vocabulary import ELEMENTS, LOAD, MASKING, SCHEDULE, SWIZZLE
 
@@ -67,8 +68,6 @@ def contracts(family: Family) -> tuple[Contract, ...]:
     for kernel in family.kernels:
         grouped.setdefault(kernel.variant.contract, []).append(kernel)
     return tuple(
-        Contract(
-            name, prose.paragraph(prose.formula(kernels[0].variant)), tuple(k.name for k in sorted(kernels, key=_rank))
-        )
+        Contract(name, paragraph(prose.formula(kernels[0].variant)), tuple(k.name for k in sorted(kernels, key=_rank)))
         for name, kernels in grouped.items()
     )

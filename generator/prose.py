@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 import textwrap
 from collections.abc import Sequence
-from functools import cache
 
 from generator import fast
 from generator.formula import GATE, X
 from generator.gates import TOLD
+from generator.lines import paragraph
 from generator.model import Kernel, Variant
 from generator.operands import Matrix
 from generator.operations import ELEMENT, MATRIX, SCALAR
@@ -17,18 +17,10 @@ from generator.versions import SUPPORTED, spelled
 from generator.view import View
 from generator.vocabulary import MASKED_DIMENSIONS, QUANTISED, SCHEDULE, SWIZZLE
 
-WIDTH = 116
-
 
 def escaped(text: str) -> str:
     """`text` for the inside of a triple-quoted string: nothing in it ends the string or escapes."""
     return text.replace("\\", "\\\\").replace('"', '\\"')
-
-
-@cache
-def paragraph(text: str) -> str:
-    """`text` wrapped; a word that is too long keeps its line."""
-    return textwrap.fill(text, WIDTH, break_long_words=False, break_on_hyphens=False)
 
 
 def formula(v: Variant) -> str:

@@ -19,9 +19,10 @@ import jinja2
 
 from generator import package, timing, tuned
 from generator.launcher import Launcher, launcher
+from generator.lines import paragraph
 from generator.model import Family, Kernel, Spec
 from generator.names import TEMPLATES
-from generator.prose import escaped, formula, operand_table, paragraph, properties
+from generator.prose import escaped, formula, operand_table, properties
 from generator.spec import command_line, comment
 from generator.view import View, view
 

@@ -1,0 +1,29 @@
+"""Text broken into the lines of a rendered file."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from functools import cache
+
+#: Columns of a line.
+WIDTH = 120
+
+
+@cache
+def paragraph(text: str, depth: int = 4, hang: str = "") -> str:
+    """Prose wrapped to what `depth` columns leave of a line, later lines behind `hang`; a long word keeps its line."""
+    return textwrap.fill(text, WIDTH - depth, subsequent_indent=hang, break_long_words=False, break_on_hyphens=False)
+
+
+def bracketed(head: str, items: Sequence[str], tail: str, depth: int = 0, joint: str = ", ") -> str:
+    """Items between brackets as a formatter breaks them, where statements begin in column `depth`.
+
+    On one line, on a line of their own, or each on one, where a comma that joins them stands behind the last too.
+    """
+    one = joint.join(items)
+    if depth + len(head + one + tail) <= WIDTH:
+        return head + one + tail
+    if depth + 4 + len(one) <= WIDTH:
+        return f"{head}\n    {one}\n{tail}"
+    return "\n".join([head, *(f"    {item}{joint.rstrip()}" for item in items), tail])
