@@ -8,12 +8,14 @@ from pathlib import Path
 
 import jinja2
 
+from generator.vocabulary import SCHEDULE
+
 _HERE = Path(__file__).resolve().parent
 #: In a wheel the templates lie inside the package, in a checkout beside it.
 TEMPLATES = next(folder for folder in (_HERE / "templates", _HERE.parent / "templates") if folder.is_dir())
 
-#: Templates of what stands in no kernel and in no launcher: functions beside them, and a family's own files.
-_ELSEWHERE = frozenset({"math.j2", "family.py.j2", "launch.py.j2", "tuned.py.j2"})
+#: Functions beside the kernel, whose names are their own.
+_BESIDE = "math.j2"
 
 _UNREAD = re.compile(r'"""[\s\S]*?"""|"[^"\n]*"|#.*')
 _WORD = re.compile(r"[A-Za-z_]\w*")
@@ -29,13 +31,19 @@ _SPELLED = frozenset(
 _MADE = re.compile(r"ld.*|stride_.*|.*_(ptrs?|desc|block|parts)|.*_on_device|x_\d+", re.A)
 
 
+def of_kernels(path: Path) -> bool:
+    """Whether a template's text stands in a kernel or launcher: of whole files the schedules', and parts of files."""
+    name, whole, _ = path.name.partition(".py.j2")
+    return name in (*SCHEDULE, "module") if whole else name != _BESIDE
+
+
 @cache
 def taken() -> frozenset[str]:
     """Every word of the Python text in the templates of kernels and launchers, builtins that they call among them."""
     found = set(_SPELLED)
     lexer = jinja2.Environment()
     for path in TEMPLATES.rglob("*.j2"):
-        if path.name in _ELSEWHERE:
+        if not of_kernels(path):
             continue
         tokens = lexer.lex(path.read_text(encoding="utf-8"))
         python = " ".join(value for _, kind, value in tokens if kind == "data")

@@ -8,12 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support import BASE, GENERATED, Spoken, assert_formatted, contents, family_of, mistakes_of, read_text
+from support import BASE, GENERATED, Spoken, assert_formatted, contents, family_of, mistakes_of, python, read_text
 
 from generator import operations
 from generator.formula import FUNCTIONS
-from generator.names import is_taken
+from generator.names import TEMPLATES, is_taken, of_kernels
 from generator.operations import OPERATIONS, Operation
+from generator.render import COPIES, LAUNCH, TUNED
 from generator.rendered import read
 from generator.view import view
 
@@ -254,6 +255,28 @@ def test_names_that_an_operand_may_have() -> None:
     for name in ("s", "scale", "gamma", "weight", "cap", "slope", "zero_point", "residual", "amax"):
         assert not is_taken(name)
         assert read_text(ops(f"f: {{formula: x + {name}, operands: {{{name}: [N]}}}}", "f"))
+
+
+def test_names_of_the_families_own_files_are_free() -> None:
+    own = {"family.py.j2", *(f"{name.removeprefix('_')}.j2" for name in (LAUNCH, COPIES, TUNED))}
+    assert {path.name for path in TEMPLATES.rglob("*.j2") if not of_kernels(path)} == {*own, "math.j2"}
+
+
+def test_operands_that_are_called_as_names_of_those_files(cli: Callable[..., Spoken], tmp_path: Path) -> None:
+    """Rendered, and passed by the family's function, whose own files have these names."""
+    operands = "{copy: [], found: [M], inside: [N], zero: [1]}"
+    text = ops(f"f: {{formula: x * copy + found + inside - zero, operands: {operands}}}", "f")
+    (tmp_path / "family.yaml").write_text(f"{text}tile: [{{m: 16, n: 16, k: 16, warps: 1}}]\n")
+    said = cli("family.yaml", "--out", tmp_path)
+    assert said.status == 0, said.err
+    code = (
+        "import torch, family\n"
+        "x, v = torch.eye(16, dtype=torch.float16), torch.arange(16.0)\n"
+        "c = family.gemm_fp16_rcr_f(x, x.T, copy=2.0, found=v, inside=3 * v, zero=v[1:2])\n"
+        "print(torch.equal(c, 2 * x + (v[:, None] + 3 * v - 1).half()))\n"
+    )
+    ran = python("-c", code, cwd=tmp_path, env={"PYTHONPATH": str(tmp_path), "TRITON_INTERPRET": "1"})
+    assert ran.stdout == "True\n", ran.stderr
 
 
 HOSTILE = [
