@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from generator import prose
@@ -55,10 +56,9 @@ def twins(family: Family) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-def turning(family: Family) -> tuple[str, ...]:
-    """The contracts with twins whose matrix unit wants K contiguous: Hopper's does for all but 16-bit elements."""
+def turning(family: Family, names: Iterable[str]) -> tuple[str, ...]:
+    """Those contracts of `names` whose matrix unit wants K contiguous: Hopper's does for all but 16-bit elements."""
     dtypes = {kernel.variant.contract: kernel.variant.dtype for kernel in family.kernels}
-    names = [name for name, _ in twins(family)]
     return tuple(n for n in names if dtypes[n].precision == "tf32" or ELEMENTS[dtypes[n].a].bits == 8)
 
 

@@ -154,10 +154,11 @@ def package_source(family: Family, name: str) -> str:
     if name == PACKAGE:
         template = environment().get_template("family.py.j2")
         summary = paragraph(escaped(spec.summary))
+        twins = package.twins(family)
         body = template.render(
             contracts=package.contracts(family),
-            twins=package.twins(family),
-            turning=package.turning(family),
+            twins=twins,
+            turning=package.turning(family, (contract for contract, _ in twins)),
             summary=summary,
             tuned=bool(spec.tuned),
         )

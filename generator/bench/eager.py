@@ -11,10 +11,11 @@ from torch.nn import functional
 from generator import formula
 from generator.epilogue import Epilogue, Step
 from generator.formula import Number
-from generator.operations import COLUMNS, HALVES, ROWS
+from generator.operations import HALVES
 from generator.taps import Tap
 from generator.verify.elements import SATURATED
 from generator.verify.halves import columns_of, taken_apart
+from generator.verify.reference import spread
 
 Value = torch.Tensor | float
 
@@ -130,7 +131,10 @@ def apply(
             names = dict(zip((formula.GATE, formula.X), taken_apart(x, step.order)))
         for local, operand in step.operands:
             of = columns if columns is None or operand.shape != HALVES else columns_of(columns, n, epilogue.order)
-            names[local] = _part(operands[operand.name], operand.shape, product.dtype, rows, of)
+            value = operands[operand.name]
+            if isinstance(value, torch.Tensor):
+                value = spread(value, operand.shape, rows, of).to(product.dtype)
+            names[local] = value
         x = formula.evaluate(step.tree, names, FUNCTIONS, float)
     assert isinstance(x, torch.Tensor)
     return x
@@ -156,20 +160,3 @@ def saturated(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         return x
     x = x.clamp(*SATURATED[dtype])
     return x if dtype.is_floating_point or not x.is_floating_point() else x.round()
-
-
-def _part(
-    value: Value, shape: str, dtype: torch.dtype, rows: torch.Tensor | None, columns: torch.Tensor | None
-) -> Value:
-    """An operand in the product's type, broadcast to (M, N), or to the rows and columns given."""
-    if not isinstance(value, torch.Tensor):
-        return value
-    if shape == ROWS:
-        value = value[:, None]
-    elif shape in (COLUMNS, HALVES):
-        value = value[None, :]
-    if rows is not None and value.dim() == 2 and value.shape[0] > 1:
-        value = value[rows]
-    if columns is not None and value.dim() == 2 and value.shape[1] > 1:
-        value = value[:, columns]
-    return value.to(dtype)

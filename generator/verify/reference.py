@@ -115,12 +115,24 @@ def _apply(
         names = dict(zip((formula.GATE, formula.X), (Bounded(*half) for half in halves)))
     for local, operand in step.operands:
         value = torch.as_tensor(operands[operand.name], dtype=torch.float64, device=x.value.device)
-        if operand.shape == ROWS:
-            value = value[:, None]
-        elif operand.shape in (COLUMNS, HALVES):
-            value = value[None, :]
+        value = spread(value, operand.shape)
         names[local] = read(Bounded(value, torch.zeros_like(value)))
     return evaluate(step.tree, names, table)
+
+
+def spread(
+    value: torch.Tensor, shape: str, rows: torch.Tensor | None = None, columns: torch.Tensor | None = None
+) -> torch.Tensor:
+    """An operand of `shape` as it broadcasts to (M, N), or to those `rows` and `columns` alone that are given."""
+    if shape == ROWS:
+        value = value[:, None]
+    elif shape in (COLUMNS, HALVES):
+        value = value[None, :]
+    if rows is not None and value.dim() == 2 and value.shape[0] > 1:
+        value = value[rows]
+    if columns is not None and value.dim() == 2 and value.shape[1] > 1:
+        value = value[:, columns]
+    return value
 
 
 def evaluate(
