@@ -28,6 +28,8 @@ class Matrix:
     batched: bool = False
     #: Of a B with two columns for each of C, their order.
     order: str | None = None
+    #: Of the result, whether the epilogue has read it, so that its addresses are there.
+    located: bool = False
 
     shape = MATRIX
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 
 from generator import fast, legality
@@ -283,7 +283,7 @@ def view(kernel: Kernel) -> View:
         kernel,
         a=_matrix("a", "a", "M", "K", v.layout.a, v.dtype.a, batched),
         b=_matrix("b", "b", "K", "N", v.layout.b, v.dtype.b, batched, v.epilogue.order),
-        c=c,
+        c=replace(c, located=v.epilogue.reads_out),
         edges=_edges(v.masking, v.schedule, v.load, v.store, " ".join(shapes), reduced_shapes(v.epilogue.outputs)),
         steps=steps,
         kind=kind,

@@ -13,6 +13,7 @@ from generator.cli import main
 from generator.epilogue import Epilogue
 from generator.errors import CallError
 from generator.launcher import launcher
+from generator.render import kernel_source
 from generator.rendered import read
 from generator.view import view
 
@@ -89,6 +90,15 @@ def test_what_cannot_be_is_refused_with_its_reason(more: str, words: str) -> Non
     text = BASE.replace("fp16", "{a: fp16, out: fp32}") if "atomic" in more else BASE
     (found,) = mistakes_of(f"{text}targets: [sm90]\n{more}\n")
     assert "survives in no variant" in found and words in found
+
+
+@pytest.mark.parametrize("how", ["schedule: persistent", "load: descriptor\nstore: pointer", "load: block_pointer"])
+def test_the_addresses_of_c_are_computed_once(how: str) -> None:
+    """Those of what is saved are its own; a block pointer that C is stored by has none."""
+    family = family_of(f"{BASE}{how}\nepilogue: save+accumulate\n")
+    source = kernel_source(family.spec, family.kernels[0])
+    assert source.count(" c_ptrs = ") == 1
+    assert source.count("tl.store(c_ptrs, ") == source.count(" preact_ptrs = ") == int("block" not in how)
 
 
 def test_an_int32_sum_is_saved_as_it_is_and_added_up_in_fp32() -> None:
