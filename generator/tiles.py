@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from generator.gates import INTERLEAVED
 from generator.model import Tile, Variant
+from generator.operations import COLUMNS, HALVES, ROWS
 from generator.vocabulary import ELEMENTS, SCHEDULE
 
 # 16-bit operands: the rows that won at some size between 8 and 8192 rows in a sweep of 17 on an H200.
@@ -117,11 +118,22 @@ _ELEMENT = Tile(1, 1, 1, warps=1, stages=1)
 
 def defaults(v: Variant) -> tuple[Tile, ...]:
     """The table for a variant's schedule, types, layout and product, largest tile first."""
-    rows = _whole(v)
+    rows = tuple(row for row in _whole(v) if not _spills(v, row))
     if v.epilogue.order is None or v.schedule == "elementwise":
         return rows
     # Two columns of B for each of C: as much of B and of the sums as half the columns of another product.
     return tuple(dict.fromkeys(_halved(v, row) for row in rows))
+
+
+def _spills(v: Variant, row: Tile) -> bool:
+    """Whether the threads of a program that walks tiles have too few registers for a row.
+
+    With vectors in the chain and sums along both sides of a tile, 128 elements a thread spill up to 4 KB by ptxas for
+    sm90, and 64 next to nothing; without one of the three 128 spill less than 1 KB, most of them nothing.
+    """
+    reduced = {output.shape for output in v.epilogue.outputs if output.tap.reduction}
+    vectors = any(operand.shape in (ROWS, COLUMNS, HALVES) for operand in v.epilogue.operands)
+    return v.schedule == "persistent" and len(reduced) == 2 and vectors and row.m * row.n >= 128 * 32 * row.warps
 
 
 def _halved(v: Variant, row: Tile) -> Tile:

@@ -92,6 +92,21 @@ def test_what_cannot_be_is_refused_with_its_reason(more: str, words: str) -> Non
     assert "survives in no variant" in found and words in found
 
 
+@pytest.mark.parametrize(
+    ("chain", "schedule", "most"),
+    [
+        ("bias+silu+row_sum+col_sum", "persistent", 64),
+        ("scale_m+row_amax+silu+col_sum", "persistent", 64),
+        ("silu+row_sum+col_sum", "persistent", 128),
+        ("bias+silu+row_sum+row_amax", "persistent", 128),
+        ("bias+silu+row_sum+col_sum", "tiled", 128),
+    ],
+)
+def test_sums_along_both_sides_leave_registers_for_smaller_tiles(chain: str, schedule: str, most: int) -> None:
+    (kernel,) = family_of(f"{BASE}epilogue: {chain}\nschedule: {schedule}\n").kernels
+    assert max(tile.m * tile.n // (32 * tile.warps) for tile in kernel.tiles) == most
+
+
 @pytest.mark.parametrize("how", ["schedule: persistent", "load: descriptor\nstore: pointer", "load: block_pointer"])
 def test_the_addresses_of_c_are_computed_once(how: str) -> None:
     """Those of what is saved are its own; a block pointer that C is stored by has none."""
