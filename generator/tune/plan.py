@@ -184,20 +184,21 @@ def calls(trials: Sequence[Trial]) -> list[dict[str, Any]]:
     least: dict[tuple[object, ...], tuple[int, Problem, Candidate]] = {}
     for trial in trials:
         for candidate in trial.candidates:
-            key = (candidate.contestant.file, candidate.index, _specialised(candidate.config, trial.problem.shape))
+            key = (candidate.contestant.file, candidate.index, _specialised(candidate.config, trial.problem))
             entry = (trial.problem.bytes, trial.problem, candidate)
             if key not in least or entry[0] < least[key][0]:
                 least[key] = entry
     return [ahead.job_of(problem, chosen.contestant, chosen.index) for _, problem, chosen in least.values()]
 
 
-def _specialised(config: Mapping[str, int], shape: Shape) -> tuple[object, ...]:
+def _specialised(config: Mapping[str, int], problem: Problem) -> tuple[object, ...]:
     """What of the sizes the compiled code depends on, or a little more than that.
 
     Triton knows sizes of 1 and multiples of 16; a kernel masks where the tile does not divide, and counts in 64 bits
     where an operand is large.
     """
-    found: list[object] = [max(shape.m * shape.k, shape.k * shape.n, shape.m * shape.n) > 2**31]
+    shape = problem.shape
+    found: list[object] = [max(shape.m * shape.k, shape.k * problem.columns, shape.m * shape.n) > 2**31]
     for name, size in (("M", shape.m), ("N", shape.n), ("K", shape.k)):
         found.append((size == 1, size % 16 == 0, size % config.get(f"BLOCK_{name}", 1) == 0))
     return tuple(found)
