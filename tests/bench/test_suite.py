@@ -169,6 +169,7 @@ def test_the_fused_suite_asks_for_every_epilogue_at_every_size(monkeypatch: pyte
         ("bf16", "bias+relu"),
         ("bf16", "bias+gelu_tanh"),
         ("bf16", "bias+silu+mul"),
+        ("bf16", "swiglu"),
         ("int8_int32_bf16", "scale_m+scale_n"),
         ("fp8e4m3", "scale_m+scale_n"),
         ("fp8e4m3_fp32_bf16_fast", "scale_m+scale_n"),
