@@ -157,6 +157,7 @@ def package_source(family: Family, name: str) -> str:
             contracts=package.contracts(family),
             twins=package.twins(family),
             turning=package.turning(family),
+            gated=package.gated(family) if spec.tuned else (),
             summary=summary,
             tuned=bool(spec.tuned),
         )

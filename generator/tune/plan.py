@@ -89,13 +89,14 @@ def plan(
     for comparison in of_specs(families, shapes, only) if shapes else []:
         name, _, contract = comparison.case.partition("/")
         kernels = {kernel.name: kernel for kernel in families.known[name].kernels}
-        candidates = _candidates(comparison, kernels, device, triton, found.left_out)
+        candidates = candidates_of(comparison, kernels, device, triton, found.left_out)
         if candidates:
             # Among equals the kernel that the package tries first.
             tried = ranks[name, contract]
             ordered = sorted(candidates, key=lambda c: (c.predicted, tried.index(c.contestant.kernel)))
             hopeful = [c for c in ordered if c.predicted <= _HOPELESS * ordered[0].predicted]
-            best = hopeful[:most] + _best_fitted(contract, comparison.problem, ordered, rates, device)[:most]
+            promised = by_rates(contract, comparison.problem, ordered, rates, device)
+            best = hopeful[:most] + [candidate for _, candidate in promised[:most]]
             chosen = tuple(candidate for candidate in ordered if candidate in best)
             found.left_out["hopeless by the model"] += len(ordered) - len(hopeful)
             found.left_out["not among the best by the model"] += max(0, len(hopeful) - len(chosen))
@@ -105,31 +106,33 @@ def plan(
     return found
 
 
-def _best_fitted(
+def by_rates(
     contract: str,
     problem: Problem,
     candidates: Sequence[Candidate],
     rates: Mapping[Row, tuple[float, ...]],
     device: prior.Device,
-) -> list[Candidate]:
-    """The candidates whose rows have rates, in the order that these give them."""
+) -> list[tuple[float, Candidate]]:
+    """The candidates whose rows have rates with the seconds that these promise, the fewest first."""
     shape, width = problem.shape, ELEMENTS[problem.dtype.a].bits // 8
-
-    def seconds(candidate: Candidate) -> float:
+    found = []
+    for candidate in candidates:
         row = row_of(contract, candidate.contestant.kernel, candidate.config)
-        return timing.seconds(dict(candidate.config), rates[row], shape.sizes, device.multiprocessors, width)
+        if row in rates:
+            config = dict(candidate.config)
+            promised = timing.seconds(config, rates[row], shape.sizes, device.multiprocessors, width)
+            found.append((promised, candidate))
+    return sorted(found, key=lambda pair: pair[0])
 
-    known = [c for c in candidates if row_of(contract, c.contestant.kernel, c.config) in rates]
-    return sorted(known, key=seconds)
 
-
-def _candidates(
+def candidates_of(
     comparison: Comparison,
     kernels: Mapping[str, Kernel],
     device: prior.Device,
     triton: str,
     left_out: Counter[str],
 ) -> list[Candidate]:
+    """The rows of a comparison's kernels that can run; `left_out` counts the others by their reasons."""
     problem = comparison.problem
     shape = problem.shape
     found = []
