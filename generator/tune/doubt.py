@@ -32,10 +32,11 @@ def doubtful(
     """The winners of the family `name` that another row promises to beat `DOUBTED` times, with its seconds.
 
     `measured` are the rows that were timed for a contract at a size: of these the times are known. Rows that cannot run
-    there promise nothing.
+    there promise nothing. A winner that was no slower than the library is not in doubt: rates know no roofline.
     """
-    for contract in sorted({winner.contract for winner in winners}):
-        own = {winner.sizes: winner for winner in winners if winner.contract == contract}
+    behind = [winner for winner in winners if winner.seconds > (winner.library_seconds or 0.0)]
+    for contract in sorted({winner.contract for winner in behind}):
+        own = {winner.sizes: winner for winner in behind if winner.contract == contract}
         kernels = {kernel.name: kernel for kernel in families.known[name].kernels}
         shapes = tuple(Shape(w.m, w.n, w.k, batch=w.batch) for w in own.values())
         for comparison in of_specs(families, shapes, f"{contract}__*"):
