@@ -62,6 +62,12 @@ def turning(family: Family, names: Iterable[str]) -> tuple[str, ...]:
     return tuple(n for n in names if dtypes[n].precision == "tf32" or ELEMENTS[dtypes[n].a].bits == 8)
 
 
+def gated(family: Family) -> tuple[str, ...]:
+    """The contracts whose product has two columns for each of the result."""
+    orders = {kernel.variant.contract: kernel.variant.epilogue.order for kernel in family.kernels}
+    return tuple(name for name, order in orders.items() if order is not None)
+
+
 def contracts(family: Family) -> tuple[Contract, ...]:
     """The contracts of a family in the order of its product, each with its kernels in the order they are tried."""
     grouped: dict[str, list[Kernel]] = {}

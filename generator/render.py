@@ -159,6 +159,7 @@ def package_source(family: Family, name: str) -> str:
             contracts=package.contracts(family),
             twins=twins,
             turning=package.turning(family, (contract for contract, _ in twins)),
+            gated=package.gated(family) if spec.tuned else (),
             summary=summary,
             tuned=bool(spec.tuned),
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -314,6 +315,37 @@ def test_large_operands_are_turned_for_a_matrix_unit_that_wants_k_contiguous(
         assert given_a.stride("rc".index(lies[0]) ^ 1) == 1 and given_b.stride("rc".index(lies[1]) ^ 1) == 1
         assert m > 1 or given_a.stride(0) == k
     for name in [name for name in sys.modules if name.split(".")[0] == "turned"]:
+        del sys.modules[name]
+
+
+GATED = """\
+summary: Two halves.
+layout: rcr
+dtype: fp16
+epilogue: [none, swiglu]
+select: table
+tuned: found.json
+"""
+
+
+@pytest.mark.parametrize(("contract", "columns"), [("gemm_fp16_rcr_none", 96), ("gemm_fp16_rcr_swiglu", 48)])
+def test_a_choice_by_measurements_is_by_the_columns_of_the_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, contract: str, columns: int
+) -> None:
+    (tmp_path / "halves.yaml").write_text(GATED)
+    nothing = {"format": 1, "device": "Some GPU", "error": 0.0, "regret": 0.0, "winners": [], "rates": []}
+    (tmp_path / "found.json").write_text(json.dumps(nothing))
+    assert main([str(tmp_path / "halves.yaml"), "--out", str(tmp_path)]) == 0
+    monkeypatch.syspath_prepend(tmp_path)
+    package = importlib.import_module("halves")
+    launch, tuned = importlib.import_module("halves._launch"), importlib.import_module("halves._tuned")
+    asked: list[tuple[int, ...]] = []
+    monkeypatch.setattr(launch, "_on_gpu", lambda x: True)
+    monkeypatch.setattr(launch, "_record", lambda *given: (None, None))
+    monkeypatch.setattr(tuned, "choose", lambda name, kernels, sizes, width, device: asked.append(sizes))
+    getattr(package, contract)(*operands(n=96))
+    assert asked == [(64, columns, 32)]
+    for name in [name for name in sys.modules if name.split(".")[0] == "halves"]:
         del sys.modules[name]
 
 

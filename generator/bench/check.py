@@ -46,7 +46,7 @@ class Verdict:
     """How far a result is from float64.
 
     `error` is |out - reference| / |reference| in the Frobenius norm, `worst` the largest single error over the
-    reference's element plus the root mean square of the accumulator.
+    reference's element plus the root mean square of the accumulator, or of a gate's results.
     """
 
     error: float
@@ -122,6 +122,9 @@ def judge(problem: Problem, out: torch.Tensor, expected: Expected) -> Verdict:
     for got, reference in parts:
         difference = (_double(got) - reference).abs_()
         norm = float(reference.norm())
+        if problem.epilogue.order is not None:
+            # A gate multiplies two sums, so that the error of one counts by the other.
+            scale = max(scale, norm / math.sqrt(reference.numel()))
         errors.append(float(difference.norm()) / norm if norm else float(difference.norm()))
         worst.append(float((difference / (reference.abs() + scale)).max()))
     return Verdict(max(errors), max(worst), allowed)

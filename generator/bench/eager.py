@@ -95,6 +95,11 @@ NATIVE: Mapping[str, Callable[..., torch.Tensor]] = {
     "softplus": functional.softplus,
     "hardswish": functional.hardswish,
     "clamp": torch.clamp,
+    # Of a gate, given its two values.
+    "swiglu": lambda gate, x: functional.silu(gate) * x,
+    "geglu": lambda gate, x: functional.gelu(gate) * x,
+    "geglu_tanh": lambda gate, x: functional.gelu(gate, approximate="tanh") * x,
+    "reglu": lambda gate, x: functional.relu(gate) * x,
 }
 
 
@@ -122,13 +127,13 @@ def apply(
                 assert isinstance(x, torch.Tensor)
                 outputs.append(_tapped(step.output.tap, x))
             continue
-        if native and step.operation in NATIVE and not step.operands:
-            x = NATIVE[step.operation](x, **_parameters(step))
-            continue
         names: dict[str, Value] = {formula.X: x}
         if step.meaning.gated:
             assert isinstance(x, torch.Tensor)
             names = dict(zip((formula.GATE, formula.X), taken_apart(x, step.order)))
+        if native and step.operation in NATIVE and not step.operands:
+            x = NATIVE[step.operation](*names.values(), **_parameters(step))
+            continue
         for local, operand in step.operands:
             of = columns if columns is None or operand.shape != HALVES else columns_of(columns, n, epilogue.order)
             value = operands[operand.name]

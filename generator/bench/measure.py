@@ -6,6 +6,7 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 
@@ -84,7 +85,8 @@ class Entry:
     gpu: list[float] = field(default_factory=list)
     call: list[float] = field(default_factory=list)
     host: list[float] = field(default_factory=list)
-    last: torch.Tensor | None = None
+    #: What the last plain call returned.
+    last: Any = None
     #: What the calls of a replay leave for each set.
     results: dict[int, torch.Tensor] = field(default_factory=dict)
 
@@ -212,9 +214,8 @@ class Session:
         self.device.synchronize()
         outputs = [(entry.results[each], expected) for each, expected in enumerate(self.expected[: entry.replayed])]
         if entry.last is not None:
-            # Timed as it is called; of what is returned the result comes first.
-            last = entry.last[0] if isinstance(entry.last, tuple) else entry.last
-            outputs.append((last, self.expected[(entry.called - 1) % len(self.sets)]))
+            # Timed as it is called.
+            outputs.append((_result(entry.last), self.expected[(entry.called - 1) % len(self.sets)]))
         side = entry.competitor.side
         for out, expected in outputs:
             verdict = check.judge(self.problem, out, expected)
@@ -298,7 +299,14 @@ def _run(competitor: Competitor, sets: list[Operands], results: dict[int, torch.
     for call in range(calls):
         each = call % len(sets)
         returned = competitor.launch(sets[each], sets[each].out)
-        results[each] = returned if competitor.fresh else sets[each].out
+        results[each] = _result(returned) if competitor.fresh else sets[each].out
+
+
+def _result(returned: Any) -> torch.Tensor:
+    """C of what a side returns, behind which stand the outputs beside it."""
+    result = returned[0] if isinstance(returned, tuple) else returned
+    assert isinstance(result, torch.Tensor)
+    return result
 
 
 def _timing(method: str, calls: int, seconds: list[float]) -> Timing:

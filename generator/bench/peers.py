@@ -19,8 +19,8 @@ from generator.model import Dtype
 from generator.verify.elements import torch_type
 from generator.vocabulary import ELEMENTS, QUANTISED
 
-#: Computes the result of a set and returns it: a new tensor, or `out` filled where one is given and the side can. A
-#: kernel with outputs beside its result returns them all.
+#: Computes the result of a set and returns it: a new tensor, or `out` filled where one is given and the side can. With
+#: outputs beside the result it returns a tuple of all, the result first.
 Launch = Callable[[Operands, torch.Tensor | None], Any]
 
 
@@ -92,12 +92,18 @@ def _followed(problem: Problem, call: _Call) -> Peer:
         return Peer(name, call.launch)
     converted = torch_type(problem.operand_type)
 
-    def launch(operands: Operands, out: torch.Tensor | None) -> torch.Tensor:
+    def launch(operands: Operands, out: torch.Tensor | None) -> Any:
         x = call.launch(operands, None)
+        outputs: list[torch.Tensor] = []
         if rest.steps:
-            # What is written beside the result is computed too, and dropped.
-            x = eager_epilogue(rest, x.to(converted), operands.epilogue, native=True, outputs=[])
-        return _deliver(x, operands, out)
+            x = eager_epilogue(rest, x.to(converted), operands.epilogue, native=True, outputs=outputs)
+        # What is saved lies in memory as the result does.
+        beside = [
+            found if output.tap.reduction else _deliver(found, operands, None)
+            for output, found in zip(rest.outputs, outputs, strict=True)
+        ]
+        result = _deliver(x, operands, out)
+        return (result, *beside) if beside else result
 
     return Peer(name, launch)
 
@@ -175,7 +181,7 @@ def _product(problem: Problem) -> _Call:
     if shape.batch and dtype.out == dtype.a:
         return _Call("torch.bmm", lambda operands, out: torch.bmm(operands.a, operands.b, out=out))
     if dtype.a == "int8":
-        product = _int_mm(shape.m, shape.n, shape.k)
+        product = _int_mm(shape.m, problem.columns, shape.k)
         if dtype.out == "int32":
             return _Call("torch._int_mm", product)
         name = f"torch._int_mm, then {dtype.out}"
@@ -209,9 +215,9 @@ def _scaled_mm(problem: Problem, *, by_rows: bool = False) -> Launch:
         raise NoPeer("torch._scaled_mm takes no two operands of fp8e5m2")
     if (problem.layout.a, problem.layout.b, problem.layout.c) != ("row", "column", "row"):
         raise NoPeer(f"torch._scaled_mm takes the layout rcr alone, not {problem.layout.word}")
-    if problem.shape.n % 16 or problem.shape.k % 16:
+    if problem.columns % 16 or problem.shape.k % 16:
         raise NoPeer(
-            f"torch._scaled_mm takes N and K that are multiples of 16, not {problem.shape.n}, {problem.shape.k}"
+            f"torch._scaled_mm takes N and K that are multiples of 16, not {problem.columns}, {problem.shape.k}"
         )
     out_type = torch_type(_unscaled(problem.dtype))
     fast = problem.dtype.precision == "fast"
@@ -247,14 +253,13 @@ def inductor(problem: Problem) -> Peer:
     names = [operand.name for operand in problem.epilogue.operands]
     typed = torch.empty(0, dtype=torch_type(problem.dtype.out))
 
-    def product(a: torch.Tensor, b: torch.Tensor, *values: torch.Tensor | float) -> torch.Tensor:
-        result = expression.launch(Operands(a, b, dict(zip(names, values)), typed), None)
-        assert isinstance(result, torch.Tensor)
-        return result
+    def product(a: torch.Tensor, b: torch.Tensor, *values: torch.Tensor | float) -> Any:
+        # With the outputs beside the result: what a graph does not return, the compiler leaves out.
+        return expression.launch(Operands(a, b, dict(zip(names, values)), typed), None)
 
-    compiled: list[Callable[..., object]] = []
+    compiled: list[Callable[..., Any]] = []
 
-    def launch(operands: Operands, out: torch.Tensor | None) -> torch.Tensor:
+    def launch(operands: Operands, out: torch.Tensor | None) -> Any:
         values = (operands.a, operands.b, *(operands.epilogue[name] for name in names))
         if not compiled:
             # Once as it is, so that what the library is given besides, such as scales, is there and not computed anew.
@@ -263,9 +268,7 @@ def inductor(problem: Problem) -> Peer:
             graph = make_fx(product)(*values)
             torch._dynamo.reset()
             compiled.append(torch.compile(graph, mode="max-autotune-no-cudagraphs", dynamic=False))
-        result = compiled[0](*values)
-        assert isinstance(result, torch.Tensor)
-        return result
+        return compiled[0](*values)
 
     return Peer(f"torch.compile({expression.name})", launch, fresh=True)
 

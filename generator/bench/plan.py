@@ -17,7 +17,7 @@ from generator.families import families
 from generator.model import Dtype, Family, Kernel, Layout
 from generator.spec import read
 from generator.verify.loading import stated_and_actual_digest
-from generator.vocabulary import AXES
+from generator.vocabulary import AXES, CONTRACT_AXES
 
 
 @dataclass(frozen=True)
@@ -178,10 +178,13 @@ def _on_shapes(
 
 
 def _shared(case: str, kernels: list[Kernel]) -> tuple[Dtype, Epilogue]:
-    """The type and epilogue that all kernels of a comparison have."""
+    """The type and epilogue that all kernels of a comparison have, as they have all that says what is computed.
+
+    Layouts may differ by `strided`, and forms of `math` are ways to compute the same.
+    """
     first = kernels[0].variant
     for kernel in kernels[1:]:
-        for axis in ("dtype", "epilogue", "batch"):
+        for axis in (axis for axis in CONTRACT_AXES if axis != "layout"):
             if kernel.variant.word(axis) != first.word(axis):
                 raise CallError(
                     f"case {case!r}: {axis} is {first.word(axis)} in {kernels[0].name} and "

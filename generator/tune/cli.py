@@ -172,10 +172,8 @@ def dry_run(call: Call) -> int:
         from generator.bench.device import CudaDevice
 
         device = CudaDevice().figures
-    elif call.device in prior.DEVICES:
-        device = prior.DEVICES[call.device]
     else:
-        raise CallError(f"--device: {call.device!r} is not known; {nearest(call.device, prior.DEVICES)}")
+        device = _known(call.device)
     rates = _rates(call, _files(call, families, device.slug))
     found = plan(families, shapes, device, versions()["triton"], call.candidates, call.only, rates)
     for trial in found.trials:
@@ -197,8 +195,14 @@ def again(call: Call) -> int:
         raise CallError(f"--again: {journal.path} holds nothing of {call.device}")
     if len(places) > 1:
         raise CallError(f"--again: {journal.path} mixes {' and '.join(map(winners.spelled, places))}")
-    run.write(journal, _files(call, families, call.device), places[0], families)
+    run.write(journal, _files(call, families, call.device), places[0], families, _known(call.device))
     return DONE
+
+
+def _known(slug: str) -> prior.Device:
+    if slug not in prior.DEVICES:
+        raise CallError(f"--device: {slug!r} is not known; {nearest(slug, prior.DEVICES)}")
+    return prior.DEVICES[slug]
 
 
 def _files(call: Call, families: Families, slug: str) -> dict[str, Path]:
@@ -269,7 +273,7 @@ def _tune(
     journal = Journal(_journal(call, slug))
     progress = run.known(found.trials, facts, journal)
     # A file that cannot be merged with is told before the hours of measuring, not after.
-    run.write(journal, files, place, families, checked=True)
+    run.write(journal, files, place, families, facts.figures, checked=True)
     left = progress.left
     if len(left) < len(progress.keys):
         done = len(progress.keys) - len(left)
@@ -279,7 +283,7 @@ def _tune(
         ahead.compile_ahead(calls([progress.keys[key] for key in left]), call.workers, longest)
     with journal:
         run.hand_out(progress, executor, journal, place, call.gpus, until, factory)
-    run.write(journal, files, place, families)
+    run.write(journal, files, place, families, facts.figures)
     return run.status(progress)
 
 

@@ -89,13 +89,14 @@ def plan(
     for comparison in of_specs(families, shapes, only) if shapes else []:
         name, _, contract = comparison.case.partition("/")
         kernels = {kernel.name: kernel for kernel in families.known[name].kernels}
-        candidates = _candidates(comparison, kernels, device, triton, found.left_out)
+        candidates = candidates_of(comparison, kernels, device, triton, found.left_out)
         if candidates:
             # Among equals the kernel that the package tries first.
             tried = ranks[name, contract]
             ordered = sorted(candidates, key=lambda c: (c.predicted, tried.index(c.contestant.kernel)))
             hopeful = [c for c in ordered if c.predicted <= _HOPELESS * ordered[0].predicted]
-            best = hopeful[:most] + _best_fitted(contract, comparison.problem, ordered, rates, device)[:most]
+            promised = by_rates(contract, comparison.problem, ordered, rates, device)
+            best = hopeful[:most] + [candidate for _, candidate in promised[:most]]
             chosen = tuple(candidate for candidate in ordered if candidate in best)
             found.left_out["hopeless by the model"] += len(ordered) - len(hopeful)
             found.left_out["not among the best by the model"] += max(0, len(hopeful) - len(chosen))
@@ -105,31 +106,33 @@ def plan(
     return found
 
 
-def _best_fitted(
+def by_rates(
     contract: str,
     problem: Problem,
     candidates: Sequence[Candidate],
     rates: Mapping[Row, tuple[float, ...]],
     device: prior.Device,
-) -> list[Candidate]:
-    """The candidates whose rows have rates, in the order that these give them."""
+) -> list[tuple[float, Candidate]]:
+    """The candidates whose rows have rates with the seconds that these promise, the fewest first."""
     shape, width = problem.shape, ELEMENTS[problem.dtype.a].bits // 8
-
-    def seconds(candidate: Candidate) -> float:
+    found = []
+    for candidate in candidates:
         row = row_of(contract, candidate.contestant.kernel, candidate.config)
-        return timing.seconds(dict(candidate.config), rates[row], shape.sizes, device.multiprocessors, width)
+        if row in rates:
+            config = dict(candidate.config)
+            promised = timing.seconds(config, rates[row], shape.sizes, device.multiprocessors, width)
+            found.append((promised, candidate))
+    return sorted(found, key=lambda pair: pair[0])
 
-    known = [c for c in candidates if row_of(contract, c.contestant.kernel, c.config) in rates]
-    return sorted(known, key=seconds)
 
-
-def _candidates(
+def candidates_of(
     comparison: Comparison,
     kernels: Mapping[str, Kernel],
     device: prior.Device,
     triton: str,
     left_out: Counter[str],
 ) -> list[Candidate]:
+    """The rows of a comparison's kernels that can run; `left_out` counts the others by their reasons."""
     problem = comparison.problem
     shape = problem.shape
     found = []
@@ -184,20 +187,21 @@ def calls(trials: Sequence[Trial]) -> list[dict[str, Any]]:
     least: dict[tuple[object, ...], tuple[int, Problem, Candidate]] = {}
     for trial in trials:
         for candidate in trial.candidates:
-            key = (candidate.contestant.file, candidate.index, _specialised(candidate.config, trial.problem.shape))
+            key = (candidate.contestant.file, candidate.index, _specialised(candidate.config, trial.problem))
             entry = (trial.problem.bytes, trial.problem, candidate)
             if key not in least or entry[0] < least[key][0]:
                 least[key] = entry
     return [ahead.job_of(problem, chosen.contestant, chosen.index) for _, problem, chosen in least.values()]
 
 
-def _specialised(config: Mapping[str, int], shape: Shape) -> tuple[object, ...]:
+def _specialised(config: Mapping[str, int], problem: Problem) -> tuple[object, ...]:
     """What of the sizes the compiled code depends on, or a little more than that.
 
     Triton knows sizes of 1 and multiples of 16; a kernel masks where the tile does not divide, and counts in 64 bits
     where an operand is large.
     """
-    found: list[object] = [max(shape.m * shape.k, shape.k * shape.n, shape.m * shape.n) > 2**31]
+    shape = problem.shape
+    found: list[object] = [max(shape.m * shape.k, shape.k * problem.columns, shape.m * shape.n) > 2**31]
     for name, size in (("M", shape.m), ("N", shape.n), ("K", shape.k)):
         found.append((size == 1, size % 16 == 0, size % config.get(f"BLOCK_{name}", 1) == 0))
     return tuple(found)

@@ -9,12 +9,14 @@ from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from generator import prior
 from generator.bench.measure import reason
 from generator.bench.plan import Families
 from generator.bench.table import tile
 from generator.errors import CallError
 from generator.tune import winners, work
-from generator.tune.fit import Row, Sample, fit, row_of
+from generator.tune.doubt import DOUBTED, doubtful
+from generator.tune.fit import Row, Sample, Sizes, fit, row_of
 from generator.tune.journal import Journal
 from generator.tune.outcome import Outcome, Winner
 from generator.tune.plan import Trial
@@ -119,12 +121,19 @@ def _row(config: Mapping[str, int] | None) -> str:
 
 
 def write(
-    journal: Journal, files: Mapping[str, Path], place: winners.Place, families: Families, *, checked: bool = False
+    journal: Journal,
+    files: Mapping[str, Path],
+    place: winners.Place,
+    families: Families,
+    device: prior.Device,
+    *,
+    checked: bool = False,
 ) -> None:
     """Merge the winners of each family into its file, and say what was dropped; with `checked` write nothing.
 
     All that the journal holds of a size counts, whichever call measured it: of several winners the one that is
-    furthest ahead of the library, which was timed beside each, or else the fastest.
+    furthest ahead of the library, which was timed beside each, or else the fastest. A winner that is in doubt is left
+    out, so that the rates choose at its size.
 
     Raises `CallError` for a file that is something else or was measured elsewhere.
     """
@@ -143,15 +152,33 @@ def write(
             kernel.variant.contract: ELEMENTS[kernel.variant.dtype.a].bits // 8
             for kernel in families.known[name].kernels
         }
-        fitted = fit(samples_of(standing, widths), place.multiprocessors)
+        samples = list(samples_of(standing, widths))
+        fitted = fit(samples, place.multiprocessors)
         found, dropped = winners.merge(old, new.values(), fitted, digests)
+        measured: dict[tuple[str, Sizes], set[Row]] = {}
+        for sample in samples:
+            measured.setdefault((sample.row[0], sample.sizes), set()).add(sample.row)
+        doubts = list(doubtful(families, name, found.winners, measured, found.fit.rates, device, place.triton))
+        if doubts:
+            found = winners.without(found, [winner for winner, _ in doubts])
+            print(
+                f"{path}: left out {len(doubts)} winners; a row not measured there promises {DOUBTED} times the speed"
+            )
+            print("  (--refine measures it):", *map(_doubt, doubts), sep="\n  ")
         if dropped:
             kernels = ", ".join(sorted({winner.kernel for winner in dropped}))
             print(f"{path}: dropped {len(dropped)} winners whose kernels have changed since: {kernels}")
         if not found.winners and not path.exists():
             continue
         winners.save(found, path)
-        print(f"{path}: {len(found.winners)} winners, {len(new)} of them in {journal.path}")
+        kept = sum(winner.place in new for winner in found.winners)
+        print(f"{path}: {len(found.winners)} winners, {kept} of them in {journal.path}")
+
+
+def _doubt(found: tuple[Winner, float]) -> str:
+    winner, promised = found
+    sizes = "x".join(map(str, winner.sizes))
+    return f"{winner.contract} {sizes}: {winner.seconds * 1e6:.4g} µs, promised {promised * 1e6:.4g}"
 
 
 def _cost(winner: Winner) -> float:

@@ -6,7 +6,7 @@ One winner a line, sorted, the same bytes for the same winners: a difference bet
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -102,7 +102,6 @@ def merge(old: Winners, new: Iterable[Winner], fit: Fit, digests: Mapping[str, s
         kept[winner.place] = winner
     kept |= {winner.place: winner for winner in new}
     ordered = tuple(kept[place] for place in sorted(kept))
-    named = {winner.kernel for winner in ordered} | {w.runner_up.kernel for w in ordered if w.runner_up is not None}
     dropped = [winner for winner in stale if winner.place not in kept]
     anew = {contract for contract, _, _ in fit.rates}
     rates = {
@@ -111,8 +110,19 @@ def merge(old: Winners, new: Iterable[Winner], fit: Fit, digests: Mapping[str, s
         if row[0] not in anew and _current(row[1], old.kernels, digests)
     }
     fit = replace(fit if fit.rates else old.fit, rates={**rates, **fit.rates})
-    named |= {kernel for _, kernel, _ in fit.rates}
-    return Winners(old.place, {name: digests[name] for name in sorted(named)}, ordered, fit), dropped
+    return Winners(old.place, {name: digests[name] for name in _named(ordered, fit)}, ordered, fit), dropped
+
+
+def without(found: Winners, left_out: Collection[Winner]) -> Winners:
+    """`found` less some winners, and less the kernels that only they name."""
+    kept = tuple(winner for winner in found.winners if winner not in left_out)
+    return replace(found, winners=kept, kernels={name: found.kernels[name] for name in _named(kept, found.fit)})
+
+
+def _named(winners: Iterable[Winner], fit: Fit) -> list[str]:
+    """The kernels that winners, runners-up and rates name."""
+    rivals = [rival for winner in winners for rival in (winner, winner.runner_up) if rival is not None]
+    return sorted({rival.kernel for rival in rivals} | {kernel for _, kernel, _ in fit.rates})
 
 
 def _current(kernel: str, then: Mapping[str, str], now: Mapping[str, str]) -> bool:

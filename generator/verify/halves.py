@@ -13,8 +13,8 @@ def taken_apart(x: torch.Tensor, order: str) -> tuple[torch.Tensor, torch.Tensor
         return x, x
     if order == INTERLEAVED:
         return x[..., 0::2], x[..., 1::2]
-    half = x.shape[-1] // 2
-    return x[..., :half], x[..., half:]
+    gate, other = x.chunk(2, -1)
+    return gate, other
 
 
 def columns_of(columns: torch.Tensor, n: int, order: str | None) -> torch.Tensor:

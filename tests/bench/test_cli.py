@@ -90,6 +90,34 @@ def test_a_suite_from_file_to_table_and_back(tiny: Path, capsys: pytest.CaptureF
     assert again.out == first.stdout
 
 
+def test_a_gate_is_checked_and_compared_like_any_other_epilogue(tiny: Path) -> None:
+    """B of 2N columns; the library has no call for product and gate, which leaves the others."""
+    (tiny / "gates.yaml").write_text(
+        SPEC.replace("tiny", "gates")
+        .replace("[none, bias+relu]", "[swiglu, [bias, {geglu: {order: interleaved}}]]")
+        .replace("[rcr, sss]", "rcr")
+        .replace("[linear, grouped]", "grouped")
+    )
+    assert generator.cli.main(["gates.yaml"]) == 0
+    (tiny / "suite.yaml").write_text(
+        "peer: eager,fused,cublas\ncases:\n  - name: gate\n    kernels:\n"
+        "      - {label: kernel, family: gates, epilogue: swiglu}\n"
+        "      - {label: public, family: gates, contract: gemm_fp16_rcr_swiglu}\n    shapes: [40x24x20]\n"
+        "  - name: interleaved\n    kernels:\n"
+        "      - {family: gates, contract: gemm_fp16_rcr_bias_geglu_interleaved}\n    shapes: [24x16x20]\n"
+    )
+    call = ["gates.yaml", "--suite", "suite.yaml", "--rounds", "2", "--workers", "0", "--json", "kept.json"]
+    done = interpreted(tiny, *call)
+    assert done.returncode == 0, done.stderr
+    gate, interleaved = load(tiny / "kept.json").records
+    plain, fused, library = gate.peers.values()
+    assert (plain.name, library.name) == ("torch.matmul + swiglu", "torch.matmul + swiglu")
+    assert fused.refused and "torch has no call for a product of fp16" in str(fused.failure)
+    timed = [side for record in (gate, interleaved) for side in record.sides if side is not fused]
+    assert len(timed) == 4 + 4 and all(side.gpu is not None and side.error for side in timed)
+    assert "| gate | public | the best of them | 1 |" in done.stdout and "refused: torch has no call" in done.stdout
+
+
 def test_a_suite_says_how_it_is_timed_and_the_call_overrides_it(tiny: Path) -> None:
     (tiny / "suite.yaml").write_text("seconds: 0.5\npeer: cublas,inductor\n" + SUITE)
     call = parse(["--suite", "suite.yaml"])

@@ -228,8 +228,9 @@ def test_strided_kernels_share_the_operands_of_the_others() -> None:
         shared_layout([Layout.of("rcr"), Layout.of("rrr")])
 
 
-def test_random_rows_and_columns_judge_as_the_whole_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    of = problem("fp16", Epilogue.of(("bias", "bias_m", "add", "relu")), "rcc")
+@pytest.mark.parametrize("word", ["bias+bias_m+add+relu", "bias+swiglu+scale_n"])
+def test_random_rows_and_columns_judge_as_the_whole_does(monkeypatch: pytest.MonkeyPatch, word: str) -> None:
+    of = problem("fp16", Epilogue.of(tuple(word.split("+"))), "rcc")
     (one,) = operands.make_sets(of, "cpu", 1, seed=0)
     whole = check.expect(of, one, torch.Generator()).of_rows
     monkeypatch.setattr(check, "_WHOLE", 0)

@@ -12,11 +12,14 @@ import torch
 
 from generator.bench import eager
 from generator.bench.measure import Options
+from generator.bench.operands import make_sets
+from generator.bench.peers import PEERS as BY_WORD
 from generator.bench.plan import Contestant
 from generator.bench.problem import Shape
 from generator.epilogue import Epilogue
+from generator.gates import INTERLEAVED, ORDER
 from generator.model import Dtype
-from generator.operations import OPERATIONS
+from generator.operations import OPERATIONS, Settings
 
 from .test_measure import contestant, measured, problem
 
@@ -46,6 +49,13 @@ PEERS = {
     ("bf16", "bias+silu+mul"): ("torch.matmul + bias + silu + mul", "torch.addmm + silu + mul"),
     ("bf16", "bias+relu+add"): ("torch.matmul + bias + relu + add", "torch._addmm_activation(relu) + add"),
     ("bf16", "silu"): ("torch.matmul + silu", None),
+    ("bf16", "swiglu"): ("torch.matmul + swiglu", None),
+    ("bf16", "bias+geglu+mul"): ("torch.matmul + bias + geglu + mul", "torch.addmm + geglu + mul"),
+    ("int8>bf16", "scale_m+scale_n+swiglu"): ("torch._int_mm + scale_m + scale_n + swiglu", None),
+    ("fp8e4m3", "scale_m+scale_n+swiglu"): (
+        "torch._scaled_mm + scale_m + scale_n + swiglu",
+        "torch._scaled_mm by rows and columns + swiglu",
+    ),
     ("bf16", ""): ("torch.matmul", None),
     ("fp8e4m3", "scale_m+scale_n"): (
         "torch._scaled_mm + scale_m + scale_n",
@@ -127,13 +137,15 @@ def test_operands_have_the_type_that_a_user_would_give_them() -> None:
 @pytest.mark.parametrize("word", sorted(eager.NATIVE))
 def test_torchs_function_is_the_operation(word: str) -> None:
     chains = [Epilogue.of((word,))] if word != "clamp" else []
-    settings = {
+    settings: dict[str, list[Settings]] = {
         "clamp": [(("min", 0), ("max", 6)), (("max", 1.5),)],
         "leaky_relu": [(("negative_slope", 0.2),)],
         "softplus": [(("beta", 2), ("threshold", 4))],
     }
     chains += [Epilogue.chain([(word, OPERATIONS[word], each)]) for each in settings.get(word, [])]
-    x = torch.linspace(-30, 30, 901, dtype=torch.float64)[None]
+    settings |= {name: [((ORDER, INTERLEAVED),)] for name, each in OPERATIONS.items() if each.gated}
+    line = torch.linspace(-30, 30, 901, dtype=torch.float64)
+    x = torch.cat((line, line.roll(7)))[None]
     for chain in chains:
         torch.testing.assert_close(
             eager.apply(chain, x, {}, native=True), eager.apply(chain, x, {}), rtol=1e-9, atol=1e-12
@@ -181,6 +193,47 @@ def test_the_compiled_peer_computes_the_same(
     assert own.name == f"torch.compile({library.name})"
     (graph,) = graphs
     assert "ones" not in graph.code, "scales are given, as to the library"
+
+
+CHAINS = ["save+relu", "bias+save+gelu+row_sum+col_sum", "row_amax", "bias+swiglu+save+row_amax+mul"]
+
+
+@pytest.mark.parametrize("out", ["bf16", "int8"])
+@pytest.mark.parametrize("word", CHAINS)
+def test_the_compiled_graph_returns_what_is_written_beside(
+    monkeypatch: pytest.MonkeyPatch, word: str, out: str
+) -> None:
+    graphs: list[Any] = []
+
+    def backend(graph: Any, inputs: object) -> Any:
+        graphs.append(graph)
+        return graph.forward
+
+    compiled(monkeypatch, backend)
+    of = problem("bf16", Epilogue.of(tuple(word.split("+"))))
+    of = replace(of, dtype=replace(of.dtype, out=out))
+    (one,) = make_sets(of, "cpu", 1, seed=0)
+    returned = BY_WORD["inductor"](of).launch(one, None)
+    (graph,) = graphs
+    kept = graph.graph.output_node().args[0]
+    assert len(returned) == len(kept) == 1 + len(of.epilogue.outputs)
+    eager_ones = BY_WORD["eager"](of).launch(one, one.out)
+    assert eager_ones[0] is one.out
+    for found, expected in zip(returned, eager_ones, strict=True):
+        assert found.dtype == expected.dtype
+        torch.testing.assert_close(found, expected, rtol=2e-2, atol=2e-2 if out == "bf16" else 1)
+    sizes = {"M": (24,), "N": (40,), "MN": (24, 40)}
+    assert [tuple(found.shape) for found in returned[1:]] == [sizes[each.shape] for each in of.epilogue.outputs]
+    saved = [found for found, each in zip(returned[1:], of.epilogue.outputs) if not each.tap.reduction]
+    assert all(found.dtype == one.out.dtype for found in saved)
+
+
+def test_every_peer_is_timed_beside_a_kernel_with_outputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled(monkeypatch, lambda graph, inputs: graph.forward)
+    of = problem("bf16", Epilogue.of(("bias", "save", "relu")))
+    options = Options(rounds=2, peers=("cublas", "eager", "fused", "inductor"))
+    record = measured(contestant(tmp_path, "none", "raise ValueError('not today')"), of=of, options=options)
+    assert all(peer.failure is None and peer.gpu is not None for peer in record.peers.values())
 
 
 def test_a_peer_that_fails_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

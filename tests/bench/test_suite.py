@@ -169,12 +169,40 @@ def test_the_fused_suite_asks_for_every_epilogue_at_every_size(monkeypatch: pyte
         ("bf16", "bias+relu"),
         ("bf16", "bias+gelu_tanh"),
         ("bf16", "bias+silu+mul"),
+        ("bf16", "swiglu"),
         ("int8_int32_bf16", "scale_m+scale_n"),
         ("fp8e4m3", "scale_m+scale_n"),
         ("fp8e4m3_fp32_bf16_fast", "scale_m+scale_n"),
     }
     sizes = {"4096x4096x4096", "8192x8192x2048", "2048x3072x768", "4096x14336x4096", "512x4096x4096"}
     assert {str(c.problem.shape) for c in comparisons} == sizes and len(comparisons) == len(work) * len(sizes)
+
+
+def test_kernels_of_another_rounding_are_not_compared_and_those_of_another_math_are(tmp_path: Path) -> None:
+    exact = "summary: x\nlayout: rcr\ndtype: fp16\nepilogue: silu\n"
+    for name, text in {
+        "exact": exact,
+        "fast": f"{exact}math: fast\n",
+        "rounded": f"{exact}rounding: [late, torch]\n",
+    }.items():
+        (tmp_path / f"{name}.yaml").write_text(text)
+        assert main([str(tmp_path / f"{name}.yaml"), "--out", str(tmp_path)]) == 0
+    families = Families([tmp_path / f"{name}.yaml" for name in ("exact", "fast", "rounded")], tmp_path)
+
+    def planned(*choices: str) -> int:
+        path = tmp_path / "suite.yaml"
+        lines = "".join(f"      - {{{choice}}}\n" for choice in choices)
+        path.write_text(f"cases:\n  - name: one\n    kernels:\n{lines}    shapes: [8x8x8]\n")
+        (found,) = of_suite(read_suite(path), families)
+        return len(found.contestants)
+
+    assert planned("family: exact", "family: fast, label: fast") == 2
+    assert planned("family: exact", "family: rounded, rounding: late, label: late") == 2
+    for choices in (["family: exact", "family: rounded, rounding: torch"], ["family: rounded"]):
+        with pytest.raises(CallError, match=r"case 'one': rounding is late in .* and torch in gemm_.*_roundingtorch__"):
+            planned(*choices)
+    # Each contract by itself, of one spec.
+    assert len(of_specs(Families([tmp_path / "rounded.yaml"], tmp_path), (Shape(8, 8, 8),))) == 2
 
 
 def test_batches_are_timed_on_shapes_of_batches(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support import ROOT, python
@@ -74,22 +75,46 @@ def test_a_worker_without_a_device_is_told(bench: Bench) -> None:
         bench.tune("--executor", "tune.fakes:threads", factory="tune.fakes:absent")
 
 
-def test_rendered_kernels_are_tuned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Interpreted: the kernels' own refusals, rows and results, on a device to which all take the same time."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "specs").mkdir()
-    spec = fakes.SPEC.replace("layout: [rcr, rrr]", "layout: rcr\nmasking: [none, auto]\nepilogue: bias")
-    (tmp_path / "specs" / "tiny.yaml").write_text(spec.replace("[linear, grouped]", "linear"))
-    (tmp_path / "shapes.yaml").write_text("[16x32x16, 20x16x16]")
+def interpreted(folder: Path, axes: str, shapes: str) -> list[list[dict[str, Any]]]:
+    """What a call measured of each of the shapes, the kernels rendered and interpreted; all take the same time."""
+    (folder / "specs").mkdir()
+    spec = fakes.SPEC.replace("layout: [rcr, rrr]", f"layout: rcr\nmasking: [none, auto]\n{axes}")
+    (folder / "specs" / "tiny.yaml").write_text(spec.replace("[linear, grouped]", "linear"))
+    (folder / "shapes.yaml").write_text(shapes)
     assert generator.cli.main(["specs/tiny.yaml"]) == 0
     path = {"PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}", "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
     arguments = ["specs/tiny.yaml", "--shapes", "shapes.yaml", "--executor", "tune.fakes:threads"]
-    done = python("-m", "tune.interpreted", *arguments, cwd=tmp_path, env=path)
+    done = python("-m", "tune.interpreted", *arguments, cwd=folder, env=path)
     assert done.returncode == 0, done.stderr
-    assert "[2/2] gemm_fp16_rcr_bias 20x16x16: tiled_pointer_auto_linear" in done.stderr
-    lines = (tmp_path / ".tune_cache" / "nvidia_h200.jsonl").read_text().splitlines()
+    assert "[2/2] gemm_fp16_rcr_bias" in done.stderr
+    lines = (folder / ".tune_cache" / "nvidia_h200.jsonl").read_text().splitlines()
     measured = [json.loads(line)["measurements"] for line in lines]
-    quick = [{(m["kernel"], str(m["config"])) for m in of if m["stage"] == "quick" and m["config"]} for of in measured]
-    # Without masks the rows of 16 and of 16x32 take the first size; nothing unmasked takes the second.
-    assert [len(rows) for rows in quick] == [2 + 3, 3]
     assert not any(m["failure"] for of in measured for m in of)
+    return measured
+
+
+def rows(measured: list[list[dict[str, Any]]]) -> list[int]:
+    """How many rows were tried at each of the shapes."""
+    return [
+        len({(m["kernel"], str(m["config"])) for m in of if m["stage"] == "quick" and m["config"]}) for of in measured
+    ]
+
+
+def test_rendered_kernels_are_tuned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernels' own refusals, rows and results."""
+    monkeypatch.chdir(tmp_path)
+    # Without masks the rows of 16 and of 16x32 take the first size; nothing unmasked takes the second.
+    assert rows(interpreted(tmp_path, "epilogue: bias", "[16x32x16, 20x16x16]")) == [2 + 3, 3]
+
+
+def test_gates_are_tuned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """B has 2N columns, and N is that of the result; the library's product is followed by the gate."""
+    monkeypatch.chdir(tmp_path)
+    measured = interpreted(tmp_path, "epilogue: bias+swiglu", "[16x32x16, 16x16x16]")
+    # Unmasked, the row of 16x32 takes the first size alone: of 32 columns of B the second makes 16.
+    assert rows(measured) == [2 + 3, 1 + 3]
+    assert {m["kernel"] for of in measured for m in of if m["config"] is None} == {"torch.addmm + swiglu"}
+    data = json.loads((tmp_path / "specs" / "tuned" / "nvidia_h200" / "tiny.json").read_text())
+    found = [(w["contract"], w["m"], w["n"], w["k"]) for w in data["winners"]]
+    assert found == [("gemm_fp16_rcr_bias_swiglu", 16, n, 16) for n in (16, 32)]
+    assert all(w["library_seconds"] for w in data["winners"])

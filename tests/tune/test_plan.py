@@ -137,6 +137,16 @@ def test_calls_that_compile_the_same_code_are_made_once_on_the_least_work(mixed:
     assert len(calls(ragged.trials)) == 5, "a row of 64 divides both, one of 128 only the second"
 
 
+def test_both_halves_of_a_gates_operand_count_for_its_offsets(mixed: Path) -> None:
+    """Of the wider, K times N is under 2**31 and K times 2N is not."""
+    lines = ["summary: x", "name: mixed", "layout: rcr", "dtype: fp16", "epilogue: swiglu"]
+    (mixed / "mixed.yaml").write_text("\n".join([*lines, "tile: [{m: 64, n: 64, k: 64, warps: 4}]"]) + "\n")
+    assert generator.cli.main(["mixed.yaml"]) == 0
+    narrow, wide = Shape(256, 16384, 16384), Shape(256, 49152, 32768)
+    jobs = calls(planned(narrow, wide).trials)
+    assert [tuple(job["shape"]) for job in jobs] == [(256, 16384, 16384), (256, 49152, 32768)]
+
+
 @pytest.mark.parametrize("load", ["pointer", "descriptor"])
 @pytest.mark.parametrize("sizes", [(256, 4096, 4096), (8, 4096, 4096), (4096, 4096, 4096), (2048, 3072, 768)])
 def test_the_model_prefers_the_row_that_a_kernel_selects(
