@@ -1,0 +1,154 @@
+"""Every built-in operation, of every type of operands, by every schedule: there or left out with a reason, and proved.
+
+`python -m pytest -m product` takes them all through every level that this machine has; `-k "interpret and swiglu-fp16"`
+and the like a part.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import product
+
+import pytest
+from support import family_of
+
+from generator import legality
+from generator.job import Job as Rendering
+from generator.job import render
+from generator.model import Family, Variant
+from generator.pytest_plugin import Outcomes
+from generator.rendered import read
+from generator.taps import BUILT_IN
+from generator.verify.cli import default_levels, gpu
+from generator.verify.jobs import LEVELS, Job, Result
+from generator.verify.plan import plan
+from generator.verify.report import failure_text, summary
+from generator.vocabulary import AXES, SCHEDULE
+
+#: An operation, the type of A and B, a schedule.
+Combination = tuple[str, str, str]
+#: A level and a combination.
+Point = tuple[str, Combination]
+#: What becomes of the jobs of a point.
+Prove = Callable[[Point], list[Result]]
+
+#: The product alone is among the operations: a schedule may have no other epilogue.
+OPERATIONS = ("none", *BUILT_IN)
+TYPES = ("fp16", "bf16", "fp32", "int8")
+SCHEDULES = tuple(word for word, entry in SCHEDULE.items() if entry.available)
+#: The target that is compiled for: that of the reference device.
+PRIMARY = "sm90"
+
+
+def written(name: str) -> str:
+    """An operation as a spec writes it, with every bound of which it needs one."""
+    operation = BUILT_IN.get(name)
+    if operation is None or not operation.bounds:
+        return name
+    bounds = (f"{bound}: {math.copysign(1, operation.scalars[bound] or 0):g}" for bound in operation.bounds)
+    return f"[{{{name}: {{{', '.join(bounds)}}}}}]"
+
+
+# Small tiles, of which the interpreter makes many; 64 rows and 4 warps are what the target's matrix unit takes.
+SPEC = f"""\
+summary: Every built-in operation.
+layout: rcr
+# int8 sums where an operation keeps them; behind it, where none is left, what it computes from them.
+dtype: [{", ".join(TYPES)}, {{a: int8, out: fp32}}]
+epilogue: [{", ".join(map(written, OPERATIONS))}]
+schedule: [{", ".join(SCHEDULES)}]
+load: [pointer, descriptor]
+store: [as_load, pointer]
+select: fixed
+targets: [{PRIMARY}]
+tile: [{{m: 64, n: 32, k: 32, group: 2, warps: 4, split: 2}}]
+"""
+
+
+def combination(variant: Variant) -> Combination:
+    steps = variant.epilogue.steps
+    return steps[0].operation if steps else "none", variant.dtype.a, variant.schedule
+
+
+def family() -> Family:
+    """Of each combination, by each load, the first kernel: int8 sums stay int32 where they can, stores are as loads."""
+    whole = family_of(SPEC, "product.yaml")
+    first = {(combination(kernel.variant), kernel.variant.load): kernel.name for kernel in reversed(whole.kernels)}
+    chosen = set(first.values())
+    return replace(whole, kernels=tuple(kernel for kernel in whole.kernels if kernel.name in chosen))
+
+
+FAMILY = family()
+#: Of each kernel, by its name.
+COMBINATIONS = {kernel.name: combination(kernel.variant) for kernel in FAMILY.kernels}
+
+
+def points() -> list[Point]:
+    """Each level that this machine has, in their order, with each combination."""
+    levels = sorted({*default_levels(gpu()), "compile"}, key=LEVELS.index)
+    return [*product(levels, dict.fromkeys(COMBINATIONS.values()))]
+
+
+def label(point: Point) -> str:
+    level, each = point
+    return "-".join([level, *each])
+
+
+def test_every_combination_is_there_or_left_out_with_a_reason() -> None:
+    there = set(COMBINATIONS.values())
+    reasons: dict[Combination, str] = {}
+    for values in product(*(FAMILY.spec.axes[axis] for axis in AXES)):
+        variant = Variant(*values)  # type: ignore[arg-type]
+        if combination(variant) not in there:
+            reason = legality.why_not(variant)
+            assert reason is not None, variant.name
+            # Pointers address whatever there is: what speaks against them is told.
+            if variant.load == "pointer":
+                reasons[combination(variant)] = reason
+    told = [f"{len(there)} combinations, {len(FAMILY.kernels)} kernels; left out: {len(reasons)}"]
+    told += [f"  {count}: {reason}" for reason, count in Counter(reasons.values()).items()]
+    print("\n".join(told))
+    assert there | reasons.keys() == set(product(OPERATIONS, TYPES, SCHEDULES))
+    # No schedule, type or operation is left out as a whole.
+    for place, words in enumerate((OPERATIONS, TYPES, SCHEDULES)):
+        assert {each[place] for each in there} == set(words)
+
+
+@pytest.fixture(scope="module")
+def proved(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prove]:
+    """The results of a point's jobs, those of all points that were selected worked out side by side.
+
+    At the end it is told what was proved, and what could not be.
+    """
+    started = time.monotonic()
+    folder = tmp_path_factory.mktemp("product")
+    assert render([Rendering(FAMILY, folder)]) == 0
+    rendered = read(folder / FAMILY.spec.name)
+    jobs: dict[Point, list[Job]] = {}
+    # Of each kernel one launch.
+    compiled = plan([rendered], ("compile",), case="*-aligned", targets=(PRIMARY,))
+    for each in [*plan([rendered], [level for level in LEVELS if level != "compile"]), *compiled]:
+        if not each.contract:
+            jobs.setdefault((each.level, COMBINATIONS[each.name]), []).append(each)
+    asked = [item.callspec.params.get("point") for item in request.session.items if hasattr(item, "callspec")]
+    outcomes = Outcomes([each for point in asked if point in jobs for each in jobs[point]])
+    yield lambda point: [outcomes(each) for each in jobs[point]]
+    outcomes.close()
+    with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+        print("", *summary([*outcomes.done.values()], time.monotonic() - started), sep="\n")
+        if gpu() is None:
+            print("gpu: not run: torch sees no GPU here")
+
+
+@pytest.mark.product
+@pytest.mark.parametrize("point", points(), ids=label)
+def test_proved(point: Point, proved: Prove) -> None:
+    results = proved(point)
+    assert results
+    for result in results:
+        assert not result.failures, failure_text(result)
+        assert result.left_out is None and result.cases > 0, result
