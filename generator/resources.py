@@ -9,7 +9,7 @@ import itertools
 
 from generator.gates import INTERLEAVED
 from generator.model import Tile, Variant
-from generator.operations import MATRIX
+from generator.operations import MATRIX, OUT
 from generator.vocabulary import ELEMENTS, SCHEDULE, TARGETS
 
 #: Columns of 128 lanes of 32 bits (PTX ISA, "Tensor Memory").
@@ -103,6 +103,9 @@ def shared_memory(v: Variant, tile: Tile, target: str) -> int:
         # Nothing is in flight. What goes to registers takes its turn in shared memory.
         together = TARGETS[target].vendor == "nvidia" and v.load != "descriptor" and v.dtype.precision != "tf32x3"
         needed = max(a + b if together else max(a, b), result)
+        if v.schedule == "naive" and v.load == "descriptor":
+            # A 32-bit result passes through here whichever way it is stored.
+            needed = max(a + b + _begun_with(v, tile) if warpgroup else needed, everything)
     elif v.dtype.precision == "tf32x3" and warpgroup:
         # The stage that is worked on stands as the high and low parts of the second operand.
         second = a if v.product == "exchanged" else b
@@ -127,6 +130,12 @@ def shared_memory(v: Variant, tile: Tile, target: str) -> int:
             # The hardware still copies a tile out when the loads of the next begin.
             needed += result
     return needed + (BARRIERS if v.load == "descriptor" or instruction == "tcgen05" else 0)
+
+
+def _begun_with(v: Variant, tile: Tile) -> int:
+    """Bytes of the matrix that the first operation adds, at most: Triton has the product begin with it as its sum."""
+    shapes = {operand.shape for step in v.chain.steps[:1] for _, operand in step.operands}
+    return tile.m * tile.n * 4 if shapes & {MATRIX, OUT} else 0
 
 
 def staged(v: Variant) -> bool:

@@ -146,6 +146,10 @@ def test_an_exchange_needs_a_matrix_unit_of_64_rows(target: str) -> None:
     assert legality.why_not_on(variant(product="exchanged"), target) == reason
 
 
+def _naive_copies(*chain: str) -> dict[str, object]:
+    return {"schedule": "naive", "load": "descriptor", "epilogue": Epilogue.of(chain)}
+
+
 @pytest.mark.parametrize(
     ("axes", "target", "stages", "needed"),
     [
@@ -157,6 +161,12 @@ def test_an_exchange_needs_a_matrix_unit_of_64_rows(target: str) -> None:
         ({}, "sm80", 1, 12288),  # at least one stage
         ({"schedule": "naive"}, "sm80", 3, 12288),  # all of K at once
         ({"schedule": "naive"}, "sm90", 3, 16384),  # the result of wgmma passes through it
+        (_naive_copies(), "sm90", 3, 16384 + BARRIERS),
+        # By descriptors a result of 32 bits passes through it wherever it goes.
+        ({**_naive_copies(), "store": "pointer", "dtype": Dtype.of("int8")}, "sm90", 3, 32768 + BARRIERS),
+        # Both halves of B lie beside A; so does the matrix that the product begins with, of 32 bits at the most.
+        (_naive_copies("swiglu"), "sm90", 3, 20480 + BARRIERS),
+        (_naive_copies("add"), "sm90", 3, 45056 + BARRIERS),
         ({"schedule": "elementwise"}, "sm90", 3, 0),
         # A partial sum of 32,768 bytes is put in order there, where the loads leave less.
         ({"schedule": "split_k"}, "sm90", 2, 32768),
