@@ -111,12 +111,10 @@ def shared_memory(v: Variant, tile: Tile, target: str) -> int:
         second = a if v.product == "exchanged" else b
         needed = (a + b) * (tile.stages - 1) + max(2 * second, result if _kept_apart(v, instruction) else 0)
     else:
-        needed = (a + b) * (tile.stages if warpgroup else tile.stages - 1)
-        if instruction is None and v.load == "descriptor":
-            # Plain arithmetic reads B across its lines.
-            needed += b
-        elif _kept_apart(v, instruction) and v.schedule != "persistent":
-            needed += result
+        # Plain arithmetic reads B across its lines.
+        across = b if instruction is None and v.load == "descriptor" else 0
+        apart = result if _kept_apart(v, instruction) and v.schedule != "persistent" else 0
+        needed = (a + b) * (tile.stages if warpgroup else tile.stages - 1) + max(across, apart)
         # Flattened, the next tile's loads are in flight while this one's result passes through, whole at the most.
         # Where the hardware still copies a result out, what warps exchange of a sum or maximum lies beside it.
         if v.schedule == "persistent":

@@ -182,6 +182,9 @@ def _naive_copies(*chain: str) -> dict[str, object]:
         ({"schedule": "persistent"}, "sm80", 3, 24576 + 16384),
         ({"schedule": "persistent", "dtype": Dtype.of("int8")}, "sm90", 3, 18432 + 32768),
         ({"schedule": "persistent"}, "sm80", 1, 12288),  # nothing is in flight
+        # Plain arithmetic has two stages in flight; beside them lies B, or a result on its way out that is larger.
+        ({"load": "descriptor", "dtype": Dtype.of("fp32")}, "sm90", 3, 49152 + 32768 + BARRIERS),
+        ({"load": "descriptor", "dtype": Dtype.of("fp32"), "store": "pointer"}, "sm90", 3, 49152 + 16384 + BARRIERS),
         # An exchange is of rows and columns, not of bytes.
         ({"product": "exchanged"}, "sm90", 3, 36864),
         # Other widths of the operands.
