@@ -103,9 +103,11 @@ def shared_memory(v: Variant, tile: Tile, target: str) -> int:
         # Nothing is in flight. What goes to registers takes its turn in shared memory.
         together = TARGETS[target].vendor == "nvidia" and v.load != "descriptor" and v.dtype.precision != "tf32x3"
         needed = max(a + b if together else max(a, b), result)
-        if v.schedule == "naive" and v.load == "descriptor":
-            # A 32-bit result passes through here whichever way it is stored.
-            needed = max(a + b + _begun_with(v, tile) if warpgroup else needed, everything)
+        if v.schedule == "naive" and (v.load == "descriptor" or warpgroup):
+            # A result of 32 bits may pass through here, too, whichever way it is stored.
+            needed = max(needed, everything)
+        if v.schedule == "naive" and v.load == "descriptor" and warpgroup:
+            needed = max(needed, a + b + _begun_with(v, tile))
     elif v.dtype.precision == "tf32x3" and warpgroup:
         # The stage that is worked on stands as the high and low parts of the second operand.
         second = a if v.product == "exchanged" else b

@@ -162,7 +162,8 @@ def _naive_copies(*chain: str) -> dict[str, object]:
         ({"schedule": "naive"}, "sm80", 3, 12288),  # all of K at once
         ({"schedule": "naive"}, "sm90", 3, 16384),  # the result of wgmma passes through it
         (_naive_copies(), "sm90", 3, 16384 + BARRIERS),
-        # By descriptors a result of 32 bits passes through it wherever it goes.
+        # A result of 32 bits may pass through it wherever it goes.
+        ({"schedule": "naive", "dtype": Dtype.of("int8")}, "sm90", 3, 32768),
         ({**_naive_copies(), "store": "pointer", "dtype": Dtype.of("int8")}, "sm90", 3, 32768 + BARRIERS),
         # Both halves of B lie beside A; so does the matrix that the product begins with, of 32 bits at the most.
         (_naive_copies("swiglu"), "sm90", 3, 20480 + BARRIERS),
