@@ -18,19 +18,21 @@ def main() -> None:
         for shape in SHAPES:
             x = torch.randn(*shape, dtype=torch.float16)
             x = x.mT if turned else x
-            copy, second = copies.aligned(x, other)
+            copy, second = copies.aligning(x, other)(x, other)
             assert torch.equal(copy, x) and torch.equal(second, other), shape
             assert 1 in copy.stride()[-2:] and copy.data_ptr() % 16 == 0, shape
             steps = [step for size, step in zip(copy.shape, copy.stride()) if size > 1 and step != 1]
             assert all(step % 8 == 0 for step in steps), shape
-            again = copies.aligned(copy, second)
+            again = copies.aligning(copy, second)(copy, second)
             assert again[0] is copy and again[1] is second, shape
-            across = copies.turned(x)
-            assert torch.equal(across, x) and across.stride(-1) == 1, shape
+            across, same = copies.turning("a")(x, other)
+            assert torch.equal(across, x) and across.stride(-1) == 1 and same is other, shape
+            same, down = copies.turning("b")(other, x)
+            assert torch.equal(down, x) and down.stride(-2) == 1 and same is other, shape
             done += 1
     # Past the first of several matrices, and of several blocks along both sides.
     wide = torch.randn(2, 130, 70).mT
-    assert torch.equal(copies.turned(wide), wide)
+    assert torch.equal(copies.turning("a")(wide, other)[0], wide)
     print(done + 1, "copied")
 
 

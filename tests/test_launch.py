@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 import triton
-from support import ROOT, python
+from stand_ins import Kernel, copied
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from generator.cli import main
@@ -30,34 +30,6 @@ exclude:
 """
 
 
-class Compiled:
-    """What a launch returns; `run` is what a second launch calls."""
-
-    def __init__(self) -> None:
-        self.metadata = SimpleNamespace(tensordesc_meta=None)
-        self.function, self.packed_metadata = object(), object()
-        self.runs: list[tuple[Any, ...]] = []
-
-    def run(self, *arguments: Any) -> None:
-        self.runs.append(arguments)
-
-
-class Kernel:
-    """Stands for a compiled kernel: keeps what the launcher launches, plainly."""
-
-    def __init__(self, arg_names: list[str]) -> None:
-        self.arg_names = arg_names
-        self.launches: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = []
-        self.compiled = Compiled()
-
-    def __getitem__(self, grid: Any) -> Any:
-        def launch(*arguments: Any, **options: Any) -> Compiled:
-            self.launches.append((grid, arguments, options))
-            return self.compiled
-
-        return launch
-
-
 @pytest.fixture
 def family(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     (tmp_path / "again.yaml").write_text(SPEC)
@@ -66,7 +38,7 @@ def family(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleTy
     package = importlib.import_module("again")
     launch, copies = importlib.import_module("again._launch"), importlib.import_module("again._copies")
     monkeypatch.setattr(triton.knobs.runtime, "interpret", True)
-    monkeypatch.setattr(copies, "_launch", lambda pairs, block: [copy.copy_(x) for x, copy in pairs])
+    monkeypatch.setattr(copies, "_launch", copied)
     monkeypatch.setattr(launch, "_on_gpu", lambda x: True)
     active = SimpleNamespace(get_current_stream=lambda index: ("stream", index), get_current_device=lambda: None)
     monkeypatch.setattr(launch, "driver", SimpleNamespace(active=active))
@@ -215,7 +187,7 @@ def test_a_kept_call_holds_no_tensor(family: ModuleType) -> None:
 
 def test_under_a_profiler_every_call_is_the_kernels_own(family: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     launch = sys.modules["again._launch"]
-    monkeypatch.setattr(launch, "_hooked", lambda: True)
+    monkeypatch.setattr(launch, "_may_keep", lambda: False)
     for _ in range(2):
         family.gemm_fp16_rcr_none(*operands())
     assert len(launched(family, "gemm_fp16_rcr_none").launches) == 2
@@ -237,85 +209,10 @@ def test_what_no_kernel_takes_is_said_by_the_kernel(family: ModuleType) -> None:
         family.gemm_fp16_rcr_none(torch.randn(4, 8, dtype=torch.float16), torch.randn(16, 4, dtype=torch.float16).T)
 
 
-def test_copies_are_aligned_and_equal(family: ModuleType) -> None:
-    """In the interpreter, which wants a process of its own."""
-    folder = Path(sys.modules["again._copies"].__file__ or "").parents[1]
-    ran = python(
-        str(ROOT / "tests" / "copied.py"),
-        "again._copies",
-        cwd=folder,
-        env={"PYTHONPATH": str(folder), "TRITON_INTERPRET": "1"},
-    )
-    assert ran.returncode == 0, ran.stderr
-    assert ran.stdout.split() == ["13", "copied"]
-
-
 def test_nothing_is_copied_where_k_is_0(family: ModuleType) -> None:
     assert not sys.modules["again._copies"].worth_aligning(torch.empty(401, 0), torch.empty(0, 403))
     out = family.gemm_fp16_rcr_none(*operands(401, 403, 0))
     assert out.shape == (401, 403)
-
-
-def test_one_matrix_for_a_whole_batch_is_not_copied(family: ModuleType) -> None:
-    copies = sys.modules["again._copies"]
-    one, batch = torch.randn(1, 301, 303).expand(4, -1, -1), torch.randn(4, 303, 305)
-    assert copies.worth_aligning(batch.mT, batch) and not copies.worth_aligning(one, batch)
-    assert copies.worth_turning(torch.randn(2, 1024, 1024), torch.randn(2, 1024, 1024), {"a": None}) == "a"
-    assert copies.worth_turning(torch.randn(1, 1024, 1024).expand(4, -1, -1), batch, {"a": None}) is None
-
-
-TURNED = """\
-summary: Turned around.
-layout: [rcr, rrr, crr, ccr]
-dtype: tf32
-"""
-
-
-@pytest.mark.parametrize(
-    ("layout", "sizes", "lies"),
-    [
-        ("crr", (1024, 1024, 512), "rcr"),
-        ("rrr", (1024, 1024, 512), "rcr"),
-        ("ccr", (64, 4096, 2048), "rcr"),
-        # Too few rows for B to be worth it, and A alone gains nothing.
-        ("crr", (64, 4096, 2048), "crr"),
-        ("rrr", (64, 4096, 2048), "rrr"),
-        ("rrr", (512, 512, 512), "rrr"),
-        # A row that lies as a column: no copy, and rows of its own step.
-        ("crr", (1, 64, 32), "rrr"),
-    ],
-)
-def test_large_operands_are_turned_for_a_matrix_unit_that_wants_k_contiguous(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: str, sizes: tuple[int, int, int], lies: str
-) -> None:
-    (tmp_path / "turned.yaml").write_text(TURNED)
-    assert main([str(tmp_path / "turned.yaml"), "--out", str(tmp_path)]) == 0
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(triton.knobs.runtime, "interpret", True)
-    package = importlib.import_module("turned")
-    launch, copies = importlib.import_module("turned._launch"), importlib.import_module("turned._copies")
-    taken: list[tuple[str, torch.Tensor, torch.Tensor]] = []
-
-    def record(module: ModuleType, row: Any, a: torch.Tensor, b: torch.Tensor, *others: Any) -> Any:
-        taken.append((module.__name__, a, b))
-        return None, lambda *operands: taken.append((module.__name__, *operands[:2]))
-
-    # Copying in the interpreter takes minutes at these sizes; tests of its own show what it copies.
-    monkeypatch.setattr(copies, "turned", lambda x: x.contiguous())
-    monkeypatch.setattr(launch, "_on_gpu", lambda x: True)
-    monkeypatch.setattr(launch, "_record", record)
-    m, n, k = sizes
-    a, b = torch.randn(m, k), torch.randn(k, n)
-    a, b = a.T.contiguous().T if layout[0] == "c" else a, b.T.contiguous().T if layout[1] == "c" else b
-    for _ in range(2):
-        getattr(package, f"gemm_tf32_{layout}_none")(a, b)
-    assert [f"_{lies}_" in name for name, _, _ in taken] == [True, True]
-    for _, given_a, given_b in taken:
-        assert torch.equal(given_a, a) and torch.equal(given_b, b)
-        assert given_a.stride("rc".index(lies[0]) ^ 1) == 1 and given_b.stride("rc".index(lies[1]) ^ 1) == 1
-        assert m > 1 or given_a.stride(0) == k
-    for name in [name for name in sys.modules if name.split(".")[0] == "turned"]:
-        del sys.modules[name]
 
 
 GATED = """\

@@ -1,0 +1,42 @@
+"""What stands for compiled kernels and their launches, where a family's functions are called without a GPU."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+
+class Compiled:
+    """What a launch returns; `run` is what a second launch calls."""
+
+    def __init__(self) -> None:
+        self.metadata = SimpleNamespace(tensordesc_meta=None)
+        self.function, self.packed_metadata = object(), object()
+        self.runs: list[tuple[Any, ...]] = []
+
+    def run(self, *arguments: Any) -> None:
+        self.runs.append(arguments)
+
+
+class Kernel:
+    """Stands for a compiled kernel: keeps what the launcher launches, plainly."""
+
+    def __init__(self, arg_names: list[str]) -> None:
+        self.arg_names = arg_names
+        self.launches: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = []
+        self.compiled = Compiled()
+
+    def __getitem__(self, grid: Any) -> Any:
+        def launch(*arguments: Any, **options: Any) -> Compiled:
+            self.launches.append((grid, arguments, options))
+            return self.compiled
+
+        return launch
+
+
+def copied(pairs: list[tuple[torch.Tensor, torch.Tensor, int]], block: object) -> None:
+    """Stands for the launch of copies, which take minutes in the interpreter; copied.py shows what that one copies."""
+    for x, copy, _ in pairs:
+        copy.copy_(x)
