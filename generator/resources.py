@@ -77,12 +77,14 @@ def tensor_memory(v: Variant, tile: Tile, target: str) -> int:
     return max(32, columns) * accumulators
 
 
-def shared_memory(v: Variant, tile: Tile, target: str) -> int:
+def shared_memory(v: Variant, tile: Tile, target: str, *, surely: bool = False) -> int:
     """Bytes of shared memory that one program of `tile` needs on `target`, an upper bound within BARRIERS.
 
     The operand tiles of every stage in flight: `wgmma` and `tcgen05` read a stage from shared memory while the next
     arrives, everything else holds one stage in registers. Their result of 16 bits passes through shared memory, and
-    so does that of every descriptor's store. So may, on the way to a workspace, a partial sum: for those it is a bound.
+    so does that of every descriptor's store. So may, by what the compiler makes of layouts, a result beside the loads
+    of the next tile, a result of 32 bits with nothing in flight, and a partial sum on the way to a workspace: `surely`
+    leaves these out.
     """
     if v.schedule == "elementwise":
         return 0
@@ -103,7 +105,7 @@ def shared_memory(v: Variant, tile: Tile, target: str) -> int:
         # Nothing is in flight. What goes to registers takes its turn in shared memory.
         together = TARGETS[target].vendor == "nvidia" and v.load != "descriptor" and v.dtype.precision != "tf32x3"
         needed = max(a + b if together else max(a, b), result)
-        if v.schedule == "naive" and (v.load == "descriptor" or warpgroup):
+        if v.schedule == "naive" and (v.load == "descriptor" or warpgroup) and not surely:
             # A result of 32 bits may pass through here, too, whichever way it is stored.
             needed = max(needed, everything)
         if v.schedule == "naive" and v.load == "descriptor" and warpgroup:
@@ -119,11 +121,11 @@ def shared_memory(v: Variant, tile: Tile, target: str) -> int:
         needed = (a + b) * (tile.stages if warpgroup else tile.stages - 1) + max(across, apart)
         # Flattened, the next tile's loads are in flight while this one's result passes through, whole at the most.
         # Where the hardware still copies a result out, what warps exchange of a sum or maximum lies beside it.
-        if v.schedule == "persistent":
+        if v.schedule == "persistent" and not surely:
             needed += everything + (_exchanged(v, tile) if v.load == "descriptor" and v.store == "as_load" else 0)
         else:
             needed = max(needed, result)
-    if SCHEDULE[v.schedule].workspace:
+    if SCHEDULE[v.schedule].workspace and not surely:
         if instruction not in (None, "tcgen05"):
             needed = max(needed, sums)
         if v.schedule == "stream_k" and v.load == "descriptor" and v.store == "as_load" and tile.stages > 1:

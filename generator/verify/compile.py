@@ -18,7 +18,7 @@ import triton
 from generator import legality
 from generator.model import Kernel, Tile, Variant
 from generator.rendered import remembered
-from generator.resources import BARRIERS, TENSOR_MEMORY, shared_memory
+from generator.resources import BARRIERS, TENSOR_MEMORY, shared_memory, tensor_memory
 from generator.verify.contract import runnable_here
 from generator.verify.execute import describe
 from generator.verify.expect import faults
@@ -135,7 +135,10 @@ class _Work:
         """What the machine code must not need, or must do and does not."""
         target, v, tile = TARGETS[self.target], self.kernel.variant, launch.tile
         if launch.case.name == REFUSED:
-            if code.shared <= target.shared_memory and code.tensor_memory <= TENSOR_MEMORY:
+            fits = code.shared <= target.shared_memory and code.tensor_memory <= TENSOR_MEMORY
+            # What may be needed and is not, by this version of the compiler, is refused rightly.
+            sure = shared_memory(v, tile, self.target, surely=True) > target.shared_memory
+            if fits and (sure or tensor_memory(v, tile, self.target) > TENSOR_MEMORY):
                 reason = legality.too_much_memory(v, tile, self.target)
                 yield f"the legality table refuses this row ({reason}), and it takes {code.shared} bytes"
             return
