@@ -1,7 +1,8 @@
-"""Fixtures of the rendering half. Nothing here imports torch or triton, and no environment variable is set."""
+"""Fixtures of the rendering half. Nothing here imports torch or triton."""
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,8 @@ import pytest
 
 # The checkout is what is tested, wherever pytest is called and whatever is installed.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+# Matrices are small, and workers prove kernels beside this process: torch's threads would spend more on waiting.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from support import Spoken, called
 
