@@ -89,7 +89,8 @@ class _Encoder:
 
     def __init__(self) -> None:
         self.context = z3.Context()
-        self.solver = z3.Solver(ctx=self.context)
+        # The plain solver: what others do to small questions beforehand takes longer than to answer them.
+        self.solver = z3.SimpleSolver(ctx=self.context)
         self.solver.set("random_seed", 0)
         self.solver.set("rlimit", EFFORT)
         self.named: dict[str, Any] = {}
