@@ -76,6 +76,7 @@ def prove(path: Path) -> Proof:
 def _with_tiles(source: Source, known: Launcher, tiles: Mapping[str, int]) -> tuple[list[Access], Order]:
     lemma = Lemma(Order("not proved", "the kernel has no coordinates of a tile"))
     launch: Launch | None = None
+    divided = False
     try:
         launch = found = known.bind(tiles)
 
@@ -84,17 +85,21 @@ def _with_tiles(source: Source, known: Launcher, tiles: Mapping[str, int]) -> tu
             whole = prod(found.grid, start=found.batch or poly(1))
             if (tiles is not None) != found.walks or tiles not in (None, whole):
                 lemma = Lemma(Order("not proved", "the launcher's programs are not known to come to every tile"))
+            elif found.batch is not None and not divided:
+                # Of one matrix every tile would be computed, and which one a program is for is not known.
+                lemma = Lemma(Order("not proved", "a tile is chosen before the matrix of a program is known"))
             else:
                 lemma = prove_order(names, (first, second), found.grid, found.facts)
             return lemma
 
         def split(matrix: Number, place: Number) -> tuple[Condition, ...]:
-            nonlocal lemma
+            nonlocal lemma, divided
             assert found.batch is not None
             matrices = prove_split(matrix, place, found.batch, found.grid, found.facts)
             if matrices.state != "proved":
                 lemma = Lemma(matrices)
                 raise NotUnderstood(source.kernel.lineno, "which matrix of the batch a program computes")
+            divided = True
             return at_most(0, variable("batch")), below(variable("batch"), found.batch)
 
         known_here = {**launch.arguments, **_finders(source)}

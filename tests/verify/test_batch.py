@@ -71,7 +71,7 @@ def test_every_access_is_proved_and_every_tile_of_every_matrix(family: Rendered)
          "not proved", "behind"),
         (ELEMENTS, {"0) // (M * N)": "0) // (M * K)"}, "refuted", ""),
         (WALKED, {"tl.program_id(0), B * tiles": "tl.program_id(0), tiles"}, "not proved", "every tile"),
-        (WALKED, {"batch = number // tiles": "batch = number // num_n"}, "not proved", ""),
+        (WALKED, {"batch = number // tiles": "batch = number // num_n"}, "not proved", "before the matrix"),
         (WALKED, {"pid = number % tiles": "pid = number % tiles + 1"}, "refuted", "computes tile"),
     ],
 )  # fmt: skip
