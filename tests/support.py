@@ -91,6 +91,12 @@ def assert_formatted(folder: Path) -> None:
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
+def forget(package: str) -> None:
+    """Let the next test import another package of this name."""
+    for name in [name for name in sys.modules if name.split(".")[0] == package]:
+        del sys.modules[name]
+
+
 def contents(folder: Path) -> dict[str, bytes]:
     """Every file below a folder by its relative path; links are named, not followed."""
     return {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -12,6 +11,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 import torch
 from measurements import AUTO, DEVICE, GOOD, LARGE, NONE, RATES, SMALL, SPEC, measured
+from support import forget
 
 from generator import timing
 from generator.cli import main
@@ -34,8 +34,7 @@ def rendered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callab
     properties = SimpleNamespace(multi_processor_count=PROCESSORS)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
     yield render
-    for name in [name for name in sys.modules if name.split(".")[0] == "measured"]:
-        del sys.modules[name]
+    forget("measured")
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -13,7 +12,7 @@ import pytest
 import torch
 import triton
 from stand_ins import Kernel, copied
-from support import ROOT, python
+from support import ROOT, forget, python
 
 from generator.cli import main
 
@@ -30,8 +29,7 @@ def copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleTy
     assert main([str(tmp_path / "again.yaml"), "--out", str(tmp_path)]) == 0
     monkeypatch.syspath_prepend(tmp_path)
     yield importlib.import_module("again._copies")
-    for name in [name for name in sys.modules if name.split(".")[0] == "again"]:
-        del sys.modules[name]
+    forget("again")
 
 
 def test_copies_are_aligned_and_equal(copies: ModuleType) -> None:
@@ -140,5 +138,4 @@ def test_an_operand_is_turned_where_k_contiguous_is_worth_a_copy(
         assert torch.equal(given_a, a) and torch.equal(given_b, b)
         assert given_a.stride("rc".index(lies[0]) ^ 1) == 1 and given_b.stride("rc".index(lies[1]) ^ 1) == 1
         assert m > 1 or given_a.stride(0) == k
-    for name in [name for name in sys.modules if name.split(".")[0] == "turned"]:
-        del sys.modules[name]
+    forget("turned")

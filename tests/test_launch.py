@@ -14,6 +14,7 @@ import pytest
 import torch
 import triton
 from stand_ins import Kernel, copied
+from support import forget
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from generator.cli import main
@@ -46,8 +47,7 @@ def family(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleTy
         module = package._kernel(name)
         module.gemm_kernel = Kernel(module.gemm_kernel.arg_names)
     yield package
-    for name in [name for name in sys.modules if name.split(".")[0] == "again"]:
-        del sys.modules[name]
+    forget("again")
 
 
 def launched(package: ModuleType, contract: str) -> Kernel:
@@ -193,13 +193,23 @@ def test_under_a_profiler_every_call_is_the_kernels_own(family: ModuleType, monk
     assert len(launched(family, "gemm_fp16_rcr_none").launches) == 2
 
 
-def test_ragged_operands_are_copied_where_each_element_is_used_often(family: ModuleType) -> None:
+def test_ragged_operands_are_copied_where_each_element_is_used_often(
+    family: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
     function = family.gemm_fp16_rcr_none
+    done: list[int] = []
+
+    def launch(pairs: list[tuple[torch.Tensor, torch.Tensor, int]], block: object) -> None:
+        done.append(len(pairs))
+        copied(pairs, block)
+
+    monkeypatch.setattr(sys.modules["again._copies"], "_launch", launch)
     for _ in range(2):
-        a, b = operands(401, 403, 33)
+        a, b = operands(401, 408, 33)
         out = function(a, b)
     kernel = launched(family, "gemm_fp16_rcr_none")
-    assert out.shape == (401, 403) and len(kernel.launches) == 1
+    assert out.shape == (401, 408) and len(kernel.launches) == 1
+    assert done == [2, 2], "both operands at once, and once a call"
 
 
 def test_what_no_kernel_takes_is_said_by_the_kernel(family: ModuleType) -> None:
@@ -242,8 +252,7 @@ def test_a_choice_by_measurements_is_by_the_columns_of_the_result(
     monkeypatch.setattr(tuned, "choose", lambda name, kernels, sizes, width, device: asked.append(sizes))
     getattr(package, contract)(*operands(n=96))
     assert asked == [(64, columns, 32)]
-    for name in [name for name in sys.modules if name.split(".")[0] == "halves"]:
-        del sys.modules[name]
+    forget("halves")
 
 
 def test_a_result_that_is_added_to_is_cleared_for_every_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,5 +276,4 @@ def test_a_result_that_is_added_to_is_cleared_for_every_call(tmp_path: Path, mon
         getattr(package, contract)(*operands(), out=out)
         assert not out.any()
     assert len(module.gemm_kernel.launches) == 2
-    for name in [name for name in sys.modules if name.split(".")[0] == "added"]:
-        del sys.modules[name]
+    forget("added")
