@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from generator.bench.problem import Shape
+
 
 @dataclass(frozen=True)
 class Measurement:
@@ -50,14 +52,13 @@ class Winner:
     batch: int = 0
 
     @property
-    def sizes(self) -> tuple[int, ...]:
-        """M, N and K, behind the products of a batch where there is one."""
-        return (*((self.batch,) if self.batch else ()), self.m, self.n, self.k)
+    def shape(self) -> Shape:
+        return Shape(self.m, self.n, self.k, batch=self.batch)
 
     @property
     def place(self) -> tuple[str, tuple[int, ...]]:
         """What it is the winner of, and where it stands in a file."""
-        return self.contract, self.sizes
+        return self.contract, self.shape.sizes
 
 
 @dataclass(frozen=True)

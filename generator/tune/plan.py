@@ -88,8 +88,7 @@ def plan(
     ranks = {(n, each.name): each.kernels for n, family in families.known.items() for each in contracts(family)}
     for comparison in of_specs(families, shapes, only) if shapes else []:
         name, _, contract = comparison.case.partition("/")
-        kernels = {kernel.name: kernel for kernel in families.known[name].kernels}
-        candidates = candidates_of(comparison, kernels, device, triton, found.left_out)
+        candidates = candidates_of(comparison, families, device, triton, found.left_out)
         if candidates:
             # Among equals the kernel that the package tries first.
             tried = ranks[name, contract]
@@ -127,7 +126,7 @@ def by_rates(
 
 def candidates_of(
     comparison: Comparison,
-    kernels: Mapping[str, Kernel],
+    families: Families,
     device: prior.Device,
     triton: str,
     left_out: Counter[str],
@@ -135,6 +134,7 @@ def candidates_of(
     """The rows of a comparison's kernels that can run; `left_out` counts the others by their reasons."""
     problem = comparison.problem
     shape = problem.shape
+    kernels = {kernel.name: kernel for each in comparison.contestants for kernel in families.known[each.family].kernels}
     found = []
     for contestant in comparison.contestants:
         kernel = kernels[contestant.kernel]

@@ -35,15 +35,15 @@ def render(found: Winners) -> str:
 
 def _cells(contract: str, winners: Sequence[Winner]) -> list[str]:
     ratios = {
-        winner.sizes: winner.library_seconds / winner.seconds
+        winner.shape: winner.library_seconds / winner.seconds
         for winner in winners
         if winner.library_seconds is not None
     }
-    few = [ratio for (*_, m, _, _), ratio in ratios.items() if m <= _FEW_ROWS]
-    many = [ratio for (*_, m, _, _), ratio in ratios.items() if m > _FEW_ROWS]
+    few = [ratio for shape, ratio in ratios.items() if shape.m <= _FEW_ROWS]
+    many = [ratio for shape, ratio in ratios.items() if shape.m > _FEW_ROWS]
     if not ratios:
         return [contract, str(len(winners)), *["—"] * 6]
-    sizes = min(ratios, key=lambda key: ratios[key])
+    smallest = min(ratios, key=lambda key: ratios[key])
     means = [f"{geometric_mean(values):.3f}" if values else "—" for values in (list(ratios.values()), few, many)]
     under = sum(ratio < 0.93 for ratio in ratios.values())
-    return [contract, str(len(winners)), *means, f"{ratios[sizes]:.3f}", "x".join(map(str, sizes)), str(under)]
+    return [contract, str(len(winners)), *means, f"{ratios[smallest]:.3f}", str(smallest), str(under)]

@@ -16,7 +16,7 @@ from generator.bench.table import tile
 from generator.errors import CallError
 from generator.tune import winners, work
 from generator.tune.doubt import DOUBTED, doubtful
-from generator.tune.fit import Row, Sample, Sizes, fit, row_of
+from generator.tune.fit import Row, Sample, fit, row_of
 from generator.tune.journal import Journal
 from generator.tune.outcome import Outcome, Winner
 from generator.tune.plan import Trial
@@ -155,10 +155,7 @@ def write(
         samples = list(samples_of(standing, widths))
         fitted = fit(samples, place.multiprocessors)
         found, dropped = winners.merge(old, new.values(), fitted, digests)
-        measured: dict[tuple[str, Sizes], set[Row]] = {}
-        for sample in samples:
-            measured.setdefault((sample.row[0], sample.sizes), set()).add(sample.row)
-        doubts = list(doubtful(families, name, found.winners, measured, found.fit.rates, device, place.triton))
+        doubts = list(doubtful(families, name, found.winners, samples, found.fit.rates, device, place.triton))
         if doubts:
             found = winners.without(found, [winner for winner, _ in doubts])
             print(
@@ -177,8 +174,7 @@ def write(
 
 def _doubt(found: tuple[Winner, float]) -> str:
     winner, promised = found
-    sizes = "x".join(map(str, winner.sizes))
-    return f"{winner.contract} {sizes}: {winner.seconds * 1e6:.4g} µs, promised {promised * 1e6:.4g}"
+    return f"{winner.contract} {winner.shape}: {winner.seconds * 1e6:.4g} µs, promised {promised * 1e6:.4g}"
 
 
 def _cost(winner: Winner) -> float:

@@ -10,7 +10,7 @@ import pytest
 from generator.bench.plan import Families
 from generator.prior import DEVICES
 from generator.tune.doubt import DOUBTED, doubtful
-from generator.tune.fit import Row, Sizes, row_of
+from generator.tune.fit import Row, Sample, row_of
 from generator.tune.outcome import Winner
 
 from . import fakes
@@ -46,10 +46,10 @@ def test_a_winner_is_in_doubt_where_an_unmeasured_row_promises_far_more(
     bench: Bench, promised: float, measured: list[Row], library: float | None, doubted: bool
 ) -> None:
     winner = Winner(CONTRACT, *SIZES, KERNEL, ROWS[0], 3e-3, library)
-    known: dict[tuple[str, Sizes], list[Row]] = {(CONTRACT, SIZES): measured}
+    samples = [Sample(row, SIZES, 2, 3e-3) for row in measured]
     families = Families([bench.folder / "specs" / "tiny.yaml"], bench.folder / "generated")
     found = doubtful(
-        families, "tiny", [winner], known, {SLOW: rates(3e-3), FAST: rates(promised)}, DEVICES["nvidia_h200"], "3.7.1"
+        families, "tiny", [winner], samples, {SLOW: rates(3e-3), FAST: rates(promised)}, DEVICES["nvidia_h200"], "3.7.1"
     )
     assert [each for each, _ in found] == ([winner] if doubted else [])
 
@@ -60,7 +60,7 @@ def test_a_row_that_cannot_run_promises_nothing(bench: Bench) -> None:
     path = bench.kernel("rcr", "grouped")
     path.write_text(path.read_text() + "\n\ndef refusal(a, b, *, out=None):\n    return 'not these'\n")
     families = Families([bench.folder / "specs" / "tiny.yaml"], bench.folder / "generated")
-    assert not list(doubtful(families, "tiny", [winner], {}, {FAST: rates(1e-6)}, DEVICES["nvidia_h200"], "3.7.1"))
+    assert not list(doubtful(families, "tiny", [winner], [], {FAST: rates(1e-6)}, DEVICES["nvidia_h200"], "3.7.1"))
 
 
 def test_what_is_in_doubt_is_left_out_until_it_is_measured(
