@@ -188,6 +188,11 @@ class Epilogue:
         return None if self.gate is None else self.gate.order
 
     @property
+    def columns_of_b(self) -> int:
+        """How many columns b has for each of the result."""
+        return 1 if self.gate is None else 2
+
+    @property
     def data(self) -> list[Any]:
         """The chain as JSON holds it: the name of an operation that every spec has, else all of it."""
         return [

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from generator import prose
 from generator.lines import paragraph
-from generator.model import Family, Kernel
+from generator.model import Family, Kernel, Variant
 from generator.vocabulary import ELEMENTS, LOAD, MASKING, SCHEDULE, SWIZZLE
 
 #: For each axis its words, the one that is tried first in front; words not named follow in their own order.
@@ -37,9 +37,14 @@ def _rank(kernel: Kernel) -> tuple[int, ...]:
     return (*ranks, 0 if kernel.variant.store == "as_load" else 1)
 
 
+def _variants(family: Family) -> dict[str, Variant]:
+    """For each contract one of the variants that say what it computes."""
+    return {kernel.variant.contract: kernel.variant for kernel in family.kernels}
+
+
 def twins(family: Family) -> tuple[tuple[str, str], ...]:
     """For each contract those that want K contiguous in `a` or `b` where it does not, as a dictionary's entries."""
-    names = {kernel.variant.contract: kernel.variant for kernel in family.kernels}
+    names = _variants(family)
     found = []
     for name, variant in names.items():
         others = {
@@ -58,14 +63,13 @@ def twins(family: Family) -> tuple[tuple[str, str], ...]:
 
 def turning(family: Family, names: Iterable[str]) -> tuple[str, ...]:
     """Those contracts of `names` whose matrix unit wants K contiguous: Hopper's does for all but 16-bit elements."""
-    dtypes = {kernel.variant.contract: kernel.variant.dtype for kernel in family.kernels}
+    dtypes = {name: variant.dtype for name, variant in _variants(family).items()}
     return tuple(n for n in names if dtypes[n].precision == "tf32" or ELEMENTS[dtypes[n].a].bits == 8)
 
 
 def gated(family: Family) -> tuple[str, ...]:
     """The contracts whose product has two columns for each of the result."""
-    orders = {kernel.variant.contract: kernel.variant.epilogue.order for kernel in family.kernels}
-    return tuple(name for name, order in orders.items() if order is not None)
+    return tuple(name for name, variant in _variants(family).items() if variant.epilogue.gate is not None)
 
 
 def contracts(family: Family) -> tuple[Contract, ...]:

@@ -64,8 +64,7 @@ def seconds(kernel: Kernel, tile: Tile, sizes: tuple[int, ...], device: Device) 
     tiles = math.prod(batch) * -(-m // tile.m) * -(-n // tile.n)
     turns = -(-tiles // device.multiprocessors)
     depth = tile.k * tile.stages
-    # A gate wants two columns of B for each of C.
-    columns = tile.n if kernel.variant.epilogue.order is None else 2 * tile.n
+    columns = tile.n * kernel.variant.epilogue.columns_of_b
     taken = (tile.m + columns) * depth * width + (tile.m * tile.n * 4 if staged(kernel.variant) else 0)
     resident = max(1, min(turns, device.shared_memory // taken))
     # Products of a step (a matrix unit has no fewer than 64 rows), and the latency that loads in flight hide.

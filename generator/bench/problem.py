@@ -56,7 +56,7 @@ class Problem:
     @property
     def columns(self) -> int:
         """The columns of B: as many as C has, or two for each where a gate makes one of them."""
-        return self.shape.n if self.epilogue.order is None else 2 * self.shape.n
+        return self.shape.n * self.epilogue.columns_of_b
 
     @property
     def flops(self) -> int:

@@ -113,7 +113,7 @@ def _operands(kernel: Kernel, case: Case) -> Iterator[Refusal]:
 def _batches(kernel: Kernel, case: Case) -> Iterator[Refusal]:
     """What is no batch, or not the same one."""
     m, n, k = case.sizes
-    for name, rows, columns in (("a", m, k), ("b", k, n if kernel.variant.epilogue.order is None else 2 * n)):
+    for name, rows, columns in (("a", m, k), ("b", k, n * kernel.variant.epilogue.columns_of_b)):
         words = (name, "three dimensions", str((rows, columns)))
         yield Refusal(f"matrix-{name}", f"{name} is a single matrix", ValueError, words, changed(name, lambda x: x[0]))
     words = (str(case.batch), "1", "expand")

@@ -88,7 +88,7 @@ class _Builder:
         # Both factors carry the fourth root, so that neither leaves the range of fp8.
         spread = (_SATURATING_SPREAD.get(dtype.out, _SPREAD) / max(k, 1) ** 0.5) ** 0.5
         a = self.matrix("a", (m, k), layout.a, torch_type(dtype.a))
-        b = self.matrix("b", (k, n if self.variant.epilogue.order is None else 2 * n), layout.b, torch_type(dtype.b))
+        b = self.matrix("b", (k, n * self.variant.epilogue.columns_of_b), layout.b, torch_type(dtype.b))
         self.fill(a, spread * 2.0**self.case.shift)
         self.fill(b, spread / 2.0**self.case.shift)
         out = None
