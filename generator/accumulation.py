@@ -71,6 +71,8 @@ class Accumulation:
     @property
     def sums(self) -> tuple[str, ...]:
         """The accumulators of a product, one for each tile of B."""
+        if self.schedule.pairs:
+            return ("acc_left", "acc_right")
         apart = self.order == CONCATENATED or (self.order is not None and not self.tiled)
         return ("acc_gate", "acc_up") if apart else ("acc",)
 
@@ -82,14 +84,17 @@ class Accumulation:
     @property
     def clear(self) -> str:
         """The statements that make accumulators of nothing."""
-        n = f"{self.b.pairs}BLOCK_N"
-        shape = f"{n}, BLOCK_M" if self.exchanged else f"BLOCK_M, {n}"
-        return "\n".join(f"{acc} = tl.zeros(({shape}), tl.{self.acc})" for acc in self.sums)
+        widths = [f"{self.b.pairs}BLOCK_N"] * len(self.sums)
+        if self.schedule.pairs:
+            widths = ["LEFT_N", "BLOCK_N - LEFT_N"]
+        shapes = [f"{n}, BLOCK_M" if self.exchanged else f"BLOCK_M, {n}" for n in widths]
+        return "\n".join(f"{acc} = tl.zeros(({shape}), tl.{self.acc})" for acc, shape in zip(self.sums, shapes))
 
     @property
     def multiply(self) -> str:
         """The statements that add the products of operand tiles to the accumulators."""
-        pairs = ((acc, f"{b}.T, a.T" if self.exchanged else f"a, {b}") for acc, b in zip(self.sums, self.b.tiles))
+        tiles = ("b_left", "b_right") if self.schedule.pairs else self.b.tiles
+        pairs = ((acc, f"{b}.T, a.T" if self.exchanged else f"a, {b}") for acc, b in zip(self.sums, tiles))
         return "\n".join(f"{acc} = tl.dot({tiles}, {acc}{self.dot_options})" for acc, tiles in pairs)
 
     @property

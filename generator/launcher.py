@@ -35,6 +35,8 @@ class Launcher:
     #: The launch's arguments, in the order of the kernel's parameters.
     arguments: tuple[str, ...]
     grid: str
+    #: The descriptors of B, each with the table's columns whose difference is the columns of its block.
+    b_blocks: tuple[tuple[str, tuple[str, ...]], ...]
     #: The matrices beside A and B that have descriptors.
     described: tuple[Matrix, ...]
     #: The largest extent of the matrices whose offsets are computed; None where none is.
@@ -209,6 +211,7 @@ def launcher(k: View) -> Launcher:
         scalars=k.scalars,
         arguments=_arguments(k),
         grid=_grid(k),
+        b_blocks=k.b_blocks,
         described=k.described,
         furthest=_furthest(k.pointed),
         divided=tuple(d for d, kind in kinds if kind == "never") if k.tiled and not k.descriptors else (),
@@ -266,8 +269,9 @@ def _furthest(pointed: tuple[Matrix, ...]) -> str | None:
 
 
 def _arguments(k: View) -> tuple[str, ...]:
-    described = {matrix.name for matrix in k.described} | ({"a", "b"} if k.descriptors else set())
-    found = [f"{m.name}_desc" if m.name in described else m.variable for m in (k.a, k.b, k.c)]
+    described = {matrix.name for matrix in k.described}
+    found = ["a_desc", *(name for name, _ in k.b_blocks)] if k.descriptors else [k.a.variable, k.b.variable]
+    found.append("c_desc" if "c" in described else k.c.variable)
     constants = ["INDEX=index"] if k.pointed else []
     for operand in k.operands:
         found.append(f"{operand.name}_desc" if operand.name in described else operand.name)

@@ -74,6 +74,8 @@ def _elementwise_reduction(v: Variant) -> str | None:
     reduced = [step.operation for step in v.epilogue.steps if step.output is not None and step.output.tap.reduction]
     if v.schedule == "elementwise" and reduced:
         return f"{reduced[0]} is made of what each tile has of it, and elementwise has no tiles; use tiled"
+    if SCHEDULE[v.schedule].pairs and reduced:
+        return f"{reduced[0]} is made of what each tile has of it, and a tile of two widths has two; use tiled"
     return None
 
 
@@ -94,6 +96,22 @@ def _atomic_result(v: Variant) -> str | None:
         return "parts of K are added in the type of the result, and fp32 rounds int32 sums; use split_k"
     if v.load != "pointer" and v.store == "as_load":
         return f"{v.load} has no atomic add; use 'store: pointer'"
+    return None
+
+
+def _paired(v: Variant) -> str | None:
+    if not SCHEDULE[v.schedule].pairs:
+        return None
+    if v.load != "descriptor":
+        return f"columns of two widths are loaded by descriptors, which {v.load} is not; use 'load: descriptor'"
+    if v.store != "pointer":
+        return "columns of two widths are stored through pointers; use 'store: pointer'"
+    if v.product != "direct":
+        return "the narrower columns need not fill the matrix unit's 64 rows; use 'product: direct'"
+    if v.batch != "none":
+        return "the tiles of a batch are many, and fill the last wave in one width; use tiled or persistent"
+    if v.epilogue.order is not None:
+        return "a gate has a sum for each of its columns already; use tiled or persistent"
     return None
 
 
@@ -126,6 +144,7 @@ VARIANT_RULES: tuple[VariantRule, ...] = (
     _elementwise_reduction,
     _batch_schedule,
     _atomic_result,
+    _paired,
     _gate_load,
     _rounding_to,
     _name_length,
@@ -230,11 +249,17 @@ def why_no_row(v: Variant, tile: Tile) -> str | None:
     """Why no target can hold `tile` for `v` at all, or None."""
     if v.schedule == "elementwise":
         return None
+    widths = (tile.left, tile.right) if SCHEDULE[v.schedule].pairs else (tile.n,)
+    if any(width & (width - 1) for width in widths):
+        return f"n is {tile.n}, and {v.schedule} needs a power of two; of two widths are the tiles of paired"
+    if len(widths) == 2 and tile.left == tile.right:
+        return f"n is {tile.n}, and the columns of {v.schedule} are two powers of two, as 160 is 128 and 32"
     shallowest = 32 if ELEMENTS[v.dtype.a].bits == 8 else 16
     if tile.k < shallowest:
         return f"k is {tile.k}, and the matrix unit needs at least {shallowest} for {v.dtype.a}"
-    if min(tile.m, tile.n) < 16:
-        return f"m and n are {tile.m} and {tile.n}, and the matrix unit needs at least 16 of each"
+    if min(tile.m, *widths) < 16:
+        told = " and ".join(map(str, widths))
+        return f"m and n are {tile.m} and {told}, and the matrix unit needs at least 16 of each"
     if v.product == "exchanged" and matrix_rows(v, tile) < 64:
         return f"n is {tile.n}, and operands are exchanged for columns of C to fill the matrix unit's 64 rows"
     if v.schedule == "naive" and tile.m * tile.n <= 256 and tile.k > 256:

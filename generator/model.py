@@ -74,6 +74,16 @@ class Tile:
     #: The dies over which the hardware deals consecutive programs.
     chiplets: int = 8
 
+    @property
+    def left(self) -> int:
+        """The largest power of two below n: the columns at the left of a tile of two widths."""
+        return 1 << ((self.n - 1).bit_length() - 1)
+
+    @property
+    def right(self) -> int:
+        """The columns beside those."""
+        return self.n - self.left
+
 
 #: A value of an axis.
 AxisValue = Layout | Dtype | Epilogue | str

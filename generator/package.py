@@ -12,7 +12,7 @@ from generator.vocabulary import ELEMENTS, LOAD, MASKING, SCHEDULE, SWIZZLE
 
 #: For each axis its words, the one that is tried first in front; words not named follow in their own order.
 _PREFERRED = {
-    "schedule": ("tiled", "persistent", "split_k", "stream_k", "split_k_atomic", "naive", "elementwise"),
+    "schedule": ("tiled", "persistent", "paired", "split_k", "stream_k", "split_k_atomic", "naive", "elementwise"),
     "load": ("descriptor", "pointer", "block_pointer"),
     "masking": ("auto", "none", "k", "mn", "mnk"),
     "swizzle": ("grouped", "grouped_n", "swizzle2d", "hilbert", "chiplet", "linear", "linear_n"),

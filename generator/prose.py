@@ -73,6 +73,9 @@ def order(v: Variant) -> str:
         each = "as many programs as the device holds share out the steps along K of all tiles, as many each"
         last = "Of those that share a tile the one that comes last adds the parts, in the order of K."
         return f"{each}; tiles are numbered {meaning}. {last}"
+    if SCHEDULE[v.schedule].pairs:
+        each = "one program computes one tile of C: LEFT_N of its BLOCK_N columns, and those right of them"
+        return f"{each}, from one read of A; tiles are visited {meaning}."
     if SCHEDULE[v.schedule].splits:
         last = " The one that comes last adds the parts, in the order of K." if SCHEDULE[v.schedule].workspace else ""
         return f"SPLIT programs share a tile of C, each with a part of K; tiles are visited {meaning}.{last}"

@@ -141,8 +141,8 @@ class Reader:
             return node
         return Place(at.line, at.column + quotes // 2 + column - 1)
 
-    def whole(self, node: Node, what: str, *, power_of_two: bool = False) -> int | None:
-        """A whole number of at least 1, a power of two where asked."""
+    def whole(self, node: Node, what: str, *, powers_of_two: int = 0) -> int | None:
+        """A whole number of at least 1; where asked, the sum of at most so many different powers of two."""
         value = plain(node)
         if type(value) is not int or value < 1:
             self.wrong(node, f"{what}: expected a whole number of at least 1, found {shown(value)}")
@@ -150,9 +150,10 @@ class Reader:
         if value > _LARGEST_NUMBER:
             self.wrong(node, f"{what}: expected at most {_LARGEST_NUMBER}, found {value}")
             return None
-        if power_of_two and value & (value - 1):
+        if powers_of_two and value.bit_count() > powers_of_two:
             below = 1 << (value.bit_length() - 1)
-            self.wrong(node, f"{what}: expected a power of two, found {value}; nearest: {below}, {below * 2}")
+            wanted = "a power of two," if powers_of_two == 1 else "a power of two or two of them together, as 160 is,"
+            self.wrong(node, f"{what}: expected {wanted} found {value}; nearest: {below}, {below * 2}")
             return None
         return value
 

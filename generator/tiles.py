@@ -42,6 +42,20 @@ _EXCHANGED_16 = (
     Tile(64, 64, 128, warps=4, stages=4),
     Tile(64, 128, 64, warps=4, stages=3),
 )
+# Two widths side by side, for a grid that is a little more than a wave of powers of two: the rows that won at some of
+# 16 such sizes on an H200, most of them by one program a multiprocessor with many loads in flight.
+_PAIRED_16 = (
+    Tile(128, 192, 64, warps=4, stages=4),
+    Tile(128, 160, 64, warps=4, stages=6),
+    Tile(128, 144, 64, warps=4, stages=6),
+    Tile(128, 80, 128, warps=4, stages=4),
+    Tile(64, 192, 64, warps=4, stages=6),
+    Tile(64, 160, 64, warps=4, stages=6),
+    Tile(64, 144, 64, warps=4, stages=4),
+    Tile(64, 80, 64, warps=4, stages=6),
+    Tile(64, 96, 128, warps=4, stages=4),
+    Tile(64, 48, 128, warps=4, stages=4),
+)
 # The steps of all tiles shared out: a tile that fills a multiprocessor, smaller ones where that leaves too few steps.
 _STREAM_16 = (
     Tile(128, 256, 64, warps=8, stages=3),
@@ -56,6 +70,7 @@ _TABLES = {
     for name, rows in (
         ("tiled", _TILED_16),
         ("persistent", _PERSISTENT_16),
+        ("paired", _PAIRED_16),
         ("stream_k", _STREAM_16),
         ("exchanged", _EXCHANGED_16),
     )

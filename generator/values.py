@@ -188,6 +188,10 @@ def _known(reader: Reader, node: Node, name: str, operations: Operations) -> Ope
 _UNUSED = {"ctas": 1, "warp_specialize": False, "waves_per_eu": None}
 
 
+#: Of how many powers of two a key may be the sum; a tile of two widths has two along n.
+_POWERS = {"m": 1, "n": 2, "k": 1, "warps": 1}
+
+
 def read_tile(reader: Reader, node: Node) -> Tile | None:
     """One row of the tile table."""
     before = len(reader.mistakes)
@@ -196,7 +200,7 @@ def read_tile(reader: Reader, node: Node) -> Tile | None:
     values: dict[str, int] = {}
     for key, value in found.items():
         if key not in _UNUSED:
-            number = reader.whole(value, f"tile.{key}", power_of_two=key in ("m", "n", "k", "warps"))
+            number = reader.whole(value, f"tile.{key}", powers_of_two=_POWERS.get(key, 0))
             if number is not None:
                 values[key] = number
         elif key == "warp_specialize":

@@ -69,7 +69,7 @@ class View(Accumulation):
     @property
     def columns(self) -> dict[str, str]:
         """The table's columns that the order of tiles and the schedule read, each with the tile's key that fills it."""
-        return {**SWIZZLE[self.v.swizzle].columns, **({"SPLIT": "split"} if self.schedule.splits else {})}
+        return {**SWIZZLE[self.v.swizzle].columns, **self.schedule.columns}
 
     @property
     def epilogue_note(self) -> str:
@@ -178,6 +178,11 @@ class View(Accumulation):
         """Whether the epilogue or the store needs the coordinates that the loads did without."""
         return self.tiled and self.v.load != "pointer" and (self.edges.needs_m or self.edges.needs_n)
 
+    @property
+    def edges_of_columns(self) -> Edges:
+        """The edges of further columns of a tile, whose rows are known."""
+        return replace(self.edges, needs_m=False)
+
     @cached_property
     def even(self) -> tuple[str, ...]:
         """The dimensions whose divisibility is a constexpr decided at the call."""
@@ -205,7 +210,7 @@ class View(Accumulation):
     def parameters(self) -> tuple[str, ...]:
         """The kernel's parameters in order."""
         described = self.descriptors
-        names = [f"{m.name}_{'desc' if described else 'ptr'}" for m in (self.a, self.b)]
+        names = ["a_desc", *(name for name, _ in self.b_blocks)] if described else ["a_ptr", "b_ptr"]
         by_descriptor = described and self.v.store == "as_load"
         names.append("c_desc" if by_descriptor else "c_ptr")
         constants = ["INDEX"] if self.wide_strides else []
@@ -235,6 +240,13 @@ class View(Accumulation):
         if not self.descriptors:
             return (self.a, self.b, self.c, *self.matrices, *self.saved, *self.parts)
         return self.pointed
+
+    @property
+    def b_blocks(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """The descriptors of B, each with the table's columns whose difference is the columns of its block."""
+        if self.schedule.pairs:
+            return (("b_left_desc", ("LEFT_N",)), ("b_right_desc", ("BLOCK_N", "LEFT_N")))
+        return (("b_desc", ("BLOCK_N",)),)
 
     @property
     def configs(self) -> tuple[str, ...]:

@@ -59,6 +59,15 @@ class Schedule(Word):
     workspace: bool = False
     #: Whether sums are added in a fixed order.
     repeatable: bool = True
+    #: Whether a tile's columns are two powers of two, with a sum each.
+    pairs: bool = False
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """Its columns of the tile table beside the tile's sizes, each with the key of a tile row that fills it."""
+        if self.pairs:
+            return {"LEFT_N": "left"}
+        return {"SPLIT": "split"} if self.splits else {}
 
 
 LAYOUT_LETTERS = {"r": "row", "c": "column", "s": "strided"}
@@ -98,6 +107,7 @@ SCHEDULE: Mapping[str, Schedule] = {
     "elementwise": Schedule("one program computes one element with a scalar loop over K"),
     "naive": Schedule("one program computes one tile, with all of K in one load"),
     "tiled": Schedule("one program computes one tile, in a loop over K"),
+    "paired": Schedule("one program computes a tile of two widths side by side, in a loop over K", pairs=True),
     "persistent": Schedule("as many programs as the device holds at once, each walking tiles", walks=True),
     "split_k": Schedule("K divided over programs, reduced in a fixed order", splits=True, workspace=True),
     "split_k_atomic": Schedule("K divided over programs, reduced by atomic adds", splits=True, repeatable=False),

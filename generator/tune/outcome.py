@@ -69,6 +69,8 @@ class Outcome:
     winner: Winner | None = None
     #: Why the device, or the process that had it, is lost.
     lost: str | None = None
+    #: Whether any kernel of the contract could win; of some of them alone it tells times, and no winner.
+    whole: bool = True
 
     @property
     def faults(self) -> tuple[Measurement, ...]:
@@ -78,13 +80,15 @@ class Outcome:
 
 def plain(value: Outcome | Winner) -> dict[str, Any]:
     """As JSON holds it."""
-    return {name: entry for name, entry in dataclasses.asdict(value).items() if (name, entry) != ("batch", 0)}
+    usual = {"batch": 0, "whole": True}
+    return {name: entry for name, entry in dataclasses.asdict(value).items() if usual.get(name) != entry}
 
 
 def outcome_of(data: Mapping[str, Any]) -> Outcome:
     """An outcome as `plain` wrote it; raise KeyError or TypeError for something else."""
     measurements = tuple(Measurement(**entry) for entry in data["measurements"])
-    return Outcome(measurements, None if data["winner"] is None else winner_of(data["winner"]), data["lost"])
+    winner = None if data["winner"] is None else winner_of(data["winner"])
+    return Outcome(measurements, winner, data["lost"], data.get("whole", True))
 
 
 def winner_of(data: Mapping[str, Any]) -> Winner:

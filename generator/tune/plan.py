@@ -47,6 +47,8 @@ class Trial:
     contract: str
     problem: Problem
     candidates: tuple[Candidate, ...]
+    #: Whether any kernel of the contract could be a candidate.
+    whole: bool = True
 
     @property
     def digests(self) -> dict[str, str]:
@@ -99,7 +101,8 @@ def plan(
             chosen = tuple(candidate for candidate in ordered if candidate in best)
             found.left_out["hopeless by the model"] += len(ordered) - len(hopeful)
             found.left_out["not among the best by the model"] += max(0, len(hopeful) - len(chosen))
-            found.trials.append(Trial(name, contract, comparison.problem, chosen))
+            whole = {contestant.kernel for contestant in comparison.contestants} == set(tried)
+            found.trials.append(Trial(name, contract, comparison.problem, chosen, whole))
     if not found.trials:
         raise CallError(f"no row of any kernel can run on {device.name} ({device.target}) at these sizes")
     return found

@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from generator import prior
@@ -78,7 +78,7 @@ def hand_out(
             for future in wait(running, return_when=FIRST_COMPLETED).done:
                 key = running.pop(future)
                 trial = progress.keys[key]
-                outcome = _outcome(future)
+                outcome = replace(_outcome(future), whole=trial.whole)
                 progress.outcomes[key] = outcome
                 progress.lost |= outcome.lost is not None
                 journal.append(key, _about(trial), outcome, place, trial.digests)
@@ -133,7 +133,7 @@ def write(
 
     All that the journal holds of a size counts, whichever call measured it: of several winners the one that is
     furthest ahead of the library, which was timed beside each, or else the fastest. A winner that is in doubt is left
-    out, so that the rates choose at its size.
+    out, and one of a size that only some of a contract's kernels were measured at, so that the rates choose there.
 
     Raises `CallError` for a file that is something else or was measured elsewhere.
     """
@@ -144,9 +144,10 @@ def write(
         digests = digests_of(families, name)
         standing = list(journal.standing(place, digests))
         new: dict[tuple[str, tuple[int, ...]], Winner] = {}
+        open_to_all = {outcome.winner.place for outcome in standing if outcome.winner is not None and outcome.whole}
         for winner in (outcome.winner for outcome in standing if outcome.winner is not None):
             rival = new.get(winner.place)
-            if rival is None or _cost(winner) < _cost(rival):
+            if winner.place in open_to_all and (rival is None or _cost(winner) < _cost(rival)):
                 new[winner.place] = winner
         widths = {
             kernel.variant.contract: ELEMENTS[kernel.variant.dtype.a].bits // 8

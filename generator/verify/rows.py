@@ -14,8 +14,8 @@ def row_of(variant: Variant, tile: Tile) -> dict[str, int]:
         return launched
     sizes = {"BLOCK_M": tile.m, "BLOCK_N": tile.n, "BLOCK_K": tile.k}
     ordered = {column: getattr(tile, key) for column, key in SWIZZLE[variant.swizzle].columns.items()}
-    split = {"SPLIT": tile.split} if SCHEDULE[variant.schedule].splits else {}
-    return sizes | ordered | split | launched | {"num_stages": tile.stages}
+    divided = {column: getattr(tile, key) for column, key in SCHEDULE[variant.schedule].columns.items()}
+    return sizes | ordered | divided | launched | {"num_stages": tile.stages}
 
 
 def takes(variant: Variant, tile: Tile, sizes: tuple[int, int, int]) -> bool:

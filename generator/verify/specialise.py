@@ -41,7 +41,7 @@ class Specialisation:
     def row(self) -> dict[str, int]:
         """What the launch passes of a row of CONFIGS, by name."""
         constants = {self.function.arg_names[path[0]]: value for path, value in self.constants.items()}
-        columns = ("BLOCK_", "GROUP_", "NUM_", "SPLIT")
+        columns = ("BLOCK_", "LEFT_", "GROUP_", "NUM_", "SPLIT")
         sizes = {name: value for name, value in constants.items() if name.startswith(columns)}
         return sizes | {name: self.options[name] for name in ("num_warps", "num_stages")}
 
