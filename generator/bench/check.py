@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from types import EllipsisType
 
 import torch
 
@@ -11,8 +12,13 @@ from generator.bench import eager
 from generator.bench.operands import Operands
 from generator.bench.problem import Problem
 from generator.model import Dtype
+from generator.operations import COLUMNS, MATRIX, ROWS
+from generator.taps import Tap
+from generator.verify.arithmetic import Bounded
 from generator.verify.elements import SATURATED, quantise, torch_type
+from generator.verify.execute import Fault
 from generator.verify.halves import columns_of
+from generator.verify.reference import tapped
 from generator.vocabulary import ELEMENTS
 
 #: Up to this many operations the whole product is computed in float64; beyond, random rows and columns of it.
@@ -32,23 +38,39 @@ _WORST = 8.0
 
 
 @dataclass(frozen=True)
-class Expected:
-    """The float64 result of one set, or of random rows and columns of it."""
+class Part:
+    """What is expected of one result, or of random rows or columns of it, which `at` picks: float64.
 
-    rows: torch.Tensor | None
-    columns: torch.Tensor | None
-    of_rows: torch.Tensor
-    of_columns: torch.Tensor | None
+    Errors are parts of `norm` in all, and one by one of `scale` beside the element. `own` is what computing the result
+    from the running value may be off by besides.
+    """
+
+    at: tuple[EllipsisType | torch.Tensor, ...]
+    value: torch.Tensor
+    norm: float
+    scale: torch.Tensor | float
+    own: torch.Tensor | float = 0.0
+
+
+@dataclass(frozen=True)
+class Expected:
+    """One result of a set, C or an output beside it, in parts that are judged each by itself."""
+
+    name: str
+    shape: tuple[int, ...]
+    parts: tuple[Part, ...]
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """How far a result is from float64.
+    """How far the result `name` is from float64.
 
     `error` is |out - reference| / |reference| in the Frobenius norm, `worst` the largest single error over the
-    reference's element plus the root mean square of the accumulator, or of a gate's results.
+    reference's element plus the root mean square of the accumulator, or of a gate's results. Errors of the terms of a
+    sum are random and add up as their squares do, whatever the terms come to: their own norm counts where it is larger.
     """
 
+    name: str
     error: float
     worst: float
     tolerance: float
@@ -57,11 +79,10 @@ class Verdict:
     def fault(self) -> str | None:
         """What is wrong, None where nothing is."""
         if not self.error <= self.tolerance:
-            return f"wrong result: relative error {self.error:.3g}, at most {self.tolerance:.3g} is right"
+            return f"wrong {self.name}: relative error {self.error:.3g}, at most {self.tolerance:.3g} is right"
         if not self.worst <= _WORST * self.tolerance:
-            return (
-                f"wrong result: one element is off by {self.worst:.3g}, at most {_WORST * self.tolerance:.3g} is right"
-            )
+            most = _WORST * self.tolerance
+            return f"wrong {self.name}: one element is off by {self.worst:.3g}, at most {most:.3g} is right"
         return None
 
 
@@ -83,19 +104,64 @@ def tolerance(dtype: Dtype, k: int) -> float:
     return _FACTOR * (_ROUNDOFF[dtype.out] + products + steps * _ROUNDOFF[dtype.acc])
 
 
-def expect(problem: Problem, operands: Operands, generator: torch.Generator) -> Expected:
-    """The float64 result of `operands`, computed where they are."""
+def expect(problem: Problem, operands: Operands, generator: torch.Generator) -> tuple[Expected, ...]:
+    """The float64 results of `operands`, computed where they are: C, then the outputs beside it."""
     a, b = _double(operands.a), _double(operands.b)
+    m, n, epilogue = problem.shape.m, problem.shape.n, problem.epilogue
     if problem.flops <= _WHOLE or problem.shape.batch:
-        whole = eager.apply(problem.epilogue, a @ b, operands.epilogue)
-        return Expected(None, None, _stored(problem, whole), None)
-    rows = torch.randperm(problem.shape.m, generator=generator)[:_SAMPLED].to(a.device)
-    columns = torch.randperm(problem.shape.n, generator=generator)[:_SAMPLED].to(a.device)
-    of_rows = eager.apply(problem.epilogue, a[rows] @ b, operands.epilogue, rows=rows)
-    n, epilogue = problem.shape.n, problem.epilogue
-    some = b[:, columns_of(columns, n, epilogue.order)]
-    of_columns = eager.apply(epilogue, a @ some, operands.epilogue, columns=columns, n=n)
-    return Expected(rows, columns, _stored(problem, of_rows), _stored(problem, of_columns))
+        found = [_parts(problem, a @ b, operands)]
+    else:
+        rows = torch.randperm(m, generator=generator)[:_SAMPLED].to(a.device)
+        columns = torch.randperm(n, generator=generator)[:_SAMPLED].to(a.device)
+        some = b[:, columns_of(columns, n, epilogue.order)]
+        found = [
+            _parts(problem, a[rows] @ b, operands, rows=rows),
+            _parts(problem, a @ some, operands, columns=columns),
+        ]
+    sizes = {MATRIX: (m, n), ROWS: (m,), COLUMNS: (n,)}
+    results = [("result", MATRIX), *((output.name, output.shape) for output in epilogue.outputs)]
+    return tuple(
+        Expected(name, (*problem.shape.front, *sizes[shape]), tuple(part for part in parts if part is not None))
+        for (name, shape), parts in zip(results, zip(*found, strict=True), strict=True)
+    )
+
+
+def _parts(
+    problem: Problem,
+    product: torch.Tensor,
+    operands: Operands,
+    rows: torch.Tensor | None = None,
+    columns: torch.Tensor | None = None,
+) -> list[Part | None]:
+    """What is expected of each result by a product that has those `rows` or `columns` alone that are given."""
+    at: tuple[EllipsisType | torch.Tensor, ...] = (...,)
+    if rows is not None:
+        at = (rows,)
+    elif columns is not None:
+        at = (..., columns)
+    integer = not ELEMENTS[problem.dtype.acc].floating
+
+    def matrix(x: torch.Tensor) -> Part:
+        value = _stored(problem, x)
+        return Part(at, value, float(value.norm()), _scale(problem, value))
+
+    def part(tap: Tap, x: torch.Tensor) -> Part | None:
+        if not tap.reduction:
+            return matrix(x)
+        # Some rows do not make the sum of a column, nor some columns that of a row.
+        if (columns if tap.shape == ROWS else rows) is not None:
+            return None
+        exact = tapped(tap, Bounded(x, x.new_zeros(())), problem.dtype.out, integer=integer)
+        norm, scale = float(exact.value.norm()), _scale(problem, x)
+        if tap.reduction != "sum":
+            return Part(at, exact.value, norm, scale, exact.error)
+        each = x.norm(dim=tap.dimension) + math.sqrt(x.shape[tap.dimension]) * scale
+        return Part(at, exact.value, max(norm, float(x.norm())), each, exact.error)
+
+    outputs: list[Part | None] = []
+    n = problem.shape.n
+    result = eager.apply(problem.epilogue, product, operands.epilogue, rows, columns, n, outputs=outputs, tap=part)
+    return [matrix(result), *outputs]
 
 
 def _stored(problem: Problem, value: torch.Tensor) -> torch.Tensor:
@@ -110,28 +176,30 @@ def _double(x: torch.Tensor) -> torch.Tensor:
 
 
 def judge(problem: Problem, out: torch.Tensor, expected: Expected) -> Verdict:
-    """The error of `out` (M, N); an element that is NaN, as one that was never written is, is infinitely wrong."""
+    """The error of one result; an element that is NaN, as one that was never written is, is infinitely wrong.
+
+    Raises `Fault` for a result of another shape.
+    """
+    if tuple(out.shape) != expected.shape:
+        raise Fault(f"{expected.name} is {tuple(out.shape)}, expected {expected.shape}")
     allowed = tolerance(problem.dtype, problem.shape.k)
     if out.dtype.is_floating_point and bool(torch.isnan(out).any()):
-        return Verdict(math.inf, math.inf, allowed)
-    scale = _scale(problem)
-    parts = [(out if expected.rows is None else out[expected.rows], expected.of_rows)]
-    if expected.of_columns is not None:
-        parts.append((out[:, expected.columns], expected.of_columns))
+        return Verdict(expected.name, math.inf, math.inf, allowed)
     errors, worst = [0.0], [0.0]
-    for got, reference in parts:
-        difference = (_double(got) - reference).abs_()
-        norm = float(reference.norm())
-        if problem.epilogue.order is not None:
-            # A gate multiplies two sums, so that the error of one counts by the other.
-            scale = max(scale, norm / math.sqrt(reference.numel()))
-        errors.append(float(difference.norm()) / norm if norm else float(difference.norm()))
-        worst.append(float((difference / (reference.abs() + scale)).max()))
-    return Verdict(max(errors), max(worst), allowed)
+    for part in expected.parts:
+        difference = ((_double(out[part.at]) - part.value).abs_() - part.own).clamp_(min=0)
+        errors.append(float(difference.norm()) / (part.norm or 1.0))
+        worst.append(float((difference / (part.value.abs() + part.scale)).max()))
+    return Verdict(expected.name, max(errors), max(worst), allowed)
 
 
-def _scale(problem: Problem) -> float:
-    """The root mean square of A @ B: sqrt(K) of the operands' own, 1 for normal ones, 2**b / sqrt(12) for integers."""
+def _scale(problem: Problem, x: torch.Tensor) -> float:
+    """What errors of the elements of `x` are parts of beside them: the root mean square of A @ B.
+
+    It is sqrt(K) of the operands' own, 1 for normal ones, 2**b / sqrt(12) for integers. A gate multiplies two sums, so
+    that the error of one counts by the other: behind it at least the root mean square of `x`.
+    """
     bits = 0 if ELEMENTS[problem.dtype.a].floating else ELEMENTS[problem.dtype.a].bits
     deviation = 2.0**bits / math.sqrt(12) if bits else 1.0
-    return math.sqrt(problem.shape.k) * deviation * deviation
+    scale = math.sqrt(problem.shape.k) * deviation * deviation
+    return scale if problem.epilogue.order is None else max(scale, float(x.norm()) / math.sqrt(x.numel()))

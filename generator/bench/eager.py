@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 from torch.nn import functional
@@ -112,20 +113,21 @@ def apply(
     n: int = 0,
     *,
     native: bool = False,
-    outputs: list[torch.Tensor] | None = None,
+    outputs: list[Any] | None = None,
+    tap: Callable[[Tap, torch.Tensor], Any] | None = None,
 ) -> torch.Tensor:
     """`epilogue` on `product` (M, N), in its dtype; with `rows` or `columns` the result has those alone of `n`.
 
     With a gate the product is (M, 2N), or has the two columns that make each of `columns`. With `native` an operation
     that torch has a function of is that function, as a user writes it. `outputs` are given what is written beside the
-    result, sums and maxima in the product's dtype too.
+    result, as `tapped` has it, or what `tap` makes of a tap and the running value.
     """
     x: Value = product
     for step in epilogue.steps:
         if step.output is not None:
             if outputs is not None:
                 assert isinstance(x, torch.Tensor)
-                outputs.append(_tapped(step.output.tap, x))
+                outputs.append((tap or tapped)(step.output.tap, x))
             continue
         names: dict[str, Value] = {formula.X: x}
         if step.meaning.gated:
@@ -145,10 +147,10 @@ def apply(
     return x
 
 
-def _tapped(tap: Tap, x: torch.Tensor) -> torch.Tensor:
-    """What a tap writes of the running value."""
+def tapped(tap: Tap, x: torch.Tensor) -> torch.Tensor:
+    """What a tap writes of the running value, a sum in fp32 at the least: many terms are past the range of fp16."""
     if tap.reduction == "sum":
-        return x.sum(tap.dimension)
+        return x.sum(tap.dimension, dtype=torch.promote_types(x.dtype, torch.float32))
     return x.abs().amax(tap.dimension) if tap.reduction else x
 
 

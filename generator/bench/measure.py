@@ -18,6 +18,7 @@ from generator.bench.peers import set_precision
 from generator.bench.plan import Comparison
 from generator.bench.problem import Problem
 from generator.bench.results import Record, Side, Timing, digest_of
+from generator.verify.execute import Fault, results_of
 
 #: Changes whenever times taken before can no longer stand beside times taken after.
 METHOD = 1
@@ -87,8 +88,8 @@ class Entry:
     host: list[float] = field(default_factory=list)
     #: What the last plain call returned.
     last: Any = None
-    #: What the calls of a replay leave for each set.
-    results: dict[int, torch.Tensor] = field(default_factory=dict)
+    #: What the calls of a replay return for each set.
+    returned: dict[int, Any] = field(default_factory=dict)
 
 
 def measure(comparison: Comparison, device: Device, environment: str, options: Options) -> Record:
@@ -185,8 +186,8 @@ class Session:
     def _record(self, competitor: Competitor) -> Entry:
         """Choose how many calls make a sample, and record them over the sets in turn."""
         launch, count = competitor.launch, len(self.sets)
-        results: dict[int, torch.Tensor] = {}
-        run = functools.partial(_run, competitor, self.sets, results)
+        returned: dict[int, Any] = {}
+        run = functools.partial(_run, competitor, self.sets, returned)
         calls, replay = 1, self.device.record(functools.partial(run, 1))
         # A lone short call is timed with the launch of its replay: once more, from what many calls take.
         for _ in range(2):
@@ -195,7 +196,7 @@ class Session:
                 break
             calls, replay = wanted, self.device.record(functools.partial(run, wanted))
         if not self.host:
-            return Entry(competitor, replay, calls, 0, results=results)
+            return Entry(competitor, replay, calls, 0, returned=returned)
         # The first calls find no memory in the allocator and are slow; the second few count.
         for _ in range(2):
             begin = self.device.clock()
@@ -204,26 +205,48 @@ class Session:
             self.device.synchronize()
             by_host = max((self.device.clock() - begin) / 5, 1e-9)
         called = min(_MOST_QUEUED, max(1, math.ceil(self.sample / by_host)))
-        return Entry(competitor, replay, calls, called, results=results)
+        return Entry(competitor, replay, calls, called, returned=returned)
 
     def _checked(self, entry: Entry) -> Side:
         """The side with its error: every output poisoned, one replay, every output that it writes compared."""
-        for result in entry.results.values():
-            operands.poison(result)
+        side = entry.competitor.side
+        try:
+            for result, expected in self._outputs(entry):
+                verdict = check.judge(self.problem, result, expected)
+                error = max(side.error or 0.0, verdict.error)
+                side = replace(side, error=_finite(error), tolerance=stats.rounded(verdict.tolerance, 3))
+                if verdict.fault is not None:
+                    return replace(side, failure=verdict.fault)
+        except Fault as fault:
+            return replace(side, failure=f"wrong result: {fault}")
+        return side
+
+    def _outputs(self, entry: Entry) -> list[tuple[torch.Tensor, check.Expected]]:
+        """What one more replay writes, and what the last plain call returned, each with what is expected of it."""
+
+        def left(each: int) -> list[torch.Tensor]:
+            return self._results(entry.returned[each], None if entry.competitor.fresh else self.sets[each].out)
+
+        for each in entry.returned:
+            for result in left(each):
+                operands.poison(result)
         entry.replay.run()
         self.device.synchronize()
-        outputs = [(entry.results[each], expected) for each, expected in enumerate(self.expected[: entry.replayed])]
+        # A replay without a graph returns other tensors than those that were poisoned.
+        pairs = [(left(each), expected) for each, expected in enumerate(self.expected[: entry.replayed])]
         if entry.last is not None:
             # Timed as it is called.
-            outputs.append((_result(entry.last), self.expected[(entry.called - 1) % len(self.sets)]))
-        side = entry.competitor.side
-        for out, expected in outputs:
-            verdict = check.judge(self.problem, out, expected)
-            error = max(side.error or 0.0, verdict.error)
-            side = replace(side, error=_finite(error), tolerance=stats.rounded(verdict.tolerance, 3))
-            if verdict.fault is not None:
-                return replace(side, failure=verdict.fault)
-        return side
+            pairs.append((self._results(entry.last), self.expected[(entry.called - 1) % len(self.sets)]))
+        return [pair for results, expected in pairs for pair in zip(results, expected, strict=True)]
+
+    def _results(self, returned: object, out: torch.Tensor | None = None) -> list[torch.Tensor]:
+        """The results of a call, C first, which is `out` where that was given; raise `Fault` for what is no such."""
+        result, beside = results_of(self.problem.epilogue, returned)
+        found = [result if out is None else out, *beside]
+        for each in found:
+            if not isinstance(each, torch.Tensor):
+                raise Fault(f"a call returned {type(each).__name__}, not a tensor")
+        return found
 
     def rounds(self, entries: list[Entry], count: int, seconds: float | None = None, warm: int | None = None) -> None:
         """Sample every side in each of `count` rounds, after `warm` that do not count, for about `seconds`."""
@@ -294,19 +317,11 @@ def calls_for(seconds: float, sets: int, sample: float = _SAMPLE) -> int:
     return turns if turns <= _MOST_CALLS and turns * seconds <= 10 * sample else calls
 
 
-def _run(competitor: Competitor, sets: list[Operands], results: dict[int, torch.Tensor], calls: int) -> None:
-    """Call a side on the sets in turn; `results` gets what it leaves for each."""
+def _run(competitor: Competitor, sets: list[Operands], returned: dict[int, Any], calls: int) -> None:
+    """Call a side on the sets in turn; `returned` gets what it returns for each."""
     for call in range(calls):
         each = call % len(sets)
-        returned = competitor.launch(sets[each], sets[each].out)
-        results[each] = _result(returned) if competitor.fresh else sets[each].out
-
-
-def _result(returned: Any) -> torch.Tensor:
-    """C of what a side returns, behind which stand the outputs beside it."""
-    result = returned[0] if isinstance(returned, tuple) else returned
-    assert isinstance(result, torch.Tensor)
-    return result
+        returned[each] = competitor.launch(sets[each], sets[each].out)
 
 
 def _timing(method: str, calls: int, seconds: list[float]) -> Timing:

@@ -84,7 +84,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--junit", type=Path, metavar="FILE", help="write the outcome as JUnit XML")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write the outcome as one page of HTML")
     parser.add_argument(
-        "--results", type=Path, metavar="FILE", help="write what passed as JSON, keyed by body digest; adds to FILE"
+        "--results",
+        type=Path,
+        metavar="FILE",
+        help="write what passed as JSON, keyed by body digest; adds to FILE, less what is there of more cases",
     )
     parser.add_argument(
         "--table", type=Path, nargs="+", metavar="FILE", help="prove nothing: print what such files hold, as Markdown"
@@ -160,7 +163,8 @@ def _verify(arguments: argparse.Namespace) -> int:
     if arguments.html:
         arguments.html.write_text(page(done, found))
     if arguments.results:
-        results.write(arguments.results, done)
+        for line in results.write(arguments.results, done):
+            print(line)
     if arguments.costs:
         arguments.costs.write_text(Costs.measured(done).text())
     return 1 if any(result.failures for result in done) else 0

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from generator.epilogue import Output
+from generator.epilogue import Epilogue, Output
 from generator.model import Kernel, Variant
 from generator.operations import COLUMNS, MATRIX, ROWS
 from generator.outputs import REDUCED
@@ -179,7 +179,7 @@ def run_case(launcher: Launcher, configs: tuple[Any, ...], kernel: Kernel, case:
         v = kernel.variant
         expected, *beside = references(v, setup.a.view, setup.b.view, setup.read, hardware=machine.hardware)
         returned = _call(launcher, configs, case, setup, machine)
-        result, outputs = _taken_apart(v, returned)
+        result, outputs = results_of(v.epilogue, returned)
         worst = _check(v, setup, case, result, expected, machine)
         for output, tensor, wanted in zip(v.epilogue.outputs, outputs, beside, strict=True):
             worst = max(worst, _check_beside(v, output, setup, case, tensor, wanted, machine))
@@ -223,9 +223,9 @@ def _call(launcher: Launcher, configs: tuple[Any, ...], case: Case, setup: Setup
         return launcher(setup.a.view, setup.b.view, **arguments)
 
 
-def _taken_apart(variant: Variant, returned: object) -> tuple[Any, list[Any]]:
-    """The result, and what is returned beside it; raise `Fault` unless there is as much of it as outputs."""
-    count = len(variant.epilogue.outputs)
+def results_of(epilogue: Epilogue, returned: object) -> tuple[Any, list[Any]]:
+    """C of what a launcher returned, and the outputs beside it; raise `Fault` unless these are as many as they must."""
+    count = len(epilogue.outputs)
     if not count:
         return returned, []
     if not isinstance(returned, tuple) or len(returned) != 1 + count:
@@ -327,7 +327,7 @@ def _repeat(
 ) -> None:
     """Raise `Fault` unless a second call on the same operands gives the same bytes."""
     again = prepare(kernel, case, machine.device)
-    result, outputs = _taken_apart(kernel.variant, _call(launcher, configs, case, again, machine))
+    result, outputs = results_of(kernel.variant.epilogue, _call(launcher, configs, case, again, machine))
     pairs = zip(first, [result, *outputs], strict=True)
     if not all(torch.equal(x.contiguous().view(torch.uint8), y.contiguous().view(torch.uint8)) for x, y in pairs):
         raise Fault("a second call on the same operands gave other bytes, and the kernel promises the same")

@@ -81,6 +81,16 @@ class Result:
     #: It passed in an earlier run, and nothing that it depends on has changed since.
     kept: bool = False
 
+    @property
+    def short(self) -> bool:
+        """Whether cases wanted memory and may run next time; what bounds does not understand never is."""
+        return bool(self.not_run) and self.job.level != "bounds"
+
+    @property
+    def partial(self) -> bool:
+        """Whether part of the kernel's cases alone ran."""
+        return bool(self.job.case or self.job.chosen) or self.short
+
 
 def command(job: Job, failure: Failure | None = None) -> str:
     """The command, quoted for a shell, that repeats one job, or of it the one case that failed."""

@@ -100,9 +100,7 @@ class Kept:
     def keep(self, result: Result) -> None:
         """Remember what passed of `result`."""
         job = result.job
-        # What could not be run for want of memory may run next time; what is not understood never is.
-        passing = result.not_run and job.level != "bounds"
-        if result.left_out is not None or result.kept or passing or (job.case and job.level != "compile"):
+        if result.left_out is not None or result.kept or result.short or (job.case and job.level != "compile"):
             return
         if job.level == "compile":
             failed = {failure.case for failure in result.failures}

@@ -79,23 +79,23 @@ def finish(
     for step in variant.chain.steps:
         if step.output is not None:
             if outputs is not None:
-                outputs.append(tapped(step.output.tap, x, variant, integer=integer))
+                outputs.append(tapped(step.output.tap, x, variant.dtype.out, integer=integer))
             continue
         if integer and not formula.keeps_integers(step.tree):
             x, integer = read(x), False
         x = _apply(step, x, operands, table)
-    return _handed_on(variant, x, integer=integer)
+    return _handed_on(variant.dtype.out, x, integer=integer)
 
 
-def _handed_on(variant: Variant, x: Bounded, *, integer: bool) -> Bounded:
+def _handed_on(out: str, x: Bounded, *, integer: bool) -> Bounded:
     """The running value as it is stored: an integer becomes fp32 on its way to a floating result."""
-    return read(x) if integer and ELEMENTS[variant.dtype.out].floating else x
+    return read(x) if integer and ELEMENTS[out].floating else x
 
 
-def tapped(tap: Tap, x: Bounded, variant: Variant, *, integer: bool) -> Bounded:
-    """What a tap makes of the running value; a sum may come to its terms in any order."""
+def tapped(tap: Tap, x: Bounded, out: str, *, integer: bool) -> Bounded:
+    """What a tap makes of the running value beside a C of type `out`; a sum may come to its terms in any order."""
     if not tap.reduction:
-        return _handed_on(variant, x, integer=integer)
+        return _handed_on(out, x, integer=integer)
     x = read(x) if integer else x
     if tap.reduction == "sum":
         return sum_along(x, tap.dimension)

@@ -18,24 +18,44 @@ def record(results: Iterable[Result]) -> Record:
     """What passed in one run: the machine and its versions, then each kernel's levels. No date, no path."""
     place: dict[str, str] = {}
     kernels: dict[str, Record] = {}
+    for result in _recorded(results).values():
+        place |= {key: value for key, value in result.place if place.get(key) in (None, "interpreter")}
+        kernels.setdefault(result.digest, {"kernel": result.job.name})[result.job.label] = _entry(result)
+    return {"place": dict(sorted(place.items())), "kernels": kernels}
+
+
+def _recorded(results: Iterable[Result]) -> dict[tuple[str, str], Result]:
+    """The results that are recorded, by digest and level: what passed of kernels, nothing of cases chosen by name."""
+    found: dict[tuple[str, str], Result] = {}
     for result in results:
-        job = result.job
+        job, key = result.job, (result.digest, result.job.label)
         if result.failures or result.left_out is not None or job.contract or job.case is not None:
             continue
-        place |= {key: value for key, value in result.place if place.get(key) in (None, "interpreter")}
-        entry: Record = {"cases": result.cases}
-        if job.level in ("interpret", "gpu"):
-            entry["worst_error"] = round(result.worst_error, 4)
-            if result.vendor_error is not None:
-                entry["vendor_error"] = round(result.vendor_error, 4)
-        if job.level == "compile":
-            entry |= _worst(result)
-        if job.level == "bounds":
-            entry |= {state: count for _, figures in result.measured for state, count in figures}
-        if result.not_run:
-            entry["not_run"] = dict(result.not_run)
-        kernels.setdefault(result.digest, {"kernel": job.name})[job.label] = entry
-    return {"place": dict(sorted(place.items())), "kernels": kernels}
+        # Two families may have the same kernel.
+        if not (key in found and _fewer(result, found[key].cases)):
+            found[key] = result
+    return found
+
+
+def _fewer(result: Result, cases: int) -> bool:
+    """Whether a result must not take the place of one of so many cases: a whole run may, whatever it comes to."""
+    return result.partial and result.cases < cases
+
+
+def _entry(result: Result) -> Record:
+    job = result.job
+    entry: Record = {"cases": result.cases}
+    if job.level in ("interpret", "gpu"):
+        entry["worst_error"] = round(result.worst_error, 4)
+        if result.vendor_error is not None:
+            entry["vendor_error"] = round(result.vendor_error, 4)
+    if job.level == "compile":
+        entry |= _worst(result)
+    if job.level == "bounds":
+        entry |= {state: count for _, figures in result.measured for state, count in figures}
+    if result.not_run:
+        entry["not_run"] = dict(result.not_run)
+    return entry
 
 
 def _worst(result: Result) -> dict[str, int]:
@@ -45,18 +65,53 @@ def _worst(result: Result) -> dict[str, int]:
     return {key: max(figures[key] for figures in offered) for key in keys if any(f[key] for f in offered)}
 
 
-def write(path: Path, results: Iterable[Result]) -> None:
-    """Write what passed to `path`, with what an earlier run on the same machine and versions left there."""
-    found = record(results)
+def write(path: Path, results: Sequence[Result]) -> list[str]:
+    """Write what passed to `path`, with what an earlier run on the same machine and versions left there.
+
+    Part of a kernel's cases does not take the place of more of them. Returns what is told of that, a line a level, and
+    of what is not recorded at all.
+    """
+    found, told = record(results), []
     if path.exists():
         before = read(path)
         machine = _machine(before["place"])
         if any(machine.get(key, value) != value for key, value in _machine(found["place"]).items()):
             raise CallError(f"{path} holds results of {before['place']}, and these are of {found['place']}")
+        fuller = _fuller(before, results)
+        for result in fuller:
+            del found["kernels"][result.digest][result.job.label]
+        told = _told_of(path, fuller, before)
         for digest, entry in before["kernels"].items():
             found["kernels"][digest] = entry | found["kernels"].get(digest, {})
         found["place"] = before["place"] | found["place"] | machine
+    if any(result.job.case is not None for result in results):
+        told.append(f"{path}: nothing of what ran is recorded, for --case takes some of the cases alone")
     path.write_text(_text(found))
+    return told
+
+
+def _fuller(before: Record, results: Iterable[Result]) -> list[Result]:
+    """The results that have part of the cases of a kernel, where more are recorded."""
+    known = before["kernels"]
+    return [
+        result
+        for (digest, label), result in _recorded(results).items()
+        if _fewer(result, known.get(digest, {}).get(label, {}).get("cases", 0))
+    ]
+
+
+def _told_of(path: Path, fuller: Sequence[Result], before: Record) -> list[str]:
+    lines = []
+    for label, count in Counter(result.job.label for result in fuller).items():
+        first = next(result for result in fuller if result.job.label == label)
+        cases = before["kernels"][first.digest][label]["cases"]
+        kernels = "1 kernel stays" if count == 1 else f"{count} kernels stay"
+        more = "" if count == 1 else ", and others"
+        lines.append(
+            f"{path}: {label} of {kernels} as recorded, where more cases ran: {first.job.name} ({cases}, here "
+            f"{first.cases}){more}"
+        )
+    return lines
 
 
 def _machine(place: Mapping[str, str]) -> dict[str, str]:

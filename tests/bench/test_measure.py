@@ -109,8 +109,8 @@ def test_a_wrong_side_is_not_timed_and_the_others_are(tmp_path: Path, body: str,
 def test_one_wrong_element_is_seen_where_the_norm_sees_nothing() -> None:
     large = Problem(Shape(1024, 1024, 16), Dtype.of("bf16"), Layout.of("rrr"), Epilogue())
     (one,) = operands.make_sets(large, "cpu", 1, seed=0)
-    expected = check.expect(large, one, torch.Generator())
-    out = expected.of_rows.to(torch.bfloat16)
+    (expected,) = check.expect(large, one, torch.Generator())
+    out = expected.parts[0].value.to(torch.bfloat16)
     out[1000, 3] += 2
     verdict = check.judge(large, out, expected)
     assert verdict.error < verdict.tolerance
@@ -228,21 +228,28 @@ def test_strided_kernels_share_the_operands_of_the_others() -> None:
         shared_layout([Layout.of("rcr"), Layout.of("rrr")])
 
 
-@pytest.mark.parametrize("word", ["bias+bias_m+add+relu", "bias+swiglu+scale_n"])
+@pytest.mark.parametrize(
+    "word", ["bias+bias_m+add+relu", "bias+swiglu+scale_n", "bias+save+silu+row_sum+col_sum+row_amax+save"]
+)
 def test_random_rows_and_columns_judge_as_the_whole_does(monkeypatch: pytest.MonkeyPatch, word: str) -> None:
     of = problem("fp16", Epilogue.of(tuple(word.split("+"))), "rcc")
     (one,) = operands.make_sets(of, "cpu", 1, seed=0)
-    whole = check.expect(of, one, torch.Generator()).of_rows
+    whole = check.expect(of, one, torch.Generator())
     monkeypatch.setattr(check, "_WHOLE", 0)
     monkeypatch.setattr(check, "_SAMPLED", 5)
-    part = check.expect(of, one, torch.Generator())
-    assert part.rows is not None and part.columns is not None and part.of_columns is not None
-    torch.testing.assert_close(part.of_rows, whole[part.rows])
-    torch.testing.assert_close(part.of_columns, whole[:, part.columns])
-    out = whole.to(torch.float16)
-    assert check.judge(of, out, part).fault is None
-    out[int(part.rows[0])] *= 2
-    assert check.judge(of, out, part).fault is not None
+    sampled = check.expect(of, one, torch.Generator())
+    assert [each.name for each in sampled] == ["result", *(output.name for output in of.epilogue.outputs)]
+    for one_result, all_of_it in zip(sampled, whole, strict=True):
+        (part,) = all_of_it.parts
+        assert part.value.shape == one_result.shape == all_of_it.shape
+        assert len(one_result.parts) == (2 if len(one_result.shape) == 2 else 1)
+        for some in one_result.parts:
+            torch.testing.assert_close(some.value, part.value[some.at])
+        out = part.value.half() if len(one_result.shape) == 2 else part.value.float()
+        assert check.judge(of, out, one_result).fault is None
+        out[one_result.parts[0].at] *= 2
+        fault = check.judge(of, out, one_result).fault
+        assert fault is not None and fault.startswith(f"wrong {one_result.name}: ")
 
 
 def test_a_tolerance_tells_fp32_from_tf32_and_int8_is_exact() -> None:

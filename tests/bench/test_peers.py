@@ -157,6 +157,9 @@ def test_what_is_written_beside_is_computed_where_it_stands() -> None:
     result = eager.apply(Epilogue.of(("row_amax", "save", "relu", "col_sum")), x, {}, native=True, outputs=outputs)
     assert [found.tolist() for found in outputs] == [[3, 7], x.tolist(), [5, 2]]
     assert result.tolist() == [[0, 2], [5, 0]]
+    sums: list[torch.Tensor] = []
+    eager.apply(Epilogue.of(("col_sum",)), torch.full((64, 1), 2000.0, dtype=torch.float16), {}, outputs=sums)
+    assert sums[0].item() == 128000, "past the range of fp16"
 
 
 def compiled(monkeypatch: pytest.MonkeyPatch, backend: Callable[..., Any]) -> None:

@@ -1,17 +1,13 @@
-"""The page in headless Chromium: what a reader does with it, and what it looks like.
+"""The page in headless Chromium: what a reader does with it.
 
 `pytest -m browser tests/verify/test_page_browser.py` runs these. A missing browser fails them: nothing is skipped.
-`REFRESH_SCREENSHOTS=1` writes the golden screenshots anew; look at them before they are committed.
 """
 
 from __future__ import annotations
 
-import os
-import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -21,80 +17,10 @@ from support import GENERATED
 from generator.rendered import read
 from generator.verify.jobs import Job, Result, command
 from generator.verify.page import page
+from verify.browser import Open, cell
 from verify.test_page import HOSTILE, MESSAGE, hostile, sample
 
 pytestmark = pytest.mark.browser
-
-SCREENSHOTS = Path(__file__).parent / "screenshots"
-SIZE = (1400, 1150)
-#: How far a colour may be off (pixelmatch's measure, 0 to 1), and how many pixels may be further off than that: enough
-#: for the edges of letters, too little for a cell (some 2,000 pixels) that has lost its palest tint.
-OFF, PIXELS = 0.03, 300
-#: Lines that are compared at a time.
-BAND = 30
-
-FLAGS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    # The same pixels whatever the machine's screen and its settings.
-    "--hide-scrollbars",
-    "--force-device-scale-factor=1",
-    "--force-color-profile=srgb",
-    "--font-render-hinting=none",
-    "--disable-lcd-text",
-)
-
-Open = Callable[..., Any]
-
-
-@pytest.fixture(scope="module")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """Chromium, driven; nothing is fetched for it."""
-    found = {name: shutil.which(name) for name in ("chromium", "chromedriver")}
-    if missing := [name for name, path in found.items() if path is None]:
-        pytest.fail(f"no {' and no '.join(missing)} here; install them: apt-get install chromium chromium-driver")
-    try:
-        import pixelmatch  # noqa: F401
-        from PIL import Image  # noqa: F401
-        from selenium import webdriver
-        from selenium.webdriver.chrome.service import Service
-    except ImportError as error:
-        pytest.fail(f"{error}; install it: pip install -c constraints.txt '.[test]'")
-    options = webdriver.ChromeOptions()
-    options.binary_location = found["chromium"]
-    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('chromium')}"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(found["chromedriver"]))
-    yield driver
-    driver.quit()
-
-
-@pytest.fixture
-def browse(chromium: Any, tmp_path: Path) -> Iterator[Open]:
-    """Opens a page's text, and fails the test afterwards if the browser complained of anything."""
-    place = tmp_path / "page.html"
-
-    def opened(html: str, hash: str = "", dark: bool = False) -> Any:
-        place.write_text(html)
-        width, height = SIZE
-        metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
-        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        chromium.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-        chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
-        # A page that differs by its hash alone would not be loaded again.
-        chromium.get("about:blank")
-        chromium.get(place.as_uri() + hash)
-        return chromium
-
-    yield opened
-    assert chromium.get_log("browser") == []
 
 
 @pytest.fixture(scope="module")
@@ -130,16 +56,6 @@ def until(driver: Any, holds: Callable[[], bool]) -> None:
     from selenium.webdriver.support.wait import WebDriverWait
 
     WebDriverWait(driver, 10).until(lambda _: holds())
-
-
-def cell(driver: Any, name: str, column: str) -> Any:
-    """The button of a cell, or of the row where the column is empty."""
-    columns = driver.execute_script("return JSON.parse(document.getElementById('data').textContent).columns")
-    row = driver.find_element("css selector", f"button[aria-label='{name}']")
-    place = columns.index(column) if column else -1
-    return driver.find_element(
-        "css selector", f"button[data-row='{row.get_attribute('data-row')}'][data-column='{place}']"
-    )
 
 
 def test_it_loads_without_a_complaint(browse: Open, html: str, kernels: list[str]) -> None:
@@ -330,82 +246,3 @@ def test_ten_thousand_kernels_are_no_burden(browse: Open) -> None:
     assert set(shown(driver)) == {name} and time.monotonic() - started < 20
     cell(driver, name, "compile sm90").click()
     assert "6,144" in driver.find_element("css selector", ".figures").text
-
-
-# ---- What it looks like.
-
-
-def picture(driver: Any) -> Any:
-    from PIL import Image
-
-    return Image.open(BytesIO(driver.get_screenshot_as_png())).convert("RGB")
-
-
-def off(found: Any, golden: Any) -> int:
-    """The number of pixels that are off by more than the edge of a letter may be; counts no further than it must."""
-    from pixelmatch.contrib.PIL import pixelmatch
-
-    pixels, (width, height) = 0, SIZE
-    for top in range(0, height, BAND):
-        band = (0, top, width, top + BAND)
-        pixels += pixelmatch(found.crop(band), golden.crop(band), threshold=OFF)
-        if pixels > PIXELS:
-            break
-    return pixels
-
-
-def view(browse: Open, html: str, name: str) -> Any:
-    """The page as the screenshot of that name has it."""
-    if name == "left-out":
-        return browse(html, "#tab=left-out")
-    driver = browse(html, dark=name == "dark")
-    failed = next(result.job for result in sample()[0] if result.failures and result.job.level == "compile")
-    cell(driver, failed.name, failed.label).click()
-    # No caret, no ring around what has the focus; the failure and what is around it in sight.
-    driver.execute_script("document.activeElement.blur(); scrollTo(0, document.getElementById('filters').offsetTop)")
-    return driver
-
-
-@pytest.mark.parametrize("name", ["light", "dark", "left-out"])
-def test_it_looks_as_it_did(browse: Open, html: str, tmp_path: Path, name: str) -> None:
-    from PIL import Image
-
-    found = picture(view(browse, html, name))
-    assert found.size == SIZE
-    golden = SCREENSHOTS / f"page-{name}.png"
-    if os.environ.get("REFRESH_SCREENSHOTS"):
-        SCREENSHOTS.mkdir(exist_ok=True)
-        found.save(golden, optimize=True)
-    refresh = "if it should look so, REFRESH_SCREENSHOTS=1 writes it anew"
-    assert golden.exists(), f"{golden} is not there; {refresh}"
-    expected = Image.open(golden).convert("RGB")
-    if off(found, expected) > PIXELS:
-        from pixelmatch.contrib.PIL import pixelmatch
-
-        actual, differs = tmp_path / f"{name}-actual.png", tmp_path / f"{name}-difference.png"
-        found.save(actual)
-        difference = Image.new("RGBA", SIZE)
-        pixels = pixelmatch(found, expected, difference, threshold=OFF)
-        difference.save(differs)
-        pytest.fail(f"{pixels} pixels differ from {golden}: see {actual} and {differs}; {refresh}")
-
-
-COLUMN = "document.querySelectorAll('td.cell.s0:nth-child(9)').forEach(td => td.className = '{}')"
-BREAKS = {
-    "no style at all": "document.querySelectorAll('style').forEach(style => style.remove())",
-    "a column in another colour": COLUMN.format("cell s3"),
-    "a column without its pale colour": COLUMN.format("cell"),
-    "one failure that looks passed": "document.querySelector('td.s1').className = 'cell s0'",
-    "nothing under the opened cell": "document.querySelector('tr.opened').remove()",
-    "columns that shrink": "document.querySelectorAll('td.cell').forEach(td => td.style.minWidth = 0)",
-    "text a little larger": "document.body.style.zoom = '101%'",
-}
-
-
-@pytest.mark.parametrize("script", BREAKS.values(), ids=BREAKS.keys())
-def test_what_breaks_visibly_is_beyond_the_tolerance(browse: Open, html: str, script: str) -> None:
-    driver = view(browse, html, "light")
-    whole = picture(driver)
-    assert off(picture(driver), whole) == 0
-    driver.execute_script(script)
-    assert off(picture(driver), whole) > PIXELS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,70 @@ def test_runs_on_one_machine_are_joined(tmp_path: Path) -> None:
         "compile sm90": {"cases": 3, "shared": 98304, "registers": 180},
     }
     assert found["kernels"].keys() == {"digest of one", "digest of two"}
+
+
+def part_of(result: Result, *chosen: str) -> Result:
+    """The result where those launches alone were chosen."""
+    return replace(result, job=replace(result.job, chosen=chosen), cases=len(chosen), measured=result.measured[:1])
+
+
+def test_part_of_the_cases_leaves_more_of_them_as_recorded(tmp_path: Path) -> None:
+    path = tmp_path / "r.json"
+    assert write(path, [compiled("one"), compiled("two")]) == []
+    before = read(path)
+    told = write(path, [part_of(compiled("one"), "row0-aligned"), part_of(compiled("two"), "row0-aligned")])
+    assert read(path) == before
+    assert told == [
+        f"{path}: compile sm90 of 2 kernels stay as recorded, where more cases ran: one (3, here 1), and others"
+    ]
+    (line,) = write(path, [part_of(compiled("two"), "row0-aligned"), interpreted("two")])
+    assert line == f"{path}: compile sm90 of 1 kernel stays as recorded, where more cases ran: two (3, here 1)"
+    after = read(path)["kernels"]["digest of two"]
+    assert after["compile sm90"] == before["kernels"]["digest of two"]["compile sm90"] and "interpret" in after
+
+
+def test_more_cases_and_whole_runs_take_the_place_of_fewer(tmp_path: Path) -> None:
+    """A whole run does so whatever it comes to: the harness may have fewer cases than it had."""
+    path = tmp_path / "r.json"
+    some = part_of(compiled("one"), "row0-aligned")
+    other = replace(compiled("one"), job=replace(compiled("one").job, target="sm80"))
+    for results, cases in (
+        ([some], 1),
+        ([part_of(compiled("one"), "row0-aligned", "row1-aligned")], 2),
+        ([compiled("one")], 3),
+        ([replace(compiled("one"), cases=2)], 2),
+        # Of another target nothing is known, of the same kernel in two families the fuller counts.
+        ([part_of(other, "row0-aligned")], 2),
+        ([compiled("one"), some], 3),
+        ([some, compiled("one")], 3),
+    ):
+        assert write(path, results) == []
+        assert read(path)["kernels"]["digest of one"]["compile sm90"]["cases"] == cases
+    assert read(path)["kernels"]["digest of one"]["compile sm80"]["cases"] == 1
+
+
+def test_what_had_no_memory_leaves_what_had(tmp_path: Path) -> None:
+    path = tmp_path / "r.json"
+    write(path, [interpreted("one")])
+    less = replace(interpreted("one"), cases=4, not_run=(("huge-c", "no memory"),))
+    (line,) = write(path, [less])
+    assert "interpret of 1 kernel stays as recorded" in line
+    assert read(path)["kernels"]["digest of one"]["interpret"]["cases"] == 5
+    # What is not understood any more counts as what is found now.
+    bounds = replace(interpreted("one"), job=replace(less.job, level="bounds"))
+    write(path, [bounds])
+    assert write(path, [replace(bounds, cases=4, not_run=less.not_run)]) == []
+    assert read(path)["kernels"]["digest of one"]["bounds"]["cases"] == 4
+
+
+def test_cases_chosen_by_name_are_not_recorded_and_that_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "r.json"
+    one = interpreted("one")
+    write(path, [one])
+    before = read(path)
+    (line,) = write(path, [replace(one, job=replace(one.job, case="prime*"), cases=1)])
+    assert line == f"{path}: nothing of what ran is recorded, for --case takes some of the cases alone"
+    assert read(path) == before
 
 
 def test_runs_on_two_machines_are_not(tmp_path: Path) -> None:

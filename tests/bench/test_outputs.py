@@ -1,0 +1,124 @@
+"""Outputs beside C, judged as C is: what a kernel writes wrong, leaves out, or writes of another shape is no result."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from generator.bench import check, operands
+from generator.bench.measure import Options
+from generator.bench.problem import Problem, Shape
+from generator.epilogue import Epilogue
+from generator.model import Dtype, Layout
+
+from .test_measure import contestant, measured, problem
+
+#: C, what it was before relu, and three reductions of that.
+WORD = "save+row_sum+col_sum+row_amax+relu"
+RIGHT = """x = a.double() @ b.double()
+    outputs = [x.to(out.dtype), x.sum(-1).float(), x.sum(-2).float(), x.abs().amax(-1).float()]
+    out.copy_(x.relu())
+    CHANGE
+    return out, *outputs
+"""
+NAMES = ("preact", "row_sum", "col_sum", "row_amax")
+
+
+def of(word: str = WORD, dtype: str = "fp16") -> Problem:
+    return problem(dtype, Epilogue.of(tuple(word.split("+"))))
+
+
+def body(change: str = "pass") -> str:
+    return RIGHT.replace("CHANGE", change)
+
+
+@pytest.mark.parametrize("shape", [Shape(24, 40, 32), Shape(1, 40, 32), Shape(24, 40, 32, batch=3)], ids=str)
+def test_right_outputs_are_timed(tmp_path: Path, shape: Shape) -> None:
+    options = Options(rounds=2, peers=("cublas", "eager"))
+    record = measured(contestant(tmp_path, "right", body()), of=replace(of(), shape=shape), options=options)
+    assert all(side.failure is None and side.gpu is not None for side in record.sides)
+    assert record.sides[0].error is not None and record.sides[0].tolerance is not None
+    assert 0 < record.sides[0].error < record.sides[0].tolerance
+
+
+@pytest.mark.parametrize("index", range(4), ids=NAMES)
+@pytest.mark.parametrize("change", ["outputs[{}] *= 1.02", "outputs[{}][3] += 30", "outputs[{}][3] = float('nan')"])
+def test_a_wrong_output_is_a_wrong_side(tmp_path: Path, change: str, index: int) -> None:
+    wrong = contestant(tmp_path, "wrong", body(change.format(index)))
+    record = measured(wrong, contestant(tmp_path, "right", body()), of=of())
+    side, right, peer = record.sides
+    assert side.failure is not None and side.failure.startswith(f"wrong {NAMES[index]}: ")
+    assert side.gpu is None and not side.refused and record.faults == (side,)
+    assert right.gpu is not None and peer.gpu is not None
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            "outputs.pop()",
+            "wrong result: the launcher returned a tuple of 4, expected a tuple of the result and 4 outputs",
+        ),
+        ("return out", "wrong result: the launcher returned Tensor, expected a tuple of the result and 4 outputs"),
+        ("outputs[1] = 7.0", "wrong result: a call returned float, not a tensor"),
+        ("outputs[1] = outputs[1][:, None]", "wrong result: row_sum is (24, 1), expected (24,)"),
+    ],
+)
+def test_outputs_of_another_form_are_told(tmp_path: Path, change: str, message: str) -> None:
+    side, _ = measured(contestant(tmp_path, "wrong", body(change)), of=of()).sides
+    assert side.failure == message and not side.refused
+
+
+def test_an_output_that_is_no_longer_written_is_seen(tmp_path: Path) -> None:
+    """The timed calls hand out the first call's sums again, which the check has spoilt meanwhile."""
+    change = "kept.setdefault(a.data_ptr(), outputs[1]); outputs[1] = kept[a.data_ptr()]"
+    path = contestant(tmp_path, "late", body(change))
+    path.file.write_text("kept = {}\n" + path.file.read_text())
+    side, _ = measured(path, of=of()).sides
+    assert side.failure == f"wrong row_sum: relative error inf, at most {side.tolerance} is right"
+
+
+def test_an_output_that_turns_wrong_during_the_rounds_has_no_times(tmp_path: Path) -> None:
+    change = "outputs[0] *= 1 if len(calls) < 20 else 2"
+    side, _ = measured(contestant(tmp_path, "late", body(change)), of=of()).sides
+    assert side.gpu is None and side.failure is not None and side.failure.startswith("wrong preact: ")
+    assert side.failure.endswith("(right at first, wrong after the rounds)")
+
+
+@pytest.mark.parametrize("out", ["fp16", "int8"])
+def test_narrow_results_and_whole_numbers_have_their_sums(out: str) -> None:
+    """Of int8 every C is exact, and a sum in fp32 is not."""
+    whole = of(WORD.replace("+relu", ""), "int8") if out == "int8" else of()
+    (one,) = operands.make_sets(whole, "cpu", 1, seed=0)
+    expected = check.expect(whole, one, torch.Generator())
+    x = one.a.double() @ one.b.double()
+    for found, each in zip((x.float().sum(-1), x.float().sum(-2), x.float().abs().amax(-1)), expected[2:], strict=True):
+        assert check.judge(whole, found, each).fault is None
+        found[5] += 1 + 0.01 * found.abs().max()
+        assert check.judge(whole, found, each).fault is not None
+
+
+def test_a_sum_of_one_term_is_off_as_that_is() -> None:
+    """The product of a single row is small here and there, where its rounding is not."""
+    line = Problem(Shape(1, 4096, 512), Dtype.of("fp32"), Layout.of("rrr"), Epilogue.of(("col_sum",)))
+    (one,) = operands.make_sets(line, "cpu", 1, seed=0)
+    _, expected = check.expect(line, one, torch.Generator())
+    assert check.judge(line, (one.a @ one.b).sum(0), expected).fault is None
+
+
+def test_sums_that_cancel_are_judged_by_their_terms() -> None:
+    """Rounding of the terms is all of what is left of a sum that comes to nothing; a term too many is still seen."""
+    large = Problem(Shape(1, 1024, 16), Dtype.of("bf16"), Layout.of("rrr"), Epilogue.of(("row_sum",)))
+    (one,) = operands.make_sets(large, "cpu", 1, seed=0)
+    columns = one.b.double()
+    one.b.copy_(torch.cat((columns[:, :512], -columns[:, :512]), 1))
+    _, expected = check.expect(large, one, torch.Generator())
+    assert float(expected.parts[0].value.abs().max()) < 1e-9
+    x = one.a.double() @ one.b.double()
+    noise = torch.randn(x.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    found = (x * (1 + 2**-9 * noise)).float().sum(-1)
+    assert check.judge(large, found, expected).fault is None
+    assert check.judge(large, found + x.float().amax(-1), expected).fault is not None
