@@ -280,6 +280,9 @@ def _arguments(k: View) -> tuple[str, ...]:
     found += [f"{m.name}_desc" if m.name in described else m.variable for m in (*k.saved, *k.parts)]
     if k.approximates:
         constants.append("APPROX=_approximates(a.device)")
+    if k.v.rounds_between:
+        # A compiler that sees two operations of 16 bits makes one of them, which rounds once.
+        constants.append("enable_fp_fusion=False")
     if k.schedule.workspace:
         found += ["work", "counters"]
     strides = [value for matrix in k.strided for _, value in matrix.strides]

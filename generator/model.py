@@ -142,6 +142,11 @@ class Variant:
         late = self.rounding == DEFAULTS["rounding"]
         return self.epilogue if late else self.epilogue.rounded(self.dtype.acc, self.dtype.out)
 
+    @property
+    def rounds_between(self) -> bool:
+        """Whether the running value is rounded before operations, too."""
+        return self.chain != self.epilogue
+
 
 @dataclass(frozen=True)
 class Exclusion:

@@ -148,9 +148,9 @@ def rounding(k: View) -> str:
             "full": ", promoted from the matrix unit's short accumulator at least every 128 along K.",
             "fast": ", on Hopper in the matrix unit's short accumulator (about 14 bits) for all of K.",
         }.get(dtype.precision or "", ".")
-    if v.chain != v.epilogue:
+    if v.rounds_between:
         text += f" The sum, and what each operation of the epilogue makes of it in fp32, is rounded to {dtype.out}, as"
-        text += f" eager torch rounds each tensor.{fast.told(v)}"
+        text += f" eager torch rounds each tensor; no two operations are fused into one.{fast.told(v)}"
         text += f" What is saved is rounded to {dtype.out} already." if k.saved else ""
         return text + (" Sums and maxima are fp32, of values that are so rounded." if k.parts else "")
     if v.epilogue.steps:

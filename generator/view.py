@@ -75,7 +75,7 @@ class View(Accumulation):
     def epilogue_note(self) -> str:
         """The comment that opens the epilogue."""
         rounded = f", rounded to {self.v.dtype.out} at the store alone" if self.rounds else ""
-        if self.v.chain != self.v.epilogue:
+        if self.v.rounds_between:
             rounded = f", rounded to {self.v.dtype.out} before each operation as eager torch does"
         return f"Epilogue in {self.kind}, on the whole sum{rounded}."
 

@@ -21,6 +21,10 @@ from generator.bounds.values import Dtype, Either, Number, Opaque, Pointer, Trut
 WORK, COUNTERS = "work", "counters"
 
 
+#: What a launch tells the compiler alone: how it computes, and not where it reads or writes.
+_OPTIONS = ("enable_fp_fusion",)
+
+
 @dataclass(frozen=True)
 class Launch:
     """A launch with one row of CONFIGS: the parameters' values, the tiles' number as a product, what holds."""
@@ -149,7 +153,8 @@ class Launcher(Gemm):
         """What `gemm` passes besides the row."""
         parameters = [parameter.arg for parameter in self.source.kernel.args.args]
         given = {name: self._value(argument) for name, argument in zip(parameters, self.call.args)}
-        given |= {keyword.arg: self._value(keyword.value) for keyword in self.call.keywords if keyword.arg is not None}
+        named = {keyword.arg: keyword.value for keyword in self.call.keywords if keyword.arg not in (None, *_OPTIONS)}
+        given |= {str(name): self._value(argument) for name, argument in named.items()}
         if not any(keyword.arg is None and ast.unparse(keyword.value) == "row" for keyword in self.call.keywords):
             raise NotUnderstood(self.call.lineno, "the row is not passed")
         return given

@@ -124,6 +124,10 @@ class _Work:
         passed = {name: value for name, value in wanted.row.items() if name in row}
         if passed != row:
             yield f"launched with {passed}, and the row is {row}"
+        fuses, rounds = wanted.options["enable_fp_fusion"], self.kernel.variant.rounds_between
+        if fuses == rounds:
+            told = "one by one, and the compiler may" if fuses else "late, and the compiler may not"
+            yield f"operations are rounded {told} fuse them"
         if not wanted.on_device:
             yield "launched on the current device, whichever the operands' is"
         if launch.case.scalar_elsewhere:

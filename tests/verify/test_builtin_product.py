@@ -53,7 +53,8 @@ def written(name: str) -> str:
     return f"[{{{name}: {{{', '.join(bounds)}}}}}]"
 
 
-# Small tiles, of which the interpreter makes many; 64 rows and 4 warps are what the target's matrix unit takes.
+# Small tiles, of which the interpreter makes many; 64 rows and 4 warps are what the target's matrix unit takes. The
+# second is of two widths, for the schedule whose tiles are.
 SPEC = f"""\
 summary: Every built-in operation.
 layout: rcr
@@ -65,7 +66,7 @@ load: [pointer, descriptor]
 store: [as_load, pointer]
 select: fixed
 targets: [{PRIMARY}]
-tile: [{{m: 64, n: 32, k: 32, group: 2, warps: 4, split: 2}}]
+tile: [{{m: 64, n: 32, k: 32, group: 2, warps: 4, split: 2}}, {{m: 64, n: 48, k: 32, group: 2, warps: 4, split: 2}}]
 """
 
 

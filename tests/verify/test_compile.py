@@ -20,6 +20,7 @@ IEEE = "gemm_fp32_rcr_none__tiled_pointer_auto_grouped"
 FP8 = "gemm_fp8e4m3_rcr_none__tiled_pointer_auto_grouped"
 FAST = "gemm_fp8e4m3_fp32_bf16_fast_rcr_none__tiled_pointer_auto_grouped"
 TANH = "gemm_fp16_rcr_tanh_softcap__tiled_pointer_auto_grouped_mathfast"
+ROUNDED = "gemm_bf16_rcr_scale_biasm_silu_mul_roundingtorch__tiled_pointer_auto_grouped"
 
 #: Family, kernel, target, launch, the text replaced and by what, and what is said of it.
 WRONG = {
@@ -57,6 +58,10 @@ WRONG = {
     "a compiler error": (
         "fp16_rcr", RELU, "sm90", "row5-aligned",
         "x = acc + bias[None, :]", "x = acc + bias[None, :, None]", "CompilationError",
+    ),
+    "fused where each is rounded": (
+        "rounding", ROUNDED, "sm90", "row0-scalar-tensor", "            enable_fp_fusion=False,\n", "",
+        "one by one, and the compiler may fuse them",
     ),
     "no launch": (
         "fp16_rcr", RELU, "sm90", "row5-aligned", "    if M == 0 or N == 0:\n        return out\n", "    return out\n",

@@ -61,6 +61,9 @@ DESCRIPTORS_FP8 = ("fp8e4m3_rcr", "gemm_fp8e5m2_rcr_scale_bias__tiled_descriptor
 PERSISTENT = ("gemm16", "gemm_fp16_rcr_none__persistent_descriptor_auto_grouped_storepointer")
 EXCHANGED = ("gemm16", "gemm_fp16_rrr_none__tiled_pointer_auto_grouped_productexchanged")
 
+# Tiles of two widths.
+PAIRED = ("gemm16", "gemm_fp16_rcr_none__paired_descriptor_auto_grouped_storepointer")
+
 # Programs that share the K of a tile.
 SPLIT = ("split_k", "gemm_fp16_rcr_bias_silu__splitk_pointer_auto_grouped")
 ADDED = ("split_k", "gemm_fp16_fp32_fp32_rcr_none__splitkatomic_pointer_auto_grouped")

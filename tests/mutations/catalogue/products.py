@@ -1,12 +1,13 @@
-"""Wrong walks over the tiles, and products of exchanged operands that are not put right again."""
+"""Wrong walks over the tiles, products of exchanged operands not put right again, and tiles of two widths mixed up."""
 
 from __future__ import annotations
 
 from ..mutation import Mutation
-from .kernels import EXCHANGED, PERSISTENT
+from .kernels import EXCHANGED, PAIRED, PERSISTENT
 
 WALK = "for pid in tl.range(tl.program_id(0), tiles, tl.num_programs(0), flatten=True):"
 RIGHTED = "    acc = acc.T\n"
+EDGE = "    offs_n = right + tl.arange(0, BLOCK_N - LEFT_N)\n    in_n = offs_n < N\n"
 
 MUTATIONS = (
     Mutation(
@@ -50,5 +51,35 @@ MUTATIONS = (
         (("tl.dot(b.T, a.T, acc)", "tl.dot(b.T, a.T)"),),
         "right while K fits one step",
         says="are wrong",
+    ),
+    Mutation(
+        "the columns at the right begin where those at the left do",
+        "order",
+        PAIRED,
+        (("right = column + LEFT_N", "right = column"),),
+        "the last columns of a tile are never computed",
+    ),
+    Mutation(
+        "the columns at the right are products of those at the left",
+        "arithmetic",
+        PAIRED,
+        (("b_right_desc.load([right, k])", "b_right_desc.load([column, k])"),),
+        "right in the first columns of a tile",
+        says="are wrong",
+    ),
+    Mutation(
+        "products at the right are not added to the sum",
+        "arithmetic",
+        PAIRED,
+        (("tl.dot(a, b_right, acc_right)", "tl.dot(a, b_right)"),),
+        "right while K fits one step",
+        says="are wrong",
+    ),
+    Mutation(
+        "the mask at the right is that of the columns at the left",
+        "mask",
+        PAIRED,
+        ((EDGE, EDGE.replace("offs_n <", "offs_n - LEFT_N <")),),
+        "columns past the edge are written",
     ),
 )
