@@ -22,7 +22,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 RESULTS = ROOT / "tests" / "results" / "nvidia_h200"
-TUNED = ROOT / "specs" / "tuned" / "nvidia_h200" / "gemm16.json"
+TUNED = ROOT / "specs" / "tuned" / "nvidia_h200"
 SUITES = ("spine", "inductor", "decode", "types", "batched")
 
 
@@ -30,7 +30,7 @@ SUITES = ("spine", "inductor", "decode", "types", "batched")
     ("name", "command"),
     [
         *((f"bench_{n}", ["bench", "--json", RESULTS / f"bench_{n}.json", "--summary"]) for n in SUITES),
-        ("tuned", ["tune", "--report", "--tuned", TUNED]),
+        *((f"tuned_{n}", ["tune", "--report", "--tuned", TUNED / f"{n}.json"]) for n in ("gemm16", "batched", "fused")),
     ],
 )
 def test_a_table_of_measurements_is_what_the_command_prints(name: str, command: list[str | Path]) -> None:
@@ -45,10 +45,11 @@ def test_a_table_of_measurements_is_what_the_command_prints(name: str, command: 
     assert written.strip() == printed.strip()
 
 
-def test_what_is_tuned_was_measured_of_kernels_as_they_are() -> None:
+@pytest.mark.parametrize("path", sorted(TUNED.glob("*.json")), ids=lambda path: path.stem)
+def test_what_is_tuned_was_measured_of_kernels_as_they_are(path: Path) -> None:
     """A kernel whose text has changed since may be slower or faster: measure it again."""
-    family = read(ROOT / "generated" / "gemm16")
-    measured = json.loads(TUNED.read_text())["kernels"]
+    family = read(ROOT / "generated" / path.stem)
+    measured = json.loads(path.read_text())["kernels"]
     assert measured and all(family.digests.get(name) == digest for name, digest in measured.items())
 
 
