@@ -20,16 +20,18 @@ TENSOR_MEMORY = 512
 BARRIERS = 1088
 
 
-def _columns(v: Variant, tile: Tile) -> tuple[int, int]:
-    """The columns of an accumulator, and how many accumulators there are: a gate wants two columns for each of C."""
+def _columns(v: Variant, tile: Tile) -> tuple[int, ...]:
+    """The columns of each accumulator: a gate wants two columns for each of C."""
+    if SCHEDULE[v.schedule].pairs:
+        return (tile.left, tile.n - tile.left)
     if v.epilogue.order is None:
-        return tile.n, 1
-    return (2 * tile.n, 1) if v.epilogue.order == INTERLEAVED else (tile.n, 2)
+        return (tile.n,)
+    return (2 * tile.n,) if v.epilogue.order == INTERLEAVED else (tile.n, tile.n)
 
 
 def largest_tensor(v: Variant, tile: Tile) -> int:
     """The elements of the largest tensor of a program."""
-    n, _ = _columns(v, tile)
+    n = max(_columns(v, tile))
     handed = 2 * tile.n if v.epilogue.order is not None and SCHEDULE[v.schedule].workspace else n
     return max(tile.m * handed, tile.m * tile.k, tile.k * n)
 
@@ -65,16 +67,22 @@ def tensor_memory(v: Variant, tile: Tile, target: str) -> int:
     """Columns of tensor memory that hold the accumulator of one program of `tile`, 0 where it is in registers."""
     if matrix_instruction(v, tile, target) != "tcgen05":
         return 0
-    n, accumulators = _columns(v, tile)
-    rows, columns = (n, tile.m) if v.product == "exchanged" else (tile.m, n)
-    columns *= -(-rows // 128)
-    if v.dtype.precision == "tf32x3" and rows < 128:
-        # The parts of A lie beside the accumulator.
-        columns *= 4
-    if v.schedule == "persistent":
-        # The next tile is summed while this one is stored.
-        columns *= 2
-    return max(32, columns) * accumulators
+    needed = []
+    for n in _columns(v, tile):
+        rows, columns = (n, tile.m) if v.product == "exchanged" else (tile.m, n)
+        columns *= -(-rows // 128)
+        if v.dtype.precision == "tf32x3" and rows < 128:
+            # The parts of A lie beside the accumulator.
+            columns *= 4
+        if v.schedule == "persistent":
+            # The next tile is summed while this one is stored.
+            columns *= 2
+        needed.append(max(32, columns))
+    if len(needed) == 2 and tile.m <= 64:
+        # The memory has 128 rows, so that one accumulator lies under the other.
+        return max(needed)
+    # Only powers of two are allotted.
+    return 1 << (sum(needed) - 1).bit_length()
 
 
 def shared_memory(v: Variant, tile: Tile, target: str, *, surely: bool = False) -> int:
@@ -89,8 +97,8 @@ def shared_memory(v: Variant, tile: Tile, target: str, *, surely: bool = False) 
     if v.schedule == "elementwise":
         return 0
     a = tile.m * tile.k * ELEMENTS[v.dtype.a].bits // 8
-    n, accumulators = _columns(v, tile)
-    b = tile.k * n * accumulators * ELEMENTS[v.dtype.b].bits // 8
+    n = sum(_columns(v, tile))
+    b = tile.k * n * ELEMENTS[v.dtype.b].bits // 8
     instruction = matrix_instruction(v, tile, target)
     warpgroup = instruction in ("wgmma", "tcgen05")
     result = everything = tile.m * tile.n * ELEMENTS[v.dtype.out].bits // 8
@@ -98,7 +106,7 @@ def shared_memory(v: Variant, tile: Tile, target: str, *, surely: bool = False) 
         result = 0
     # Neighbouring columns are a thread's own in the layouts of NVIDIA's matrix units; elsewhere they meet here.
     parted = v.epilogue.order == INTERLEAVED and (v.product == "exchanged" or instruction in (None, "mfma", "wmma"))
-    sums = tile.m * n * accumulators * ELEMENTS[v.dtype.acc].bits // 8
+    sums = tile.m * n * ELEMENTS[v.dtype.acc].bits // 8
     if parted:
         result, everything = max(result, sums), max(everything, sums)
     if v.schedule == "naive" or tile.stages == 1:
@@ -115,8 +123,10 @@ def shared_memory(v: Variant, tile: Tile, target: str, *, surely: bool = False) 
         second = a if v.product == "exchanged" else b
         needed = (a + b) * (tile.stages - 1) + max(2 * second, result if _kept_apart(v, instruction) else 0)
     else:
-        # Plain arithmetic reads B across its lines.
-        across = b if instruction is None and v.load == "descriptor" else 0
+        # Plain arithmetic reads across the lines of what lies column after column, one matrix at a time.
+        one = b * max(_columns(v, tile)) // n
+        lines = [operand for operand, way in ((a, v.layout.a), (one, v.layout.b)) if way == "column"]
+        across = max(lines, default=0) if instruction is None and v.load == "descriptor" else 0
         apart = result if _kept_apart(v, instruction) and v.schedule != "persistent" else 0
         needed = (a + b) * (tile.stages if warpgroup else tile.stages - 1) + max(across, apart)
         # Flattened, the next tile's loads are in flight while this one's result passes through, whole at the most.
@@ -125,6 +135,8 @@ def shared_memory(v: Variant, tile: Tile, target: str, *, surely: bool = False) 
             needed += everything + (_exchanged(v, tile) if v.load == "descriptor" and v.store == "as_load" else 0)
         else:
             needed = max(needed, result)
+        if instruction == "tcgen05" and v.load == "descriptor":
+            needed += 2 * _turned(v, tile, surely)
     if SCHEDULE[v.schedule].workspace and not surely:
         if instruction not in (None, "tcgen05"):
             needed = max(needed, sums)
@@ -143,6 +155,17 @@ def _begun_with(v: Variant, tile: Tile) -> int:
 def staged(v: Variant) -> bool:
     """Whether a descriptor's store may hold a tile of its own in shared memory, beside those of the operands."""
     return v.load == "descriptor" and v.store == "as_load" and ELEMENTS[v.dtype.out].bits == 32
+
+
+def _turned(v: Variant, tile: Tile, surely: bool) -> int:
+    """Bytes of the operand tiles that `tcgen05` cannot read as descriptors bring them: tf32 that does not lie along K.
+
+    Lines under 32 bytes may be among them. They are turned around on the way, by two of each beside those in flight.
+    """
+    size, tf32 = ELEMENTS[v.dtype.a].bits // 8, v.dtype.precision == "tf32"
+    lines = [tile.m] if v.layout.a == "column" else []
+    lines += _columns(v, tile) if v.layout.b == "row" else ()
+    return sum(tile.k * line * size for line in lines if tf32 or (line * size < 32 and not surely))
 
 
 def _kept_apart(v: Variant, instruction: str | None) -> bool:

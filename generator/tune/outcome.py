@@ -81,7 +81,9 @@ class Outcome:
 def plain(value: Outcome | Winner) -> dict[str, Any]:
     """As JSON holds it."""
     usual = {"batch": 0, "whole": True}
-    return {name: entry for name, entry in dataclasses.asdict(value).items() if usual.get(name) != entry}
+    return {
+        name: entry for name, entry in dataclasses.asdict(value).items() if name not in usual or usual[name] != entry
+    }
 
 
 def outcome_of(data: Mapping[str, Any]) -> Outcome:

@@ -46,7 +46,7 @@ def test_the_benchmark_knows_both_orders(order: str, sampled: bool, monkeypatch:
     x = one.a.double() @ one.b.double() + bias.double()
     gate, up = x.chunk(2, -1) if order == "concatenated" else (x[:, 0::2], x[:, 1::2])
     result = functional.silu(gate) * up
-    expected = check.expect(problem, one, torch.Generator().manual_seed(1))
+    (expected,) = check.expect(problem, one, torch.Generator().manual_seed(1))
     assert check.judge(problem, result.float(), expected).fault is None
     assert check.judge(problem, (functional.silu(up) * gate).float(), expected).fault is not None
 
