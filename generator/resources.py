@@ -23,7 +23,7 @@ BARRIERS = 1088
 def _columns(v: Variant, tile: Tile) -> tuple[int, ...]:
     """The columns of each accumulator: a gate wants two columns for each of C."""
     if SCHEDULE[v.schedule].pairs:
-        return (tile.left, tile.n - tile.left)
+        return (tile.left, tile.right)
     if v.epilogue.order is None:
         return (tile.n,)
     return (2 * tile.n,) if v.epilogue.order == INTERLEAVED else (tile.n, tile.n)

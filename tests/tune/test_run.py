@@ -272,6 +272,16 @@ def test_again_chooses_from_the_journal_alone(
     assert "holds nothing of nvidia_a100" in capsys.readouterr().err
 
 
+def test_some_kernels_alone_have_times_and_no_winner(bench: Bench, at_once: AtOnce) -> None:
+    at_once()
+    assert bench.tune("--only", "*_linear") == 0
+    assert not bench.winners.exists()
+    assert len(Journal(bench.journal).outcomes) == 4 and '"whole":false' in bench.journal.read_text()
+    at_once()
+    assert bench.tune() == 0
+    assert winners_of(bench.winners) == ALL
+
+
 def test_refine_also_tries_what_the_fitted_rates_promise(bench: Bench, at_once: AtOnce) -> None:
     at_once()
     shapes = [f"{16 * i}x{32 * i}x{32 * i}" for i in range(1, 6)]
