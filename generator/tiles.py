@@ -42,8 +42,8 @@ _EXCHANGED_16 = (
     Tile(64, 64, 128, warps=4, stages=4),
     Tile(64, 128, 64, warps=4, stages=3),
 )
-# Two widths side by side, for a grid that is a little more than a wave of powers of two: rows that were among the best at
-# some of 16 such sizes on an H200, most of them by one program a multiprocessor with many loads in flight.
+# Two widths side by side, for a grid that is a little more than a wave of powers of two: rows that were among the best
+# at some of 16 such sizes on an H200, most of them by one program a multiprocessor with many loads in flight.
 _PAIRED_16 = (
     Tile(128, 192, 64, warps=4, stages=4),
     Tile(128, 160, 64, warps=4, stages=6),

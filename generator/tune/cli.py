@@ -96,7 +96,11 @@ def parse(argv: Sequence[str]) -> Call:
         help="a YAML or JSON list of MxNxK, or one of generator/bench/suites/shapes; may be given several times",
     )
     parser.add_argument("--out", type=Path, default=Path("generated"), metavar="DIR", help="where families lie")
-    parser.add_argument("--only", metavar="GLOB", help="only kernels whose name matches can win")
+    parser.add_argument(
+        "--only",
+        metavar="GLOB",
+        help="measure only kernels whose name matches; of a contract's kernels some alone give times and no winner",
+    )
     parser.add_argument(
         "--candidates", type=positive, default=12, metavar="N", help="measure the N best by the model (default 12)"
     )
