@@ -11,7 +11,7 @@ from pathlib import Path
 from generator.bench.problem import Problem, Shape, shared_layout
 from generator.bench.suite import Choice, Suite
 from generator.epilogue import Epilogue
-from generator.errors import CallError
+from generator.errors import CallError, nearest
 from generator.expand import expand
 from generator.families import families
 from generator.model import Dtype, Family, Kernel, Layout
@@ -103,7 +103,7 @@ def of_suite(suite: Suite, families: Families, only: str | None = None) -> list[
         if kept:
             _refuse_namesakes(kept, case.name)
             comparisons += _on_shapes(case.name, case.title, kept, case.shapes)
-    return _refuse_none(comparisons, only)
+    return _refuse_none(comparisons, only, [case.name for case in suite.cases])
 
 
 def of_specs(families: Families, shapes: tuple[Shape, ...], only: str | None = None) -> list[Comparison]:
@@ -118,13 +118,16 @@ def of_specs(families: Families, shapes: tuple[Shape, ...], only: str | None = N
     comparisons = []
     for (name, contract), entries in groups.items():
         comparisons += _on_shapes(f"{name}/{contract}", contract, entries, shapes)
-    return _refuse_none(comparisons, only)
+    return _refuse_none(comparisons, only, [])
 
 
-def _refuse_none(comparisons: list[Comparison], only: str | None) -> list[Comparison]:
-    if not comparisons:
-        raise CallError(f"--only: no kernel and no case matches {only!r}" if only else "there is nothing to time")
-    return comparisons
+def _refuse_none(comparisons: list[Comparison], only: str | None, cases: list[str]) -> list[Comparison]:
+    if comparisons:
+        return comparisons
+    if not only:
+        raise CallError("there is nothing to time")
+    told = f"; {nearest(only, cases)}" if cases else ""
+    raise CallError(f"--only: no kernel and no case matches {only!r}{told}")
 
 
 def _refuse_namesakes(entries: list[tuple[Contestant, Kernel]], case: str) -> None:
