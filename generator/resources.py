@@ -121,7 +121,11 @@ def shared_memory(v: Variant, tile: Tile, target: str, *, surely: bool = False) 
     elif v.dtype.precision == "tf32x3" and warpgroup:
         # The stage that is worked on stands as the high and low parts of the second operand.
         second = a if v.product == "exchanged" else b
-        needed = (a + b) * (tile.stages - 1) + max(2 * second, result if _kept_apart(v, instruction) else 0)
+        parts = max(2 * second, result if _kept_apart(v, instruction) else 0)
+        if v.schedule == "persistent" and not surely:
+            # As below; a descriptor's store finds the parts still there.
+            parts = 2 * second + everything if v.load == "descriptor" else max(2 * second, everything)
+        needed = (a + b) * (tile.stages - 1) + parts
     else:
         # Plain arithmetic reads across the lines of what lies column after column, one matrix at a time.
         one = b * max(_columns(v, tile)) // n
