@@ -106,6 +106,8 @@ def _paired(v: Variant) -> str | None:
         return f"columns of two widths are loaded by descriptors, which {v.load} is not; use 'load: descriptor'"
     if v.store != "pointer":
         return "columns of two widths are stored through pointers; use 'store: pointer'"
+    if v.dtype.precision == "ieee":
+        return "plain arithmetic holds operands in registers, which are too few for those of two products; use tiled"
     if v.product != "direct":
         return "the narrower columns need not fill the matrix unit's 64 rows; use 'product: direct'"
     if v.batch != "none":

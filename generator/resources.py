@@ -128,8 +128,7 @@ def shared_memory(v: Variant, tile: Tile, target: str, *, surely: bool = False) 
         needed = (a + b) * (tile.stages - 1) + parts
     else:
         # Plain arithmetic reads across the lines of what lies column after column, one matrix at a time.
-        one = b * max(_columns(v, tile)) // n
-        lines = [operand for operand, way in ((a, v.layout.a), (one, v.layout.b)) if way == "column"]
+        lines = [operand for operand, way in ((a, v.layout.a), (b, v.layout.b)) if way == "column"]
         across = max(lines, default=0) if instruction is None and v.load == "descriptor" else 0
         apart = result if _kept_apart(v, instruction) and v.schedule != "persistent" else 0
         needed = (a + b) * (tile.stages if warpgroup else tile.stages - 1) + max(across, apart)

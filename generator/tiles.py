@@ -93,11 +93,6 @@ _TILED_FP32 = (
     Tile(32, 64, 32, warps=4, stages=3),
     Tile(16, 32, 64, warps=2, stages=3),
 )
-_PAIRED_FP32 = (
-    Tile(128, 96, 16, warps=4, stages=3),
-    Tile(64, 96, 16, warps=4, stages=3),
-    Tile(64, 48, 16, warps=2, stages=3),
-)
 
 
 def _split(tiles: tuple[Tile, ...]) -> tuple[Tile, ...]:
@@ -178,7 +173,7 @@ def _whole(v: Variant) -> tuple[Tile, ...]:
     if SCHEDULE[schedule].splits:
         return _SPLIT[bits]
     if ieee:
-        return _PAIRED_FP32 if SCHEDULE[schedule].pairs else _TILED_FP32
+        return _TILED_FP32
     if schedule == "tiled" and dtype.precision == "tf32" and (v.layout.a, v.layout.b) != ("row", "column"):
         return _TURNED_TF32
     return _TABLES["exchanged" if v.product == "exchanged" else schedule][bits]
