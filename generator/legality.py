@@ -13,7 +13,7 @@ from packaging.specifiers import SpecifierSet
 from generator import formula
 from generator.model import Tile, Variant
 from generator.operations import MATRIX
-from generator.resources import TENSOR_MEMORY, largest_tensor, matrix_rows, shared_memory, tensor_memory
+from generator.resources import TENSOR_MEMORY, largest_tensor, matrix_rows, shared_memory, tensor_memory, widths
 from generator.versions import minor_versions, spelled
 from generator.vocabulary import ELEMENTS, MASKED_DIMENSIONS, SCHEDULE, TARGETS
 
@@ -251,16 +251,16 @@ def why_no_row(v: Variant, tile: Tile) -> str | None:
     """Why no target can hold `tile` for `v` at all, or None."""
     if v.schedule == "elementwise":
         return None
-    widths = (tile.left, tile.right) if SCHEDULE[v.schedule].pairs else (tile.n,)
-    if any(width & (width - 1) for width in widths):
+    parts = widths(v, tile)
+    if any(part & (part - 1) for part in parts):
         return f"n is {tile.n}, and {v.schedule} needs a power of two; of two widths are the tiles of paired"
-    if len(widths) == 2 and tile.left == tile.right:
+    if len(parts) == 2 and tile.left == tile.right:
         return f"n is {tile.n}, and the columns of {v.schedule} are two powers of two, as 160 is 128 and 32"
     shallowest = 32 if ELEMENTS[v.dtype.a].bits == 8 else 16
     if tile.k < shallowest:
         return f"k is {tile.k}, and the matrix unit needs at least {shallowest} for {v.dtype.a}"
-    if min(tile.m, *widths) < 16:
-        told = " and ".join(map(str, widths))
+    if min(tile.m, *parts) < 16:
+        told = " and ".join(map(str, parts))
         return f"m and n are {tile.m} and {told}, and the matrix unit needs at least 16 of each"
     if v.product == "exchanged" and matrix_rows(v, tile) < 64:
         return f"n is {tile.n}, and operands are exchanged for columns of C to fill the matrix unit's 64 rows"

@@ -20,12 +20,15 @@ TENSOR_MEMORY = 512
 BARRIERS = 1088
 
 
+def widths(v: Variant, tile: Tile) -> tuple[int, ...]:
+    """What the columns of a tile are in, each a power of two."""
+    return (tile.left, tile.right) if SCHEDULE[v.schedule].pairs else (tile.n,)
+
+
 def _columns(v: Variant, tile: Tile) -> tuple[int, ...]:
     """The columns of each accumulator: a gate wants two columns for each of C."""
-    if SCHEDULE[v.schedule].pairs:
-        return (tile.left, tile.right)
     if v.epilogue.order is None:
-        return (tile.n,)
+        return widths(v, tile)
     return (2 * tile.n,) if v.epilogue.order == INTERLEAVED else (tile.n, tile.n)
 
 
@@ -78,7 +81,7 @@ def tensor_memory(v: Variant, tile: Tile, target: str) -> int:
             # The next tile is summed while this one is stored.
             columns *= 2
         needed.append(max(32, columns))
-    if len(needed) == 2 and tile.m <= 64:
+    if len(needed) == 2 and matrix_rows(v, tile) <= 64:
         # The memory has 128 rows, so that one accumulator lies under the other.
         return max(needed)
     # Only powers of two are allotted.
