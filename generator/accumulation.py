@@ -69,12 +69,18 @@ class Accumulation:
         return self.v.epilogue.order
 
     @property
-    def sums(self) -> tuple[str, ...]:
-        """The accumulators of a product, one for each tile of B."""
+    def strips(self) -> tuple[tuple[str, str], ...]:
+        """What B's columns of a tile are loaded in: the end of each one's names, and its columns."""
         if self.schedule.pairs:
-            return ("acc_left", "acc_right")
+            return (("_left", "LEFT_N"), ("_right", "BLOCK_N - LEFT_N"))
+        columns = f"{self.b.pairs}BLOCK_N"
         apart = self.order == CONCATENATED or (self.order is not None and not self.tiled)
-        return ("acc_gate", "acc_up") if apart else ("acc",)
+        return (("_gate", columns), ("_up", columns)) if apart else (("", columns),)
+
+    @property
+    def sums(self) -> tuple[str, ...]:
+        """The accumulators of a product, one for each strip of B."""
+        return tuple(f"acc{end}" for end, _ in self.strips)
 
     @property
     def columns_of_b(self) -> tuple[tuple[str, str], ...]:
@@ -84,18 +90,14 @@ class Accumulation:
     @property
     def clear(self) -> str:
         """The statements that make accumulators of nothing."""
-        widths = [f"{self.b.pairs}BLOCK_N"] * len(self.sums)
-        if self.schedule.pairs:
-            widths = ["LEFT_N", "BLOCK_N - LEFT_N"]
-        shapes = [f"{n}, BLOCK_M" if self.exchanged else f"BLOCK_M, {n}" for n in widths]
-        return "\n".join(f"{acc} = tl.zeros(({shape}), tl.{self.acc})" for acc, shape in zip(self.sums, shapes))
+        shapes = ((end, f"{n}, BLOCK_M" if self.exchanged else f"BLOCK_M, {n}") for end, n in self.strips)
+        return "\n".join(f"acc{end} = tl.zeros(({shape}), tl.{self.acc})" for end, shape in shapes)
 
     @property
     def multiply(self) -> str:
         """The statements that add the products of operand tiles to the accumulators."""
-        tiles = ("b_left", "b_right") if self.schedule.pairs else self.b.tiles
-        pairs = ((acc, f"{b}.T, a.T" if self.exchanged else f"a, {b}") for acc, b in zip(self.sums, tiles))
-        return "\n".join(f"{acc} = tl.dot({tiles}, {acc}{self.dot_options})" for acc, tiles in pairs)
+        pairs = ((end, f"b{end}.T, a.T" if self.exchanged else f"a, b{end}") for end, _ in self.strips)
+        return "\n".join(f"acc{end} = tl.dot({tiles}, acc{end}{self.dot_options})" for end, tiles in pairs)
 
     @property
     def turned(self) -> tuple[str, ...]:

@@ -14,9 +14,10 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from generator.cli import main
+from generator.epilogue import Epilogue
 from generator.errors import SpecError
 from generator.expand import expand
-from generator.model import Family, Spec
+from generator.model import Dtype, Family, Layout, Spec, Variant
 from generator.spec import read
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -47,6 +48,22 @@ def mistakes_of(text: str | bytes, name: str = "family.yaml", beside: Mapping[st
     with pytest.raises(SpecError) as caught:
         expand(read_text(text, name, beside))
     return [f"{m.path.name}:{m.line}:{m.column}: {m.message}" for m in caught.value.mistakes]
+
+
+def variant(**axes: object) -> Variant:
+    """A variant of the plainest words, but for `axes`."""
+    values: dict[str, object] = {
+        "layout": Layout.of("rcr"),
+        "dtype": Dtype.of("fp16"),
+        "batch": "none",
+        "epilogue": Epilogue(),
+        "masking": "mnk",
+        "swizzle": "grouped",
+        "schedule": "tiled",
+        "load": "pointer",
+        "store": "as_load",
+    }
+    return Variant(**(values | axes))  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)

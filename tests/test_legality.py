@@ -3,29 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from support import BASE, read_text
+from support import BASE, read_text, variant
 
 from generator import legality
 from generator.epilogue import Epilogue
 from generator.model import Dtype, Layout, Tile, Variant
 from generator.resources import BARRIERS
 from generator.vocabulary import TARGETS
-
-
-def variant(**axes: object) -> Variant:
-    values: dict[str, object] = {
-        "layout": Layout.of("rcr"),
-        "dtype": Dtype.of("fp16"),
-        "batch": "none",
-        "epilogue": Epilogue(),
-        "masking": "mnk",
-        "swizzle": "grouped",
-        "schedule": "tiled",
-        "load": "pointer",
-        "store": "as_load",
-    }
-    return Variant(**(values | axes))  # type: ignore[arg-type]
-
 
 INT8 = Dtype.of("int8")
 BIAS = Epilogue.of(("bias",))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from support import BASE, family_of, mistakes_of
+from support import BASE, family_of, mistakes_of, variant
 
 from generator import legality, tiles
 from generator.epilogue import Epilogue
-from generator.model import Dtype, Layout, Tile, Variant
+from generator.model import Dtype, Tile, Variant
 from generator.resources import matrix_instruction, shared_memory, tensor_memory
 from generator.taps import BUILT_IN
 from generator.view import view
@@ -16,25 +16,15 @@ from generator.vocabulary import DTYPE_SHORTHANDS
 PAIRED = BASE + "schedule: paired\nload: descriptor\nstore: pointer\n"
 
 
-def variant(schedule: str = "paired", dtype: str = "fp16", **axes: object) -> Variant:
-    values: dict[str, object] = {
-        "layout": Layout.of("rcr"),
-        "dtype": Dtype.of(dtype),
-        "batch": "none",
-        "epilogue": Epilogue(),
-        "masking": "auto",
-        "swizzle": "grouped",
-        "load": "descriptor",
-        "store": "pointer",
-    }
-    return Variant(schedule=schedule, **(values | axes))  # type: ignore[arg-type]
+def paired(**axes: object) -> Variant:
+    return variant(**({"schedule": "paired", "load": "descriptor", "store": "pointer"} | axes))
 
 
 @pytest.mark.parametrize(("n", "left", "right"), [(160, 128, 32), (192, 128, 64), (48, 32, 16), (144, 128, 16)])
 def test_the_wider_part_is_at_the_left(n: int, left: int, right: int) -> None:
     tile = Tile(64, n, 64, warps=4)
     assert (tile.left, tile.right) == (left, right)
-    assert legality.why_no_row(variant(), tile) is None
+    assert legality.why_no_row(paired(), tile) is None
 
 
 @pytest.mark.parametrize(
@@ -47,7 +37,7 @@ def test_the_wider_part_is_at_the_left(n: int, left: int, right: int) -> None:
     ],
 )
 def test_a_row_that_the_schedule_cannot_have_is_refused(schedule: str, n: int, reason: str) -> None:
-    assert legality.why_no_row(variant(schedule), Tile(64, n, 64, warps=4)) == reason
+    assert legality.why_no_row(paired(schedule=schedule), Tile(64, n, 64, warps=4)) == reason
 
 
 @pytest.mark.parametrize(
@@ -55,15 +45,15 @@ def test_a_row_that_the_schedule_cannot_have_is_refused(schedule: str, n: int, r
     [
         ({"load": "pointer"}, "use 'load: descriptor'"),
         ({"store": "as_load"}, "use 'store: pointer'"),
-        ({"dtype": "fp32"}, "too few for those of two products; use tiled"),
+        ({"dtype": Dtype.of("fp32")}, "too few for those of two products; use tiled"),
         ({"product": "exchanged"}, "use 'product: direct'"),
         ({"batch": "strided"}, "use tiled or persistent"),
         ({"epilogue": Epilogue.of(("swiglu",))}, "use tiled or persistent"),
     ],
 )
 def test_what_it_cannot_be_combined_with_is_told(axes: dict[str, object], words: str) -> None:
-    assert words in (legality.why_not(variant(**axes)) or "")  # type: ignore[arg-type]
-    assert legality.why_not(variant()) is None
+    assert words in (legality.why_not(paired(**axes)) or "")
+    assert legality.why_not(paired()) is None
 
 
 def test_sums_over_a_tile_are_refused() -> None:
@@ -77,8 +67,8 @@ def test_rows_of_one_table_go_to_the_schedules_that_can_have_them() -> None:
     family = family_of(PAIRED.replace("paired", "[paired, tiled]") + rows)
     found = {kernel.variant.schedule: [tile.n for tile in kernel.tiles] for kernel in family.kernels}
     assert found == {"paired": [160], "tiled": [128]}
-    (paired,) = (kernel for kernel in family.kernels if kernel.variant.schedule == "paired")
-    assert '"BLOCK_N": 160, "BLOCK_K": 64, "GROUP_M": 8, "LEFT_N": 128' in view(paired).configs[0]
+    (one,) = (kernel for kernel in family.kernels if kernel.variant.schedule == "paired")
+    assert '"BLOCK_N": 160, "BLOCK_K": 64, "GROUP_M": 8, "LEFT_N": 128' in view(one).configs[0]
 
 
 @pytest.mark.parametrize(("n", "nearest"), [(100, "64, 128"), (224, "128, 256")])
@@ -89,7 +79,7 @@ def test_three_powers_of_two_are_told_at_their_place(n: int, nearest: str) -> No
 
 @pytest.mark.parametrize("dtype", [dtype for dtype in DTYPE_SHORTHANDS if dtype != "fp32"])
 def test_every_row_of_its_tables_fits_the_reference_device(dtype: str) -> None:
-    v = variant(dtype=dtype)
+    v = paired(dtype=Dtype.of(dtype))
     rows = tiles.defaults(v)
     assert rows and all(legality.why_no_row(v, row) is None for row in rows)
     if dtype != "tf32x3":
@@ -99,12 +89,12 @@ def test_every_row_of_its_tables_fits_the_reference_device(dtype: str) -> None:
 
 def test_its_sums_take_the_memory_of_their_own_widths() -> None:
     wide, half = Tile(128, 160, 64, warps=4, stages=4), Tile(64, 160, 64, warps=4, stages=4)
-    assert tensor_memory(variant(), wide, "sm100") == 256 and tensor_memory(variant(), half, "sm100") == 128
-    one = shared_memory(variant("tiled"), Tile(128, 128, 64, warps=4, stages=4), "sm90")
-    assert shared_memory(variant(), wide, "sm90") == one + 32 * 64 * 2 * 4
+    assert tensor_memory(paired(), wide, "sm100") == 256 and tensor_memory(paired(), half, "sm100") == 128
+    one = shared_memory(paired(schedule="tiled"), Tile(128, 128, 64, warps=4, stages=4), "sm90")
+    assert shared_memory(paired(), wide, "sm90") == one + 32 * 64 * 2 * 4
 
 
 def test_most_operations_stand_in_its_epilogues() -> None:
-    there = {name for name in BUILT_IN if legality.why_not(variant(epilogue=Epilogue.of((name,)))) is None}
+    there = {name for name in BUILT_IN if legality.why_not(paired(epilogue=Epilogue.of((name,)))) is None}
     others = {name for name, operation in BUILT_IN.items() if operation.gated}
     assert set(BUILT_IN) - there == others | {"row_sum", "col_sum", "row_amax"}

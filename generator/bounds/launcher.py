@@ -153,8 +153,9 @@ class Launcher(Gemm):
         """What `gemm` passes besides the row."""
         parameters = [parameter.arg for parameter in self.source.kernel.args.args]
         given = {name: self._value(argument) for name, argument in zip(parameters, self.call.args)}
-        named = {keyword.arg: keyword.value for keyword in self.call.keywords if keyword.arg not in (None, *_OPTIONS)}
-        given |= {str(name): self._value(argument) for name, argument in named.items()}
+        for keyword in self.call.keywords:
+            if keyword.arg is not None and keyword.arg not in _OPTIONS:
+                given[keyword.arg] = self._value(keyword.value)
         if not any(keyword.arg is None and ast.unparse(keyword.value) == "row" for keyword in self.call.keywords):
             raise NotUnderstood(self.call.lineno, "the row is not passed")
         return given

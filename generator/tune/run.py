@@ -144,8 +144,9 @@ def write(
         digests = digests_of(families, name)
         standing = list(journal.standing(place, digests))
         new: dict[tuple[str, tuple[int, ...]], Winner] = {}
-        open_to_all = {outcome.winner.place for outcome in standing if outcome.winner is not None and outcome.whole}
-        for winner in (outcome.winner for outcome in standing if outcome.winner is not None):
+        won = [(outcome.winner, outcome.whole) for outcome in standing if outcome.winner is not None]
+        open_to_all = {winner.place for winner, whole in won if whole}
+        for winner, _ in won:
             rival = new.get(winner.place)
             if winner.place in open_to_all and (rival is None or _cost(winner) < _cost(rival)):
                 new[winner.place] = winner

@@ -121,7 +121,7 @@ class _Work:
     def launched(self, module: ModuleType, launch: Launch, wanted: Specialisation) -> Iterator[str]:
         """What is wrong with what the launcher passes."""
         row = row_of(self.kernel.variant, launch.tile)
-        passed = {name: value for name, value in wanted.row.items() if name in row}
+        passed = {name: value for name, value in wanted.passed.items() if name in row}
         if passed != row:
             yield f"launched with {passed}, and the row is {row}"
         fuses, rounds = wanted.options["enable_fp_fusion"], self.kernel.variant.rounds_between

@@ -14,18 +14,18 @@ from generator.verify.jobs import Result
 Record = dict[str, Any]
 
 
-def record(results: Iterable[Result]) -> Record:
+def _record(recorded: Iterable[Result]) -> Record:
     """What passed in one run: the machine and its versions, then each kernel's levels. No date, no path."""
     place: dict[str, str] = {}
     kernels: dict[str, Record] = {}
-    for result in _recorded(results).values():
+    for result in recorded:
         place |= {key: value for key, value in result.place if place.get(key) in (None, "interpreter")}
         kernels.setdefault(result.digest, {"kernel": result.job.name})[result.job.label] = _entry(result)
     return {"place": dict(sorted(place.items())), "kernels": kernels}
 
 
-def _recorded(results: Iterable[Result]) -> dict[tuple[str, str], Result]:
-    """The results that are recorded, by digest and level: what passed of kernels, nothing of cases chosen by name."""
+def _recorded(results: Iterable[Result]) -> list[Result]:
+    """The results that are recorded, one of a digest and level: what passed of kernels, no cases chosen by name."""
     found: dict[tuple[str, str], Result] = {}
     for result in results:
         job, key = result.job, (result.digest, result.job.label)
@@ -34,7 +34,7 @@ def _recorded(results: Iterable[Result]) -> dict[tuple[str, str], Result]:
         # Two families may have the same kernel.
         if not (key in found and _fewer(result, found[key].cases)):
             found[key] = result
-    return found
+    return list(found.values())
 
 
 def _fewer(result: Result, cases: int) -> bool:
@@ -71,13 +71,14 @@ def write(path: Path, results: Sequence[Result]) -> list[str]:
     Part of a kernel's cases does not take the place of more of them. Returns what is told of that, a line a level, and
     of what is not recorded at all.
     """
-    found, told = record(results), []
+    recorded, told = _recorded(results), []
+    found = _record(recorded)
     if path.exists():
         before = read(path)
         machine = _machine(before["place"])
         if any(machine.get(key, value) != value for key, value in _machine(found["place"]).items()):
             raise CallError(f"{path} holds results of {before['place']}, and these are of {found['place']}")
-        fuller = _fuller(before, results)
+        fuller = _fuller(before, recorded)
         for result in fuller:
             del found["kernels"][result.digest][result.job.label]
         told = _told_of(path, fuller, before)
@@ -90,13 +91,13 @@ def write(path: Path, results: Sequence[Result]) -> list[str]:
     return told
 
 
-def _fuller(before: Record, results: Iterable[Result]) -> list[Result]:
+def _fuller(before: Record, recorded: Iterable[Result]) -> list[Result]:
     """The results that have part of the cases of a kernel, where more are recorded."""
     known = before["kernels"]
     return [
         result
-        for (digest, label), result in _recorded(results).items()
-        if _fewer(result, known.get(digest, {}).get(label, {}).get("cases", 0))
+        for result in recorded
+        if _fewer(result, known.get(result.digest, {}).get(result.job.label, {}).get("cases", 0))
     ]
 
 

@@ -38,12 +38,10 @@ class Specialisation:
     on_device: bool
 
     @property
-    def row(self) -> dict[str, int]:
-        """What the launch passes of a row of CONFIGS, by name."""
+    def passed(self) -> dict[str, Any]:
+        """The constants that the launch passes, those of a row of CONFIGS among them, by name."""
         constants = {self.function.arg_names[path[0]]: value for path, value in self.constants.items()}
-        columns = ("BLOCK_", "LEFT_", "GROUP_", "NUM_", "SPLIT")
-        sizes = {name: value for name, value in constants.items() if name.startswith(columns)}
-        return sizes | {name: self.options[name] for name in ("num_warps", "num_stages")}
+        return constants | {name: self.options[name] for name in ("num_warps", "num_stages")}
 
     @property
     def key(self) -> str:
