@@ -1,18 +1,20 @@
-"""Cheaper forms of functions of the formula language, for `math: fast`, and what they are off by.
+"""Cheaper forms of functions of the formula language, which kernels compute in them, and what they are off by.
 
 The error of a form is measured by `tests/verify/test_fast.py` over every value of fp16 and bf16, and is less than half
 a unit in the last place of these types. Where the hardware has approximate instructions a launcher says so by the
 constexpr APPROX; without them the forms are plain Triton. On sm90 a sigmoid takes 4 instructions for 13, a tanh 7 for
 21, or a single one. A sigmoid is not made of tanh.approx, which cancels where the sigmoid is small.
 
-`auto` is exact: its kernels were proved on hardware as they are, and their sigmoid is by the hardware's power of 2 and
-fast division already, beside which it takes care of subnormal and huge numbers.
+`auto` computes the built-in operations in them where every output of a kernel has 16 bits or fewer, and the rest
+exactly: what a formula of a spec's own makes of an error is not known, and with `rounding: torch` a result is compared
+with another bit for bit.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from generator import formula
@@ -36,9 +38,14 @@ ERRORS: Mapping[str, Mapping[str, tuple[float, float]]] = {
     "sigmoid": {"fp16": (0.00091, 0.0033), "bf16": (0.00089, 0.0021), "fp32": (59, 140)},
     "tanh": {"fp16": (0.042, 0.13), "bf16": (0.0053, 0.13), "fp32": (350, 1100)},
     "silu": {"fp16": (0.0014, 0.0041), "bf16": (0.00086, 0.0023), "fp32": (56, 150)},
-    "gelu_tanh": {"fp16": (0.0021, 0.0096), "bf16": (0.002, 0.009), "fp32": (130, 590)},
+    "gelu_tanh": {"fp16": (0.0024, 0.0086), "bf16": (0.0027, 0.0073), "fp32": (180, 480)},
     "quick_gelu": {"fp16": (0.0016, 0.0065), "bf16": (0.0015, 0.0045), "fp32": (94, 290)},
 }
+
+#: Gates that are products of a function and of what is exact, so that they are off by what the function is.
+_GATES = ("swiglu", "geglu_tanh")
+#: Bits of the widest output beside which `auto` takes the forms.
+_WIDEST = 16
 
 #: What each form calls besides.
 _CALLED = {"fast_sigmoid": "reciprocal", "fast_tanh": "reciprocal"}
@@ -49,9 +56,21 @@ def coarse(out: str) -> bool:
     return out in _COARSE
 
 
-def functions(math: str, out: str) -> Mapping[str, Function]:
-    """The functions of the formula language as kernels of `math` with results of the type `out` write them."""
-    if math != "fast":
+def math_of(v: Variant) -> str:
+    """How a kernel computes: `fast` every function, `auto` those of operations whose error is known, `exact` none."""
+    narrow = ELEMENTS[v.dtype.out].bits <= _WIDEST and not any(output.tap.reduction for output in v.epilogue.outputs)
+    return v.math if v.math != "auto" or (narrow and not v.rounds_between) else "exact"
+
+
+def takes(step: Step, math: str) -> bool:
+    """Whether kernels that compute as `math` says compute a step in the cheaper forms."""
+    known = OPERATIONS.get(step.operation) == step.meaning and step.operation in (*ERRORS, *_GATES)
+    return bool(_called(step)) and (math == "fast" or (math == "auto" and known))
+
+
+def functions(cheaper: bool, out: str) -> Mapping[str, Function]:
+    """The functions of the formula language as kernels with results of the type `out` write them."""
+    if not cheaper:
         return FUNCTIONS
     helpers = {"sigmoid": "fast_sigmoid", "tanh": "coarse_tanh" if coarse(out) else "fast_tanh"}
     forms = {n: replace(FUNCTIONS[n], triton=f"_{h}({{}}, APPROX)", helper=h) for n, h in helpers.items()}
@@ -64,9 +83,9 @@ def helpers(tree: ast.expr, table: Mapping[str, Function]) -> tuple[str, ...]:
     return tuple(sorted({helper for name in found if name for helper in (name, _CALLED.get(name)) if helper}))
 
 
-def applies(steps: Iterable[Step]) -> bool:
-    """Whether a chain calls a function that has a cheaper form."""
-    return any(map(_called, steps))
+def applies(v: Variant) -> bool:
+    """Whether a kernel computes a step of its chain in the cheaper forms."""
+    return any(takes(step, math_of(v)) for step in v.epilogue.steps)
 
 
 def _called(step: Step) -> list[str]:
@@ -76,7 +95,9 @@ def _called(step: Step) -> list[str]:
 def told(v: Variant) -> str:
     """What the forms that a kernel computes in are off by, in words; nothing where they are exact."""
     out, found = v.dtype.out, dict[str, str]()
-    for step in v.epilogue.steps if v.math == "fast" else ():
+    for step in v.epilogue.steps:
+        if not takes(step, math_of(v)):
+            continue
         if OPERATIONS.get(step.operation) == step.meaning and step.operation in ERRORS:
             found[step.operation] = step.operation
         else:
@@ -87,7 +108,9 @@ def told(v: Variant) -> str:
     unit = out if out in ERRORS["tanh"] else "bf16"
     take = "takes a fast form" if len(found) == 1 else "take fast forms"
     interpreted, bounds = (_joined([ERRORS[name][unit][i] for name in found.values()]) for i in (0, 1))
-    text = f" {' and '.join(found)} {take}, over all values of fp16 and bf16 off by at most {interpreted} ulp of {unit}"
+    # A sentence begins with it, and an operation's name stays as it is.
+    text = re.sub(r"^the ", "The ", " and ".join(found))
+    text = f" {text} {take}, over all values of fp16 and bf16 off by at most {interpreted} ulp of {unit}"
     text += f" as interpreted, {bounds} by what a GPU's instructions may be off"
     return text + ("; nearer 0 than 2**-118 they may give 0." if unit != "fp16" else ".")
 

@@ -49,6 +49,8 @@ DEVICES: Mapping[str, Device] = {
 #: other widths in proportion, fp32 without a matrix unit by the factor of an H200.
 PRODUCTS = 2.6e12
 _IEEE = 0.07
+#: Bytes a second that one multiprocessor takes in: 64 a cycle at an H200's clock, as small tiles are held to there.
+_LOADED = 1.1e11
 
 
 def seconds(kernel: Kernel, tile: Tile, sizes: tuple[int, ...], device: Device) -> float:
@@ -71,4 +73,5 @@ def seconds(kernel: Kernel, tile: Tile, sizes: tuple[int, ...], device: Device) 
     area = tile.m * max(columns, 64) if kernel.variant.product == "exchanged" else max(tile.m, 64) * columns
     products = turns * (area + 400_000 / (depth * resident))
     rate = PRODUCTS * (_IEEE if dtype.precision == "ieee" else 2 / width)
-    return products * max(k, tile.k) / rate
+    loads = tiles / device.multiprocessors * (tile.m + columns) * width
+    return max(k, tile.k) * max(products / rate, loads / _LOADED)

@@ -40,13 +40,12 @@ def step_views(
 ) -> tuple[tuple[StepView, ...], str, str]:
     """The epilogue's steps as a kernel spells them, on a tile or an element, the type after them, and what is stored.
 
-    The matrices among the operands share the layout of `c`, as they do its batch.
+    The matrices among the operands share the layout of `c`, as they do its batch. `math` is what `fast.math_of` says.
     """
     kind = dtype.acc
     values = {X: "acc"} if epilogue.gate is None else {GATE: "acc_gate", X: "acc_up"}
     steps = []
     depth = _DEPTHS.get(schedule, 4)
-    functions = fast.functions(math, dtype.out)
     whole = kind == "int32" and all(formula.keeps_integers(step.tree) for step in epilogue.steps)
     for step in epilogue.steps:
         if step.output is not None:
@@ -57,6 +56,7 @@ def step_views(
         if not stays and kind != "fp32":
             values, kind = {name: f"{text}.to(tl.float32)" for name, text in values.items()}, "fp32"
         spellings = {local: _broadcast(operand, schedule) for local, operand in step.operands}
+        functions = fast.functions(fast.takes(step, math), dtype.out)
         helpers = fast.helpers(step.tree, functions)
         operands = tuple(_operand(operand, c) for _, operand in step.operands)
         if step is epilogue.gate or GATE not in values:

@@ -199,7 +199,7 @@ class View(Accumulation):
     @property
     def approximates(self) -> bool:
         """Whether the kernel is told of the hardware's approximate instructions."""
-        return self.v.math == "fast" and fast.applies(self.v.epilogue.steps)
+        return fast.applies(self.v)
 
     @property
     def sizes(self) -> tuple[str, ...]:
@@ -288,7 +288,7 @@ def view(kernel: Kernel) -> View:
     v = kernel.variant
     batched = v.batch == "strided"
     c = _matrix("c", "out", "M", "N", v.layout.c, v.dtype.out, batched)
-    steps, kind, result = step_views(v.chain, v.dtype, c, v.schedule, v.math)
+    steps, kind, result = step_views(v.chain, v.dtype, c, v.schedule, fast.math_of(v))
     # C lies as the matrices of the epilogue do, and is read as they are.
     shapes = [operand.shape for operand in v.epilogue.operands] + [MATRIX] * v.epilogue.reads_out
     return View(

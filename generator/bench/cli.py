@@ -9,7 +9,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -135,8 +135,11 @@ def plan_of(call: Call) -> list[plan.Comparison]:
     suite = read_suite(find(call.suite or DEFAULT_SUITE))
     # What the call does not say is as the suite has it.
     call.seconds = suite.seconds if call.seconds is None else call.seconds
-    call.peers = suite.peers if call.peers is None else call.peers
-    return plan.of_suite(suite, families, call.only)
+    comparisons = plan.of_suite(suite, families, call.only)
+    if call.peers is None:
+        call.peers = suite.peers
+        return comparisons
+    return [replace(comparison, peers=None) for comparison in comparisons]
 
 
 def show(call: Call) -> int:
@@ -180,7 +183,7 @@ def run(call: Call, comparisons: Sequence[plan.Comparison], device: Device, *, s
     options = measure.Options(
         call.rounds, call.configs, DEFAULT_PEERS if call.peers is None else call.peers, call.seconds
     )
-    keys = [measure.key(comparison, environment, options) for comparison in comparisons]
+    keys = [measure.key(comparison, environment, options.of(comparison)) for comparison in comparisons]
     pending = [comparison for comparison, key in zip(comparisons, keys) if kept.find(key) is None]
     if len(pending) < len(comparisons):
         print(f"{len(comparisons) - len(pending)} of {len(comparisons)} comparisons are kept already", file=sys.stderr)
@@ -201,7 +204,7 @@ def run(call: Call, comparisons: Sequence[plan.Comparison], device: Device, *, s
     done = {record.key: record for key in keys if (record := kept.find(key)) is not None}
     try:
         for number, comparison in enumerate(pending, 1):
-            record = measure.measure(comparison, device, environment, options)
+            record = measure.measure(comparison, device, environment, options.of(comparison))
             device.free()
             kept.put(record)
             done[record.key] = record

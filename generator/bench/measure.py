@@ -49,6 +49,10 @@ class Options:
     peers: tuple[str, ...] = ("cublas",)
     seconds: float | None = None
 
+    def of(self, comparison: Comparison) -> Options:
+        """The same, with the peers that a comparison has of its own."""
+        return self if comparison.peers is None else replace(self, peers=comparison.peers)
+
     @property
     def method(self) -> dict[str, str | int]:
         """What of the method a time depends on."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from generator.bench.problem import Problem, Shape, shared_layout
@@ -42,12 +42,13 @@ class Contestant:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What is timed in the same rounds: implementations of one problem, and the peer."""
+    """What is timed in the same rounds: implementations of one problem, and the peers, those of the run where None."""
 
     case: str
     title: str
     problem: Problem
     contestants: tuple[Contestant, ...]
+    peers: tuple[str, ...] | None = None
 
 
 class Families:
@@ -102,7 +103,8 @@ def of_suite(suite: Suite, families: Families, only: str | None = None) -> list[
         kept = [(c, k) for c, k in found if whole or fnmatch.fnmatchcase(c.kernel, only or "*")]
         if kept:
             _refuse_namesakes(kept, case.name)
-            comparisons += _on_shapes(case.name, case.title, kept, case.shapes)
+            found_here = _on_shapes(case.name, case.title, kept, case.shapes)
+            comparisons += [replace(comparison, peers=case.peers) for comparison in found_here]
     return _refuse_none(comparisons, only, [case.name for case in suite.cases])
 
 

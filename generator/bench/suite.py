@@ -54,6 +54,8 @@ class Case:
     title: str
     choices: tuple[Choice, ...]
     shapes: tuple[Shape, ...]
+    #: Other peers than the suite's, where the case names them.
+    peers: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -163,22 +165,22 @@ class _SuiteReader(Reader):
             return None
 
     def case(self, node: Node) -> tuple[Case, ...] | None:
-        found = self.mapping(
-            node, ("name", "title", "kernels", "shapes"), "case", required=("name", "kernels", "shapes")
-        )
+        keys = ("name", "title", "peer", "kernels", "shapes")
+        found = self.mapping(node, keys, "case", required=("name", "kernels", "shapes"))
         name = self.text(found["name"], "case.name") if "name" in found else None
         if name is not None and not _NAME.match(name):
             self.wrong(found["name"], f"case.name: expected lower-case letters, digits and _, found {shown(name)}")
         title = self.text(found["title"], "case.title") if "title" in found else name
         choices = [self.choice(item) for item in self.items(found["kernels"], "kernels")] if "kernels" in found else []
         groups = self.groups(found["shapes"]) if "shapes" in found else {}
+        own = self.peer(found["peer"]) if "peer" in found else None
         kept = tuple(choice for choice in choices if choice is not None)
         if name is None or title is None or not kept or not groups:
             return None
         return tuple(
-            Case(f"{name}/{group}", f"{title}: {group.replace('_', ' ')}", kept, shapes)
+            Case(f"{name}/{group}", f"{title}: {group.replace('_', ' ')}", kept, shapes, own)
             if group
-            else Case(name, title, kept, shapes)
+            else Case(name, title, kept, shapes, own)
             for group, shapes in groups.items()
         )
 

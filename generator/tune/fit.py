@@ -25,6 +25,8 @@ Row = tuple[str, str, tuple[tuple[str, int], ...]]
 #: A row measured at fewer sizes than this has no rates.
 _FEWEST = 4
 _TRIES = 400
+#: The sizes are judged in so many parts: half of few sizes would leave too few to fit a row's rates to.
+_PARTS = 4
 #: How far the rates are held to where the search starts, against what they are off by.
 _HELD = 0.002
 #: Programs that a multiprocessor may hold.
@@ -57,7 +59,7 @@ class Fit:
 
 
 def fit(samples: Iterable[Sample], multiprocessors: int) -> Fit:
-    """The rates of every row that was measured often enough; each half of the sizes is also judged by the other."""
+    """The rates of every row that was measured often enough; each part of the sizes is also judged by the others."""
     everything = list(samples)
     rates = _rates(everything, multiprocessors)
     errors = [
@@ -66,9 +68,9 @@ def fit(samples: Iterable[Sample], multiprocessors: int) -> Fit:
         if sample.row in rates
     ]
     sizes = sorted({sample.sizes for sample in everything})
-    halves = [set(sizes[::2]), set(sizes[1::2])]
     lost: list[float] = []
-    for unseen in halves:
+    for first in range(_PARTS):
+        unseen = set(sizes[first::_PARTS])
         fitted = _rates([sample for sample in everything if sample.sizes not in unseen], multiprocessors)
         lost += _lost([sample for sample in everything if sample.sizes in unseen], fitted, multiprocessors)
     return Fit(

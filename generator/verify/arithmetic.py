@@ -313,9 +313,9 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
 }
 
 
-def functions(math: str, out: str, *, hardware: bool) -> Mapping[str, Callable[..., Any]]:
-    """The functions as kernels of `math` with results of the type `out` compute them, on hardware or interpreted."""
+def functions(cheaper: bool, out: str, *, hardware: bool) -> Mapping[str, Callable[..., Any]]:
+    """The functions as kernels with results of the type `out` compute them, on hardware or interpreted."""
     # A fast sigmoid is as exact as any: an approximate reciprocal is no worse than a division.
-    if math != "fast":
+    if not cheaper:
         return FUNCTIONS
     return {**FUNCTIONS, "tanh": _coarse_tanh if hardware and coarse(out) else _fast_tanh}

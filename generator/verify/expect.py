@@ -121,7 +121,7 @@ def _precision(v: Variant, target: str, code: MachineCode) -> Iterator[str]:
 
 
 def _approximates(v: Variant, target: str, code: MachineCode) -> Iterator[str]:
-    wanted = v.math == "fast" and fast.applies(v.epilogue.steps) and TARGETS[target].vendor == "nvidia"
+    wanted = fast.applies(v) and TARGETS[target].vendor == "nvidia"
     if wanted != bool(code.instructions["approximation"]):
         yield f"computes {'without' if wanted else 'by'} the hardware's approximate instructions"
 

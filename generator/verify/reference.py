@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from generator import formula
+from generator import fast, formula
 from generator.epilogue import Step
 from generator.model import Variant
 from generator.operations import COLUMNS, HALVES, ROWS
@@ -74,17 +74,17 @@ def finish(
 
     `outputs` are given what is written beside the result.
     """
-    table = functions(variant.math, variant.dtype.out, hardware=hardware)
+    math, out = fast.math_of(variant), variant.dtype.out
     integer = not ELEMENTS[variant.dtype.acc].floating
     for step in variant.chain.steps:
         if step.output is not None:
             if outputs is not None:
-                outputs.append(tapped(step.output.tap, x, variant.dtype.out, integer=integer))
+                outputs.append(tapped(step.output.tap, x, out, integer=integer))
             continue
         if integer and not formula.keeps_integers(step.tree):
             x, integer = read(x), False
-        x = _apply(step, x, operands, table)
-    return _handed_on(variant.dtype.out, x, integer=integer)
+        x = _apply(step, x, operands, functions(fast.takes(step, math), out, hardware=hardware))
+    return _handed_on(out, x, integer=integer)
 
 
 def _handed_on(out: str, x: Bounded, *, integer: bool) -> Bounded:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 import generator.cli
 from generator.bench import plan
 from generator.bench.cli import main, parse, plan_of, run
+from generator.bench.measure import Options
 from generator.bench.results import load
 from generator.bench.suite import SUITES, read_suite
 from generator.errors import CallError
@@ -126,6 +128,13 @@ def test_a_suite_says_how_it_is_timed_and_the_call_overrides_it(tiny: Path) -> N
     call = parse(["--suite", "suite.yaml", "--seconds", "2", "--peer", "none"])
     plan_of(call)
     assert (call.seconds, call.peers) == (2.0, ())
+    # A case's own come before the suite's, and the call before both.
+    (tiny / "suite.yaml").write_text(
+        "peer: cublas,inductor\n" + SUITE.replace("    kernels:", "    peer: eager\n    kernels:")
+    )
+    assert {c.peers for c in plan_of(parse(["--suite", "suite.yaml"]))} == {("eager",)}
+    assert {c.peers for c in plan_of(parse(["--suite", "suite.yaml", "--peer", "cublas"]))} == {None}
+    assert Options(peers=("cublas",)).of(replace(plan_of(call)[0], peers=("eager",))).peers == ("eager",)
 
 
 def test_a_spec_without_a_suite(tiny: Path) -> None:

@@ -56,6 +56,9 @@ def test_a_case_over_files_of_shapes_is_a_case_for_each(tmp_path: Path, monkeypa
     found = read_suite(path)
     assert (found.seconds, found.peers) == (0.4, ("cublas", "inductor"))
     own, named = found.cases
+    assert own.peers is named.peers is None
+    path.write_text(text.replace("    kernels:", "    peer: cublas\n    kernels:", 1))
+    assert [case.peers for case in read_suite(path).cases] == [("cublas",), ("cublas",)]
     assert (own.name, own.shapes) == ("squares", (Shape(512, 256, 128), Shape(7, 5, 3, 1)))
     assert (named.name, named.title, named.shapes) == (
         "squares/few_rows",

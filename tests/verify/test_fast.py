@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -37,7 +39,46 @@ def family(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
 def test_every_operation_that_has_a_fast_form_is_in_the_table() -> None:
     # A gate is told by the functions that it calls, for it has two running values.
     words = [name for name, operation in OPERATIONS.items() if not operation.bounds and not operation.gated]
-    assert {name for name in words if fast.applies(Epilogue.of([name]).steps)} == fast.ERRORS.keys()
+    assert {name for name in words if fast.takes(*Epilogue.of([name]).steps, "fast")} == fast.ERRORS.keys()
+
+
+@pytest.mark.parametrize(("gate", "of"), [("swiglu", "silu"), ("geglu_tanh", "gelu_tanh")])
+def test_a_gate_is_as_exact_as_the_function_that_it_is_a_product_of(gate: str, of: str) -> None:
+    assert OPERATIONS[gate].formula == re.sub(r"\bx\b", "gate", OPERATIONS[of].formula) + " * x"
+
+
+SOFT_CAP = 'ops: {soft_cap: {formula: "30 * tanh(x / 30)"}}\n'
+
+
+@pytest.mark.parametrize(
+    ("dtype", "epilogue", "more", "cheaper"),
+    [
+        ("bf16", "silu", "", True),
+        ("fp16", "swiglu", "", True),
+        ("fp16", "reglu", "", False),
+        ("fp8e4m3", "gelu_tanh", "", True),
+        ("{a: int8, out: int8}", "scale+sigmoid", "", True),
+        ("{a: bf16, out: fp32}", "silu", "", False),
+        # Sums and maxima are fp32, what is saved is of C's type.
+        ("bf16", "silu+save", "", True),
+        ("bf16", "silu+row_sum", "", False),
+        ("bf16", "row_amax+silu", "", False),
+        ("bf16", "silu", "rounding: torch\n", False),
+        ("bf16", "silu", "math: exact\n", False),
+        ("bf16", "soft_cap", SOFT_CAP, False),
+        ("bf16", "soft_cap", f"math: fast\n{SOFT_CAP}", True),
+        # Each operation of a chain by itself.
+        ("bf16", "soft_cap+silu", SOFT_CAP, True),
+    ],
+)
+def test_what_auto_computes_in_fast_forms(dtype: str, epilogue: str, more: str, cheaper: bool, tmp_path: Path) -> None:
+    (tmp_path / "s.yaml").write_text(f"summary: S.\nlayout: rrr\ndtype: {dtype}\nepilogue: {epilogue}\n{more}")
+    assert main([str(tmp_path / "s.yaml"), "--out", str(tmp_path)]) == 0
+    (kernel,) = read(tmp_path / "s").kernels
+    text = (tmp_path / "s" / f"{kernel.name}.py").read_text()
+    assert ("APPROX: tl.constexpr" in text, "fast form" in text) == (cheaper, cheaper)
+    if epilogue == "soft_cap+silu":
+        assert "_tanh(acc / 30" in text and "_fast_tanh" not in text and "_coarse_tanh" not in text
 
 
 @pytest.mark.parametrize("operation", fast.ERRORS)
@@ -129,7 +170,7 @@ def test_the_bound_holds_for_a_form_of_an_inexact_accumulator(
     exact = torch.randn(20000, generator=random, dtype=torch.float64) * spread
     computed = (exact * (1 + 1e-6 * (2 * torch.rand(20000, generator=random, dtype=torch.float64) - 1))).float()
     given = Bounded(exact, (computed.double() - exact).abs() * 1.01)
-    expected = functions("fast", out, hardware=hardware)[function](given)
+    expected = functions(True, out, hardware=hardware)[function](given)
     assert compare(form(computed), expected).fault is None
     # No looser than it need be: a tanh that is twice as far off is seen.
     if form is coarse_tanh:
@@ -138,4 +179,4 @@ def test_the_bound_holds_for_a_form_of_an_inexact_accumulator(
 
 
 def test_exact_forms_have_the_bounds_that_they_had() -> None:
-    assert functions("auto", "bf16", hardware=True) is functions("exact", "bf16", hardware=True) is FUNCTIONS
+    assert functions(False, "bf16", hardware=True) is FUNCTIONS
