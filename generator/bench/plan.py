@@ -103,8 +103,8 @@ def of_suite(suite: Suite, families: Families, only: str | None = None) -> list[
         kept = [(c, k) for c, k in found if whole or fnmatch.fnmatchcase(c.kernel, only or "*")]
         if kept:
             _refuse_namesakes(kept, case.name)
-            found_here = _on_shapes(case.name, case.title, kept, case.shapes)
-            comparisons += [replace(comparison, peers=case.peers) for comparison in found_here]
+            timed = _on_shapes(case.name, case.title, kept, case.shapes)
+            comparisons += [replace(comparison, peers=case.peers) for comparison in timed]
     return _refuse_none(comparisons, only, [case.name for case in suite.cases])
 
 

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from support import family_of
 
 import generator.cli
 from generator import prior
@@ -174,3 +175,11 @@ def test_a_model_of_seconds_is_near_what_was_measured() -> None:
     (kernel,) = Families([Path(__file__).parents[2] / "specs" / "fp16_rcr.yaml"], Path()).known["fp16_rcr"].kernels[:1]
     assert 1e-4 < prior.seconds(kernel, kernel.tiles[0], (4096, 4096, 4096), H200) < 4e-4
     assert H200.slug == "nvidia_h200"
+
+
+def test_a_wide_result_wants_tiles_that_load_less() -> None:
+    """64x128 has products as few as 128x128 there, and half as many again of the loads, by which it was slower."""
+    family = family_of("summary: S.\nlayout: rcr\ndtype: fp8e4m3\nload: descriptor\nschedule: tiled\n")
+    (kernel,) = family.kernels
+    times = {(t.m, t.n): prior.seconds(kernel, t, (8192, 8192, 2048), H200) for t in kernel.tiles if t.k == 128}
+    assert times[128, 128] < times[64, 128]

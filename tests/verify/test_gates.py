@@ -81,7 +81,7 @@ def wrong(folder: Path, name: str, old: str, new: str) -> str | None:
         ("swiglu", "", ""),
         ("swiglu", "b_gate_ptrs + N * ldb", "b_gate_ptrs"),
         ("swiglu", "tl.dot(a, b_up, acc_up)", "tl.dot(a, b_gate, acc_up)"),
-        ("swiglu", "gate * tl.sigmoid(gate) * x", "x * tl.sigmoid(x) * gate"),
+        ("swiglu", "gate * _fast_sigmoid(gate, APPROX) * x", "x * _fast_sigmoid(x, APPROX) * gate"),
         ("swiglu", "bias_ptr + N + offs_n", "bias_ptr + offs_n"),
         ("geglutanh_interleaved", "acc_gate, acc_up = acc", "acc_up, acc_gate = acc"),
         ("geglutanh_interleaved", "offs_n * 2 + 1", "offs_n * 2"),

@@ -30,7 +30,7 @@ GATES = (
         "gate and value are exchanged",
         "gate",
         GATED,
-        (("x = gate * tl.sigmoid(gate) * x", "x = x * tl.sigmoid(x) * gate"),),
+        (("x = gate * _fast_sigmoid(gate, APPROX) * x", "x = x * _fast_sigmoid(x, APPROX) * gate"),),
         "the wrong half is activated",
         says="elements are wrong",
     ),
