@@ -18,7 +18,7 @@ from generator.tune.winners import Place
 
 @dataclass(frozen=True)
 class _Kept:
-    """An outcome, where it was measured, and the digests of the kernels that were."""
+    """An outcome, where it was measured, and the digests of the code of the kernels that were."""
 
     outcome: Outcome
     place: Place

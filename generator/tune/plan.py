@@ -21,6 +21,7 @@ from generator.bench.results import digest_of
 from generator.errors import CallError
 from generator.model import Kernel
 from generator.package import contracts
+from generator.tune.code import code_digest
 from generator.tune.fit import Row, row_of
 from generator.vocabulary import ELEMENTS
 
@@ -52,15 +53,16 @@ class Trial:
 
     @property
     def digests(self) -> dict[str, str]:
-        """The kernels that are measured, each with the digest of its file."""
-        return {c.contestant.kernel: c.contestant.digest for c in self.candidates}
+        """The kernels that are measured, each with the digest of its code."""
+        files = {c.contestant.kernel: c.contestant.file for c in self.candidates}
+        return {kernel: code_digest(file) for kernel, file in files.items()}
 
     def key(self, method: Mapping[str, Any], environment: Mapping[str, Any]) -> str:
         """The digest of all that the outcome depends on."""
         problem = self.problem
         work = [str(problem.shape), problem.dtype.word, problem.layout.word, problem.epilogue.word]
-        sides = sorted([c.contestant.kernel, c.contestant.digest, c.index] for c in self.candidates)
-        return digest_of([self.contract, work, sides, dict(environment), dict(method)])
+        rows = sorted([c.contestant.kernel, sorted(c.config.items())] for c in self.candidates)
+        return digest_of([self.contract, work, self.digests, rows, dict(environment), dict(method)])
 
 
 @dataclass

@@ -15,6 +15,7 @@ from generator.bench.plan import Families
 from generator.bench.table import tile
 from generator.errors import CallError
 from generator.tune import winners, work
+from generator.tune.code import code_digest
 from generator.tune.doubt import DOUBTED, doubtful
 from generator.tune.fit import Row, Sample, fit, row_of
 from generator.tune.journal import Journal
@@ -199,11 +200,11 @@ def samples_of(outcomes: Iterable[Outcome], widths: Mapping[str, int]) -> Iterat
 
 
 def digests_of(families: Families, name: str) -> dict[str, str]:
-    """The digests of a family's kernels as they are rendered now; those that are not rendered are not there."""
+    """The digests of the code of a family's kernels as it is rendered now; those not rendered are not there."""
     found = {}
     for kernel in families.known[name].kernels:
         try:
-            found[kernel.name] = families.contestant(kernel, name, kernel.name).digest
+            found[kernel.name] = code_digest(families.contestant(kernel, name, kernel.name).file)
         except CallError:
             continue
     return found
