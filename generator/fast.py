@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from generator import formula
@@ -64,8 +64,12 @@ def math_of(v: Variant) -> str:
 
 def takes(step: Step, math: str) -> bool:
     """Whether kernels that compute as `math` says compute a step in the cheaper forms."""
-    known = OPERATIONS.get(step.operation) == step.meaning and step.operation in (*ERRORS, *_GATES)
-    return bool(_called(step)) and (math == "fast" or (math == "auto" and known))
+    return bool(_called(step)) and (math == "fast" or (math == "auto" and _built_in(step, (*ERRORS, *_GATES))))
+
+
+def _built_in(step: Step, names: Collection[str]) -> bool:
+    """Whether a step is the built-in operation of one of `names`, which a spec may give to its own."""
+    return step.operation in names and OPERATIONS.get(step.operation) == step.meaning
 
 
 def functions(cheaper: bool, out: str) -> Mapping[str, Function]:
@@ -85,7 +89,8 @@ def helpers(tree: ast.expr, table: Mapping[str, Function]) -> tuple[str, ...]:
 
 def applies(v: Variant) -> bool:
     """Whether a kernel computes a step of its chain in the cheaper forms."""
-    return any(takes(step, math_of(v)) for step in v.epilogue.steps)
+    math = math_of(v)
+    return any(takes(step, math) for step in v.epilogue.steps)
 
 
 def _called(step: Step) -> list[str]:
@@ -94,11 +99,11 @@ def _called(step: Step) -> list[str]:
 
 def told(v: Variant) -> str:
     """What the forms that a kernel computes in are off by, in words; nothing where they are exact."""
-    out, found = v.dtype.out, dict[str, str]()
+    out, math, found = v.dtype.out, math_of(v), dict[str, str]()
     for step in v.epilogue.steps:
-        if not takes(step, math_of(v)):
+        if not takes(step, math):
             continue
-        if OPERATIONS.get(step.operation) == step.meaning and step.operation in ERRORS:
+        if _built_in(step, ERRORS):
             found[step.operation] = step.operation
         else:
             found |= {f"the {name} of {step.operation}": name for name in _called(step)}

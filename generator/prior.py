@@ -54,7 +54,8 @@ _LOADED = 1.1e11
 
 
 def seconds(kernel: Kernel, tile: Tile, sizes: tuple[int, ...], device: Device) -> float:
-    """The seconds that `kernel` with the row `tile` takes for M, N and K on `device`, by the model of `select.j2`.
+    """The seconds that `kernel` with the row `tile` takes for M, N and K on `device`, by the model of `select.j2`,
+    and no fewer than its tiles take to be loaded.
 
     In front of the sizes stands the number of a batch's products, where there is one.
 

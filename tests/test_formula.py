@@ -198,15 +198,15 @@ SPELLED = {
 
 
 def test_hostile_strings_are_formulas_or_refused_and_nothing_is_run() -> None:
-    touched: list[str] = []
+    touched: list[tuple[str, str]] = []
     watching = True
-    # Other threads of the run prove kernels meanwhile.
+    # A formula is read in this thread; what another does is not its doing.
     here = threading.get_ident()
     events = ("exec", "open", "import", "os.system", "subprocess.Popen")
 
     def audit(event: str, arguments: object) -> None:
         if watching and threading.get_ident() == here and event in events:
-            touched.append(event)
+            touched.append((event, repr(arguments)))
 
     # An audit hook cannot be taken out again.
     sys.addaudithook(audit)

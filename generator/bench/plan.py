@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from generator.bench.problem import Problem, Shape, shared_layout
@@ -103,8 +103,7 @@ def of_suite(suite: Suite, families: Families, only: str | None = None) -> list[
         kept = [(c, k) for c, k in found if whole or fnmatch.fnmatchcase(c.kernel, only or "*")]
         if kept:
             _refuse_namesakes(kept, case.name)
-            timed = _on_shapes(case.name, case.title, kept, case.shapes)
-            comparisons += [replace(comparison, peers=case.peers) for comparison in timed]
+            comparisons += _on_shapes(case.name, case.title, kept, case.shapes, case.peers)
     return _refuse_none(comparisons, only, [case.name for case in suite.cases])
 
 
@@ -163,7 +162,11 @@ def _choose(choice: Choice, families: Families, case: str) -> list[tuple[Contest
 
 
 def _on_shapes(
-    case: str, title: str, entries: list[tuple[Contestant, Kernel]], shapes: tuple[Shape, ...]
+    case: str,
+    title: str,
+    entries: list[tuple[Contestant, Kernel]],
+    shapes: tuple[Shape, ...],
+    peers: tuple[str, ...] | None = None,
 ) -> list[Comparison]:
     dtype, epilogue = _shared(case, [kernel for _, kernel in entries])
     if epilogue.reads_out:
@@ -179,7 +182,7 @@ def _on_shapes(
         wanted = "batches, and wants shapes of BxMxNxK" if batched else "single products, and wants shapes of MxNxK"
         raise CallError(f"case {case!r}: {entries[0][1].name} multiplies {wanted}; found {shapes[0]}")
     contestants = tuple(contestant for contestant, _ in entries)
-    return [Comparison(case, title, Problem(shape, dtype, layout, epilogue), contestants) for shape in fitting]
+    return [Comparison(case, title, Problem(shape, dtype, layout, epilogue), contestants, peers) for shape in fitting]
 
 
 def _shared(case: str, kernels: list[Kernel]) -> tuple[Dtype, Epilogue]:

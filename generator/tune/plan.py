@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
@@ -51,7 +52,7 @@ class Trial:
     #: Whether any kernel of the contract could be a candidate.
     whole: bool = True
 
-    @property
+    @cached_property
     def digests(self) -> dict[str, str]:
         """The kernels that are measured, each with the digest of its code."""
         files = {c.contestant.kernel: c.contestant.file for c in self.candidates}
