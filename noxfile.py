@@ -1,4 +1,4 @@
-"""`nox` proves every shipped kernel on each Triton version, in an environment of its own: `nox -s triton-3.6.0`.
+"""`nox` proves every shipped kernel on each Triton version, in an environment of its own: `nox -s "triton(3.6.0)"`.
 
 What follows `--` goes to `verify` in place of the levels: `nox -- --level gpu`.
 """
