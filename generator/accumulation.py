@@ -97,9 +97,6 @@ class Accumulation:
     def multiply(self) -> str:
         """The statements that add the products of operand tiles to the accumulators."""
         pairs = ((end, f"b{end}.T, a.T" if self.exchanged else f"a, b{end}") for end, _ in self.strips)
-        if self.v.dtype.precision == "full":
-            # By an addition of its own: what `tl.dot` promotes is waited for after every instruction.
-            return "\n".join(f"acc{end} += tl.dot({tiles}{self.dot_options})" for end, tiles in pairs)
         return "\n".join(f"acc{end} = tl.dot({tiles}, acc{end}{self.dot_options})" for end, tiles in pairs)
 
     @property

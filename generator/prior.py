@@ -49,8 +49,10 @@ DEVICES: Mapping[str, Device] = {
 #: other widths in proportion, fp32 without a matrix unit by the factor of an H200.
 PRODUCTS = 2.6e12
 _IEEE = 0.07
-#: Bytes a second that one multiprocessor takes in: 64 a cycle at an H200's clock, as small tiles are held to there.
+#: Bytes a second that one multiprocessor takes in: 64 a cycle at an H200's clock, as small tiles are held to there; and
+#: the seconds that a load is under way, which hold tiles of few stages to less.
 _LOADED = 1.1e11
+_LATENCY = 1.4e-6
 
 
 def seconds(kernel: Kernel, tile: Tile, sizes: tuple[int, ...], device: Device) -> float:
@@ -75,4 +77,6 @@ def seconds(kernel: Kernel, tile: Tile, sizes: tuple[int, ...], device: Device) 
     products = turns * (area + 400_000 / (depth * resident))
     rate = PRODUCTS * (_IEEE if dtype.precision == "ieee" else 2 / width)
     loads = tiles / device.multiprocessors * (tile.m + columns) * width
-    return max(k, tile.k) * max(products / rate, loads / _LOADED)
+    # While a step is multiplied its operands are still there: one stage of them is not under way.
+    under_way = resident * (tile.m + columns) * tile.k * max(tile.stages - 1, 1) * width
+    return max(k, tile.k) * max(products / rate, loads / min(_LOADED, under_way / _LATENCY))
