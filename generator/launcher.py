@@ -67,6 +67,8 @@ class Launcher:
     result_bytes: int
     #: Whether the store has a tile of its own in shared memory.
     staged: bool
+    #: Whether a tile may take longer to load than to multiply, with no tile before it to hide that.
+    bound_by_loads: bool
     #: Whether columns of C fill the rows of the matrix unit.
     exchanged: bool
     autotune: bool
@@ -229,6 +231,7 @@ def launcher(k: View) -> Launcher:
         element_bytes=ELEMENTS[v.dtype.a].bits // 8,
         result_bytes=ELEMENTS[v.dtype.out].bits // 8,
         staged=resources.staged(v),
+        bound_by_loads=k.descriptors and not k.schedule.walks and v.dtype.precision != "ieee",
         exchanged=k.exchanged,
         autotune=k.autotune,
         choose=k.choose,

@@ -76,7 +76,7 @@ def seconds(kernel: Kernel, tile: Tile, sizes: tuple[int, ...], device: Device) 
     area = tile.m * max(columns, 64) if kernel.variant.product == "exchanged" else max(tile.m, 64) * columns
     products = turns * (area + 400_000 / (depth * resident))
     rate = PRODUCTS * (_IEEE if dtype.precision == "ieee" else 2 / width)
-    loads = tiles / device.multiprocessors * (tile.m + columns) * width
+    loads = turns * (tile.m + columns) * width
     # While a step is multiplied its operands are still there: one stage of them is not under way.
     under_way = resident * (tile.m + columns) * tile.k * max(tile.stages - 1, 1) * width
     return max(k, tile.k) * max(products / rate, loads / min(_LOADED, under_way / _LATENCY))
