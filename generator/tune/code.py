@@ -16,8 +16,8 @@ _CHOICE = "_select"
 def code_digest(path: Path) -> str:
     """The digest of the code in a kernel's file: without its docstring and comments, its table and what chooses of it.
 
-    Other words, a row more or less and another choice leave what was measured of a row as it is. Raises OSError where there is no
-    file, SyntaxError where it is no Python.
+    Other words, a row more or less and another choice leave what was measured of a row as it is. Raises OSError where
+    there is no file, SyntaxError where it is no Python.
     """
     return _digest(path.read_text(encoding="utf-8"))
 

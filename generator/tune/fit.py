@@ -6,11 +6,16 @@ The model is `generator.timing`. Its rates are found by a random search, the sam
 from __future__ import annotations
 
 import math
+import multiprocessing
+import os
 import random
+import signal
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from generator import timing
@@ -27,6 +32,8 @@ _FEWEST = 4
 _TRIES = 400
 #: The sizes are judged in so many parts: half of few sizes would leave too few to fit a row's rates to.
 _PARTS = 4
+#: Rows for which another process is worth its start.
+_ENOUGH = 8
 #: How far the rates are held to where the search starts, against what they are off by.
 _HELD = 0.002
 #: Programs that a multiprocessor may hold.
@@ -61,7 +68,21 @@ class Fit:
 def fit(samples: Iterable[Sample], multiprocessors: int) -> Fit:
     """The rates of every row that was measured often enough; each part of the sizes is also judged by the others."""
     everything = list(samples)
-    rates = _rates(everything, multiprocessors)
+    workers = min(os.cpu_count() or 1, len({sample.row for sample in everything}) // _ENOUGH)
+    if workers < 2:
+        return _fit(everything, partial(_rates, multiprocessors=multiprocessors, search=map), multiprocessors)
+    # Ctrl-C is for this process, which then ends the others.
+    quiet = (signal.SIGINT, signal.SIG_IGN)
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), signal.signal, quiet) as pool:
+        return _fit(everything, partial(_rates, multiprocessors=multiprocessors, search=pool.map), multiprocessors)
+
+
+def _fit(
+    everything: Sequence[Sample],
+    rates_of: Callable[[Sequence[Sample]], dict[Row, tuple[float, ...]]],
+    multiprocessors: int,
+) -> Fit:
+    rates = rates_of(everything)
     errors = [
         abs(_seconds(sample, rates[sample.row], multiprocessors) / sample.seconds - 1)
         for sample in everything
@@ -71,7 +92,7 @@ def fit(samples: Iterable[Sample], multiprocessors: int) -> Fit:
     lost: list[float] = []
     for first in range(_PARTS):
         unseen = set(sizes[first::_PARTS])
-        fitted = _rates([sample for sample in everything if sample.sizes not in unseen], multiprocessors)
+        fitted = rates_of([sample for sample in everything if sample.sizes not in unseen])
         lost += _lost([sample for sample in everything if sample.sizes in unseen], fitted, multiprocessors)
     return Fit(
         rates,
@@ -84,15 +105,15 @@ def _seconds(sample: Sample, rates: tuple[float, ...], multiprocessors: int) -> 
     return timing.seconds(dict(sample.row[2]), rates, sample.sizes, multiprocessors, sample.width)
 
 
-def _rates(samples: Sequence[Sample], multiprocessors: int) -> dict[Row, tuple[float, ...]]:
+def _rates(
+    samples: Sequence[Sample], multiprocessors: int, search: Callable[..., Iterable[tuple[float, ...]]]
+) -> dict[Row, tuple[float, ...]]:
+    """The rates of each row that was measured often enough; `search` is `map`, or one that works side by side."""
     grouped: dict[Row, list[Sample]] = defaultdict(list)
     for sample in samples:
         grouped[sample.row].append(sample)
-    return {
-        row: _search(own, multiprocessors)
-        for row, own in sorted(grouped.items())
-        if len({s.sizes for s in own}) >= _FEWEST
-    }
+    often = {row: own for row, own in sorted(grouped.items()) if len({s.sizes for s in own}) >= _FEWEST}
+    return dict(zip(often, search(partial(_search, multiprocessors=multiprocessors), often.values())))
 
 
 def _search(samples: Sequence[Sample], multiprocessors: int) -> tuple[float, ...]:

@@ -57,6 +57,17 @@ def test_the_order_of_the_samples_says_nothing() -> None:
         assert fit(shuffled, PROCESSORS) == first
 
 
+def test_many_rows_are_fitted_side_by_side_to_the_same_rates(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = SIZES[::5]
+    rows = [row(m, n, k) for m in (16, 32, 64, 128) for n in (64, 128) for k in (32, 64)]
+    many = [Sample(each, size, 2, exact(SMALL, size) * (1 + i / 8)) for i, each in enumerate(rows) for size in sizes]
+    found = {}
+    for processors in (1, 2):
+        monkeypatch.setattr("os.cpu_count", lambda processors=processors: processors)
+        found[processors] = fit(many, PROCESSORS)
+    assert len(found[1].rates) == len(rows) and found[1] == found[2]
+
+
 def test_a_row_of_few_sizes_has_no_rates() -> None:
     few = [sample for sample in samples(SIZES[:4]) if sample.row == LARGE]
     fewer = [sample for sample in samples(SIZES[:3]) if sample.row == SMALL]
