@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import product
+from pathlib import Path
 
 import pytest
 from support import family_of
@@ -27,6 +28,7 @@ from generator.verify.cli import default_levels, gpu
 from generator.verify.jobs import LEVELS, Job, Result
 from generator.verify.plan import plan
 from generator.verify.report import failure_text, summary
+from generator.verify.results import read as read_results
 from generator.vocabulary import AXES, SCHEDULE
 
 #: An operation, the type of A and B, a schedule.
@@ -42,6 +44,8 @@ TYPES = ("fp16", "bf16", "fp32", "int8")
 SCHEDULES = tuple(word for word, entry in SCHEDULE.items() if entry.available)
 #: The target that is compiled for: that of the reference device.
 PRIMARY = "sm90"
+#: What ran on it.
+RAN = Path(__file__).parents[1] / "results" / "product" / "nvidia_h200.json"
 
 
 def written(name: str) -> str:
@@ -143,6 +147,15 @@ def proved(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         print("", *summary([*outcomes.done.values()], time.monotonic() - started), sep="\n")
         if gpu() is None:
             print("gpu: not run: torch sees no GPU here")
+
+
+@pytest.mark.product
+def test_every_kernel_ran_on_hardware_as_it_is(tmp_path: Path) -> None:
+    """Another formula, template or operation: `verify FOLDER --level gpu --results FILE`, where there is a GPU."""
+    assert render([Rendering(FAMILY, tmp_path)]) == 0
+    digests = read(tmp_path / FAMILY.spec.name).digests
+    ran = read_results(RAN)["kernels"]
+    assert {name for name, digest in digests.items() if not ran.get(digest, {}).get("gpu", {}).get("cases")} == set()
 
 
 @pytest.mark.product
