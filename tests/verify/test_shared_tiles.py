@@ -10,7 +10,9 @@ from generator.bounds import prove
 from generator.cli import main
 from generator.rendered import Rendered, read
 from generator.verify.cases import cases
+from generator.verify.expect import _hands_in
 from generator.verify.jobs import Job, Result
+from generator.verify.machine_code import MachineCode
 from generator.verify.run import Pool
 
 SPEC = """\
@@ -165,3 +167,21 @@ def test_the_compiler_keeps_the_order_of_a_sum_and_its_count(
     (folder / f"{kernel}.py").write_text(text.replace(old, new) if old else text)
     (result,) = results("compile", [Job("compile", folder, kernel, target="sm90", chosen=("row0-aligned",))])
     assert (not result.failures) if not told else any(told in failure.message for failure in result.failures)
+
+
+@pytest.mark.parametrize(
+    ("how", "past"),
+    [
+        (" cacheModifier = cg", True),
+        (" {cachePolicy = #tt.cache_policy<cache_modifier = cg, eviction_policy = evict_normal>}", True),
+        (" {cachePolicy = #tt.cache_policy<cache_modifier = ca, eviction_policy = evict_normal>}", False),
+        ("", False),
+    ],
+)
+def test_a_read_past_l1_is_known_as_each_triton_spells_it(family: Rendered, how: str, past: bool) -> None:
+    """Up to 3.8 the first, from 3.9 on the second."""
+    counted = "tt.store %0, %1\nttg.barrier local\n%2 = tt.atomic_rmw add, acq_rel, gpu, %3\n"
+    code = MachineCode(0, 0, 0, 0, {}, f"{counted}%4 = tt.load %5{how} : tensor<32x32x!tt.ptr<f32>>\n")
+    assert [*_hands_in(family.by_name[SPLIT].variant, code)] == (
+        [] if past else ["partial sums are read through L1, which may hold what was there before"]
+    )
