@@ -37,11 +37,11 @@ def triton(session: nox.Session, triton: str) -> None:
     constraints.write_text("\n".join(pins(triton)) + "\n")
     session.install("-c", str(constraints), ".[verify]", "torch==2.13.0")
     specs = sorted(map(str, Path("specs").glob("*.yaml")))
-    results = Path(f"tests/results/proofs/triton_{triton}.json")
-    fresh = Path(session.create_tmp()) / results.name
     if session.posargs:
         session.run("python", "-m", "generator", "verify", *specs, *session.posargs)
         return
+    results = Path(f"tests/results/proofs/triton_{triton}.json")
+    fresh = Path(session.create_tmp()) / results.name
     fresh.unlink(missing_ok=True)
     for levels in (INTERPRET, COMPILE):
         session.run("python", "-m", "generator", "verify", *specs, *levels, "--results", str(fresh))

@@ -70,13 +70,15 @@ def seconds(kernel: Kernel, tile: Tile, sizes: tuple[int, ...], device: Device) 
     turns = -(-tiles // device.multiprocessors)
     depth = tile.k * tile.stages
     columns = tile.n * kernel.variant.epilogue.columns_of_b
-    taken = (tile.m + columns) * depth * width + (tile.m * tile.n * 4 if staged(kernel.variant) else 0)
+    # Bytes that a tile takes in for each 1 along K.
+    line = (tile.m + columns) * width
+    taken = line * depth + (tile.m * tile.n * 4 if staged(kernel.variant) else 0)
     resident = max(1, min(turns, device.shared_memory // taken))
     # Products of a step (a matrix unit has no fewer than 64 rows), and the latency that loads in flight hide.
     area = tile.m * max(columns, 64) if kernel.variant.product == "exchanged" else max(tile.m, 64) * columns
     products = turns * (area + 400_000 / (depth * resident))
     rate = PRODUCTS * (_IEEE if dtype.precision == "ieee" else 2 / width)
-    loads = turns * (tile.m + columns) * width
+    loads = turns * line
     # While a step is multiplied its operands are still there: one stage of them is not under way.
-    under_way = resident * (tile.m + columns) * tile.k * max(tile.stages - 1, 1) * width
+    under_way = resident * line * tile.k * max(tile.stages - 1, 1)
     return max(k, tile.k) * max(products / rate, loads / min(_LOADED, under_way / _LATENCY))

@@ -26,6 +26,8 @@ from generator.prior import PRODUCTS
 Sizes = tuple[int, ...]
 #: Contract, kernel and row, the row as sorted pairs.
 Row = tuple[str, str, tuple[tuple[str, int], ...]]
+#: `map`, or one that works side by side.
+Search = Callable[..., Iterable[tuple[float, ...]]]
 
 #: A row measured at fewer sizes than this has no rates.
 _FEWEST = 4
@@ -70,19 +72,15 @@ def fit(samples: Iterable[Sample], multiprocessors: int) -> Fit:
     everything = list(samples)
     workers = min(os.cpu_count() or 1, len({sample.row for sample in everything}) // _ENOUGH)
     if workers < 2:
-        return _fit(everything, partial(_rates, multiprocessors=multiprocessors, search=map), multiprocessors)
+        return _fit(everything, multiprocessors, map)
     # Ctrl-C is for this process, which then ends the others.
     quiet = (signal.SIGINT, signal.SIG_IGN)
     with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), signal.signal, quiet) as pool:
-        return _fit(everything, partial(_rates, multiprocessors=multiprocessors, search=pool.map), multiprocessors)
+        return _fit(everything, multiprocessors, pool.map)
 
 
-def _fit(
-    everything: Sequence[Sample],
-    rates_of: Callable[[Sequence[Sample]], dict[Row, tuple[float, ...]]],
-    multiprocessors: int,
-) -> Fit:
-    rates = rates_of(everything)
+def _fit(everything: Sequence[Sample], multiprocessors: int, search: Search) -> Fit:
+    rates = _rates(everything, multiprocessors, search)
     errors = [
         abs(_seconds(sample, rates[sample.row], multiprocessors) / sample.seconds - 1)
         for sample in everything
@@ -92,7 +90,7 @@ def _fit(
     lost: list[float] = []
     for first in range(_PARTS):
         unseen = set(sizes[first::_PARTS])
-        fitted = rates_of([sample for sample in everything if sample.sizes not in unseen])
+        fitted = _rates([sample for sample in everything if sample.sizes not in unseen], multiprocessors, search)
         lost += _lost([sample for sample in everything if sample.sizes in unseen], fitted, multiprocessors)
     return Fit(
         rates,
@@ -105,10 +103,8 @@ def _seconds(sample: Sample, rates: tuple[float, ...], multiprocessors: int) -> 
     return timing.seconds(dict(sample.row[2]), rates, sample.sizes, multiprocessors, sample.width)
 
 
-def _rates(
-    samples: Sequence[Sample], multiprocessors: int, search: Callable[..., Iterable[tuple[float, ...]]]
-) -> dict[Row, tuple[float, ...]]:
-    """The rates of each row that was measured often enough; `search` is `map`, or one that works side by side."""
+def _rates(samples: Sequence[Sample], multiprocessors: int, search: Search) -> dict[Row, tuple[float, ...]]:
+    """The rates of each row that was measured often enough."""
     grouped: dict[Row, list[Sample]] = defaultdict(list)
     for sample in samples:
         grouped[sample.row].append(sample)

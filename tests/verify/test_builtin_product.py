@@ -22,7 +22,7 @@ from generator.job import Job as Rendering
 from generator.job import render
 from generator.model import Family, Variant
 from generator.pytest_plugin import Outcomes
-from generator.rendered import read
+from generator.rendered import Rendered, read
 from generator.taps import BUILT_IN
 from generator.verify.cli import default_levels, gpu
 from generator.verify.jobs import LEVELS, Job, Result
@@ -124,15 +124,19 @@ def test_every_combination_is_there_or_left_out_with_a_reason() -> None:
 
 
 @pytest.fixture(scope="module")
-def proved(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prove]:
+def rendered(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
+    folder = tmp_path_factory.mktemp("product")
+    assert render([Rendering(FAMILY, folder)]) == 0
+    return read(folder / FAMILY.spec.name)
+
+
+@pytest.fixture(scope="module")
+def proved(request: pytest.FixtureRequest, rendered: Rendered) -> Iterator[Prove]:
     """The results of a point's jobs, those of all points that were selected worked out side by side.
 
     At the end it is told what was proved, and what could not be.
     """
     started = time.monotonic()
-    folder = tmp_path_factory.mktemp("product")
-    assert render([Rendering(FAMILY, folder)]) == 0
-    rendered = read(folder / FAMILY.spec.name)
     jobs: dict[Point, list[Job]] = {}
     # Of each kernel one launch.
     compiled = plan([rendered], ("compile",), case="*-aligned", targets=(PRIMARY,))
@@ -150,12 +154,12 @@ def proved(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.mark.product
-def test_every_kernel_ran_on_hardware_as_it_is(tmp_path: Path) -> None:
+def test_every_kernel_ran_on_hardware_as_it_is(rendered: Rendered) -> None:
     """Another formula, template or operation: `verify FOLDER --level gpu --results FILE`, where there is a GPU."""
-    assert render([Rendering(FAMILY, tmp_path)]) == 0
-    digests = read(tmp_path / FAMILY.spec.name).digests
     ran = read_results(RAN)["kernels"]
-    assert {name for name, digest in digests.items() if not ran.get(digest, {}).get("gpu", {}).get("cases")} == set()
+    assert {
+        name for name, digest in rendered.digests.items() if not ran.get(digest, {}).get("gpu", {}).get("cases")
+    } == set()
 
 
 @pytest.mark.product
