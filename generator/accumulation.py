@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from generator.gates import CONCATENATED
 from generator.model import Kernel, Variant
 from generator.operands import Matrix
+from generator.resources import through_registers
 from generator.vocabulary import ELEMENTS, SCHEDULE, Schedule
 
 
@@ -96,8 +97,16 @@ class Accumulation:
     @property
     def multiply(self) -> str:
         """The statements that add the products of operand tiles to the accumulators."""
-        pairs = ((end, f"b{end}.T, a.T" if self.exchanged else f"a, b{end}") for end, _ in self.strips)
-        return "\n".join(f"acc{end} = tl.dot({tiles}, acc{end}{self.dot_options})" for end, tiles in pairs)
+        lines = []
+        if held := through_registers(self.v):
+            names = [f"b{end}" for end, _ in self.strips] if held == "b" else ["a"]
+            lines = [f"# {held.upper()} less the bits that tf32 drops: from registers it is multiplied as it lies."]
+            lines += [f"{x} = ({x}.to(tl.int32, bitcast=True) & -0x2000).to(tl.float32, bitcast=True)" for x in names]
+        turned = "" if self.b.flipped else ".T"
+        for end, _ in self.strips:
+            tiles = f"b{end}{turned}, a.T" if self.exchanged else f"a, b{end}"
+            lines.append(f"acc{end} = tl.dot({tiles}, acc{end}{self.dot_options})")
+        return "\n".join(lines)
 
     @property
     def turned(self) -> tuple[str, ...]:

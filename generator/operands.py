@@ -30,6 +30,8 @@ class Matrix:
     order: str | None = None
     #: Of the result, whether the epilogue has read it, so that its addresses are there.
     located: bool = False
+    #: Of B, whether its tiles are loaded transposed.
+    flipped: bool = False
 
     shape = MATRIX
 

@@ -44,6 +44,19 @@ def matrix_rows(v: Variant, tile: Tile) -> int:
     return _columns(v, tile)[0] if v.product == "exchanged" else tile.m
 
 
+def through_registers(v: Variant) -> str | None:
+    """The operand, "a" or "b", that goes to the matrix unit through registers; None where both lie in shared memory.
+
+    Hopper's reads tf32 in shared memory along K alone, and what fills its rows from registers, too: A, or B where the
+    operands are exchanged.
+    """
+    if v.dtype.precision != "tf32" or v.load != "pointer" or v.schedule in ("elementwise", "naive"):
+        return None
+    across = {"a": v.layout.a != "row", "b": v.layout.b != "column"}
+    rows, columns = ("b", "a") if v.product == "exchanged" else ("a", "b")
+    return rows if across[rows] and not across[columns] else None
+
+
 def matrix_instruction(v: Variant, tile: Tile, target: str) -> str | None:
     """The instruction that multiplies a tile on `target`; None where it is done in plain arithmetic."""
     found = TARGETS[target]
@@ -135,6 +148,8 @@ def shared_memory(v: Variant, tile: Tile, target: str, *, surely: bool = False) 
         across = max(lines, default=0) if instruction is None and v.load == "descriptor" else 0
         apart = result if _kept_apart(v, instruction) and v.schedule != "persistent" else 0
         needed = (a + b) * (tile.stages if warpgroup else tile.stages - 1) + max(across, apart)
+        if warpgroup and (held := through_registers(v)):
+            needed -= a if held == "a" else b
         # Flattened, the next tile's loads are in flight while this one's result passes through, whole at the most.
         # Where the hardware still copies a result out, what warps exchange of a sum or maximum lies beside it.
         if v.schedule == "persistent" and not surely:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from generator.gates import INTERLEAVED
 from generator.model import Tile, Variant
 from generator.operations import COLUMNS, HALVES, ROWS
-from generator.resources import staged
+from generator.resources import staged, through_registers
 from generator.vocabulary import ELEMENTS, SCHEDULE
 
 # 16-bit operands: the rows that won at some size between 8 and 8192 rows in a sweep of 17 on an H200.
@@ -51,6 +51,14 @@ _EXCHANGED_16 = (
     Tile(64, 64, 128, warps=4, stages=4),
     Tile(64, 128, 64, warps=4, stages=3),
 )
+# With 8 bits the same bytes are fewer stages of a longer K; some of these win at 1 to 128 rows on an H200.
+_EXCHANGED_8 = (
+    Tile(16, 64, 256, warps=4, stages=8),
+    Tile(16, 64, 128, warps=4, stages=10),
+    Tile(16, 128, 256, warps=4, stages=5),
+    Tile(64, 64, 128, warps=4, stages=8),
+    Tile(64, 128, 128, warps=4, stages=8),
+)
 # Two widths side by side, for a grid that is a little more than a wave of powers of two: rows that were among the best
 # at some of 16 such sizes on an H200, most of them by one program a multiprocessor with many loads in flight.
 _PAIRED_16 = (
@@ -88,8 +96,8 @@ _TABLES = {
         ("exchanged", _EXCHANGED_16),
     )
 }
-# tf32 where K is not contiguous in both operands: Hopper's `wgmma` would have them turned around on the way to it,
-# which takes longer than the older instruction, that two warps or 32 rows leave the compiler with.
+# tf32 with both operands across K: Hopper's `wgmma` would have them turned around on the way to it, which takes longer
+# than the older instruction, that two warps or 32 rows leave the compiler with.
 _TURNED_TF32 = (
     Tile(64, 128, 32, warps=2, stages=3),
     Tile(128, 64, 32, warps=2, stages=4),
@@ -97,6 +105,23 @@ _TURNED_TF32 = (
     Tile(32, 128, 32, warps=4, stages=3),
     Tile(32, 64, 32, warps=2, stages=3),
     Tile(16, 32, 128, warps=4, stages=4),
+)
+# With the operand of the rows across K and the other along it, `wgmma` takes that from registers; the older instruction
+# is left to few rows of C.
+_HELD_TF32 = (
+    Tile(128, 256, 32, warps=8, stages=4),
+    Tile(128, 128, 32, warps=8, stages=6),
+    Tile(128, 128, 32, warps=4, stages=6),
+    Tile(64, 128, 64, warps=4, stages=4),
+    Tile(64, 64, 64, warps=4, stages=6),
+    Tile(32, 64, 32, warps=2, stages=3),
+    Tile(16, 32, 128, warps=4, stages=4),
+)
+# The same exchanged: the rows of the matrix unit are columns of C.
+_HELD_EXCHANGED_TF32 = (
+    *(replace(tile, m=tile.n, n=tile.m) for tile in _HELD_TF32[:5]),
+    Tile(32, 64, 64, warps=4, stages=6),
+    Tile(16, 64, 64, warps=4, stages=8),
 )
 # fp32 without tf32 runs on the scalar units: registers bound the tile, not the matrix unit.
 _TILED_FP32 = (
@@ -187,10 +212,12 @@ def _whole(v: Variant) -> tuple[Tile, ...]:
         return _SPLIT[bits]
     if ieee:
         return _TILED_FP32
+    if schedule == "tiled" and through_registers(v):
+        return _HELD_EXCHANGED_TF32 if v.product == "exchanged" else _HELD_TF32
     if schedule == "tiled" and dtype.precision == "tf32" and (v.layout.a, v.layout.b) != ("row", "column"):
         return _TURNED_TF32
     if v.product == "exchanged":
-        return _TABLES["exchanged"][bits]
+        return _TABLES["exchanged"][bits] + (_EXCHANGED_8 if bits == 8 else ())
     return _TABLES[schedule][bits] + (_deep(v) if schedule == "tiled" and v.load == "descriptor" else ())
 
 

@@ -12,6 +12,7 @@ from generator.model import Kernel, Tile
 from generator.operands import Matrix, Vector
 from generator.operations import COLUMNS, MATRIX, ROWS, SCALAR
 from generator.outputs import OutputView, reduced_shapes
+from generator.resources import through_registers
 from generator.steps import StepView, step_views
 from generator.vocabulary import ELEMENTS, QUANTISED, SWIZZLE
 
@@ -288,13 +289,14 @@ def view(kernel: Kernel) -> View:
     v = kernel.variant
     batched = v.batch == "strided"
     c = _matrix("c", "out", "M", "N", v.layout.c, v.dtype.out, batched)
+    b = _matrix("b", "b", "K", "N", v.layout.b, v.dtype.b, batched, v.epilogue.order)
     steps, kind, result = step_views(v.chain, v.dtype, c, v.schedule, fast.math_of(v))
     # C lies as the matrices of the epilogue do, and is read as they are.
     shapes = [operand.shape for operand in v.epilogue.operands] + [MATRIX] * v.epilogue.reads_out
     return View(
         kernel,
         a=_matrix("a", "a", "M", "K", v.layout.a, v.dtype.a, batched),
-        b=_matrix("b", "b", "K", "N", v.layout.b, v.dtype.b, batched, v.epilogue.order),
+        b=replace(b, flipped=through_registers(v) == "b"),
         c=replace(c, located=v.epilogue.reads_out),
         edges=_edges(v.masking, v.schedule, v.load, v.store, " ".join(shapes), reduced_shapes(v.epilogue.outputs)),
         steps=steps,

@@ -47,6 +47,11 @@ def accumulation_error(a: torch.Tensor, b: torch.Tensor, dtype: Dtype, *, hardwa
     return _gamma(terms, unit) * magnitude
 
 
+def truncated(x: torch.Tensor) -> torch.Tensor:
+    """An fp32 tensor with the bits that tf32 has."""
+    return (x.view(torch.int32) & -0x2000).view(torch.float32)
+
+
 def _gamma(terms: int, unit: float) -> float:
     """Higham's gamma: what `terms` roundings of `unit` each can add up to, relatively."""
     return terms * unit / (1 - terms * unit) if terms * unit < 1 else float("inf")
