@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from generator import prose
 from generator.lines import paragraph
 from generator.model import Family, Kernel, Variant
+from generator.resources import through_registers
 from generator.vocabulary import ELEMENTS, LOAD, MASKING, SCHEDULE, SWIZZLE
 
 #: For each axis its words, the one that is tried first in front; words not named follow in their own order.
@@ -42,29 +43,45 @@ def _variants(family: Family) -> dict[str, Variant]:
     return {kernel.variant.contract: kernel.variant for kernel in family.kernels}
 
 
+def _turned(variant: Variant) -> dict[str, Variant]:
+    """What `variant` becomes where one operand that does not lie along K does, by the operand's name."""
+    layout, found = variant.layout, {}
+    if layout.a == "column":
+        found["a"] = replace(variant, layout=replace(layout, a="row"))
+    if layout.b == "row":
+        found["b"] = replace(variant, layout=replace(layout, b="column"))
+    return found
+
+
 def twins(family: Family) -> tuple[tuple[str, str], ...]:
     """For each contract those that want K contiguous in `a` or `b` where it does not, as a dictionary's entries."""
     names = _variants(family)
     found = []
     for name, variant in names.items():
-        others = {
-            "a": replace(variant, layout=replace(variant.layout, a="row")) if variant.layout.a == "column" else variant,
-            "b": replace(variant, layout=replace(variant.layout, b="column")) if variant.layout.b == "row" else variant,
-        }
-        entries = [
-            f'"{operand}": "{other.contract}"'
-            for operand, other in others.items()
-            if other != variant and other.contract in names
-        ]
+        others = _turned(variant).items()
+        entries = [f'"{operand}": "{other.contract}"' for operand, other in others if other.contract in names]
         if entries:
             found.append((name, ", ".join(entries)))
     return tuple(found)
 
 
-def turning(family: Family, names: Iterable[str]) -> tuple[str, ...]:
-    """Those contracts of `names` whose matrix unit wants K contiguous: Hopper's does for all but 16-bit elements."""
-    dtypes = {name: variant.dtype for name, variant in _variants(family).items()}
-    return tuple(n for n in names if dtypes[n].precision == "tf32" or ELEMENTS[dtypes[n].a].bits == 8)
+def turning(family: Family, names: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """Those contracts of `names` whose matrix unit wants K contiguous, as Hopper's does for all but 16-bit elements.
+
+    Each has the letters of the operands that it takes across K as well, through registers: one of them, where both lie
+    so and the other is turned.
+    """
+    variants = _variants(family)
+    held: dict[str, set[str]] = {}
+    for kernel in family.kernels:
+        held.setdefault(kernel.variant.contract, set()).update(through_registers(kernel.variant) or "")
+    found = []
+    for name in names:
+        variant = variants[name]
+        if variant.dtype.precision == "tf32" or ELEMENTS[variant.dtype.a].bits == 8:
+            others = (x.contract for x in _turned(variant).values())
+            found.append((name, "".join(sorted(held[name].union(*(held.get(other, ()) for other in others))))))
+    return tuple(found)
 
 
 def gated(family: Family) -> tuple[str, ...]:

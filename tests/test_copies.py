@@ -75,24 +75,34 @@ def test_a_second_copy_of_a_kind_repeats_the_launch_with_its_own_addresses(
 def test_one_matrix_for_a_whole_batch_is_not_copied(copies: ModuleType) -> None:
     one, batch = torch.randn(1, 301, 303).expand(4, -1, -1), torch.randn(4, 303, 305)
     assert copies.worth_aligning(batch.mT, batch) and not copies.worth_aligning(one, batch)
-    assert copies.worth_turning(torch.randn(2, 1024, 1024), torch.randn(2, 1024, 1024), {"a": None}, True) == "a"
-    assert copies.worth_turning(torch.randn(1, 1024, 1024).expand(4, -1, -1), batch, {"a": None}, True) is None
+    assert copies.worth_turning(torch.randn(2, 1024, 1024), torch.randn(2, 1024, 1024), {"a": None}, "") == "a"
+    assert copies.worth_turning(torch.randn(1, 1024, 1024).expand(4, -1, -1), batch, {"a": None}, "") is None
 
 
 TURNED = """\
 summary: Turned around.
 layout: [rcr, rrr, crr, ccr]
 dtype: [tf32, fp16]
+product: {product}
 """
 
 
 @pytest.mark.parametrize(
     ("dtype", "layout", "sizes", "lies"),
     [
-        # Large ones, for a matrix unit that wants K contiguous.
-        ("tf32", "crr", (1024, 1024, 512), "rcr"),
+        # Large ones, for a matrix unit that wants K contiguous, A less so: it goes through registers, unless it is small.
+        ("tf32", "crr", (1024, 1024, 512), "ccr"),
         ("tf32", "rrr", (1024, 1024, 512), "rcr"),
+        ("tf32", "ccr", (2048, 2048, 512), "ccr"),
         ("tf32", "ccr", (64, 4096, 2048), "rcr"),
+        # By an exchanged product B does, too; of two the smaller is turned.
+        ("tf32 exchanged", "rrr", (1024, 1024, 512), "rrr"),
+        ("tf32 exchanged", "rrr", (64, 4096, 2048), "rrr"),
+        ("tf32 exchanged", "rrr", (4096, 1024, 512), "rcr"),
+        ("tf32 exchanged", "crr", (1024, 1024, 512), "rrr"),
+        ("tf32 exchanged", "crr", (64, 4096, 2048), "rrr"),
+        ("tf32 exchanged", "crr", (4096, 64, 2048), "ccr"),
+        ("tf32 exchanged", "crr", (256, 256, 8192), "crr"),
         ("fp16", "ccr", (64, 4096, 2048), "ccr"),
         # Too few rows for B to be worth it, and A alone gains nothing.
         ("tf32", "crr", (64, 4096, 2048), "crr"),
@@ -113,7 +123,8 @@ dtype: [tf32, fp16]
 def test_an_operand_is_turned_where_k_contiguous_is_worth_a_copy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dtype: str, layout: str, sizes: tuple[int, int, int], lies: str
 ) -> None:
-    (tmp_path / "turned.yaml").write_text(TURNED)
+    dtype, _, product = dtype.partition(" ")
+    (tmp_path / "turned.yaml").write_text(TURNED.format(product=f"[direct, {product}]" if product else "direct"))
     assert main([str(tmp_path / "turned.yaml"), "--out", str(tmp_path)]) == 0
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(triton.knobs.runtime, "interpret", True)
