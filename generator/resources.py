@@ -47,8 +47,8 @@ def matrix_rows(v: Variant, tile: Tile) -> int:
 def through_registers(v: Variant) -> str | None:
     """The operand, "a" or "b", that goes to the matrix unit through registers; None where both lie in shared memory.
 
-    Hopper's reads tf32 in shared memory along K alone, and what fills its rows from registers, too: A, or B where the
-    operands are exchanged.
+    Hopper's and Blackwell's read tf32 in shared memory along K alone, and what fills their rows from registers, or
+    tensor memory, too: A, or B where the operands are exchanged.
     """
     if v.dtype.precision != "tf32" or v.load != "pointer" or v.schedule in ("elementwise", "naive"):
         return None
@@ -83,6 +83,8 @@ def tensor_memory(v: Variant, tile: Tile, target: str) -> int:
     """Columns of tensor memory that hold the accumulator of one program of `tile`, 0 where it is in registers."""
     if matrix_instruction(v, tile, target) != "tcgen05":
         return 0
+    # An operand on its way through registers stands beside the accumulator.
+    held = tile.k * -(-matrix_rows(v, tile) // 128) if through_registers(v) else 0
     needed = []
     for n in _columns(v, tile):
         rows, columns = (n, tile.m) if v.product == "exchanged" else (tile.m, n)
@@ -90,10 +92,10 @@ def tensor_memory(v: Variant, tile: Tile, target: str) -> int:
         if v.dtype.precision == "tf32x3" and rows < 128:
             # The parts of A lie beside the accumulator.
             columns *= 4
-        if v.schedule == "persistent":
+        if v.schedule == "persistent" and not held:
             # The next tile is summed while this one is stored.
             columns *= 2
-        needed.append(max(32, columns))
+        needed.append(max(32, columns) + held)
     if len(needed) == 2 and matrix_rows(v, tile) <= 64:
         # The memory has 128 rows, so that one accumulator lies under the other.
         return max(needed)
@@ -149,7 +151,8 @@ def shared_memory(v: Variant, tile: Tile, target: str, *, surely: bool = False) 
         apart = result if _kept_apart(v, instruction) and v.schedule != "persistent" else 0
         needed = (a + b) * (tile.stages if warpgroup else tile.stages - 1) + max(across, apart)
         if warpgroup and (held := through_registers(v)):
-            needed -= a if held == "a" else b
+            # A program that walks tiles has one stage less of the other, perhaps.
+            needed -= max(a, b) if surely and v.schedule == "persistent" else {"a": a, "b": b}[held]
         # Flattened, the next tile's loads are in flight while this one's result passes through, whole at the most.
         # Where the hardware still copies a result out, what warps exchange of a sum or maximum lies beside it.
         if v.schedule == "persistent" and not surely:
