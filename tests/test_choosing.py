@@ -17,6 +17,7 @@ from generator import timing
 from generator.cli import main
 
 PROCESSORS = 4
+NOT = (False, False)
 
 
 @pytest.fixture
@@ -43,22 +44,26 @@ def family(rendered: Callable[[str, str], ModuleType]) -> ModuleType:
 
 
 def chosen(
-    package: ModuleType, sizes: tuple[int, int, int], only: str = "", contract: str = "gemm_fp16_rcr_none"
+    package: ModuleType,
+    sizes: tuple[int, int, int],
+    only: str = "",
+    contract: str = "gemm_fp16_rcr_none",
+    crossing: tuple[bool, bool] = NOT,
 ) -> tuple[str, int] | None:
     """The kernel, less its contract, and the row that are chosen among the kernels of a contract."""
     kernels = [package._kernel(name) for name in package._KERNELS[contract] if only in name]
     choose = importlib.import_module("measured._tuned").choose
-    found = choose(contract, kernels, sizes, 2, torch.device("cuda", 0))
+    found = choose(contract, kernels, sizes, 2, torch.device("cuda", 0), crossing)
     if found is None:
         return None
     kernel, row = found
     return kernel.__name__.rpartition("__")[2], kernel.CONFIGS.index(row)
 
 
-def modelled(sizes: tuple[int, int, int], only: str = "") -> tuple[str, int]:
+def modelled(sizes: tuple[int, int, int], only: str = "", crossing: tuple[bool, bool] = NOT) -> tuple[str, int]:
     """The kernel and row that the model holds for the best, of those that take the sizes."""
     cost = {
-        (how, row): timing.seconds((SMALL, LARGE)[row], rates, sizes, PROCESSORS, 2)
+        (how, row): timing.seconds((SMALL, LARGE)[row], rates, sizes, PROCESSORS, 2, crossing)
         for (how, row), rates in RATES.items()
         if only in how and (how == AUTO or not (sizes[0] % 128 or sizes[1] % 128 or sizes[2] % 64))
     }
@@ -76,6 +81,27 @@ def test_another_size_runs_the_best_by_the_model(family: ModuleType) -> None:
     found = {size: chosen(family, size) for size in sizes}
     assert found == {size: modelled(size) for size in sizes}
     assert set(found.values()) == set(RATES)
+
+
+@pytest.mark.parametrize("crossing", [(True, False), (False, True), (True, True)])
+def test_lines_across_those_of_the_l2_are_left_to_the_model(family: ModuleType, crossing: tuple[bool, bool]) -> None:
+    sizes = (4096, 4096, 64)
+    assert chosen(family, sizes, crossing=crossing) == modelled(sizes, crossing=crossing) != chosen(family, sizes)
+
+
+def test_a_tile_that_multiplies_less_than_it_loads_is_slowed_down_by_such_lines() -> None:
+    def slower(m: int, n: int, crossing: tuple[bool, bool]) -> float:
+        row = {"BLOCK_M": m, "BLOCK_N": n, "BLOCK_K": 64}
+        # Steps alone: no bytes, and nothing for a tile or a launch.
+        plain, crossed = (
+            timing.seconds(row, (1, 1e-6, 0, 0, 1e30, 0), (8192,) * 3, 132, 2, x) for x in (NOT, crossing)
+        )
+        return crossed / plain
+
+    assert slower(128, 256, (True, True)) == pytest.approx(1.2)
+    assert slower(64, 128, (True, True)) == pytest.approx(1.6)
+    assert [slower(64, 128, x) for x in ((True, False), (False, True))] == pytest.approx([1.2, 1.4])
+    assert slower(256, 256, (True, True)) == 1
 
 
 def test_a_kernel_that_refuses_the_operands_is_not_chosen(family: ModuleType) -> None:

@@ -57,7 +57,7 @@ def test_a_second_copy_of_a_kind_repeats_the_launch_with_its_own_addresses(
     copier = copies.aligning(*first, keep=keep)
     copier(*first)
     a, b = copier(*second)
-    assert (a.stride(), b.stride()) == ((40, 1), (1, 40))
+    assert (a.stride(), b.stride()) == ((64, 1), (1, 64))
     ((grid, arguments, options), *later) = kernel.launches
     assert not options and [len(later), len(kernel.compiled.runs)] == ([0, 1] if keep else [1, 0])
     if keep:
@@ -77,6 +77,16 @@ def test_one_matrix_for_a_whole_batch_is_not_copied(copies: ModuleType) -> None:
     assert copies.worth_aligning(batch.mT, batch) and not copies.worth_aligning(one, batch)
     assert copies.worth_turning(torch.randn(2, 1024, 1024), torch.randn(2, 1024, 1024), {"a": None}, "") == "a"
     assert copies.worth_turning(torch.randn(1, 1024, 1024).expand(4, -1, -1), batch, {"a": None}, "") is None
+
+
+def test_what_lies_across_the_lines_of_the_l2(copies: ModuleType) -> None:
+    # Of no memory, whose address is 0.
+    whole, longer = (torch.empty(64, n, dtype=torch.float16, device="meta")[:, :128] for n in (128, 136))
+    assert [copies.crosses(x) for x in (whole, whole.T, longer, longer.T)] == [False, False, True, True]
+    # One row is as long as it is, and bytes are what counts.
+    assert not copies.crosses(longer[:1]) and not copies.crosses(torch.empty(64, 160, device="meta"))
+    assert copies.crosses(whole[:, 8:])
+    assert copies.lining(whole, longer.T).along == [None, -2]
 
 
 TURNED = """\

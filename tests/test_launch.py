@@ -219,6 +219,25 @@ def test_what_no_kernel_takes_is_said_by_the_kernel(family: ModuleType) -> None:
         family.gemm_fp16_rcr_none(torch.randn(4, 8, dtype=torch.float16), torch.randn(16, 4, dtype=torch.float16).T)
 
 
+def test_rows_that_lie_across_lines_are_copied_where_each_element_is_used_often(
+    family: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Operands that every kernel takes as they are."""
+    copies = sys.modules["again._copies"]
+    monkeypatch.setattr(copies, "_launch", copied)
+    given: list[tuple[int, ...]] = []
+
+    def record(module: ModuleType, row: Any, a: torch.Tensor, b: torch.Tensor, *others: Any) -> Any:
+        given.append((a.stride(0), b.stride(1)))
+        return None, lambda *operands: None
+
+    monkeypatch.setattr(sys.modules["again._launch"], "_record", record)
+    a, b = torch.randn(4096, 72).half()[:, :64], torch.randn(4096, 64).half().T
+    family.gemm_fp16_rcr_none(a, b)
+    family.gemm_fp16_rcr_none(a, b[:, :2048])
+    assert given == [(64, 64), (72, 64)]
+
+
 def test_nothing_is_copied_where_k_is_0(family: ModuleType) -> None:
     assert not sys.modules["again._copies"].worth_aligning(torch.empty(401, 0), torch.empty(0, 403))
     out = family.gemm_fp16_rcr_none(*operands(401, 403, 0))
@@ -249,7 +268,7 @@ def test_a_choice_by_measurements_is_by_the_columns_of_the_result(
     asked: list[tuple[int, ...]] = []
     monkeypatch.setattr(launch, "_on_gpu", lambda x: True)
     monkeypatch.setattr(launch, "_record", lambda *given: (None, None))
-    monkeypatch.setattr(tuned, "choose", lambda name, kernels, sizes, width, device: asked.append(sizes))
+    monkeypatch.setattr(tuned, "choose", lambda name, kernels, sizes, *rest: asked.append(sizes))
     getattr(package, contract)(*operands(n=96))
     assert asked == [(64, columns, 32)]
     forget("halves")
