@@ -89,6 +89,18 @@ def test_what_lies_across_the_lines_of_the_l2(copies: ModuleType) -> None:
     assert copies.lining(whole, longer.T).along == [None, -2]
 
 
+@pytest.mark.parametrize(
+    ("rows", "ld", "worth"), [(4096, 136, True), (4096, 128, False), (2048, 136, False), (4096, 129, True)]
+)
+def test_b_is_copied_along_the_lines_of_the_l2_where_it_is_used_often(
+    copies: ModuleType, rows: int, ld: int, worth: bool
+) -> None:
+    a = torch.empty(rows, 136, dtype=torch.float16, device="meta")[:, :128]
+    b = torch.empty(512, ld, dtype=torch.float16, device="meta")[:, :128]
+    assert copies.worth_lining(a, b.T) == worth
+    assert not copies.worth_lining(a[:, :0], b.T[:0])
+
+
 TURNED = """\
 summary: Turned around.
 layout: [rcr, rrr, crr, ccr]
@@ -100,7 +112,7 @@ product: {product}
 @pytest.mark.parametrize(
     ("dtype", "layout", "sizes", "lies"),
     [
-        # Large ones, for a matrix unit that wants K contiguous, A less so: it goes through registers, unless it is small.
+        # Large ones, for a matrix unit that wants K contiguous; A goes through registers, unless it is small.
         ("tf32", "crr", (1024, 1024, 512), "ccr"),
         ("tf32", "rrr", (1024, 1024, 512), "rcr"),
         ("tf32", "ccr", (2048, 2048, 512), "ccr"),

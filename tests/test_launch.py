@@ -219,7 +219,7 @@ def test_what_no_kernel_takes_is_said_by_the_kernel(family: ModuleType) -> None:
         family.gemm_fp16_rcr_none(torch.randn(4, 8, dtype=torch.float16), torch.randn(16, 4, dtype=torch.float16).T)
 
 
-def test_rows_that_lie_across_lines_are_copied_where_each_element_is_used_often(
+def test_columns_of_b_that_lie_across_lines_are_copied_where_they_are_used_often(
     family: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Operands that every kernel takes as they are."""
@@ -232,10 +232,10 @@ def test_rows_that_lie_across_lines_are_copied_where_each_element_is_used_often(
         return None, lambda *operands: None
 
     monkeypatch.setattr(sys.modules["again._launch"], "_record", record)
-    a, b = torch.randn(4096, 72).half()[:, :64], torch.randn(4096, 64).half().T
+    a, b = torch.randn(4096, 72).half()[:, :64], torch.randn(512, 72).half()[:, :64].T
     family.gemm_fp16_rcr_none(a, b)
-    family.gemm_fp16_rcr_none(a, b[:, :2048])
-    assert given == [(64, 64), (72, 64)]
+    family.gemm_fp16_rcr_none(a[:2048], b)
+    assert given == [(72, 64), (72, 72)]
 
 
 def test_nothing_is_copied_where_k_is_0(family: ModuleType) -> None:
