@@ -20,6 +20,7 @@ from .kernels import (
     RRR,
     SILU,
     TF32,
+    TF32_HELD,
     TF32X3,
     UNMASKED,
 )
@@ -27,6 +28,7 @@ from .kernels import (
 DOT = "acc = tl.dot(a, b, acc)"
 RANGE = "range(0, K, BLOCK_K)"
 FP8_DOT = "acc = tl.dot(a, b, acc, max_num_imprecise_acc=BLOCK_K if BLOCK_K < 128 else 128)"
+HELD = "(b.to(tl.int32, bitcast=True) & -0x2000).to(tl.float32, bitcast=True)"
 BIAS = "bias = tl.load(bias_ptr + offs_n, mask=in_n, other=0.0).to(tl.float32)"
 
 LOOPS = (
@@ -196,6 +198,22 @@ SUMS = (
         (('input_precision="tf32"', 'input_precision="ieee"'),),
         "exact, and without the matrix unit: many times slower",
         by="compile",
+    ),
+    Mutation(
+        "a bit that tf32 has is dropped in registers",
+        "sum",
+        TF32_HELD,
+        (instead(HELD, "-0x2000", "-0x4000"),),
+        "9 bits are left of 10",
+        says="elements are wrong",
+    ),
+    Mutation(
+        "no bits are dropped in registers",
+        "sum",
+        TF32_HELD,
+        ((HELD, "b"),),
+        "the compiler finds no work for registers, and turns B around in shared memory",
+        says="elements are wrong",
     ),
 )
 

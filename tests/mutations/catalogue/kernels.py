@@ -41,6 +41,7 @@ BATCHES_DESCRIPTORS = ("batched", "bmm_fp16_rcr_bias_relu__tiled_descriptor_auto
 FP16_SUMS = ("dtypes", "gemm_fp16_fp16_fp16_rrr_none__tiled_pointer_mnk_grouped")
 IEEE = ("fp32_rcr", "gemm_fp32_rcr_bias_tanh__tiled_pointer_mnk_linear")
 TF32 = ("tf32_rcr", "gemm_tf32_rcr_bias_gelu__tiled_pointer_auto_grouped")
+TF32_HELD = ("tf32", "gemm_tf32_rrr_none__tiled_pointer_auto_grouped_productexchanged")
 TF32X3 = ("tf32_rcr", "gemm_tf32x3_rcr_bias__tiled_pointer_auto_linear")
 INT8 = ("int8_rcr", "gemm_int8_int32_fp16_rcr_scale_bias_relu__tiled_pointer_auto_grouped")
 INT8_RELU = ("int8_rcr", "gemm_int8_rcr_relu__tiled_pointer_auto_grouped")
