@@ -14,7 +14,14 @@ from support import GENERATED, ROOT
 
 from generator.epilogue import Epilogue
 from generator.model import Dtype, Layout, Tile, Variant
-from generator.resources import BARRIERS, TENSOR_MEMORY, matrix_instruction, shared_memory, tensor_memory
+from generator.resources import (
+    BARRIERS,
+    TENSOR_MEMORY,
+    matrix_instruction,
+    shared_memory,
+    tensor_memory,
+    through_registers,
+)
 from generator.vocabulary import DTYPE_SHORTHANDS, PRODUCT, SCHEDULE, TARGETS
 
 Row = dict[str, str]
@@ -113,6 +120,26 @@ def test_columns_fill_the_matrix_unit_where_operands_are_exchanged(
     v, tile = read(ROWS[0] | {"product": "direct"})[0], Tile(m, n, 64, warps=4)
     found = [matrix_instruction(replace(v, product=product), tile, target) for product in ("direct", "exchanged")]
     assert found == [direct, exchanged]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "layout", "product", "load", "held"),
+    [
+        ("tf32", "ccr", "direct", "pointer", "a"),
+        ("tf32", "rrr", "exchanged", "pointer", "b"),
+        ("tf32", "rrr", "direct", "pointer", None),
+        ("tf32", "crr", "direct", "pointer", None),
+        ("tf32", "crr", "exchanged", "pointer", None),
+        ("tf32", "rcr", "exchanged", "pointer", None),
+        ("tf32", "ccr", "direct", "descriptor", None),
+        ("fp16", "ccr", "direct", "pointer", None),
+    ],
+)
+def test_the_operand_that_goes_through_registers(
+    dtype: str, layout: str, product: str, load: str, held: str | None
+) -> None:
+    row = ROWS[0] | {"dtype": dtype, "layout": layout, "schedule": "tiled", "load": load, "product": product}
+    assert through_registers(read(row)[0]) == held
 
 
 def test_the_record_covers_every_dtype_load_and_schedule_shipped() -> None:
