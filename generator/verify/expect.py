@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from generator import fast, formula
 from generator.model import Kernel, Variant
-from generator.resources import matrix_instruction
+from generator.resources import matrix_instruction, through_registers
 from generator.verify.cases import addressed
 from generator.verify.launches import Launch
 from generator.verify.machine_code import MachineCode
@@ -49,6 +49,9 @@ def _multiplies(v: Variant, launch: Launch, target: str, code: MachineCode) -> I
     found = [name for name in _MATRIX if code.instructions[name]]
     if found != ([wanted] if wanted else []):
         yield f"multiplies by {', '.join(found) or 'plain arithmetic'}, expected {wanted or 'plain arithmetic'}"
+    held = through_registers(v)
+    if held and code.instructions["wgmma from registers"] != code.instructions["wgmma"]:
+        yield f"{held} comes from shared memory, where it is turned around first; expected from registers"
 
 
 def _copies(v: Variant, launch: Launch, target: str, code: MachineCode) -> Iterator[str]:

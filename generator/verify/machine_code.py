@@ -21,6 +21,8 @@ INSTRUCTIONS: Mapping[str, re.Pattern[str]] = {
     name: re.compile(pattern, re.MULTILINE)
     for name, pattern in {
         "wgmma": r"^\s*(?:@\S+ )?wgmma\.mma_async",
+        # Its second operand in braces; a descriptor of shared memory is one number.
+        "wgmma from registers": r"^\s*(?:@\S+ )?wgmma\.mma_async\S*\s+\{[^}]*\},\s*\{",
         "tcgen05": r"^\s*(?:@\S+ )?tcgen05\.mma",
         "mma.sync": r"\bmma\.sync",
         "cp.async": r"cp\.async\.c[ag]\.shared",

@@ -20,6 +20,7 @@ IEEE = "gemm_fp32_rcr_none__tiled_pointer_auto_grouped"
 FP8 = "gemm_fp8e4m3_rcr_none__tiled_pointer_auto_grouped"
 FAST = "gemm_fp8e4m3_fp32_bf16_fast_rcr_none__tiled_pointer_auto_grouped"
 TANH = "gemm_fp16_rcr_tanh_softcap__tiled_pointer_auto_grouped_mathfast"
+HELD = "gemm_tf32_rrr_none__tiled_pointer_auto_grouped_productexchanged"
 ROUNDED = "gemm_bf16_rcr_scale_biasm_silu_mul_roundingtorch__tiled_pointer_auto_grouped"
 
 #: Family, kernel, target, launch, the text replaced and by what, and what is said of it.
@@ -63,6 +64,10 @@ WRONG = {
         "rounding", ROUNDED, "sm90", "row0-scalar-tensor", "            enable_fp_fusion=False,\n", "",
         "one by one, and the compiler may fuse them",
     ),
+    "turned around": (
+        "tf32", HELD, "sm90", "row4-aligned",
+        "b = (b.to(tl.int32, bitcast=True) & -0x2000).to(tl.float32, bitcast=True)", "pass", "b comes from shared memory",
+    ),
     "no launch": (
         "fp16_rcr", RELU, "sm90", "row5-aligned", "    if M == 0 or N == 0:\n        return out\n", "    return out\n",
         "0 launches",
@@ -73,6 +78,7 @@ RIGHT = {
     "approximations": ("fast", TANH, "sm80", "row5-aligned", {"mma.sync", "cp.async", "approximation"}),
     "no approximations": ("fast", TANH, "gfx942", "row5-aligned", {"mfma"}),
     "wgmma": ("fp16_rcr", RELU, "sm90", "row2-aligned", {"wgmma", "cp.async"}),
+    "wgmma from registers": ("tf32", HELD, "sm90", "row4-aligned", {"wgmma", "wgmma from registers", "cp.async"}),
     "mma.sync": ("fp16_rcr", RELU, "sm80", "row5-aligned", {"mma.sync", "cp.async"}),
     "tcgen05": ("fp16_rcr", RELU, "sm100", "row4-aligned", {"tcgen05", "cp.async"}),
     "mfma": ("fp16_rcr", RELU, "gfx942", "row5-aligned", {"mfma"}),
