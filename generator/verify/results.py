@@ -91,6 +91,19 @@ def write(path: Path, results: Sequence[Result]) -> list[str]:
     return told
 
 
+def renew(path: Path, fresh: Path) -> None:
+    """Put the record of a run over all kernels, `fresh`, in the place of `path`.
+
+    What `path` holds besides stays where it is of a kernel that was proved again, on the same machine and versions.
+    """
+    found = read(fresh)
+    before = read(path) if path.exists() else found
+    if _machine(before["place"]) == _machine(found["place"]):
+        known = before["kernels"]
+        found["kernels"] = {digest: known.get(digest, {}) | entry for digest, entry in found["kernels"].items()}
+    path.write_text(_text(found))
+
+
 def _fuller(before: Record, recorded: Iterable[Result]) -> list[Result]:
     """The results that have part of the cases of a kernel, where more are recorded."""
     known = before["kernels"]

@@ -66,7 +66,8 @@ WRONG = {
     ),
     "turned around": (
         "tf32", HELD, "sm90", "row4-aligned",
-        "b = (b.to(tl.int32, bitcast=True) & -0x2000).to(tl.float32, bitcast=True)", "pass", "b comes from shared memory",
+        "b = (b.to(tl.int32, bitcast=True) & -0x2000).to(tl.float32, bitcast=True)", "pass",
+        "b comes from shared memory",
     ),
     "no launch": (
         "fp16_rcr", RELU, "sm90", "row5-aligned", "    if M == 0 or N == 0:\n        return out\n", "    return out\n",

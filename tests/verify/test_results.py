@@ -10,7 +10,7 @@ import pytest
 
 from generator.errors import CallError
 from generator.verify.jobs import Job, Result
-from generator.verify.results import read, table, write
+from generator.verify.results import read, renew, table, write
 
 CPU = (("device", "interpreter"), ("python", "3.11.1"), ("torch", "2.13.0"), ("triton", "3.7.1"))
 GPU = (("device", "a GPU"), ("python", "3.12.3"), ("torch", "2.11.0"), ("triton", "3.6.0"))
@@ -126,6 +126,29 @@ def test_levels_that_need_no_device_are_joined_with_the_interpreters(tmp_path: P
         found = read(path)
         assert found["place"] == dict(CPU)
         assert found["kernels"]["digest of one"].keys() == {"kernel", "interpret", "compile sm90"}
+
+
+def test_a_run_over_all_kernels_keeps_what_was_proved_besides_of_those_that_are_left(tmp_path: Path) -> None:
+    old, new = tmp_path / "old.json", tmp_path / "new.json"
+    write(old, [interpreted("one"), compiled("one"), interpreted("gone")])
+    write(new, [replace(interpreted("one"), cases=7), interpreted("two")])
+    renew(old, new)
+    found = read(old)["kernels"]
+    assert found.keys() == {"digest of one", "digest of two"}
+    assert found["digest of one"].keys() == {"kernel", "interpret", "compile sm90"}
+    assert found["digest of one"]["interpret"]["cases"] == 7
+
+
+def test_a_run_over_all_kernels_replaces_what_was_proved_by_other_versions(tmp_path: Path) -> None:
+    old, new = tmp_path / "old.json", tmp_path / "new.json"
+    write(old, [interpreted("one"), compiled("one")])
+    later = dict(CPU) | {"torch": "2.14.0"}
+    write(new, [interpreted("one", tuple(later.items()))])
+    renew(old, new)
+    assert read(old) == read(new)
+    old.unlink()
+    renew(old, new)
+    assert read(old) == read(new)
 
 
 def test_a_line_a_kernel(tmp_path: Path) -> None:
