@@ -96,11 +96,10 @@ def tensor_memory(v: Variant, tile: Tile, target: str) -> int:
             # The next tile is summed while this one is stored.
             columns *= 2
         needed.append(max(32, columns) + held)
-    if len(needed) == 2 and matrix_rows(v, tile) <= 64:
-        # The memory has 128 rows, so that one accumulator lies under the other.
-        return max(needed)
+    # The memory has 128 rows, so that of two accumulators of 64 one lies under the other.
+    together = max(needed) if len(needed) == 2 and matrix_rows(v, tile) <= 64 else sum(needed)
     # Only powers of two are allotted.
-    return 1 << (sum(needed) - 1).bit_length()
+    return 1 << (together - 1).bit_length()
 
 
 def shared_memory(v: Variant, tile: Tile, target: str, *, surely: bool = False) -> int:
