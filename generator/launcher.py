@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from generator import prose, resources
+from generator import memory, prose
 from generator.lines import WIDTH, bracketed, paragraph
 from generator.operands import Argument, Matrix, Vector
 from generator.operations import SCALAR
@@ -230,7 +230,7 @@ def launcher(k: View) -> Launcher:
         step=128 // ELEMENTS[v.dtype.out].bits,
         element_bytes=ELEMENTS[v.dtype.a].bits // 8,
         result_bytes=ELEMENTS[v.dtype.out].bits // 8,
-        staged=resources.staged(v),
+        staged=memory.staged(v),
         bound_by_loads=k.descriptors and not k.schedule.walks and v.dtype.precision != "ieee",
         exchanged=k.exchanged,
         autotune=k.autotune,

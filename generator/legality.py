@@ -11,9 +11,19 @@ from collections.abc import Callable
 from packaging.specifiers import SpecifierSet
 
 from generator import formula
+from generator.memory import shared_memory
 from generator.model import Tile, Variant
 from generator.operations import MATRIX
-from generator.resources import TENSOR_MEMORY, largest_tensor, matrix_rows, shared_memory, tensor_memory, widths
+from generator.resources import (
+    TENSOR_MEMORY,
+    largest_tensor,
+    matrix_rows,
+    registers,
+    registers_of_operands,
+    registers_of_sums,
+    tensor_memory,
+    widths,
+)
 from generator.versions import minor_versions, spelled
 from generator.vocabulary import ELEMENTS, MASKED_DIMENSIONS, SCHEDULE, TARGETS
 
@@ -280,7 +290,24 @@ def why_no_row_on(v: Variant, tile: Tile, target: str) -> str | None:
     most = 1024 // TARGETS[target].lanes
     if tile.warps > most:
         return f"{tile.warps} warps, and {target} runs at most {most} in a program"
-    return too_much_memory(v, tile, target)
+    return too_many_registers(v, tile, target) or too_much_memory(v, tile, target)
+
+
+def too_many_registers(v: Variant, tile: Tile, target: str) -> str | None:
+    """How the registers that the sums and operands of `tile` take exceed those of a thread, or None."""
+    if v.schedule == "elementwise":
+        return None
+    there, sums = registers(tile, target), registers_of_sums(v, tile, target)
+    if sums >= there:
+        return f"its sums take {sums} registers of each thread, and {target} has {there} with {_warps(tile)}"
+    needed = sums + registers_of_operands(v, tile, target)
+    if needed >= 2 * there:
+        return f"sums and operands take {needed} registers of each thread, and {target} has {there} with {_warps(tile)}"
+    return None
+
+
+def _warps(tile: Tile) -> str:
+    return "1 warp" if tile.warps == 1 else f"{tile.warps} warps"
 
 
 def too_much_memory(v: Variant, tile: Tile, target: str) -> str | None:

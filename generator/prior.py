@@ -7,8 +7,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from generator.memory import staged
 from generator.model import Kernel, Tile
-from generator.resources import staged
 from generator.vocabulary import ELEMENTS
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from generator.gates import INTERLEAVED
+from generator.memory import staged
 from generator.model import Tile, Variant
 from generator.operations import COLUMNS, HALVES, ROWS
-from generator.resources import staged, through_registers
+from generator.resources import through_registers
 from generator.vocabulary import ELEMENTS, SCHEDULE
 
 # 16-bit operands: the rows that won at some size between 8 and 8192 rows in a sweep of 17 on an H200.

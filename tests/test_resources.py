@@ -13,15 +13,9 @@ import pytest
 from support import GENERATED, ROOT
 
 from generator.epilogue import Epilogue
+from generator.memory import BARRIERS, shared_memory
 from generator.model import Dtype, Layout, Tile, Variant
-from generator.resources import (
-    BARRIERS,
-    TENSOR_MEMORY,
-    matrix_instruction,
-    shared_memory,
-    tensor_memory,
-    through_registers,
-)
+from generator.resources import TENSOR_MEMORY, matrix_instruction, tensor_memory, through_registers
 from generator.vocabulary import DTYPE_SHORTHANDS, PRODUCT, SCHEDULE, TARGETS
 
 Row = dict[str, str]

@@ -16,9 +16,10 @@ import torch
 import triton
 
 from generator import legality
+from generator.memory import BARRIERS, shared_memory
 from generator.model import Kernel, Tile, Variant
 from generator.rendered import remembered
-from generator.resources import BARRIERS, TENSOR_MEMORY, shared_memory, tensor_memory
+from generator.resources import TENSOR_MEMORY, tensor_memory
 from generator.verify.contract import runnable_here
 from generator.verify.execute import describe
 from generator.verify.expect import faults

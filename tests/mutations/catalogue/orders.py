@@ -18,9 +18,9 @@ GROUPED = """\
 """
 DEALT = """\
     die = pid % NUM_CHIPLETS
-    share = num_m * num_n // NUM_CHIPLETS
+    run = num_m * num_n // NUM_CHIPLETS
     longer = num_m * num_n % NUM_CHIPLETS
-    tile = die * share + min(die, longer) + pid // NUM_CHIPLETS
+    tile = die * run + min(die, longer) + pid // NUM_CHIPLETS
 """
 LINEAR = """\
     num_n = tl.cdiv(N, BLOCK_N)

@@ -1,0 +1,125 @@
+"""Specs drawn by hypothesis, as texts; those that the generator refuses are left to it and drawn again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import yaml
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+
+from generator.errors import SpecError
+from generator.expand import expand
+from generator.model import Family
+from generator.operations import OPERATIONS
+from generator.spec import read
+from generator.taps import ACCUMULATE, TAPS
+from generator.vocabulary import ACCUMULATORS, ELEMENTS, LAYOUT_LETTERS, PRECISIONS, TARGETS, WORDS
+
+#: Operations of a spec's own, with operands of every shape and settings of every kind.
+OWN: dict[str, dict[str, Any]] = {
+    "soft_cap": {"formula": "cap * tanh(x / cap)", "scalars": {"cap": 30.0}},
+    "rope_scale": {"formula": "x * s", "operands": {"s": ["M"]}},
+    "dequant": {"formula": "x * amax / 448", "operands": {"amax": [1]}},
+    "soften": {"formula": "log(1 + exp(abs(x) / temperature))", "scalars": {"temperature": None}},
+    "lerp": {"formula": "x + t * (skip - x)", "operands": {"skip": ["M", "N"], "t": ["N"]}},
+    "capped": {"formula": "min(gate, limit) * sigmoid(gate) * (x + 1)", "scalars": {"limit": 7}},
+}
+#: Operations with parameters as a chain writes them.
+WITH_SETTINGS: tuple[dict[str, Any], ...] = (
+    {"clamp": {"min": 0, "max": 6}},
+    {"leaky_relu": {"negative_slope": 0.2}},
+    {"soft_cap": {"cap": 5}},
+    *({gate: {"order": "interleaved"}} for gate in ("swiglu", "geglu_tanh", "capped")),
+)
+_PLAIN = (*(name for name in OPERATIONS if name != "clamp"), *OWN, *TAPS, ACCUMULATE)
+
+_OPERATIONS = st.sampled_from(_PLAIN) | st.sampled_from(WITH_SETTINGS)
+#: Half of them with no epilogue or one operation: what a product needs by itself shows there.
+_CHAINS = st.just("none") | st.lists(_OPERATIONS, min_size=1, max_size=4).map(lambda chain: [chain])
+_LAYOUTS = st.tuples(*(st.sampled_from(sorted(LAYOUT_LETTERS)),) * 3).map("".join)
+
+
+def _powers(least: int, most: int) -> st.SearchStrategy[int]:
+    return st.sampled_from([1 << bits for bits in range(least.bit_length() - 1, most.bit_length())])
+
+
+@st.composite
+def _dtypes(draw: st.DrawFn) -> dict[str, str]:
+    a = draw(st.sampled_from(sorted(ACCUMULATORS)))
+    found = {
+        "a": a,
+        "acc": draw(st.sampled_from(ACCUMULATORS[a])),
+        "out": draw(st.sampled_from([word for word in sorted(ELEMENTS) if word != "int32" or a == "int8"])),
+    }
+    return found | ({"precision": draw(st.sampled_from(PRECISIONS[a]))} if a in PRECISIONS else {})
+
+
+@st.composite
+def _tiles(draw: st.DrawFn, schedule: str) -> dict[str, int]:
+    tile = {"m": draw(_powers(16, 256)), "n": draw(_powers(16, 256)), "k": draw(_powers(16, 256))}
+    if schedule == "paired":
+        tile["n"] += draw(_powers(16, 128).filter(lambda right: right < tile["n"])) if tile["n"] > 16 else 0
+    tile |= {"warps": draw(_powers(1, 16)), "stages": 1 if schedule == "naive" else draw(st.integers(1, 6))}
+    return tile | {"group": draw(st.sampled_from([1, 4, 8])), "split": draw(st.sampled_from([1, 2, 3, 4]))}
+
+
+@st.composite
+def specs(draw: st.DrawFn, target: str, name: str = "drawn") -> str:
+    """A spec with one value an axis and one or two tiles, for `target`; legal or not."""
+    words = {axis: draw(st.sampled_from(sorted(values))) for axis, values in WORDS.items()}
+    dtype, chain = draw(_dtypes()), draw(_CHAINS)
+    # Drawn freely, few of these would be legal.
+    if (schedule := words["schedule"]) == "paired":
+        words |= {"load": "descriptor", "store": "pointer", "product": "direct", "batch": "none"}
+    elif schedule == "split_k_atomic":
+        dtype |= {"acc": "fp32", "out": "fp32"}
+        words |= {"store": "pointer", "batch": "none"}
+        chain = "none"
+    if words["load"] == "descriptor":
+        words["masking"] = draw(st.sampled_from(["mnk", "auto"]))
+    spec: dict[str, Any] = {"summary": "Drawn.", "name": name, "layout": draw(_LAYOUTS), "dtype": dtype}
+    spec |= {"ops": OWN, "epilogue": chain} | words
+    spec |= {"select": draw(st.sampled_from(["fixed", "heuristic"])), "targets": [target]}
+    if schedule != "elementwise":
+        spec["tile"] = draw(st.lists(_tiles(schedule), min_size=1, max_size=2, unique_by=lambda row: str(row)))
+    return yaml.safe_dump(spec, sort_keys=False)
+
+
+def legal(text: str) -> Family | None:
+    """The family of a spec, None where the generator refuses it."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "drawn.yaml"
+        path.write_text(text)
+        try:
+            return expand(read(path))
+        except SpecError:
+            return None
+
+
+def drawn(target: str, number: int) -> Iterator[tuple[str, Family]]:
+    """Specs for a target without end, each with its family; the same ones for the same `number` of the draw."""
+    assert target in TARGETS
+    for batch in range(10**6):
+        yield from _batch(target, number * 10**6 + batch)
+
+
+def _batch(target: str, number: int) -> list[tuple[str, Family]]:
+    """The legal ones of some specs: hypothesis varies what it drew before, so that few at a time differ more."""
+    found: list[tuple[str, Family]] = []
+
+    @seed(number)
+    @settings(
+        max_examples=40, database=None, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
+    )
+    @given(specs(target))
+    def collect(text: str) -> None:
+        family = legal(text)
+        if family is not None:
+            found.append((text, family))
+
+    collect()
+    return found
