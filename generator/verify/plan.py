@@ -13,8 +13,8 @@ from generator.model import Family, Kernel
 from generator.rendered import Rendered, read
 from generator.verify.costs import Costs
 from generator.verify.coverage import Choice, Coverage, choose
-from generator.verify.jobs import Job, Result
-from generator.verify.launches import Launch, launches, left_out
+from generator.verify.jobs import Job
+from generator.verify.launches import Launch, launches
 
 
 def rendered(paths: Sequence[Path], out: Path, only: str = "*") -> list[Rendered]:
@@ -53,6 +53,8 @@ def plan(
     jobs = []
     for level in levels:
         for family in found:
+            if not family.kernels:
+                raise CallError(f"the manifest of {family.folder} lists no kernel; render the family again")
             for kernel in family.kernels:
                 if fnmatchcase(kernel.name, only):
                     wanted = (targets or kernel.targets) if level == "compile" else (None,)
@@ -105,19 +107,6 @@ def covered(jobs: Sequence[Job], found: Sequence[Rendered], coverage: Coverage) 
         contracts = {(job.folder, kernels[job.folder, job.name].variant.contract) for job in chosen}
         stay += [job for job in jobs if job.level == level and job.contract and (job.folder, job.name) in contracts]
     return stay, choices
-
-
-def out_of_reach(jobs: Sequence[Job], found: Sequence[Rendered]) -> tuple[list[Result], list[Job]]:
-    """The results of the jobs whose target cannot run their kernel at all, and the other jobs."""
-    kernels = _kernels(found)
-    results, left = [], []
-    for job in jobs:
-        reason = left_out(kernels[job.folder, job.name], job.target) if job.target else None
-        if reason is None:
-            left.append(job)
-        else:
-            results.append(Result(job, left_out=reason))
-    return results, left
 
 
 def _kernels(found: Sequence[Rendered]) -> dict[tuple[Path, str], Kernel]:
