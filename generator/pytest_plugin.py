@@ -71,7 +71,7 @@ def _jobs(config: pytest.Config, folders: Sequence[Path]) -> tuple[list[Job], di
     from generator.verify.cli import architecture, default_levels, gpu, part
     from generator.verify.costs import Costs
     from generator.verify.coverage import Coverage
-    from generator.verify.plan import covered, plan, rendered, shard
+    from generator.verify.plan import plan, rendered, shard, within_reach
     from generator.verify.reach import out_of_reach
     from generator.vocabulary import TARGETS
 
@@ -92,14 +92,10 @@ def _jobs(config: pytest.Config, folders: Sequence[Path]) -> tuple[list[Job], di
     if config.getoption("--gemm-target") and "compile" not in levels:
         raise ValueError("--gemm-target goes with --gemm-level compile")
     jobs = plan(found, [level for level in levels if level != "compile"])
-    if "compile" in levels:
-        compiled = plan(found, ("compile",), targets=config.getoption("--gemm-target"))
-        chosen, _ = covered(compiled, found, coverage)
-        if not chosen:
-            raise ValueError(f"--gemm-coverage {coverage.word} chooses none of what there is; ask for more")
-        jobs += chosen
-    # By the whole run, as `verify` does.
-    aside = out_of_reach(jobs, found, architecture() if "gpu" in levels else None)
+    compiled = plan(found, ("compile",) * ("compile" in levels), targets=config.getoption("--gemm-target"))
+    # As `verify` has it, of the whole run.
+    aside = out_of_reach([*jobs, *compiled], found, architecture() if "gpu" in levels else None)
+    jobs += within_reach(compiled, [job for job in compiled if job in aside], found, coverage)[0]
     return shard(jobs, index, count, Costs.shipped().of), aside
 
 

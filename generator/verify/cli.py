@@ -25,7 +25,7 @@ from generator.verify.coverage import Coverage
 from generator.verify.jobs import LEVELS, WHOLE, Failure, Job, Result, status
 from generator.verify.kept import Kept
 from generator.verify.page import page
-from generator.verify.plan import covered, plan, rendered, shard
+from generator.verify.plan import plan, rendered, shard, within_reach
 from generator.verify.reach import out_of_reach
 from generator.verify.report import failure_text, summary, write_junit
 from generator.verify.run import workers_by_default
@@ -149,15 +149,11 @@ def _verify(arguments: argparse.Namespace) -> int:
         raise CallError(f"--case {arguments.case!r} matches no case: the level {levels[0]} proves a kernel as a whole")
     jobs = plan(found, levels, arguments.only, arguments.case, targets)
     _refuse_idle(jobs, arguments, found)
-    chosen, choices = covered(jobs, found, arguments.coverage)
+    # Of the whole run: every shard sees alike what a level leaves out, and whether that is everything.
+    aside = out_of_reach(jobs, found, architecture() if "gpu" in levels else None)
+    chosen, choices = within_reach(jobs, aside, found, arguments.coverage)
     for choice in choices:
         print(choice.text())
-    idle = sorted({job.level for job in jobs} - {job.level for job in chosen}, key=LEVELS.index)
-    if idle:
-        word = arguments.coverage.word
-        raise CallError(f"--coverage {word} chooses none of what there is at the {idle[0]} level; ask for more")
-    # By the whole run, so that every shard sees alike what a level leaves out and whether it leaves out everything.
-    aside = out_of_reach(chosen, found, architecture() if "gpu" in levels else None)
     index, count = arguments.shard
     jobs = shard(chosen, index, count, Costs.shipped().of)
     if not jobs:

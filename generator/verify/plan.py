@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -66,6 +67,22 @@ def plan(
         if not job.file.exists():
             raise CallError(f"{job.file} is not there, and the manifest beside it lists it; render the family again")
     return jobs
+
+
+def within_reach(
+    jobs: Sequence[Job], aside: Collection[Job], found: Sequence[Rendered], coverage: Coverage
+) -> tuple[list[Job], list[Choice]]:
+    """The jobs that `coverage` chooses among those that are not left `aside`, and these: in the order that they have.
+
+    Raises `CallError` where it chooses none of a level that has some.
+    """
+    able = [job for job in jobs if job not in aside]
+    chosen, choices = covered(able, found, coverage)
+    for level in dict.fromkeys(job.level for job in able):
+        if not any(job.level == level for job in chosen):
+            raise CallError(f"coverage {coverage.word} chooses none of what there is at the {level} level; ask for more")
+    places = {job: place for place, job in enumerate(jobs)}
+    return sorted([*chosen, *aside], key=lambda job: places[replace(job, chosen=())]), choices
 
 
 def covered(jobs: Sequence[Job], found: Sequence[Rendered], coverage: Coverage) -> tuple[list[Job], list[Choice]]:

@@ -36,7 +36,7 @@ def undecided_text(results: Iterable[Result]) -> str:
     for (label, reason), members in found.items():
         result, case = members[0]
         kernels = len({member.job for member, _ in members})
-        more = f", and {len(members) - 1} more" * (len(members) > 1) + f" of {kernels} kernels" * (kernels > 1)
+        more = f", and {len(members) - 1} more" * (len(members) > 1) + f", of {kernels} kernels" * (kernels > 1)
         lines += [
             f"NOT PROVED {result.job.file} ({label}{f' contract {result.job.name}' * result.job.contract})",
             f"  case:   {case}{more}",
