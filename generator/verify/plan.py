@@ -80,7 +80,9 @@ def within_reach(
     chosen, choices = covered(able, found, coverage)
     for level in dict.fromkeys(job.level for job in able):
         if not any(job.level == level for job in chosen):
-            raise CallError(f"coverage {coverage.word} chooses none of what there is at the {level} level; ask for more")
+            raise CallError(
+                f"coverage {coverage.word} chooses none of what there is at the {level} level; ask for more"
+            )
     places = {job: place for place, job in enumerate(jobs)}
     return sorted([*chosen, *aside], key=lambda job: places[replace(job, chosen=())]), choices
 
