@@ -157,7 +157,7 @@ def _verify(arguments: argparse.Namespace) -> int:
     index, count = arguments.shard
     jobs = shard(chosen, index, count, Costs.shipped().of)
     if not jobs:
-        print(f"--shard {index}/{count} has none of the {len(chosen)} jobs that there are: the others have them")
+        print(f"--shard {index}/{count} holds no job; in all shards together: {len(chosen)}")
     kept = Kept(arguments.cache, found, device)
     try:
         done = _run(jobs, aside, kept, arguments.jobs or workers_by_default(), fresh=arguments.fresh)
@@ -230,7 +230,9 @@ def _run(jobs: Sequence[Job], aside: Mapping[Job, Result], kept: Kept, workers: 
             done.append(result)
     order = {job: place for place, job in enumerate(jobs)}
     lacking = Failure("process", "every job has a result", "no worker gave one")
-    done += [Result(job, failures=(lacking,)) for job in order.keys() - {result.job for result in done}]
+    for job in order.keys() - {result.job for result in done}:
+        done.append(Result(job, failures=(lacking,)))
+        print(failure_text(done[-1]), flush=True)
     return sorted(done, key=lambda result: order[result.job])
 
 
