@@ -100,7 +100,7 @@ class Kept:
     def keep(self, result: Result) -> None:
         """Remember what passed of `result`."""
         job = result.job
-        if result.left_out is not None or result.kept or result.short or (job.case and job.level != "compile"):
+        if result.left_out is not None or result.kept or result.not_proved or (job.case and job.level != "compile"):
             return
         if job.level == "compile":
             failed = {failure.case for failure in result.failures}
@@ -168,12 +168,12 @@ class Kept:
 
 
 #: The fields of a result that are kept.
-_FIELDS = ("cases", "not_run", "worst_error", "vendor_error", "digest", "place", "seconds", "measured")
+_FIELDS = ("cases", "worst_error", "vendor_error", "digest", "place", "seconds", "measured")
 
 
 def _result(job: Job, value: Mapping[str, Any]) -> Result:
-    pairs = {name: tuple((str(k), str(v)) for k, v in value[name]) for name in ("place", "not_run")}
-    return Result(job, **{**value, **pairs, "measured": _measured(value["measured"])}, kept=True)
+    place = tuple((str(k), str(v)) for k, v in value["place"])
+    return Result(job, **{**value, "place": place, "measured": _measured(value["measured"])}, kept=True)
 
 
 def _measured(found: Iterable[Any]) -> tuple[tuple[str, tuple[tuple[str, int], ...]], ...]:

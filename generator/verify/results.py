@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from generator.errors import CallError
-from generator.verify.jobs import Result
+from generator.verify.jobs import Result, State
 
 Record = dict[str, Any]
 
@@ -25,11 +25,11 @@ def _record(recorded: Iterable[Result]) -> Record:
 
 
 def _recorded(results: Iterable[Result]) -> list[Result]:
-    """The results that are recorded, one of a digest and level: what passed of kernels, no cases chosen by name."""
+    """The results that are recorded, one of a digest and level: cases of kernels that passed, none chosen by name."""
     found: dict[tuple[str, str], Result] = {}
     for result in results:
         job, key = result.job, (result.digest, result.job.label)
-        if result.failures or result.left_out is not None or job.contract or job.case is not None:
+        if result.failures or not result.cases or job.contract or job.case is not None:
             continue
         # Two families may have the same kernel.
         if not (key in found and _fewer(result, found[key].cases)):
@@ -53,8 +53,8 @@ def _entry(result: Result) -> Record:
         entry |= _worst(result)
     if job.level == "bounds":
         entry |= {state: count for _, figures in result.measured for state, count in figures}
-    if result.not_run:
-        entry["not_run"] = dict(result.not_run)
+    if result.not_proved:
+        entry["not_proved"] = dict(result.not_proved)
     return entry
 
 
@@ -85,6 +85,7 @@ def write(path: Path, results: Sequence[Result]) -> list[str]:
         for digest, entry in before["kernels"].items():
             found["kernels"][digest] = entry | found["kernels"].get(digest, {})
         found["place"] = before["place"] | found["place"] | machine
+    told += _of_nothing(path, results)
     if any(result.job.case is not None for result in results):
         told.append(f"{path}: nothing of what ran is recorded, for --case takes some of the cases alone")
     path.write_text(_text(found))
@@ -128,6 +129,24 @@ def _told_of(path: Path, fuller: Sequence[Result], before: Record) -> list[str]:
     return lines
 
 
+def _of_nothing(path: Path, results: Iterable[Result]) -> list[str]:
+    """What is told of kernels of which no case is proved."""
+    found: dict[str, list[str]] = {}
+    for result in results:
+        if result.state is State.NOT_PROVED and not result.cases and not result.job.contract:
+            found.setdefault(result.job.label, []).append(result.job.name)
+    return [
+        f"{path}: {label} of {len(names)} {'kernel' if len(names) == 1 else 'kernels'} is not recorded, for no case is "
+        f"proved: {names[0]}{', and others' * (len(names) > 1)}"
+        for label, names in found.items()
+    ]
+
+
+def stands(entry: Record) -> bool:
+    """Whether what is recorded of a kernel at a level proves it: cases, and none beside them that is not proved."""
+    return entry["cases"] > 0 and "not_proved" not in entry
+
+
 def _machine(place: Mapping[str, str]) -> dict[str, str]:
     """The machine and versions; the interpreter runs on any, beside a GPU or none."""
     return {key: value for key, value in place.items() if value != "interpreter"}
@@ -155,7 +174,7 @@ def read(path: Path) -> Record:
 def table(files: Sequence[Path], current: Mapping[str, str]) -> str:
     """What `files` prove of the kernels of `current` (body digest -> name), as a table in Markdown.
 
-    Results of a kernel whose text has changed since are not counted.
+    Results of a kernel whose text has changed since are not counted, nor those with a case that is not proved.
     """
     rows: dict[tuple[str, str, str, str], Counter[str]] = {}
     for path in files:
@@ -163,7 +182,7 @@ def table(files: Sequence[Path], current: Mapping[str, str]) -> str:
         place = found["place"]
         for digest, entry in found["kernels"].items():
             for label, proved in entry.items():
-                if label != "kernel" and digest in current:
+                if label != "kernel" and digest in current and stands(proved):
                     level, _, target = label.partition(" ")
                     where = place.get("device", "interpreter") if level == "gpu" else "no GPU"
                     key = (level, target or where, place.get("triton", ""), place.get("torch", ""))
