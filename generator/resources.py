@@ -76,10 +76,9 @@ def registers(tile: Tile, target: str) -> int:
     found = TARGETS[target]
     if found.vendor == "nvidia":
         return min(255, 65536 // (32 * tile.warps))
-    if found.lanes == 64:
-        # The four units of a compute unit have 512 for each lane of the programs on them.
-        return 512 // -(-tile.warps // 4)
-    return min(256, 1536 // -(-tile.warps // 4))
+    # A compute unit has four units that compute; AMD's other 256 hold sums of the matrix unit and no operands.
+    each = 512 if found.lanes == 64 else 1536
+    return min(256, each // -(-tile.warps // 4))
 
 
 def registers_of_sums(v: Variant, tile: Tile, target: str) -> int:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -13,11 +17,12 @@ from hypothesis import strategies as st
 
 from generator.errors import SpecError
 from generator.expand import expand
+from generator.job import Job, render
 from generator.model import Family
 from generator.operations import OPERATIONS
 from generator.spec import read
 from generator.taps import ACCUMULATE, TAPS
-from generator.vocabulary import ACCUMULATORS, ELEMENTS, LAYOUT_LETTERS, PRECISIONS, TARGETS, WORDS
+from generator.vocabulary import ACCUMULATORS, ELEMENTS, LAYOUT_LETTERS, PRECISIONS, WORDS
 
 #: Operations of a spec's own, with operands of every shape and settings of every kind.
 OWN: dict[str, dict[str, Any]] = {
@@ -100,11 +105,18 @@ def legal(text: str) -> Family | None:
             return None
 
 
-def drawn(target: str, number: int) -> Iterator[tuple[str, Family]]:
-    """Specs for a target without end, each with its family; the same ones for the same `number` of the draw."""
-    assert target in TARGETS
-    for batch in range(10**6):
-        yield from _batch(target, number * 10**6 + batch)
+def rendered(folder: Path, target: str, number: int) -> Iterator[Path]:
+    """Families of specs for a target in `folder`, each beside its spec, without end.
+
+    The same ones for the same `number` of the draw and version of hypothesis.
+    """
+    batches = (_batch(target, number * 10**6 + batch) for batch in itertools.count())
+    for index, (text, family) in enumerate(itertools.chain.from_iterable(batches)):
+        name = f"drawn{index:05}"
+        (folder / f"{name}.yaml").write_text(text)
+        with contextlib.redirect_stdout(io.StringIO()):
+            render([Job(replace(family, spec=replace(family.spec, name=name)), folder)])
+        yield folder / name
 
 
 def _batch(target: str, number: int) -> list[tuple[str, Family]]:
@@ -113,7 +125,7 @@ def _batch(target: str, number: int) -> list[tuple[str, Family]]:
 
     @seed(number)
     @settings(
-        max_examples=40, database=None, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
+        max_examples=12, database=None, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
     )
     @given(specs(target))
     def collect(text: str) -> None:

@@ -1,0 +1,73 @@
+"""Kernels of drawn specs pass every level: a few of them here, thousands with `-m drawn`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from generator.rendered import read
+from generator.verify import run
+from generator.verify.jobs import State
+from generator.verify.report import whole_text
+from generator.verify.run import workers_by_default
+
+from . import proving
+from .specs import legal, rendered
+
+TARGETS = ("sm80", "sm90", "sm100", "gfx942")
+
+
+def proved(level: str, target: str, folder: Path, wanted: int, number: int) -> int:
+    """How many cases of drawn kernels pass; fails where one does not."""
+    jobs = proving.jobs(level, rendered(folder, target, number), target, wanted)
+    results = list(run.results(level, jobs, workers_by_default()))
+    wrong = [result for result in results if result.state != State.PASSED]
+    told = [f"{whole_text(each)}\n{each.job.folder.with_suffix('.yaml').read_text()}" for each in wrong]
+    assert not wrong, "\n\n".join(told)
+    return sum(result.cases for result in results)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_few_launches_compile_as_foretold(target: str, tmp_path: Path) -> None:
+    assert proved("compile", target, tmp_path, 12, number=7) >= 12
+
+
+@pytest.mark.parametrize("level", ["bounds", "interpret"])
+def test_a_few_kernels_are_proved(level: str, tmp_path: Path) -> None:
+    assert proved(level, "sm90", tmp_path, 6, number=8) >= 6
+
+
+@pytest.mark.drawn
+@pytest.mark.parametrize("target", TARGETS)
+def test_two_thousand_launches_compile_as_foretold(target: str, tmp_path: Path) -> None:
+    assert proved("compile", target, tmp_path, 2000, number=0) >= 2000
+
+
+@pytest.mark.drawn
+@pytest.mark.parametrize("level", ["bounds", "interpret"])
+def test_many_kernels_are_proved(level: str, tmp_path: Path) -> None:
+    assert proved(level, "sm90", tmp_path, 400, number=1) >= 400
+
+
+def test_specs_are_drawn_over_all_axes_and_are_the_same_each_time(tmp_path: Path) -> None:
+    (tmp_path / "once").mkdir()
+    (tmp_path / "again").mkdir()
+    texts = []
+    for name, count in (("once", 60), ("again", 60)):
+        families = rendered(tmp_path / name, "sm90", 3)
+        texts.append([next(families).with_suffix(".yaml").read_text() for _ in range(count)])
+    assert texts[0] == texts[1] and len(set(texts[0])) > 50
+    words: dict[str, Counter[str]] = {}
+    for folder in sorted((tmp_path / "once").glob("drawn*/")):
+        for kernel in read(folder).kernels:
+            for axis, word in kernel.variant.words.items():
+                words.setdefault(axis, Counter())[word] += 1
+    assert {axis: len(found) for axis, found in words.items() if len(found) < 2} == {}
+    assert len(words["schedule"]) >= 6 and len(words["layout"]) > 10 and len(words["epilogue"]) > 10
+
+
+def test_what_the_generator_refuses_is_drawn_again() -> None:
+    assert legal("summary: x\nlayout: rcr\ndtype: fp17\n") is None
+    assert legal("summary: x\nlayout: rcr\ndtype: fp16\n") is not None
