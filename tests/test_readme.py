@@ -13,8 +13,8 @@ import pytest
 from packaging.specifiers import SpecifierSet
 
 from generator import operations, taps
+from generator.parts import of_file
 from generator.rendered import read
-from generator.tune.code import code_digest
 from generator.versions import minor_versions
 from generator.vocabulary import DTYPE_SHORTHANDS, QUANTISED, SELECT, TARGETS, WORDS
 
@@ -51,7 +51,7 @@ def test_what_is_tuned_was_measured_of_kernels_as_they_are(path: Path) -> None:
     """A kernel whose code has changed since may be slower or faster: measure it again."""
     folder = ROOT / "generated" / path.stem
     measured = json.loads(path.read_text())["kernels"]
-    assert measured and all(code_digest(folder / f"{name}.py") == digest for name, digest in measured.items())
+    assert measured and all(of_file(folder / f"{name}.py").timed == digest for name, digest in measured.items())
 
 
 def test_the_kernel_shown_is_the_one_rendered() -> None:
