@@ -20,7 +20,7 @@ from generator.verify.cases import Case, cases, leading_extents, smallest_row
 from generator.verify.contract import contract_cases, runnable_here
 from generator.verify.execute import Gpu, Interpreter, Machine, Outcome, describe, run_case
 from generator.verify.jobs import Failure, Job, Result
-from generator.verify.loading import load_family, load_kernel, stated_and_actual_digest
+from generator.verify.loading import load_family, load_kernel, subject
 from generator.verify.operands import NoMemory
 from generator.verify.refusals import Refusal, refusals, right_call, right_case
 from generator.verify.setup import prepare
@@ -65,7 +65,6 @@ class _Work:
             left_out = self.contract() if self.job.contract else self.kernel(file)
         except Exception as error:
             self.failures.append(Failure("import", "the file is imported", describe(error)))
-        _, digest = stated_and_actual_digest(file.read_text()) if file.exists() else (None, "")
         return Result(
             self.job,
             self.count,
@@ -74,7 +73,7 @@ class _Work:
             left_out,
             self.worst,
             max(self.vendor, default=None),
-            digest,
+            subject(self.job),
             _place(self.machine),
             time.monotonic() - started,
             self.machine.lost(),

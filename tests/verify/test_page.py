@@ -13,8 +13,9 @@ import pytest
 from support import GENERATED, ROOT
 
 from generator.model import LeftOut
+from generator.parts import Parts
 from generator.rendered import Rendered, read
-from generator.verify.jobs import Failure, Job, Result, command
+from generator.verify.jobs import Failure, Job, Result, Subject, command
 from generator.verify.page import FAILED, LEFT_OUT, NOTHING_RAN, PASSED, page
 from generator.verify.report import failure_text
 
@@ -34,7 +35,6 @@ def family(name: str) -> Rendered:
 def sample() -> tuple[list[Result], list[Rendered]]:
     """Two small families and a result of each kind that there is."""
     ladder, autotune = family("ladder"), family("autotune")
-    digest = "0123456789abcdef" * 4
     run = (("device", "interpreter"), *PLACE)
     results = []
     for level in ("static", "bounds", "interpret", "compile", "gpu"):
@@ -42,7 +42,8 @@ def sample() -> tuple[list[Result], list[Rendered]]:
             for place, kernel in enumerate(one.kernels):
                 targets: Sequence[str | None] = kernel.targets if level == "compile" else (None,)
                 for target in targets:
-                    result = Result(Job(level, one.folder, kernel.name, target=target), 1, digest=digest)
+                    job = Job(level, one.folder, kernel.name, target=target)
+                    result = Result(job, 1, subject=Subject.of(job, Parts("0123456789abcdef" * 2, "f" * 32, "")))
                     if level == "interpret":
                         result = replace(result, cases=40, worst_error=0.25, place=run)
                     if level == "compile":
