@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from generator import legality, tiles
+from generator.blame import to_blame
 from generator.errors import Mistake, SpecError
 from generator.model import Family, Kernel, LeftOut, Spec, Tile, Variant, word_of
 from generator.versions import spelled
@@ -25,7 +26,8 @@ def expand(spec: Spec) -> Family:
     """
     size = math.prod(len(spec.axes[axis]) for axis in AXES)
     if size > LARGEST_FAMILY:
-        raise _error(spec, None, f"the product of the axes has {size} variants; at most {LARGEST_FAMILY} are rendered")
+        message = f"the product of the axes has {size} variants; at most {LARGEST_FAMILY} are rendered"
+        raise SpecError([Mistake(spec.path, 1, 1, message)])
     expansion = _Expansion(spec)
     for values in itertools.product(*(spec.axes[axis] for axis in AXES)):
         expansion.visit(Variant(*values))  # type: ignore[arg-type]
@@ -33,9 +35,15 @@ def expand(spec: Spec) -> Family:
     return Family(spec, tuple(expansion.kernels), tuple(expansion.left_out))
 
 
-def _error(spec: Spec, key: tuple[str, str] | None, message: str) -> SpecError:
-    line, column = spec.positions.get(key, (1, 1)) if key else (1, 1)
-    return SpecError([Mistake(spec.path, line, column, message)])
+def _leaves_something(spec: Spec) -> bool:
+    """Whether a variant of `spec`, among as many as a family may have, is a kernel."""
+    expansion = _Expansion(spec)
+    values = itertools.product(*(spec.axes[axis] for axis in AXES))
+    for each in itertools.islice(values, LARGEST_FAMILY):
+        expansion.visit(Variant(*each))  # type: ignore[arg-type]
+        if expansion.kernels:
+            return True
+    return False
 
 
 @dataclass(frozen=True)
@@ -177,10 +185,22 @@ class _Expansion:
             elif key not in self.survivors and self.kernels:
                 wrong(key, "tile: no schedule of the spec has tiles; leave the key out")
         if not self.kernels and not mistakes:
-            found = dict.fromkeys(left.reason for left in self.left_out)
-            wrong(("layout", ""), f"the family is empty; left out: {'; '.join(itertools.islice(found, 3))}")
+            mistakes.append(self.empty())
         if mistakes:
             raise SpecError(mistakes)
+
+    def empty(self) -> Mistake:
+        """That nothing is left, at the part of the spec that is to blame alone where one is (`generator.blame`)."""
+        spec = self.spec
+        found = dict.fromkeys(left.reason for left in self.left_out)
+        reasons = f"left out: {'; '.join(itertools.islice(found, 3))}"
+        parts = to_blame(spec, _leaves_something)
+        if len(parts) == 1:
+            message = f"the family is empty, by {parts[0].text} alone; {reasons}"
+            return Mistake(spec.path, *parts[0].place(spec), message)
+        told = [f"{part.text} ({line}:{column})" for part in parts for line, column in [part.place(spec)]]
+        change = f"; to leave something, change one of: {', '.join(told)}" if told else ""
+        return Mistake(spec.path, 1, 1, f"the family is empty; {reasons}{change}")
 
     def listed(self) -> Iterable[tuple[str, str]]:
         """Every value of an axis and every target that the spec lists, none that it has by default."""

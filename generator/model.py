@@ -211,7 +211,8 @@ class Spec:
     triton: SpecifierSet
     exclude: tuple[Exclusion, ...]
     header: tuple[str, ...]
-    #: Where each listed value stands, for what only the expansion finds: (key, word) -> (line, column) from 1.
+    #: Where each listed value stands, for what only the expansion finds: (key, word) -> (line, column) from 1. The word
+    #: of an entry of `tile` or `exclude` is its number, from 0; an empty word is for all that stands under a key.
     positions: Mapping[tuple[str, str], tuple[int, int]] = field(repr=False)
     #: What was measured, for `select: table`.
     tuned: tuple[Measured, ...] = ()

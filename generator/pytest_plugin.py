@@ -1,14 +1,15 @@
 """A pytest plugin that proves rendered families: `pytest --gemm-family path/to/family`, once for each.
 
 The family's manifest is enough; its spec need not be at hand. Every kernel is a test at every level that the machine
-has: static, bounds, interpret and compile anywhere, gpu where torch sees one.
+has: static, bounds, interpret and compile anywhere, gpu where torch sees one. What a level leaves out by its nature is
+skipped; what it should have proved and could not fails, unless `--gemm-allow-undecided` makes that an expected failure.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="which launches are compiled (default: enough for every pair of axis values)",
     )
     group.addoption("--gemm-shard", default="1/1", metavar="I/N", help="only the I-th of N parts of equal cost")
+    group.addoption(
+        "--gemm-allow-undecided", action="store_true", help="what is not proved is an expected failure (xfail)"
+    )
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -51,10 +55,10 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
     from generator.errors import CallError
 
     try:
-        jobs = _jobs(config, [Path(folder) for folder in families])
+        jobs, aside = _jobs(config, [Path(folder) for folder in families])
     except (CallError, ValueError) as error:
         raise pytest.UsageError(f"--gemm-family: {error}") from None
-    outcomes = Outcomes()
+    outcomes = Outcomes(known=aside)
     config.stash[_OUTCOMES] = outcomes
     items += [
         Proof.from_parent(session, name=f"{job.folder.name}::{job.label}::{job.name}", job=job, outcomes=outcomes)
@@ -62,11 +66,13 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
     ]
 
 
-def _jobs(config: pytest.Config, folders: Sequence[Path]) -> list[Job]:
-    from generator.verify.cli import default_levels, gpu, part
+def _jobs(config: pytest.Config, folders: Sequence[Path]) -> tuple[list[Job], dict[Job, Result]]:
+    """The jobs of the call, and what becomes of those that cannot run here."""
+    from generator.verify.cli import architecture, default_levels, gpu, part
     from generator.verify.costs import Costs
     from generator.verify.coverage import Coverage
-    from generator.verify.plan import covered, plan, rendered, shard
+    from generator.verify.plan import plan, rendered, shard, within_reach
+    from generator.verify.reach import out_of_reach
     from generator.vocabulary import TARGETS
 
     for folder in folders:
@@ -83,18 +89,22 @@ def _jobs(config: pytest.Config, folders: Sequence[Path]) -> list[Job]:
     levels = config.getoption("--gemm-level") or (*default_levels(device), "compile")
     if "gpu" in levels and device is None:
         raise ValueError("--gemm-level gpu: torch sees no GPU here")
+    if config.getoption("--gemm-target") and "compile" not in levels:
+        raise ValueError("--gemm-target goes with --gemm-level compile")
     jobs = plan(found, [level for level in levels if level != "compile"])
-    if "compile" in levels:
-        compiled = plan(found, ("compile",), targets=config.getoption("--gemm-target"))
-        jobs += covered(compiled, found, coverage)[0]
-    return shard(jobs, index, count, Costs.shipped().of)
+    compiled = plan(found, ("compile",) * ("compile" in levels), targets=config.getoption("--gemm-target"))
+    # As `verify` has it, of the whole run.
+    aside = out_of_reach([*jobs, *compiled], found, architecture() if "gpu" in levels else None)
+    jobs += within_reach(compiled, [job for job in compiled if job in aside], found, coverage)[0]
+    return shard(jobs, index, count, Costs.shipped().of), aside
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Tell the workers what is left after `-k` and `-m`, so that they work ahead of the tests."""
     outcomes = session.config.stash.get(_OUTCOMES, None)
     if outcomes is not None:
-        outcomes.jobs = [item.job for item in session.items if isinstance(item, Proof)]
+        selected = [item.job for item in session.items if isinstance(item, Proof)]
+        outcomes.jobs = [job for job in selected if job not in outcomes.done]
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -113,18 +123,23 @@ class Proof(pytest.Item):
 
     def runtest(self) -> None:
         """Wait for the result of the job, and raise what is wrong."""
+        from generator.verify.jobs import State
+        from generator.verify.report import told
+
         result = self.outcomes(self.job)
-        if result.left_out is not None:
-            pytest.skip(result.left_out)
-        if result.failures or not result.cases:
+        if result.state is State.LEFT_OUT:
+            pytest.skip(told(result))
+        if result.state is State.NOT_PROVED and self.config.getoption("--gemm-allow-undecided"):
+            pytest.xfail(told(result))
+        if result.state is not State.PASSED:
             raise _Unproved(result)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """The failures as `verify` prints them, with the command that repeats each."""
+        """What failed and what is not proved as `verify` prints it, with the command that repeats each."""
         if isinstance(excinfo.value, _Unproved):
-            from generator.verify.report import failure_text
+            from generator.verify.report import whole_text
 
-            return failure_text(excinfo.value.result) or "no case was run"
+            return whole_text(excinfo.value.result)
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, int, str]:
@@ -141,9 +156,9 @@ class _Unproved(Exception):
 class Outcomes:
     """The results of all jobs that were selected, worked out side by side while the first are waited for."""
 
-    def __init__(self, jobs: Sequence[Job] = ()) -> None:
+    def __init__(self, jobs: Sequence[Job] = (), known: Mapping[Job, Result] = {}) -> None:
         self.jobs = list(jobs)
-        self.done: dict[Job, Result] = {}
+        self.done = dict(known)
         self.error: Exception | None = None
         self.changed = threading.Condition()
         self.begun: set[str] = set()
@@ -151,6 +166,8 @@ class Outcomes:
         self.stopped = False
 
     def __call__(self, job: Job) -> Result:
+        if job in self.done:
+            return self.done[job]
         if "PYTEST_XDIST_WORKER" in os.environ:
             # Each process runs a part of what it collected: it works out one at a time.
             return next(iter(self._results(job.level, [job])))

@@ -72,6 +72,8 @@ class _SpecReader(Reader):
     def spec(self, root: Node, data: bytes) -> Spec | None:
         found = self.mapping(root, KEYS, "spec", required=REQUIRED)
         self.positions: dict[tuple[str, str], tuple[int, int]] = {}
+        for key, node in found.items():
+            self.positions[key, ""] = (place(node).line, place(node).column)
         own = read_operations(self, found["ops"], BUILT_IN) if "ops" in found else {}
         self.operations: Operations = {**BUILT_IN, **own}
         axes = {axis: self.axis(axis, found.get(axis)) for axis in AXES}

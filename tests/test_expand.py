@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import time
 from dataclasses import replace
 
 import pytest
 from packaging.specifiers import SpecifierSet
-from support import BASE, SPECS, family_of, read_text
+from support import BASE, SPECS, family_of, mistakes_of, read_text
 
 from generator import expand as expand_module
 from generator.errors import SpecError
@@ -191,6 +192,105 @@ def test_the_range_of_triton_is_narrowed_by_what_a_kernel_uses() -> None:
     assert all(
         "3.8.1" in SpecifierSet(kernel.triton) and "3.5" not in SpecifierSet(kernel.triton) for kernel in kernels
     )
+
+
+NO_DESCRIPTORS = "sm80 has no bulk tensor copies; descriptors need sm90 or later"
+UNLIKE = (
+    "descriptor accesses are bounded by the hardware, so none would say nothing; use mnk or auto; "
+    "descriptor accesses are bounded by the hardware, so k would say nothing; use mnk or auto"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "part"),
+    [
+        # One value of an axis, where all else is as it is by default, or does not speak against it.
+        ("schedule: split_k_atomic", "4:11", "schedule: 'split_k_atomic'"),
+        (
+            "select: fixed\nschedule:\n  - split_k_atomic\nload: [pointer, block_pointer]",
+            "6:5",
+            "schedule: 'split_k_atomic'",
+        ),
+        ("masking: none\nload: descriptor\ntargets: [sm80]", "5:7", "load: 'descriptor'"),
+        ("epilogue: bias+row_sum\nselect: autotune\nschedule: elementwise", "4:11", "epilogue: 'bias+row_sum'"),
+        # All that an axis lists.
+        ("schedule: [split_k_atomic, paired]", "4:11", "what schedule says"),
+        # A value of a key that has no default.
+        ("epilogue: gelu\nrounding: torch", "3:8", "dtype: 'int8'"),
+        # One target, and several.
+        ("targets: [sm80]", "4:11", "targets: 'sm80'"),
+        ("targets: [sm80, sm86]", "4:10", "what targets says"),
+        # One exclusion: it takes out what the spec asks for, so that no value is to blame.
+        ("masking: none\nexclude: [{masking: none, because: x}]", "5:11", "this exclusion"),
+        ("masking: [none, mnk]\nexclude:\n  - {masking: [none, mnk], because: x}", "6:5", "this exclusion"),
+        (
+            "load: [descriptor, pointer]\nmasking: k\nexclude:\n  - {load: descriptor, because: x}\n"
+            "  - {load: pointer, because: y}",
+            "8:5",
+            "this exclusion",
+        ),
+        # Each of them alone would do, or both together.
+        ("exclude: [{layout: rcr, because: x}, {dtype: fp16, because: y}]", "4:10", "these exclusions"),
+    ],
+)
+def test_an_empty_family_names_the_part_that_is_to_blame_alone(text: str, place: str, part: str) -> None:
+    base = BASE
+    if "dtype" in part:
+        base = BASE.replace("fp16", "int8")
+    elif "targets" in part:
+        base = BASE.replace("fp16", "fp8e4m3")
+    (told,) = mistakes_of(f"{base}{text}\n")
+    head = f"family.yaml:{place}: the family is empty, by {part} alone; left out: "
+    assert told.startswith(head) and len(told) > len(head)
+
+
+@pytest.mark.parametrize(
+    ("text", "reasons", "parts"),
+    [
+        ("load: descriptor\ntargets: [sm80]", NO_DESCRIPTORS, "load: 'descriptor' (4:7), targets: 'sm80' (5:11)"),
+        ("masking: [none, k]\nload: descriptor", UNLIKE, "what masking says (4:10), load: 'descriptor' (5:7)"),
+        (
+            "triton: '>=3.9'\nload: block_pointer",
+            "block_pointer needs Triton <3.9, and the spec allows >=3.9,<3.10",
+            "what triton says (4:9), load: 'block_pointer' (5:7)",
+        ),
+        (
+            "select: autotune\nepilogue: accumulate",
+            "the tuner runs a kernel many times, and accumulate would read what the run before wrote; use heuristic",
+            "select: 'autotune' (4:9), epilogue: 'accumulate' (5:11)",
+        ),
+        (
+            "masking: [none, mnk]\nexclude: [{masking: none, because: x}, {masking: mnk, because: y}]",
+            "excluded: x; excluded: y",
+            "this exclusion (5:11), this exclusion (5:40)",
+        ),
+    ],
+)
+def test_an_empty_family_names_the_parts_of_which_each_may_be_to_blame(text: str, reasons: str, parts: str) -> None:
+    told = f"family.yaml:1:1: the family is empty; left out: {reasons}; to leave something, change one of: {parts}"
+    assert mistakes_of(f"{BASE}{text}\n") == [told]
+
+
+def test_an_empty_family_for_which_nothing_alone_is_to_blame() -> None:
+    text = "load: descriptor\nmasking: none\nschedule: split_k_atomic\nepilogue: relu\ntargets: [sm80]\n"
+    (told,) = mistakes_of(BASE + text)
+    assert told.startswith("family.yaml:1:1: the family is empty; left out: ") and "change one of" not in told
+
+
+def test_a_row_that_empties_the_family_is_named_at_its_place() -> None:
+    row = "{m: 256, n: 256, k: 256, warps: 8}"
+    message = "tile: no target can hold this row: 524288 bytes of shared memory, and sm80 has 166912"
+    assert mistakes_of(f"{BASE}tile:\n  - {row}\n") == [f"family.yaml:5:5: {message}"]
+
+
+def test_the_part_to_blame_for_a_large_family_is_found_in_seconds() -> None:
+    layouts = ", ".join(a + b + c for a in "rcs" for b in "rcs" for c in "rcs")
+    text = f"summary: x\nlayout: [{layouts}]\ndtype: [fp16, bf16]\nepilogue: [relu, bias, gelu, silu, tanh]\n"
+    text += "masking: [none, k, mn, mnk, auto]\nswizzle: [linear, grouped]\nschedule: split_k_atomic\n"
+    started = time.monotonic()
+    (told,) = mistakes_of(text)
+    assert told.startswith("family.yaml:7:11: the family is empty, by schedule: 'split_k_atomic' alone; left out: ")
+    assert time.monotonic() - started < 60
 
 
 def test_a_family_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -175,10 +175,16 @@ MISTAKES = {
         "load: descriptor\ntargets: [sm80, sm90]",
         [f"5:11: targets: 'sm80' survives in no variant: {NO_DESCRIPTORS}"],
     ),
-    "an empty family": ("load: descriptor\ntargets: [sm80]", [f"1:1: the family is empty; left out: {NO_DESCRIPTORS}"]),
+    "an empty family": (
+        "load: descriptor\ntargets: [sm80]",
+        [
+            f"1:1: the family is empty; left out: {NO_DESCRIPTORS}; to leave something, change one of: "
+            "load: 'descriptor' (4:7), targets: 'sm80' (5:11)"
+        ],
+    ),
     "a family that excludes itself": (
         f"{TWO_MASKINGS}exclude: [{{masking: [none, mnk], because: neither}}]",
-        ["1:1: the family is empty; left out: excluded: neither"],
+        ["5:11: the family is empty, by this exclusion alone; left out: excluded: neither"],
     ),
     # Several at once, in the order of the file.
     "several mistakes": (

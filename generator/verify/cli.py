@@ -1,16 +1,18 @@
 """`python -m generator verify`: prove rendered kernels right.
 
-Exit status: 0 everything passed, 1 something failed, 2 the spec or the call is wrong.
+Exit status: 0 everything passed, 1 something failed, or was not proved where --allow-undecided is not given, 2 the spec
+or the call is wrong. What a level leaves out by its nature, and says so, is no reason for 1.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.util
+import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TypeVar
@@ -20,10 +22,11 @@ from generator.rendered import Rendered
 from generator.verify import results, run, static
 from generator.verify.costs import Costs
 from generator.verify.coverage import Coverage
-from generator.verify.jobs import LEVELS, Job, Result
+from generator.verify.jobs import LEVELS, WHOLE, Failure, Job, Result, status
 from generator.verify.kept import Kept
 from generator.verify.page import page
-from generator.verify.plan import covered, out_of_reach, plan, rendered, shard
+from generator.verify.plan import plan, rendered, shard, within_reach
+from generator.verify.reach import out_of_reach
 from generator.verify.report import failure_text, summary, write_junit
 from generator.verify.run import workers_by_default
 from generator.vocabulary import TARGETS
@@ -81,6 +84,11 @@ def _parser() -> argparse.ArgumentParser:
         "--shard", type=_told(part), default=(1, 1), metavar="I/N", help="the I-th of N parts of equal cost, I from 1"
     )
     parser.add_argument("--jobs", type=int, metavar="N", help="worker processes (default: one a processor)")
+    parser.add_argument(
+        "--allow-undecided",
+        action="store_true",
+        help="exit status 0 although cases are not proved (they could not be run here, or are not understood)",
+    )
     parser.add_argument("--junit", type=Path, metavar="FILE", help="write the outcome as JUnit XML")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write the outcome as one page of HTML")
     parser.add_argument(
@@ -136,29 +144,30 @@ def _verify(arguments: argparse.Namespace) -> int:
     if arguments.target and "compile" not in levels:
         raise CallError("--target goes with --level compile")
     targets = tuple(TARGETS) if "all" in (arguments.target or ()) else tuple(dict.fromkeys(arguments.target or ()))
+    if arguments.case is not None and all(level in WHOLE for level in levels):
+        raise CallError(f"--case {arguments.case!r} matches no case: the level {levels[0]} proves a kernel as a whole")
     jobs = plan(found, levels, arguments.only, arguments.case, targets)
-    if not jobs:
-        names = ", ".join(str(path) for path in arguments.specs)
-        raise CallError(f"--only {arguments.only!r} matches no kernel of {names}")
-    jobs, choices = covered(jobs, found, arguments.coverage)
+    _refuse_idle(jobs, arguments, found)
+    # Of the whole run: every shard sees alike what a level leaves out, and whether that is everything.
+    aside = out_of_reach(jobs, found, architecture() if "gpu" in levels else None)
+    chosen, choices = within_reach(jobs, aside, found, arguments.coverage)
     for choice in choices:
         print(choice.text())
-    if not jobs:
-        raise CallError(f"--coverage {arguments.coverage.word} chooses none of what there is; ask for more")
     index, count = arguments.shard
-    jobs = shard(jobs, index, count, Costs.shipped().of)
+    jobs = shard(chosen, index, count, Costs.shipped().of)
+    if not jobs:
+        print(f"--shard {index}/{count} holds no job; in all shards together: {len(chosen)}")
     kept = Kept(arguments.cache, found, device)
     try:
-        done = _run(jobs, found, kept, arguments.jobs or workers_by_default(), fresh=arguments.fresh)
+        done = _run(jobs, aside, kept, arguments.jobs or workers_by_default(), fresh=arguments.fresh)
     finally:
         kept.close()
-    ran = [result for result in done if result.job.level not in ("static", "bounds")]
-    if arguments.case is not None and not any(result.cases or result.failures for result in ran):
-        raise CallError(f"--case {arguments.case!r} matches no case")
+    if arguments.case is not None:
+        _refuse_unmatched(arguments.case, [result for result in done if result.job not in aside])
     for line in summary(done, time.monotonic() - started):
         print(line)
     if arguments.junit:
-        write_junit(arguments.junit, done)
+        write_junit(arguments.junit, done, allow_undecided=arguments.allow_undecided)
     if arguments.html:
         arguments.html.write_text(page(done, found))
     if arguments.results:
@@ -166,12 +175,42 @@ def _verify(arguments: argparse.Namespace) -> int:
             print(line)
     if arguments.costs:
         arguments.costs.write_text(Costs.measured(done).text())
-    return 1 if any(result.failures for result in done) else 0
+    return status(done, allow_undecided=arguments.allow_undecided)
 
 
-def _run(jobs: Sequence[Job], found: Sequence[Rendered], kept: Kept, workers: int, *, fresh: bool) -> list[Result]:
-    """Every result, failures printed as they come; sorted as the jobs are, since workers finish as they like."""
-    done, left = out_of_reach(jobs, found)
+def _refuse_idle(jobs: Sequence[Job], arguments: argparse.Namespace, found: Sequence[Rendered]) -> None:
+    """Raise `CallError` where `--only` leaves nothing to do, or a level asked for with nothing; say which families."""
+    only, names = arguments.only, ", ".join(str(path) for path in arguments.specs)
+    if not jobs:
+        raise CallError(f"--only {only!r} matches no kernel of {names}")
+    idle = [level for level in arguments.level or () if not any(job.level == level for job in jobs)]
+    if idle:
+        told = "a contract's function is run at the levels interpret and gpu"
+        raise CallError(f"--only {only!r} matches no kernel of {names} at the {idle[0]} level: {told}")
+    folders = {job.folder for job in jobs}
+    without = [family.name for family in found if family.folder not in folders]
+    if without:
+        print(f"--only {only!r} matches nothing of {', '.join(without)}")
+
+
+def _refuse_unmatched(case: str, results: Sequence[Result]) -> None:
+    """Raise `CallError` where `--case` matches no case of a level that has cases."""
+    matched: dict[str, bool] = {}
+    for result in results:
+        if result.job.level not in WHOLE:
+            matched[result.job.level] = matched.get(result.job.level, False) or result.left_out is None
+    missing = [level for level, found in matched.items() if not found]
+    if missing:
+        raise CallError(f"--case {case!r} matches no case at the level {' and at the level '.join(missing)}")
+
+
+def _run(jobs: Sequence[Job], aside: Mapping[Job, Result], kept: Kept, workers: int, *, fresh: bool) -> list[Result]:
+    """The result of every job, of those that are left `aside` the one given there.
+
+    Failures are printed as they come; results are sorted as the jobs are, since workers finish as they like.
+    """
+    done = [aside[job] for job in jobs if job in aside]
+    left = [job for job in jobs if job not in aside]
     if not fresh:
         known, left = kept.known(left)
         done += known
@@ -189,6 +228,10 @@ def _run(jobs: Sequence[Job], found: Sequence[Rendered], kept: Kept, workers: in
             kept.keep(result)
             done.append(result)
     order = {job: place for place, job in enumerate(jobs)}
+    lacking = Failure("process", "every job has a result", "no worker gave one")
+    for job in order.keys() - {result.job for result in done}:
+        done.append(Result(job, failures=(lacking,)))
+        print(failure_text(done[-1]), flush=True)
     return sorted(done, key=lambda result: order[result.job])
 
 
@@ -206,11 +249,24 @@ def default_levels(device: str | None) -> tuple[str, ...]:
     return ("static", "bounds", "interpret", *(("gpu",) if device else ()))
 
 
-@cache
 def gpu() -> str | None:
-    """The name of the GPU that torch sees; asked of a process of its own, so that this one stays free of CUDA."""
+    """The name of the GPU that torch sees, or None."""
+    return _device()[0]
+
+
+def architecture() -> str | None:
+    """The architecture of that GPU, as targets are named, or None."""
+    return _device()[1]
+
+
+@cache
+def _device() -> tuple[str | None, str | None]:
+    """Both, asked of a process of its own, so that this one stays free of CUDA."""
     if importlib.util.find_spec("torch") is None:
         raise CallError("verify needs torch; install the extra: pip install 'gemm-generator[verify]'")
-    code = "import torch; print(torch.cuda.get_device_name() if torch.cuda.is_available() else '')"
-    asked = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    return asked.stdout.strip() or None
+    asked = subprocess.run([sys.executable, "-m", "generator.verify.device"], capture_output=True, text=True)
+    if asked.returncode != 0:
+        said = asked.stderr.strip().rpartition("\n")[2] or f"status {asked.returncode}"
+        raise CallError(f"torch cannot be asked for a GPU: {said}")
+    name, architecture = json.loads(asked.stdout.splitlines()[-1])
+    return name, architecture

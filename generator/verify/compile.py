@@ -19,13 +19,13 @@ from generator import legality
 from generator.model import Kernel, Tile, Variant
 from generator.rendered import remembered
 from generator.resources import BARRIERS, TENSOR_MEMORY, shared_memory, tensor_memory
-from generator.verify.contract import runnable_here
 from generator.verify.execute import describe
 from generator.verify.expect import faults
 from generator.verify.jobs import Failure, Job, Result
-from generator.verify.launches import REFUSED, Launch, launches, left_out
+from generator.verify.launches import REFUSED, Launch, launches
 from generator.verify.loading import load_kernel, subject
 from generator.verify.machine_code import CompileError, MachineCode, compile_to_machine_code, memory_needed
+from generator.verify.reach import why_not_compiled
 from generator.verify.rows import row_of
 from generator.verify.specialise import Specialisation, specialise
 from generator.vocabulary import ELEMENTS, TARGETS
@@ -36,7 +36,7 @@ def run(job: Job) -> Result:
     started = time.monotonic()
     assert job.target is not None
     kernel = remembered(job.folder).by_name[job.name]
-    reason = runnable_here(kernel, hardware=False) or left_out(kernel, job.target)
+    reason = why_not_compiled(kernel, job.target)
     if reason is not None:
         return Result(job, left_out=reason)
     work = _Work(job, kernel, job.target)

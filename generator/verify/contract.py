@@ -1,45 +1,13 @@
-"""What can run on this machine, and the calls that a contract's function is tried with."""
+"""The calls that a contract's function is tried with."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from importlib.metadata import version
-
-import torch
-from packaging.specifiers import SpecifierSet
-from packaging.version import Version
 
 from generator import legality
 from generator.model import Kernel
 from generator.verify.cases import Case, Fit, addressed, smallest_row
-from generator.vocabulary import TARGETS
-
-
-def runnable_here(kernel: Kernel, *, hardware: bool) -> str | None:
-    """Why the installed Triton or the device cannot run `kernel`, or None."""
-    installed = Version(version("triton")).base_version
-    if installed not in SpecifierSet(kernel.triton):
-        return f"it needs Triton {kernel.triton}, and {installed} is installed"
-    if not hardware or any(_runs(target) for target in kernel.targets):
-        return None
-    return f"it is for {', '.join(kernel.targets)}, and the device is {_device()}"
-
-
-def _device() -> str:
-    properties = torch.cuda.get_device_properties(torch.cuda.current_device())
-    if torch.version.hip:
-        return str(properties.gcnArchName).partition(":")[0]
-    return f"sm{properties.major}{properties.minor}"
-
-
-def _runs(target: str) -> bool:
-    """Whether the device runs what is made for `target`: later NVIDIA devices run what earlier ones do."""
-    device = _device()
-    if TARGETS[target].vendor != "nvidia" or not device.startswith("sm"):
-        return device == target
-    return int(device[2:]) >= TARGETS[target].capability
-
 
 #: Rows and columns of C at which operands that no descriptor addresses are copied, and a K that is no multiple of 16.
 _COPIED = (401, 403, 203)

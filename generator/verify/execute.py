@@ -19,6 +19,7 @@ from generator.outputs import REDUCED
 from generator.verify.arithmetic import Bounded
 from generator.verify.cases import Case, leading_extents
 from generator.verify.compare import compare
+from generator.verify.device import architecture
 from generator.verify.elements import SATURATED, quantise, torch_type
 from generator.verify.operands import INTEGER_POISON, NoMemory, Operand, poison, unwritten
 from generator.verify.order import wrong_order
@@ -73,6 +74,8 @@ class Machine:
 
     hardware: bool
     device: torch.device
+    #: The architecture of a GPU, as targets are named.
+    architecture: str | None = None
 
     @contextmanager
     def running(self, setup: Setup) -> Iterator[None]:
@@ -147,6 +150,7 @@ class Gpu(Machine):
 
     def __init__(self) -> None:
         self.device = torch.device("cuda", torch.cuda.current_device())
+        self.architecture = architecture()
 
     @contextmanager
     def running(self, setup: Setup) -> Iterator[None]:

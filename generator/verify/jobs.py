@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import IntEnum
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -13,8 +15,8 @@ from generator.parts import Parts
 LEVELS = ("static", "bounds", "interpret", "compile", "gpu")
 
 
-#: Levels whose job is one case.
-_WHOLE = ("static", "bounds")
+#: Levels whose job is one case: `--case` chooses nothing there.
+WHOLE = ("static", "bounds")
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,17 @@ class Subject:
         return cls(job.name, parts.device, "" if job.level == "compile" else parts.host)
 
 
+class State(IntEnum):
+    """What became of a job."""
+
+    PASSED = 0
+    FAILED = 1
+    #: Not for this level, version or machine, by what the kernel is: another has to prove it.
+    LEFT_OUT = 2
+    #: The level should have decided cases and could not, or ran none.
+    NOT_PROVED = 3
+
+
 @dataclass(frozen=True)
 class Failure:
     """A case that went wrong: its reason to be, what was found, and the command that repeats it."""
@@ -83,13 +96,13 @@ class Failure:
 
 @dataclass(frozen=True)
 class Result:
-    """What became of a job. It passed unless there are failures; `left_out` says why it was not run at all."""
+    """What became of a job, which `state` sums up; `left_out` says why it was not run at all."""
 
     job: Job
     cases: int = 0
     failures: tuple[Failure, ...] = ()
-    #: Cases that could not be run here, each with the reason.
-    not_run: tuple[tuple[str, str], ...] = ()
+    #: Cases that could not be decided here, each with the reason. They are not among `cases`.
+    not_proved: tuple[tuple[str, str], ...] = ()
     left_out: str | None = None
     #: The worst error as a part of what is allowed, and the error as a part of the vendor library's.
     worst_error: float = 0.0
@@ -107,9 +120,18 @@ class Result:
     kept: bool = False
 
     @property
+    def state(self) -> State:
+        """What it comes to: nothing has passed that failed a case, left one undecided, or ran none."""
+        if self.failures:
+            return State.FAILED
+        if self.left_out is not None:
+            return State.LEFT_OUT
+        return State.NOT_PROVED if self.not_proved or not self.cases else State.PASSED
+
+    @property
     def short(self) -> bool:
         """Whether cases wanted memory and may run next time; what bounds does not understand never is."""
-        return bool(self.not_run) and self.job.level != "bounds"
+        return bool(self.not_proved) and self.job.level != "bounds"
 
     @property
     def partial(self) -> bool:
@@ -122,6 +144,12 @@ def command(job: Job, failure: Failure | None = None) -> str:
     words = ["python", "-m", "generator", "verify", str(job.folder), "--only", job.name, "--level", job.level]
     if job.target is not None:
         words += ["--target", job.target]
-    if failure is not None and job.level not in _WHOLE and failure.case not in ("import", "process"):
+    if failure is not None and job.level not in WHOLE and failure.case not in ("import", "process"):
         words += ["--case", failure.case]
     return shlex.join(words)
+
+
+def status(results: Iterable[Result], *, allow_undecided: bool = False) -> int:
+    """The exit status of a run: 1 where something failed, or was not proved and need be, else 0."""
+    wrong = {State.FAILED} if allow_undecided else {State.FAILED, State.NOT_PROVED}
+    return 1 if any(result.state in wrong for result in results) else 0

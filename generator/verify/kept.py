@@ -92,7 +92,7 @@ class Kept:
     def keep(self, result: Result) -> None:
         """Remember what passed of `result`, unless a case of it was not run: that is tried again."""
         job = result.job
-        if result.left_out is not None or result.kept or result.not_run or (job.case and job.level != "compile"):
+        if result.left_out is not None or result.kept or result.not_proved or (job.case and job.level != "compile"):
             return
         if job.level == "compile":
             failed = {failure.case for failure in result.failures}
@@ -190,12 +190,12 @@ class Kept:
 
 
 #: The fields of a result that are kept.
-_FIELDS = ("cases", "not_run", "worst_error", "vendor_error", "place", "seconds", "measured")
+_FIELDS = ("cases", "worst_error", "vendor_error", "place", "seconds", "measured")
 
 
 def _result(job: Job, subject: Subject | None, value: Mapping[str, Any]) -> Result:
-    pairs = {name: tuple((str(k), str(v)) for k, v in value[name]) for name in ("place", "not_run")}
-    found = {**value, **pairs, "measured": _measured(value["measured"])}
+    place = tuple((str(k), str(v)) for k, v in value["place"])
+    found = {**value, "place": place, "measured": _measured(value["measured"])}
     return Result(job, subject=subject, **found, kept=True)
 
 

@@ -45,7 +45,15 @@ class Launch:
 
 def left_out(kernel: Kernel, target: str) -> str | None:
     """Why nothing of `kernel` is compiled for `target`, or None."""
-    return legality.why_not_on(kernel.variant, target)
+    reason = legality.why_not_on(kernel.variant, target)
+    if reason is not None or any(_compiled(kernel.variant, tile, target) for tile in kernel.tiles):
+        return reason
+    return f"no row of its table is for {target}: {legality.why_no_row_on(kernel.variant, kernel.tiles[0], target)}"
+
+
+def _compiled(v: Variant, tile: Tile, target: str) -> bool:
+    """Whether a row is compiled: one that fits, and one that needs too much memory, which is seen when compiling."""
+    return legality.why_no_row_on(v, tile, target) is None or legality.too_much_memory(v, tile, target) is not None
 
 
 @lru_cache(maxsize=4096)

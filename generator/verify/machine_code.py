@@ -154,16 +154,19 @@ def _nvidia_registers(log: str) -> tuple[int, int]:
     """Registers a thread and bytes spilled, of ptxas's report."""
     registers = [int(found) for found in re.findall(r"Used (\d+) registers", log)]
     spilled = [int(found) for found in re.findall(r"(\d+) bytes spill stores", log)]
-    if not registers:
-        raise CompileError(f"ptxas reported no registers: {log[:500]!r}")
-    return max(registers), max(spilled, default=0)
+    if not registers or not spilled:
+        raise CompileError(f"ptxas reported no registers, or no spills: {log[:500]!r}")
+    return max(registers), max(spilled)
 
 
 def _amd_registers(text: str) -> tuple[int, int]:
     """Vector registers a thread, accumulation registers included, and bytes spilled, of the metadata."""
     found = {
-        name: max((int(value) for value in re.findall(rf"\.{name}:\s+(\d+)", text)), default=0)
-        for name in ("vgpr_count", "agpr_count", "vgpr_spill_count")
+        name: [int(value) for value in re.findall(rf"\.{name}:\s+(\d+)", text)]
+        for name in ("vgpr_count", "vgpr_spill_count")
     }
+    missing = [name for name, values in found.items() if not values]
+    if missing:
+        raise CompileError(f"the assembly has no {missing[0]}")
     # A spill is counted in registers of 32 bits.
-    return found["vgpr_count"], found["vgpr_spill_count"] * 4
+    return max(found["vgpr_count"]), max(found["vgpr_spill_count"]) * 4

@@ -17,11 +17,9 @@ import jinja2
 
 from generator.model import Kernel
 from generator.rendered import Rendered
-from generator.verify.jobs import LEVELS, Failure, Job, Result, command
+from generator.verify.jobs import LEVELS, Failure, Job, Result, State, command
+from generator.verify.report import verdict
 from generator.vocabulary import AXES, CONTRACT_AXES, SCHEDULE, TARGETS
-
-#: What became of a cell; the page spells and colours them by their place here.
-PASSED, FAILED, LEFT_OUT, NOTHING_RAN = range(4)
 
 #: Rows whose details are read together.
 _PART = 200
@@ -54,12 +52,9 @@ class _Cell:
     not_offered: tuple[str, ...] = ()
 
     @property
-    def state(self) -> int:
-        if self.result is not None and self.result.failures:
-            return FAILED
-        if self.left_out is not None:
-            return LEFT_OUT
-        return PASSED if self.result is not None and self.result.cases else NOTHING_RAN
+    def state(self) -> State:
+        """What became of it, which the page spells and colours by its number."""
+        return State.LEFT_OUT if self.result is None else self.result.state
 
 
 @dataclass(frozen=True)
@@ -72,7 +67,7 @@ class Total:
     cases: int
     states: tuple[int, ...]
     kept: int
-    not_run: int
+    not_proved: int
     places: tuple[str, ...]
 
 
@@ -111,8 +106,8 @@ def page(results: Sequence[Result], families: Sequence[Rendered]) -> str:
     left_out = list(_left_out(families))
     made = _environment().get_template("page.html.j2").render(
         totals=[_total(column, table) for column in columns],
-        failed=sum(bool(result.failures) for result in results),
-        ran=sum(result.left_out is None for result in results),
+        verdict=verdict(results),
+        states={result.state for result in results},
         families=families,
         data={
             "axes": [[axis, values.all] for axis, values in axes.items()],
@@ -196,13 +191,15 @@ def _rows(family: Rendered) -> Iterator[_Row]:
 
 
 def _shown(cell: _Cell, reasons: _Texts) -> list[int]:
-    """What the table shows: state, number of cases, of failures or of a reason, cases not run, known from before."""
+    """What the table shows: state, number of cases or of a reason, cases not proved, known from before.
+
+    The cases are those that passed, that failed, or that are not proved, as the state says.
+    """
     result = cell.result
-    if cell.state == LEFT_OUT:
-        return [LEFT_OUT, reasons(cell.left_out), 0, 0]
-    assert result is not None
-    count = len(result.failures) if cell.state == FAILED else result.cases
-    return [cell.state, count, len(result.not_run), int(result.kept)]
+    if result is None or cell.state is State.LEFT_OUT:
+        return [State.LEFT_OUT, reasons(cell.left_out), 0, 0]
+    counts = {State.FAILED: len(result.failures), State.NOT_PROVED: len(result.not_proved)}
+    return [cell.state, counts.get(cell.state, result.cases), len(result.not_proved), int(result.kept)]
 
 
 def _details(row: _Row, cells: Mapping[str, _Cell], columns: Sequence[str], texts: _Texts) -> list[Any]:
@@ -230,7 +227,7 @@ def _detail(cell: _Cell, texts: _Texts) -> dict[str, Any]:
             "vendor": f"{result.vendor_error:.3g}" if result.vendor_error is not None else "",
             "place": texts(_place(result)),
             "failures": [_failure(result, failure, texts) for failure in result.failures[:_FAILURES]],
-            "notRun": [[texts(case), texts(reason)] for case, reason in result.not_run],
+            "notProved": [[texts(case), texts(reason)] for case, reason in result.not_proved],
         }
         if result.measured:
             told["measured"] = _measured(result, texts)
@@ -275,9 +272,9 @@ def _total(column: str, table: Sequence[tuple[_Row, Mapping[str, _Cell]]]) -> To
         sum(row.kernel is not None for row, _ in members),
         sum(row.kernel is None for row, _ in members),
         sum(result.cases for result in results),
-        tuple(states[state] for state in range(4)),
+        tuple(states[state] for state in State),
         sum(result.kept for result in results),
-        sum(len(result.not_run) for result in results),
+        sum(len(result.not_proved) for result in results),
         tuple(dict.fromkeys(place for result in results if (place := _place(result)))),
     )
 

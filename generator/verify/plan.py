@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -13,8 +14,8 @@ from generator.model import Family, Kernel
 from generator.rendered import Rendered, read
 from generator.verify.costs import Costs
 from generator.verify.coverage import Choice, Coverage, choose
-from generator.verify.jobs import Job, Result
-from generator.verify.launches import Launch, launches, left_out
+from generator.verify.jobs import Job
+from generator.verify.launches import Launch, launches
 
 
 def rendered(paths: Sequence[Path], out: Path, only: str = "*") -> list[Rendered]:
@@ -53,6 +54,8 @@ def plan(
     jobs = []
     for level in levels:
         for family in found:
+            if not family.kernels:
+                raise CallError(f"the manifest of {family.folder} lists no kernel; render the family again")
             for kernel in family.kernels:
                 if fnmatchcase(kernel.name, only):
                     wanted = (targets or kernel.targets) if level == "compile" else (None,)
@@ -64,6 +67,24 @@ def plan(
         if not job.file.exists():
             raise CallError(f"{job.file} is not there, and the manifest beside it lists it; render the family again")
     return jobs
+
+
+def within_reach(
+    jobs: Sequence[Job], aside: Collection[Job], found: Sequence[Rendered], coverage: Coverage
+) -> tuple[list[Job], list[Choice]]:
+    """The jobs that `coverage` chooses among those that are not left `aside`, and these: in the order that they have.
+
+    Raises `CallError` where it chooses none of a level that has some.
+    """
+    able = [job for job in jobs if job not in aside]
+    chosen, choices = covered(able, found, coverage)
+    for level in dict.fromkeys(job.level for job in able):
+        if not any(job.level == level for job in chosen):
+            raise CallError(
+                f"coverage {coverage.word} chooses none of what there is at the {level} level; ask for more"
+            )
+    places = {job: place for place, job in enumerate(jobs)}
+    return sorted([*chosen, *aside], key=lambda job: places[replace(job, chosen=())]), choices
 
 
 def covered(jobs: Sequence[Job], found: Sequence[Rendered], coverage: Coverage) -> tuple[list[Job], list[Choice]]:
@@ -105,19 +126,6 @@ def covered(jobs: Sequence[Job], found: Sequence[Rendered], coverage: Coverage) 
         contracts = {(job.folder, kernels[job.folder, job.name].variant.contract) for job in chosen}
         stay += [job for job in jobs if job.level == level and job.contract and (job.folder, job.name) in contracts]
     return stay, choices
-
-
-def out_of_reach(jobs: Sequence[Job], found: Sequence[Rendered]) -> tuple[list[Result], list[Job]]:
-    """The results of the jobs whose target cannot run their kernel at all, and the other jobs."""
-    kernels = _kernels(found)
-    results, left = [], []
-    for job in jobs:
-        reason = left_out(kernels[job.folder, job.name], job.target) if job.target else None
-        if reason is None:
-            left.append(job)
-        else:
-            results.append(Result(job, left_out=reason))
-    return results, left
 
 
 def _kernels(found: Sequence[Rendered]) -> dict[tuple[Path, str], Kernel]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from generator.verify.jobs import Result, command
+from generator.verify.jobs import Result, State, command
 
 # XML 1.0 has no way to write these, not even as an entity.
 _NOT_XML = {code: "?" for code in range(32) if chr(code) not in "\t\n\r"}
@@ -25,29 +26,72 @@ def failure_text(result: Result) -> str:
     return "\n".join(lines)
 
 
-def summary(results: Sequence[Result], seconds: float) -> list[str]:
-    """What was left out, by reason; a table; and the closing line."""
-    lines = []
-    reasons: dict[str, int] = {}
+def undecided_text(results: Iterable[Result]) -> str:
+    """What is not proved, reason by reason: the file, the first case and how many more, and the command to repeat."""
+    found: dict[tuple[str, str], list[tuple[Result, str]]] = {}
     for result in results:
-        if result.left_out is not None:
-            reason = f"{result.job.label}: left out: {result.left_out}"
-            reasons[reason] = reasons.get(reason, 0) + 1
-        for case, reason in result.not_run:
-            label = f"{result.job.label}: case {case} not run: {reason}"
-            reasons[label] = reasons.get(label, 0) + 1
-    lines += [f"{reason} ({count} {'kernel' if count == 1 else 'kernels'})" for reason, count in reasons.items()]
-    failed = [result for result in results if result.failures]
+        for case, reason in result.not_proved:
+            found.setdefault((result.job.label, reason), []).append((result, case))
+    lines = []
+    for (label, reason), members in found.items():
+        result, case = members[0]
+        kernels = len({member.job for member, _ in members})
+        more = f", and {len(members) - 1} more" * (len(members) > 1) + f", of {kernels} kernels" * (kernels > 1)
+        lines += [
+            f"NOT PROVED {result.job.file} ({label}{f' contract {result.job.name}' * result.job.contract})",
+            f"  case:   {case}{more}",
+            f"  why:    {reason}",
+            f"  repeat: {command(result.job)}",
+        ]
+    return "\n".join(lines)
+
+
+def told(result: Result) -> str:
+    """A line of why a job did not pass."""
+    if result.failures:
+        return f"{result.failures[0].case}: {result.failures[0].message}"
+    if result.left_out is not None:
+        return result.left_out
+    return f"not proved: {': '.join(result.not_proved[0] if result.not_proved else ('no case ran',))}"
+
+
+def whole_text(result: Result) -> str:
+    """What failed in a job, then what is not proved; empty for one that passed or is left out."""
+    return "\n".join(filter(None, (failure_text(result), undecided_text([result]))))
+
+
+def verdict(results: Iterable[Result]) -> str:
+    """What a run comes to in a few words: `all 12 passed`, `2 of 12 failed, 3 not proved (7 cases)`."""
+    found = list(results)
+    states = Counter(result.state for result in found)
+    ran = len(found) - states[State.LEFT_OUT]
+    if not ran:
+        return f"nothing ran: {len(found)} left out" if found else "nothing ran"
+    failed, undecided = states[State.FAILED], states[State.NOT_PROVED]
+    if failed:
+        words = f"{failed} of {ran} failed"
+    else:
+        words = f"{states[State.PASSED]} of {ran} passed" if undecided else f"all {ran} passed"
+    if undecided:
+        cases = sum(len(result.not_proved) for result in found if result.state is State.NOT_PROVED)
+        words += f", {undecided} not proved ({cases} {'case' if cases == 1 else 'cases'})"
+    return words
+
+
+def summary(results: Sequence[Result], seconds: float) -> list[str]:
+    """What was left out, by reason; what is not proved; a table; and the closing line."""
+    reasons = Counter(f"{r.job.label}: left out: {r.left_out}" for r in results if r.left_out is not None)
+    lines = [f"{reason} ({count} {'kernel' if count == 1 else 'kernels'})" for reason, count in reasons.items()]
+    lines += undecided_text(results).splitlines()
     lines += _table(results)
-    ran = sum(result.left_out is None for result in results)
-    verdict = f"{len(failed)} of {ran} failed" if failed else f"all {ran} passed"
-    lines.append(f"{verdict} in {seconds:.1f} s")
+    lines.append(f"{verdict(results)} in {seconds:.1f} s")
     return lines
 
 
 def _table(results: Sequence[Result]) -> list[str]:
     """A line a level and target; the seconds are those of the workers together."""
-    rows: list[tuple[str, ...]] = [("level", "kernels", "functions", "cases", "failed", "left out", "known", "seconds")]
+    counted = ("kernels", "functions", "cases", "failed", "not proved", "left out", "known", "seconds")
+    rows: list[tuple[str, ...]] = [("level", *counted)]
     for label in dict.fromkeys(result.job.label for result in results):
         members = [result for result in results if result.job.label == label]
         ran = [result for result in members if result.left_out is None]
@@ -55,7 +99,8 @@ def _table(results: Sequence[Result]) -> list[str]:
             sum(not result.job.contract for result in ran),
             sum(result.job.contract for result in ran),
             sum(result.cases for result in ran),
-            sum(bool(result.failures) for result in ran),
+            sum(result.state is State.FAILED for result in ran),
+            sum(result.state is State.NOT_PROVED for result in ran),
             len(members) - len(ran),
             sum(result.kept for result in ran),
         )
@@ -70,24 +115,29 @@ def _table(results: Sequence[Result]) -> list[str]:
     ]
 
 
-def write_junit(path: Path, results: Iterable[Result]) -> None:
-    """JUnit XML: a suite a level and target, a test case a kernel."""
+def write_junit(path: Path, results: Iterable[Result], *, allow_undecided: bool = False) -> None:
+    """JUnit XML: a suite a level and target, a test case a kernel.
+
+    What is not proved is an error, which CI shows as not passed; where that is allowed it is skipped, with its reason.
+    """
     root = ET.Element("testsuites")
     suites: dict[str, list[Result]] = {}
     for result in results:
         suites.setdefault(result.job.label, []).append(result)
+    elements = {State.FAILED: "failure", State.LEFT_OUT: "skipped", State.NOT_PROVED: "error"}
+    if allow_undecided:
+        elements[State.NOT_PROVED] = "skipped"
     for label, members in suites.items():
         suite = ET.SubElement(root, "testsuite", name=label, tests=str(len(members)))
-        suite.set("failures", str(sum(bool(result.failures) for result in members)))
-        suite.set("skipped", str(sum(result.left_out is not None for result in members)))
+        found = Counter(elements.get(result.state) for result in members)
+        for attribute, word in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+            suite.set(attribute, str(found[word]))
         for result in members:
             name = f"{result.job.folder.name}.{label}"
             case = ET.SubElement(suite, "testcase", classname=name, name=result.job.name, time=f"{result.seconds:.3f}")
-            if result.left_out is not None:
-                ET.SubElement(case, "skipped", message=result.left_out)
-            if result.failures:
-                first = result.failures[0]
-                element = ET.SubElement(case, "failure", message=f"{first.case}: {first.message}".translate(_NOT_XML))
-                element.text = failure_text(result).translate(_NOT_XML)
+            if result.state in elements:
+                message = told(result).translate(_NOT_XML)
+                element = ET.SubElement(case, elements[result.state], message=message)
+                element.text = whole_text(result).translate(_NOT_XML) or None
     ET.indent(root)
     ET.ElementTree(root).write(path, encoding="utf-8", xml_declaration=True)

@@ -17,7 +17,7 @@ from typing import Any
 from generator import parts
 from generator.errors import CallError
 from generator.rendered import Rendered
-from generator.verify.jobs import Result, Subject
+from generator.verify.jobs import Result, State, Subject
 
 #: What a level found of a kernel: counts, and the worst that there was.
 Figures = dict[str, Any]
@@ -61,7 +61,7 @@ def _record(recorded: Iterable[Result]) -> Record:
 
 
 def _recorded(results: Iterable[Result]) -> list[Result]:
-    """The results that are recorded, one of a subject and level: what passed of kernels, no cases chosen by name."""
+    """The results that are recorded, one of a subject and level: cases of kernels that passed, none chosen by name."""
     found: dict[tuple[Subject, str], Result] = {}
     for result in results:
         job = result.job
@@ -90,8 +90,8 @@ def _figures(result: Result) -> Figures:
         found |= _worst(result)
     if job.level == "bounds":
         found |= {state: count for _, figures in result.measured for state, count in figures}
-    if result.not_run:
-        found["not_run"] = dict(result.not_run)
+    if result.not_proved:
+        found["not_proved"] = dict(result.not_proved)
     return found
 
 
@@ -120,6 +120,7 @@ def write(path: Path, results: Sequence[Result]) -> list[str]:
             del found.proved[_subject(result)][result.job.label]
         told = _told_of(path, fuller, before)
         found = Record(before.place | found.place | machine, _joined(before.proved, found.proved))
+    told += _of_nothing(path, results)
     if any(result.job.case is not None for result in results):
         told.append(f"{path}: nothing of what ran is recorded, for --case takes some of the cases alone")
     path.write_text(_text(found))
@@ -165,6 +166,24 @@ def _told_of(path: Path, fuller: Sequence[Result], before: Record) -> list[str]:
     return lines
 
 
+def _of_nothing(path: Path, results: Iterable[Result]) -> list[str]:
+    """What is told of kernels of which no case is proved."""
+    found: dict[str, list[str]] = {}
+    for result in results:
+        if result.state is State.NOT_PROVED and not result.cases and not result.job.contract:
+            found.setdefault(result.job.label, []).append(result.job.name)
+    return [
+        f"{path}: {label} of {len(names)} {'kernel' if len(names) == 1 else 'kernels'} is not recorded, for no case is "
+        f"proved: {names[0]}{', and others' * (len(names) > 1)}"
+        for label, names in found.items()
+    ]
+
+
+def stands(found: Figures) -> bool:
+    """Whether what is recorded of a kernel at a level proves it: cases, and none beside them that is not proved."""
+    return found["cases"] > 0 and "not_proved" not in found
+
+
 def _machine(place: Mapping[str, str]) -> dict[str, str]:
     """The machine and versions; the interpreter runs on any, beside a GPU or none."""
     return {key: value for key, value in place.items() if value != "interpreter"}
@@ -201,7 +220,8 @@ def read(path: Path) -> Record:
 def table(files: Sequence[Path], current: set[Subject]) -> str:
     """What `files` prove of `current`, as a table in Markdown.
 
-    Results of a kernel whose code has changed since are not counted; those of one that two families have count once.
+    Results of a kernel whose code has changed since are not counted, nor those with a case that is not proved; those of
+    one that two families have count once.
     """
     rows: dict[tuple[str, str, str, str], Counter[str]] = {}
     for path in files:
@@ -209,10 +229,11 @@ def table(files: Sequence[Path], current: set[Subject]) -> str:
         place = found.place
         for subject, levels in found.proved.items():
             for label, proved in levels.items() if subject in current else ():
-                level, _, target = label.partition(" ")
-                where = place.get("device", "interpreter") if level == "gpu" else "no GPU"
-                key = (level, target or where, place.get("triton", ""), place.get("torch", ""))
-                rows.setdefault(key, Counter()).update(kernels=1, cases=proved["cases"])
+                if stands(proved):
+                    level, _, target = label.partition(" ")
+                    where = place.get("device", "interpreter") if level == "gpu" else "no GPU"
+                    key = (level, target or where, place.get("triton", ""), place.get("torch", ""))
+                    rows.setdefault(key, Counter()).update(kernels=1, cases=proved["cases"])
     lines = ["| level | for | Triton | torch | kernels | cases |", "| --- | --- | --- | --- | ---: | ---: |"]
     for (level, where, triton, torch), counts in sorted(rows.items()):
         lines.append(f"| {level} | {where} | {triton} | {torch} | {counts['kernels']} | {counts['cases']:,} |")

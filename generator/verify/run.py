@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import replace
 from typing import Any
 
 from generator.verify.jobs import Failure, Job, Result
@@ -79,7 +80,7 @@ def results(level: str, jobs: Sequence[Job], workers: int) -> Iterator[Result]:
             for result in _in_any_order(pool, left) if together else _first(pool, left):
                 if result.cases or result.failures or result.left_out is not None or not result.lost:
                     left.remove(result.job)
-                    yield result
+                    yield settled(result)
                 if result.lost:
                     # One worker has lost its device, and would turn down job after job: begin again without it.
                     break
@@ -91,6 +92,15 @@ def results(level: str, jobs: Sequence[Job], workers: int) -> Iterator[Result]:
             together = not together
         finally:
             pool.close()
+
+
+def settled(result: Result) -> Result:
+    """The same result, with its reason where no case ran: what ran nothing has not passed."""
+    if result.cases or result.failures or result.not_proved or result.left_out is not None:
+        return result
+    if result.job.case is not None:
+        return replace(result, left_out=f"--case {result.job.case!r} matches none of its cases")
+    return replace(result, failures=(Failure("process", "a job runs cases", "it ran no case"),))
 
 
 def _in_any_order(pool: Pool, jobs: Sequence[Job]) -> Iterator[Result]:

@@ -17,11 +17,12 @@ from generator.errors import CallError
 from generator.model import Kernel
 from generator.rendered import Rendered, remembered
 from generator.verify.cases import Case, cases, leading_extents, smallest_row
-from generator.verify.contract import contract_cases, runnable_here
+from generator.verify.contract import contract_cases
 from generator.verify.execute import Gpu, Interpreter, Machine, Outcome, describe, run_case
 from generator.verify.jobs import Failure, Job, Result
 from generator.verify.loading import load_family, load_kernel, subject
 from generator.verify.operands import NoMemory
+from generator.verify.reach import why_not_called, why_not_run
 from generator.verify.refusals import Refusal, refusals, right_call, right_case
 from generator.verify.setup import prepare
 from generator.verify.tuner import tuner_fault
@@ -53,7 +54,7 @@ class _Work:
         self.job, self.family, self.machine, self.lock = job, family, machine, lock
         self.count = 0
         self.failures: list[Failure] = []
-        self.not_run: list[tuple[str, str]] = []
+        self.not_proved: list[tuple[str, str]] = []
         self.worst = 0.0
         self.vendor: list[float] = []
 
@@ -65,24 +66,27 @@ class _Work:
             left_out = self.contract() if self.job.contract else self.kernel(file)
         except Exception as error:
             self.failures.append(Failure("import", "the file is imported", describe(error)))
+        lost = self.machine.lost()
+        if lost and not self.failures:
+            self.failures.append(Failure("process", "the device outlives the job", "the device answers no more"))
         return Result(
             self.job,
             self.count,
             tuple(self.failures),
-            tuple(self.not_run),
+            tuple(self.not_proved),
             left_out,
             self.worst,
             max(self.vendor, default=None),
             subject(self.job),
             _place(self.machine),
             time.monotonic() - started,
-            self.machine.lost(),
+            lost,
         )
 
     def kernel(self, file: Path) -> str | None:
         """Every case and refusal of one kernel; the reason where it cannot run here."""
         kernel = self.family.by_name[self.job.name]
-        left_out = runnable_here(kernel, hardware=self.machine.hardware)
+        left_out = why_not_run(kernel, self.machine.architecture)
         if left_out is not None:
             return left_out
         module = load_kernel(file)
@@ -106,20 +110,22 @@ class _Work:
     def contract(self) -> str | None:
         """The function of one contract, which picks among its kernels."""
         kernels = self.family.contracts[self.job.name]
-        # A function whose first choice cannot run here must find a kernel that can.
-        reasons = {kernel: runnable_here(kernel, hardware=self.machine.hardware) for kernel in kernels}
-        here = [kernel for kernel in kernels if reasons[kernel] is None]
-        if not here:
-            return reasons[kernels[0]]
-        if not self.machine.hardware and any(kernel.select == "autotune" for kernel in here):
-            return "without a GPU Triton's autotuner cannot choose"
+        device = self.machine.architecture
+        left_out = why_not_called(kernels, device, hardware=self.machine.hardware)
+        if left_out is not None:
+            return left_out
+        here = [kernel for kernel in kernels if why_not_run(kernel, device) is None]
         function = getattr(load_family(self.job.folder), self.job.name)
         for kernel, case in contract_cases(here, hardware=self.machine.hardware):
             if self.job.takes(case.name):
                 self.add(kernel, case, run_case(function, (), kernel, case, self.machine))
         if self.job.takes("refuse-config"):
+            try:
+                fault = self.config_is_ignored(function, here)
+            except NoMemory as error:
+                self.not_proved.append(("refuse-config", str(error)))
+                return None
             self.count += 1
-            fault = self.config_is_ignored(function, here)
             if fault is not None:
                 self.failures.append(Failure("refuse-config", "config reaches the kernel that is picked", fault))
         return None
@@ -145,7 +151,7 @@ class _Work:
 
     def add(self, kernel: Kernel, case: Case, outcome: Outcome) -> None:
         if outcome.not_run is not None:
-            self.not_run.append((case.name, outcome.not_run))
+            self.not_proved.append((case.name, outcome.not_run))
             return
         self.count += 1
         self.worst = max(self.worst, outcome.worst_error)
@@ -162,14 +168,14 @@ class _Work:
         try:
             for refusal in refusals(kernel, case, tuple(module.CONFIGS), hardware=self.machine.hardware):
                 if self.job.takes(f"refuse-{refusal.name}"):
-                    self.count += 1
                     fault = self.refused(module, kernel, case, refusal)
+                    self.count += 1
                     if fault is not None:
                         self.failures.append(
                             Failure(f"refuse-{refusal.name}", f"must be refused: {refusal.reason}", fault)
                         )
         except NoMemory as error:
-            self.not_run.append(("refusals", str(error)))
+            self.not_proved.append(("refusals", str(error)))
 
     def refused(self, module: ModuleType, kernel: Kernel, case: Case, refusal: Refusal) -> str | None:
         """What is wrong with how a wrong call was answered, or None."""

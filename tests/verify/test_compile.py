@@ -11,6 +11,7 @@ import pytest
 
 from generator.verify.jobs import Job, Result
 from generator.verify.loading import DIGEST_LINE
+from generator.verify.machine_code import CompileError, _amd_registers, _nvidia_registers
 from generator.verify.run import Pool, workers_by_default
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -146,3 +147,16 @@ def test_the_compilers_own_reason_is_given(results: dict[str, Result]) -> None:
 def test_a_target_without_the_hardware_is_left_out(results: dict[str, Result]) -> None:
     assert results["out of reach"].left_out == "sm80 has no bulk tensor copies; descriptors need sm90 or later"
     assert not results["out of reach"].cases
+
+
+def test_machine_code_whose_figures_are_not_reported_is_a_failure() -> None:
+    amd = ".vgpr_count: 40\n.vgpr_spill_count: 2\n"
+    assert _amd_registers(amd) == (40, 8)
+    for line in amd.splitlines():
+        with pytest.raises(CompileError, match=r"the assembly has no \.?vgpr"):
+            _amd_registers(amd.replace(line, ""))
+    ptxas = "Used 40 registers\n0 bytes stack frame, 16 bytes spill stores\n"
+    assert _nvidia_registers(ptxas) == (40, 16)
+    for line in ptxas.splitlines():
+        with pytest.raises(CompileError, match="ptxas reported"):
+            _nvidia_registers(ptxas.replace(line, ""))

@@ -51,7 +51,7 @@ def test_what_passed_is_known_again(tmp_path: Path, family: Rendered) -> None:
     [
         {"failures": (Failure("one", "r", "m"),)},
         {"left_out": "no"},
-        {"not_run": (("huge-a", "no memory"),)},
+        {"not_proved": (("huge-a", "no memory"),)},
     ],
 )
 def test_what_did_not_pass_is_done_again(tmp_path: Path, family: Rendered, result: dict[str, object]) -> None:

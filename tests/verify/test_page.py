@@ -15,9 +15,9 @@ from support import GENERATED, ROOT
 from generator.model import LeftOut
 from generator.parts import Parts
 from generator.rendered import Rendered, read
-from generator.verify.jobs import Failure, Job, Result, Subject, command
-from generator.verify.page import FAILED, LEFT_OUT, NOTHING_RAN, PASSED, page
-from generator.verify.report import failure_text
+from generator.verify.jobs import Failure, Job, Result, State, Subject, command
+from generator.verify.page import page
+from generator.verify.report import failure_text, verdict
 
 PLACE = (("python", "3.11.7"), ("torch", "2.13.0"), ("triton", "3.7.1"))
 #: What would run, were it markup.
@@ -69,9 +69,13 @@ def sample() -> tuple[list[Result], list[Rendered]]:
         if (job.level, job.name) == ("static", ladder.kernels[1].name):
             results[index] = replace(result, failures=(Failure("lint", "no name is unused", "line 3: F841 `x`"),))
         if (job.level, job.name) == ("gpu", autotune.kernels[0].name):
-            results[index] = replace(result, cases=38, not_run=(("wide", "needs 9 GiB of memory"),), vendor_error=0.9)
-        if (job.level, job.name) == ("gpu", autotune.kernels[1].name):
-            results[index] = replace(result, cases=0)
+            results[index] = replace(result, cases=38, not_proved=(("wide", "9 GiB of memory"),), vendor_error=0.9)
+        if (job.level, job.name) == ("bounds", ladder.kernels[3].name):
+            lines = tuple((f"line {line}: load of a", "not understood: line 40: tl.where") for line in (61, 62, 70))
+            results[index] = replace(result, cases=0, not_proved=lines)
+        if (job.level, job.name) == ("interpret", ladder.kernels[0].name):
+            failed = (Failure("primes", "primes below a tile", "3 elements are wrong"),)
+            results[index] = replace(result, failures=failed, not_proved=(("huge-c", "8192 MiB of memory"),))
     gone = autotune.kernels[-1].name
     return [result for result in results if (result.job.level, result.job.name) != ("gpu", gone)], [autotune, ladder]
 
@@ -116,15 +120,16 @@ def test_a_row_is_a_kernel_or_a_function_and_a_column_a_level_or_a_target(html: 
 
 def test_a_cell_has_its_state_and_its_number(html: str) -> None:
     ladder, autotune = family("ladder"), family("autotune")
-    assert cell(html, ladder.kernels[0].name, "interpret") == [PASSED, 40, 0, 0]
-    assert cell(html, ladder.kernels[1].name, "compile sm80") == [PASSED, 3, 0, 1]
-    assert cell(html, ladder.kernels[2].name, "compile sm90") == [FAILED, 2, 0, 0]
-    assert cell(html, autotune.kernels[0].name, "gpu") == [PASSED, 38, 1, 0]
-    assert cell(html, autotune.kernels[1].name, "gpu") == [NOTHING_RAN, 0, 0, 0]
+    assert cell(html, ladder.kernels[1].name, "interpret") == [State.PASSED, 40, 0, 0]
+    assert cell(html, ladder.kernels[1].name, "compile sm80") == [State.PASSED, 3, 0, 1]
+    assert cell(html, ladder.kernels[2].name, "compile sm90") == [State.FAILED, 2, 0, 0]
+    assert cell(html, ladder.kernels[0].name, "interpret") == [State.FAILED, 1, 1, 0]
+    assert cell(html, autotune.kernels[0].name, "gpu") == [State.NOT_PROVED, 1, 1, 0]
+    assert cell(html, ladder.kernels[3].name, "bounds") == [State.NOT_PROVED, 3, 3, 0]
     assert cell(html, autotune.kernels[-1].name, "gpu") == 0
     state, reason, _, _ = cell(html, next(iter(autotune.contracts)), "interpret")
     assert (state, carried(html, "data")["reasons"][reason]) == (
-        LEFT_OUT,
+        State.LEFT_OUT,
         "without a GPU Triton's autotuner cannot choose",
     )
 
@@ -132,7 +137,7 @@ def test_a_cell_has_its_state_and_its_number(html: str) -> None:
 def test_a_target_that_the_family_leaves_out_says_so_where_nothing_was_asked_of_it(html: str) -> None:
     (descriptor, *_) = [entry for entry in family("autotune").left_out if entry.target == "sm80"]
     state, reason, _, _ = cell(html, descriptor.name, "compile sm80")
-    assert (state, carried(html, "data")["reasons"][reason]) == (LEFT_OUT, descriptor.reason)
+    assert (state, carried(html, "data")["reasons"][reason]) == (State.LEFT_OUT, descriptor.reason)
 
 
 def test_what_a_family_leaves_out_is_listed_by_reason(html: str) -> None:
@@ -185,17 +190,46 @@ def test_launches_of_the_same_figures_are_told_together(html: str) -> None:
 def test_the_summary_counts_each_column(html: str) -> None:
     lines = re.findall(r'<th scope="row">(.*?)</th>(.*?)</tr>', html, re.DOTALL)
     told = [f"{label}: {' '.join(re.sub(r'<[^>]*>', ' ', rest).split())}" for label, rest in lines]
-    # Kernels, functions, cases; passed, failed, left out, nothing ran; cases not run, known from before; where.
+    # Kernels, functions, cases; passed, failed, not proved, cases of that, left out; known from before; where.
     place = "python 3.11.7, torch 2.13.0, triton 3.7.1"
     assert told == [
         "static: 10 0 10 9 1 0 0 0 0",
-        "bounds: 10 0 10 10 0 0 0 0 0",
-        f"interpret: 10 3 412 11 0 2 0 0 0 interpreter, {place}",
-        f"compile sm80: 10 0 24 8 0 2 0 0 4 {place}",
+        "bounds: 10 0 9 9 0 1 3 0 0",
+        f"interpret: 10 3 412 10 1 0 1 2 0 interpreter, {place}",
+        f"compile sm80: 10 0 24 8 0 0 0 2 4 {place}",
         f"compile sm90: 10 0 30 9 1 0 0 0 5 {place}",
-        "gpu: 9 0 45 8 0 0 1 1 0",
+        "gpu: 9 0 46 8 0 1 1 0 0",
     ]
-    assert "<title>2 of 58 failed - verification</title>" in html
+    assert "<title>3 of 58 failed, 2 not proved (4 cases) - verification</title>" in html
+    assert 'class="verdict failed">✕'.encode("ascii", "xmlcharrefreplace").decode() in html
+
+
+def test_the_verdict_is_that_of_the_terminal_in_the_colour_of_what_is_worst() -> None:
+    ladder = family("ladder")
+    job = Job("bounds", ladder.folder, ladder.kernels[0].name)
+    other = replace(job, name=ladder.kernels[1].name)
+    open_, passed = Result(job, 2, not_proved=(("order", "not understood"),)), Result(other, 3)
+    failed, left_out = Result(other, 1, (Failure("order", "r", "m"),)), Result(other, left_out="for another level")
+    for results, told, state in (
+        ([open_, failed], "1 of 2 failed, 1 not proved (1 case)", "failed"),
+        ([open_, passed], "1 of 2 passed, 1 not proved (1 case)", "not-proved"),
+        ([open_, left_out], "0 of 1 passed, 1 not proved (1 case)", "not-proved"),
+        ([replace(passed, job=job), passed], "all 2 passed", "passed"),
+        ([left_out], "nothing ran: 1 left out", ""),
+        ([], "nothing ran", ""),
+    ):
+        html = page(results, [ladder])
+        assert verdict(results) == told and f"<title>{told} - verification</title>" in html
+        assert f'<span class="verdict {state}">' in html
+
+
+def test_what_is_not_proved_is_told_with_its_reason(html: str) -> None:
+    texts = carried(html, "texts")
+    last, first = family("ladder").kernels[3], family("autotune").kernels[0]
+    for name, column, count in ((last.name, "bounds", 3), (first.name, "gpu", 1)):
+        told = [[texts[place] for place in entry] for entry in detail(html, name, column)["notProved"]]
+        wanted = next(r.not_proved for r in sample()[0] if (r.job.name, r.job.label) == (name, column))
+        assert told == list(map(list, wanted)) and len(told) == count
 
 
 def hostile() -> tuple[list[Result], list[Rendered]]:
@@ -267,7 +301,7 @@ def test_a_family_named_twice_is_told_once_and_a_failure_stays() -> None:
     for results in ([failed, Result(job, 1)], [Result(job, 1), failed]):
         html = page(results, [ladder, ladder])
         assert len(carried(html, "data")["families"]) == 1
-        assert cell(html, job.name, "static") == [FAILED, 1, 0, 0]
+        assert cell(html, job.name, "static") == [State.FAILED, 1, 0, 0]
 
 
 def test_nothing_at_all_is_a_page_too() -> None:

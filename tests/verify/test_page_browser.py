@@ -15,7 +15,7 @@ import pytest
 from support import GENERATED
 
 from generator.rendered import read
-from generator.verify.jobs import Job, Result, command
+from generator.verify.jobs import Job, Result, State, command
 from generator.verify.page import page
 from verify.browser import Open, cell
 from verify.test_page import HOSTILE, MESSAGE, hostile, sample
@@ -60,7 +60,7 @@ def until(driver: Any, holds: Callable[[], bool]) -> None:
 
 def test_it_loads_without_a_complaint(browse: Open, html: str, kernels: list[str]) -> None:
     driver = browse(html)
-    assert driver.title == "2 of 58 failed - verification"
+    assert driver.title == "3 of 58 failed, 2 not proved (4 cases) - verification"
     assert [name for name in shown(driver) if "__" in name] == kernels
     # autotune's two functions and ladder's one stand before their kernels.
     assert len(shown(driver)) == len(kernels) + 3
@@ -95,12 +95,44 @@ def test_all_filters_work_together(browse: Open, html: str) -> None:
     assert shown(driver) == []
 
 
-def test_only_failures_are_the_rows_that_failed(browse: Open, html: str) -> None:
+def test_only_failures_are_the_rows_that_failed(browse: Open, html: str, kernels: list[str]) -> None:
     driver = browse(html)
     choose(driver, "state", "failed")
-    assert shown(driver) == list(dict.fromkeys(result.job.name for result in sample()[0] if result.failures))
+    failed = {result.job.name for result in sample()[0] if result.failures}
+    assert shown(driver) == [name for name in kernels if name in failed] and len(failed) == 3
     choose(driver, "at", "static")
     assert len(shown(driver)) == 1
+
+
+def test_what_is_not_proved_is_told_apart_and_found(browse: Open, html: str, kernels: list[str]) -> None:
+    driver = browse(html)
+    open_ = {r.job.name: r for r in sample()[0] if r.state is State.NOT_PROVED}
+    choose(driver, "state", "not-proved")
+    assert shown(driver) == [name for name in kernels if name in open_] and len(open_) == 2
+    for name, result in open_.items():
+        button = cell(driver, name, result.job.label)
+        assert button.text == f"? {len(result.not_proved)}"
+        told = f"{result.job.label}: not proved: {len(result.not_proved)} case"
+        assert button.get_attribute("title").startswith(told)
+        button.click()
+        opened = driver.find_element("id", button.get_attribute("aria-controls"))
+        for case, reason in result.not_proved:
+            assert f"{case}: {reason}" in opened.text
+        assert command(result.job) in opened.text
+        button.click()
+    # Neither are they among what passed, and one that failed besides says so.
+    choose(driver, "at", "bounds")
+    (last,) = shown(driver)
+    choose(driver, "state", "passed")
+    assert set(shown(driver)) == {*kernels} - {last}
+    driver = browse(html, "#state=cases-not-proved")
+    both = next(r for r in sample()[0] if r.failures and r.not_proved)
+    assert set(shown(driver)) == {*open_, both.job.name}
+    assert cell(driver, both.job.name, "interpret").text == "✕ 1?1"
+    # The summary's number leads to them.
+    driver = browse(html)
+    driver.find_element("css selector", ".totals a[href='#state=not-proved&at=gpu']").click()
+    until(driver, lambda: len(shown(driver)) == 1)
 
 
 def test_a_failed_cell_opens_to_its_message_and_the_command_that_repeats_it(browse: Open, html: str) -> None:

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from generator.cli import main
+
 ROOT = Path(__file__).resolve().parents[2]
 NAIVE = "gemm_fp16_rcr_none__naive_pointer_mnk_linear"
 
@@ -54,6 +56,33 @@ def test_what_is_wrong_fails_with_the_command_that_repeats_it(vendored: Path) ->
     assert "Traceback" not in done.stdout
 
 
+def test_what_is_not_proved_fails_unless_that_is_allowed(vendored: Path) -> None:
+    file = vendored / "kernels" / "ladder" / f"{NAIVE}.py"
+    text = file.read_text()
+    assert text.count("pid_m = pid // num_n") == 1
+    file.write_text(text.replace("pid_m = pid // num_n", "pid_m = (row := pid // num_n)"))
+    call = ("--gemm-family", "kernels/ladder", "--gemm-level", "bounds")
+    done = run(vendored, *call)
+    assert done.returncode == 1 and "1 failed, 3 passed" in done.stdout, done.stdout + done.stderr
+    assert f"NOT PROVED kernels/ladder/{NAIVE}.py (bounds)" in done.stdout and "Traceback" not in done.stdout
+    done = run(vendored, *call, "--gemm-allow-undecided", "-rx")
+    assert done.returncode == 0 and "3 passed, 1 xfailed" in done.stdout, done.stdout + done.stderr
+    assert "not proved: line " in done.stdout
+
+
+def test_a_level_that_leaves_everything_out_fails(tmp_path: Path) -> None:
+    spec = tmp_path / "family.yaml"
+    spec.write_text("summary: x\nlayout: rcr\ndtype: fp16\nload: descriptor\ntargets: [sm90]\n")
+    assert main([str(spec), "--out", str(tmp_path)]) == 0
+    call = ("--gemm-family", "family", "--gemm-level", "static", "--gemm-level", "compile", "--gemm-target", "sm80")
+    done = run(tmp_path, *call)
+    assert done.returncode == 1 and "1 failed, 1 passed" in done.stdout, done.stdout + done.stderr
+    assert "nothing of what is asked of the compile level can be proved here" in done.stdout
+    done = run(tmp_path, *call, "--gemm-target", "sm90", "-k", "static or sm80", "-rs")
+    assert done.returncode == 0 and "1 passed, 1 skipped, 1 deselected" in done.stdout, done.stdout + done.stderr
+    assert "sm80 has no bulk tensor copies" in done.stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -62,6 +91,8 @@ def test_what_is_wrong_fails_with_the_command_that_repeats_it(vendored: Path) ->
         (["--gemm-family", "kernels/ladder", "--gemm-target", "sm91"], "'sm91' is unknown"),
         (["--gemm-family", "kernels/ladder", "--gemm-shard", "3/2"], "expected I/N"),
         (["--gemm-family", "kernels/ladder", "--gemm-coverage", "some"], "all, pairs, triples"),
+        (["--gemm-family", "kernels/ladder", "--gemm-coverage", "0.001%"], "chooses none"),
+        (["--gemm-family", "kernels/ladder", "--gemm-level", "static", "--gemm-target", "sm90"], "goes with"),
     ],
 )
 def test_a_wrong_call_is_a_usage_error(vendored: Path, arguments: list[str], words: str) -> None:

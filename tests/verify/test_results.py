@@ -91,14 +91,14 @@ def test_more_cases_and_whole_runs_take_the_place_of_fewer(tmp_path: Path) -> No
 def test_what_had_no_memory_leaves_what_had(tmp_path: Path) -> None:
     path = tmp_path / "r.json"
     write(path, [interpreted("one")])
-    less = replace(interpreted("one"), cases=4, not_run=(("huge-c", "no memory"),))
+    less = replace(interpreted("one"), cases=4, not_proved=(("huge-c", "no memory"),))
     (line,) = write(path, [less])
     assert "interpret of 1 kernel stays as recorded" in line
     assert read(path).cases(subject("one"), "interpret") == 5
     # What is not understood any more counts as what is found now.
     bounds = replace(interpreted("one"), job=replace(less.job, level="bounds"))
     write(path, [bounds])
-    assert write(path, [replace(bounds, cases=4, not_run=less.not_run)]) == []
+    assert write(path, [replace(bounds, cases=4, not_proved=less.not_proved)]) == []
     assert read(path).cases(subject("one"), "bounds") == 4
 
 

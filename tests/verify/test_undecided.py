@@ -1,0 +1,395 @@
+"""What is not proved has not passed: cases that a level could not decide, and runs, filters and records of nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import mmap
+import re
+import shutil
+import xml.etree.ElementTree as ET
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from support import GENERATED
+
+from generator.cli import main as render
+from generator.errors import CallError
+from generator.model import Tile
+from generator.rendered import Rendered, read
+from generator.verify import cli, reach, run, work
+from generator.verify.jobs import LEVELS, WHOLE, Failure, Job, Result, State, Subject, status
+from generator.verify.launches import launches, left_out
+from generator.verify.loading import subject
+from generator.verify.plan import plan
+from generator.verify.results import read as read_results
+from generator.verify.results import table, write
+
+KERNEL = "gemm_fp16_rcr_none__tiled_pointer_mnk_linear"
+NAIVE = "gemm_fp16_rcr_none__naive_pointer_mnk_linear"
+FUNCTION = "gemm_fp16_rcr_none"
+OPEN = (("huge-a", "8192 MiB of virtual memory"), ("huge-c", "8192 MiB of virtual memory"))
+#: What becomes of a job: stands for the workers.
+Answer = Callable[[Job], Result]
+
+
+@pytest.fixture
+def verify(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Any]:
+    """`verify` of a copy of the family ladder: its exit status, its lines, what it writes to stderr."""
+    shutil.copytree(GENERATED / "ladder", tmp_path / "ladder", ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: object, folder: str = "ladder") -> tuple[int, list[str], str]:
+        try:
+            found = cli.main([folder, *map(str, arguments)])
+        except SystemExit as error:
+            found = int(error.code or 0)
+        spoken = capsys.readouterr()
+        return found, spoken.out.splitlines(), spoken.err
+
+    return run
+
+
+@pytest.fixture
+def workers(monkeypatch: pytest.MonkeyPatch) -> Callable[[Answer], None]:
+    """Has jobs answered by a function, on a machine that has a GPU."""
+
+    def stand_in(answer: Answer) -> None:
+        class Pool:
+            def __init__(self, level: str, workers: int) -> None:
+                pass
+
+            def submit(self, job: Job) -> Any:
+                future: run.Future[Result] = run.Future()
+                future.set_result(answer(job))
+                return future
+
+            def close(self) -> None:
+                pass
+
+        monkeypatch.setattr(run, "Pool", Pool)
+        monkeypatch.setattr(cli, "gpu", lambda: "a GPU")
+        monkeypatch.setattr(cli, "architecture", lambda: "sm90")
+
+    return stand_in
+
+
+@pytest.mark.parametrize("level", [level for level in LEVELS if level != "static"])
+def test_an_undecided_case_ends_with_status_1_at_each_level(
+    level: str, verify: Callable[..., Any], workers: Callable[[Answer], None], tmp_path: Path
+) -> None:
+    """Static reads the text alone and decides every time."""
+    workers(lambda job: Result(job, 7, not_proved=OPEN if job.name == KERNEL else (), subject=subject(job)))
+    files = ("--junit", "j.xml", "--html", "p.html", "--results", "r.json")
+    target = ("--target", "sm90") if level == "compile" else ()
+    found, lines, _ = verify("--level", level, "--fresh", *target, *files)
+    count = len(plan([read(GENERATED / "ladder")], (level,), targets=("sm90",)))
+    assert found == 1
+    assert re.fullmatch(rf"{count - 1} of {count} passed, 1 not proved \(2 cases\) in [\d.]+ s", lines[-1])
+    at = lines.index(f"NOT PROVED ladder/{KERNEL}.py ({level}{' sm90' * bool(target)})")
+    assert lines[at + 1] == "  case:   huge-a, and 1 more" and lines[at + 2] == f"  why:    {OPEN[0][1]}"
+    assert lines[at + 3].startswith(f"  repeat: python -m generator verify ladder --only {KERNEL} --level {level}")
+    heads, row = (re.split("  +", line) for line in lines[-3:-1])
+    counted = {word: row[heads.index(word)] for word in ("failed", "not proved", "left out")}
+    assert counted == {"failed": "0", "not proved": "1", "left out": "0"}
+    (suite,) = ET.parse("j.xml").getroot()
+    assert [suite.get(word) for word in ("tests", "failures", "errors", "skipped")] == [str(count), "0", "1", "0"]
+    (case,) = [case for case in suite if case.find("error") is not None]
+    error = case.find("error")
+    assert case.get("name") == KERNEL and error is not None
+    assert error.get("message") == "not proved: huge-a: 8192 MiB of virtual memory"
+    assert "huge-a, and 1 more" in (error.text or "")
+    assert f"<title>{lines[-1].rpartition(' in ')[0]} - verification</title>" in Path("p.html").read_text()
+    recorded = read_results(Path("r.json")).proved
+    (levels,) = [levels for one, levels in recorded.items() if one.kernel == KERNEL]
+    assert "not_proved" in levels[level + " sm90" * bool(target)] and len(recorded) == 4
+
+
+def test_it_may_be_allowed_and_is_told_all_the_same(
+    verify: Callable[..., Any], workers: Callable[[Answer], None]
+) -> None:
+    workers(lambda job: Result(job, 7, not_proved=OPEN))
+    found, lines, _ = verify("--level", "gpu", "--only", KERNEL, "--fresh", "--allow-undecided", "--junit", "j.xml")
+    assert found == 0 and lines[-1].startswith("0 of 1 passed, 1 not proved (2 cases) in ")
+    (suite,) = ET.parse("j.xml").getroot()
+    assert [suite.get(word) for word in ("failures", "errors", "skipped")] == ["0", "0", "1"]
+    skipped = suite[0].find("skipped")
+    assert skipped is not None and (skipped.get("message") or "").startswith("not proved: huge-a: ")
+    # A failure is none the less one.
+    workers(lambda job: Result(job, 7, (Failure("one", "r", "m"),), OPEN))
+    found, lines, _ = verify("--level", "gpu", "--only", KERNEL, "--fresh", "--allow-undecided", "--junit", "j.xml")
+    assert found == 1 and lines[-1].startswith("1 of 1 failed in ")
+    assert [ET.parse("j.xml").getroot()[0].get(word) for word in ("failures", "errors")] == ["1", "0"]
+
+
+def test_what_is_not_proved_is_tried_again(verify: Callable[..., Any], workers: Callable[[Answer], None]) -> None:
+    for level in ("bounds", "interpret", "gpu"):
+        workers(lambda job: Result(job, 7, not_proved=OPEN))
+        assert verify("--level", level, "--only", KERNEL)[0] == 1
+        assert verify("--level", level, "--only", KERNEL)[0] == 1
+        workers(lambda job: Result(job, 9))
+        assert verify("--level", level, "--only", KERNEL)[0] == 0
+
+
+def test_a_kernel_that_bounds_does_not_understand_is_not_proved(verify: Callable[..., Any]) -> None:
+    file = Path("ladder", f"{KERNEL}.py")
+    text = file.read_text()
+    assert text.count("pid_m = pid // num_n") == 1
+    file.write_text(text.replace("pid_m = pid // num_n", "pid_m = (row := pid // num_n)"))
+    found, lines, _ = verify("--level", "bounds")
+    assert found == 1 and re.fullmatch(r"3 of 4 passed, 1 not proved \(\d+ cases\) in [\d.]+ s", lines[-1])
+    why = [line for line in lines if line.startswith("  why: ")]
+    assert any("(row := (pid // num_n))" in line for line in why)
+    assert verify("--level", "bounds", "--allow-undecided")[0] == 0
+    # Nor is it kept as proved, or as anything.
+    found, lines, _ = verify("--level", "bounds")
+    assert found == 1 and lines[-2].split()[-3:-1] == ["0", "3"]
+
+
+def test_a_kernel_without_accesses_is_not_proved(verify: Callable[..., Any]) -> None:
+    from generator.bounds import Order, Proof
+    from generator.verify import proof
+
+    with patch.object(proof, "prove", lambda path: Proof((), Order("proved", ""))):
+        result = proof.run(Job("bounds", Path("ladder"), KERNEL))
+    assert result.state is State.NOT_PROVED and result.not_proved[0][0] == "accesses"
+
+
+def short_of_memory(folder: Path, name: str, contract: bool, small: bool) -> Result:
+    """A job of the interpreter where no large operand, and if `small` none at all, can be had."""
+    from generator.verify import setup
+    from generator.verify.operands import NoMemory
+
+    def none(*arguments: object, **rest: object) -> None:
+        raise NoMemory("16 bytes")
+
+    job = Job("interpret", folder, name, contract, case="*" if contract else "[hp]*")
+    no_map = patch.object(mmap, "mmap", side_effect=OSError(12, "Cannot allocate memory"))
+    with no_map, patch.object(setup, "place", none) if small else contextlib.nullcontext():
+        return work.run(job, contextlib.nullcontext())
+
+
+def test_a_case_without_memory_is_not_proved(interpreted: Callable[..., Any]) -> None:
+    result = interpreted(short_of_memory, GENERATED / "ladder", KERNEL, False, False)
+    assert not result.failures and result.cases > 1
+    assert [case for case, _ in result.not_proved] == ["huge-a", "huge-b", "huge-c"]
+    assert all("MiB of virtual memory: [Errno 12] Cannot allocate memory" in why for _, why in result.not_proved)
+    assert result.state is State.NOT_PROVED and result.short
+
+
+def test_a_function_without_memory_is_not_proved(interpreted: Callable[..., Any]) -> None:
+    result = interpreted(short_of_memory, GENERATED / "ladder", FUNCTION, True, True)
+    assert not result.failures and not result.cases
+    assert [case for case, _ in result.not_proved] == ["aligned", "fallback", "refuse-config"]
+
+
+def test_a_device_lost_behind_the_last_case_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Lost(work.Machine):
+        hardware = False
+
+        def lost(self) -> bool:
+            return True
+
+    monkeypatch.setattr(work, "_place", lambda machine: ())
+    job = Job("gpu", GENERATED / "ladder", KERNEL)
+    found = work._Work(job, read(job.folder), Lost(), contextlib.nullcontext())
+    monkeypatch.setattr(found, "kernel", lambda file: None)
+    (failure,) = found.result(0.0).failures
+    assert failure.message == "the device answers no more"
+
+
+# ---- Levels, shards and workers that do nothing.
+
+
+def test_a_job_that_ran_nothing_has_failed(verify: Callable[..., Any], workers: Callable[[Answer], None]) -> None:
+    for level in (level for level in LEVELS if level != "static"):
+        workers(lambda job: Result(job))
+        found, lines, _ = verify("--level", level, "--only", KERNEL, "--fresh", "--allow-undecided")
+        assert found == 1 and "  wrong:  it ran no case" in lines, level
+
+
+def test_a_job_without_a_result_has_failed(verify: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "results", lambda level, jobs, workers: iter(()))
+    found, lines, _ = verify("--level", "bounds", "--fresh")
+    assert found == 1 and lines[-1].startswith("4 of 4 failed in ")
+    assert lines.count("  wrong:  no worker gave one") == 4
+
+
+@pytest.fixture(scope="module")
+def descriptors(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A family that sm90 alone can run, in part."""
+    folder = tmp_path_factory.mktemp("descriptors")
+    (folder / "family.yaml").write_text(
+        "summary: x\nlayout: rcr\ndtype: fp16\nload: descriptor\nepilogue: [none, relu]\ntargets: [sm90]\n"
+    )
+    assert render([str(folder / "family.yaml"), "--out", str(folder)]) == 0
+    return folder / "family"
+
+
+def test_a_level_that_leaves_everything_out_is_not_proved(
+    descriptors: Path, verify: Callable[..., Any], workers: Callable[[Answer], None]
+) -> None:
+    workers(lambda job: Result(job, 3))
+    call = ("--level", "static", "--level", "compile", "--target", "sm80", "--fresh", "--junit", "j.xml")
+    found, lines, _ = verify(*call, folder=str(descriptors))
+    assert found == 1 and lines[-1].startswith("2 of 4 passed, 2 not proved (2 cases) in ")
+    told = "descriptors need sm90 or later; nothing of what is asked of the compile level can be proved here"
+    assert any(line.endswith(told) for line in lines)
+    assert [suite.get("errors") for suite in ET.parse("j.xml").getroot()] == ["0", "2"]
+    assert verify(*call, "--allow-undecided", folder=str(descriptors))[0] == 0
+    # What another target proves is left out here, with its reason, and that is nobody's fault.
+    found, lines, _ = verify(*call, "--target", "sm90", folder=str(descriptors))
+    assert found == 0 and lines[-1].startswith("all 4 passed in ")
+    assert any(line.startswith("compile sm80: left out: sm80 has no bulk tensor copies") for line in lines)
+
+
+def test_shards_agree_on_what_a_level_leaves_out(descriptors: Path) -> None:
+    family = read(descriptors)
+    jobs = plan([family], ("compile",), targets=("sm80", "sm90"))
+    aside = reach.out_of_reach(jobs, [family], None)
+    # A shard that happens to hold what is left out alone is not one where nothing is proved.
+    assert {job.target: result.state for job, result in aside.items()} == {"sm80": State.LEFT_OUT}
+    alone = [job for job in jobs if job.target == "sm80"]
+    assert {result.state for result in reach.out_of_reach(alone, [family], None).values()} == {State.NOT_PROVED}
+
+
+def test_what_each_level_leaves_out(descriptors: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    family, autotune = read(descriptors), read(GENERATED / "autotune")
+    kernel, contract = family.kernels[0].name, next(iter(family.contracts))
+
+    def why(level: str, name: str, device: str | None, of: Rendered = family) -> str | None:
+        return reach.why_not(Job(level, of.folder, name, contract=name in of.contracts), of, device)
+
+    assert why("static", kernel, "sm80") is None and why("bounds", kernel, "sm80") is None
+    for name in (kernel, contract):
+        assert why("gpu", name, "sm80") == "it is for sm90, and the device is sm80"
+        assert why("gpu", name, "gfx942") == "it is for sm90, and the device is gfx942"
+        assert {why("gpu", name, device) for device in ("sm90", "sm100", None)} == {None}
+        assert why("interpret", name, None) is None
+    function = next(iter(autotune.contracts))
+    assert why("interpret", function, None, autotune) == "without a GPU Triton's autotuner cannot choose"
+    assert why("gpu", function, "sm90", autotune) is None
+    # Another Triton: every level that runs or compiles.
+    older = replace(family, kernels=tuple(replace(k, triton="<3.0") for k in family.kernels))
+    for level, name in (("interpret", kernel), ("gpu", kernel), ("gpu", contract)):
+        told = why(level, name, "sm90", older)
+        assert told is not None and told.startswith("it needs Triton <3.0, and ")
+
+
+def test_a_table_that_a_target_cannot_launch_is_left_out_there() -> None:
+    """32 warps of 64 threads are more than a program has there: nothing is compiled, not even to see that it fails."""
+    kernel = replace(read(GENERATED / "ladder").by_name[KERNEL], tiles=(Tile(64, 64, 64, warps=32),))
+    assert launches(kernel, "sm90") and left_out(kernel, "sm90") is None
+    told = "no row of its table is for gfx90a: 32 warps, and gfx90a runs at most 16 in a program"
+    assert launches(kernel, "gfx90a") == () and left_out(kernel, "gfx90a") == told
+
+
+def test_a_shard_without_jobs_says_so(verify: Callable[..., Any]) -> None:
+    found, lines, _ = verify("--level", "static", "--only", KERNEL, "--shard", "2/2")
+    assert found == 0 and lines[-1].startswith("nothing ran in ")
+    assert lines[0] == "--shard 2/2 holds no job; in all shards together: 1"
+
+
+def test_a_manifest_without_kernels_is_refused(verify: Callable[..., Any]) -> None:
+    manifest = Path("ladder", "manifest.json")
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"kernels": {}}))
+    found, _, said = verify("--level", "static")
+    assert found == 2 and "the manifest of ladder lists no kernel" in said
+
+
+def test_a_torch_that_cannot_be_asked_for_a_gpu_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not a machine without one."""
+    broken = type("Done", (), {"returncode": 1, "stdout": "", "stderr": "Traceback\nImportError: libcudart"})
+    cli._device.cache_clear()
+    monkeypatch.setattr(cli.subprocess, "run", lambda *arguments, **rest: broken)
+    with pytest.raises(CallError, match="torch cannot be asked for a GPU: ImportError: libcudart"):
+        cli.gpu()
+    cli._device.cache_clear()
+
+
+# ---- Filters that match nothing.
+
+
+def test_only_that_matches_at_one_level_and_not_at_another(verify: Callable[..., Any]) -> None:
+    found, _, said = verify("--only", FUNCTION, "--level", "static", "--level", "interpret")
+    assert found == 2
+    assert f"--only '{FUNCTION}' matches no kernel of ladder at the static level: a contract's function is run" in said
+
+
+def test_only_that_matches_nothing_of_one_family_says_so(
+    descriptors: Path, verify: Callable[..., Any], workers: Callable[[Answer], None]
+) -> None:
+    found, lines, _ = verify(descriptors, "--only", KERNEL, "--level", "static")
+    assert found == 0 and lines[0] == f"--only '{KERNEL}' matches nothing of family"
+
+
+def test_case_that_matches_at_one_level_and_not_at_another(
+    verify: Callable[..., Any], workers: Callable[[Answer], None]
+) -> None:
+    workers(lambda job: Result(job, 1 if job.level in (*WHOLE, "interpret") else 0))
+    call = ("--only", KERNEL, "--case", "primes", "--fresh", "--level", "static", "--level", "interpret")
+    assert verify(*call)[0] == 0
+    for level in ("compile", "gpu"):
+        found, _, said = verify(*call, "--level", level)
+        assert found == 2 and f"--case 'primes' matches no case at the level {level}" in said
+
+
+def test_case_that_matches_of_one_kernel_and_not_of_another(
+    verify: Callable[..., Any], workers: Callable[[Answer], None]
+) -> None:
+    workers(lambda job: Result(job, int(job.name == KERNEL)))
+    found, lines, _ = verify("--case", "bands", "--level", "interpret", "--fresh")
+    assert found == 0 and lines[-1].startswith("all 1 passed in ")
+    assert "interpret: left out: --case 'bands' matches none of its cases (4 kernels)" in lines
+
+
+def test_case_where_no_level_has_any(verify: Callable[..., Any]) -> None:
+    found, _, said = verify("--case", "primes", "--level", "static", "--level", "bounds")
+    assert found == 2 and "--case 'primes' matches no case: the level static proves a kernel as a whole" in said
+
+
+def test_coverage_that_chooses_none_of_one_level(verify: Callable[..., Any]) -> None:
+    found, _, said = verify("--coverage", "2%", "--level", "interpret", "--level", "compile")
+    assert found == 2 and "coverage 2% chooses none of what there is at the interpret level" in said
+
+
+# ---- Records.
+
+
+def test_no_record_counts_zero_cases(tmp_path: Path) -> None:
+    path = tmp_path / "r.json"
+    job = Job("bounds", Path("f"), "one")
+    none = [Result(replace(job, name=name), not_proved=OPEN) for name in ("one", "two")]
+    three = Subject("three", "d", "h")
+    (line,) = write(path, [*none, Result(replace(job, name="three"), 5, subject=three)])
+    assert line == f"{path}: bounds of 2 kernels is not recorded, for no case is proved: one, and others"
+    assert read_results(path).proved.keys() == {three}
+
+
+def test_a_kernel_that_is_proved_in_part_is_recorded_and_not_counted(tmp_path: Path) -> None:
+    path = tmp_path / "r.json"
+    job = Job("interpret", Path("f"), "one")
+    one, two = (Subject(name, "d", "h") for name in ("one", "two"))
+    part, whole = Result(job, 40, not_proved=OPEN, subject=one), Result(replace(job, name="two"), 40, subject=two)
+    assert write(path, [part, whole]) == []
+    assert read_results(path).proved[one]["interpret"]["not_proved"] == dict(OPEN)
+    (row,) = table([path], {one, two}).splitlines()[2:]
+    assert row.endswith("| 1 | 40 |")
+
+
+def test_a_state_sums_up_a_result() -> None:
+    job, failure = Job("gpu", Path("f"), "one"), (Failure("one", "r", "m"),)
+    found: Sequence[tuple[Result, State, int, int]] = [
+        (Result(job, 3), State.PASSED, 0, 0),
+        (Result(job, 3, failure, OPEN), State.FAILED, 1, 1),
+        (Result(job, 3, not_proved=OPEN), State.NOT_PROVED, 1, 0),
+        (Result(job, left_out="for another"), State.LEFT_OUT, 0, 0),
+        # Of one that nothing is known of.
+        (Result(job), State.NOT_PROVED, 1, 0),
+    ]
+    for result, state, strict, allowed in found:
+        assert (result.state, status([result]), status([result], allow_undecided=True)) == (state, strict, allowed)
