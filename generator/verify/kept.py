@@ -156,6 +156,7 @@ class Kept:
         return repr((code, kernels))
 
     def _subject(self, job: Job) -> Subject | None:
+        """What of a kernel's code a job proves, as `loading.subject`."""
         return Subject.of(job, self._parts_of(job.file))
 
     def _parts_of(self, path: Path) -> parts.Parts:

@@ -119,6 +119,20 @@ def test_a_level_depends_on_what_it_reads_of_a_kernel(
     assert {level for level, job in jobs.items() if known(store(tmp_path, family), job) is None} == unknown
 
 
+def test_a_text_is_parsed_once(tmp_path: Path, family: Rendered, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nine hundred files would take longer than all else that a run does where nothing has changed."""
+    job = Job("interpret", family.folder, KERNEL)
+    store(tmp_path, family).keep(Result(job, cases=7))
+    with monkeypatch.context() as patched:
+        patched.delattr(kept.parts, "of_file")
+        found = known(store(tmp_path, family), job)
+    assert found is not None and found.subject == subject(job)
+    change(family.file(KERNEL), "tl.dot(a, b, acc)", "tl.dot(b, a, acc)")
+    with monkeypatch.context() as patched, pytest.raises(AttributeError):
+        patched.delattr(kept.parts, "of_file")
+        known(store(tmp_path, family), job)
+
+
 def test_a_file_that_is_no_python_is_known_by_its_text(tmp_path: Path, family: Rendered) -> None:
     job = Job("interpret", family.folder, KERNEL)
     text = family.file(KERNEL).read_text()

@@ -176,6 +176,19 @@ def test_a_whole_job_can_be_repeated(html: str) -> None:
         assert before + kernel.name + behind == command(job)
 
 
+def test_an_opened_row_tells_the_code_by_its_digests(html: str) -> None:
+    data = carried(html, "data")
+    told = {
+        row[1]: carried(html, f"part-{at // data['part']}")[at % data["part"]][0] for at, row in enumerate(data["rows"])
+    }
+    ladder = family("ladder")
+    assert {told[name] for name in ladder.by_name} == {"device code 0123456789abcdef, host code ffffffffffffffff"}
+    # What was compiled says nothing of the host's code, and a function is of several kernels.
+    compiled = [result for result in sample()[0] if result.job.level == "compile"]
+    assert 'device code 0123456789abcdef"' in page(compiled, [family("autotune"), ladder])
+    assert {told[name] for name in ladder.contracts} == {""}
+
+
 def test_launches_of_the_same_figures_are_told_together(html: str) -> None:
     texts = carried(html, "texts")
     names, lines = detail(html, family("ladder").kernels[0].name, "compile sm90")["measured"]
