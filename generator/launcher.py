@@ -11,10 +11,7 @@ from generator.operands import Argument, Matrix, Vector
 from generator.operations import SCALAR
 from generator.outputs import OutputView
 from generator.view import View
-from generator.vocabulary import ELEMENTS
-
-#: Programs that walk the tiles in Triton's interpreter: few enough that each comes to several.
-INTERPRETED = 3
+from generator.vocabulary import ELEMENTS, INTERPRETED
 
 #: Where a statement of the launcher begins.
 _INSIDE = 4

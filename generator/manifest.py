@@ -11,10 +11,8 @@ from generator.epilogue import Output, plain_scalars
 from generator.model import Family, Kernel, Tile, Variant
 from generator.outputs import REDUCED
 from generator.render import templates_digest
+from generator.rendered import VERSION
 from generator.taps import Tap
-
-#: The layout of the file; a reader refuses one that it does not know.
-VERSION = 1
 
 
 def manifest(family: Family, bodies: dict[str, str], kept: dict[str, Any] | None = None) -> dict[str, object]:

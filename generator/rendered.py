@@ -11,11 +11,13 @@ from typing import Any
 from generator.apply import MANIFEST, Refused, read_manifest
 from generator.epilogue import Epilogue, Operand, Step, Used, operation_of, settings_of, why_no_chain
 from generator.errors import CallError
-from generator.manifest import VERSION
 from generator.model import Dtype, Kernel, Layout, LeftOut, Tile, Variant
 from generator.operations import Operation
 from generator.taps import TAPS, named
 from generator.vocabulary import DEFAULTS, ELEMENTS, LAYOUT_LETTERS, PRECISIONS, SELECT, TARGETS, WORDS
+
+#: The layout of a manifest; one of another is refused.
+VERSION = 1
 
 
 @dataclass(frozen=True)

@@ -113,6 +113,8 @@ SCHEDULE: Mapping[str, Schedule] = {
     "split_k_atomic": Schedule("K divided over programs, reduced by atomic adds", splits=True, repeatable=False),
     "stream_k": Schedule("K-iterations divided evenly over a persistent grid", walks=True, workspace=True),
 }
+#: Programs that walk the tiles in Triton's interpreter: few enough that each comes to several.
+INTERPRETED = 3
 
 LOAD: Mapping[str, Word] = {
     "pointer": Word("tiles of pointers"),

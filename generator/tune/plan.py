@@ -12,7 +12,7 @@ from typing import Any
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from generator import prior, timing
+from generator import parts, prior, timing
 from generator.bench import ahead
 from generator.bench.competitor import module_of, rows
 from generator.bench.operands import shadow
@@ -22,7 +22,6 @@ from generator.bench.results import digest_of
 from generator.errors import CallError
 from generator.model import Kernel
 from generator.package import contracts
-from generator.tune.code import code_digest
 from generator.tune.fit import Row, row_of
 from generator.vocabulary import ELEMENTS
 
@@ -56,7 +55,7 @@ class Trial:
     def digests(self) -> dict[str, str]:
         """The kernels that are measured, each with the digest of its code."""
         files = {c.contestant.kernel: c.contestant.file for c in self.candidates}
-        return {kernel: code_digest(file) for kernel, file in files.items()}
+        return {kernel: parts.of_file(file).timed for kernel, file in files.items()}
 
     def key(self, method: Mapping[str, Any], environment: Mapping[str, Any]) -> str:
         """The digest of all that the outcome depends on."""

@@ -9,13 +9,12 @@ from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from generator import prior
+from generator import parts, prior
 from generator.bench.measure import reason
 from generator.bench.plan import Families
 from generator.bench.table import tile
 from generator.errors import CallError
 from generator.tune import winners, work
-from generator.tune.code import code_digest
 from generator.tune.doubt import DOUBTED, doubtful
 from generator.tune.fit import Row, Sample, fit, row_of
 from generator.tune.journal import Journal
@@ -204,7 +203,7 @@ def digests_of(families: Families, name: str) -> dict[str, str]:
     found = {}
     for kernel in families.known[name].kernels:
         try:
-            found[kernel.name] = code_digest(families.contestant(kernel, name, kernel.name).file)
+            found[kernel.name] = parts.of_file(families.contestant(kernel, name, kernel.name).file).timed
         except CallError:
             continue
     return found

@@ -33,7 +33,7 @@ class Winners:
     """The contents of a file."""
 
     place: Place
-    #: Kernel -> the sha256 of the body of its file, for every kernel that a winner or a runner-up names.
+    #: Kernel -> the digest of its code less its table, for every kernel that a winner or a runner-up names.
     kernels: Mapping[str, str] = field(default_factory=dict)
     winners: tuple[Winner, ...] = ()
     #: The rates of rows for sizes that were not measured.

@@ -6,7 +6,7 @@ The stages, from the command line inwards:
     plan       the jobs that a call comes to: a kernel, or a contract's function, at a level; a part of them by shard
     reach      what a level leaves out by its nature: for another level, version of Triton or `device`
     coverage   which combinations are chosen where not all are; `costs` what jobs take, by which shards are even
-    kept       results of earlier runs, by the digest of all that they depend on
+    kept       results of earlier runs, by the digest of all that they depend on, the harness (`depends`) included
     static     the text of a folder: parses, lints clean, is formatted, matches its digest, has the manifest's `rows`
     proof      the bounds level: `generator.bounds` asked about one kernel
     run        the other jobs over worker processes, each level in processes of its own

@@ -95,7 +95,7 @@ def _parser() -> argparse.ArgumentParser:
         "--results",
         type=Path,
         metavar="FILE",
-        help="write what passed as JSON, keyed by body digest; adds to FILE, less what is there of more cases",
+        help="write what passed as JSON, keyed by the code's meaning; adds to FILE, less what is there of more cases",
     )
     parser.add_argument(
         "--table", type=Path, nargs="+", metavar="FILE", help="prove nothing: print what such files hold, as Markdown"
@@ -134,8 +134,7 @@ def _verify(arguments: argparse.Namespace) -> int:
         raise CallError(f"--jobs must be at least 1, got {arguments.jobs}")
     found = rendered(arguments.specs, arguments.out, arguments.only)
     if arguments.table:
-        current = {digest: name for family in found for name, digest in family.digests.items()}
-        print(results.table(arguments.table, current))
+        print(results.table(arguments.table, results.current(found)))
         return 0
     device = gpu()
     asked = arguments.level or default_levels(device)

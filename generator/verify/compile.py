@@ -24,7 +24,7 @@ from generator.verify.execute import describe
 from generator.verify.expect import faults
 from generator.verify.jobs import Failure, Job, Result
 from generator.verify.launches import REFUSED, Launch, launches
-from generator.verify.loading import load_kernel, stated_and_actual_digest
+from generator.verify.loading import load_kernel, subject
 from generator.verify.machine_code import CompileError, MachineCode, compile_to_machine_code, memory_needed
 from generator.verify.reach import why_not_compiled
 from generator.verify.rows import row_of
@@ -43,13 +43,12 @@ def run(job: Job) -> Result:
     work = _Work(job, kernel, job.target)
     with _fresh_cache():
         work.run()
-    _, digest = stated_and_actual_digest(job.file.read_text())
     place = {"python": platform.python_version(), "torch": torch.__version__, "triton": triton.__version__}
     return Result(
         job,
         work.count,
         tuple(work.failures),
-        digest=digest,
+        subject=subject(job),
         place=tuple(place.items()),
         seconds=time.monotonic() - started,
         measured=tuple(work.measured),

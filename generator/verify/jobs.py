@@ -9,6 +9,8 @@ from enum import IntEnum
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from generator.parts import Parts
+
 #: In the order in which they run: what is quick and finds the most comes first.
 LEVELS = ("static", "bounds", "interpret", "compile", "gpu")
 
@@ -49,6 +51,29 @@ class Job:
         return self.folder / ("__init__.py" if self.contract else f"{self.name}.py")
 
 
+@dataclass(frozen=True, order=True)
+class Subject:
+    """What is proved of a kernel: its code, by meaning, as far as a level's result depends on it.
+
+    The name is part of it, since the types of a kernel's operands are in the name and not always in the code.
+    """
+
+    kernel: str
+    device: str
+    #: Empty at the compile level: code of the host alone leaves what is compiled as it is.
+    host: str = ""
+
+    @classmethod
+    def of(cls, job: Job, parts: Parts) -> Subject | None:
+        """What a job proves of the kernel whose file has these parts.
+
+        None where that is no kernel's code: the static level is about the text, a contract about several kernels.
+        """
+        if job.contract or job.level == "static":
+            return None
+        return cls(job.name, parts.device, "" if job.level == "compile" else parts.host)
+
+
 class State(IntEnum):
     """What became of a job."""
 
@@ -82,8 +107,8 @@ class Result:
     #: The worst error as a part of what is allowed, and the error as a part of the vendor library's.
     worst_error: float = 0.0
     vendor_error: float | None = None
-    #: Digest of the body of the file.
-    digest: str = ""
+    #: What it was found of; None of a contract's function, at the static level, and where the file is no Python.
+    subject: Subject | None = None
     #: Where it ran: the device's name, and versions of python, torch and triton.
     place: tuple[tuple[str, str], ...] = ()
     seconds: float = 0.0

@@ -1,8 +1,10 @@
 """Results kept by what they depend on, so that a second run does only what has changed.
 
-A result is known by the digest of the kernel's text, what the manifest says of it, the level, at the compile level the
-launch and its target, the versions of triton, torch and numpy, the device, and the text of the harness. A change to any
-of these makes another key: nothing is ever out of date, and only what passed is kept.
+A result is known by the kernel's code, by meaning and as far as the level depends on it (at the static level by its
+text, of a contract's function by the code of all that it may run), what the manifest says of it, the level, at the
+compile level the launch and its target, the modules of the harness that the level imports, the versions of what these
+import, and the device. A change to any of these makes another key: nothing is ever out of date, and only what passed is
+kept. A comment or a docstring, in a kernel or in the harness, changes none of them.
 """
 
 from __future__ import annotations
@@ -14,28 +16,21 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, replace
-from functools import cache, cached_property
+from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-import generator
+from generator import parts, syntax
 from generator.model import Kernel
 from generator.rendered import Rendered
-from generator.verify.jobs import Job, Result
+from generator.verify import depends
+from generator.verify.jobs import Job, Result, Subject
 from generator.verify.launches import launches
 
-_VERSIONS = ("triton", "torch", "numpy", "ruff", "z3-solver")
-
-
-@cache
-def harness_digest() -> str:
-    """Digest of every module of the package: a harness that has changed knows nothing of earlier results."""
-    found = hashlib.sha256()
-    root = Path(generator.__file__).parent
-    for path in sorted(root.rglob("*.py")):
-        found.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
-    return found.hexdigest()
+_RUNS = ("triton", "torch", "numpy")
+#: What is installed beside the package that results of a level depend on.
+PACKAGES = {"static": ("ruff",), "bounds": ("z3-solver",), "interpret": _RUNS, "compile": _RUNS, "gpu": _RUNS}
 
 
 def _installed(package: str) -> str:
@@ -51,18 +46,15 @@ class Kept:
     def __init__(self, folder: Path, found: Sequence[Rendered], device: str | None) -> None:
         self.folder, self.device = folder, device
         self.families = {family.folder: family for family in found}
-
-    @cached_property
-    def _machine(self) -> list[str]:
-        versions = [f"{package} {_installed(package)}" for package in _VERSIONS]
-        return [harness_digest(), sys.version, *versions]
+        self._parts: dict[Path, parts.Parts] = {}
 
     @cached_property
     def _connection(self) -> sqlite3.Connection:
         self.folder.mkdir(parents=True, exist_ok=True)
         (self.folder / ".gitignore").write_text("*\n")
         connection = sqlite3.connect(self.folder / "results.sqlite", timeout=60)
-        connection.execute("CREATE TABLE IF NOT EXISTS results (key TEXT PRIMARY KEY, value TEXT NOT NULL)")
+        for name in ("results", "parts"):
+            connection.execute(f"CREATE TABLE IF NOT EXISTS {name} (key TEXT PRIMARY KEY, value TEXT NOT NULL)")
         return connection
 
     def known(self, jobs: Sequence[Job]) -> tuple[list[Result], list[Job]]:
@@ -82,7 +74,7 @@ class Kept:
             if value is None:
                 left.append(job)
             else:
-                results.append(_result(job, value))
+                results.append(_result(job, self._subject(job), value))
         return results, left
 
     def whole(self, result: Result, asked: Job) -> Result:
@@ -98,14 +90,14 @@ class Kept:
         )
 
     def keep(self, result: Result) -> None:
-        """Remember what passed of `result`."""
+        """Remember what passed of `result`, unless a case of it was not run: that is tried again."""
         job = result.job
         if result.left_out is not None or result.kept or result.not_proved or (job.case and job.level != "compile"):
             return
         if job.level == "compile":
             failed = {failure.case for failure in result.failures}
             found = {name: figures for name, figures in result.measured if name not in failed}
-            common = {"digest": result.digest, "place": result.place, "seconds": result.seconds / max(result.cases, 1)}
+            common = {"place": result.place, "seconds": result.seconds / max(result.cases, 1)}
             values = [common | {"measured": figures} for figures in found.values()]
             self._put(zip(self._keys(job, list(found)), values, strict=True))
         elif not result.failures:
@@ -119,16 +111,24 @@ class Kept:
 
     def _compiled(self, job: Job, names: Sequence[str], values: Sequence[Mapping[str, Any]]) -> Result:
         measured = _measured((name, value["measured"]) for name, value in zip(names, values, strict=True))
-        first: Mapping[str, Any] = values[0] if values else {"digest": "", "place": []}
+        first: Mapping[str, Any] = values[0] if values else {"place": []}
         place = tuple((str(k), str(v)) for k, v in first["place"])
         seconds = sum(value["seconds"] for value in values)
-        return Result(
-            job, len(names), digest=first["digest"], place=place, measured=measured, seconds=seconds, kept=True
-        )
+        subject = self._subject(job)
+        return Result(job, len(names), subject=subject, place=place, measured=measured, seconds=seconds, kept=True)
+
+    @cached_property
+    def _machines(self) -> dict[str, list[str]]:
+        """Of each level the harness and the versions that its results depend on."""
+        installed = {package: _installed(package) for packages in PACKAGES.values() for package in packages}
+        return {
+            level: [depends.harness_digest(level), sys.version, *(f"{each} {installed[each]}" for each in packages)]
+            for level, packages in PACKAGES.items()
+        }
 
     def _keys(self, job: Job, names: Sequence[str]) -> list[str]:
         """The key of the job, at the compile level of each launch named."""
-        common = [*self._machine, job.level, self._subject(job), job.case or ""]
+        common = [*self._machines[job.level], job.level, self._what(job), job.case or ""]
         if job.level == "compile":
             common[-1] = job.target or ""
         if job.level == "gpu":
@@ -141,24 +141,47 @@ class Kept:
             keys.append(digest.hexdigest())
         return keys
 
-    def _subject(self, job: Job) -> str:
-        """What is proved: the texts, and what the manifest says of them."""
+    def _what(self, job: Job) -> str:
+        """What is proved: the code or the texts, and what the manifest says of them."""
         family = self.families[job.folder]
         kernels: tuple[Kernel, ...] = family.contracts[job.name] if job.contract else (family.by_name[job.name],)
-        files = [job.file, *(family.file(kernel.name) for kernel in kernels)]
-        digests = [_digest(path) for path in dict.fromkeys(files)]
-        if job.level == "static" or job.contract:
-            digests += [_digest(path) for path in family.own_files]
-        return repr((digests, kernels))
+        if job.level == "static":
+            code: list[object] = [_digest(path) for path in (job.file, *family.own_files)]
+            code.append(family.digests[job.name])
+        elif job.contract:
+            files = [*family.own_files, *(family.file(kernel.name) for kernel in kernels)]
+            code = [(path.name, self._parts_of(path)) for path in files]
+        else:
+            code = [self._subject(job)]
+        return repr((code, kernels))
 
-    def _get(self, key: str) -> dict[str, Any] | None:
-        row = self._connection.execute("SELECT value FROM results WHERE key = ?", (key,)).fetchone()
+    def _subject(self, job: Job) -> Subject | None:
+        """What of a kernel's code a job proves, as `loading.subject`."""
+        return Subject.of(job, self._parts_of(job.file))
+
+    def _parts_of(self, path: Path) -> parts.Parts:
+        """The parts of a file, remembered by its text; where it is no Python, each is the text."""
+        if path not in self._parts:
+            text = _digest(path)
+            key = "".join((text, *(depends.module(name).digest for name in (parts.__name__, syntax.__name__))))
+            found = self._get(key, "parts")
+            if found is None:
+                try:
+                    found = asdict(parts.of_file(path))
+                except (OSError, SyntaxError, ValueError):
+                    found = asdict(parts.Parts(text, text, text))
+                self._put([(key, found)], "parts")
+            self._parts[path] = parts.Parts(**found)
+        return self._parts[path]
+
+    def _get(self, key: str, table: str = "results") -> dict[str, Any] | None:
+        row = self._connection.execute(f"SELECT value FROM {table} WHERE key = ?", (key,)).fetchone()
         return None if row is None else dict(json.loads(row[0]))
 
-    def _put(self, entries: Iterator[tuple[str, Any]] | Sequence[tuple[str, Any]]) -> None:
+    def _put(self, entries: Iterator[tuple[str, Any]] | Sequence[tuple[str, Any]], table: str = "results") -> None:
         rows = [(key, json.dumps(value)) for key, value in entries]
         with self._connection:
-            self._connection.executemany("INSERT OR REPLACE INTO results VALUES (?, ?)", rows)
+            self._connection.executemany(f"INSERT OR REPLACE INTO {table} VALUES (?, ?)", rows)
 
     def close(self) -> None:
         """Let go of the folder."""
@@ -168,19 +191,19 @@ class Kept:
 
 
 #: The fields of a result that are kept.
-_FIELDS = ("cases", "worst_error", "vendor_error", "digest", "place", "seconds", "measured")
+_FIELDS = ("cases", "worst_error", "vendor_error", "place", "seconds", "measured")
 
 
-def _result(job: Job, value: Mapping[str, Any]) -> Result:
+def _result(job: Job, subject: Subject | None, value: Mapping[str, Any]) -> Result:
     place = tuple((str(k), str(v)) for k, v in value["place"])
-    return Result(job, **{**value, "place": place, "measured": _measured(value["measured"])}, kept=True)
+    found = {**value, "place": place, "measured": _measured(value["measured"])}
+    return Result(job, subject=subject, **found, kept=True)
 
 
 def _measured(found: Iterable[Any]) -> tuple[tuple[str, tuple[tuple[str, int], ...]], ...]:
     return tuple((str(name), tuple((str(k), int(v)) for k, v in figures)) for name, figures in found)
 
 
-@cache
 def _digest(path: Path) -> str:
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -8,6 +8,9 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+from generator import parts
+from generator.verify.jobs import Job, Subject
+
 #: How a rendered file introduces the digest of the text behind it.
 DIGEST_LINE = "# sha256 of the text below: "
 
@@ -37,6 +40,14 @@ def load_family(folder: Path) -> ModuleType:
     sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
+
+
+def subject(job: Job) -> Subject | None:
+    """What of a kernel's code a job proves; None where it is about something else, or the file is no Python."""
+    try:
+        return Subject.of(job, parts.of_file(job.file))
+    except (OSError, SyntaxError, ValueError):
+        return None
 
 
 def stated_and_actual_digest(text: str) -> tuple[str | None, str]:

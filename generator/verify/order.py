@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from generator.launcher import INTERPRETED
 from generator.model import Tile, Variant
+from generator.vocabulary import INTERPRETED
 
 
 def tiles(variant: Variant, tile: Tile, rows: int, columns: int) -> Iterator[tuple[int, int]]:

@@ -203,14 +203,16 @@ def _shown(cell: _Cell, reasons: _Texts) -> list[int]:
 
 
 def _details(row: _Row, cells: Mapping[str, _Cell], columns: Sequence[str], texts: _Texts) -> list[Any]:
-    """What an opened row tells: digest, rows of the tile table, and the details of each cell, 0 where none is."""
+    """What an opened row tells: digests, rows of the tile table, and the details of each cell, 0 where none is."""
     results = [cell.result for cell in cells.values() if cell.result is not None]
-    digest = next((result.digest for result in results if result.digest), "")
+    subject = max((result.subject for result in results if result.subject), key=lambda each: each.host, default=None)
+    digests = {} if subject is None else {"device code": subject.device, "host code": subject.host}
     tiles = () if row.kernel is None else row.kernel.tiles
     splits = row.kernel is not None and SCHEDULE[row.kernel.variant.schedule].splits
     words = [f"{t.m} x {t.n} x {t.k}, {t.warps} warps, {t.stages} stages, group {t.group}" for t in tiles if results]
     lines = [texts(f"{line}, split {t.split}" if splits else line) for t, line in zip(tiles, words)]
-    return [digest, lines, [_detail(cells[column], texts) if column in cells else 0 for column in columns]]
+    told = ", ".join(f"{part} {digest[:16]}" for part, digest in digests.items() if digest)
+    return [told, lines, [_detail(cells[column], texts) if column in cells else 0 for column in columns]]
 
 
 def _detail(cell: _Cell, texts: _Texts) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import time
 
 from generator.bounds import NEVER_REACHED, Access, NotUnderstood, prove
 from generator.verify.jobs import Failure, Job, Result
-from generator.verify.loading import stated_and_actual_digest
+from generator.verify.loading import subject
 
 
 def run(job: Job) -> Result:
@@ -40,13 +40,12 @@ def run(job: Job) -> Result:
             not_proved.append(("order", proof.order.detail))
         else:
             cases += 1
-    _, digest = stated_and_actual_digest(job.file.read_text())
     return Result(
         job,
         cases,
         tuple(failures),
         tuple(dict.fromkeys(not_proved)),
-        digest=digest,
+        subject=subject(job),
         seconds=time.monotonic() - started,
         measured=(("accesses", tuple(counts.items())),),
     )

@@ -1,36 +1,73 @@
-"""What was proved, and on what: a file of its own beside the manifest, keyed by the digest of each kernel's body."""
+"""What was proved, and on what: a file of its own beside the manifest, keyed by the meaning of each kernel's code.
+
+A record says of a kernel's device code what was compiled, and beside each host code of it what ran. It stands for
+whatever file has that code, in whichever family, so that a comment or a docstring makes nothing fall. The static level
+is about the text, and takes seconds: it is not recorded.
+"""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from generator import parts
 from generator.errors import CallError
-from generator.verify.jobs import Result, State
+from generator.rendered import Rendered
+from generator.verify.jobs import Result, State, Subject
 
-Record = dict[str, Any]
+#: What a level found of a kernel: counts, and the worst that there was.
+Figures = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Record:
+    """What passed on one machine: of each kernel's code the levels, by their labels."""
+
+    #: The machine and its versions. No date, no path.
+    place: dict[str, str]
+    proved: dict[Subject, dict[str, Figures]]
+
+    def cases(self, subject: Subject, label: str) -> int:
+        """How many cases of a kernel passed at a level."""
+        return int(self.proved.get(subject, {}).get(label, {}).get("cases", 0))
+
+
+def current(families: Iterable[Rendered]) -> set[Subject]:
+    """What there is to prove of the kernels of families, as their files lie, at whichever level."""
+    found: set[Subject] = set()
+    for family in families:
+        for name in family.by_name:
+            own = parts.of_file(family.file(name))
+            found |= {Subject(name, own.device), Subject(name, own.device, own.host)}
+    return found
+
+
+def _subject(result: Result) -> Subject:
+    assert result.subject is not None, result.job
+    return result.subject
 
 
 def _record(recorded: Iterable[Result]) -> Record:
-    """What passed in one run: the machine and its versions, then each kernel's levels. No date, no path."""
-    place: dict[str, str] = {}
-    kernels: dict[str, Record] = {}
+    found = Record({}, {})
     for result in recorded:
-        place |= {key: value for key, value in result.place if place.get(key) in (None, "interpreter")}
-        kernels.setdefault(result.digest, {"kernel": result.job.name})[result.job.label] = _entry(result)
-    return {"place": dict(sorted(place.items())), "kernels": kernels}
+        fresh = {key: value for key, value in result.place if found.place.get(key) in (None, "interpreter")}
+        found.place.update(fresh)
+        found.proved.setdefault(_subject(result), {})[result.job.label] = _figures(result)
+    return found
 
 
 def _recorded(results: Iterable[Result]) -> list[Result]:
-    """The results that are recorded, one of a digest and level: cases of kernels that passed, none chosen by name."""
-    found: dict[tuple[str, str], Result] = {}
+    """The results that are recorded, one of a subject and level: cases of kernels that passed, none chosen by name."""
+    found: dict[tuple[Subject, str], Result] = {}
     for result in results:
-        job, key = result.job, (result.digest, result.job.label)
-        if result.failures or not result.cases or job.contract or job.case is not None:
+        job = result.job
+        if result.failures or not result.cases or job.contract or job.level == "static" or job.case is not None:
             continue
+        key = (_subject(result), job.label)
         # Two families may have the same kernel.
         if not (key in found and _fewer(result, found[key].cases)):
             found[key] = result
@@ -42,20 +79,20 @@ def _fewer(result: Result, cases: int) -> bool:
     return result.partial and result.cases < cases
 
 
-def _entry(result: Result) -> Record:
+def _figures(result: Result) -> Figures:
     job = result.job
-    entry: Record = {"cases": result.cases}
+    found: Figures = {"cases": result.cases}
     if job.level in ("interpret", "gpu"):
-        entry["worst_error"] = round(result.worst_error, 4)
+        found["worst_error"] = round(result.worst_error, 4)
         if result.vendor_error is not None:
-            entry["vendor_error"] = round(result.vendor_error, 4)
+            found["vendor_error"] = round(result.vendor_error, 4)
     if job.level == "compile":
-        entry |= _worst(result)
+        found |= _worst(result)
     if job.level == "bounds":
-        entry |= {state: count for _, figures in result.measured for state, count in figures}
+        found |= {state: count for _, figures in result.measured for state, count in figures}
     if result.not_proved:
-        entry["not_proved"] = dict(result.not_proved)
-    return entry
+        found["not_proved"] = dict(result.not_proved)
+    return found
 
 
 def _worst(result: Result) -> dict[str, int]:
@@ -75,16 +112,14 @@ def write(path: Path, results: Sequence[Result]) -> list[str]:
     found = _record(recorded)
     if path.exists():
         before = read(path)
-        machine = _machine(before["place"])
-        if any(machine.get(key, value) != value for key, value in _machine(found["place"]).items()):
-            raise CallError(f"{path} holds results of {before['place']}, and these are of {found['place']}")
-        fuller = _fuller(before, recorded)
+        machine = _machine(before.place)
+        if any(machine.get(key, value) != value for key, value in _machine(found.place).items()):
+            raise CallError(f"{path} holds results of {before.place}, and these are of {found.place}")
+        fuller = [result for result in recorded if _fewer(result, before.cases(_subject(result), result.job.label))]
         for result in fuller:
-            del found["kernels"][result.digest][result.job.label]
+            del found.proved[_subject(result)][result.job.label]
         told = _told_of(path, fuller, before)
-        for digest, entry in before["kernels"].items():
-            found["kernels"][digest] = entry | found["kernels"].get(digest, {})
-        found["place"] = before["place"] | found["place"] | machine
+        found = Record(before.place | found.place | machine, _joined(before.proved, found.proved))
     told += _of_nothing(path, results)
     if any(result.job.case is not None for result in results):
         told.append(f"{path}: nothing of what ran is recorded, for --case takes some of the cases alone")
@@ -95,31 +130,33 @@ def write(path: Path, results: Sequence[Result]) -> list[str]:
 def renew(path: Path, fresh: Path) -> None:
     """Put the record of a run over all kernels, `fresh`, in the place of `path`.
 
-    What `path` holds besides stays where it is of a kernel that was proved again, on the same machine and versions.
+    What `path` holds besides stays where it is of code that was proved again, on the same machine and versions.
     """
     found = read(fresh)
     before = read(path) if path.exists() else found
-    if _machine(before["place"]) == _machine(found["place"]):
-        known = before["kernels"]
-        found["kernels"] = {digest: known.get(digest, {}) | entry for digest, entry in found["kernels"].items()}
+    if _machine(before.place) == _machine(found.place):
+        device = {(subject.kernel, subject.device) for subject in found.proved}
+        again = {
+            subject: levels
+            for subject, levels in before.proved.items()
+            if subject in found.proved or (not subject.host and (subject.kernel, subject.device) in device)
+        }
+        found = Record(found.place, _joined(again, found.proved))
     path.write_text(_text(found))
 
 
-def _fuller(before: Record, recorded: Iterable[Result]) -> list[Result]:
-    """The results that have part of the cases of a kernel, where more are recorded."""
-    known = before["kernels"]
-    return [
-        result
-        for result in recorded
-        if _fewer(result, known.get(result.digest, {}).get(result.job.label, {}).get("cases", 0))
-    ]
+def _joined(
+    before: Mapping[Subject, dict[str, Figures]], found: Mapping[Subject, dict[str, Figures]]
+) -> dict[Subject, dict[str, Figures]]:
+    """What both hold of each subject, where both have a level what is found now."""
+    return {subject: before.get(subject, {}) | found.get(subject, {}) for subject in {**before, **found}}
 
 
 def _told_of(path: Path, fuller: Sequence[Result], before: Record) -> list[str]:
     lines = []
     for label, count in Counter(result.job.label for result in fuller).items():
         first = next(result for result in fuller if result.job.label == label)
-        cases = before["kernels"][first.digest][label]["cases"]
+        cases = before.cases(_subject(first), label)
         kernels = "1 kernel stays" if count == 1 else f"{count} kernels stay"
         more = "" if count == 1 else ", and others"
         lines.append(
@@ -142,9 +179,9 @@ def _of_nothing(path: Path, results: Iterable[Result]) -> list[str]:
     ]
 
 
-def stands(entry: Record) -> bool:
+def stands(found: Figures) -> bool:
     """Whether what is recorded of a kernel at a level proves it: cases, and none beside them that is not proved."""
-    return entry["cases"] > 0 and "not_proved" not in entry
+    return found["cases"] > 0 and "not_proved" not in found
 
 
 def _machine(place: Mapping[str, str]) -> dict[str, str]:
@@ -153,36 +190,46 @@ def _machine(place: Mapping[str, str]) -> dict[str, str]:
 
 
 def _text(found: Record) -> str:
-    """JSON with a line a kernel, so that a difference reads kernel by kernel."""
-    kernels = sorted(found["kernels"].items(), key=lambda item: (item[1]["kernel"], item[0]))
-    lines = [f"  {json.dumps(digest)}: {json.dumps(dict(sorted(entry.items())))}" for digest, entry in kernels]
-    place = json.dumps(found["place"])
-    return f'{{\n "place": {place},\n "kernels": {{\n' + ",\n".join(lines) + "\n }\n}\n"
+    """JSON with a line a kernel's device code, so that a difference reads kernel by kernel."""
+    lines: dict[tuple[str, str], dict[str, Any]] = {}
+    for subject, levels in sorted(found.proved.items()):
+        line = lines.setdefault((subject.kernel, subject.device), {"kernel": subject.kernel, "device": subject.device})
+        own = dict(sorted(levels.items()))
+        line |= {"hosts": line.get("hosts", {}) | {subject.host: own}} if subject.host else own
+    place = json.dumps(dict(sorted(found.place.items())))
+    kernels = ",\n".join(f"  {json.dumps(line)}" for line in lines.values())
+    return f'{{\n "place": {place},\n "kernels": [\n{kernels}\n ]\n}}\n'
 
 
 def read(path: Path) -> Record:
     """The results in `path`; raise `CallError` where it holds none."""
     try:
         found = json.loads(path.read_text())
-        if not (isinstance(found["place"], dict) and isinstance(found["kernels"], dict)):
-            raise TypeError("place and kernels must be mappings")
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        if not (isinstance(found["place"], dict) and isinstance(found["kernels"], list)):
+            raise TypeError("place must be a mapping and kernels a list")
+        proved: dict[Subject, dict[str, Figures]] = {}
+        for line in found["kernels"]:
+            kernel, device, hosts = line.pop("kernel"), line.pop("device"), line.pop("hosts", {})
+            levels = {Subject(kernel, device): line} if line else {}
+            proved |= levels | {Subject(kernel, device, host): own for host, own in hosts.items()}
+        return Record(found["place"], proved)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise CallError(f"{path} holds no results of verify: {error}") from None
-    return dict(found)
 
 
-def table(files: Sequence[Path], current: Mapping[str, str]) -> str:
-    """What `files` prove of the kernels of `current` (body digest -> name), as a table in Markdown.
+def table(files: Sequence[Path], current: set[Subject]) -> str:
+    """What `files` prove of `current`, as a table in Markdown.
 
-    Results of a kernel whose text has changed since are not counted, nor those with a case that is not proved.
+    Results of a kernel whose code has changed since are not counted, nor those with a case that is not proved; those of
+    one that two families have count once.
     """
     rows: dict[tuple[str, str, str, str], Counter[str]] = {}
     for path in files:
         found = read(path)
-        place = found["place"]
-        for digest, entry in found["kernels"].items():
-            for label, proved in entry.items():
-                if label != "kernel" and digest in current and stands(proved):
+        place = found.place
+        for subject, levels in found.proved.items():
+            for label, proved in levels.items() if subject in current else ():
+                if stands(proved):
                     level, _, target = label.partition(" ")
                     where = place.get("device", "interpreter") if level == "gpu" else "no GPU"
                     key = (level, target or where, place.get("triton", ""), place.get("torch", ""))

@@ -20,7 +20,7 @@ from generator.verify.cases import Case, cases, leading_extents, smallest_row
 from generator.verify.contract import contract_cases
 from generator.verify.execute import Gpu, Interpreter, Machine, Outcome, describe, run_case
 from generator.verify.jobs import Failure, Job, Result
-from generator.verify.loading import load_family, load_kernel, stated_and_actual_digest
+from generator.verify.loading import load_family, load_kernel, subject
 from generator.verify.operands import NoMemory
 from generator.verify.reach import why_not_called, why_not_run
 from generator.verify.refusals import Refusal, refusals, right_call, right_case
@@ -69,7 +69,6 @@ class _Work:
         lost = self.machine.lost()
         if lost and not self.failures:
             self.failures.append(Failure("process", "the device outlives the job", "the device answers no more"))
-        _, digest = stated_and_actual_digest(file.read_text()) if file.exists() else (None, "")
         return Result(
             self.job,
             self.count,
@@ -78,7 +77,7 @@ class _Work:
             left_out,
             self.worst,
             max(self.vendor, default=None),
-            digest,
+            subject(self.job),
             _place(self.machine),
             time.monotonic() - started,
             lost,

@@ -28,6 +28,7 @@ from generator.verify.cli import default_levels, gpu
 from generator.verify.jobs import LEVELS, Job, Result, State
 from generator.verify.plan import plan
 from generator.verify.report import summary, whole_text
+from generator.verify.results import current
 from generator.verify.results import read as read_results
 from generator.vocabulary import AXES, SCHEDULE
 
@@ -156,10 +157,9 @@ def proved(request: pytest.FixtureRequest, rendered: Rendered) -> Iterator[Prove
 @pytest.mark.product
 def test_every_kernel_ran_on_hardware_as_it_is(rendered: Rendered) -> None:
     """Another formula, template or operation: `verify FOLDER --level gpu --results FILE`, where there is a GPU."""
-    ran = read_results(RAN)["kernels"]
-    assert {
-        name for name, digest in rendered.digests.items() if not ran.get(digest, {}).get("gpu", {}).get("cases")
-    } == set()
+    ran = read_results(RAN)
+    missing = {each for each in current([rendered]) if each.host and not ran.cases(each, "gpu")}
+    assert {each.kernel for each in missing} == set()
 
 
 @pytest.mark.product

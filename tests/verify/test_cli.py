@@ -12,11 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from generator.parts import of_file
 from generator.rendered import Rendered
 from generator.verify.cli import main
 from generator.verify.costs import Costs
 from generator.verify.coverage import Coverage
-from generator.verify.jobs import LEVELS, Failure, Job, Result, command
+from generator.verify.jobs import LEVELS, Failure, Job, Result, Subject, command
 from generator.verify.launches import launches
 from generator.verify.plan import covered, plan, rendered, shard
 from generator.verify.report import summary, write_junit
@@ -56,9 +57,12 @@ def test_a_kernel_passes_and_the_closing_line_counts(call: Call, tmp_path: Path)
     assert int(rows[1][3]) > 20 and rows[1][4:8] == ["0", "0", "0", "0"]
     assert re.search(r"^all 2 passed in [\d.]+ s$", out, re.M)
     found = json.loads(results.read_text())
-    (entry,) = found["kernels"].values()
-    assert entry["kernel"] == KERNEL and 0 < entry["interpret"]["worst_error"] <= 1
-    assert entry["static"] == {"cases": 1} and entry["interpret"].keys() == {"cases", "worst_error"}
+    (entry,) = found["kernels"]
+    parts = of_file(ROOT / "generated" / "fp16_rcr" / f"{KERNEL}.py")
+    assert entry.keys() == {"kernel", "device", "hosts"} and entry["hosts"].keys() == {parts.host}
+    assert (entry["kernel"], entry["device"]) == (KERNEL, parts.device)
+    ((level, figures),) = entry["hosts"][parts.host].items()
+    assert level == "interpret" and figures.keys() == {"cases", "worst_error"} and 0 < figures["worst_error"] <= 1
     assert found["place"].keys() == {"device", "python", "torch", "triton"}
     assert str(ROOT) not in results.read_text() and not re.search(r"\d\d\d\d-\d\d-\d\d", results.read_text())
     assert [suite.get("name") for suite in ET.parse(junit).getroot()] == ["static", "interpret"]
@@ -256,11 +260,14 @@ def test_what_was_left_out_is_said_with_its_reason_and_is_no_success() -> None:
 
 
 def test_results_hold_only_what_passed(tmp_path: Path) -> None:
-    failed = Result(JOB, digest="d1", failures=(Failure("one", "r", "m\x00"),))
-    passed = Result(JOB, cases=9, digest="d2", vendor_error=1.25, place=(("device", "a GPU"),))
+    failed = Result(JOB, subject=Subject(JOB.name, "d1", "h1"), failures=(Failure("one", "r", "m\x00"),))
+    passed = Result(
+        JOB, cases=9, subject=Subject(JOB.name, "d2", "h2"), vendor_error=1.25, place=(("device", "a GPU"),)
+    )
     write(tmp_path / "r.json", [failed, passed])
-    expected = {"kernel": "gemm__x", "gpu": {"cases": 9, "worst_error": 0.0, "vendor_error": 1.25}}
-    assert json.loads((tmp_path / "r.json").read_text()) == {"place": {"device": "a GPU"}, "kernels": {"d2": expected}}
+    ran = {"gpu": {"cases": 9, "worst_error": 0.0, "vendor_error": 1.25}}
+    expected = {"kernel": "gemm__x", "device": "d2", "hosts": {"h2": ran}}
+    assert json.loads((tmp_path / "r.json").read_text()) == {"place": {"device": "a GPU"}, "kernels": [expected]}
     write_junit(tmp_path / "j.xml", [failed, passed])
     (suite,) = ET.parse(tmp_path / "j.xml").getroot()
     assert suite.get("failures") == "1"

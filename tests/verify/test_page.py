@@ -13,8 +13,9 @@ import pytest
 from support import GENERATED, ROOT
 
 from generator.model import LeftOut
+from generator.parts import Parts
 from generator.rendered import Rendered, read
-from generator.verify.jobs import Failure, Job, Result, State, command
+from generator.verify.jobs import Failure, Job, Result, State, Subject, command
 from generator.verify.page import page
 from generator.verify.report import failure_text, verdict
 
@@ -34,7 +35,6 @@ def family(name: str) -> Rendered:
 def sample() -> tuple[list[Result], list[Rendered]]:
     """Two small families and a result of each kind that there is."""
     ladder, autotune = family("ladder"), family("autotune")
-    digest = "0123456789abcdef" * 4
     run = (("device", "interpreter"), *PLACE)
     results = []
     for level in ("static", "bounds", "interpret", "compile", "gpu"):
@@ -42,7 +42,8 @@ def sample() -> tuple[list[Result], list[Rendered]]:
             for place, kernel in enumerate(one.kernels):
                 targets: Sequence[str | None] = kernel.targets if level == "compile" else (None,)
                 for target in targets:
-                    result = Result(Job(level, one.folder, kernel.name, target=target), 1, digest=digest)
+                    job = Job(level, one.folder, kernel.name, target=target)
+                    result = Result(job, 1, subject=Subject.of(job, Parts("0123456789abcdef" * 2, "f" * 32, "")))
                     if level == "interpret":
                         result = replace(result, cases=40, worst_error=0.25, place=run)
                     if level == "compile":
@@ -173,6 +174,19 @@ def test_a_whole_job_can_be_repeated(html: str) -> None:
         level, _, target = label.partition(" ")
         job = Job(level, Path("generated/ladder"), kernel.name, target=target or None)
         assert before + kernel.name + behind == command(job)
+
+
+def test_an_opened_row_tells_the_code_by_its_digests(html: str) -> None:
+    data = carried(html, "data")
+    told = {
+        row[1]: carried(html, f"part-{at // data['part']}")[at % data["part"]][0] for at, row in enumerate(data["rows"])
+    }
+    ladder = family("ladder")
+    assert {told[name] for name in ladder.by_name} == {"device code 0123456789abcdef, host code ffffffffffffffff"}
+    # What was compiled says nothing of the host's code, and a function is of several kernels.
+    compiled = [result for result in sample()[0] if result.job.level == "compile"]
+    assert 'device code 0123456789abcdef"' in page(compiled, [family("autotune"), ladder])
+    assert {told[name] for name in ladder.contracts} == {""}
 
 
 def test_launches_of_the_same_figures_are_told_together(html: str) -> None:

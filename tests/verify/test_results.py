@@ -9,15 +9,20 @@ from pathlib import Path
 import pytest
 
 from generator.errors import CallError
-from generator.verify.jobs import Job, Result
+from generator.verify.jobs import Job, Result, Subject
 from generator.verify.results import read, renew, table, write
 
 CPU = (("device", "interpreter"), ("python", "3.11.1"), ("torch", "2.13.0"), ("triton", "3.7.1"))
 GPU = (("device", "a GPU"), ("python", "3.12.3"), ("torch", "2.11.0"), ("triton", "3.6.0"))
 
 
+def subject(name: str, *, host: bool = True) -> Subject:
+    """What is proved of a kernel; at the compile level without the host's code."""
+    return Subject(name, f"device code of {name}", f"host code of {name}" if host else "")
+
+
 def interpreted(name: str, place: tuple[tuple[str, str], ...] = CPU) -> Result:
-    return Result(Job("interpret", Path("f"), name), 5, worst_error=0.51234, digest=f"digest of {name}", place=place)
+    return Result(Job("interpret", Path("f"), name), 5, worst_error=0.51234, subject=subject(name), place=place)
 
 
 def compiled(name: str) -> Result:
@@ -27,7 +32,7 @@ def compiled(name: str) -> Result:
         (name, (("shared", shared), ("tensor_memory", 0), ("registers", registers), ("spilled", 0)))
         for name, shared, registers in figures
     )
-    return Result(job, 3, measured=measured, digest=f"digest of {name}", place=CPU[1:])
+    return Result(job, 3, measured=measured, subject=subject(name, host=False), place=CPU[1:])
 
 
 def test_runs_on_one_machine_are_joined(tmp_path: Path) -> None:
@@ -35,13 +40,12 @@ def test_runs_on_one_machine_are_joined(tmp_path: Path) -> None:
     write(path, [interpreted("one")])
     write(path, [compiled("one"), interpreted("two")])
     found = read(path)
-    assert found["place"] == dict(CPU)
-    assert found["kernels"]["digest of one"] == {
-        "kernel": "one",
-        "interpret": {"cases": 5, "worst_error": 0.5123},
-        "compile sm90": {"cases": 3, "shared": 98304, "registers": 180},
+    assert found.place == dict(CPU)
+    assert found.proved == {
+        subject("one"): {"interpret": {"cases": 5, "worst_error": 0.5123}},
+        subject("one", host=False): {"compile sm90": {"cases": 3, "shared": 98304, "registers": 180}},
+        subject("two"): {"interpret": {"cases": 5, "worst_error": 0.5123}},
     }
-    assert found["kernels"].keys() == {"digest of one", "digest of two"}
 
 
 def part_of(result: Result, *chosen: str) -> Result:
@@ -60,8 +64,8 @@ def test_part_of_the_cases_leaves_more_of_them_as_recorded(tmp_path: Path) -> No
     ]
     (line,) = write(path, [part_of(compiled("two"), "row0-aligned"), interpreted("two")])
     assert line == f"{path}: compile sm90 of 1 kernel stays as recorded, where more cases ran: two (3, here 1)"
-    after = read(path)["kernels"]["digest of two"]
-    assert after["compile sm90"] == before["kernels"]["digest of two"]["compile sm90"] and "interpret" in after
+    after = read(path).proved
+    assert after.items() >= before.proved.items() and "interpret" in after[subject("two")]
 
 
 def test_more_cases_and_whole_runs_take_the_place_of_fewer(tmp_path: Path) -> None:
@@ -80,8 +84,8 @@ def test_more_cases_and_whole_runs_take_the_place_of_fewer(tmp_path: Path) -> No
         ([some, compiled("one")], 3),
     ):
         assert write(path, results) == []
-        assert read(path)["kernels"]["digest of one"]["compile sm90"]["cases"] == cases
-    assert read(path)["kernels"]["digest of one"]["compile sm80"]["cases"] == 1
+        assert read(path).cases(subject("one", host=False), "compile sm90") == cases
+    assert read(path).cases(subject("one", host=False), "compile sm80") == 1
 
 
 def test_what_had_no_memory_leaves_what_had(tmp_path: Path) -> None:
@@ -90,12 +94,12 @@ def test_what_had_no_memory_leaves_what_had(tmp_path: Path) -> None:
     less = replace(interpreted("one"), cases=4, not_proved=(("huge-c", "no memory"),))
     (line,) = write(path, [less])
     assert "interpret of 1 kernel stays as recorded" in line
-    assert read(path)["kernels"]["digest of one"]["interpret"]["cases"] == 5
+    assert read(path).cases(subject("one"), "interpret") == 5
     # What is not understood any more counts as what is found now.
     bounds = replace(interpreted("one"), job=replace(less.job, level="bounds"))
     write(path, [bounds])
     assert write(path, [replace(bounds, cases=4, not_proved=less.not_proved)]) == []
-    assert read(path)["kernels"]["digest of one"]["bounds"]["cases"] == 4
+    assert read(path).cases(subject("one"), "bounds") == 4
 
 
 def test_cases_chosen_by_name_are_not_recorded_and_that_is_said(tmp_path: Path) -> None:
@@ -124,8 +128,8 @@ def test_levels_that_need_no_device_are_joined_with_the_interpreters(tmp_path: P
         write(path, [first])
         write(path, [second])
         found = read(path)
-        assert found["place"] == dict(CPU)
-        assert found["kernels"]["digest of one"].keys() == {"kernel", "interpret", "compile sm90"}
+        assert found.place == dict(CPU)
+        assert {label for levels in found.proved.values() for label in levels} == {"interpret", "compile sm90"}
 
 
 def test_a_run_over_all_kernels_keeps_what_was_proved_besides_of_those_that_are_left(tmp_path: Path) -> None:
@@ -133,10 +137,9 @@ def test_a_run_over_all_kernels_keeps_what_was_proved_besides_of_those_that_are_
     write(old, [interpreted("one"), compiled("one"), interpreted("gone")])
     write(new, [replace(interpreted("one"), cases=7), interpreted("two")])
     renew(old, new)
-    found = read(old)["kernels"]
-    assert found.keys() == {"digest of one", "digest of two"}
-    assert found["digest of one"].keys() == {"kernel", "interpret", "compile sm90"}
-    assert found["digest of one"]["interpret"]["cases"] == 7
+    found = read(old)
+    assert found.proved.keys() == {subject("one"), subject("one", host=False), subject("two")}
+    assert found.cases(subject("one"), "interpret") == 7
 
 
 def test_a_run_over_all_kernels_replaces_what_was_proved_by_other_versions(tmp_path: Path) -> None:
@@ -153,16 +156,19 @@ def test_a_run_over_all_kernels_replaces_what_was_proved_by_other_versions(tmp_p
 
 def test_a_line_a_kernel(tmp_path: Path) -> None:
     write(tmp_path / "r.json", [interpreted("two"), interpreted("one")])
+    write(tmp_path / "r.json", [compiled("two")])
     lines = (tmp_path / "r.json").read_text().splitlines()
-    assert [json.loads("{" + line.rstrip(",") + "}") for line in lines[3:5]]
-    assert '"one"' in lines[3] and '"two"' in lines[4]
+    first, second = (json.loads(line.rstrip(",")) for line in lines[3:5])
+    ran = {"interpret": {"cases": 5, "worst_error": 0.5123}}
+    assert first == {"kernel": "one", "device": "device code of one", "hosts": {"host code of one": ran}}
+    assert list(second) == ["kernel", "device", "compile sm90", "hosts"] and len(lines) == 7
 
 
 def test_the_table_counts_what_is_current(tmp_path: Path) -> None:
     write(tmp_path / "cpu.json", [interpreted("one"), interpreted("two"), compiled("one")])
-    gpu = Result(Job("gpu", Path("f"), "one"), 9, digest="digest of one", place=GPU)
+    gpu = Result(Job("gpu", Path("f"), "one"), 9, subject=subject("one"), place=GPU)
     write(tmp_path / "gpu.json", [gpu])
-    current = {"digest of one": "one", "digest of three": "three"}
+    current = {subject("one"), subject("one", host=False), subject("three")}
     assert table([tmp_path / "cpu.json", tmp_path / "gpu.json"], current).splitlines()[2:] == [
         "| compile | sm90 | 3.7.1 | 2.13.0 | 1 | 3 |",
         "| gpu | a GPU | 3.6.0 | 2.11.0 | 1 | 9 |",
@@ -170,7 +176,43 @@ def test_the_table_counts_what_is_current(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"place": 1, "kernels": {}}'])
+def test_what_was_compiled_stands_beside_other_code_of_the_host(tmp_path: Path) -> None:
+    path = tmp_path / "r.json"
+    other = replace(subject("one"), host="other host code of one")
+    write(path, [interpreted("one"), compiled("one")])
+    assert [line.split(" | ")[0] for line in table([path], {other, replace(other, host="")}).splitlines()[2:]] == [
+        "| compile"
+    ]
+    # Two families may have one kernel with two launchers: what ran of each stands in the same line.
+    write(path, [replace(interpreted("one"), subject=other, cases=6)])
+    assert len(path.read_text().splitlines()) == 6
+    assert [read(path).cases(each, "interpret") for each in (subject("one"), other)] == [5, 6]
+    fresh = tmp_path / "fresh.json"
+    write(fresh, [replace(interpreted("one"), subject=other, cases=7)])
+    renew(path, fresh)
+    assert read(path).proved.keys() == {other, subject("one", host=False)}
+
+
+def test_another_kernel_of_the_same_code_is_another(tmp_path: Path) -> None:
+    """Types of operands are in the name, and not always in what the compiler sees."""
+    path = tmp_path / "r.json"
+    write(path, [compiled("one")])
+    current = {replace(subject("one", host=False), kernel="two")}
+    assert len(table([path], current).splitlines()) == 2
+
+
+def test_static_and_functions_of_contracts_are_not_recorded(tmp_path: Path) -> None:
+    path = tmp_path / "r.json"
+    static = Result(Job("static", Path("f"), "one"), 1)
+    function = Result(Job("interpret", Path("f"), "one", contract=True), 4)
+    nothing = replace(interpreted("one"), cases=0)
+    write(path, [static, function, nothing])
+    assert read(path).proved == {}
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", '{"place": 1, "kernels": []}', '{"place": {}, "kernels": {"d": {"kernel": "one"}}}']
+)
 def test_a_file_that_holds_no_results_is_said(tmp_path: Path, text: str) -> None:
     (tmp_path / "r.json").write_text(text)
     with pytest.raises(CallError, match="holds no results"):

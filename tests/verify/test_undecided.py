@@ -22,8 +22,9 @@ from generator.errors import CallError
 from generator.model import Tile
 from generator.rendered import Rendered, read
 from generator.verify import cli, reach, run, work
-from generator.verify.jobs import LEVELS, WHOLE, Failure, Job, Result, State, status
+from generator.verify.jobs import LEVELS, WHOLE, Failure, Job, Result, State, Subject, status
 from generator.verify.launches import launches, left_out
+from generator.verify.loading import subject
 from generator.verify.plan import plan
 from generator.verify.results import read as read_results
 from generator.verify.results import table, write
@@ -82,7 +83,7 @@ def test_an_undecided_case_ends_with_status_1_at_each_level(
     level: str, verify: Callable[..., Any], workers: Callable[[Answer], None], tmp_path: Path
 ) -> None:
     """Static reads the text alone and decides every time."""
-    workers(lambda job: Result(job, 7, not_proved=OPEN if job.name == KERNEL else (), digest="d"))
+    workers(lambda job: Result(job, 7, not_proved=OPEN if job.name == KERNEL else (), subject=subject(job)))
     files = ("--junit", "j.xml", "--html", "p.html", "--results", "r.json")
     target = ("--target", "sm90") if level == "compile" else ()
     found, lines, _ = verify("--level", level, "--fresh", *target, *files)
@@ -103,8 +104,9 @@ def test_an_undecided_case_ends_with_status_1_at_each_level(
     assert error.get("message") == "not proved: huge-a: 8192 MiB of virtual memory"
     assert "huge-a, and 1 more" in (error.text or "")
     assert f"<title>{lines[-1].rpartition(' in ')[0]} - verification</title>" in Path("p.html").read_text()
-    entries = [e for e in json.loads(Path("r.json").read_text())["kernels"].values() if e["kernel"] == KERNEL]
-    assert all("not_proved" in entry[level + " sm90" * bool(target)] for entry in entries)
+    recorded = read_results(Path("r.json")).proved
+    (levels,) = [levels for one, levels in recorded.items() if one.kernel == KERNEL]
+    assert "not_proved" in levels[level + " sm90" * bool(target)] and len(recorded) == 4
 
 
 def test_it_may_be_allowed_and_is_told_all_the_same(
@@ -361,19 +363,21 @@ def test_coverage_that_chooses_none_of_one_level(verify: Callable[..., Any]) -> 
 def test_no_record_counts_zero_cases(tmp_path: Path) -> None:
     path = tmp_path / "r.json"
     job = Job("bounds", Path("f"), "one")
-    none = [Result(replace(job, name=name), not_proved=OPEN, digest=name) for name in ("one", "two")]
-    (line,) = write(path, [*none, Result(replace(job, name="three"), 5, digest="three")])
+    none = [Result(replace(job, name=name), not_proved=OPEN) for name in ("one", "two")]
+    three = Subject("three", "d", "h")
+    (line,) = write(path, [*none, Result(replace(job, name="three"), 5, subject=three)])
     assert line == f"{path}: bounds of 2 kernels is not recorded, for no case is proved: one, and others"
-    assert read_results(path)["kernels"].keys() == {"three"}
+    assert read_results(path).proved.keys() == {three}
 
 
 def test_a_kernel_that_is_proved_in_part_is_recorded_and_not_counted(tmp_path: Path) -> None:
     path = tmp_path / "r.json"
     job = Job("interpret", Path("f"), "one")
-    results = [Result(job, 40, not_proved=OPEN, digest="1"), Result(replace(job, name="two"), 40, digest="2")]
-    assert write(path, results) == []
-    assert read_results(path)["kernels"]["1"]["interpret"]["not_proved"] == dict(OPEN)
-    (row,) = table([path], {"1": "one", "2": "two"}).splitlines()[2:]
+    one, two = (Subject(name, "d", "h") for name in ("one", "two"))
+    part, whole = Result(job, 40, not_proved=OPEN, subject=one), Result(replace(job, name="two"), 40, subject=two)
+    assert write(path, [part, whole]) == []
+    assert read_results(path).proved[one]["interpret"]["not_proved"] == dict(OPEN)
+    (row,) = table([path], {one, two}).splitlines()[2:]
     assert row.endswith("| 1 | 40 |")
 
 

@@ -1,0 +1,174 @@
+"""A changed comment or docstring in a template needs no GPU, no compilation and no run; changed code needs its proof.
+
+Families are rendered from changed templates by a copy of the package. Of each kernel it is looked up which records of
+proof stand, and of each job whether the result that was kept of the committed families is known.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from support import GENERATED, ROOT
+
+from generator.parts import of_file
+from generator.rendered import Rendered, read
+from generator.verify import results
+from generator.verify.jobs import LEVELS, Job, Result
+from generator.verify.kept import Kept
+from generator.verify.launches import launches
+from generator.verify.loading import subject
+from generator.verify.plan import plan
+
+#: Of several schedules, with and without descriptors and tables that were measured.
+FAMILIES = ("autotune", "fp16_rcr", "ladder", "stream_k")
+RECORDS = sorted((ROOT / "tests" / "results" / "proofs").glob("*.json"))
+#: What is compiled for: all these kernels are for it.
+TARGET = "sm90"
+
+#: A template, what it says, and what it says instead.
+Edit = tuple[str, str, str]
+Render = Callable[..., list[Rendered]]
+
+
+@pytest.fixture
+def render(tmp_path: Path) -> Render:
+    """Renders the families from templates with some edits: `render(("swizzle.j2", "old", "new"))`."""
+    for name in ("generator", "templates"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    out = tmp_path / "generated"
+
+    def rendered(*edits: Edit) -> list[Rendered]:
+        for name, old, new in edits:
+            template = tmp_path / "templates" / name
+            text = template.read_text()
+            assert old in text, f"{name} has no {old!r}"
+            template.write_text(text.replace(old, new))
+        specs = [str(ROOT / "specs" / f"{name}.yaml") for name in FAMILIES]
+        call = [sys.executable, "-m", "generator", *specs, "--out", str(out)]
+        environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+        done = subprocess.run(call, cwd=tmp_path, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        found = [read(out / name) for name in FAMILIES]
+        assert [family.digests.keys() for family in found] == [family.digests.keys() for family in committed()]
+        return found
+
+    return rendered
+
+
+def committed() -> list[Rendered]:
+    return [read(GENERATED / name) for name in FAMILIES]
+
+
+def standing(families: Sequence[Rendered]) -> set[tuple[str, str, str, str]]:
+    """The records that stand of the families' kernels: family, kernel, file of records, level and target."""
+    records = {path.stem: results.read(path) for path in RECORDS}
+    return {
+        (family.name, each.kernel, name, label)
+        for family in families
+        for each in results.current([family])
+        for name, record in records.items()
+        for label in record.proved.get(each, ())
+    }
+
+
+def jobs(families: Sequence[Rendered]) -> list[Job]:
+    return plan(families, LEVELS, targets=(TARGET,))
+
+
+def unknown(families: Sequence[Rendered], folder: Path) -> set[tuple[str, str, str]]:
+    """The jobs of which nothing is known when all results of the committed families are kept: family, name, level."""
+    before = committed()
+    store = Kept(folder, before, "a GPU")
+    for job in jobs(before):
+        kernels = next(family for family in before if family.folder == job.folder).by_name
+        names = [launch.name for launch in launches(kernels[job.name], TARGET)] if job.target else ["whole"]
+        measured = tuple((name, (("shared", 0),)) for name in names) if job.target else ()
+        store.keep(Result(job, len(names), measured=measured, subject=subject(job)))
+    known, left = store.known(jobs(before))
+    assert not left and {result.job.level for result in known} == set(LEVELS)
+    store.close()
+    again = Kept(folder, families, "a GPU")
+    _, left = again.known(jobs(families))
+    again.close()
+    return {(job.folder.name, job.name, job.level) for job in left}
+
+
+def test_nothing_changed_is_nothing_to_do(render: Render, tmp_path: Path) -> None:
+    found = render()
+    assert [family.digests for family in found] == [family.digests for family in committed()]
+    assert unknown(found, tmp_path / "cache") == set()
+
+
+WORDS: tuple[Edit, ...] = (
+    # A comment of device code, one more, and one less; of a schedule and of a macro.
+    ("swizzle.j2", "walked down each band first, so that", "walked down first: thus"),
+    ("tiled.py.j2", "    # Accumulate{{ k.transposed }} in", "    # Two lines,\n    # to sum in"),
+    ("stream_k.py.j2", "# ", "# Note: "),
+    # A docstring of a function of device code, of the launcher, of a check, and of the whole file.
+    (
+        "math.j2",
+        "def _reciprocal(x, APPROX: tl.constexpr):",
+        'def _reciprocal(x, APPROX: tl.constexpr):\n    """1 / x."""',
+    ),
+    ("launcher.j2", '    """{{ k.sentence }}', '    """Says: {{ k.sentence }}'),
+    ("helpers.j2", '    """Raise unless', '    """Raise TypeError or ValueError unless'),
+    ("module.py.j2", "{{ summary }}", "{{ summary }}\n\nAnd more."),
+    ("module.py.j2", "# Rows that do not fit", "# Configurations that do not fit"),
+    # Of a family's own files.
+    ("family.py.j2", '"""{{ summary }}', '"""{{ summary }} Of all.'),
+    ("launch.py.j2", '"""How the functions', '"""How all functions'),
+)
+
+
+def test_other_words_leave_every_record_standing_and_every_result_known(render: Render, tmp_path: Path) -> None:
+    before = standing(committed())
+    assert {label.partition(" ")[0] for *_, label in before} == {"bounds", "interpret", "compile", "gpu"}
+    assert {name for _, _, name, _ in before} == {path.stem for path in RECORDS}
+    found = render(*WORDS)
+    # Every kernel's text is another.
+    for one, other in zip(found, committed(), strict=True):
+        assert not set(one.digests.values()) & set(other.digests.values())
+        assert all(of_file(one.file(name)) == of_file(other.file(name)) for name in one.by_name)
+    assert standing(found) == before
+    assert {level for *_, level in unknown(found, tmp_path / "cache")} == {"static"}
+
+
+def grouped(families: Sequence[Rendered]) -> set[tuple[str, str]]:
+    """Families and names of the kernels whose tiles are visited in bands, as all but the ladder's first steps are."""
+    kernels = {(family.name, kernel.name): kernel for family in families for kernel in family.kernels}
+    return {each for each, kernel in kernels.items() if kernel.variant.swizzle == "grouped"}
+
+
+def test_another_operator_of_device_code_makes_all_fall_that_have_it(render: Render, tmp_path: Path) -> None:
+    found = render(("swizzle.j2", "pid_n = within // height", "pid_n = within % height"))
+    before, after = standing(committed()), standing(found)
+    fallen = grouped(found)
+    assert 0 < len(fallen) < sum(len(family.kernels) for family in found)
+    assert after == {each for each in before if each[:2] not in fallen}
+    left = unknown(found, tmp_path / "cache")
+    assert {(family, name) for family, name, level in left if "__" in name and level != "static"} == fallen
+    for level in LEVELS:
+        assert {(family, name) for family, name, other in left if other == level} >= fallen
+
+
+def test_another_check_of_the_host_leaves_what_was_compiled(render: Render, tmp_path: Path) -> None:
+    found = render(("helpers.j2", "    if x.shape != shape:", "    if tuple(x.shape) != tuple(shape):"))
+    before, after = standing(committed()), standing(found)
+    assert after == {each for each in before if each[3].startswith("compile ")} != set()
+    left = unknown(found, tmp_path / "cache")
+    assert {level for *_, level in left} == set(LEVELS) - {"compile"}
+    names = {(family.name, name) for family in found for name in (*family.by_name, *family.contracts)}
+    assert {(family, name) for family, name, level in left if level == "interpret"} == names
+
+
+def test_another_constant_of_the_launch_makes_what_was_compiled_fall(render: Render, tmp_path: Path) -> None:
+    """Though it stands in the host's code: the compiler sees it."""
+    found = render(("launcher.j2", "        **row,", "        num_ctas=1,\n        **row,"))
+    assert standing(found) == set()
+    assert {level for *_, level in unknown(found, tmp_path / "cache")} == set(LEVELS)
