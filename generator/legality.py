@@ -290,7 +290,7 @@ def why_no_row_on(v: Variant, tile: Tile, target: str) -> str | None:
     most = 1024 // TARGETS[target].lanes
     if tile.warps > most:
         return f"{tile.warps} warps, and {target} runs at most {most} in a program"
-    return too_many_registers(v, tile, target) or too_much_memory(v, tile, target)
+    return too_much_memory(v, tile, target) or too_many_registers(v, tile, target)
 
 
 def too_many_registers(v: Variant, tile: Tile, target: str) -> str | None:

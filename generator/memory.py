@@ -175,7 +175,7 @@ class _Program:
             held = sum(ways)
         if self.from_memory and self.looped and (name := through_registers(self.v)):
             held -= {"a": a.bytes, "b": b.bytes}[name]
-        return held + self.turned + self.kept_apart
+        return held + max(self.turned, self.kept_apart)
 
     @cached_property
     def turned(self) -> int:

@@ -12,11 +12,12 @@ from support import BASE, Spoken, family_of, mistakes_of
 from generator import legality, tiles
 from generator.epilogue import Epilogue
 from generator.errors import CallError
+from generator.memory import shared_memory
 from generator.model import Dtype, Layout, Tile, Variant
 from generator.operations import OPERATIONS, Operation
 from generator.prose import properties
 from generator.rendered import read
-from generator.resources import shared_memory, tensor_memory
+from generator.resources import tensor_memory
 from generator.view import view
 
 INTERLEAVED = "[{swiglu: {order: interleaved}}]"

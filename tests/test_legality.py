@@ -7,8 +7,8 @@ from support import BASE, read_text, variant
 
 from generator import legality
 from generator.epilogue import Epilogue
+from generator.memory import BARRIERS
 from generator.model import Dtype, Layout, Tile, Variant
-from generator.resources import BARRIERS
 from generator.vocabulary import TARGETS
 
 INT8 = Dtype.of("int8")
@@ -142,16 +142,17 @@ def _naive_copies(*chain: str) -> dict[str, object]:
         ({}, "sm100", 4, 49152 + BARRIERS),  # tcgen05 waits at barriers
         ({}, "sm80", 3, 24576),  # one stage is in registers
         ({}, "gfx942", 2, 12288),
-        ({}, "sm80", 1, 12288),  # at least one stage
-        ({"schedule": "naive"}, "sm80", 3, 12288),  # all of K at once
-        ({"schedule": "naive"}, "sm90", 3, 16384),  # the result of wgmma passes through it
-        (_naive_copies(), "sm90", 3, 16384 + BARRIERS),
+        ({}, "sm80", 1, 16384),  # one stage, and then the result of 16,384 bytes
+        ({"schedule": "naive"}, "sm80", 3, 16384),  # all of K at once, and then the result
+        ({"schedule": "naive"}, "sm90", 3, 16384),
+        # While the hardware copies the result out, vectors of 128 elements pass.
+        (_naive_copies(), "sm90", 3, 16384 + 512 + BARRIERS),
         # A result of 32 bits may pass through it wherever it goes.
         ({"schedule": "naive", "dtype": Dtype.of("int8")}, "sm90", 3, 32768),
         ({**_naive_copies(), "store": "pointer", "dtype": Dtype.of("int8")}, "sm90", 3, 32768 + BARRIERS),
         # Both halves of B lie beside A; so does the matrix that the product begins with, of 32 bits at the most.
-        (_naive_copies("swiglu"), "sm90", 3, 20480 + BARRIERS),
-        (_naive_copies("add"), "sm90", 3, 45056 + BARRIERS),
+        (_naive_copies("swiglu"), "sm90", 3, 20480 + 512 + BARRIERS),
+        (_naive_copies("add"), "sm90", 3, 45056 + 512 + BARRIERS),
         ({"schedule": "elementwise"}, "sm90", 3, 0),
         # A partial sum of 32,768 bytes is put in order there, where the loads leave less.
         ({"schedule": "split_k"}, "sm90", 2, 32768),
@@ -162,18 +163,18 @@ def _naive_copies(*chain: str) -> dict[str, object]:
         ({"schedule": "stream_k", "load": "descriptor", "store": "pointer"}, "sm90", 3, 36864 + BARRIERS),
         # The result of 16,384 bytes of one tile passes through it while the next tile is loaded, in whole at the most.
         ({"schedule": "persistent"}, "sm90", 3, 36864 + 16384),
-        ({"schedule": "persistent", "load": "descriptor"}, "sm90", 3, 36864 + 16384 + BARRIERS),
+        ({"schedule": "persistent", "load": "descriptor"}, "sm90", 3, 36864 + 16384 + 512 + BARRIERS),
         ({"schedule": "persistent", "load": "descriptor", "store": "pointer"}, "sm90", 3, 36864 + 16384 + BARRIERS),
         ({"schedule": "persistent"}, "sm80", 3, 24576 + 16384),
         ({"schedule": "persistent", "dtype": Dtype.of("int8")}, "sm90", 3, 18432 + 32768),
-        ({"schedule": "persistent"}, "sm80", 1, 12288),  # nothing is in flight
+        ({"schedule": "persistent"}, "sm80", 1, 16384),  # nothing is in flight
         # Plain arithmetic has two stages in flight; beside them lies B, or a result on its way out that is larger.
         ({"load": "descriptor", "dtype": Dtype.of("fp32")}, "sm90", 3, 49152 + 32768 + BARRIERS),
         ({"load": "descriptor", "dtype": Dtype.of("fp32"), "store": "pointer"}, "sm90", 3, 49152 + 16384 + BARRIERS),
         # An exchange is of rows and columns, not of bytes.
         ({"product": "exchanged"}, "sm90", 3, 36864),
         # Other widths of the operands.
-        ({"dtype": Dtype.of("int8")}, "sm90", 3, 18432),
+        ({"dtype": Dtype.of("int8")}, "sm90", 3, 32768),  # the result, of 32 bits
         ({"dtype": Dtype.of("tf32")}, "sm90", 3, 73728),
     ],
 )
@@ -189,7 +190,22 @@ def test_shared_memory(axes: dict[str, object], target: str, stages: int, needed
         (Tile(64, 64, 64, warps=64), "sm90", "64 warps, and sm90 runs at most 32 in a program"),
         (Tile(64, 64, 64, warps=16), "gfx942", None),
         (Tile(64, 64, 64, warps=32), "gfx942", "32 warps, and gfx942 runs at most 16 in a program"),
-        (Tile(256, 256, 64, warps=8, stages=3), "sm90", None),
+        (Tile(128, 256, 64, warps=8, stages=3), "sm90", None),
+        (
+            Tile(256, 256, 64, warps=8, stages=3),
+            "sm90",
+            "its sums take 256 registers of each thread, and sm90 has 255 with 8 warps",
+        ),
+        (
+            Tile(256, 256, 32, warps=16, stages=3),
+            "sm90",
+            "its sums take 128 registers of each thread, and sm90 has 128 with 16 warps",
+        ),
+        (
+            Tile(16, 128, 256, warps=1, stages=2),
+            "sm80",
+            "sums and operands take 640 registers of each thread, and sm80 has 255 with 1 warp",
+        ),
         (Tile(256, 256, 64, warps=8, stages=4), "sm90", "262144 bytes of shared memory, and sm90 has 232448"),
     ],
 )

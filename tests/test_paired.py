@@ -7,8 +7,9 @@ from support import BASE, family_of, mistakes_of, variant
 
 from generator import legality, tiles
 from generator.epilogue import Epilogue
+from generator.memory import shared_memory
 from generator.model import Dtype, Tile, Variant
-from generator.resources import matrix_instruction, shared_memory, tensor_memory
+from generator.resources import matrix_instruction, tensor_memory
 from generator.taps import BUILT_IN
 from generator.view import view
 from generator.vocabulary import DTYPE_SHORTHANDS
