@@ -182,7 +182,10 @@ class _Program:
         """Bytes through which operands pass that the matrix unit, or plain arithmetic, cannot read as they lie."""
         across = [operand for operand in self.operands if not operand.along]
         if self.instruction is None:
-            # Plain arithmetic reads across the lines of what lies column after column, one matrix at a time.
+            # Plain arithmetic reads across the lines of what lies column after column, one matrix at a time; exchanged
+            # products have both turned.
+            if self.v.product == "exchanged":
+                return sum(x.bytes for x in self.operands if x.layout != "column") if self.looped else 0
             return max((x.bytes for x in self.operands if x.layout != "row"), default=0) if self.looped else 0
         if self.instruction == "tcgen05" and self.descriptors:
             # Lines under 32 bytes may be among them; by two of each beside those in flight.
@@ -228,7 +231,8 @@ class _Program:
     @property
     def by_halves(self) -> bool:
         """Whether values of 32 bits pass in two turns: those of `mma.sync` for rows of C, where a thread has many."""
-        many = self.tile.m * self.tile.n >= 32 * 32 * self.tile.warps
+        t = self.tile
+        many = min(t.m, t.n) >= 64 and t.m * t.n >= 64 * 32 * t.warps
         return self.instruction == "mma.sync" and self.v.layout.c == "row" and many
 
     @property

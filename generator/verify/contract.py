@@ -63,4 +63,7 @@ def _calls(kernels: Sequence[Kernel], hardware: bool) -> Iterator[tuple[Kernel, 
         yield anything[0], plain
         yield anything[0], replace(plain, name="column", reason="B is a vector, likewise", sizes=fit(m, 1, k))
         reason = "operands that no descriptor addresses, each element of which enters many products"
-        yield anything[0], replace(plain, name="copied", reason=reason, sizes=_COPIED, padded=True, unaligned=True)
+        yield (
+            anything[0],
+            replace(plain, name="copied", reason=reason, sizes=fit(*_COPIED), padded=True, unaligned=True),
+        )

@@ -58,7 +58,10 @@ def _gamma(terms: int, unit: float) -> float:
 
 
 def _short_accumulator(a: torch.Tensor, b: torch.Tensor, promotion: int) -> torch.Tensor:
-    """What the fp8 matrix unit loses: of each term of each instruction, what lies below 13 bits of the largest."""
+    """What the fp8 matrix unit loses: of each term of each instruction, what lies below 13 bits of the largest.
+
+    Of the sum, what lies below 13 bits of its own: it may be larger than each term.
+    """
     error = a.new_zeros(*a.shape[:-1], b.shape[-1])
     partial = torch.zeros_like(error)
     for start in range(0, a.shape[-1], _INSTRUCTION):
@@ -66,10 +69,16 @@ def _short_accumulator(a: torch.Tensor, b: torch.Tensor, promotion: int) -> torc
             partial = torch.zeros_like(error)
         left, right = a[..., start : start + _INSTRUCTION], b[..., start : start + _INSTRUCTION, :]
         terms = left.abs()[..., None] * right.abs()[..., None, :, :]
-        _, exponent = torch.frexp(torch.maximum(terms.amax(-2), partial.abs() + error))
-        grid = torch.ldexp(torch.full_like(error, _SHORT), exponent - 1)[..., None, :]
+        grid = _grid(torch.maximum(terms.amax(-2), partial.abs() + error))[..., None, :]
         # A product of two fp8 numbers has at most 8 bits: one of 2**8 steps of the grid or more is kept whole.
         lost = torch.where(terms < 256 * grid, torch.minimum(terms, grid), 0.0)
         error += lost.sum(-2) + grid[..., 0, :]
         partial = partial + left @ right
+        error += _grid(partial.abs() + error)
     return error
+
+
+def _grid(largest: torch.Tensor) -> torch.Tensor:
+    """The step of 13 bits behind the leading one of a number."""
+    _, exponent = torch.frexp(largest)
+    return torch.ldexp(torch.full_like(largest, _SHORT), exponent - 1)
