@@ -155,7 +155,7 @@ class _Program:
         """The tiles of an operand that are held at once, at most."""
         tiles = self.ahead if self.may_be_pipelined(operand) else 1
         # Some of AMD's multiply 8 bits as 16, and what is not loaded ahead may pass through memory as such.
-        wide = self.amd and self.looped and operand.bits == 8 and not operand.along
+        wide = self.amd and self.looped and operand.bits == 8 and not self.is_pipelined(operand)
         return max(tiles, 2) if wide else tiles
 
     @cached_property
@@ -254,7 +254,8 @@ class _Program:
         v = self.v
         saved = any(output.shape == MATRIX for output in v.epilogue.outputs) or v.epilogue.reads_out
         plain = not (self.matrices or saved or v.rounds_between or v.schedule == "split_k_atomic")
-        if self.amd and plain and v.dtype.acc != "fp16" and v.epilogue.order != INTERLEAVED:
+        large = min(self.tile.m, self.tile.n) >= 64
+        if self.amd and plain and large and v.dtype.acc != "fp16" and v.epilogue.order != INTERLEAVED:
             # What lies in AMD's accumulators is stored as it lies.
             passed = 0
         elif self.matrices:
