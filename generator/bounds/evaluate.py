@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from generator.bounds import language, sharing
-from generator.bounds.expressions import Expressions, merged
+from generator.bounds.choices import merged
+from generator.bounds.expressions import Expressions
 from generator.bounds.launcher import COUNTERS, WORK
 from generator.bounds.order import Lemma
 from generator.bounds.sites import Place, Site
@@ -100,6 +101,8 @@ class _Walker:
         self.fence = 0
         #: The number of tiles, within the loop over them.
         self.tiles: Poly | None = None
+        #: How many accesses lie before the first statement behind which both coordinates of a tile are known.
+        self.addressed: int | None = None
 
     def statement(self, node: ast.stmt) -> None:
         match node:
@@ -148,6 +151,11 @@ class _Walker:
                 continue
             if first.shape or second.shape:
                 continue
+            self.addressed = len(self.at.sites) if self.addressed is None else self.addressed
+            if not self._final(names, statement):
+                continue
+            if len(self.at.sites) > self.addressed:
+                raise NotUnderstood(statement.lineno, f"{' and '.join(names)}, changed behind an access")
             lemma = self.order(names, first, second, self.tiles)
             self.found.facts += lemma.inside
             self.order = None
@@ -162,6 +170,8 @@ class _Walker:
         matrix, place = (self.at.names.get(name) for name in MATRIX)
         if not isinstance(matrix, Number) or not isinstance(place, Number) or matrix.shape or place.shape:
             return
+        if not self._final(MATRIX, statement):
+            return
         self.split = None
         self.found.facts += split(matrix, place)
         # From here on the symbol of the program's number means another one, so that none may be left of the old.
@@ -175,6 +185,12 @@ class _Walker:
                 raise NotUnderstood(statement.lineno, f"{name}, an address made before the matrix is known")
         for name, symbol in zip(MATRIX, ("batch", language.PID)):
             self.at.names[name] = Number(variable(symbol), width="32")
+
+    def _final(self, names: tuple[str, str], statement: ast.stmt) -> bool:
+        """Whether nothing behind a statement assigns any of the names."""
+        end = statement.end_lineno or 0, statement.end_col_offset or 0
+        stored = (node for node in ast.walk(self.kernel) if isinstance(node, ast.Name) and node.id in names)
+        return all((node.lineno, node.col_offset) < end for node in stored if isinstance(node.ctx, ast.Store))
 
     def _unpack(self, node: ast.stmt, targets: list[ast.expr], value: Value) -> None:
         if isinstance(value, Opaque) and not value.memory:

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field, replace
 
 from generator.bounds import language, sites
 from generator.bounds.arithmetic import compared
+from generator.bounds.choices import merged
 from generator.bounds.sites import Place, Site
 from generator.bounds.source import Kind, NotUnderstood
-from generator.bounds.terms import Condition, Result, choice, either, every, negation, of, poly
+from generator.bounds.terms import Condition, Result, either, every, negation, of, poly
 from generator.bounds.values import (
     TRUE,
     Called,
@@ -227,20 +228,3 @@ def _results(called: Called, arguments: list[Number]) -> Several:
 def _strange(node: ast.expr, values: list[Value]) -> Opaque:
     """What comes of an operand that is not followed: of the first such one, its own reason."""
     return next((value for value in values if isinstance(value, Opaque)), Opaque(ast.unparse(node)))
-
-
-def merged(test: Truth, a: Value, b: Value) -> Value:
-    """What a name stands for behind a choice."""
-    if a == b:
-        return a
-    shapes = (a.shape, b.shape) if isinstance(a, Number | Truth) and isinstance(b, Number | Truth) else ((), ())
-    if shapes[0] == shapes[1] and isinstance(a, Truth) and isinstance(b, Truth):
-        taken = every([test.condition, a.condition])
-        other = every([negation(test.condition), b.condition])
-        return Truth(either([taken, other]), a.shape, a.parts | b.parts | test.parts)
-    if shapes[0] == shapes[1] and isinstance(a, Number) and isinstance(b, Number) and a.width == b.width:
-        value = choice(test.condition, a.value, b.value)
-        return Number(value, a.shape, a.width, a.parts | b.parts | test.parts)
-    if isinstance(a, Count) and isinstance(b, Number) and not b.shape and a.otherwise is None:
-        return replace(a, under=test.condition, otherwise=b.value)
-    return Opaque("what depends on a condition", reaches_memory(a) or reaches_memory(b))

@@ -80,6 +80,12 @@ def _number(node: ast.expr, names: Mapping[str, int]) -> int:
             return _operate(node, by, _number(left, names), _number(right, names))
         case ast.Call(ast.Name("min"), [a, b], []):
             return min(_number(a, names), _number(b, names))
+        case ast.IfExp(test, a, b):
+            return _number(a if _holds(test, names) else b, names)
+        case ast.Call(ast.Attribute(ast.Name("tl"), "where"), [test, a, b], []):
+            # Both are computed, so that neither may divide by zero.
+            both = _number(a, names), _number(b, names)
+            return both[0] if _holds(test, names) else both[1]
     raise NotUnderstood(node.lineno, ast.unparse(node))
 
 
