@@ -1,6 +1,7 @@
 """Proof that every load and store of a rendered kernel stays inside its operand, for all sizes, strides and programs.
 
-    source      the file as text: kernel, CONFIGS, functions, every call that touches memory
+    source      the file as a syntax tree: kernel, CONFIGS, functions, every call that touches memory
+                (patterns: trees compared with Python that has holes, by which helpers and statements are known)
     gemm        what the launcher has made sure of before it launches, statement by statement (helpers, by its helpers)
     launcher    what it passes to the kernel with a row of CONFIGS (rows: which may reach it)
     evaluate    the kernel walked over symbols, once for each choice of tiles: each access's address, mask and path

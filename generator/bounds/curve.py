@@ -19,9 +19,10 @@ from itertools import chain, combinations
 from generator.bounds import plain
 from generator.bounds.expressions import Expressions
 from generator.bounds.language import operate
+from generator.bounds.patterns import statements, told
 from generator.bounds.rewriting import atoms, replaced, replaced_in, sums_of
 from generator.bounds.solve import together
-from generator.bounds.source import NotUnderstood, statements
+from generator.bounds.source import NotUnderstood
 from generator.bounds.terms import (
     ALWAYS,
     NEVER,
@@ -60,7 +61,7 @@ class Curve:
     @cached_property
     def text(self) -> str:
         """What it is known by: its name, and a digest of all that it does."""
-        return f"{self.node.name}@{sha256(ast.unparse(self.node).encode()).hexdigest()[:8]}"
+        return f"{self.node.name}@{sha256(told(self.node).encode()).hexdigest()[:8]}"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Curve) and self.text == other.text

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from generator.bounds import language, sites
 from generator.bounds.arithmetic import compared
 from generator.bounds.choices import merged
+from generator.bounds.patterns import dotted, matches
 from generator.bounds.sites import Place, Site
 from generator.bounds.source import Kind, NotUnderstood
 from generator.bounds.terms import Condition, Result, either, every, negation, of, poly
@@ -139,8 +140,16 @@ class Expressions:
         if not isinstance(base, Number | Truth):
             return self._unknown(node)
         items = index.elts if isinstance(index, ast.Tuple) else [index]
-        kept = [place for place, item in enumerate(items) if ast.unparse(item) == ":"]
-        if len(kept) != len(base.shape) or any(ast.unparse(item) not in (":", "None") for item in items):
+        kept: list[int] = []
+        for place, item in enumerate(items):
+            match item:
+                case ast.Slice(None, None, None):
+                    kept.append(place)
+                case ast.Constant(None):
+                    pass
+                case _:
+                    raise NotUnderstood(node.lineno, ast.unparse(node))
+        if len(kept) != len(base.shape):
             raise NotUnderstood(node.lineno, ast.unparse(node))
         sizes = [1] * len(items)
         for place, size in zip(kept, base.shape):
@@ -148,10 +157,10 @@ class Expressions:
         return moved(base, dict(enumerate(kept)), tuple(sizes))
 
     def _call(self, node: ast.Call) -> Value:
-        text = ast.unparse(node.func)
+        text = dotted(node.func)
         if "tl" in self.names:
             raise NotUnderstood(node.lineno, "a variable tl")
-        if ast.unparse(node) == language.SECOND_AXIS and language.SECOND_AXIS in self.names:
+        if matches(node, language.SECOND_AXIS) and language.SECOND_AXIS in self.names:
             return self.names[language.SECOND_AXIS]
         if text in ("tl.load", "tl.store"):
             return self._access(node, "load" if text == "tl.load" else "store")
@@ -204,9 +213,7 @@ class Expressions:
         place, pointer = self.place(node), values["pointer"]
         site = sites.plain(place, "store", pointer, values.get("mask", TRUE), Several(()))
         self.sites.append(replace(site, adds=True))
-        ordered = all(
-            ast.unparse(given.get(x, node)) == f"'{word}'" for x, word in (("sem", "acq_rel"), ("scope", "gpu"))
-        )
+        ordered = all(matches(given.get(x, node), repr(word)) for x, word in (("sem", "acq_rel"), ("scope", "gpu")))
         if isinstance(pointer, Pointer) and not pointer.shape and values["value"] == Number(poly(1)):
             return Count(pointer.operand, pointer.offset, ordered)
         return Opaque(f"data of line {node.lineno}")
