@@ -100,4 +100,4 @@ def _holds(node: ast.expr, names: Mapping[str, int]) -> bool:
     match node:
         case ast.Compare(left, [by], [right]) if type(by) in _COMPARISONS:
             return _COMPARISONS[type(by)](_number(left, names), _number(right, names))
-    raise NotUnderstood(node.lineno, ast.unparse(node))
+    return _number(node, names) != 0

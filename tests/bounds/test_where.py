@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shutil
 from itertools import product
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 from support import ROOT, python
 
-from generator.bounds import prove
+from generator.bounds import plain, prove
 from generator.bounds.choices import where
 from generator.bounds.rewriting import holds, value
 from generator.bounds.sites import Place
@@ -195,6 +196,18 @@ def test_a_function_that_finds_tiles_may_choose_by_where(old: str, new: str, det
     assert detail in proof.order.detail
 
 
+def test_a_function_is_run_as_the_machine_would() -> None:
+    (function,) = ast.parse(
+        "def f(x, y):\n    return tl.where(x > y, x, y), tl.where(y, x // y, 7), x // y if y else 7\n"
+    ).body
+    assert isinstance(function, ast.FunctionDef)
+    assert plain.returned(function, (5, 2)) == (5, 2, 2) and plain.returned(function, (2, 5)) == (5, 0, 0)
+    with pytest.raises(ZeroDivisionError):
+        plain.returned(function, (5, 0))
+    function.body = ast.parse("return tl.where(x > y, x, y), x // y if y else 7").body
+    assert plain.returned(function, (5, 0)) == (5, 7)
+
+
 ROW = "a_ptr + offs_m[:, None] * lda"
 MASK = "a_ptrs, mask=in_m[:, None] & in_k[None, :]"
 
@@ -247,6 +260,9 @@ def test_wrong_offsets_of_a_block_are_refuted_and_confirmed(rows: str, tmp_path:
         ("tl.where(offs_m < M, offs_m, tl.where(M < 9, M * 4, 0) * 0)", "refuted", "4 * M of line 82"),
         ("tl.where(offs_m < M, tl.where(M < 2, 0, offs_m % (M - 1)), 0)", "not proved", "(1 // (-1 + M)) of line 82"),
         ("tl.where(offs_m < M, (offs_m * 0 if M < 2 else offs_m % (M - 1)), 0)", "proved", ""),
+        ("tl.where(offs_m < M, (offs_m % (M - 1) if M > 1 else offs_m * 0), 0)", "proved", ""),
+        # As does what decides.
+        ("tl.where(M * 4 < 9, offs_m % M, 0)", "refuted", "4 * M of line 82"),
         # A constant is a number of 32 bits.
         ("tl.where(offs_m < M, offs_m, tl.where(M < 0, 2**31, 0))", "refuted", "2147483648 of line 82"),
         ("offs_m % M + (tl.where(M < 9, 1, 0) + 2147483647) * 0", "refuted", "which does not fit 32 bits"),
