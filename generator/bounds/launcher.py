@@ -22,6 +22,8 @@ from generator.bounds.values import Dtype, Either, Number, Opaque, Pointer, Trut
 WORK, COUNTERS = "work", "counters"
 
 
+#: As many programs as the device holds, of a row that is chosen, or that the tuner tries.
+_PROGRAMS = ("_programs(row, a.device)", "_programs(meta, a.device)")
 #: What a launch tells the compiler alone: how it computes, and not where it reads or writes.
 _OPTIONS = ("enable_fp_fusion",)
 
@@ -128,11 +130,11 @@ class Launcher(Gemm):
         grid = self.call.func.slice
         late = matched(grid, "lambda meta: $grid")
         grid = late["grid"] if late is not None else grid
-        walking = matched(grid, "min($tiles, _programs(row, a.device)),")
+        walking = matched(grid, *(f"min($tiles, {programs})," for programs in _PROGRAMS))
         if walking is not None:
             helpers.programs(self.source)
             return _Programs(walking["tiles"], walks=True)
-        if matches(grid, "_programs(row, a.device),") and self._workspace:
+        if matches(grid, *(f"{programs}," for programs in _PROGRAMS)) and self._workspace:
             helpers.programs(self.source)
             # As many tiles as counters.
             return _Programs(helpers.TILES, walks=True, deals=True)
