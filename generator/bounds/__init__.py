@@ -1,10 +1,12 @@
 """Proof that every load and store of a rendered kernel stays inside its operand, for all sizes, strides and programs.
 
-    source      the file as text: kernel, CONFIGS, functions, every call that touches memory
+    source      the file as a syntax tree: kernel, CONFIGS, functions, every call that touches memory
+                (patterns: trees compared with Python that has holes, by which helpers and statements are known)
     gemm        what the launcher has made sure of before it launches, statement by statement (helpers, by its helpers)
     launcher    what it passes to the kernel with a row of CONFIGS (rows: which may reach it)
     evaluate    the kernel walked over symbols, once for each choice of tiles: each access's address, mask and path
-                (expressions and language: what an expression and a function of Triton mean; sites: the accesses)
+                (expressions and language: what an expression and a function of Triton mean; choices: one of two
+                values by a condition; sites: the accesses)
     batches     of a batch, which matrix a program is for: then its number is its place among the tiles of that matrix
     order       the lemma on the order of tiles: in the grid, and one program a tile; then a program's place is a symbol
                 (where programs walk tiles, `range(program_id, tiles, num_programs)` gives each tile to one of them;

@@ -19,16 +19,16 @@ from itertools import chain, combinations
 from generator.bounds import plain
 from generator.bounds.expressions import Expressions
 from generator.bounds.language import operate
-from generator.bounds.rewriting import replaced, replaced_in
+from generator.bounds.patterns import statements, told
+from generator.bounds.rewriting import atoms, replaced, replaced_in, sums_of
 from generator.bounds.solve import together
-from generator.bounds.source import NotUnderstood, statements
+from generator.bounds.source import NotUnderstood
 from generator.bounds.terms import (
     ALWAYS,
     NEVER,
     Atom,
+    Choice,
     Condition,
-    Every,
-    Not,
     Poly,
     Variable,
     at_most,
@@ -40,11 +40,13 @@ from generator.bounds.terms import (
     poly,
     variable,
 )
-from generator.bounds.values import Number, Several
+from generator.bounds.values import Number
 
 #: What names a part: its corner, its lengths, the direction of the first of them.
 _CORNER, _LENGTHS, _DIRECTION = ("m", "n"), ("far", "wide"), ("dm", "dn")
 _DIRECTIONS = ((0, 1), (1, 0), (0, -1), (-1, 0))
+#: What a function returns, as if it had names for it.
+_RETURNED = ("returned m", "returned n")
 #: A number within a part, and what makes another one of it.
 _NUMBER = variable("number")
 _TWIN: Mapping[Atom, Poly] = {Variable("number"): variable("number'")}
@@ -59,7 +61,7 @@ class Curve:
     @cached_property
     def text(self) -> str:
         """What it is known by: its name, and a digest of all that it does."""
-        return f"{self.node.name}@{sha256(ast.unparse(self.node).encode()).hexdigest()[:8]}"
+        return f"{self.node.name}@{sha256(told(self.node).encode()).hexdigest()[:8]}"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Curve) and self.text == other.text
@@ -101,11 +103,14 @@ class Curve:
     def ends(self, at: Expressions) -> list[tuple[Expressions, tuple[Number, Number]]]:
         """Each way out of the loop, and what is returned there."""
         _, loop, after, returned = self._parts
-        found = []
+        found: list[tuple[Expressions, tuple[Number, Number]]] = []
+        # What is returned is taken apart as if it were given names first.
+        names: list[ast.expr] = [ast.Name(name, ast.Store()) for name in _RETURNED]
+        last = ast.copy_location(ast.Assign([ast.Tuple(names, ast.Store())], returned), returned)
         for left in _taken(at, loop.test, False):
-            for way in _ways(after, left):
-                match way.value(returned):
-                    case Several((Number() as x, Number() as y)):
+            for way in _ways([*after, last], left):
+                match [way.names[name] for name in _RETURNED]:
+                    case [Number() as x, Number() as y]:
                         found.append((way, (x, y)))
                     case _:
                         raise NotUnderstood(returned.lineno, ast.unparse(returned))
@@ -146,7 +151,23 @@ def _ways(body: Sequence[ast.stmt], at: Expressions) -> Iterator[Expressions]:
             at.names[name] = operate(at.place(target), operator, old, at.value(value))
         case statement:
             raise NotUnderstood(statement.lineno, ast.unparse(statement).partition("\n")[0])
-    yield from _ways(body[1:], at)
+    for way in _apart(at):
+        yield from _ways(body[1:], way)
+
+
+def _apart(at: Expressions) -> Iterator[Expressions]:
+    """Each way through the choices that names stand for, as if each were a branch."""
+    numbers = {name: x for name, x in at.names.items() if isinstance(x, Number)}
+    choices = [x for x in atoms(number.value for number in numbers.values()) if isinstance(x, Choice)]
+    if not choices:
+        yield at
+        return
+    test = choices[0].condition
+    for holds, condition in ((True, test), (False, negation(test))):
+        by: dict[Atom, Poly] = {x: x.then if holds else x.otherwise for x in choices if x.condition == test}
+        taken = {name: replace(x, value=replaced(x.value, by)) for name, x in numbers.items()}
+        if negation(condition) not in at.path:
+            yield from _apart(Expressions(at.names | taken, (*at.path, condition), at.decided, at.sites))
 
 
 @dataclass(frozen=True)
@@ -316,7 +337,7 @@ def _products(facts: Sequence[Condition], among: Iterable[Condition]) -> list[Co
 
     With them, what follows of the products follows as if each were an unknown of its own.
     """
-    found = {atoms for condition in among for sum in _sums(condition) for atoms, _ in sum.terms if len(atoms) > 1}
+    found = {atoms for condition in among for sum in sums_of(condition) for atoms, _ in sum.terms if len(atoms) > 1}
     factors = sorted({atom for atoms in found for atom in atoms}, key=str)
     names = {name for atom in factors for name in atom.variables}
     near = [fact for fact in facts if fact.variables <= names]
@@ -329,17 +350,6 @@ def _products(facts: Sequence[Condition], among: Iterable[Condition]) -> list[Co
     return [at_most(0, x) for x in products if all(len(atoms) < 2 or atoms in found for atoms, _ in x.terms)]
 
 
-def _sums(condition: Condition) -> Iterator[Poly]:
-    """The sums that a condition is of."""
-    if isinstance(condition, Not):
-        yield from _sums(condition.condition)
-    elif isinstance(condition, Every):
-        for part in condition.parts:
-            yield from _sums(part)
-    else:
-        yield condition.sum
-
-
 def _depends(on: Iterable[Poly | Condition], number: Poly) -> bool:
     """Whether anything depends on a number."""
     return any(number.variables & x.variables for x in on)
@@ -347,4 +357,4 @@ def _depends(on: Iterable[Poly | Condition], number: Poly) -> bool:
 
 def _linear(condition: Condition) -> bool:
     """Whether no two unknowns are multiplied in a condition, but for its quotients' own."""
-    return all(len(atoms) < 2 for sum in _sums(condition) for atoms, _ in sum.terms)
+    return all(len(atoms) < 2 for sum in sums_of(condition) for atoms, _ in sum.terms)

@@ -11,9 +11,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from generator.bounds import language, sharing
-from generator.bounds.expressions import Expressions, merged
+from generator.bounds.choices import merged
+from generator.bounds.expressions import Expressions
 from generator.bounds.launcher import COUNTERS, WORK
 from generator.bounds.order import Lemma
+from generator.bounds.patterns import assigned, dotted, expression, matches
 from generator.bounds.sites import Place, Site
 from generator.bounds.source import NotUnderstood, Refuted
 from generator.bounds.terms import Condition, Poly, Renumbered, at_most, below, of, poly, variable
@@ -36,7 +38,7 @@ MATRIX = ("batch", "pid")
 Split = Callable[[Number, Number], tuple[Condition, ...]]
 
 #: The programs walk the numbers below the loop's end, and each number has one program that comes to it.
-_WALK = ("tl.program_id(0)", "tl.num_programs(0)")
+_WALK = tuple(f"{each}(tl.program_id(0), $end, tl.num_programs(0), **$options)" for each in ("range", "tl.range"))
 
 
 @dataclass
@@ -93,20 +95,31 @@ class _Walker:
         self.found = Walk()
         self.programs, self.depth = programs, depth
         self.loops = 0
-        #: What names were last assigned, and whether the walk is in the loop over the tiles that share out their steps.
-        self.texts: dict[str, str] = {}
+        #: What names were assigned last, in this order, as far as nothing else has changed them since.
+        self.latest: dict[str, ast.expr] = {}
+        #: Whether the walk is in the loop over the tiles that share out their steps.
         self.deals = False
         #: How many accesses lie before the last barrier.
         self.fence = 0
         #: The number of tiles, within the loop over them.
         self.tiles: Poly | None = None
+        #: How many accesses lie before the first statement behind which both coordinates of a tile are known.
+        self.addressed: int | None = None
 
     def statement(self, node: ast.stmt) -> None:
+        """Go through a statement."""
+        self._go(node)
+        for name in assigned([node]):
+            self.latest.pop(name, None)
         match node:
             case ast.Assign([ast.Name(name)], value):
-                known = sharing.within(name, ast.unparse(value), self.texts) if self.deals else None
+                self.latest[name] = value
+
+    def _go(self, node: ast.stmt) -> None:
+        match node:
+            case ast.Assign([ast.Name(name)], value):
+                known = sharing.within(name, value, self.latest) if self.deals else None
                 self.at.names[name] = known or self.at.value(value)
-                self.texts[name] = ast.unparse(value)
             case ast.Assign([ast.Tuple(targets)], value):
                 self._unpack(node, targets, self.at.value(value))
             case ast.AugAssign(ast.Name(name) as target, operator, value):
@@ -114,7 +127,7 @@ class _Walker:
                 self.at.names[name] = language.operate(self.at.place(node), operator, old, self.at.value(value))
             case ast.Expr(value):
                 self.at.value(value)
-                if ast.unparse(value) == "tl.debug_barrier()":
+                if matches(value, "tl.debug_barrier()"):
                     self.fence = len(self.at.sites)
             case ast.If(ast.Compare(count, [ast.NotEq()], [others]), [ast.Return(None)], []):
                 self._leave(node, self.at.value(count), self.at.value(others))
@@ -122,9 +135,9 @@ class _Walker:
                 self._last(node, self.at.names[count], self.at.value(others), body)
             case ast.If(test, body, orelse):
                 self._branch(self.at.truth(test), body, orelse)
-            case ast.For(ast.Name(name), ast.Call(_, [first, end, by]), body, []) if _texts(first, by) == _WALK:
+            case ast.For(ast.Name(name), ast.Call(_, [_, end, _]) as steps, body, []) if matches(steps, *_WALK):
                 self._tiles(node, name, end, body)
-            case ast.For(ast.Name(name), ast.Call() as steps, body, []) if ast.unparse(steps) == sharing.LOOP:
+            case ast.For(ast.Name(name), ast.Call() as steps, body, []) if matches(steps, sharing.LOOP):
                 self._dealt(node, name, body)
             case ast.For(ast.Name(name), ast.Call() as steps, body, []):
                 self._loop(node, name, steps, body)
@@ -148,6 +161,11 @@ class _Walker:
                 continue
             if first.shape or second.shape:
                 continue
+            self.addressed = len(self.at.sites) if self.addressed is None else self.addressed
+            if not self._final(names, statement):
+                continue
+            if len(self.at.sites) > self.addressed:
+                raise NotUnderstood(statement.lineno, f"{' and '.join(names)}, changed behind an access")
             lemma = self.order(names, first, second, self.tiles)
             self.found.facts += lemma.inside
             self.order = None
@@ -162,6 +180,8 @@ class _Walker:
         matrix, place = (self.at.names.get(name) for name in MATRIX)
         if not isinstance(matrix, Number) or not isinstance(place, Number) or matrix.shape or place.shape:
             return
+        if not self._final(MATRIX, statement):
+            return
         self.split = None
         self.found.facts += split(matrix, place)
         # From here on the symbol of the program's number means another one, so that none may be left of the old.
@@ -175,6 +195,12 @@ class _Walker:
                 raise NotUnderstood(statement.lineno, f"{name}, an address made before the matrix is known")
         for name, symbol in zip(MATRIX, ("batch", language.PID)):
             self.at.names[name] = Number(variable(symbol), width="32")
+
+    def _final(self, names: tuple[str, str], statement: ast.stmt) -> bool:
+        """Whether nothing behind a statement assigns any of the names."""
+        end = statement.end_lineno or 0, statement.end_col_offset or 0
+        stored = (node for node in ast.walk(self.kernel) if isinstance(node, ast.Name) and node.id in names)
+        return all((node.lineno, node.col_offset) < end for node in stored if isinstance(node.ctx, ast.Store))
 
     def _unpack(self, node: ast.stmt, targets: list[ast.expr], value: Value) -> None:
         if isinstance(value, Opaque) and not value.memory:
@@ -256,7 +282,7 @@ class _Walker:
         self.loops += 1
         reached = start.value + count * step
         inside = (at_most(0, count), below(reached, stop.value))
-        before, changed = self.at, _assigned(body) | {target}
+        before, changed = self.at, assigned(body) | {target}
         names = self._without(changed, node)
         last = Part(stop.value + step, (), False, before.path, node.lineno)
         decided = before.decided | start.parts | stop.parts | {last}
@@ -274,11 +300,11 @@ class _Walker:
         """A loop over tiles: the number of the tile is then what a program's own is where each has one."""
         assert isinstance(node.iter, ast.Call)
         tiles = self.at.value(end)
-        known = ast.unparse(node.iter.func) in ("range", "tl.range") and isinstance(tiles, Number) and not tiles.shape
+        known = isinstance(tiles, Number) and not tiles.shape
         if not known or self.tiles is not None or self.order is None or self.at.path:
             raise NotUnderstood(node.lineno, f"the loop over {ast.unparse(node.iter)}")
         assert isinstance(tiles, Number)
-        before, names = self.at, self._without(_assigned(body) | {target}, node)
+        before, names = self.at, self._without(assigned(body) | {target}, node)
         self.at = Expressions(dict(names), before.path, before.decided, before.sites)
         self.at.names[target] = Number(variable(language.PID), width="32")
         self.tiles = tiles.value
@@ -291,11 +317,12 @@ class _Walker:
 
     def _dealt(self, node: ast.For, target: str, body: list[ast.stmt]) -> None:
         """A loop over the tiles of which a program has steps."""
-        changed, within = _assigned(body) | {target}, sharing.names()
-        known = self.depth is not None and sharing.dealt(target, self.texts) and not changed & within.keys() - {target}
+        changed, within = assigned(body) | {target}, sharing.names()
+        known = self.depth is not None and sharing.dealt(target, self.latest) and not changed & within.keys() - {target}
+        known = known and not assigned(self.kernel.body) & sharing.GIVEN
         if not known or self.tiles is not None or self.order is None or self.at.path:
             raise NotUnderstood(node.lineno, f"the loop over {ast.unparse(node.iter)}")
-        tiles = self.at.value(ast.parse(sharing.TILES_OF_ALL, mode="eval").body)
+        tiles = self.at.value(expression(sharing.TILES_OF_ALL))
         assert isinstance(tiles, Number) and self.depth is not None
         before, names = self.at, self._without(changed, node)
         self.at = Expressions({**names, **within}, before.path, before.decided, before.sites)
@@ -319,7 +346,7 @@ class _Walker:
     def _range(self, steps: ast.Call) -> tuple[Number, Number, int]:
         values = [self.at.value(argument) for argument in steps.args]
         numbers = [value for value in values if isinstance(value, Number) and not value.shape]
-        known = ast.unparse(steps.func) in ("range", "tl.range") and 1 <= len(numbers) == len(values) <= 3
+        known = dotted(steps.func) in ("range", "tl.range") and 1 <= len(numbers) == len(values) <= 3
         zero, one = language.constant(0), language.constant(1)
         assert isinstance(zero, Number) and isinstance(one, Number)
         start, stop, step = (zero, *numbers, one)[:3] if len(numbers) == 1 else (*numbers, one, one)[:3]
@@ -330,7 +357,7 @@ class _Walker:
 
     def _moving(self, name: str, body: list[ast.stmt], first: Value | None, count: Poly) -> Value | None:
         """What a name stands for in iteration `count`, if every iteration moves it once and by the same; or None."""
-        if sum(name in _assigned([statement]) for statement in body) != 1 or first is None:
+        if sum(name in assigned([statement]) for statement in body) != 1 or first is None:
             return None
         # By now one iteration has passed, and only where there is a second one is the distance of any matter.
         again = Expressions(dict(self.at.names), (*self.at.path, at_most(1, count)), self.at.decided, [])
@@ -343,7 +370,7 @@ class _Walker:
                         return _moved(first, by, count, place)
                 case ast.Assign([ast.Name(x)], ast.Call(function, [ast.Name(y), value], [])) if x == y == name:
                     by = again.value(value)
-                    if ast.unparse(function) == "tl.advance" and isinstance(first, Block) and isinstance(by, Several):
+                    if dotted(function) == "tl.advance" and isinstance(first, Block) and isinstance(by, Several):
                         return language.moved_block(place, first, by, count)
         return None
 
@@ -359,13 +386,3 @@ def _moved(first: Pointer | Number, by: Number, count: Poly, place: Place) -> Va
 
 def _variables(value: Number | Truth) -> frozenset[str]:
     return (value.value if isinstance(value, Number) else value.condition).variables
-
-
-def _texts(*nodes: ast.expr) -> tuple[str, ...]:
-    return tuple(ast.unparse(node) for node in nodes)
-
-
-def _assigned(body: list[ast.stmt]) -> set[str]:
-    """The names that statements assign, in whatever depth."""
-    nodes = [node for statement in body for node in ast.walk(statement)]
-    return {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}

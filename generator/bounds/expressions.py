@@ -8,9 +8,11 @@ from dataclasses import dataclass, field, replace
 
 from generator.bounds import language, sites
 from generator.bounds.arithmetic import compared
+from generator.bounds.choices import merged
+from generator.bounds.patterns import dotted, matches
 from generator.bounds.sites import Place, Site
 from generator.bounds.source import Kind, NotUnderstood
-from generator.bounds.terms import Condition, Result, choice, either, every, negation, of, poly
+from generator.bounds.terms import Condition, Result, either, every, negation, of, poly
 from generator.bounds.values import (
     TRUE,
     Called,
@@ -138,8 +140,16 @@ class Expressions:
         if not isinstance(base, Number | Truth):
             return self._unknown(node)
         items = index.elts if isinstance(index, ast.Tuple) else [index]
-        kept = [place for place, item in enumerate(items) if ast.unparse(item) == ":"]
-        if len(kept) != len(base.shape) or any(ast.unparse(item) not in (":", "None") for item in items):
+        kept: list[int] = []
+        for place, item in enumerate(items):
+            match item:
+                case ast.Slice(None, None, None):
+                    kept.append(place)
+                case ast.Constant(None):
+                    pass
+                case _:
+                    raise NotUnderstood(node.lineno, ast.unparse(node))
+        if len(kept) != len(base.shape):
             raise NotUnderstood(node.lineno, ast.unparse(node))
         sizes = [1] * len(items)
         for place, size in zip(kept, base.shape):
@@ -147,10 +157,10 @@ class Expressions:
         return moved(base, dict(enumerate(kept)), tuple(sizes))
 
     def _call(self, node: ast.Call) -> Value:
-        text = ast.unparse(node.func)
+        text = dotted(node.func)
         if "tl" in self.names:
             raise NotUnderstood(node.lineno, "a variable tl")
-        if ast.unparse(node) == language.SECOND_AXIS and language.SECOND_AXIS in self.names:
+        if matches(node, language.SECOND_AXIS) and language.SECOND_AXIS in self.names:
             return self.names[language.SECOND_AXIS]
         if text in ("tl.load", "tl.store"):
             return self._access(node, "load" if text == "tl.load" else "store")
@@ -203,9 +213,7 @@ class Expressions:
         place, pointer = self.place(node), values["pointer"]
         site = sites.plain(place, "store", pointer, values.get("mask", TRUE), Several(()))
         self.sites.append(replace(site, adds=True))
-        ordered = all(
-            ast.unparse(given.get(x, node)) == f"'{word}'" for x, word in (("sem", "acq_rel"), ("scope", "gpu"))
-        )
+        ordered = all(matches(given.get(x, node), repr(word)) for x, word in (("sem", "acq_rel"), ("scope", "gpu")))
         if isinstance(pointer, Pointer) and not pointer.shape and values["value"] == Number(poly(1)):
             return Count(pointer.operand, pointer.offset, ordered)
         return Opaque(f"data of line {node.lineno}")
@@ -227,20 +235,3 @@ def _results(called: Called, arguments: list[Number]) -> Several:
 def _strange(node: ast.expr, values: list[Value]) -> Opaque:
     """What comes of an operand that is not followed: of the first such one, its own reason."""
     return next((value for value in values if isinstance(value, Opaque)), Opaque(ast.unparse(node)))
-
-
-def merged(test: Truth, a: Value, b: Value) -> Value:
-    """What a name stands for behind a choice."""
-    if a == b:
-        return a
-    shapes = (a.shape, b.shape) if isinstance(a, Number | Truth) and isinstance(b, Number | Truth) else ((), ())
-    if shapes[0] == shapes[1] and isinstance(a, Truth) and isinstance(b, Truth):
-        taken = every([test.condition, a.condition])
-        other = every([negation(test.condition), b.condition])
-        return Truth(either([taken, other]), a.shape, a.parts | b.parts | test.parts)
-    if shapes[0] == shapes[1] and isinstance(a, Number) and isinstance(b, Number) and a.width == b.width:
-        value = choice(test.condition, a.value, b.value)
-        return Number(value, a.shape, a.width, a.parts | b.parts | test.parts)
-    if isinstance(a, Count) and isinstance(b, Number) and not b.shape and a.otherwise is None:
-        return replace(a, under=test.condition, otherwise=b.value)
-    return Opaque("what depends on a condition", reaches_memory(a) or reaches_memory(b))

@@ -12,9 +12,13 @@ from dataclasses import dataclass, field
 from generator.bounds import helpers, rows
 from generator.bounds.arithmetic import condition_of, number_of
 from generator.bounds.helpers import SIZES
-from generator.bounds.source import NotUnderstood, Source, statements
+from generator.bounds.patterns import matched, matches, statements
+from generator.bounds.source import NotUnderstood, Source
 from generator.bounds.terms import Condition, Poly, negation, poly, variable
 from generator.bounds.values import Descriptor
+
+#: A new matrix of some sizes.
+_EMPTY = "torch.empty(({}), dtype=$dtype, device=a.device)"
 
 
 @dataclass(frozen=True)
@@ -43,10 +47,10 @@ class Gemm:
     #: Whether the matrices are those of a batch.
     batched: bool = False
     _scalars: set[str] = field(default_factory=set)
-    _rows: dict[str, tuple[str, bool]] = field(default_factory=dict)
+    _rows: dict[str, tuple[ast.expr, bool]] = field(default_factory=dict)
     _descriptors: dict[str, Descriptor] = field(default_factory=dict)
     _refuses: bool = False
-    _choice: str = ""
+    _choice: rows.Choice | None = None
     #: The columns of a partial sum for each of the result's, where room is made for the sums of every tile, and a
     #: counter at zero for each; 0 where it is not.
     _workspace: int = 0
@@ -88,25 +92,27 @@ class Gemm:
         match statement:
             case ast.Expr(ast.Call(ast.Name("_check"))):
                 return self._admit(statement.value)
-            case ast.If(test, [ast.Assign([ast.Name("out")], made)], orelse) if ast.unparse(test) == "out is None":
+            case ast.If(test, [ast.Assign([ast.Name("out")], made)], orelse) if matches(test, "out is None"):
                 return self._output(made, orelse)
-            case ast.If(test, [ast.Raise()], []) if ast.unparse(test) in ("out is None", "_overlapping(out)"):
+            case ast.If(test, [ast.Raise()], []) if matches(test, "out is None", "_overlapping(out)"):
                 return True
             case ast.If(ast.Compare(ast.Name(name), [ast.Is()], [ast.Constant(None)]), [ast.Assign()], [_, *_]):
                 return self._beside(name, statement)
-            case ast.If(test, [ast.Raise()], []) if ast.unparse(test) == "reason is not None":
+            case ast.If(test, [ast.Raise()], []) if matches(test, "reason is not None"):
                 self._refuses = True
                 return True
-            case ast.Expr(made) if ast.unparse(made) == "out.zero_()":
+            case ast.Expr() if matches(statement, "out.zero_()"):
                 self.zeroed = True
                 return True
             case ast.If(test, [*emptied, ast.Return() as returned], []) if self._returned(returned):
-                if [ast.unparse(made) for made in emptied] != [f"{name}.zero_()" for name in self._vectors]:
+                if not matches(emptied, "\n".join(f"{name}.zero_()" for name in self._vectors)):
                     return False
                 self.facts.append(negation(condition_of(test, {name: variable(name) for name in SIZES}, {})))
                 return True
-            case ast.Assign([target], bound):
-                return self._bind(ast.unparse(target), bound)
+            case ast.Assign([ast.Name(target)], bound):
+                return self._chosen(statement) or self._bind(target, bound)
+            case ast.Assign():
+                return self._chosen(statement) or self._unpacked(statement)
             case ast.With(_, [ast.Expr(ast.Call(ast.Subscript(ast.Name("gemm_kernel" | "kernel"))) as call)]):
                 self._call = call
                 return True
@@ -123,7 +129,7 @@ class Gemm:
                 dimension = None
             case _:
                 return False
-        if len(extents) > (3 if self.batched else 2):
+        if len(extents) > (3 if self.batched else 2) or dimension not in (None, *range(len(extents))):
             return False
         helpers.check(self.source, dimension)
         names = {size: variable(size) for size in SIZES}
@@ -142,7 +148,7 @@ class Gemm:
         matrix, flipped = self._flip(made)
         front = ("B",) if self.batched else ()
         shape, unit = (("N", "M"), 0) if flipped else (("M", "N"), 1)
-        known = matrix.startswith(f"torch.empty(({', '.join((*front, *shape))}), ")
+        known = matches(matrix, _EMPTY.format(", ".join((*front, *shape))))
         known = known and out.shape == tuple(map(variable, (*front, "M", "N")))
         return known and out.unit in (None, unit + len(front))
 
@@ -150,8 +156,9 @@ class Gemm:
         """A tensor beside `out`, made or given: a matrix as `out` is one, or a vector that no kernel reaches."""
         match statement:
             case ast.If(_, [ast.Assign([ast.Name(made)], value)], [ast.Expr(check), *refused]) if made == name:
-                apart = [ast.unparse(x) for x in refused] in ([], [f"_check_apart('{name}', {name})"])
-                if not apart or not self._admit(check) or name not in self.operands:
+                if not matches(refused, "", f"_check_apart('{name}', {name})"):
+                    return False
+                if not self._admit(check) or name not in self.operands:
                     return False
             case _:
                 return False
@@ -161,7 +168,7 @@ class Gemm:
             self.results.add(name)
             sizes = ("N", "M") if flipped else ("M", "N")
             front = ("B",) if self.batched else ()
-            known = matrix.startswith(f"torch.empty(({', '.join((*front, *sizes))}), ")
+            known = matches(matrix, _EMPTY.format(", ".join((*front, *sizes))))
             return known and found.unit in (None, len(front) + (0 if flipped else 1))
         # The launcher alone fills it.
         del self.operands[name]
@@ -181,8 +188,7 @@ class Gemm:
 
     def _returned(self, statement: ast.stmt) -> bool:
         """Whether `out` is returned, in front of what is beside it."""
-        text = ast.unparse(statement)
-        return text == "return out" or (text.startswith("return (out, ") and isinstance(statement, ast.Return))
+        return matches(statement, "return out", "return out, *$beside")
 
     def _made_whole(self, statement: ast.stmt) -> bool:
         """Whether torch makes a vector of its parts, which the kernel has written by then."""
@@ -191,20 +197,37 @@ class Gemm:
             for parts in self._parts
             for how in ("sum", "amax")
         ]
-        return ast.unparse(statement) in made
+        return matches(statement, *made)
+
+    def _chosen(self, statement: ast.stmt) -> bool:
+        """Whether a row is chosen."""
+        choice = rows.chosen(statement)
+        self._choice = choice or self._choice
+        return choice is not None
+
+    def _unpacked(self, statement: ast.stmt) -> bool:
+        """Take in what several names are assigned."""
+        batched = matches(statement, "B, M, N, K = _sizes(a, b)")
+        if batched or matches(statement, "M, N, K = _sizes(a, b)"):
+            self.batched = batched
+            self.facts += helpers.sizes(self.source, self.batched)
+            return True
+        room = matched(statement, "work, counters = $room")
+        if room is not None:
+            self._workspace = helpers.workspace(self.source, room["room"], deals="_programs" in self.source.functions)
+            return True
+        # With K = 0 a small matrix of zeros, which has a shape and strides of its own.
+        turned = matched(statement, "a_rows, b_rows = ($a, $b) if K else $zeros")
+        if turned is not None:
+            self._rows = {"a_rows": self._flip(turned["a"]), "b_rows": self._flip(turned["b"])}
+        return turned is not None
 
     def _bind(self, target: str, node: ast.expr) -> bool:
         """Take in what a name is assigned."""
-        text = ast.unparse(node)
         match target:
-            case "(M, N, K)" | "(B, M, N, K)" if text == "_sizes(a, b)":
-                self.batched = target.startswith("(B")
-                self.facts += helpers.sizes(self.source, self.batched)
-            case "reason" if text.startswith("refusal(a, b, "):
+            case "reason" if matches(node, "refusal(a, b, **$others)"):
                 self._refuses = False
-            case "row" | "(kernel, row)" if text in rows.CHOICES:
-                self._choice = text
-            case "blocks" if text == "row or CONFIGS[0]":
+            case "blocks" if matches(node, "row or CONFIGS[0]"):
                 pass
             case "furthest":
                 self._furthest = node
@@ -212,11 +235,7 @@ class Gemm:
                 self.indexed = helpers.indexed(self.source, node, self.operands, self._furthest)
             case _ if target.endswith("_parts"):
                 return self._room(target, node)
-            case "(a_rows, b_rows)":
-                return self._turn(node)
-            case "(work, counters)":
-                self._workspace = helpers.workspace(self.source, node, deals="_programs" in self.source.functions)
-            case _ if text == f"_scalar('{target}', {target}, a.device)":
+            case _ if matches(node, f"_scalar('{target}', {target}, a.device)"):
                 helpers.scalar(self.source)
                 self._scalars.add(target)
                 self.operands[target] = Operand(target, (poly(1),), 0)
@@ -224,32 +243,26 @@ class Gemm:
                 return target.endswith("_desc") and self._describe(target, node)
         return True
 
-    def _turn(self, node: ast.expr) -> bool:
-        """`(a, b.T) if K else ...`: with K = 0 a small matrix of zeros, which has a shape and strides of its own."""
-        match node:
-            case ast.IfExp(ast.Name("K"), ast.Tuple([a, b]), _):
-                self._rows = {"a_rows": self._flip(a), "b_rows": self._flip(b)}
-                return True
-        return False
-
     def _describe(self, target: str, node: ast.expr) -> bool:
         """`a_desc = _describe(a.T, ...)`: the operand's own shape and strides, if its last dimension has stride 1."""
-        match node:
-            case ast.Call(ast.Name("_describe"), [matrix, _], []):
-                name, flipped = self._rows.get(ast.unparse(matrix), self._flip(matrix))
-            case _:
-                return False
-        helpers.describe(self.source, self.batched)
-        if name not in self.operands:
+        found = matched(node, "_describe($matrix, $block)")
+        if found is None:
             return False
-        dimensions, found = len(self.operands[name].shape), self.operands[name].unit
+        helpers.describe(self.source, self.batched)
+        matrix, flipped = self._flip(found["matrix"])
+        if isinstance(matrix, ast.Name) and matrix.id in self._rows and not flipped:
+            matrix, flipped = self._rows[matrix.id]
+        if not isinstance(matrix, ast.Name) or matrix.id not in self.operands:
+            return False
+        name = matrix.id
+        dimensions, stride = len(self.operands[name].shape), self.operands[name].unit
         unit = dimensions - (2 if flipped else 1)
-        fault = None if found == unit else f"described with stride 1 along dimension {unit}, admitted with {found}"
+        fault = None if stride == unit else f"described with stride 1 along dimension {unit}, admitted with {stride}"
         self._descriptors[target] = Descriptor(name, dimensions, fault)
         return True
 
-    def _flip(self, node: ast.expr) -> tuple[str, bool]:
+    def _flip(self, node: ast.expr) -> tuple[ast.expr, bool]:
         """A matrix, and whether it is turned: `b.T` is b, turned, and `b.mT` is each matrix of a batch."""
         if isinstance(node, ast.Attribute) and node.attr == ("mT" if self.batched else "T"):
-            return ast.unparse(node.value), True
-        return ast.unparse(node), False
+            return node.value, True
+        return node, False

@@ -123,6 +123,10 @@ class Judge:
 
     def _worked_out(self, model: Numbers, conditions: Iterable[Condition]) -> Numbers | None:
         """The numbers with a program of these coordinates, if the conditions hold for them in plain arithmetic."""
+        tiles = prod(self.launch.grid, start=self.launch.batch or poly(1))
+        if value(tiles, dict.fromkeys(SIZES, 1) | dict(model)) >= 2**31:
+            # No result has so many.
+            return None
         try:
             for pid in self._programs(model):
                 at = {**model, PID: pid}

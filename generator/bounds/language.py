@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from generator.bounds.arithmetic import combined
+from generator.bounds.choices import where
 from generator.bounds.sites import Place
 from generator.bounds.source import NotUnderstood
 from generator.bounds.terms import ALWAYS, NEVER, Poly, least, poly, variable
@@ -224,6 +225,7 @@ FUNCTIONS: Mapping[str, Function] = {
     "max": maximum,
     "tl.arange": arange,
     "tl.full": full,
+    "tl.where": where,
     "tl.cast": cast,
     "tl.swizzle2d": swizzle2d,
     "tl.make_block_ptr": make_block_ptr,

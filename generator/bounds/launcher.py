@@ -13,6 +13,7 @@ from generator.bounds.arithmetic import condition_of, number_of
 from generator.bounds.gemm import Gemm, Operand
 from generator.bounds.helpers import SIZES
 from generator.bounds.language import PART, SECOND_AXIS, TILES
+from generator.bounds.patterns import dotted, matched, matches
 from generator.bounds.source import NotUnderstood, Source
 from generator.bounds.terms import Condition, Poly, at_most, below, equal, poly, variable
 from generator.bounds.values import Dtype, Either, Number, Opaque, Pointer, Truth, Value
@@ -21,6 +22,8 @@ from generator.bounds.values import Dtype, Either, Number, Opaque, Pointer, Trut
 WORK, COUNTERS = "work", "counters"
 
 
+#: As many programs as the device holds, of a row that is chosen, or that the tuner tries.
+_PROGRAMS = ("_programs(row, a.device)", "_programs(meta, a.device)")
 #: What a launch tells the compiler alone: how it computes, and not where it reads or writes.
 _OPTIONS = ("enable_fp_fusion",)
 
@@ -125,15 +128,17 @@ class Launcher(Gemm):
         """The programs of the grid."""
         assert isinstance(self.call.func, ast.Subscript)
         grid = self.call.func.slice
-        grid = grid.body if isinstance(grid, ast.Lambda) else grid
+        late = matched(grid, "lambda meta: $grid")
+        grid = late["grid"] if late is not None else grid
+        walking = matched(grid, *(f"min($tiles, {programs})," for programs in _PROGRAMS))
+        if walking is not None:
+            helpers.programs(self.source)
+            return _Programs(walking["tiles"], walks=True)
+        if matches(grid, *(f"{programs}," for programs in _PROGRAMS)) and self._workspace:
+            helpers.programs(self.source)
+            # As many tiles as counters.
+            return _Programs(helpers.TILES, walks=True, deals=True)
         match grid:
-            case ast.Tuple([ast.Call(ast.Name("min"), [tiles, ast.Call(ast.Name("_programs"))], [])]):
-                helpers.programs(self.source)
-                return _Programs(tiles, walks=True)
-            case ast.Tuple([ast.Call(ast.Name("_programs"))]) if self._workspace:
-                helpers.programs(self.source)
-                # As many tiles as counters.
-                return _Programs(helpers.TILES, walks=True, deals=True)
             case ast.Tuple([tiles]):
                 return _Programs(tiles)
             case ast.Tuple([tiles, sharing]):
@@ -156,31 +161,32 @@ class Launcher(Gemm):
         for keyword in self.call.keywords:
             if keyword.arg is not None and keyword.arg not in _OPTIONS:
                 given[keyword.arg] = self._value(keyword.value)
-        if not any(keyword.arg is None and ast.unparse(keyword.value) == "row" for keyword in self.call.keywords):
+        if not any(keyword.arg is None and matches(keyword.value, "row") for keyword in self.call.keywords):
             raise NotUnderstood(self.call.lineno, "the row is not passed")
         return given
 
     def _value(self, node: ast.expr) -> Value:
-        text = ast.unparse(node)
-        if text in self._scalars:
-            return Either(text, _on_device(text))
-        if text in self.operands or (self._workspace and text in (WORK, COUNTERS)):
-            return Pointer(text, poly(0))
-        if text in self._descriptors:
-            return self._descriptors[text]
-        if text in SIZES:
-            return _size(text)
-        if text == "index":
+        name = dotted(node)
+        if name in self._scalars:
+            return Either(name, _on_device(name))
+        if name in self.operands or (self._workspace and name in (WORK, COUNTERS)):
+            return Pointer(name, poly(0))
+        if name in self._descriptors:
+            return self._descriptors[name]
+        if name in SIZES:
+            return _size(name)
+        if name == "index":
             return Dtype("index")
-        if text == "_approximates(a.device)":
+        if matches(node, "_approximates(a.device)"):
             # Which instructions compute a value: none that is followed.
-            return Opaque(text)
-        if any(text in operand.strides for operand in self.operands.values()):
-            return Number(variable(text), width="32")
-        for name in self._scalars:
-            if text == f"isinstance({name}, torch.Tensor)":
-                return Truth(_on_device(name))
-        raise NotUnderstood(node.lineno, f"the argument {text}")
+            return Opaque("_approximates")
+        for stride in self.strides:
+            if matches(node, stride):
+                return Number(variable(stride), width="32")
+        for scalar in self._scalars:
+            if matches(node, f"isinstance({scalar}, torch.Tensor)"):
+                return Truth(_on_device(scalar))
+        raise NotUnderstood(node.lineno, f"the argument {ast.unparse(node)}")
 
 
 def read(source: Source) -> Launcher:

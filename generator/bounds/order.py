@@ -87,8 +87,8 @@ def prove_order(
     parts = sorted({part.value for number in coordinates for part in number.parts}, key=str)
     known = tuple(conjuncts(facts))
     for part in parts:
-        # What depends on the sizes alone needs no order, and the number of tiles is one of 32 bits.
-        if PID not in part.variables and part != extents[0] * extents[1] and not fits(part, known):
+        # What depends on the sizes alone needs no order; what counts tiles may need that they are counted in 32 bits.
+        if PID not in part.variables and not fits(part, known) and not fits(part, [*known, _counted(extents)]):
             return Lemma(Order("not proved", f"{part} is not known to fit 32 bits"))
     by = _tiles(extents)
     lemma = _lemma(_in_tiles([number.value for number in coordinates], parts, extents, known, by))
@@ -200,7 +200,8 @@ def _lemma(asked: _Question) -> _Answer:
     limits = [at_most(pid, 2**31 - 1), *asked.limits]
     for part in asked.parts:
         # What is proved by now mostly suffices, and leaves out the product of the grid's sides, which is hard.
-        if not fits(part, [*asked.facts, *defined, *inside, *limits]) and not fits(part, [*known, *limits]):
+        near, all_known = [*asked.facts, *defined, *inside, *limits], [*known, *limits, _counted(asked.extents)]
+        if not fits(part, near) and not fits(part, all_known):
             return _Answer(Order("not proved", f"{part} is not known to fit 32 bits"))
     if _one_to_one(asked.coordinates, known):
         return _Answer(Order("proved", ""), held)

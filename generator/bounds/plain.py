@@ -6,7 +6,8 @@ import ast
 import operator
 from collections.abc import Callable, Mapping, Sequence
 
-from generator.bounds.source import NotUnderstood, statements
+from generator.bounds.patterns import dotted, statements
+from generator.bounds.source import NotUnderstood
 from generator.bounds.terms import Endless, truncated
 
 #: Turns of its loops after which a function is given up: one that is wrong may have no end.
@@ -45,7 +46,7 @@ def _run(body: Sequence[ast.stmt], names: dict[str, int]) -> tuple[int, ...] | N
             case ast.Assign([ast.Name(name)], value):
                 names[name] = _number(value, names)
             case ast.Assign([ast.Tuple(targets)], ast.Tuple(values)) if len(targets) == len(values):
-                names |= zip(map(ast.unparse, targets), [_number(value, names) for value in values])
+                names |= zip(map(dotted, targets), [_number(value, names) for value in values])
             case ast.AugAssign(ast.Name(name), by, value):
                 names[name] = _operate(statement, by, names.get(name, 0), _number(value, names))
             case ast.If(test, then, orelse):
@@ -80,6 +81,12 @@ def _number(node: ast.expr, names: Mapping[str, int]) -> int:
             return _operate(node, by, _number(left, names), _number(right, names))
         case ast.Call(ast.Name("min"), [a, b], []):
             return min(_number(a, names), _number(b, names))
+        case ast.IfExp(test, a, b):
+            return _number(a if _holds(test, names) else b, names)
+        case ast.Call(function, [test, a, b], []) if dotted(function) == "tl.where":
+            # Both are computed, so that neither may divide by zero.
+            both = _number(a, names), _number(b, names)
+            return both[0] if _holds(test, names) else both[1]
     raise NotUnderstood(node.lineno, ast.unparse(node))
 
 
@@ -93,4 +100,4 @@ def _holds(node: ast.expr, names: Mapping[str, int]) -> bool:
     match node:
         case ast.Compare(left, [by], [right]) if type(by) in _COMPARISONS:
             return _COMPARISONS[type(by)](_number(left, names), _number(right, names))
-    raise NotUnderstood(node.lineno, ast.unparse(node))
+    return _number(node, names) != 0

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from generator.bounds.terms import (
     AtMostZero,
     Atom,
     Choice,
     Condition,
+    Every,
     Least,
     Not,
     Poly,
@@ -93,6 +94,36 @@ def atoms(sums: Iterable[Poly]) -> list[Atom]:
     for sum in sums:
         visit(sum)
     return list(found)
+
+
+def divisors(term: Poly | Condition, path: tuple[Condition, ...] = ()) -> Iterator[tuple[Poly, tuple[Condition, ...]]]:
+    """What a term divides by, at any depth, each with what holds where it does: of a choice one side is computed."""
+    if not isinstance(term, Poly):
+        for sum in sums_of(term):
+            yield from divisors(sum, path)
+        return
+    for product, _ in term.terms:
+        for atom in product:
+            if isinstance(atom, Quotient):
+                yield atom.divisor, path
+            if isinstance(atom, Choice):
+                yield from divisors(atom.condition, path)
+                yield from divisors(atom.then, (*path, atom.condition))
+                yield from divisors(atom.otherwise, (*path, negation(atom.condition)))
+            else:
+                for inner in _inner(atom):
+                    yield from divisors(inner, path)
+
+
+def sums_of(condition: Condition) -> Iterator[Poly]:
+    """The sums that a condition is of."""
+    if isinstance(condition, Not):
+        yield from sums_of(condition.condition)
+    elif isinstance(condition, Every):
+        for part in condition.parts:
+            yield from sums_of(part)
+    else:
+        yield condition.sum
 
 
 def _inner(atom: Atom) -> tuple[Poly, ...]:

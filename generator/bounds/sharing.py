@@ -2,7 +2,7 @@
 
 Of the programs that raise a counter from zero, each once, the one that finds all others counted is one and the last.
 
-Steps dealt out are known word for word. For tiles T >= 1 of S = steps >= 1 steps each and P programs, share is
+Steps dealt out are known as written here. For tiles T >= 1 of S = steps >= 1 steps each and P programs, share is
 T S / P rounded up, so at least 1, and program p has the steps from min(p share, T S) to min((p + 1) share, T S): side
 by side, in the order of p, and all of them. Where it has any, the loop is over the tiles that hold one of them; where
 it has none both ends are T S, and the loop is empty. So begin < (pid + 1) S and end > pid S in it. The steps of a tile
@@ -13,9 +13,11 @@ is one such tile to a program at most, its first; a tile that it opens and share
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Mapping
 
 from generator.bounds.language import PART, PID
+from generator.bounds.patterns import matches
 from generator.bounds.terms import Condition, Poly, at_most, below, choice, poly, variable
 from generator.bounds.values import Number, Shape, Value, lane
 
@@ -40,9 +42,15 @@ _WITHIN = {
 }
 
 
-def dealt(target: str, texts: Mapping[str, str]) -> bool:
-    """Whether the loop `for target in LOOP` behind assignments of these texts is over the tiles of a program."""
-    return target == "pid" and all(texts.get(name) == text for name, text in _BEFORE.items())
+#: What all of these are made of.
+GIVEN = frozenset({"M", "N", "K", "BLOCK_M", "BLOCK_N", "BLOCK_K", "max", "min"})
+
+
+def dealt(target: str, latest: Mapping[str, ast.expr]) -> bool:
+    """Whether the loop `for target in LOOP` is over the tiles of a program; `latest` is what names were assigned last,
+    in the order in which they were."""
+    known = [name for name in latest if name in _BEFORE]
+    return target == "pid" and known == [*_BEFORE] and all(matches(latest[name], _BEFORE[name]) for name in known)
 
 
 def names() -> dict[str, Value]:
@@ -58,12 +66,13 @@ def names() -> dict[str, Value]:
     }
 
 
-def within(name: str, text: str, texts: Mapping[str, str]) -> Number | None:
-    """What `name` stands for in the loop, assigned this text behind others; None for what is to be worked out."""
-    known = [*_WITHIN][1:]
-    if name not in known or text != _WITHIN[name]:
+def within(name: str, value: ast.expr, latest: Mapping[str, ast.expr]) -> Number | None:
+    """What `name` stands for in the loop, assigned `value` behind others; None for what is to be worked out."""
+    known = [*_WITHIN]
+    if name not in known[1:] or not matches(value, _WITHIN[name]):
         return None
-    if any(texts.get(earlier) != _WITHIN[earlier] for earlier in [*_WITHIN][: known.index(name) + 1]):
+    earlier = known[: known.index(name)]
+    if [x for x in latest if x in earlier] != earlier or not all(matches(latest[x], _WITHIN[x]) for x in earlier):
         return None
     return Number(variable(name), width="32" if name == "others" else "64")
 

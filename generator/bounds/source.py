@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+from generator.bounds.patterns import assigned, matches, statements
 
 #: The kernel's name in every rendered file.
 KERNEL = "gemm_kernel"
@@ -14,9 +16,22 @@ KERNEL = "gemm_kernel"
 _LOADS = frozenset({"load", "gather"})
 _STORES = frozenset({"store", "scatter"})
 
-#: What `tl` must be, and names that mean what Python says.
+#: What `tl` must be.
 _LANGUAGE = "import triton.language as tl"
-_BUILT_IN = frozenset({"min", "range", "max", "tl"})
+_IMPORTS = (
+    _LANGUAGE,
+    "import functools",
+    "import torch",
+    "import triton",
+    "from triton.tools.tensor_descriptor import TensorDescriptor",
+)
+#: Names that mean what those imports say, or what Python says: nothing else in a file may be called so.
+_KNOWN = frozenset(
+    {"TensorDescriptor", "functools", "tl", "torch", "triton", "*"}
+    | {"all", "any", "enumerate", "float", "int", "isinstance", "len", "list", "max", "min", "range", "sum", "zip"}
+)
+#: What may stand around a function, and leaves it the same one.
+_DECORATORS = ("triton.jit", "functools.lru_cache(maxsize=$size)")
 
 Kind = Literal["load", "store"]
 
@@ -68,17 +83,24 @@ def read(path: Path) -> Source:
     tree = ast.parse(path.read_bytes())
     functions: dict[str, ast.FunctionDef] = {}
     constants: dict[str, ast.Assign] = {}
+    taken = set(_KNOWN)
     for node in statements(tree.body):
+        names: set[str] = set()
         match node:
-            case ast.Import() | ast.ImportFrom():
+            case ast.Import() | ast.ImportFrom() if matches(node, *_IMPORTS):
                 pass
-            case ast.FunctionDef(name) if name not in {*functions, *_BUILT_IN} and (name == KERNEL or _plain(node)):
-                functions[name] = node
-            case ast.Assign([ast.Name(name)], value) if name not in constants and _constant(value):
-                constants[name] = node
+            case ast.Import() | ast.ImportFrom():
+                names = {alias.asname or alias.name for alias in node.names}
+            case ast.FunctionDef(name) if name == KERNEL or _plain(node):
+                names, functions[name] = {name}, node
+            case ast.Assign([ast.Name(name)], value) if _constant(value):
+                names, constants[name] = {name}, node
             case _:
                 raise NotUnderstood(node.lineno, ast.unparse(node).partition("\n")[0])
-    if _LANGUAGE not in map(ast.unparse, tree.body):
+        if names & taken:
+            raise NotUnderstood(node.lineno, f"another {', '.join(sorted(names & taken))}")
+        taken |= names
+    if not any(matches(node, _LANGUAGE) for node in tree.body):
         raise NotUnderstood(1, f"no `{_LANGUAGE}`")
     if KERNEL not in functions:
         raise NotUnderstood(1, f"no function {KERNEL}")
@@ -89,8 +111,7 @@ def read(path: Path) -> Source:
 
 def _plain(function: ast.FunctionDef) -> bool:
     """Whether nothing stands around a function that could make it another one."""
-    decorators = map(ast.unparse, function.decorator_list)
-    return all(text == "triton.jit" or text.startswith("functools.lru_cache(") for text in decorators)
+    return all(matches(decorator, *_DECORATORS) for decorator in function.decorator_list)
 
 
 def _constant(value: ast.expr) -> bool:
@@ -115,28 +136,18 @@ def _calls(kernel: ast.FunctionDef) -> Iterator[Call]:
         name = node.func.attr
         if name in _LOADS or name in _STORES or name.startswith("atomic"):
             # A method's object is what it reads, `a_desc.load(...)`; a function's is its first argument.
-            named = ast.unparse(node.func.value)
-            address = named if named != "tl" else ast.unparse(node.args[0]) if node.args else "?"
+            named = node.args[:1] if matches(node.func.value, "tl") else [node.func.value]
+            address = ast.unparse(named[0]) if named else "?"
             yield Call(node.lineno, node.col_offset, "load" if name in _LOADS else "store", address)
 
 
-def statements(body: list[ast.stmt]) -> list[ast.stmt]:
-    """The statements of a function but for its docstring."""
-    documented = isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant)
-    return body[1:] if documented else body
-
-
-def texts(body: list[ast.stmt]) -> list[str]:
-    """The statements of a function as text: what is compared where a helper must read word for word."""
-    return [ast.unparse(statement) for statement in statements(body)]
-
-
-def refusals(body: list[ast.stmt]) -> dict[str, ast.expr]:
-    """The conditions under which statements surely raise, by their text: those of `if`s before any return."""
-    found = {}
+def refusals(body: list[ast.stmt], names: Iterable[str]) -> list[ast.expr]:
+    """The conditions under which statements surely raise: those of `if`s before any return, and before what gives one
+    of the names that they are about another meaning."""
+    found: list[ast.expr] = []
     for statement in body:
-        if any(isinstance(node, ast.Return) for node in ast.walk(statement)):
+        if any(isinstance(node, ast.Return) for node in ast.walk(statement)) or assigned([statement]) & set(names):
             break
         if isinstance(statement, ast.If) and isinstance(statement.body[-1], ast.Raise):
-            found[ast.unparse(statement.test)] = statement.test
+            found.append(statement.test)
     return found

@@ -134,6 +134,11 @@ class Language:
     def full(self, shape: Any, value: Any, dtype: Any) -> Any:
         return np.full(shape, value) if shape else Data()
 
+    def where(self, condition: Any, x: Any, y: Any) -> Any:
+        if any(isinstance(given, Data) for given in (condition, x, y)):
+            return Data()
+        return np.where(condition, x, y)[()]
+
     def swizzle2d(self, i: int, j: int, size_i: int, size_j: int, size_g: int) -> tuple[int, int]:
         band, within = divmod(i * size_j + j, size_g * size_j)
         height = min(size_i - band * size_g, size_g)

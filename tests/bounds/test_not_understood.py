@@ -15,6 +15,7 @@ from generator.bounds import NotUnderstood, prove
 from .kernels import AUTO, BLOCK, DESCRIPTOR, ELEMENT, NONE, SCALE, TUNED, planted, proof_of
 
 DOT = "acc = tl.dot(a, b, acc)"
+LAST = "    pid_n = within // height\n"
 LAUNCH = "    with torch.cuda.device_of(a):"
 
 
@@ -37,6 +38,13 @@ LAUNCH = "    with torch.cuda.device_of(a):"
         (AUTO, "mask=in_n,", "mask=acc > 0,", "the mask, acc, which the loop"),
         (AUTO, "a_ptrs += BLOCK_K", "a_ptrs += k", "a_ptrs, which the loop of line"),
         (AUTO, "x = acc + bias[None, :]", "tl.store(a_ptrs, 0)", "a_ptrs, which the loop of line"),
+        # A tile's column that changes behind an access: not all of the kernel is then about one tile.
+        (
+            AUTO,
+            LAST,
+            f"{LAST}    tl.load(bias_ptr + pid_n, pid_n < N)\n    pid_n = num_n - 1 - pid_n\n",
+            "behind an access",
+        ),
         (BLOCK, "boundary_check=(0, 1)", "boundary_check=(0, 2)", "boundary_check=(0, 2) of a block"),
         # The launcher: each statement, and each helper that a fact is taken from.
         (AUTO, LAUNCH, "    M = 2 * M\n" + LAUNCH, "M = 2 * M"),

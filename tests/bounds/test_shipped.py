@@ -9,6 +9,7 @@ import pytest
 from support import GENERATED
 
 from generator.bounds import prove
+from generator.cli import main
 
 #: The others are proved by `verify --level bounds`, as tests/verify/test_generated.py does.
 FAMILIES = [GENERATED / "ladder"]
@@ -39,3 +40,31 @@ def test_every_access_is_listed_for_every_row() -> None:
     rows = len({access.row for access in accesses})
     assert rows == path.read_text().count('{"BLOCK_M"')
     assert listed == {("a", "load"): rows, ("b", "load"): rows, ("bias", "load"): rows, ("out", "store"): rows}
+
+
+SPEC = """\
+summary: What no shipped family has, rows that a tuner tries of programs that walk, share and deal tiles.
+layout: rcr
+dtype: {a: fp16, b: fp16, acc: fp32, out: fp32}
+masking: [auto, none]
+schedule: [tiled, persistent, split_k, split_k_atomic, stream_k]
+load: [pointer, descriptor]
+select: autotune
+"""
+
+
+def test_rows_that_a_tuner_tries_are_proved(tmp_path: Path) -> None:
+    (tmp_path / "tuned.yaml").write_text(SPEC)
+    assert main([str(tmp_path / "tuned.yaml"), "--out", str(tmp_path / "out")]) == 0
+    paths = kernels(tmp_path / "out" / "tuned")
+    assert {path.name.split("__")[1].split("_")[0] for path in paths} == {
+        "tiled",
+        "persistent",
+        "splitk",
+        "splitkatomic",
+        "streamk",
+    }
+    for path in paths:
+        proof = prove(path)
+        assert proof.order.state == "proved", (path.name, proof.order)
+        assert {access.state for access in proof.accesses} <= {"proved", "hardware"}, (path.name, proof.accesses)

@@ -48,6 +48,15 @@ PROGRAMS = (
         says="never written",
     ),
     Mutation(
+        "the matrix of a program is forgotten again",
+        "batch",
+        BATCHES,
+        ((SPLIT, f"{SPLIT}\n    batch = 0"),),
+        "right for a batch of one",
+        by="bounds",
+        says="both compute tile",
+    ),
+    Mutation(
         "the tiles of a matrix are counted in columns alone",
         "batch",
         BATCHES_ADD,

@@ -27,6 +27,13 @@ LINEAR = """\
     pid_m = pid // num_n
     pid_n = pid % num_n
 """
+ALONG = "    pid_n = pid % num_n\n"
+
+
+def turned(test: str, backwards: str) -> tuple[tuple[str, str], ...]:
+    """Rows for which `test` holds are walked backwards, the first tile being `backwards`."""
+    return ((ALONG, f"{ALONG}    pid_n = tl.where({test}, {backwards} - pid_n, pid_n)\n"),)
+
 
 MUTATIONS = (
     Mutation(
@@ -71,6 +78,41 @@ MUTATIONS = (
         MASKED,
         (("num_n = tl.cdiv(N, BLOCK_N)", "num_n = tl.cdiv(N, BLOCK_M)"),),
         "right for square tiles only",
+    ),
+    Mutation(
+        "every other row is walked back from one past its end",
+        "order",
+        MASKED,
+        turned("pid_m % 2 == 1", "num_n"),
+        "the first tile on the way back lies outside",
+        by="bounds",
+        says="computes tile",
+    ),
+    Mutation(
+        "every other tile is counted from the end of its row",
+        "order",
+        MASKED,
+        turned("pid_n % 2 == 1", "num_n - 1"),
+        "right for an odd number of tile columns",
+        by="bounds",
+        says="both compute tile",
+    ),
+    Mutation(
+        "rows are walked there and back",
+        "order",
+        MASKED,
+        turned("pid_m % 2 == 1", "num_n - 1"),
+        "every tile is computed once, in another order than the spec asks for",
+        says="in the order linear it is",
+    ),
+    Mutation(
+        "a tile's column is divided once more",
+        "order",
+        MASKED,
+        ((ALONG, f"{ALONG}    pid_n = pid_n // 2\n"),),
+        "tiles are computed twice, others never",
+        by="bounds",
+        says="both compute tile",
     ),
     Mutation(
         "tiles are visited row after row",

@@ -1,0 +1,241 @@
+"""Helpers are known by their syntax trees: words and spelling are free, and nothing that means another thing passes."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from generator.bounds import NotUnderstood, Proof
+from generator.bounds.patterns import assigned, dotted, expression, matched, matches, statements, told
+
+from .kernels import (
+    AUTO,
+    BLOCK,
+    CHIPLET,
+    DESCRIPTOR,
+    ELEMENT,
+    HILBERT,
+    NAIVE,
+    NONE,
+    SCALE,
+    STRIDED,
+    TUNED,
+    planted,
+    proof_of,
+)
+
+BATCHES = "batched/bmm_fp16_rcr_bias_relu__persistent_descriptor_auto_grouped"
+MADE = "gemm_fp16_rcr_bias_biasm_save_1hidden_silu_colsum_1gradient_rowsum_rowamax"
+OUTPUTS = f"outputs/{MADE}__persistent_pointer_auto_grouped"
+DEALT = "stream_k/gemm_fp16_rcr_bias_silu__streamk_descriptor_auto_grouped"
+PARTS = "gated/gemm_fp16_rrr_bias_swiglu__splitk_pointer_auto_grouped"
+FITTING = "load_pointer/gemm_fp16_rcr_none__tiled_pointer_none_grouped"
+ADDS = "split_k/gemm_fp16_fp32_fp32_rcr_none__splitkatomic_pointer_auto_grouped"
+
+
+def tree(text: str) -> ast.stmt:
+    (statement,) = ast.parse(text).body
+    return statement
+
+
+@pytest.mark.parametrize(
+    ("text", "pattern"),
+    [
+        ("x = f(a, 'b')", 'x = (f)(a,\n  "b")  # words'),
+        ("M, K = *a.shape, b", "(M, K) = (*a.shape, b)"),
+        ("any(x > 1 for x in y)", "any((x > 1 for x in y))"),
+        ("not (x and (y and z))", "not (x and (y and z))"),
+        ("def f(x):\n    'words'\n    return x", "def f(x):\n    return x"),
+        ("def f(x):\n    return x", "def f(x):\n    'other words'\n    return x"),
+        ("'a' 'b'", "'ab'"),
+        ("2**31", "2 ** 31"),
+        ("f(a, *b, c=1, **d)", "f(*$all, **$named)"),
+        ("return a, b, c", "return a, *$others"),
+        ("f(a + 1, a + 1)", "f($x, $x)"),
+        ("if a:\n    b()\n    c()\n    raise d", "if a:\n    *$body\n    raise $error"),
+    ],
+)
+def test_one_tree(text: str, pattern: str) -> None:
+    assert matches(tree(text), pattern)
+
+
+@pytest.mark.parametrize(
+    ("text", "pattern"),
+    [
+        ("f(1)", "f(True)"),
+        ("f(1)", "f(1.0)"),
+        ("x - y - z", "x - (y - z)"),
+        ("x and y and z", "x and (y and z)"),
+        ("f(x)", "f(x=x)"),
+        ("f(x, y)", "f($x)"),
+        ("f(x)", "f($x, $y, *$more)"),
+        ("f(a + 1, a + 2)", "f($x, $x)"),
+        ("f(x, x=1)", "f(x)"),
+        ("f(x=1)", "f(*$more)"),
+        ("return", "return $x"),
+        ("x = y", "x += y"),
+        ("def f(x):\n    return x", "def f(y):\n    return y"),
+        ("def f(x=1):\n    return x", "def f(x):\n    return x"),
+        ("def f(x, *, y):\n    return x", "def f(x, y):\n    return x"),
+        ("@g\ndef f(x):\n    return x", "def f(x):\n    return x"),
+        ("def f(x):\n    return x\n    'words'", "def f(x):\n    return x"),
+        ("f'{x!r}'", "f'{x}'"),
+        ("x if y else z", "x if y else (z, )"),
+        ("HOLE", "$HOLE + 1"),
+    ],
+)
+def test_another_tree(text: str, pattern: str) -> None:
+    assert not matches(tree(text), pattern)
+
+
+def test_holes_stand_for_what_is_there() -> None:
+    found = matched(tree("f(a, b + 1, c, d=2)"), "f($first, *$others, **$named)")
+    assert found is not None and sorted(found) == ["first", "named", "others"]
+    assert told(found["first"]) == "Name(id='a')"
+    assert [ast.unparse(x) for x in found["others"]] == ["b + 1", "c"] and found["named"][0].arg == "d"
+    assert matched(expression("x"), "y", "x") == {} and matched(expression("x"), "y", "z") is None
+    found = matched(ast.parse("a = 1\nb = 2\nreturn a").body, "*$earlier\nreturn $x")
+    assert found is not None and len(found["earlier"]) == 2
+
+
+def test_what_else_is_asked_of_trees() -> None:
+    body = ast.parse("'words'\nfor a, b[0] in c:\n    d += (e := 1)\n    def f(g):\n        del h\n").body
+    assert assigned(body) == {"a", "d", "e", "f", "h"}
+    assert len(statements(body)) == 1 and not statements(body[:1])
+    assert [dotted(expression(x)) for x in ("a", "a.b.c", "a().b", "a[0]", "1")] == ["a", "a.b.c", "", "", ""]
+    # The same from every version of Python.
+    assert told(tree("def f(x, *, y=None):\n    'words'\n    return f'{x!r}'")) == (
+        "FunctionDef(name='f', args=arguments(args=[arg(arg='x')], kwonlyargs=[arg(arg='y')], "
+        "kw_defaults=[Constant()]), body=[Return(value=JoinedStr(values=[FormattedValue(value=Name(id='x'), "
+        "conversion=114)]))])"
+    )
+    assert told(expression("f(1)")) == told(expression("(f)( 1 )")) != told(expression("f(True)"))
+
+
+def proved(proof: Proof) -> Counter[tuple[str, ...]]:
+    return Counter((access.operand, access.kind, access.state, str(access.row)) for access in proof.accesses)
+
+
+KERNELS = (
+    *(AUTO, NONE, STRIDED, BLOCK, NAIVE, ELEMENT, HILBERT, CHIPLET, DESCRIPTOR, TUNED, SCALE),
+    *(BATCHES, OUTPUTS, DEALT, PARTS, ADDS),
+)
+
+
+def respelled(text: str) -> str:
+    """The same program: other words, no line breaks within statements, other quotes, comments, and parentheses."""
+    module = ast.parse(text)
+    for node in ast.walk(module):
+        if isinstance(node, ast.FunctionDef):
+            node.body = [ast.Expr(ast.Constant("Other words.\n\nif a: return b")), *statements(node.body)]
+    found = ast.unparse(ast.fix_missing_locations(module))
+    found = re.sub(r"^( *)(return|if|raise) ", r"\1# if False: return\n\1\2 ", found, flags=re.MULTILINE)
+    found = re.sub(r"^( *)return (\w[^\n]*)$", r"\1return ((\2))", found, flags=re.MULTILINE)
+    return re.sub(r"^( *)(if|elif|while) (.*):$", r"\1\2 ((\n\1  \3\n\1  )  # why\n\1):", found, flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.partition("__")[2])
+def test_words_and_spelling_are_free(kernel: str, tmp_path: Path) -> None:
+    text = planted(kernel)
+    again = respelled(text)
+    assert "# why" in again and "((" in again and ast.dump(ast.parse(text)) != ast.dump(ast.parse(again))
+    before, after = proof_of(tmp_path, text), proof_of(tmp_path, again)
+    assert proved(before) == proved(after) and before.order == after.order
+    assert "not proved" not in {access.state for access in after.accesses} and after.order.state == "proved"
+
+
+CHECK = "def _check(name, x, shape, dtype, device, unit):"
+SIZES = "    M, K, N = *a.shape, b.shape[1]\n"
+SELECT = "def _select(M, N, K, device):"
+REFUSED = "    return _misfit(a.shape[0], b.shape[1], a.shape[1], CONFIGS)"
+STEPS = "    steps = max(tl.cdiv(K, BLOCK_K), tl.num_programs(1))\n"
+
+
+@pytest.mark.parametrize(
+    ("kernel", "old", "new", "reason"),
+    [
+        # Parameters in another order, or with another meaning than their names say.
+        (AUTO, CHECK, "def _check(name, shape, x, dtype, device, unit):", "_check"),
+        (AUTO, CHECK, "@functools.lru_cache(maxsize=9)\n" + CHECK, "_check"),
+        (AUTO, "    if x.shape != shape:", "    shape = x.shape\n    if x.shape != shape:", "_check"),
+        (AUTO, "    if x.shape != shape:", "    if unit == 0:\n        return\n    if x.shape != shape:", "_check"),
+        (AUTO, "def _extent(x):", "def _extent(x, *stride):", "INDEX as"),
+        (AUTO, "x.stride())) + 1", "x.stride())) + True", "INDEX as"),
+        (AUTO, "def _sizes(a, b):", "def _sizes(b, a):", "_sizes"),
+        (AUTO, SIZES, SIZES + "    N = N // 2\n", "_sizes"),
+        (AUTO, SIZES, "    a = b\n" + SIZES, "_sizes"),
+        (AUTO, SIZES, SIZES + SIZES, "_sizes"),
+        (AUTO, "    return M, N, K\n", "    return M, K, N\n", "_sizes"),
+        (NONE, "def _row(config, M, N, K):", "def _row(config, N, M, K):", "_row, through which"),
+        (NONE, "def _fits(row, M, N, K):", "def _fits(row, N, M, K):", "_fits"),
+        (NONE, "def _misfit(M, N, K, rows):", "def _misfit(N, M, K, rows):", "_misfit, through which"),
+        (
+            NONE,
+            "def _prune(configs, args, **_):\n",
+            "def _prune(configs, args, **_):\n    args = {}\n",
+            "_prune, through",
+        ),
+        (NONE, REFUSED, "    if a is b:\n        return\n" + REFUSED, "refusal, through which"),
+        (
+            NONE,
+            REFUSED,
+            "    reason = None\n    if a is b:\n        return reason\n" + REFUSED,
+            "refusal, through which",
+        ),
+        (NONE, REFUSED, "    a = b\n" + REFUSED, "refusal, through which"),
+        (FITTING, SELECT, "def _select(N, M, K, device):", "_select, through which"),
+        (
+            FITTING,
+            "    multiprocessors, shared = 1, 2**16\n",
+            "    multiprocessors, shared = 1, 2**16\n    M = 128\n",
+            "_select, through",
+        ),
+        (SCALE, "    if x.numel() != 1:", "    x = x.sum()\n    if x.numel() != 1:", "_scalar"),
+        (DESCRIPTOR, "def _describe(x, block):", "def _describe(block, x):", "_describe"),
+        (PARTS, "def _workspace(M, N, rows, device):", "def _workspace(N, M, rows, device):", "_workspace"),
+        (PARTS, "    work = torch.empty(", "    sums = [0]\n    work = torch.empty(", "_workspace"),
+        (
+            BATCHES,
+            "    return properties.multi_processor_count",
+            "    resident = 0\n    if m > 64:\n        return 0\n    return properties.multi_processor_count",
+            "_programs",
+        ),
+        # Names that the kernel changes behind what is known of them.
+        (DEALT, STEPS, STEPS + "    steps += 1\n", "the loop over"),
+        (DEALT, STEPS, STEPS + "    if M > N:\n        steps = 1\n", "the loop over"),
+        (DEALT, STEPS, "    K = K + BLOCK_K\n" + STEPS, "the loop over"),
+        (DEALT, STEPS, STEPS + "    steps, other = 1, 1\n", "the loop over"),
+    ],
+)
+def test_another_meaning_is_not_taken_for_the_known_one(
+    kernel: str, old: str, new: str, reason: str, tmp_path: Path
+) -> None:
+    accesses = proof_of(tmp_path, planted(kernel, (old, new))).accesses
+    assert accesses
+    for access in accesses:
+        assert access.state == "not proved" and reason in access.detail, access
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("from math import prod as max", "max"),
+        ("import numpy as torch", "torch"),
+        ("from other import *", r"\*"),
+        ("from other import _check", "_check"),
+        ("_check = 1", "_check"),
+        ("tl = 1", "tl"),
+    ],
+)
+def test_a_name_means_one_thing(line: str, name: str, tmp_path: Path) -> None:
+    text = planted(AUTO)
+    with pytest.raises(NotUnderstood, match=f"another {name}$"):
+        proof_of(tmp_path, f"{text}\n\n{line}\n")
+    # What says nothing of these may be imported.
+    assert proved(proof_of(tmp_path, f"{text}\n\nimport math\nfrom math import prod\n")) == proved(
+        proof_of(tmp_path, text)
+    )
