@@ -13,10 +13,11 @@ import pytest
 from support import GENERATED, ROOT
 
 from generator.epilogue import Epilogue
+from generator.legality import too_many_registers
 from generator.memory import BARRIERS, shared_memory
 from generator.model import Dtype, Layout, Tile, Variant
 from generator.resources import TENSOR_MEMORY, matrix_instruction, tensor_memory, through_registers
-from generator.vocabulary import DTYPE_SHORTHANDS, PRODUCT, SCHEDULE, TARGETS
+from generator.vocabulary import DTYPE_SHORTHANDS, PRODUCT, TARGETS
 
 Row = dict[str, str]
 
@@ -48,38 +49,25 @@ def test_a_row_is_refused_where_it_does_not_fit_and_only_there(target: str) -> N
     assert len(rows) > 10
     for row in rows:
         variant, tile = read(row)
-        assert (shared_memory(variant, tile, target) <= limit) == (int(row["shared"]) <= limit), row
+        if too_many_registers(variant, tile, target) is None:
+            assert (shared_memory(variant, tile, target) <= limit) == (int(row["shared"]) <= limit), row
 
 
-def test_shared_memory_is_within_the_barriers() -> None:
-    off = []
+def test_shared_memory_is_a_bound() -> None:
+    near = 0
     for row in ROWS:
         variant, tile = read(row)
-        # Of a result or a sum on its way out, which loads in flight may leave room for, the formula is a bound.
-        bound = variant.schedule == "persistent" or SCHEDULE[variant.schedule].workspace
         over = shared_memory(variant, tile, row["target"]) - int(row["shared"])
-        if over < 0 or (over > BARRIERS and not bound):
-            off.append((row["target"], row["dtype"], row["load"], tile.m, tile.n, tile.k, tile.warps, tile.stages))
-    # Tables of no use: one stage of narrow tiles.
-    assert off == [
-        ("gfx950", "fp16", "pointer", 256, 64, 32, 1, 1),
-        ("sm100", "fp16_fp32_fp32", "descriptor", 128, 32, 256, 4, 1),
-        ("sm90", "tf32", "pointer", 64, 256, 32, 8, 1),
-        # Lines of 16 bytes, which are not turned in every such tile.
-        ("sm100", "fp8e4m3", "descriptor", 128, 80, 256, 4, 4),
-        ("sm100", "fp8e4m3", "descriptor", 64, 48, 256, 4, 4),
-    ]
-    assert len(off) < 0.01 * len(ROWS)
+        assert over >= 0, row
+        near += over <= BARRIERS
+    # Of ragged launches more passes through shared memory, of walking ones perhaps the whole result.
+    assert near > 0.65 * len(ROWS)
 
 
 def test_what_is_surely_needed_is_never_less() -> None:
-    off = []
     for row in ROWS:
         variant, tile = read(row)
-        if shared_memory(variant, tile, row["target"], surely=True) > int(row["shared"]) + BARRIERS:
-            off.append((row["target"], row["dtype"], row["load"], tile.m, tile.n, tile.k, tile.warps, tile.stages))
-    # A table of no use, as above.
-    assert off == [("gfx950", "fp16", "pointer", 256, 64, 32, 1, 1)]
+        assert shared_memory(variant, tile, row["target"], surely=True) <= int(row["shared"]) + BARRIERS, row
 
 
 def test_tensor_memory_is_exact_but_for_three_products() -> None:
