@@ -182,11 +182,13 @@ class _Program:
         """Bytes through which operands pass that the matrix unit, or plain arithmetic, cannot read as they lie."""
         across = [operand for operand in self.operands if not operand.along]
         if self.instruction is None:
+            if not (self.looped and self.descriptors):
+                return 0
             # Plain arithmetic reads across the lines of what lies column after column, one matrix at a time; exchanged
             # products have both turned.
             if self.v.product == "exchanged":
-                return sum(x.bytes for x in self.operands if x.layout != "column") if self.looped else 0
-            return max((x.bytes for x in self.operands if x.layout != "row"), default=0) if self.looped else 0
+                return sum(x.bytes for x in self.operands if x.layout != "column")
+            return max((x.bytes for x in self.operands if x.layout != "row"), default=0)
         if self.instruction == "tcgen05" and self.descriptors:
             # Lines under 32 bytes may be among them; by two of each beside those in flight.
             tf32 = self.v.dtype.precision == "tf32"
@@ -273,6 +275,8 @@ class _Program:
     def exchanged(self) -> int:
         """Bytes of vectors that pass from one layout to another, and through which warps add up rows or columns."""
         reduced = any(output.tap.reduction for output in self.v.epilogue.outputs)
+        if self.amd and not reduced:
+            return 0
         return max(self.tile.m, self.tile.n) * (self.tile.warps if reduced else 1) * 4
 
     @cached_property
