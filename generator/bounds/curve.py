@@ -13,13 +13,11 @@ import ast
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from hashlib import sha256
 from itertools import chain, combinations
 
 from generator.bounds import plain
 from generator.bounds.expressions import Expressions
 from generator.bounds.language import operate
-from generator.bounds.patterns import statements, told
 from generator.bounds.rewriting import atoms, replaced, replaced_in, sums_of
 from generator.bounds.solve import together
 from generator.bounds.source import NotUnderstood
@@ -41,6 +39,7 @@ from generator.bounds.terms import (
     variable,
 )
 from generator.bounds.values import Number
+from generator.syntax import digest_of, undocumented, written
 
 #: What names a part: its corner, its lengths, the direction of the first of them.
 _CORNER, _LENGTHS, _DIRECTION = ("m", "n"), ("far", "wide"), ("dm", "dn")
@@ -61,7 +60,7 @@ class Curve:
     @cached_property
     def text(self) -> str:
         """What it is known by: its name, and a digest of all that it does."""
-        return f"{self.node.name}@{sha256(told(self.node).encode()).hexdigest()[:8]}"
+        return f"{self.node.name}@{digest_of([written(self.node)])[:8]}"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Curve) and self.text == other.text
@@ -71,7 +70,7 @@ class Curve:
 
     @cached_property
     def _parts(self) -> tuple[list[ast.stmt], ast.While, list[ast.stmt], ast.expr]:
-        body = statements(self.node.body)
+        body = undocumented(self.node)
         loops = [place for place, statement in enumerate(body) if isinstance(statement, ast.While)]
         match body[loops[0]] if len(loops) == 1 else None, body[-1]:
             case ast.While(orelse=[]) as loop, ast.Return(ast.Tuple([_, _]) as returned):

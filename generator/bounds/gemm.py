@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from generator.bounds import helpers, rows
 from generator.bounds.arithmetic import condition_of, number_of
 from generator.bounds.helpers import SIZES
-from generator.bounds.patterns import matched, matches, statements
+from generator.bounds.patterns import matched, matches
 from generator.bounds.source import NotUnderstood, Source
 from generator.bounds.terms import Condition, Poly, negation, poly, variable
 from generator.bounds.values import Descriptor
+from generator.syntax import undocumented
 
 #: A new matrix of some sizes.
 _EMPTY = "torch.empty(({}), dtype=$dtype, device=a.device)"
@@ -78,7 +79,7 @@ class Gemm:
     def read(self) -> None:
         """Take in the statements of `gemm`, each of which must be known."""
         function = self.source.function("gemm")
-        for statement in statements(function.body):
+        for statement in undocumented(function):
             if not self._known(statement):
                 raise NotUnderstood(statement.lineno, ast.unparse(statement).partition("\n")[0])
         if self._call is None:

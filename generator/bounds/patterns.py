@@ -13,6 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
+from generator.syntax import undocumented
+
 #: What a hole is called in the tree of a pattern: a name that no file has.
 _HOLE = "HOLE_IN_A_PATTERN_"
 #: Fields of a node that say nothing of what it means, or that another one says already.
@@ -44,14 +46,6 @@ def expression(text: str) -> ast.expr:
     return ast.parse(text, mode="eval").body
 
 
-def statements(body: Sequence[ast.stmt]) -> list[ast.stmt]:
-    """The statements of a function but for its docstring."""
-    match body:
-        case [ast.Expr(ast.Constant(str())), *rest]:
-            return rest
-    return list(body)
-
-
 def assigned(trees: Iterable[ast.AST]) -> set[str]:
     """The names that statements give another meaning, in whatever depth."""
     nodes = [node for tree in trees for node in ast.walk(tree)]
@@ -67,16 +61,6 @@ def dotted(node: ast.expr) -> str:
         case ast.Attribute(ast.Name() | ast.Attribute() as owner, name) if dotted(owner):
             return f"{dotted(owner)}.{name}"
     return ""
-
-
-def told(tree: object) -> str:
-    """A tree as text, by which equal trees are known: the same from every version of Python."""
-    if isinstance(tree, list):
-        return f"[{', '.join(map(told, tree))}]"
-    if isinstance(tree, ast.AST):
-        fields = [f"{name}={told(value)}" for name, value in _fields(tree) if value not in (None, [])]
-        return f"{type(tree).__name__}({', '.join(fields)})"
-    return repr(tree)
 
 
 @cache
@@ -134,4 +118,4 @@ def _rest(node: object) -> str | None:
 def _fields(node: ast.AST) -> Iterator[tuple[str, Any]]:
     for name, value in ast.iter_fields(node):
         if name not in _IDLE:
-            yield name, statements(value) if name == "body" and isinstance(node, ast.FunctionDef) else value
+            yield name, undocumented(node) if name == "body" and isinstance(node, ast.FunctionDef) else value

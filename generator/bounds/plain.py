@@ -6,9 +6,10 @@ import ast
 import operator
 from collections.abc import Callable, Mapping, Sequence
 
-from generator.bounds.patterns import dotted, statements
+from generator.bounds.patterns import dotted
 from generator.bounds.source import NotUnderstood
 from generator.bounds.terms import Endless, truncated
+from generator.syntax import undocumented
 
 #: Turns of its loops after which a function is given up: one that is wrong may have no end.
 _TURNS = 200
@@ -33,7 +34,7 @@ _COMPARISONS: Mapping[type[ast.cmpop], Callable[[int, int], bool]] = {
 def returned(function: ast.FunctionDef, arguments: Sequence[int]) -> tuple[int, ...]:
     """What it returns; raises `Endless`, ZeroDivisionError as Python does, and `NotUnderstood`."""
     names = dict(zip((parameter.arg for parameter in function.args.args), arguments))
-    found = _run(statements(function.body), names)
+    found = _run(undocumented(function), names)
     if found is None:
         raise NotUnderstood(function.lineno, f"the end of {function.name}")
     return found

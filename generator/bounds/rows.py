@@ -9,8 +9,9 @@ import ast
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from generator.bounds.patterns import assigned, matched, matches, statements
+from generator.bounds.patterns import assigned, matched, matches
 from generator.bounds.source import NotUnderstood, Source
+from generator.syntax import undocumented
 
 
 @dataclass(frozen=True)
@@ -177,7 +178,7 @@ def _select(source: Source, fitting: bool) -> bool:
     if fitting:
         rows = [f"[row for row in {each} if _fits(row, M, N, K)]" for each in rows]
     known = [f"return {each}[0]" for each in rows] + [f"return min({each}, key=cost)" for each in rows]
-    *earlier, last = statements(function.body)
+    *earlier, last = undocumented(function)
     returns = _returns(part for part in earlier if not isinstance(part, ast.FunctionDef))
     kept = {"CONFIGS", "M", "N", "K", "device"}
     given = ", ".join(_parameters(function)) in (f"{sizes}, device" for sizes in _SIZES)
@@ -205,7 +206,7 @@ def _prune(source: Source, tuner: Mapping[str | None, ast.expr]) -> bool:
 def _refusal(source: Source) -> bool:
     """It passes on what `_misfit` says, unless it has another reason, or the operands are none that `gemm` admits."""
     function = source.function("refusal")
-    found = matched(statements(function.body), *_REFUSALS)
+    found = matched(undocumented(function), *_REFUSALS)
     if found is None or _parameters(function) != ["a", "b"] or assigned(found["earlier"]) & {"a", "b"}:
         return False
     spoken = [part for part in found["earlier"] if not matches(part, *_NO_MATRICES)]

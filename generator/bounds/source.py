@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from generator.bounds.patterns import assigned, matches, statements
+from generator.bounds.patterns import assigned, matches
+from generator.syntax import undocumented
 
 #: The kernel's name in every rendered file.
 KERNEL = "gemm_kernel"
@@ -84,7 +85,7 @@ def read(path: Path) -> Source:
     functions: dict[str, ast.FunctionDef] = {}
     constants: dict[str, ast.Assign] = {}
     taken = set(_KNOWN)
-    for node in statements(tree.body):
+    for node in undocumented(tree):
         names: set[str] = set()
         match node:
             case ast.Import() | ast.ImportFrom() if matches(node, *_IMPORTS):

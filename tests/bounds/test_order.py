@@ -142,7 +142,7 @@ def test_programs_dealt_to_dies_are_proved(tmp_path: Path, dies: int, group: int
         ("min(die, longer)", "min(min(die, longer), 2)", "both compute tile"),
         ("+ pid // NUM_CHIPLETS", "+ pid // (NUM_CHIPLETS + 1)", "both compute tile"),
         ("die = pid % NUM_CHIPLETS", "die = pid % NUM_CHIPLETS + pid // 9999 * 2", "not known"),
-        ("share = num_m * num_n //", "share = num_m * 2 //", "computes tile"),
+        ("run = num_m * num_n //", "run = num_m * 2 //", "computes tile"),
         ("band = tile //", "band = pid //", "tile"),
         ("tile = die", "tile = pid // 9999 - pid // 9999 % 2 + die", "not known"),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from support import family_of
@@ -99,6 +100,23 @@ def test_the_orders_are_proved_for_a_launch_and_for_a_walk(family: Rendered) -> 
         proof = prove(family.file(kernel.name))
         assert proof.order.state == "proved", (kernel.name, proof.order)
         assert {access.state for access in proof.accesses} == {"proved"}, kernel.name
+
+
+def test_every_order_goes_with_steps_that_are_shared_out(tmp_path: Path) -> None:
+    # A macro of an order shares its names with a template that goes on to use its own.
+    words = [word for word, order in vocabulary.SWIZZLE.items() if order.available]
+    text = SPEC.replace("[hilbert, chiplet]", f"[{', '.join(words)}]").replace("[tiled, persistent]", "stream_k")
+    (tmp_path / "shared.yaml").write_text(text.replace("[auto, none]", "mnk"))
+    assert main([str(tmp_path / "shared.yaml"), "--out", str(tmp_path)]) == 0
+    shared = read(tmp_path / "shared")
+    assert len(shared.kernels) == len(words)
+    for kernel in shared.kernels:
+        proof = prove(shared.file(kernel.name))
+        assert proof.order.state == "proved", (kernel.name, proof.order)
+    pool = Pool("interpret", 2)
+    results = [pool.submit(job) for job in plan([shared], ("interpret",)) if "chiplet" in job.name]
+    assert [future.result().state for future in results] == [State.PASSED]
+    pool.close()
 
 
 def test_kernels_of_all_pairs_are_right_in_the_interpreter(family: Rendered) -> None:

@@ -1,0 +1,51 @@
+"""What an autotuner would try is known without a GPU, on each target of the kernel."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from generator.cli import main
+from generator.rendered import read
+from generator.verify.jobs import Job, State
+from generator.verify.run import Pool
+
+SPEC = """\
+summary: Tuned over a row that one of the targets cannot hold.
+layout: rcr
+dtype: fp16
+masking: [auto, none]
+select: autotune
+targets: [sm80, sm86, gfx942]
+tile:
+  - {m: 128, n: 128, k: 64, warps: 4, stages: 3}
+  - {m: 64, n: 64, k: 64, warps: 4, stages: 3}
+  - {m: 128, n: 256, k: 64, warps: 8, stages: 4}
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("", "", None),
+        ("if row in offered", "if row in CONFIGS", "on sm86 it tries"),
+        ("if row in offered", "if row in offered[1:]", "on sm80 it tries"),
+    ],
+)
+def test_rows_that_a_target_lacks_are_not_tried_there(old: str, new: str, says: str | None, tmp_path: Path) -> None:
+    (tmp_path / "tuned.yaml").write_text(SPEC)
+    assert main([str(tmp_path / "tuned.yaml"), "--out", str(tmp_path)]) == 0
+    family = read(tmp_path / "tuned")
+    assert len(family.kernels) == 2 and {target for target, _ in family.kernels[0].not_offered} == {"sm86", "gfx942"}
+    pool = Pool("interpret", 1)
+    for name in family.by_name:
+        file = family.file(name)
+        assert not old or file.read_text().count(old) == 1
+        file.write_text(file.read_text().replace(old, new) if old else file.read_text())
+        result = pool.submit(Job("interpret", family.folder, name, case="tuner")).result()
+        if says is None:
+            assert result.state is State.PASSED and result.cases == 1
+        else:
+            assert says in result.failures[0].message
+    pool.close()
