@@ -68,10 +68,10 @@ def prove(wanted: Sequence[Job], level: str, workers: int) -> int:
         found.append(result)
         if text := whole_text(result):
             print(text, result.job.folder.with_suffix(".yaml").read_text(), sep="\n", flush=True)
-    needlessly = list(proving.needlessly_refused(found))
-    if needlessly:
-        print("refused for want of memory, and fits by this version of Triton:", *needlessly, sep="\n  ")
     if level == "compile":
+        needlessly = list(proving.needlessly_refused(found))
+        if needlessly:
+            print("refused for want of memory, and fits by this version of Triton:", *needlessly, sep="\n  ")
         print(f"{proving.refused(found)} rows are refused for want of memory, {len(needlessly)} of them fit")
     print(*summary(found, time.monotonic() - started), sep="\n")
     return status(found)
