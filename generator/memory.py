@@ -179,7 +179,7 @@ class _Program:
 
     @cached_property
     def turned(self) -> int:
-        """Bytes through which operands pass that the matrix unit, or plain arithmetic, cannot read as they lie."""
+        """Bytes of scratch in which operands are transposed, where their own layout cannot be read."""
         across = [operand for operand in self.operands if not operand.along]
         if self.instruction is None:
             if not (self.looped and self.descriptors):
@@ -258,7 +258,7 @@ class _Program:
         plain = not (self.matrices or saved or v.rounds_between or v.schedule == "split_k_atomic")
         large = min(self.tile.m, self.tile.n) >= 64
         if self.amd and plain and large and v.dtype.acc != "fp16" and v.epilogue.order != INTERLEAVED:
-            # What lies in AMD's accumulators is stored as it lies.
+            # AMD's accumulators are stored in their own layout.
             passed = 0
         elif self.matrices:
             passed = self.words

@@ -95,7 +95,7 @@ def _parser() -> argparse.ArgumentParser:
         "--results",
         type=Path,
         metavar="FILE",
-        help="write what passed as JSON, keyed by the code's meaning; adds to FILE, less what is there of more cases",
+        help="write what passed as JSON, keyed by syntax trees; adds to FILE, and keeps records there of more cases",
     )
     parser.add_argument(
         "--table", type=Path, nargs="+", metavar="FILE", help="prove nothing: print what such files hold, as Markdown"
