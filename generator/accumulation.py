@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from generator.gates import CONCATENATED
-from generator.model import Kernel, Variant
+from generator.kernels import Kernel
+from generator.model import Variant
 from generator.operands import Matrix
 from generator.resources import through_registers
 from generator.vocabulary import ELEMENTS, SCHEDULE, Schedule

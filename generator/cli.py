@@ -15,7 +15,7 @@ from generator.apply import Refused
 from generator.errors import CallError, SpecError
 from generator.families import families
 from generator.job import Job, check, diff, render
-from generator.model import Family
+from generator.kernels import Family
 
 #: Subcommand -> the module whose `main` it is. They need torch and triton, rendering does not.
 COMMANDS = {"verify": "generator.verify.cli", "bench": "generator.bench.cli", "tune": "generator.tune.cli"}

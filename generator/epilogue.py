@@ -12,7 +12,7 @@ from typing import Any
 from generator import formula, gates, spelling
 from generator.formula import Number
 from generator.operations import COLUMNS, HALVES, MATRIX, OUT, SHAPES, Operation, Settings, written
-from generator.taps import BUILT_IN, TAPS, Tap, named
+from generator.taps import TAPS, Tap
 
 #: The longest formula that stands in a sentence as it is; a longer one is called by its operation's name.
 _LONGEST_INLINE = 40
@@ -54,6 +54,11 @@ class Step:
     operands: tuple[tuple[str, Operand], ...]
     settings: Settings = ()
     output: Output | None = None
+
+    @property
+    def built_in(self) -> bool:
+        """Whether every spec has the operation, with its output called so."""
+        return self.meaning.built_in and (not isinstance(self.meaning, Tap) or self.meaning == TAPS[self.operation])
 
     @property
     def order(self) -> str:
@@ -170,11 +175,7 @@ class Epilogue:
     @cached_property
     def meanings(self) -> Mapping[str, str]:
         """What the operations of a spec's own that `text` calls by name are, as formulas over `x`."""
-        own = [
-            step
-            for step in self.steps
-            if not step.inline and step.output is None and BUILT_IN.get(step.operation) != step.meaning
-        ]
+        own = [step for step in self.steps if not step.inline and step.output is None and not step.meaning.built_in]
         return {step.word: ast.unparse(step.tree) for step in own if not step.meaning.gated}
 
     @cached_property
@@ -197,7 +198,7 @@ class Epilogue:
         """The chain as JSON holds it: the name of an operation that every spec has, else all of it."""
         return [
             step.operation
-            if BUILT_IN.get(step.operation) == step.meaning and not step.settings
+            if step.built_in and not step.settings
             else {"operation": step.operation, "output": step.meaning.output}
             if isinstance(step.meaning, Tap)
             else {
@@ -209,20 +210,6 @@ class Epilogue:
             }
             for step in self.steps
         ]
-
-    @classmethod
-    def of(cls, operations: Sequence[str | Mapping[str, Any]]) -> Epilogue:
-        """The chain that `data` tells of, names alone among it; raise KeyError for an unknown one."""
-        found: list[Used] = []
-        for entry in operations:
-            if isinstance(entry, str):
-                found.append((entry, BUILT_IN[entry], ()))
-            elif "output" in entry:
-                found.append((entry["operation"], named(TAPS[entry["operation"]], entry["output"]), ()))
-            else:
-                meaning = operation_of(entry)
-                found.append((entry["operation"], meaning, settings_of(entry["settings"], meaning)))
-        return cls.chain(found)
 
     @classmethod
     def chain(cls, operations: Sequence[Used]) -> Epilogue:

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from generator import legality, tiles
 from generator.blame import to_blame
 from generator.errors import Mistake, SpecError
-from generator.model import Family, Kernel, LeftOut, Spec, Tile, Variant, word_of
+from generator.kernels import Family, Kernel, LeftOut
+from generator.model import Spec, Tile, Variant, word_of
 from generator.versions import spelled
 from generator.vocabulary import AXES, SCHEDULE
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from generator.errors import Mistake, SpecError
 from generator.expand import expand
-from generator.model import Family
+from generator.kernels import Family
 from generator.spec import read
 
 

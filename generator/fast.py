@@ -21,7 +21,6 @@ from generator import formula
 from generator.epilogue import Step
 from generator.formula import FUNCTIONS, Function
 from generator.model import Variant
-from generator.operations import OPERATIONS
 from generator.vocabulary import ELEMENTS
 
 #: The types whose unit in the last place is 2**-7 of a number's power of 2, or more.
@@ -69,7 +68,7 @@ def takes(step: Step, math: str) -> bool:
 
 def _built_in(step: Step, names: Collection[str]) -> bool:
     """Whether a step is the built-in operation of one of `names`, which a spec may give to its own."""
-    return step.operation in names and OPERATIONS.get(step.operation) == step.meaning
+    return step.operation in names and step.meaning.built_in
 
 
 def functions(cheaper: bool, out: str) -> Mapping[str, Function]:

@@ -22,8 +22,8 @@ from generator.apply import (
     survey,
     unified,
 )
+from generator.kernels import Family, Kernel, LeftOut
 from generator.manifest import manifest
-from generator.model import Family, Kernel, LeftOut
 from generator.render import body_digest, kernel_source, kernel_sources, named_digest, package_names, package_source
 
 #: Fewer kernels than this are rendered before a progress bar could be read.

@@ -8,7 +8,8 @@ from typing import Any
 import generator
 from generator import prose
 from generator.epilogue import Output, plain_scalars
-from generator.model import Family, Kernel, Tile, Variant
+from generator.kernels import Family, Kernel
+from generator.model import Tile, Variant
 from generator.outputs import REDUCED
 from generator.render import templates_digest
 from generator.rendered import VERSION

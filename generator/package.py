@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from generator import prose
+from generator.kernels import Family, Kernel
 from generator.lines import paragraph
-from generator.model import Family, Kernel, Variant
+from generator.model import Variant
 from generator.resources import through_registers
 from generator.vocabulary import ELEMENTS, LOAD, MASKING, SCHEDULE, SWIZZLE
 

@@ -7,8 +7,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from generator.kernels import Kernel
 from generator.memory import staged
-from generator.model import Kernel, Tile
+from generator.model import Tile
 from generator.vocabulary import ELEMENTS
 
 

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from generator import fast
 from generator.formula import GATE, X
 from generator.gates import TOLD
+from generator.kernels import Kernel
 from generator.lines import paragraph
-from generator.model import Kernel, Variant
+from generator.model import Variant
 from generator.operands import Matrix
 from generator.operations import ELEMENT, MATRIX, SCALAR
 from generator.versions import SUPPORTED, spelled

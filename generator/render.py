@@ -18,9 +18,10 @@ from typing import Any
 import jinja2
 
 from generator import package, timing, tuned
+from generator.kernels import Family, Kernel
 from generator.launcher import Launcher, launcher
 from generator.lines import paragraph
-from generator.model import Family, Kernel, Spec
+from generator.model import Spec
 from generator.names import TEMPLATES
 from generator.prose import escaped, formula, operand_table, properties
 from generator.spec import command_line, comment

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from generator.apply import MANIFEST, Refused, read_manifest
+from generator.built_in import known
 from generator.epilogue import Epilogue, Operand, Step, Used, operation_of, settings_of, why_no_chain
 from generator.errors import CallError
-from generator.model import Dtype, Kernel, Layout, LeftOut, Tile, Variant
+from generator.kernels import Kernel, LeftOut
+from generator.model import Dtype, Layout, Tile, Variant
 from generator.operations import Operation
 from generator.taps import TAPS, named
 from generator.vocabulary import DEFAULTS, ELEMENTS, LAYOUT_LETTERS, PRECISIONS, SELECT, TARGETS, WORDS
@@ -65,7 +67,7 @@ def read(folder: Path) -> Rendered:
         found = manifest.get("manifest")
         raise CallError(f"{folder / MANIFEST}: version {found!r} of the manifest; this generator reads {VERSION}")
     try:
-        operations = {name: operation_of(entry) for name, entry in manifest["operations"].items()}
+        operations = {name: known(name, operation_of(entry)) for name, entry in manifest["operations"].items()}
         kernels = {name: _kernel(name, entry, operations) for name, entry in manifest["kernels"].items()}
         strays = [name for name in kernels if f"{name}.py" not in manifest["files"]]
         if strays:

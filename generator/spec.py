@@ -11,14 +11,14 @@ from pathlib import Path
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from yaml.nodes import MappingNode, Node, SequenceNode
 
-from generator import tuned
+from generator.built_in import BUILT_IN
 from generator.document import Place, compose, place, plain
 from generator.epilogue import Epilogue
 from generator.errors import Mistake, SpecError, nearest, shown
 from generator.model import AxisValue, Exclusion, Measured, Spec, Tile, word_of
-from generator.operations import read_operations
+from generator.operation_reader import read_operations
 from generator.reading import Reader
-from generator.taps import BUILT_IN
+from generator.tuned_file import parse as parse_measurements
 from generator.values import Operations, read_axis, read_tile
 from generator.versions import SUPPORTED, minor_versions, spelled
 from generator.vocabulary import AXES, DEFAULT_TARGETS, DEFAULTS, SELECT, SINGLE_AXES, TARGETS, WORDS
@@ -190,7 +190,7 @@ class _SpecReader(Reader):
         for name, item in self.distinct(node, "tuned", read_path, str):
             try:
                 data = (self.path.parent / name).read_bytes()
-                found.append(tuned.parse(data.decode()))
+                found.append(parse_measurements(data.decode()))
             except (OSError, ValueError) as error:
                 reason = error.strerror if isinstance(error, OSError) else error
                 self.wrong(item, f"tuned: {shown(name)}, relative to the spec, cannot be read: {reason}")

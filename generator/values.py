@@ -6,13 +6,15 @@ from collections.abc import Mapping
 
 from yaml.nodes import MappingNode, Node, SequenceNode
 
+from generator.built_in import BUILT_IN
 from generator.document import plain
 from generator.epilogue import Epilogue, Used, why_no_chain
 from generator.errors import nearest, shown
 from generator.model import AxisValue, Dtype, Layout, Tile
-from generator.operations import Operation, read_settings, settled
+from generator.operation_reader import read_output, read_settings, settled
+from generator.operations import Operation
 from generator.reading import Reader
-from generator.taps import ACCUMULATE, BUILT_IN, TAPS, read_output
+from generator.taps import ACCUMULATE, TAPS
 from generator.vocabulary import (
     ACCUMULATORS,
     DTYPE_SHORTHANDS,

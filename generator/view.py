@@ -7,8 +7,9 @@ from functools import cache, cached_property
 
 from generator import fast, legality
 from generator.accumulation import Accumulation
+from generator.configurations import columns, configurations
 from generator.gates import CONCATENATED
-from generator.model import Kernel, Tile
+from generator.kernels import Kernel
 from generator.operands import Matrix, Vector
 from generator.operations import COLUMNS, MATRIX, ROWS, SCALAR
 from generator.outputs import OutputView, reduced_shapes
@@ -70,7 +71,7 @@ class View(Accumulation):
     @property
     def columns(self) -> dict[str, str]:
         """The table's columns that the order of tiles and the schedule read, each with the tile's key that fills it."""
-        return {**SWIZZLE[self.v.swizzle].columns, **self.schedule.columns}
+        return columns(self.v)
 
     @property
     def epilogue_note(self) -> str:
@@ -252,7 +253,8 @@ class View(Accumulation):
     @property
     def configs(self) -> tuple[str, ...]:
         """The rows of the tile table as source."""
-        return _configs(self.kernel.tiles, tuple(self.columns.items()), self.tiled)
+        rows = configurations(self.kernel)
+        return tuple("{" + ", ".join(f'"{name}": {value}' for name, value in row.items()) + "}" for row in rows)
 
     @cached_property
     def too_large(self) -> str:
@@ -303,26 +305,6 @@ def view(kernel: Kernel) -> View:
         kind=kind,
         result=result,
     )
-
-
-@cache
-def _configs(tiles: tuple[Tile, ...], columns: tuple[tuple[str, str], ...], tiled: bool) -> tuple[str, ...]:
-    rows = (_row(tile, columns, tiled) for tile in tiles)
-    return tuple("{" + ", ".join(f'"{name}": {value}' for name, value in row.items()) + "}" for row in rows)
-
-
-def _row(tile: Tile, columns: tuple[tuple[str, str], ...], tiled: bool) -> dict[str, int]:
-    if not tiled:
-        return {"num_warps": tile.warps}
-    row = {"BLOCK_M": tile.m, "BLOCK_N": tile.n, "BLOCK_K": tile.k}
-    row |= {column: getattr(tile, key) for column, key in columns}
-    return row | {"num_warps": tile.warps, "num_stages": tile.stages}
-
-
-def table_rows(kernel: Kernel) -> tuple[dict[str, int], ...]:
-    """The rows of a kernel's table as its CONFIGS holds them."""
-    k = view(kernel)
-    return tuple(_row(tile, tuple(k.columns.items()), k.tiled) for tile in kernel.tiles)
 
 
 @cache

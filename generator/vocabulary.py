@@ -51,6 +51,11 @@ class Order(Word):
 class Schedule(Word):
     """A division of the work over programs, and what its kernels need for it."""
 
+    #: Whether a program computes tiles, by matrix products; else it computes one element.
+    tiled: bool = True
+    #: Whether the sum is a loop over K; else all of K is one tile.
+    looped: bool = True
+
     #: Whether there are as many programs as the device holds, each of which comes to several tiles.
     walks: bool = False
     #: Whether the tile table says how many programs share the K of a tile.
@@ -104,8 +109,8 @@ SWIZZLE: Mapping[str, Order] = {
 }
 
 SCHEDULE: Mapping[str, Schedule] = {
-    "elementwise": Schedule("one program computes one element with a scalar loop over K"),
-    "naive": Schedule("one program computes one tile, with all of K in one load"),
+    "elementwise": Schedule("one program computes one element with a scalar loop over K", tiled=False),
+    "naive": Schedule("one program computes one tile, with all of K in one load", looped=False),
     "tiled": Schedule("one program computes one tile, in a loop over K"),
     "paired": Schedule("one program computes a tile of two widths side by side, in a loop over K", pairs=True),
     "persistent": Schedule("as many programs as the device holds at once, each walking tiles", walks=True),

@@ -17,7 +17,8 @@ from generator.cli import main
 from generator.epilogue import Epilogue
 from generator.errors import SpecError
 from generator.expand import expand
-from generator.model import Dtype, Family, Layout, Spec, Variant
+from generator.kernels import Family
+from generator.model import Dtype, Layout, Spec, Variant
 from generator.spec import read
 
 ROOT = Path(__file__).resolve().parent.parent

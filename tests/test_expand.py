@@ -13,7 +13,8 @@ from support import BASE, SPECS, family_of, mistakes_of, read_text
 from generator import expand as expand_module
 from generator.errors import SpecError
 from generator.expand import LARGEST_FAMILY, expand
-from generator.model import Exclusion, LeftOut
+from generator.kernels import LeftOut
+from generator.model import Exclusion
 from generator.spec import read
 from generator.vocabulary import AXES
 

@@ -13,9 +13,10 @@ from collections.abc import Iterator
 import pytest
 
 from generator import folding, formula, spelling
+from generator.built_in import OPERATIONS
 from generator.epilogue import Epilogue
 from generator.formula import DEEPEST, FUNCTIONS, LONGEST, FormulaError
-from generator.operations import OPERATIONS, Operation
+from generator.operations import Operation
 
 NAMES = frozenset({"x", "bias"})
 KNOWN = "names here: bias, x"

@@ -10,11 +10,12 @@ import pytest
 from support import BASE, Spoken, family_of, mistakes_of
 
 from generator import legality, tiles
+from generator.built_in import OPERATIONS, chain_of
 from generator.epilogue import Epilogue
 from generator.errors import CallError
 from generator.memory import shared_memory
 from generator.model import Dtype, Layout, Tile, Variant
-from generator.operations import OPERATIONS, Operation
+from generator.operations import Operation
 from generator.prose import properties
 from generator.rendered import read
 from generator.resources import tensor_memory
@@ -157,7 +158,7 @@ def test_default_tiles_fit_as_those_of_a_plain_product_do(order: str, product: s
 
 def test_two_halves_take_the_memory_of_twice_the_columns() -> None:
     tile, wide = Tile(128, 64, 64, warps=4, stages=3), Tile(128, 128, 64, warps=4, stages=3)
-    plain = variant(Epilogue.of(["bias"]))
+    plain = variant(chain_of(["bias"]))
     for order in ("concatenated", "interleaved"):
         for target in ("sm80", "sm90"):
             assert shared_memory(variant(gate(order)), tile, target) == shared_memory(plain, wide, target)

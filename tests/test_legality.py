@@ -6,13 +6,13 @@ import pytest
 from support import BASE, read_text, variant
 
 from generator import legality
-from generator.epilogue import Epilogue
+from generator.built_in import chain_of
 from generator.memory import BARRIERS
 from generator.model import Dtype, Layout, Tile, Variant
 from generator.vocabulary import TARGETS
 
 INT8 = Dtype.of("int8")
-BIAS = Epilogue.of(("bias",))
+BIAS = chain_of(("bias",))
 NO_INT32 = "the epilogue is computed in fp32, and no rounding back to int32 is defined; give dtype.out a float type"
 STRIDED = "a descriptor needs a unit inner stride, which a strided A or B does not promise"
 
@@ -60,11 +60,11 @@ STRIDED = "a descriptor needs a unit inner stride, which a strided A or B does n
         (variant(load="block_pointer", layout=Layout.of("sss")), None),
         (variant(dtype=INT8), None),
         # relu stays in integers, bias does not.
-        (variant(dtype=INT8, epilogue=Epilogue.of(("relu",))), None),
-        (variant(dtype=INT8, epilogue=Epilogue.of(("bias",))), NO_INT32),
-        (variant(dtype=INT8, epilogue=Epilogue.of(("relu", "silu"))), NO_INT32),
-        (variant(dtype=Dtype("int8", "int8", "int32", "int8", None), epilogue=Epilogue.of(("silu",))), None),
-        (variant(dtype=Dtype("int8", "int8", "int32", "fp16", None), epilogue=Epilogue.of(("bias",))), None),
+        (variant(dtype=INT8, epilogue=chain_of(("relu",))), None),
+        (variant(dtype=INT8, epilogue=chain_of(("bias",))), NO_INT32),
+        (variant(dtype=INT8, epilogue=chain_of(("relu", "silu"))), NO_INT32),
+        (variant(dtype=Dtype("int8", "int8", "int32", "int8", None), epilogue=chain_of(("silu",))), None),
+        (variant(dtype=Dtype("int8", "int8", "int32", "fp16", None), epilogue=chain_of(("bias",))), None),
         (variant(schedule="split_k_atomic", dtype=Dtype.of("fp32")), None),
         (variant(schedule="split_k_atomic", dtype=Dtype("fp16", "fp16", "fp32", "fp32", None)), None),
         (
@@ -76,7 +76,7 @@ STRIDED = "a descriptor needs a unit inner stride, which a strided A or B does n
             "parts of K are added in the type of the result, and fp32 rounds int32 sums; use split_k",
         ),
         (
-            variant(schedule="split_k_atomic", dtype=Dtype.of("fp32"), epilogue=Epilogue.of(("bias",))),
+            variant(schedule="split_k_atomic", dtype=Dtype.of("fp32"), epilogue=chain_of(("bias",))),
             "each part of K is added to the result by itself, and an epilogue needs the whole sum; use split_k",
         ),
         *(
@@ -94,7 +94,7 @@ STRIDED = "a descriptor needs a unit inner stride, which a strided A or B does n
             "eager torch rounds no operation to int32; use 'rounding: late', or give dtype.out fp16 or bf16",
         ),
         (
-            variant(epilogue=Epilogue.of(("bias",) * 60)),
+            variant(epilogue=chain_of(("bias",) * 60)),
             "its name has 340 characters, and a file system holds 240; shorten the epilogue",
         ),
     ],
@@ -131,7 +131,7 @@ def test_an_exchange_needs_a_matrix_unit_of_64_rows(target: str) -> None:
 
 
 def _naive_copies(*chain: str) -> dict[str, object]:
-    return {"schedule": "naive", "load": "descriptor", "epilogue": Epilogue.of(chain)}
+    return {"schedule": "naive", "load": "descriptor", "epilogue": chain_of(chain)}
 
 
 @pytest.mark.parametrize(

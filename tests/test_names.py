@@ -9,12 +9,13 @@ from dataclasses import replace
 import pytest
 from support import BASE, SPECS, family_of
 
+from generator.built_in import BUILT_IN, OPERATIONS, chain_of
 from generator.epilogue import Epilogue
 from generator.expand import expand
 from generator.model import Dtype, Layout, Variant
-from generator.operations import OPERATIONS, Operation, Settings
+from generator.operations import Operation, Settings
 from generator.spec import read
-from generator.taps import BUILT_IN, TAPS, named
+from generator.taps import TAPS, named
 from generator.vocabulary import ACCUMULATORS, DTYPE_SHORTHANDS, ELEMENTS, IMPLEMENTATION_AXES, PRECISIONS, WORDS
 
 GRAMMAR = re.compile(
@@ -86,7 +87,7 @@ def test_no_two_variants_share_a_name() -> None:
     words = [name for name, operation in BUILT_IN.items() if not operation.bounds]
     chains = [(), *((name,) for name in words), *itertools.product(words, repeat=2)]
     chains += [("bias", "bias_m", "bias"), ("bias", "bias", "bias_m"), ("gelu", "tanh"), ("gelu_tanh",)]
-    plain = [Epilogue.of(chain) for chain in chains]
+    plain = [chain_of(chain) for chain in chains]
     epilogues = list({epilogue.word: epilogue for epilogue in (*plain, *settled_chains())}.values())
     layouts = [Layout.of("".join(letters)) for letters in itertools.product("rcs", repeat=3)]
     how = list(itertools.product(*(WORDS[axis] for axis in IMPLEMENTATION_AXES)))
@@ -172,7 +173,7 @@ def test_the_example_of_the_language() -> None:
         Layout.of("rcr"),
         Dtype.of("fp16"),
         "none",
-        Epilogue.of(("bias", "gelu_tanh")),
+        chain_of(("bias", "gelu_tanh")),
         "mnk",
         "grouped_n",
         "split_k",

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 from support import BASE, GENERATED, Spoken, assert_formatted, contents, family_of, mistakes_of, python, read_text
 
-from generator import operations
+from generator import built_in
+from generator.built_in import OPERATIONS
 from generator.formula import FUNCTIONS
 from generator.names import TEMPLATES, is_taken, of_kernels
-from generator.operations import OPERATIONS, Operation
+from generator.operations import Operation
 from generator.render import COPIES, LAUNCH, TUNED
 from generator.rendered import read
 from generator.view import view
@@ -367,7 +368,7 @@ def test_one_entry_is_all_that_an_operation_takes(
     monkeypatch.setitem(OPERATIONS, "rooted", added)  # type: ignore[arg-type]
     (found,) = mistakes_of(f"{BASE}epilogue: rootd\n")
     assert "did you mean 'rooted'? legal: none, bias" in found and ", rooted, accumulate" in found
-    assert "| `rooted` | `sqrt(abs(x)) * offset + power` | `offset` [N] | `power` 3 |" in operations.table()
+    assert "| `rooted` | `sqrt(abs(x)) * offset + power` | `offset` [N] | `power` 3 |" in built_in.table()
     spec = "summary: x\nlayout: rrr\ndtype: bf16\nepilogue: [[{rooted: {power: 4}}]]\nschedule: elementwise\n"
     (tmp_path / "family.yaml").write_text(spec)
     assert cli("family.yaml", "--out", ".").status == 0
@@ -381,4 +382,4 @@ def test_one_entry_is_all_that_an_operation_takes(
 
 
 def test_every_function_stands_in_the_documentation() -> None:
-    assert [line.split("`")[1].partition("(")[0] for line in operations.functions().splitlines()[2:]] == list(FUNCTIONS)
+    assert [line.split("`")[1].partition("(")[0] for line in built_in.functions().splitlines()[2:]] == list(FUNCTIONS)

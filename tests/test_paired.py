@@ -6,11 +6,10 @@ import pytest
 from support import BASE, family_of, mistakes_of, variant
 
 from generator import legality, tiles
-from generator.epilogue import Epilogue
+from generator.built_in import BUILT_IN, chain_of
 from generator.memory import shared_memory
 from generator.model import Dtype, Tile, Variant
 from generator.resources import matrix_instruction, tensor_memory
-from generator.taps import BUILT_IN
 from generator.view import view
 from generator.vocabulary import DTYPE_SHORTHANDS
 
@@ -49,7 +48,7 @@ def test_a_row_that_the_schedule_cannot_have_is_refused(schedule: str, n: int, r
         ({"dtype": Dtype.of("fp32")}, "too few for those of two products; use tiled"),
         ({"product": "exchanged"}, "use 'product: direct'"),
         ({"batch": "strided"}, "use tiled or persistent"),
-        ({"epilogue": Epilogue.of(("swiglu",))}, "use tiled or persistent"),
+        ({"epilogue": chain_of(("swiglu",))}, "use tiled or persistent"),
     ],
 )
 def test_what_it_cannot_be_combined_with_is_told(axes: dict[str, object], words: str) -> None:
@@ -96,6 +95,6 @@ def test_its_sums_take_the_memory_of_their_own_widths() -> None:
 
 
 def test_most_operations_stand_in_its_epilogues() -> None:
-    there = {name for name in BUILT_IN if legality.why_not(paired(epilogue=Epilogue.of((name,)))) is None}
+    there = {name for name in BUILT_IN if legality.why_not(paired(epilogue=chain_of((name,)))) is None}
     others = {name for name, operation in BUILT_IN.items() if operation.gated}
     assert set(BUILT_IN) - there == others | {"row_sum", "col_sum", "row_amax"}

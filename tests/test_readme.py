@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from packaging.specifiers import SpecifierSet
 
-from generator import operations, taps
+from generator import built_in
 from generator.parts import of_file
 from generator.rendered import read
 from generator.verify import results
@@ -63,9 +63,9 @@ def test_the_kernel_shown_is_the_one_rendered() -> None:
     assert shown[1] in rendered.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("table", [operations.table, operations.functions, taps.table])
+@pytest.mark.parametrize("table", [built_in.table, built_in.functions, built_in.outputs_table])
 def test_a_table_of_the_language_is_what_the_code_says(table: Callable[[], str]) -> None:
-    names = {operations.table: "operations", operations.functions: "functions", taps.table: "outputs"}
+    names = {built_in.table: "operations", built_in.functions: "functions", built_in.outputs_table: "outputs"}
     name = names[table]
     written = README.split(f"<!-- table: {name} -->\n")[1].split("<!-- end of table -->")[0]
     assert written.strip() == table()

@@ -28,7 +28,7 @@ from support import (
 
 from generator.errors import SpecError
 from generator.expand import expand
-from generator.model import Family
+from generator.kernels import Family
 from generator.render import body_digest, environment, kernel_sources, package_names, package_source
 from generator.spec import read
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 from support import GENERATED, ROOT
 
-from generator.epilogue import Epilogue
+from generator.built_in import chain_of
 from generator.legality import too_many_registers
 from generator.memory import BARRIERS, shared_memory
 from generator.model import Dtype, Layout, Tile, Variant
@@ -39,7 +39,7 @@ def read(row: Row) -> tuple[Variant, Tile]:
     layout, dtype = Layout.of(row["layout"]), dtype_of(row["dtype"])
     how = ("auto", "grouped", row["schedule"], row["load"], row["store"], row["product"])
     sizes = {key: int(row[key]) for key in ("m", "n", "k", "warps", "stages")}
-    return Variant(layout, dtype, "none", Epilogue.of(operations), *how), Tile(**sizes)
+    return Variant(layout, dtype, "none", chain_of(operations), *how), Tile(**sizes)
 
 
 @pytest.mark.parametrize("target", sorted({row["target"] for row in ROWS}))

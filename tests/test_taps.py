@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from support import BASE, assert_formatted, family_of, mistakes_of
 
+from generator.built_in import chain_of
 from generator.cli import main
-from generator.epilogue import Epilogue
 from generator.errors import CallError
 from generator.launcher import launcher
 from generator.render import kernel_source
@@ -28,7 +28,7 @@ def test_outputs_are_in_the_order_of_the_chain_a_second_use_numbered() -> None:
     assert epilogue.word == "bias+save(hidden)+gelu+save+row_sum+row_sum+accumulate(beta=2)"
     assert epilogue.text == "gelu(A @ B + bias) + 2 * C"
     assert epilogue.told[:2] == ("hidden is A @ B + bias", "preact is gelu(A @ B + bias)")
-    assert Epilogue.of(epilogue.data) == epilogue and not Epilogue.of(["bias"]).outputs
+    assert chain_of(epilogue.data) == epilogue and not chain_of(["bias"]).outputs
 
 
 def test_the_value_goes_on_as_it_was() -> None:

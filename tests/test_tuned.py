@@ -12,7 +12,7 @@ import pytest
 from measurements import AUTO, DEVICE, GOOD, LARGE, NONE, RATES, SMALL, SPEC, TILES, changed, measured
 from support import BASE, assert_formatted, family_of, mistakes_of, read_text
 
-from generator import tuned
+from generator import tuned, tuned_file
 from generator.expand import expand
 from generator.model import Fitted, Measured, Winner
 from generator.render import TUNED, package_names, package_source
@@ -28,7 +28,7 @@ def baked(text: str, found: str) -> tuned.Baked:
 
 def test_a_good_file() -> None:
     contract = "gemm_fp16_rcr_none"
-    assert tuned.parse(GOOD) == Measured(
+    assert tuned_file.parse(GOOD) == Measured(
         DEVICE,
         (Winner(contract, (4096, 4096, 64), AUTO, SMALL), Winner(contract, (128, 256, 512), NONE, LARGE)),
         tuple(Fitted(contract, how, (SMALL, LARGE)[row], rates) for (how, row), rates in RATES.items()),
@@ -77,7 +77,7 @@ BAD: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
 @pytest.mark.parametrize(("change", "message"), BAD.values(), ids=BAD)
 def test_a_bad_file(change: Callable[[dict[str, Any]], object], message: str) -> None:
     with pytest.raises(ValueError, match=message.replace("(", r"\(").replace("{", r"\{")):
-        tuned.parse(changed(change))
+        tuned_file.parse(changed(change))
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_a_bad_file(change: Callable[[dict[str, Any]], object], message: str) ->
 )
 def test_a_file_that_is_something_else(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        tuned.parse(text)
+        tuned_file.parse(text)
 
 
 # The keys of a spec.
@@ -158,7 +158,7 @@ def test_a_family_is_read_with_what_was_measured_beside_its_spec(tmp_path: Path)
     (tmp_path / "far").mkdir()
     (tmp_path / "far" / "found.json").write_text(GOOD)
     (tmp_path / "family.yaml").write_text(SPEC.replace("found.json", "far/found.json"))
-    assert read(tmp_path / "family.yaml").tuned == (tuned.parse(GOOD),)
+    assert read(tmp_path / "family.yaml").tuned == (tuned_file.parse(GOOD),)
 
 
 # What of it a family holds.

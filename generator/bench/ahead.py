@@ -18,7 +18,7 @@ from typing import Any
 from generator.bench.competitor import function, rows
 from generator.bench.plan import Comparison, Contestant
 from generator.bench.problem import Problem, Shape
-from generator.epilogue import Epilogue
+from generator.built_in import chain_of
 from generator.model import Dtype, Layout
 
 #: Fewer calls than this are compiled sooner than a worker has started.
@@ -105,7 +105,7 @@ def main() -> None:
 
     for job in json.loads(sys.stdin.read()):
         problem = Problem(
-            Shape(*job["shape"]), Dtype(**job["dtype"]), Layout.of(job["layout"]), Epilogue.of(job["epilogue"])
+            Shape(*job["shape"]), Dtype(**job["dtype"]), Layout.of(job["layout"]), chain_of(job["epilogue"])
         )
         contestant = Contestant("", "", job["kernel"], Path(job["file"]), "", problem.layout)
         try:

@@ -14,7 +14,8 @@ from generator.epilogue import Epilogue
 from generator.errors import CallError, nearest
 from generator.expand import expand
 from generator.families import families
-from generator.model import Dtype, Family, Kernel, Layout
+from generator.kernels import Family, Kernel
+from generator.model import Dtype, Layout
 from generator.spec import read
 from generator.verify.loading import stated_and_actual_digest
 from generator.vocabulary import AXES, CONTRACT_AXES

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from generator.bench.problem import Problem, Shape
-from generator.epilogue import Epilogue
+from generator.built_in import chain_of
 from generator.errors import CallError
 from generator.model import Dtype, Layout
 
@@ -235,7 +235,7 @@ def _record(data: Any) -> Record:
         Shape(*data["shape"]),
         Dtype(**data["dtype"]),
         Layout.of(data["layout"]),
-        Epilogue.of(data["epilogue"]),
+        chain_of(data["epilogue"]),
     )
     sides = tuple(_side(entry) for entry in data["sides"])
     return Record(data["key"], data["case"], data["title"], problem, data["environment"], dict(data["method"]), sides)

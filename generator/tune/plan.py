@@ -20,7 +20,7 @@ from generator.bench.plan import Comparison, Contestant, Families, of_specs
 from generator.bench.problem import Problem, Shape
 from generator.bench.results import digest_of
 from generator.errors import CallError
-from generator.model import Kernel
+from generator.kernels import Kernel
 from generator.package import contracts
 from generator.tune.fit import Row, row_of
 from generator.vocabulary import ELEMENTS

@@ -15,7 +15,7 @@ from generator.bench import results
 from generator.errors import CallError
 from generator.tune.fit import Fit, row_of
 from generator.tune.outcome import Winner, plain, winner_of
-from generator.tuned import FORMAT
+from generator.tuned_file import FORMAT
 
 
 @dataclass(frozen=True)

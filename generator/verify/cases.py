@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 from generator import legality
 from generator.gates import CONCATENATED
-from generator.model import Kernel, Tile, Variant
+from generator.kernels import Kernel
+from generator.model import Tile, Variant
 from generator.operations import MATRIX, SCALAR
 from generator.vocabulary import ELEMENTS, SCHEDULE, SWIZZLE
 

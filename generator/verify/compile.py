@@ -16,8 +16,9 @@ import torch
 import triton
 
 from generator import legality
+from generator.kernels import Kernel
 from generator.memory import BARRIERS, shared_memory
-from generator.model import Kernel, Tile, Variant
+from generator.model import Tile, Variant
 from generator.rendered import remembered
 from generator.resources import TENSOR_MEMORY, tensor_memory
 from generator.verify.execute import describe

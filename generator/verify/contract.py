@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from generator import legality
-from generator.model import Kernel
+from generator.kernels import Kernel
 from generator.verify.cases import Case, Fit, addressed, smallest_row
 
 #: Rows and columns of C at which operands that no descriptor addresses are copied, and a K that is no multiple of 16.

@@ -13,7 +13,8 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from generator.epilogue import Epilogue, Output
-from generator.model import Kernel, Variant
+from generator.kernels import Kernel
+from generator.model import Variant
 from generator.operations import COLUMNS, MATRIX, ROWS
 from generator.outputs import REDUCED
 from generator.verify.arithmetic import Bounded

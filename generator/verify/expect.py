@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator
 
 from generator import fast, formula
+from generator.kernels import Kernel
 from generator.memory import copied_ahead, registers_of_loads
-from generator.model import Kernel, Tile, Variant
+from generator.model import Tile, Variant
 from generator.resources import (
     matrix_instruction,
     registers,

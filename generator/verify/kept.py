@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from generator import parts, syntax
-from generator.model import Kernel
+from generator.kernels import Kernel
 from generator.rendered import Rendered
 from generator.verify import depends
 from generator.verify.jobs import Job, Result, Subject

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from generator import legality
-from generator.model import Kernel, Tile, Variant
+from generator.kernels import Kernel
+from generator.model import Tile, Variant
 from generator.operations import SCALAR
 from generator.verify.cases import Case, Fit, addressed, distinct
 from generator.vocabulary import ELEMENTS, SCHEDULE

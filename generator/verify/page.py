@@ -15,7 +15,7 @@ from typing import Any
 
 import jinja2
 
-from generator.model import Kernel
+from generator.kernels import Kernel
 from generator.rendered import Rendered
 from generator.verify.jobs import LEVELS, Failure, Job, Result, State, command
 from generator.verify.report import verdict

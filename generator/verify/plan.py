@@ -10,7 +10,7 @@ from pathlib import Path
 
 from generator.errors import CallError
 from generator.families import families
-from generator.model import Family, Kernel
+from generator.kernels import Family, Kernel
 from generator.rendered import Rendered, read
 from generator.verify.costs import Costs
 from generator.verify.coverage import Choice, Coverage, choose

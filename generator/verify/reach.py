@@ -10,7 +10,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from generator.errors import CallError
-from generator.model import Kernel
+from generator.kernels import Kernel
 from generator.rendered import Rendered
 from generator.verify.jobs import Job, Result
 from generator.verify.launches import left_out

@@ -13,7 +13,7 @@ import torch
 import triton
 
 from generator import legality
-from generator.model import Kernel
+from generator.kernels import Kernel
 from generator.operations import ELEMENT, HALVES, MATRIX, SCALAR
 from generator.verify.cases import Case, Fit, addressed, leading_extents, read_step, written_step
 from generator.verify.rows import takes

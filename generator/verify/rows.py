@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from generator import legality
-from generator.model import Kernel, Tile, Variant
+from generator.kernels import Kernel
+from generator.model import Tile, Variant
 from generator.vocabulary import SCHEDULE, SWIZZLE
 
 

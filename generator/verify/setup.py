@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from generator.epilogue import Output
-from generator.model import Kernel
+from generator.kernels import Kernel
 from generator.operations import COLUMNS, ELEMENT, HALVES, MATRIX, ROWS, SCALAR
 from generator.outputs import REDUCED
 from generator.verify.cases import Case, addressed, leading_extents

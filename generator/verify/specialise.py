@@ -19,7 +19,7 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
-from generator.model import Kernel
+from generator.kernels import Kernel
 from generator.verify.launches import Launch
 from generator.verify.setup import prepare
 from generator.vocabulary import TARGETS

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from generator.model import Kernel
+from generator.kernels import Kernel
 from generator.operations import ELEMENT, MATRIX, SCALAR
 from generator.verify.cases import Case, leading_extents
 from generator.verify.operands import place

@@ -12,7 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from generator.errors import CallError
-from generator.model import Kernel
+from generator.kernels import Kernel
 from generator.rendered import remembered
 from generator.verify.jobs import Failure, Job, Result
 from generator.verify.loading import stated_and_actual_digest

@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import torch
 
-from generator.model import Kernel
+from generator.kernels import Kernel
 from generator.verify.cases import Fit
 from generator.verify.rows import row_of, takes
 from generator.vocabulary import TARGETS

@@ -14,7 +14,7 @@ import torch
 import triton
 
 from generator.errors import CallError
-from generator.model import Kernel
+from generator.kernels import Kernel
 from generator.rendered import Rendered, remembered
 from generator.verify.cases import Case, cases, leading_extents, smallest_row
 from generator.verify.contract import contract_cases

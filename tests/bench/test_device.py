@@ -18,7 +18,7 @@ import torch
 from generator.bench import ahead, device
 from generator.bench.plan import Comparison, Contestant
 from generator.bench.problem import Problem, Shape
-from generator.epilogue import Epilogue
+from generator.built_in import chain_of
 from generator.model import Dtype, Layout
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -127,7 +127,7 @@ def test_the_environment_names_device_and_versions(cuda: Cuda) -> None:
 
 
 def comparison(name: str, shape: Shape = Shape(16, 16, 16)) -> Comparison:  # noqa: B008 - frozen
-    problem = Problem(shape, Dtype.of("fp16"), Layout.of("rcr"), Epilogue.of(("bias",)))
+    problem = Problem(shape, Dtype.of("fp16"), Layout.of("rcr"), chain_of(("bias",)))
     contestant = Contestant(name, "family", f"gemm__{name}", Path(f"{name}.py"), name, Layout.of("rcr"))
     return Comparison("case", "Case", problem, (contestant,))
 

@@ -16,6 +16,7 @@ from generator.bench.measure import DeviceLost, Options, calls_for
 from generator.bench.plan import Comparison, Contestant
 from generator.bench.problem import Problem, Shape, shared_layout
 from generator.bench.results import Record, Results, load
+from generator.built_in import chain_of
 from generator.epilogue import Epilogue
 from generator.model import Dtype, Layout
 
@@ -166,7 +167,7 @@ def test_padded_operands_are_right_on_both_sides(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("layout", ["rcr", "crc"])
 def test_batches_are_checked_and_compared_with_their_own_product(tmp_path: Path, layout: str) -> None:
-    epilogue = Epilogue.of(("bias", "add"))
+    epilogue = chain_of(("bias", "add"))
     batch = replace(problem(epilogue=epilogue, layout=layout), shape=Shape(24, 40, 32, batch=3))
     (found,) = operands.make_sets(batch, "cpu", 1, seed=1)
     assert found.a.shape == (3, 24, 32) and found.b.shape == (3, 32, 40) and found.out.shape == (3, 24, 40)
@@ -232,7 +233,7 @@ def test_strided_kernels_share_the_operands_of_the_others() -> None:
     "word", ["bias+bias_m+add+relu", "bias+swiglu+scale_n", "bias+save+silu+row_sum+col_sum+row_amax+save"]
 )
 def test_random_rows_and_columns_judge_as_the_whole_does(monkeypatch: pytest.MonkeyPatch, word: str) -> None:
-    of = problem("fp16", Epilogue.of(tuple(word.split("+"))), "rcc")
+    of = problem("fp16", chain_of(tuple(word.split("+"))), "rcc")
     (one,) = operands.make_sets(of, "cpu", 1, seed=0)
     whole = check.expect(of, one, torch.Generator())
     monkeypatch.setattr(check, "_WHOLE", 0)

@@ -11,7 +11,7 @@ import torch
 from generator.bench import check, operands
 from generator.bench.measure import Options
 from generator.bench.problem import Problem, Shape
-from generator.epilogue import Epilogue
+from generator.built_in import chain_of
 from generator.model import Dtype, Layout
 
 from .test_measure import contestant, measured, problem
@@ -28,7 +28,7 @@ NAMES = ("preact", "row_sum", "col_sum", "row_amax")
 
 
 def of(word: str = WORD, dtype: str = "fp16") -> Problem:
-    return problem(dtype, Epilogue.of(tuple(word.split("+"))))
+    return problem(dtype, chain_of(tuple(word.split("+"))))
 
 
 def body(change: str = "pass") -> str:
@@ -103,7 +103,7 @@ def test_narrow_results_and_whole_numbers_have_their_sums(out: str) -> None:
 
 def test_a_sum_of_one_term_is_off_as_that_is() -> None:
     """The product of a single row is small here and there, where its rounding is not."""
-    line = Problem(Shape(1, 4096, 512), Dtype.of("fp32"), Layout.of("rrr"), Epilogue.of(("col_sum",)))
+    line = Problem(Shape(1, 4096, 512), Dtype.of("fp32"), Layout.of("rrr"), chain_of(("col_sum",)))
     (one,) = operands.make_sets(line, "cpu", 1, seed=0)
     _, expected = check.expect(line, one, torch.Generator())
     assert check.judge(line, (one.a @ one.b).sum(0), expected).fault is None
@@ -111,7 +111,7 @@ def test_a_sum_of_one_term_is_off_as_that_is() -> None:
 
 def test_sums_that_cancel_are_judged_by_their_terms() -> None:
     """Rounding of the terms is all of what is left of a sum that comes to nothing; a term too many is still seen."""
-    large = Problem(Shape(1, 1024, 16), Dtype.of("bf16"), Layout.of("rrr"), Epilogue.of(("row_sum",)))
+    large = Problem(Shape(1, 1024, 16), Dtype.of("bf16"), Layout.of("rrr"), chain_of(("row_sum",)))
     (one,) = operands.make_sets(large, "cpu", 1, seed=0)
     columns = one.b.double()
     one.b.copy_(torch.cat((columns[:, :512], -columns[:, :512]), 1))

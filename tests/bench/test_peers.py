@@ -16,10 +16,11 @@ from generator.bench.operands import make_sets
 from generator.bench.peers import PEERS as BY_WORD
 from generator.bench.plan import Contestant
 from generator.bench.problem import Shape
+from generator.built_in import OPERATIONS, chain_of
 from generator.epilogue import Epilogue
 from generator.gates import INTERLEAVED, ORDER
 from generator.model import Dtype
-from generator.operations import OPERATIONS, Settings
+from generator.operations import Settings
 
 from .test_measure import contestant, measured, problem
 
@@ -30,7 +31,7 @@ from .test_measure import contestant, measured, problem
 )
 @pytest.mark.parametrize("layout", ["rcr", "rcc"])
 def test_the_peer_computes_the_epilogue(tmp_path: Path, word: str, layout: str) -> None:
-    of = problem("fp16", Epilogue.of(tuple(word.split("+"))), layout)
+    of = problem("fp16", chain_of(tuple(word.split("+"))), layout)
     body = "from generator.bench import eager; raise ValueError('not today')"
     peer = measured(contestant(tmp_path, "none", body), of=of).sides[-1]
     assert peer.failure is None and peer.error is not None and peer.error > 0
@@ -89,7 +90,7 @@ def test_nothing_fused_and_all_that_the_library_fuses(tmp_path: Path, dtype: str
     a, _, out = dtype.partition(">")
     found = Dtype.of(a)
     of = replace(
-        problem(a, Epilogue.of(tuple(filter(None, word.split("+"))))),
+        problem(a, chain_of(tuple(filter(None, word.split("+"))))),
         shape=Shape(32, 48, 32),
         dtype=replace(found, out=out) if out else found,
     )
@@ -136,7 +137,7 @@ def test_operands_have_the_type_that_a_user_would_give_them() -> None:
 
 @pytest.mark.parametrize("word", sorted(eager.NATIVE))
 def test_torchs_function_is_the_operation(word: str) -> None:
-    chains = [Epilogue.of((word,))] if word != "clamp" else []
+    chains = [chain_of((word,))] if word != "clamp" else []
     settings: dict[str, list[Settings]] = {
         "clamp": [(("min", 0), ("max", 6)), (("max", 1.5),)],
         "leaky_relu": [(("negative_slope", 0.2),)],
@@ -154,11 +155,11 @@ def test_torchs_function_is_the_operation(word: str) -> None:
 
 def test_what_is_written_beside_is_computed_where_it_stands() -> None:
     x, outputs = torch.tensor([[-3.0, 2.0], [5.0, -7.0]]), list[torch.Tensor]()
-    result = eager.apply(Epilogue.of(("row_amax", "save", "relu", "col_sum")), x, {}, native=True, outputs=outputs)
+    result = eager.apply(chain_of(("row_amax", "save", "relu", "col_sum")), x, {}, native=True, outputs=outputs)
     assert [found.tolist() for found in outputs] == [[3, 7], x.tolist(), [5, 2]]
     assert result.tolist() == [[0, 2], [5, 0]]
     sums: list[torch.Tensor] = []
-    eager.apply(Epilogue.of(("col_sum",)), torch.full((64, 1), 2000.0, dtype=torch.float16), {}, outputs=sums)
+    eager.apply(chain_of(("col_sum",)), torch.full((64, 1), 2000.0, dtype=torch.float16), {}, outputs=sums)
     assert sums[0].item() == 128000, "past the range of fp16"
 
 
@@ -187,7 +188,7 @@ def test_the_compiled_peer_computes_the_same(
         return graph.forward
 
     compiled(monkeypatch, backend)
-    of = replace(problem(dtype, Epilogue.of(tuple(filter(None, word.split("+"))))), shape=Shape(32, 48, 32))
+    of = replace(problem(dtype, chain_of(tuple(filter(None, word.split("+"))))), shape=Shape(32, 48, 32))
     options = Options(rounds=2, peers=("cublas", "inductor"))
     record = measured(contestant(tmp_path, "none", "raise ValueError('not today')"), of=of, options=options)
     assert list(record.peers) == ["cublas", "inductor"]
@@ -213,7 +214,7 @@ def test_the_compiled_graph_returns_what_is_written_beside(
         return graph.forward
 
     compiled(monkeypatch, backend)
-    of = problem("bf16", Epilogue.of(tuple(word.split("+"))))
+    of = problem("bf16", chain_of(tuple(word.split("+"))))
     of = replace(of, dtype=replace(of.dtype, out=out))
     (one,) = make_sets(of, "cpu", 1, seed=0)
     returned = BY_WORD["inductor"](of).launch(one, None)
@@ -233,7 +234,7 @@ def test_the_compiled_graph_returns_what_is_written_beside(
 
 def test_every_peer_is_timed_beside_a_kernel_with_outputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compiled(monkeypatch, lambda graph, inputs: graph.forward)
-    of = problem("bf16", Epilogue.of(("bias", "save", "relu")))
+    of = problem("bf16", chain_of(("bias", "save", "relu")))
     options = Options(rounds=2, peers=("cublas", "eager", "fused", "inductor"))
     record = measured(contestant(tmp_path, "none", "raise ValueError('not today')"), of=of, options=options)
     assert all(peer.failure is None and peer.gpu is not None for peer in record.peers.values())

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from generator.model import Kernel
+from generator.kernels import Kernel
 from generator.rendered import read
 from generator.resources import TENSOR_MEMORY
 from generator.verify.jobs import Job, Result

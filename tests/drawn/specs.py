@@ -15,11 +15,11 @@ import yaml
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
+from generator.built_in import OPERATIONS
 from generator.errors import SpecError
 from generator.expand import expand
 from generator.job import Job, render
-from generator.model import Family
-from generator.operations import OPERATIONS
+from generator.kernels import Family
 from generator.spec import read
 from generator.taps import ACCUMULATE, TAPS
 from generator.vocabulary import ACCUMULATORS, ELEMENTS, LAYOUT_LETTERS, PRECISIONS, WORDS

@@ -17,7 +17,7 @@ from generator import prior
 from generator.bench.plan import Families
 from generator.bench.problem import Shape
 from generator.errors import CallError
-from generator.model import Kernel
+from generator.kernels import Kernel
 from generator.tune.plan import Plan, calls, plan
 from generator.verify.loading import load_kernel
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import generator.cli
-from generator import tuned
+from generator import tuned_file
 from generator.bench import competitor
 from generator.bench.peers import NoPeer, Peer
 from generator.bench.problem import Problem
@@ -310,5 +310,5 @@ def test_a_batch_is_a_size_of_its_own(bench: Bench, at_once: AtOnce) -> None:
     assert [(w["contract"], w["batch"], w["m"]) for w in winners] == [
         (f"bmm_fp16_{layout}_none", batch, 32) for layout in ("rcr", "rrr") for batch in (3, 5)
     ]
-    baked = tuned.parse(bench.winners.read_text())
+    baked = tuned_file.parse(bench.winners.read_text())
     assert {winner.sizes for winner in baked.winners} == {(3, 32, 32, 32), (5, 32, 32, 32)}

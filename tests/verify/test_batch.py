@@ -9,7 +9,8 @@ import torch
 
 from generator.bounds import prove
 from generator.cli import main
-from generator.model import Dtype, Kernel
+from generator.kernels import Kernel
+from generator.model import Dtype
 from generator.rendered import Rendered, read
 from generator.verify.cases import cases
 from generator.verify.compare import compare

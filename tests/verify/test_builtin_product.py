@@ -18,12 +18,13 @@ import pytest
 from support import family_of
 
 from generator import legality
+from generator.built_in import BUILT_IN
 from generator.job import Job as Rendering
 from generator.job import render
-from generator.model import Family, Variant
+from generator.kernels import Family
+from generator.model import Variant
 from generator.pytest_plugin import Outcomes
 from generator.rendered import Rendered, read
-from generator.taps import BUILT_IN
 from generator.verify.cli import default_levels, gpu
 from generator.verify.jobs import LEVELS, Job, Result, State
 from generator.verify.plan import plan

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from support import family_of
 
-from generator.model import Kernel
+from generator.kernels import Kernel
 from generator.verify.cases import Case, cases
 from generator.verify.rows import takes
 

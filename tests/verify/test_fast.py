@@ -11,9 +11,8 @@ import pytest
 import torch
 
 from generator import fast
+from generator.built_in import OPERATIONS, chain_of
 from generator.cli import main
-from generator.epilogue import Epilogue
-from generator.operations import OPERATIONS
 from generator.rendered import Rendered, read
 from generator.verify.arithmetic import FUNCTIONS, Bounded, functions
 from generator.verify.compare import compare
@@ -39,7 +38,7 @@ def family(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
 def test_what_the_table_has_are_operations_that_have_fast_forms() -> None:
     """One that is not there is exact unless a spec says `math: fast`: an operation needs no place but its own."""
     assert fast.ERRORS.keys() == {"sigmoid", "tanh", "silu", "gelu_tanh", "quick_gelu"}
-    assert all(fast.takes(*Epilogue.of([name]).steps, "auto") for name in fast.ERRORS)
+    assert all(fast.takes(*chain_of([name]).steps, "auto") for name in fast.ERRORS)
 
 
 @pytest.mark.parametrize(("gate", "of"), [("swiglu", "silu"), ("geglu_tanh", "gelu_tanh")])

@@ -13,9 +13,9 @@ from torch.nn import functional
 from generator.bench import check
 from generator.bench.operands import make_sets
 from generator.bench.problem import Problem, Shape
+from generator.built_in import OPERATIONS
 from generator.epilogue import Epilogue
 from generator.model import Dtype, Layout
-from generator.operations import OPERATIONS
 from generator.rendered import Rendered, read
 from generator.verify.cases import Case, Fit
 from generator.verify.execute import Interpreter, run_case

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from generator import legality
-from generator.model import Kernel
+from generator.kernels import Kernel
 from generator.rendered import read
 from generator.verify.launches import REFUSED, Launch, launches, left_out
 from generator.verify.loading import load_kernel

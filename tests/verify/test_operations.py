@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from generator.built_in import OPERATIONS
 from generator.cli import main
-from generator.operations import OPERATIONS
 from generator.rendered import Rendered, read
 from verify.operations import WITNESSES, WRITTEN, every_value
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from generator.bounds import prove
+from generator.built_in import chain_of
 from generator.cli import main
-from generator.epilogue import Epilogue
 from generator.model import Dtype, Layout, Variant
 from generator.rendered import Rendered, read
 from generator.verify.arithmetic import Bounded, sum_along
@@ -149,7 +149,7 @@ def test_mistakes_in_outputs_are_found_by_running(family: Rendered, tmp_path: Pa
 
 def variant(chain: tuple[str, ...], dtype: str = "fp32") -> Variant:
     how = ("mnk", "grouped", "tiled", "pointer", "as_load")
-    return Variant(Layout.of("rcr"), Dtype.of(dtype), "none", Epilogue.of(chain), *how)
+    return Variant(Layout.of("rcr"), Dtype.of(dtype), "none", chain_of(chain), *how)
 
 
 def test_what_outputs_are_of_the_chain() -> None:

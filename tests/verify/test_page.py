@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from support import GENERATED, ROOT
 
-from generator.model import LeftOut
+from generator.kernels import LeftOut
 from generator.parts import Parts
 from generator.rendered import Rendered, read
 from generator.verify.jobs import Failure, Job, Result, State, Subject, command

@@ -10,9 +10,8 @@ from torch.nn import functional
 
 from generator import folding, formula
 from generator.bench import eager
-from generator.epilogue import Epilogue
+from generator.built_in import OPERATIONS, chain_of
 from generator.model import Dtype, Layout, Variant
-from generator.operations import OPERATIONS
 from generator.verify.arithmetic import FUNCTIONS, Bounded
 from generator.verify.compare import compare
 from generator.verify.reference import evaluate, finish, reference
@@ -22,7 +21,7 @@ from verify.operations import WITNESSES, operands
 
 def variant(dtype: str = "fp32", *operations: str) -> Variant:
     words = {axis: DEFAULTS[axis] for axis in ("batch", "masking", "swizzle", "schedule", "load", "store")}
-    return Variant(Layout.of("rrr"), Dtype.of(dtype), epilogue=Epilogue.of(operations), **words)
+    return Variant(Layout.of("rrr"), Dtype.of(dtype), epilogue=chain_of(operations), **words)
 
 
 def test_every_function_of_the_formula_language_has_a_reference() -> None:

@@ -10,9 +10,10 @@ import pytest
 import torch
 
 from generator import prose
+from generator.built_in import chain_of
 from generator.cli import main
-from generator.epilogue import Epilogue
-from generator.model import Dtype, Kernel, Layout, Tile, Variant
+from generator.kernels import Kernel
+from generator.model import Dtype, Layout, Tile, Variant
 from generator.rendered import Rendered, read
 from generator.verify.arithmetic import Bounded
 from generator.verify.reference import finish
@@ -63,7 +64,7 @@ def test_rounding_late_is_not(dtype: str, family: Rendered, interpreted: Callabl
 
 def variant(dtype: Dtype, *operations: str) -> Variant:
     words = {axis: DEFAULTS[axis] for axis in ("batch", "masking", "swizzle", "schedule", "load", "store")}
-    return Variant(Layout.of("rrr"), dtype, epilogue=Epilogue.of(operations), rounding="torch", **words)
+    return Variant(Layout.of("rrr"), dtype, epilogue=chain_of(operations), rounding="torch", **words)
 
 
 @pytest.mark.parametrize(
