@@ -46,7 +46,6 @@ def triton(session: nox.Session, triton: str) -> None:
         session.run("python", "-m", "generator", "verify", *specs, *levels, "--results", str(fresh))
     # Not before all has passed, nor where --install-only runs nothing.
     if fresh.exists():
-        code = (
-            "import sys, pathlib; from generator.verify.results import renew; renew(*map(pathlib.Path, sys.argv[1:]))"
-        )
+        code = "import sys, pathlib; from generator.verify import proof_records as kept; "
+        code += "kept.renew(*map(pathlib.Path, sys.argv[1:]))"
         session.run("python", "-c", code, str(results), str(fresh))

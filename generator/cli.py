@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import generator
-from generator.apply import Refused
-from generator.errors import CallError, SpecError
-from generator.families import families
-from generator.job import Job, check, diff, render
-from generator.kernels import Family
+from generator.emit.apply import Refused
+from generator.emit.job import Job, check, diff, render
+from generator.language.errors import CallError, SpecError
+from generator.plan.families import families
+from generator.plan.kernels import Family
 
 #: Subcommand -> the module whose `main` it is. They need torch and triton, rendering does not.
 COMMANDS = {"verify": "generator.verify.cli", "bench": "generator.bench.cli", "tune": "generator.tune.cli"}

@@ -52,7 +52,7 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
     families = config.getoption("--gemm-family")
     if not families:
         return
-    from generator.errors import CallError
+    from generator.language.errors import CallError
 
     try:
         jobs, aside = _jobs(config, [Path(folder) for folder in families])
@@ -68,12 +68,12 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
 
 def _jobs(config: pytest.Config, folders: Sequence[Path]) -> tuple[list[Job], dict[Job, Result]]:
     """The jobs of the call, and what becomes of those that cannot run here."""
+    from generator.language.vocabulary import TARGETS
     from generator.verify.cli import architecture, default_levels, gpu, part
-    from generator.verify.costs import Costs
     from generator.verify.coverage import Coverage
-    from generator.verify.plan import plan, rendered, shard, within_reach
-    from generator.verify.reach import out_of_reach
-    from generator.vocabulary import TARGETS
+    from generator.verify.job_costs import Costs
+    from generator.verify.job_selection import plan, rendered, shard, within_reach
+    from generator.verify.level_scope import out_of_reach
 
     for folder in folders:
         if not folder.is_dir():
@@ -124,7 +124,7 @@ class Proof(pytest.Item):
     def runtest(self) -> None:
         """Wait for the result of the job, and raise what is wrong."""
         from generator.verify.jobs import State
-        from generator.verify.report import told
+        from generator.verify.run_report import told
 
         result = self.outcomes(self.job)
         if result.state is State.LEFT_OUT:
@@ -137,7 +137,7 @@ class Proof(pytest.Item):
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """What failed and what is not proved as `verify` prints it, with the command that repeats each."""
         if isinstance(excinfo.value, _Unproved):
-            from generator.verify.report import whole_text
+            from generator.verify.run_report import whole_text
 
             return whole_text(excinfo.value.result)
         return super().repr_failure(excinfo, style)
@@ -187,10 +187,10 @@ class Outcomes:
         self.threads[-1].start()
 
     def _results(self, level: str, jobs: list[Job]) -> Iterator[Result]:
-        from generator.verify import static
-        from generator.verify.run import results, workers_by_default
+        from generator.verify import static_checks
+        from generator.verify.worker_pool import results, workers_by_default
 
-        return static.run(jobs) if level == "static" else results(level, jobs, workers_by_default())
+        return static_checks.run(jobs) if level == "static" else results(level, jobs, workers_by_default())
 
     def _work(self, levels: Sequence[str]) -> None:
         try:

@@ -14,12 +14,12 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from generator.cli import main
-from generator.epilogue import Epilogue
-from generator.errors import SpecError
-from generator.expand import expand
-from generator.kernels import Family
-from generator.model import Dtype, Layout, Spec, Variant
-from generator.spec import read
+from generator.epilogue.chain import Epilogue
+from generator.language.errors import SpecError
+from generator.language.model import Dtype, Layout, Spec, Variant
+from generator.language.spec import read
+from generator.plan.expand import expand
+from generator.plan.kernels import Family
 
 ROOT = Path(__file__).resolve().parent.parent
 SPECS = tuple(sorted((ROOT / "specs").glob("*.yaml")))

@@ -9,8 +9,8 @@ import pytest
 import yaml.nodes
 from support import BASE, mistakes_of, read_text
 
-from generator.document import compose, plain, scalar
-from generator.errors import SpecError
+from generator.language.document import compose, plain, scalar
+from generator.language.errors import SpecError
 
 
 def node(text: str) -> yaml.nodes.Node:
@@ -154,7 +154,7 @@ def test_no_spec_at_all(data: bytes, expected: str) -> None:
     [("", "cannot be read: Is a directory"), ("absent.yaml", "cannot be read: No such file or directory")],
 )
 def test_no_file(tmp_path: Path, path: str, expected: str) -> None:
-    from generator.spec import read
+    from generator.language.spec import read
 
     with pytest.raises(SpecError) as caught:
         read(tmp_path / path)

@@ -10,13 +10,13 @@ import pytest
 from packaging.specifiers import SpecifierSet
 from support import BASE, SPECS, family_of, mistakes_of, read_text
 
-from generator import expand as expand_module
-from generator.errors import SpecError
-from generator.expand import LARGEST_FAMILY, expand
-from generator.kernels import LeftOut
-from generator.model import Exclusion
-from generator.spec import read
-from generator.vocabulary import AXES
+from generator.language.errors import SpecError
+from generator.language.model import Exclusion
+from generator.language.spec import read
+from generator.language.vocabulary import AXES
+from generator.plan import expand as expand_module
+from generator.plan.expand import LARGEST_FAMILY, expand
+from generator.plan.kernels import LeftOut
 
 
 def names(text: str) -> list[str]:

@@ -12,11 +12,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from generator import folding, formula, spelling
-from generator.built_in import OPERATIONS
-from generator.epilogue import Epilogue
-from generator.formula import DEEPEST, FUNCTIONS, LONGEST, FormulaError
-from generator.operations import Operation
+from generator.epilogue import constant_folding, formula, formula_code
+from generator.epilogue.chain import Epilogue
+from generator.epilogue.formula import DEEPEST, FUNCTIONS, LONGEST, FormulaError
+from generator.epilogue.operations import Operation
+from generator.language.built_in import OPERATIONS
 
 NAMES = frozenset({"x", "bias"})
 KNOWN = "names here: bias, x"
@@ -132,7 +132,7 @@ CONSTANT = "a constant part is no finite number"
 )
 def test_what_is_not_a_formula(text: str, column: int, message: str) -> None:
     with pytest.raises(FormulaError) as caught:
-        folding.bind(text, NAMES)
+        constant_folding.bind(text, NAMES)
     assert (caught.value.column, str(caught.value)) == (column, message)
 
 
@@ -141,7 +141,7 @@ def test_what_is_not_a_formula(text: str, column: int, message: str) -> None:
 )
 def test_what_is_not_even_an_expression(text: str) -> None:
     with pytest.raises(FormulaError):
-        folding.bind(text, NAMES)
+        constant_folding.bind(text, NAMES)
 
 
 WORDS = (
@@ -176,17 +176,17 @@ def fuzz(count: int) -> tuple[int, int]:
     accepted = refused = 0
     for text in hostile(count):
         try:
-            tree = folding.bind(text, NAMES)
+            tree = constant_folding.bind(text, NAMES)
         except FormulaError as error:
             assert 1 <= error.column <= len(text) + 2 and str(error)
             refused += 1
             continue
         accepted += 1
-        lines = spelling.to_triton(tree, {"x": "acc.to(tl.float32)", "bias": "bias[None, :]"})
-        assert all(len(line) <= spelling.WIDTH + 8 for line in lines)
+        lines = formula_code.to_triton(tree, {"x": "acc.to(tl.float32)", "bias": "bias[None, :]"})
+        assert all(len(line) <= formula_code.WIDTH + 8 for line in lines)
         called = {ast.unparse(n.func) for n in ast.walk(ast.parse("\n".join(lines))) if isinstance(n, ast.Call)}
         assert called <= SPELLED
-        folding.bind.cache_clear()
+        constant_folding.bind.cache_clear()
         formula.parse.cache_clear()
     return accepted, refused
 
@@ -243,15 +243,17 @@ def test_hostile_strings_are_formulas_or_refused_and_nothing_is_run() -> None:
     ],
 )
 def test_spelling_in_a_kernel(text: str, spelled: str) -> None:
-    tree = folding.bind(text, NAMES)
-    assert spelling.to_triton(tree, {"x": "acc", "bias": "bias[None, :]"}) == (f"x = {spelled}",)
+    tree = constant_folding.bind(text, NAMES)
+    assert formula_code.to_triton(tree, {"x": "acc", "bias": "bias[None, :]"}) == (f"x = {spelled}",)
 
 
 def test_a_long_formula_is_spelled_in_parts_whose_work_is_as_much_as_the_formula_says() -> None:
     text = "x"
     while len(text) < 200:
         text = f"({text} * x + max({text}, bias)) ** 8"
-    lines = spelling.to_triton(folding.bind(text, NAMES), {"x": "acc.to(tl.float32)", "bias": "bias[None, :]"})
+    lines = formula_code.to_triton(
+        constant_folding.bind(text, NAMES), {"x": "acc.to(tl.float32)", "bias": "bias[None, :]"}
+    )
     assert lines[0] == "x = acc.to(tl.float32)" and len(lines) < 40
     assert all(len(line) < 120 for line in lines)
     written: set[str] = set()
@@ -264,8 +266,8 @@ def test_a_long_formula_is_spelled_in_parts_whose_work_is_as_much_as_the_formula
 
 
 def test_integers_stay_integers_where_they_can() -> None:
-    tree = folding.bind("max(x, -6)", NAMES)
-    (line,) = spelling.to_triton(tree, {"x": "acc"}, integer=True)
+    tree = constant_folding.bind("max(x, -6)", NAMES)
+    (line,) = formula_code.to_triton(tree, {"x": "acc"}, integer=True)
     assert line.startswith("x = tl.maximum(acc, -6, ")
 
 
@@ -292,14 +294,14 @@ def test_integers_stay_integers_where_they_can() -> None:
     ],
 )
 def test_keeps_integers(text: str, keeps: bool) -> None:
-    assert formula.keeps_integers(folding.bind(text, NAMES)) is keeps
+    assert formula.keeps_integers(constant_folding.bind(text, NAMES)) is keeps
 
 
 def test_numbers_stand_for_parameters() -> None:
     names = frozenset({"x", "min", "max"})
     text = "min(max(x, min), max)"
     bound = {
-        values: ast.unparse(folding.bind(text, names, (("min", values[0]), ("max", values[1]))))
+        values: ast.unparse(constant_folding.bind(text, names, (("min", values[0]), ("max", values[1]))))
         for values in ((0, 6), (0, math.inf), (-math.inf, 6), (-math.inf, math.inf))
     }
     assert list(bound.values()) == ["min(max(x, 0), 6)", "max(x, 0)", "min(x, 6)", "x"]
@@ -308,14 +310,14 @@ def test_numbers_stand_for_parameters() -> None:
 def test_spelling_leaves_the_tree_as_it_was() -> None:
     tree = formula.parse("x + bias * (1 + 1)", NAMES)
     before = ast.dump(tree)
-    spelling.to_triton(folding.bind("x + bias * (1 + 1)", NAMES), {"x": "acc", "bias": "b"})
-    spelling.to_text(tree, {"x": ast.parse("A @ B", mode="eval").body})
+    formula_code.to_triton(constant_folding.bind("x + bias * (1 + 1)", NAMES), {"x": "acc", "bias": "b"})
+    formula_code.to_text(tree, {"x": ast.parse("A @ B", mode="eval").body})
     assert ast.dump(tree) == before
 
 
 def test_every_function_and_operator_has_its_meaning_of_numbers_and_its_spelling() -> None:
     expected = {*FUNCTIONS, *formula.SYMBOLS}
-    assert folding.NUMBERS.keys() == spelling.TRITON.keys() == expected
+    assert constant_folding.NUMBERS.keys() == formula_code.TRITON.keys() == expected
 
 
 @pytest.mark.parametrize("name", OPERATIONS)

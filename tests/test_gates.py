@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 from support import BASE, Spoken, family_of, mistakes_of
 
-from generator import legality, tiles
-from generator.built_in import OPERATIONS, chain_of
-from generator.epilogue import Epilogue
-from generator.errors import CallError
-from generator.memory import shared_memory
-from generator.model import Dtype, Layout, Tile, Variant
-from generator.operations import Operation
-from generator.prose import properties
-from generator.rendered import read
-from generator.resources import tensor_memory
-from generator.view import view
+from generator.emit.manifest_reader import read
+from generator.epilogue.chain import Epilogue
+from generator.epilogue.operations import Operation
+from generator.language.built_in import OPERATIONS, chain_of
+from generator.language.errors import CallError
+from generator.language.model import Dtype, Layout, Tile, Variant
+from generator.lowering.docstrings import properties
+from generator.lowering.view import view
+from generator.plan import default_configurations, legality
+from generator.plan.memory import shared_memory
+from generator.plan.resources import tensor_memory
 
 INTERLEAVED = "[{swiglu: {order: interleaved}}]"
 
@@ -147,9 +147,9 @@ def test_a_manifest_tells_of_gates_and_is_held_to_what_they_are(cli: Callable[..
 @pytest.mark.parametrize("schedule", ["naive", "tiled", "persistent", "split_k", "stream_k"])
 def test_default_tiles_fit_as_those_of_a_plain_product_do(order: str, product: str, schedule: str) -> None:
     v = variant(gate(order), schedule, product=product)
-    rows = tiles.defaults(v)
+    rows = default_configurations.defaults(v)
     assert rows and len(set(rows)) == len(rows)
-    plain = tiles.defaults(replace(v, epilogue=Epilogue()))
+    plain = default_configurations.defaults(replace(v, epilogue=Epilogue()))
     assert max(row.n * row.k for row in rows) <= max(row.n * row.k for row in plain) // 2
     fitting = [row for row in rows if legality.why_no_row(v, row) is None]
     assert fitting == list(rows) or (product == "exchanged" and schedule != "tiled")

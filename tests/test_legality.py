@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from support import BASE, read_text, variant
 
-from generator import legality
-from generator.built_in import chain_of
-from generator.memory import BARRIERS
-from generator.model import Dtype, Layout, Tile, Variant
-from generator.vocabulary import TARGETS
+from generator.language.built_in import chain_of
+from generator.language.model import Dtype, Layout, Tile, Variant
+from generator.language.vocabulary import TARGETS
+from generator.plan import legality
+from generator.plan.memory import BARRIERS
 
 INT8 = Dtype.of("int8")
 BIAS = chain_of(("bias",))

@@ -9,14 +9,21 @@ from dataclasses import replace
 import pytest
 from support import BASE, SPECS, family_of
 
-from generator.built_in import BUILT_IN, OPERATIONS, chain_of
-from generator.epilogue import Epilogue
-from generator.expand import expand
-from generator.model import Dtype, Layout, Variant
-from generator.operations import Operation, Settings
-from generator.spec import read
-from generator.taps import TAPS, named
-from generator.vocabulary import ACCUMULATORS, DTYPE_SHORTHANDS, ELEMENTS, IMPLEMENTATION_AXES, PRECISIONS, WORDS
+from generator.epilogue.auxiliary_outputs import TAPS, named
+from generator.epilogue.chain import Epilogue
+from generator.epilogue.operations import Operation, Settings
+from generator.language.built_in import BUILT_IN, OPERATIONS, chain_of
+from generator.language.model import Dtype, Layout, Variant
+from generator.language.spec import read
+from generator.language.vocabulary import (
+    ACCUMULATORS,
+    DTYPE_SHORTHANDS,
+    ELEMENTS,
+    IMPLEMENTATION_AXES,
+    PRECISIONS,
+    WORDS,
+)
+from generator.plan.expand import expand
 
 GRAMMAR = re.compile(
     r"(gemm|bmm)_[a-z0-9_]+_[rcs]{3}_[a-z0-9_]+__[a-z0-9]+_[a-z0-9]+_[a-z0-9]+_[a-z0-9]+(_store[a-z]+)?(_product[a-z]+)?(_math[a-z]+)?"

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 from support import BASE, GENERATED, Spoken, assert_formatted, contents, family_of, mistakes_of, python, read_text
 
-from generator import built_in
-from generator.built_in import OPERATIONS
-from generator.formula import FUNCTIONS
-from generator.names import TEMPLATES, is_taken, of_kernels
-from generator.operations import Operation
-from generator.render import COPIES, LAUNCH, TUNED
-from generator.rendered import read
-from generator.view import view
+from generator.emit.manifest_reader import read
+from generator.emit.render import COPIES, LAUNCH, TUNED
+from generator.epilogue.formula import FUNCTIONS
+from generator.epilogue.operations import Operation
+from generator.language import built_in
+from generator.language.built_in import OPERATIONS
+from generator.language.reserved_names import TEMPLATES, is_taken, of_kernels
+from generator.lowering.view import view
 
 SHAPES = "shapes: [], [1], [M], [N], [M, N] ([] is a number)"
 OWN = "is a name that kernels or launchers have for themselves; choose another"

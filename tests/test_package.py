@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from support import BASE, GENERATED, SPECS, family_of, python
 
-from generator.expand import expand
-from generator.package import contracts, twins
-from generator.spec import read
+from generator.emit.family_package import contracts, twins
+from generator.language.spec import read
+from generator.plan.expand import expand
 
 
 def test_the_contracts_of_a_family() -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from support import BASE, family_of, mistakes_of, variant
 
-from generator import legality, tiles
-from generator.built_in import BUILT_IN, chain_of
-from generator.memory import shared_memory
-from generator.model import Dtype, Tile, Variant
-from generator.resources import matrix_instruction, tensor_memory
-from generator.view import view
-from generator.vocabulary import DTYPE_SHORTHANDS
+from generator.language.built_in import BUILT_IN, chain_of
+from generator.language.model import Dtype, Tile, Variant
+from generator.language.vocabulary import DTYPE_SHORTHANDS
+from generator.lowering.view import view
+from generator.plan import default_configurations, legality
+from generator.plan.memory import shared_memory
+from generator.plan.resources import matrix_instruction, tensor_memory
 
 PAIRED = BASE + "schedule: paired\nload: descriptor\nstore: pointer\n"
 
@@ -80,7 +80,7 @@ def test_three_powers_of_two_are_told_at_their_place(n: int, nearest: str) -> No
 @pytest.mark.parametrize("dtype", [dtype for dtype in DTYPE_SHORTHANDS if dtype != "fp32"])
 def test_every_row_of_its_tables_fits_the_reference_device(dtype: str) -> None:
     v = paired(dtype=Dtype.of(dtype))
-    rows = tiles.defaults(v)
+    rows = default_configurations.defaults(v)
     assert rows and all(legality.why_no_row(v, row) is None for row in rows)
     if dtype != "tf32x3":
         assert all(legality.why_no_row_on(v, row, "sm90") is None for row in rows)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support import GENERATED
 
-from generator.parts import Parts, of_file, parts
+from generator.emit.code_parts import Parts, of_file, parts
 
 KERNEL = '''\
 # Generated.

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from packaging.specifiers import SpecifierSet
 
-from generator import built_in
-from generator.parts import of_file
-from generator.rendered import read
-from generator.verify import results
+from generator.emit.code_parts import of_file
+from generator.emit.manifest_reader import read
+from generator.language import built_in
+from generator.language.versions import minor_versions
+from generator.language.vocabulary import DTYPE_SHORTHANDS, QUANTISED, SELECT, TARGETS, WORDS
+from generator.verify import proof_records
 from generator.verify.jobs import Subject
-from generator.versions import minor_versions
-from generator.vocabulary import DTYPE_SHORTHANDS, QUANTISED, SELECT, TARGETS, WORDS
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -112,13 +112,13 @@ def test_every_kernel_is_proved_as_far_as_the_readme_says() -> None:
     assert "run on an NVIDIA H200: every kernel in `generated/`; compiled" in README
     proved: dict[Subject, set[str]] = {}
     for path in (ROOT / "tests" / "results" / "proofs").glob("*.json"):
-        record = results.read(path)
+        record = proof_records.read(path)
         minor = ".".join(record.place["triton"].split(".")[:2])
         for subject, levels in record.proved.items():
-            stand = {level for level, figures in levels.items() if results.stands(figures)}
+            stand = {level for level, figures in levels.items() if proof_records.stands(figures)}
             proved.setdefault(subject, set()).update(f"{level} {minor}" for level in stand)
     for family in families:
-        for subject in results.current([family]):
+        for subject in proof_records.current([family]):
             kernel = family.by_name[subject.kernel]
             minors = minor_versions(SpecifierSet(kernel.triton))
             # Of device code alone, what is compiled: by all pairs of values, not of each kernel.

@@ -26,11 +26,11 @@ from support import (
     without_docstring,
 )
 
-from generator.errors import SpecError
-from generator.expand import expand
-from generator.kernels import Family
-from generator.render import body_digest, environment, kernel_sources, package_names, package_source
-from generator.spec import read
+from generator.emit.render import body_digest, environment, kernel_sources, package_names, package_source
+from generator.language.errors import SpecError
+from generator.language.spec import read
+from generator.plan.expand import expand
+from generator.plan.kernels import Family
 
 #: One kernel of each kind of text: an epilogue, descriptors, a kernel of one element.
 KINDS = "epilogue: [none, bias+add]\nload: [pointer, descriptor]\nschedule: [tiled, elementwise]\ntargets: [sm90]\n"

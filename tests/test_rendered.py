@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from support import GENERATED, SPECS
 
-from generator.errors import CallError
-from generator.expand import expand
-from generator.rendered import read
-from generator.spec import read as read_spec
+from generator.emit.manifest_reader import read
+from generator.language.errors import CallError
+from generator.language.spec import read as read_spec
+from generator.plan.expand import expand
 
 
 @pytest.mark.parametrize("path", SPECS, ids=lambda path: path.stem)

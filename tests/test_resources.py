@@ -12,12 +12,12 @@ from dataclasses import replace
 import pytest
 from support import GENERATED, ROOT
 
-from generator.built_in import chain_of
-from generator.legality import too_many_registers
-from generator.memory import BARRIERS, shared_memory
-from generator.model import Dtype, Layout, Tile, Variant
-from generator.resources import TENSOR_MEMORY, matrix_instruction, tensor_memory, through_registers
-from generator.vocabulary import DTYPE_SHORTHANDS, PRODUCT, TARGETS
+from generator.language.built_in import chain_of
+from generator.language.model import Dtype, Layout, Tile, Variant
+from generator.language.vocabulary import DTYPE_SHORTHANDS, PRODUCT, TARGETS
+from generator.plan.legality import too_many_registers
+from generator.plan.memory import BARRIERS, shared_memory
+from generator.plan.resources import TENSOR_MEMORY, matrix_instruction, tensor_memory, through_registers
 
 Row = dict[str, str]
 
@@ -125,7 +125,7 @@ def test_the_operand_that_goes_through_registers(
 
 
 def test_the_record_covers_every_dtype_load_and_schedule_shipped() -> None:
-    from generator.rendered import read as read_family
+    from generator.emit.manifest_reader import read as read_family
 
     seen = {(row["dtype"], row["schedule"], row["load"]) for row in ROWS}
     assert {row["product"] for row in ROWS} == set(PRODUCT)

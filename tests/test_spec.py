@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from support import BASE, SPECS, family_of, mistakes_of, read_text
 
-from generator.model import Layout, word_of
-from generator.spec import KEYS, read
-from generator.versions import spelled
+from generator.language.model import Layout, word_of
+from generator.language.spec import KEYS, read
+from generator.language.versions import spelled
 
 KEY_LIST = (
     "legal: summary, name, layout, dtype, batch, epilogue, masking, swizzle, schedule, load, store, product, rounding, "

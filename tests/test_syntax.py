@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from support import GENERATED, ROOT
 
-from generator.syntax import _FIELDS, digest, written
+from generator.emit.syntax_digest import _FIELDS, digest, written
 
 #: The versions of Python that the project supports.
 VERSIONS = ("3.10", "3.11", "3.12", "3.13")

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from support import BASE, assert_formatted, family_of, mistakes_of
 
-from generator.built_in import chain_of
 from generator.cli import main
-from generator.errors import CallError
-from generator.launcher import launcher
-from generator.render import kernel_source
-from generator.rendered import read
-from generator.view import view
+from generator.emit.manifest_reader import read
+from generator.emit.render import kernel_source
+from generator.language.built_in import chain_of
+from generator.language.errors import CallError
+from generator.lowering.launcher import launcher
+from generator.lowering.view import view
 
 CHAIN = "[[bias, {save: hidden}, gelu, save, row_sum, row_sum, {accumulate: {beta: 2}}]]"
 

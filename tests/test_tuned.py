@@ -12,11 +12,12 @@ import pytest
 from measurements import AUTO, DEVICE, GOOD, LARGE, NONE, RATES, SMALL, SPEC, TILES, changed, measured
 from support import BASE, assert_formatted, family_of, mistakes_of, read_text
 
-from generator import tuned, tuned_file
-from generator.expand import expand
-from generator.model import Fitted, Measured, Winner
-from generator.render import TUNED, package_names, package_source
-from generator.spec import read
+from generator.cost import tuned
+from generator.emit.render import TUNED, package_names, package_source
+from generator.language import tuned_file
+from generator.language.model import Fitted, Measured, Winner
+from generator.language.spec import read
+from generator.plan.expand import expand
 
 
 def baked(text: str, found: str) -> tuned.Baked:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support import BASE, family_of, mistakes_of, read_text
 
-from generator.model import Dtype, Layout, Tile
+from generator.language.model import Dtype, Layout, Tile
 
 LAYOUT = (
     "expected three letters for A, B and C, each r (row-major), c (column-major) or s (strided), "

@@ -10,7 +10,7 @@ import math
 import os
 
 from generator.bench.suite import peers
-from generator.errors import CallError
+from generator.language.errors import CallError
 
 
 def whole(text: str) -> int:

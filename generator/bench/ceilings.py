@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable
 
 import torch
 
-from generator.bench import operands, stats
+from generator.bench import random_operands, stats
 from generator.bench.device import Device, timed
+from generator.bench.measurements import COPY, Ceiling
 from generator.bench.peers import NoPeer, cublas, set_precision
 from generator.bench.problem import Problem, Shape
-from generator.bench.results import COPY, Ceiling
-from generator.epilogue import Epilogue
-from generator.model import Dtype, Layout
+from generator.epilogue.chain import Epilogue
+from generator.language.model import Dtype, Layout
 
 _ROUNDS = 11
 _COPY_BYTES = 2**30
@@ -54,7 +54,7 @@ def _copy(device: Device, scale: int) -> float:
 def _product(device: Device, problem: Problem) -> float:
     set_precision(problem)
     peer = cublas(problem)
-    (one,) = operands.make_sets(problem, device.name, 1, seed=1)
+    (one,) = random_operands.make_sets(problem, device.name, 1, seed=1)
 
     def multiply() -> None:
         peer.launch(one, one.out)

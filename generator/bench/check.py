@@ -9,17 +9,17 @@ from types import EllipsisType
 import torch
 
 from generator.bench import eager
-from generator.bench.operands import Operands
 from generator.bench.problem import Problem
-from generator.model import Dtype
-from generator.operations import COLUMNS, MATRIX, ROWS
-from generator.taps import Tap
-from generator.verify.arithmetic import Bounded
-from generator.verify.elements import SATURATED, quantise, torch_type
+from generator.bench.random_operands import Operands
+from generator.epilogue.auxiliary_outputs import Tap
+from generator.epilogue.operations import COLUMNS, MATRIX, ROWS
+from generator.language.model import Dtype
+from generator.language.vocabulary import ELEMENTS
+from generator.verify.element_types import SATURATED, quantise, torch_type
+from generator.verify.error_propagation import Bounded
 from generator.verify.execute import Fault
-from generator.verify.halves import columns_of
+from generator.verify.gate_columns import columns_of
 from generator.verify.reference import tapped
-from generator.vocabulary import ELEMENTS
 
 #: Up to this many operations the whole product is computed in float64; beyond, random rows and columns of it.
 _WHOLE = 4e12

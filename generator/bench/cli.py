@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from generator.bench import plan, results, table
+from generator.bench import comparison_plan, markdown_tables, measurements
 from generator.bench.arguments import above_0, peer_words, positive, require_gpu, whole
-from generator.bench.results import Record, Results
+from generator.bench.measurements import Record, Results
 from generator.bench.suite import (
     DEFAULT_PEERS,
     DEFAULT_SHAPES,
@@ -25,7 +25,7 @@ from generator.bench.suite import (
     read_shapes,
     read_suite,
 )
-from generator.errors import CallError, SpecError
+from generator.language.errors import CallError, SpecError
 
 if TYPE_CHECKING:
     from generator.bench.device import Device
@@ -127,15 +127,15 @@ def parse(argv: Sequence[str]) -> Call:
     return call
 
 
-def plan_of(call: Call) -> list[plan.Comparison]:
+def plan_of(call: Call) -> list[comparison_plan.Comparison]:
     """The comparisons that a call asks for; raises `CallError` or `SpecError`, before anything is timed."""
-    families = plan.Families(call.specs, call.out)
+    families = comparison_plan.Families(call.specs, call.out)
     if call.specs and call.suite is None:
-        return plan.of_specs(families, read_shapes(find_shapes(call.shapes or DEFAULT_SHAPES)), call.only)
+        return comparison_plan.of_specs(families, read_shapes(find_shapes(call.shapes or DEFAULT_SHAPES)), call.only)
     suite = read_suite(find(call.suite or DEFAULT_SUITE))
     # What the call does not say is as the suite has it.
     call.seconds = suite.seconds if call.seconds is None else call.seconds
-    comparisons = plan.of_suite(suite, families, call.only)
+    comparisons = comparison_plan.of_suite(suite, families, call.only)
     if call.peers is None:
         call.peers = suite.peers
         return comparisons
@@ -147,7 +147,7 @@ def show(call: Call) -> int:
     assert call.json is not None
     if not call.json.is_file():
         raise CallError(f"--json: there is no file {call.json}")
-    kept = results.load(call.json)
+    kept = measurements.load(call.json)
     records = [record for record in kept.records if call.only is None or _matches(record, call.only)]
     if not records:
         raise CallError(f"--json: {call.json} holds no measurement" + (f" of {call.only!r}" if call.only else ""))
@@ -160,7 +160,7 @@ def _matches(record: Record, only: str) -> bool:
 
 
 def _present(kept: Results, records: list[Record], call: Call) -> int:
-    print(table.render(kept, records, call.bound, brief=call.summary), end="")
+    print(markdown_tables.render(kept, records, call.bound, brief=call.summary), end="")
     if call.plot is not None:
         from generator.bench import plot
 
@@ -171,15 +171,15 @@ def _present(kept: Results, records: list[Record], call: Call) -> int:
     return WRONG_RESULT if faults else DONE
 
 
-def run(call: Call, comparisons: Sequence[plan.Comparison], device: Device, *, scale: int = 1) -> int:
+def run(call: Call, comparisons: Sequence[comparison_plan.Comparison], device: Device, *, scale: int = 1) -> int:
     """Measure what the results file does not hold yet, keep each comparison at once, print the table.
 
     `scale` divides the sizes that ceilings are measured at.
     """
-    from generator.bench import ahead, ceilings, measure
+    from generator.bench import ceilings, measure, precompilation
 
-    kept = results.load(call.json) if call.json is not None else Results()
-    environment = results.digest_of(dict(device.environment))
+    kept = measurements.load(call.json) if call.json is not None else Results()
+    environment = measurements.digest_of(dict(device.environment))
     options = measure.Options(
         call.rounds, call.configs, DEFAULT_PEERS if call.peers is None else call.peers, call.seconds
     )
@@ -193,7 +193,7 @@ def run(call: Call, comparisons: Sequence[plan.Comparison], device: Device, *, s
     missing = [dtype for word, dtype in dtypes.items() if word not in known]
     keeper = _Keeper(call.json)
     if pending:
-        ahead.compile_ahead(ahead.jobs(pending, call.configs), call.workers)
+        precompilation.compile_ahead(precompilation.jobs(pending, call.configs), call.workers)
     if missing and (pending or not known):
         measured = ceilings.measure(device, missing, scale=scale)
         kept.ceilings[environment] = (
@@ -234,7 +234,7 @@ class _Keeper:
         begin = time.monotonic()
         if self._path is None or (begin < self._next and not now):
             return
-        results.save(kept, self._path)
+        measurements.save(kept, self._path)
         end = time.monotonic()
         self._next = end + (end - begin) / self._SHARE
 
@@ -246,5 +246,5 @@ def _line(record: Record) -> str:
         if side.failure is not None:
             sides.append(f"{side.label} {'refused' if side.refused else 'FAILED'}: {side.failure}")
         elif side.role != "peer":
-            sides.append(f"{side.label} {table.ratio_text(record.peer, side, 'gpu')}")
+            sides.append(f"{side.label} {markdown_tables.ratio_text(record.peer, side, 'gpu')}")
     return f"{record.case} {record.problem.shape}: {'; '.join(sides)}"

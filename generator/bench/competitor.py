@@ -12,11 +12,11 @@ from typing import Any
 
 import torch
 
-from generator.bench.operands import Operands
+from generator.bench.comparison_plan import Comparison, Contestant
+from generator.bench.measurements import Side
 from generator.bench.peers import PEERS, Launch, NoPeer
-from generator.bench.plan import Comparison, Contestant
 from generator.bench.problem import Problem
-from generator.bench.results import Side
+from generator.bench.random_operands import Operands
 from generator.verify.loading import load_family, load_kernel
 
 

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import torch
 
-from generator import prior
+from generator.cost import analytic
 
 #: Seconds between the two marks of a sample, to be asked for after the device was synchronized.
 Reading = Callable[[], float]
@@ -34,7 +34,7 @@ class Device(Protocol):
     name: str
     l2_bytes: int
     #: What a model of its speed knows of it.
-    figures: prior.Device
+    figures: analytic.Device
     #: All that a time depends on besides the kernel: device, versions. No host, no path, no date.
     environment: Mapping[str, str | int]
 
@@ -101,7 +101,7 @@ class CudaDevice:
         self.l2_bytes = int(getattr(properties, "L2_cache_size", 0)) or 64 * 2**20
         # On AMD the name of the architecture comes with its features behind a colon; on NVIDIA it is the device's name.
         arch = properties.gcnArchName.partition(":")[0] if torch.version.hip else ""
-        self.figures = prior.Device(
+        self.figures = analytic.Device(
             properties.name,
             arch or f"sm{properties.major}{properties.minor}",
             properties.multi_processor_count,

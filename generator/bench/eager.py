@@ -9,13 +9,13 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from generator import formula
-from generator.epilogue import Epilogue, Step
-from generator.formula import Number
-from generator.operations import HALVES
-from generator.taps import Tap
-from generator.verify.elements import SATURATED
-from generator.verify.halves import columns_of, taken_apart
+from generator.epilogue import formula
+from generator.epilogue.auxiliary_outputs import Tap
+from generator.epilogue.chain import Epilogue, Step
+from generator.epilogue.formula import Number
+from generator.epilogue.operations import HALVES
+from generator.verify.element_types import SATURATED
+from generator.verify.gate_columns import columns_of, taken_apart
 from generator.verify.reference import spread
 
 Value = torch.Tensor | float

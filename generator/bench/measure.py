@@ -10,14 +10,14 @@ from typing import Any
 
 import torch
 
-from generator.bench import check, operands, stats
+from generator.bench import check, random_operands, stats
+from generator.bench.comparison_plan import Comparison
 from generator.bench.competitor import Competitor, competitors, launches, row_of
 from generator.bench.device import Device, Reading, Replay, timed
-from generator.bench.operands import Operands
+from generator.bench.measurements import Record, Side, Timing, digest_of
 from generator.bench.peers import set_precision
-from generator.bench.plan import Comparison
 from generator.bench.problem import Problem
-from generator.bench.results import Record, Side, Timing, digest_of
+from generator.bench.random_operands import Operands
 from generator.verify.execute import Fault, results_of
 
 #: Changes whenever times taken before can no longer stand beside times taken after.
@@ -161,8 +161,8 @@ class Session:
         self.device = device
         self.sample = sample
         self.host = host
-        count = operands.count_sets(problem, device.l2_bytes)
-        self.sets = operands.make_sets(problem, device.name, count, seed)
+        count = random_operands.count_sets(problem, device.l2_bytes)
+        self.sets = random_operands.make_sets(problem, device.name, count, seed)
         generator = torch.Generator().manual_seed(seed)
         self.expected = [check.expect(problem, each, generator) for each in self.sets[:checked]]
 
@@ -233,7 +233,7 @@ class Session:
 
         for each in entry.returned:
             for result in left(each):
-                operands.poison(result)
+                random_operands.poison(result)
         entry.replay.run()
         self.device.synchronize()
         # A replay without a graph returns other tensors than those that were poisoned.

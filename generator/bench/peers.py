@@ -11,13 +11,13 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from generator.bench.eager import apply as eager_epilogue
 from generator.bench.eager import saturated
-from generator.bench.operands import Operands
 from generator.bench.problem import Problem
+from generator.bench.random_operands import Operands
 from generator.bench.suite import PEERS as WORDS
-from generator.epilogue import Epilogue
-from generator.model import Dtype
-from generator.verify.elements import torch_type
-from generator.vocabulary import ELEMENTS, QUANTISED
+from generator.epilogue.chain import Epilogue
+from generator.language.model import Dtype
+from generator.language.vocabulary import ELEMENTS, QUANTISED
+from generator.verify.element_types import torch_type
 
 #: Computes the result of a set and returns it: a new tensor, or `out` filled where one is given and the side can. With
 #: outputs beside the result it returns a tuple of all, the result first.

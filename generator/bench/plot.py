@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from generator.bench import stats
-from generator.bench.results import Record, Results
+from generator.bench.markdown_tables import roofline
+from generator.bench.measurements import Record, Results
 from generator.bench.summary import ratio
-from generator.bench.table import roofline
-from generator.errors import CallError
+from generator.language.errors import CallError
 
 _OURS, _PEER = "tab:blue", "tab:orange"
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from generator.epilogue import Epilogue
-from generator.model import Dtype, Layout
-from generator.operations import COLUMNS, HALVES, MATRIX, ROWS
-from generator.outputs import REDUCED
-from generator.vocabulary import ELEMENTS
+from generator.epilogue.chain import Epilogue
+from generator.epilogue.operations import COLUMNS, HALVES, MATRIX, ROWS
+from generator.language.model import Dtype, Layout
+from generator.language.vocabulary import ELEMENTS
+from generator.lowering.outputs import REDUCED
 
 
 @dataclass(frozen=True, order=True)

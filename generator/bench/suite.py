@@ -10,12 +10,12 @@ from pathlib import Path
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from generator.bench.problem import Shape
-from generator.document import compose, plain
-from generator.errors import CallError, Mistake, SpecError, nearest, shown
-from generator.model import AxisValue, word_of
-from generator.reading import Reader
-from generator.values import read_axis
-from generator.vocabulary import AXES
+from generator.language.axis_values import read_axis
+from generator.language.document import compose, plain
+from generator.language.errors import CallError, Mistake, SpecError, nearest, shown
+from generator.language.model import AxisValue, word_of
+from generator.language.reader import Reader
+from generator.language.vocabulary import AXES
 
 SUITES = Path(__file__).parent / "suites"
 #: The suite that a call without a spec runs, and the shapes that a spec runs on without `--shapes`.

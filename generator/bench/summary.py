@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from generator.bench import stats
+from generator.bench.measurements import Record, Side, Timing
 from generator.bench.problem import Shape
-from generator.bench.results import Record, Side, Timing
 
 #: Fewer comparisons than this need no summary: their table says it all.
 _FEWEST = 2

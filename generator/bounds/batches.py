@@ -10,11 +10,11 @@ from collections.abc import Iterable, Sequence
 from itertools import product
 from math import prod
 
-from generator.bounds.language import PID
-from generator.bounds.order import Order, fits
+from generator.bounds.order_proof import Order, fits
 from generator.bounds.rewriting import holds, value
+from generator.bounds.symbolic_values import Number
 from generator.bounds.terms import Condition, Poly, poly, variable
-from generator.bounds.values import Number
+from generator.bounds.triton_semantics import PID
 
 #: Numbers of matrices, and sizes, that are tried.
 _MATRICES = (1, 2, 3)

@@ -8,8 +8,19 @@ from dataclasses import replace
 from generator.bounds.rewriting import divisors
 from generator.bounds.sites import Place
 from generator.bounds.source import NotUnderstood
+from generator.bounds.symbolic_values import (
+    Count,
+    Number,
+    Opaque,
+    Part,
+    Truth,
+    Value,
+    Width,
+    broadcast,
+    reaches_memory,
+    wider,
+)
 from generator.bounds.terms import choice, either, equal, every, negation, poly
-from generator.bounds.values import Count, Number, Opaque, Part, Truth, Value, Width, broadcast, reaches_memory, wider
 
 #: The arguments of tl.where.
 _ARGUMENTS = ("condition", "x", "y")

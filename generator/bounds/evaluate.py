@@ -10,16 +10,27 @@ import ast
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from generator.bounds import language, sharing
+from generator.bounds import sharing, triton_semantics
 from generator.bounds.choices import merged
 from generator.bounds.expressions import Expressions
-from generator.bounds.launcher import COUNTERS, WORK
-from generator.bounds.order import Lemma
+from generator.bounds.launcher_facts import COUNTERS, WORK
+from generator.bounds.order_proof import Lemma
 from generator.bounds.patterns import assigned, dotted, expression, matches
 from generator.bounds.sites import Place, Site
 from generator.bounds.source import NotUnderstood, Refuted
+from generator.bounds.symbolic_values import (
+    Block,
+    Count,
+    Number,
+    Opaque,
+    Part,
+    Pointer,
+    Several,
+    Truth,
+    Value,
+    reaches_memory,
+)
 from generator.bounds.terms import Condition, Poly, Renumbered, at_most, below, of, poly, variable
-from generator.bounds.values import Block, Count, Number, Opaque, Part, Pointer, Several, Truth, Value, reaches_memory
 
 #: Names that hold a program's place, a tile's or an element's: replaced by symbols where the order of tiles is proved.
 COORDINATES = (("pid_m", "pid_n"), ("m", "n"))
@@ -124,7 +135,7 @@ class _Walker:
                 self._unpack(node, targets, self.at.value(value))
             case ast.AugAssign(ast.Name(name) as target, operator, value):
                 old = self.at.value(ast.Name(target.id, ast.Load(), lineno=node.lineno, col_offset=node.col_offset))
-                self.at.names[name] = language.operate(self.at.place(node), operator, old, self.at.value(value))
+                self.at.names[name] = triton_semantics.operate(self.at.place(node), operator, old, self.at.value(value))
             case ast.Expr(value):
                 self.at.value(value)
                 if matches(value, "tl.debug_barrier()"):
@@ -153,7 +164,7 @@ class _Walker:
         number = self.at.names.get(NUMBER)
         if self.order is not None and isinstance(number, Number) and not number.shape:
             known = [atom for product, _ in number.value.terms for atom in product if isinstance(atom, Renumbered)]
-            if not known and language.PID in number.value.variables:
+            if not known and triton_semantics.PID in number.value.variables:
                 self.at.names[NUMBER] = replace(number, value=of(Renumbered(number.value)))
         for names in COORDINATES:
             first, second = (self.at.names.get(name) for name in names)
@@ -172,7 +183,9 @@ class _Walker:
             for name, number in zip(names, (first, second)):
                 self.found.replaced[name] = number.value
                 # The lemma answers for what is computed of the program's number, and mostly for the rest.
-                rest = frozenset(x for x in number.parts if not lemma.fits and language.PID not in x.value.variables)
+                rest = frozenset(
+                    x for x in number.parts if not lemma.fits and triton_semantics.PID not in x.value.variables
+                )
                 self.at.names[name] = Number(variable(name), width="32", parts=rest)
 
     def _cut_batch(self, statement: ast.stmt, split: Split) -> None:
@@ -189,11 +202,11 @@ class _Walker:
         if any(node.attr == "program_id" and node.lineno > statement.lineno for node in called):
             raise NotUnderstood(statement.lineno, "the program's number, behind that of its matrix")
         for name, value in self.at.names.items():
-            if isinstance(value, Number | Truth) and language.PID in _variables(value):
+            if isinstance(value, Number | Truth) and triton_semantics.PID in _variables(value):
                 self.at.names[name] = Opaque(f"{name}, which is of all matrices")
             elif isinstance(value, Block) or (isinstance(value, Pointer) and value.offset != poly(0)):
                 raise NotUnderstood(statement.lineno, f"{name}, an address made before the matrix is known")
-        for name, symbol in zip(MATRIX, ("batch", language.PID)):
+        for name, symbol in zip(MATRIX, ("batch", triton_semantics.PID)):
             self.at.names[name] = Number(variable(symbol), width="32")
 
     def _final(self, names: tuple[str, str], statement: ast.stmt) -> bool:
@@ -249,7 +262,7 @@ class _Walker:
         """Raise unless each program of a tile stores its sum at its own place, and then raises the tile's counter."""
         raised = [site for site in self.at.sites if site.operand == count.operand]
         once = len(raised) == 1 and raised[0].path == path and not self.at.path
-        if count.operand != COUNTERS or count.offset != variable(language.PID) or not once:
+        if count.operand != COUNTERS or count.offset != variable(triton_semantics.PID) or not once:
             raise NotUnderstood(node.lineno, "a counter that is not raised once by every program of its tile")
         stored = [site for site in self.at.sites if site.operand == WORK and site.kind == "store"]
         if not count.ordered or any(site in self.at.sites[self.fence :] for site in stored):
@@ -306,7 +319,7 @@ class _Walker:
         assert isinstance(tiles, Number)
         before, names = self.at, self._without(assigned(body) | {target}, node)
         self.at = Expressions(dict(names), before.path, before.decided, before.sites)
-        self.at.names[target] = Number(variable(language.PID), width="32")
+        self.at.names[target] = Number(variable(triton_semantics.PID), width="32")
         self.tiles = tiles.value
         for statement in body:
             self.statement(statement)
@@ -347,7 +360,7 @@ class _Walker:
         values = [self.at.value(argument) for argument in steps.args]
         numbers = [value for value in values if isinstance(value, Number) and not value.shape]
         known = dotted(steps.func) in ("range", "tl.range") and 1 <= len(numbers) == len(values) <= 3
-        zero, one = language.constant(0), language.constant(1)
+        zero, one = triton_semantics.constant(0), triton_semantics.constant(1)
         assert isinstance(zero, Number) and isinstance(one, Number)
         start, stop, step = (zero, *numbers, one)[:3] if len(numbers) == 1 else (*numbers, one, one)[:3]
         stride = step.value.constant
@@ -371,7 +384,7 @@ class _Walker:
                 case ast.Assign([ast.Name(x)], ast.Call(function, [ast.Name(y), value], [])) if x == y == name:
                     by = again.value(value)
                     if dotted(function) == "tl.advance" and isinstance(first, Block) and isinstance(by, Several):
-                        return language.moved_block(place, first, by, count)
+                        return triton_semantics.moved_block(place, first, by, count)
         return None
 
 

@@ -6,14 +6,13 @@ import ast
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from generator.bounds import language, sites
-from generator.bounds.arithmetic import compared
+from generator.bounds import sites, triton_semantics
 from generator.bounds.choices import merged
 from generator.bounds.patterns import dotted, matches
+from generator.bounds.plain_arithmetic import compared
 from generator.bounds.sites import Place, Site
 from generator.bounds.source import Kind, NotUnderstood
-from generator.bounds.terms import Condition, Result, either, every, negation, of, poly
-from generator.bounds.values import (
+from generator.bounds.symbolic_values import (
     TRUE,
     Called,
     Count,
@@ -30,6 +29,7 @@ from generator.bounds.values import (
     moved,
     reaches_memory,
 )
+from generator.bounds.terms import Condition, Result, either, every, negation, of, poly
 
 #: The arguments of tl.load and tl.store that say nothing about addresses.
 _IDLE = frozenset({"other", "padding_option", "cache_modifier", "eviction_policy", "volatile"})
@@ -55,7 +55,7 @@ class Expressions:
         """What an expression stands for; raises `NotUnderstood`."""
         match node:
             case ast.Constant(constant):
-                return language.constant(constant)
+                return triton_semantics.constant(constant)
             case ast.Name(name):
                 return self._named(name)
             case ast.Tuple(items) | ast.List(items):
@@ -63,11 +63,11 @@ class Expressions:
             case ast.BinOp(left, ast.BitAnd() | ast.BitOr() as operator, right):
                 return self._logic(node, operator, [self.value(left), self.value(right)])
             case ast.BinOp(left, operator, right):
-                return language.operate(self.place(node), operator, self.value(left), self.value(right))
+                return triton_semantics.operate(self.place(node), operator, self.value(left), self.value(right))
             case ast.BoolOp(boolean, parts):
                 return self._logic(node, boolean, [self.value(part) for part in parts])
             case ast.UnaryOp(ast.USub(), operand):
-                return language.operate(self.place(node), ast.Sub(), Number(poly(0)), self.value(operand))
+                return triton_semantics.operate(self.place(node), ast.Sub(), Number(poly(0)), self.value(operand))
             case ast.UnaryOp(ast.Not() | ast.Invert(), operand):
                 return self._opposite(node, self.value(operand))
             case ast.Compare(left, [operator], [right]):
@@ -76,8 +76,8 @@ class Expressions:
                 return self._either(node)
             case ast.Subscript(base, index):
                 return self._index(node, self.value(base), index)
-            case ast.Attribute(ast.Name("tl"), name) if name in language.DTYPES:
-                return language.DTYPES[name]
+            case ast.Attribute(ast.Name("tl"), name) if name in triton_semantics.DTYPES:
+                return triton_semantics.DTYPES[name]
             case ast.Call():
                 return self._call(node)
         return self._unknown(node)
@@ -160,8 +160,8 @@ class Expressions:
         text = dotted(node.func)
         if "tl" in self.names:
             raise NotUnderstood(node.lineno, "a variable tl")
-        if matches(node, language.SECOND_AXIS) and language.SECOND_AXIS in self.names:
-            return self.names[language.SECOND_AXIS]
+        if matches(node, triton_semantics.SECOND_AXIS) and triton_semantics.SECOND_AXIS in self.names:
+            return self.names[triton_semantics.SECOND_AXIS]
         if text in ("tl.load", "tl.store"):
             return self._access(node, "load" if text == "tl.load" else "store")
         if text == "tl.atomic_add":
@@ -170,9 +170,9 @@ class Expressions:
             raise NotUnderstood(node.lineno, ast.unparse(node))
         arguments = [self.value(argument) for argument in node.args]
         keywords = {str(keyword.arg): self.value(keyword.value) for keyword in node.keywords}
-        if text in language.FUNCTIONS and text not in self.names:
+        if text in triton_semantics.FUNCTIONS and text not in self.names:
             try:
-                return language.FUNCTIONS[text](self.place(node), arguments, keywords)
+                return triton_semantics.FUNCTIONS[text](self.place(node), arguments, keywords)
             except (ValueError, IndexError) as error:
                 raise NotUnderstood(node.lineno, ast.unparse(node)) from error
         called = self.names.get(text)
@@ -186,7 +186,7 @@ class Expressions:
         if isinstance(owner, Descriptor) and isinstance(node.func, ast.Attribute) and not keywords and arguments:
             return self._described(node, owner, node.func.attr, arguments)
         if isinstance(owner, Number) and isinstance(node.func, ast.Attribute) and node.func.attr == "to":
-            return language.cast(self.place(node), [owner, *arguments], keywords)
+            return triton_semantics.cast(self.place(node), [owner, *arguments], keywords)
         passed = [*arguments, *keywords.values(), *([owner] if owner else [])]
         if any(map(reaches_memory, passed)) or isinstance(owner, Several):
             raise NotUnderstood(node.lineno, ast.unparse(node))

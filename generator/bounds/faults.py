@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from generator.bounds.gemm import Operand
-from generator.bounds.order import outside_32_bits
+from generator.bounds.gemm_statements import Operand
+from generator.bounds.order_proof import outside_32_bits
 from generator.bounds.rewriting import value
 from generator.bounds.sites import Site
+from generator.bounds.symbolic_values import Part, lanes
 from generator.bounds.terms import Condition, Poly, Variable, at_most, below, either, equal, negation, poly
-from generator.bounds.values import Part, lanes
 
 #: What the indices of a tensor count, by its dimensions.
 _DIMENSIONS = {1: ("element",), 2: ("row", "column"), 3: ("matrix", "row", "column")}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection
 
-from generator.bounds.arithmetic import number_of
 from generator.bounds.patterns import assigned, expression, matched, matches
+from generator.bounds.plain_arithmetic import number_of
 from generator.bounds.source import NotUnderstood, Source, refusals
 from generator.bounds.terms import Condition, at_most, poly, variable
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
-from generator.syntax import undocumented
+from generator.emit.syntax_digest import undocumented
 
 #: What a hole is called in the tree of a pattern: a name that no file has.
 _HOLE = "HOLE_IN_A_PATTERN_"

@@ -16,10 +16,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 
-from generator.bounds.language import PART, PID
 from generator.bounds.patterns import matches
+from generator.bounds.symbolic_values import Number, Shape, Value, lane
 from generator.bounds.terms import Condition, Poly, at_most, below, choice, poly, variable
-from generator.bounds.values import Number, Shape, Value, lane
+from generator.bounds.triton_semantics import PART, PID
 
 #: The number of programs, where it does not follow from the sizes.
 PROGRAMS = "programs"

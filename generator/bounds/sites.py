@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from generator.bounds.source import Kind, NotUnderstood
-from generator.bounds.terms import ALWAYS, Condition, Poly, at_most, below, every, poly
-from generator.bounds.values import (
+from generator.bounds.symbolic_values import (
     TRUE,
     Block,
     Descriptor,
@@ -22,6 +21,7 @@ from generator.bounds.values import (
     broadcast,
     lane,
 )
+from generator.bounds.terms import ALWAYS, Condition, Poly, at_most, below, every, poly
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from generator.bounds.patterns import assigned, matches
-from generator.syntax import undocumented
+from generator.emit.syntax_digest import undocumented
 
 #: The kernel's name in every rendered file.
 KERNEL = "gemm_kernel"

@@ -1,11 +1,12 @@
-"""Find the fastest kernel and row of a table for each size by measuring, and keep the winners as reviewed data.
+"""Find the fastest kernel and configuration for each size by measuring, and keep the winners as reviewed data.
 
 The stages, each callable alone:
 
-    plan       specs + shapes + device -> Trial ...      what is legal and not hopeless, best by the model first
-    work       Trial + Device -> Outcome                 measured in three passes, in whatever process it is sent to
-    journal    Outcome ... <-> JSON lines                 appended as they come, so that a stopped run goes on
-    winners    Outcome ... + data file -> data file       merged, sorted, one winner a line
+    trial_selection  specs + shapes + device -> Trial ...  the legal candidates, those that the model favours first
+    trial_worker     Trial + Device -> Outcome             measured in three passes, in any process
+    journal          Outcome ... <-> JSON lines            appended as they come, so that a stopped run can go on
+    rate_fit         Outcome ... -> rates                  of the fitted cost model
+    winners          Outcome ... + data file -> data file  merged, sorted, one winner a line (`winner_validation`)
 
-`run` drives them, `executors` makes the processes that work, and `generator.bench` does all timing and checking.
+`tuning_run` drives them, `executors` makes the worker processes, and `generator.bench` does all timing and checking.
 """

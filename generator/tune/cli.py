@@ -11,20 +11,20 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from generator import prior
-from generator.bench import ahead
+from generator.bench import precompilation
 from generator.bench.arguments import above_0, positive, require_gpu, whole
+from generator.bench.comparison_plan import Families
 from generator.bench.device import versions
-from generator.bench.plan import Families
+from generator.bench.markdown_tables import tile
 from generator.bench.problem import Shape
 from generator.bench.suite import DEFAULT_SHAPES, find_shapes, read_shapes
-from generator.bench.table import tile
-from generator.errors import CallError, SpecError, nearest
-from generator.tune import executors, run, winners, work
-from generator.tune import report as reports
-from generator.tune.fit import Row
+from generator.cost import analytic
+from generator.language.errors import CallError, SpecError, nearest
+from generator.tune import executors, trial_worker, tuning_run, winners
+from generator.tune import winners_report as reports
 from generator.tune.journal import Journal
-from generator.tune.plan import Plan, calls, plan
+from generator.tune.rate_fit import Row
+from generator.tune.trial_selection import Plan, calls, plan
 from generator.tune.winners import Place
 
 DONE, WRONG_CALL = 0, 2
@@ -194,19 +194,19 @@ def again(call: Call) -> int:
     assert call.device is not None
     families = Families(call.specs, call.out)
     journal = Journal(_journal(call, call.device))
-    places = sorted((p for p in journal.places if prior.slug(p.device) == call.device), key=str)
+    places = sorted((p for p in journal.places if analytic.slug(p.device) == call.device), key=str)
     if not places:
         raise CallError(f"--again: {journal.path} holds nothing of {call.device}")
     if len(places) > 1:
         raise CallError(f"--again: {journal.path} mixes {' and '.join(map(winners.spelled, places))}")
-    run.write(journal, _files(call, families, call.device), places[0], families, _known(call.device))
+    tuning_run.write(journal, _files(call, families, call.device), places[0], families, _known(call.device))
     return DONE
 
 
-def _known(slug: str) -> prior.Device:
-    if slug not in prior.DEVICES:
-        raise CallError(f"--device: {slug!r} is not known; {nearest(slug, prior.DEVICES)}")
-    return prior.DEVICES[slug]
+def _known(slug: str) -> analytic.Device:
+    if slug not in analytic.DEVICES:
+        raise CallError(f"--device: {slug!r} is not known; {nearest(slug, analytic.DEVICES)}")
+    return analytic.DEVICES[slug]
 
 
 def _files(call: Call, families: Families, slug: str) -> dict[str, Path]:
@@ -224,7 +224,7 @@ def _rates(call: Call, files: Mapping[str, Path]) -> dict[Row, tuple[float, ...]
     return {row: rates for path in known for row, rates in winners.read(path).fit.rates.items()}
 
 
-def _told(found: Plan, device: prior.Device) -> None:
+def _told(found: Plan, device: analytic.Device) -> None:
     count = sum(len(trial.candidates) for trial in found.trials)
     print(
         f"{len(found.trials)} problems, {count} rows to measure on {device.name}, {len(calls(found.trials))} to compile"
@@ -234,7 +234,7 @@ def _told(found: Plan, device: prior.Device) -> None:
             print(f"  left out: {rows} rows, {reason}")
 
 
-def tune(call: Call, factory: str = work.CUDA) -> int:
+def tune(call: Call, factory: str = trial_worker.CUDA) -> int:
     """Measure what the journal does not hold, and write the winners; `factory` makes the device of a worker.
 
     Raises `CallError` before anything is measured where the call is wrong, and `SpecError` for specs and shapes.
@@ -242,7 +242,7 @@ def tune(call: Call, factory: str = work.CUDA) -> int:
     until = time.monotonic() + call.budget
     families, shapes = Families(call.specs, call.out), shapes_of(call)
     here = call.executor == executors.PROCESSES
-    if here and factory == work.CUDA:
+    if here and factory == trial_worker.CUDA:
         require_gpu("--dry-run --device nvidia_h200 lists what would be measured")
         _require_gpus(call.gpus)
     executor = executors.make(call.executor, call.gpus)
@@ -275,25 +275,25 @@ def _tune(
     rates = _rates(call, files)
     found = plan(families, shapes, facts.figures, place.triton, call.candidates, call.only, rates)
     journal = Journal(_journal(call, slug))
-    progress = run.known(found.trials, facts, journal)
+    progress = tuning_run.known(found.trials, facts, journal)
     # A file that cannot be merged with is told before the hours of measuring, not after.
-    run.write(journal, files, place, families, facts.figures, checked=True)
+    tuning_run.write(journal, files, place, families, facts.figures, checked=True)
     left = progress.left
     if len(left) < len(progress.keys):
         done = len(progress.keys) - len(left)
         print(f"{done} of {len(progress.keys)} are in {journal.path} already", file=sys.stderr)
     if left and call.executor == executors.PROCESSES:
         longest = min(_LONGEST_AHEAD, max(0.0, until - time.monotonic()))
-        ahead.compile_ahead(calls([progress.keys[key] for key in left]), call.workers, longest)
+        precompilation.compile_ahead(calls([progress.keys[key] for key in left]), call.workers, longest)
     with journal:
-        run.hand_out(progress, executor, journal, place, call.gpus, until, factory)
-    run.write(journal, files, place, families, facts.figures)
-    return run.status(progress)
+        tuning_run.hand_out(progress, executor, journal, place, call.gpus, until, factory)
+    tuning_run.write(journal, files, place, families, facts.figures)
+    return tuning_run.status(progress)
 
 
-def _facts(executor: Executor, factory: str) -> work.Facts:
+def _facts(executor: Executor, factory: str) -> trial_worker.Facts:
     """What a worker's device is."""
     try:
-        return executor.submit(work.describe, factory).result()
+        return executor.submit(trial_worker.describe, factory).result()
     except Exception as error:
         raise CallError(f"a worker has no device to time on ({type(error).__name__}: {error})") from None

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor, ProcessPoolExecutor
 from typing import Any
 
-from generator.errors import CallError
+from generator.language.errors import CallError
 
 #: The word of `--executor` for processes of this machine.
 PROCESSES = "processes"

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO
 
-from generator.errors import CallError
+from generator.language.errors import CallError
 from generator.tune.outcome import Outcome, outcome_of, plain
 from generator.tune.winners import Place
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from generator.bench import results
-from generator.errors import CallError
-from generator.tune.fit import Fit, row_of
+from generator.bench import measurements
+from generator.language.errors import CallError
+from generator.language.tuned_file import FORMAT
 from generator.tune.outcome import Winner, plain, winner_of
-from generator.tuned_file import FORMAT
+from generator.tune.rate_fit import Fit, row_of
 
 
 @dataclass(frozen=True)
@@ -159,4 +159,4 @@ def _json(value: Any) -> str:
 
 def save(found: Winners, path: Path) -> None:
     """Write the file in one step."""
-    results.put(path, dump(found))
+    measurements.put(path, dump(found))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from generator import legality
-from generator.gates import CONCATENATED
-from generator.kernels import Kernel
-from generator.model import Tile, Variant
-from generator.operations import MATRIX, SCALAR
-from generator.vocabulary import ELEMENTS, SCHEDULE, SWIZZLE
+from generator.epilogue.gated_units import CONCATENATED
+from generator.epilogue.operations import MATRIX, SCALAR
+from generator.language.model import Tile, Variant
+from generator.language.vocabulary import ELEMENTS, SCHEDULE, SWIZZLE
+from generator.plan import legality
+from generator.plan.kernels import Kernel
 
 
 @dataclass(frozen=True)

@@ -17,19 +17,19 @@ from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
-from generator.errors import CallError, SpecError
-from generator.rendered import Rendered
-from generator.verify import results, run, static
-from generator.verify.costs import Costs
+from generator.emit.manifest_reader import Rendered
+from generator.language.errors import CallError, SpecError
+from generator.language.vocabulary import TARGETS
+from generator.verify import proof_records, static_checks, worker_pool
 from generator.verify.coverage import Coverage
+from generator.verify.job_costs import Costs
+from generator.verify.job_selection import plan, rendered, shard, within_reach
 from generator.verify.jobs import LEVELS, WHOLE, Failure, Job, Result, status
-from generator.verify.kept import Kept
+from generator.verify.level_scope import out_of_reach
 from generator.verify.page import page
-from generator.verify.plan import plan, rendered, shard, within_reach
-from generator.verify.reach import out_of_reach
-from generator.verify.report import failure_text, summary, write_junit
-from generator.verify.run import workers_by_default
-from generator.vocabulary import TARGETS
+from generator.verify.result_cache import Kept
+from generator.verify.run_report import failure_text, summary, write_junit
+from generator.verify.worker_pool import workers_by_default
 
 _Parsed = TypeVar("_Parsed")
 
@@ -134,7 +134,7 @@ def _verify(arguments: argparse.Namespace) -> int:
         raise CallError(f"--jobs must be at least 1, got {arguments.jobs}")
     found = rendered(arguments.specs, arguments.out, arguments.only)
     if arguments.table:
-        print(results.table(arguments.table, results.current(found)))
+        print(proof_records.table(arguments.table, proof_records.current(found)))
         return 0
     device = gpu()
     asked = arguments.level or default_levels(device)
@@ -171,7 +171,7 @@ def _verify(arguments: argparse.Namespace) -> int:
     if arguments.html:
         arguments.html.write_text(page(done, found))
     if arguments.results:
-        for line in results.write(arguments.results, done):
+        for line in proof_records.write(arguments.results, done):
             print(line)
     if arguments.costs:
         arguments.costs.write_text(Costs.measured(done).text())
@@ -219,7 +219,7 @@ def _run(jobs: Sequence[Job], aside: Mapping[Job, Result], kept: Kept, workers: 
         at_level = [job for job in left if job.level == level]
         if not at_level:
             continue
-        outcomes = static.run(at_level) if level == "static" else run.results(level, at_level, workers)
+        outcomes = static_checks.run(at_level) if level == "static" else worker_pool.results(level, at_level, workers)
         for result in _progress(outcomes, len(at_level), level):
             job = result.job
             result = kept.whole(result, asked[job.level, job.folder, job.name, job.contract, job.target])
@@ -264,7 +264,7 @@ def _device() -> tuple[str | None, str | None]:
     """Both, asked of a process of its own, so that this one stays free of CUDA."""
     if importlib.util.find_spec("torch") is None:
         raise CallError("verify needs torch; install the extra: pip install 'gemm-generator[verify]'")
-    asked = subprocess.run([sys.executable, "-m", "generator.verify.device"], capture_output=True, text=True)
+    asked = subprocess.run([sys.executable, "-m", "generator.verify.gpu"], capture_output=True, text=True)
     if asked.returncode != 0:
         said = asked.stderr.strip().rpartition("\n")[2] or f"status {asked.returncode}"
         raise CallError(f"torch cannot be asked for a GPU: {said}")

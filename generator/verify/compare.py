@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import torch
 
-from generator.verify.arithmetic import Bounded
-from generator.verify.elements import SATURATED, half_ulp, overflow, quantise
+from generator.verify.element_types import SATURATED, half_ulp, overflow, quantise
+from generator.verify.error_propagation import Bounded
 
 
 @dataclass(frozen=True)

@@ -15,22 +15,22 @@ from types import ModuleType
 import torch
 import triton
 
-from generator import legality
-from generator.kernels import Kernel
-from generator.memory import BARRIERS, shared_memory
-from generator.model import Tile, Variant
-from generator.rendered import remembered
-from generator.resources import TENSOR_MEMORY, tensor_memory
+from generator.emit.manifest_reader import remembered
+from generator.language.model import Tile, Variant
+from generator.language.vocabulary import ELEMENTS, TARGETS
+from generator.plan import legality
+from generator.plan.kernels import Kernel
+from generator.plan.memory import BARRIERS, shared_memory
+from generator.plan.resources import TENSOR_MEMORY, tensor_memory
 from generator.verify.execute import describe
-from generator.verify.expect import faults
+from generator.verify.expectations import faults
 from generator.verify.jobs import Failure, Job, Result
 from generator.verify.launches import REFUSED, Launch, launches
+from generator.verify.level_scope import why_not_compiled
 from generator.verify.loading import load_kernel, subject
 from generator.verify.machine_code import CompileError, MachineCode, compile_to_machine_code, memory_needed
-from generator.verify.reach import why_not_compiled
-from generator.verify.rows import row_of
+from generator.verify.manifest_configurations import row_of
 from generator.verify.specialise import Specialisation, specialise
-from generator.vocabulary import ELEMENTS, TARGETS
 
 
 def run(job: Job) -> Result:

@@ -12,21 +12,21 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from generator.epilogue import Epilogue, Output
-from generator.kernels import Kernel
-from generator.model import Variant
-from generator.operations import COLUMNS, MATRIX, ROWS
-from generator.outputs import REDUCED
-from generator.verify.arithmetic import Bounded
+from generator.epilogue.chain import Epilogue, Output
+from generator.epilogue.operations import COLUMNS, MATRIX, ROWS
+from generator.language.model import Variant
+from generator.language.vocabulary import SCHEDULE
+from generator.lowering.outputs import REDUCED
+from generator.plan.kernels import Kernel
+from generator.verify.case_setup import Setup, prepare
 from generator.verify.cases import Case, leading_extents
 from generator.verify.compare import compare
-from generator.verify.device import architecture
-from generator.verify.elements import SATURATED, quantise, torch_type
-from generator.verify.operands import INTEGER_POISON, NoMemory, Operand, poison, unwritten
-from generator.verify.order import wrong_order
+from generator.verify.element_types import SATURATED, quantise, torch_type
+from generator.verify.error_propagation import Bounded
+from generator.verify.gpu import architecture
+from generator.verify.poisoned_operands import INTEGER_POISON, NoMemory, Operand, poison, unwritten
 from generator.verify.reference import references
-from generator.verify.setup import Setup, prepare
-from generator.vocabulary import SCHEDULE
+from generator.verify.tile_order import wrong_order
 
 Launcher = Callable[..., Any]
 
@@ -107,10 +107,10 @@ class Interpreter(Machine):
     device = torch.device("cpu")
 
     def __init__(self) -> None:
-        from generator.verify import guard
+        from generator.verify import interpreter
 
-        guard.install()
-        self.guard = guard
+        interpreter.install()
+        self.guard = interpreter
         self.outputs: list[tuple[int, Any]] = []
 
     @contextmanager

@@ -9,7 +9,7 @@ from enum import IntEnum
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from generator.parts import Parts
+from generator.emit.code_parts import Parts
 
 #: In the order in which they run: what is quick and finds the most comes first.
 LEVELS = ("static", "bounds", "interpret", "compile", "gpu")

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from generator import legality
-from generator.kernels import Kernel
-from generator.model import Tile, Variant
-from generator.operations import SCALAR
+from generator.epilogue.operations import SCALAR
+from generator.language.model import Tile, Variant
+from generator.language.vocabulary import ELEMENTS, SCHEDULE
+from generator.plan import legality
+from generator.plan.kernels import Kernel
 from generator.verify.cases import Case, Fit, addressed, distinct
-from generator.vocabulary import ELEMENTS, SCHEDULE
 
 #: The class of a row that the legality table refuses: it must not fit, or the table is too strict.
 REFUSED = "refused"

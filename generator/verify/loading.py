@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from generator import parts
+from generator.emit import code_parts
 from generator.verify.jobs import Job, Subject
 
 #: How a rendered file introduces the digest of the text behind it.
@@ -45,7 +45,7 @@ def load_family(folder: Path) -> ModuleType:
 def subject(job: Job) -> Subject | None:
     """What of a kernel's code a job proves; None where it is about something else, or the file is no Python."""
     try:
-        return Subject.of(job, parts.of_file(job.file))
+        return Subject.of(job, code_parts.of_file(job.file))
     except (OSError, SyntaxError, ValueError):
         return None
 

@@ -15,11 +15,11 @@ from typing import Any
 
 import jinja2
 
-from generator.kernels import Kernel
-from generator.rendered import Rendered
+from generator.emit.manifest_reader import Rendered
+from generator.language.vocabulary import AXES, CONTRACT_AXES, SCHEDULE, TARGETS
+from generator.plan.kernels import Kernel
 from generator.verify.jobs import LEVELS, Failure, Job, Result, State, command
-from generator.verify.report import verdict
-from generator.vocabulary import AXES, CONTRACT_AXES, SCHEDULE, TARGETS
+from generator.verify.run_report import verdict
 
 #: Rows whose details are read together.
 _PART = 200

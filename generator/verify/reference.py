@@ -12,16 +12,17 @@ from typing import Any
 
 import torch
 
-from generator import fast, formula
-from generator.epilogue import Step
-from generator.model import Variant
-from generator.operations import COLUMNS, HALVES, ROWS
-from generator.resources import through_registers
-from generator.taps import Tap
-from generator.verify.arithmetic import FUNCTIONS, Bounded, constant, functions, read, sum_along
-from generator.verify.halves import taken_apart
-from generator.verify.product import accumulation_error, truncated
-from generator.vocabulary import ELEMENTS
+from generator.epilogue import formula
+from generator.epilogue.auxiliary_outputs import Tap
+from generator.epilogue.chain import Step
+from generator.epilogue.operations import COLUMNS, HALVES, ROWS
+from generator.language.model import Variant
+from generator.language.vocabulary import ELEMENTS
+from generator.lowering import approximate_math
+from generator.plan.resources import through_registers
+from generator.verify.accumulation_bounds import accumulation_error, truncated
+from generator.verify.error_propagation import FUNCTIONS, Bounded, constant, functions, read, sum_along
+from generator.verify.gate_columns import taken_apart
 
 
 def reference(
@@ -78,7 +79,7 @@ def finish(
 
     `outputs` are given what is written beside the result.
     """
-    math, out = fast.math_of(variant), variant.dtype.out
+    math, out = approximate_math.math_of(variant), variant.dtype.out
     integer = not ELEMENTS[variant.dtype.acc].floating
     for step in variant.chain.steps:
         if step.output is not None:
@@ -87,7 +88,7 @@ def finish(
             continue
         if integer and not formula.keeps_integers(step.tree):
             x, integer = read(x), False
-        x = _apply(step, x, operands, functions(fast.takes(step, math), out, hardware=hardware))
+        x = _apply(step, x, operands, functions(approximate_math.takes(step, math), out, hardware=hardware))
     return _handed_on(out, x, integer=integer)
 
 

@@ -12,13 +12,13 @@ from typing import Any
 import torch
 import triton
 
-from generator import legality
-from generator.kernels import Kernel
-from generator.operations import ELEMENT, HALVES, MATRIX, SCALAR
+from generator.epilogue.operations import ELEMENT, HALVES, MATRIX, SCALAR
+from generator.language.vocabulary import ELEMENTS
+from generator.plan import legality
+from generator.plan.kernels import Kernel
+from generator.verify.case_setup import Setup
 from generator.verify.cases import Case, Fit, addressed, leading_extents, read_step, written_step
-from generator.verify.rows import takes
-from generator.verify.setup import Setup
-from generator.verify.spoiling import (
+from generator.verify.invalid_calls import (
     Call,
     aligned,
     changed,
@@ -32,7 +32,7 @@ from generator.verify.spoiling import (
     too_near,
     turned,
 )
-from generator.vocabulary import ELEMENTS
+from generator.verify.manifest_configurations import takes
 
 
 @dataclass(frozen=True)

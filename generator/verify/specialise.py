@@ -19,10 +19,10 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
-from generator.kernels import Kernel
+from generator.language.vocabulary import TARGETS
+from generator.plan.kernels import Kernel
+from generator.verify.case_setup import prepare
 from generator.verify.launches import Launch
-from generator.verify.setup import prepare
-from generator.vocabulary import TARGETS
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from generator.bench.measurements import COPY, Ceiling, Record, Results, Side, Timing
 from generator.bench.problem import Problem, Shape
-from generator.bench.results import COPY, Ceiling, Record, Results, Side, Timing
-from generator.epilogue import Epilogue
-from generator.model import Dtype, Layout
+from generator.epilogue.chain import Epilogue
+from generator.language.model import Dtype, Layout
 
 ROW = {"BLOCK_M": 128, "BLOCK_N": 256, "BLOCK_K": 64, "GROUP_M": 8, "num_warps": 8, "num_stages": 3}
 

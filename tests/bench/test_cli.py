@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 import generator.cli
-from generator.bench import plan
+from generator.bench import comparison_plan
 from generator.bench.cli import main, parse, plan_of, run
 from generator.bench.measure import Options
-from generator.bench.results import load
+from generator.bench.measurements import load
 from generator.bench.suite import SUITES, read_suite
-from generator.errors import CallError
+from generator.language.errors import CallError
 
 from .fakes import FakeDevice
 
@@ -208,12 +208,12 @@ def test_only_keeps_cases_or_kernels(tiny: Path) -> None:
 def test_the_suites_shipped_find_their_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     for path in SUITES.glob("*.yaml"):
-        assert plan.of_suite(read_suite(path), plan.Families([], Path("generated")))
+        assert comparison_plan.of_suite(read_suite(path), comparison_plan.Families([], Path("generated")))
 
 
 def test_each_choice_of_the_spine_is_one_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     suite = read_suite(SUITES / "spine.yaml")
     counts = {case.name: len(case.choices) for case in suite.cases}
-    for comparison in plan.of_suite(suite, plan.Families([], Path("generated"))):
+    for comparison in comparison_plan.of_suite(suite, comparison_plan.Families([], Path("generated"))):
         assert len(comparison.contestants) == counts[comparison.case]

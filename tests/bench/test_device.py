@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 import torch
 
-from generator.bench import ahead, device
-from generator.bench.plan import Comparison, Contestant
+from generator.bench import device, precompilation
+from generator.bench.comparison_plan import Comparison, Contestant
 from generator.bench.problem import Problem, Shape
-from generator.built_in import chain_of
-from generator.model import Dtype, Layout
+from generator.language.built_in import chain_of
+from generator.language.model import Dtype, Layout
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -133,7 +133,7 @@ def comparison(name: str, shape: Shape = Shape(16, 16, 16)) -> Comparison:  # no
 
 
 def test_a_call_is_compiled_once() -> None:
-    jobs = ahead.jobs(
+    jobs = precompilation.jobs(
         [comparison("one"), comparison("one"), comparison("two"), comparison("one", Shape(1, 1, 1))], "select"
     )
     assert [(job["kernel"], job["shape"]) for job in jobs] == [
@@ -144,9 +144,9 @@ def test_a_call_is_compiled_once() -> None:
 
 
 def test_a_worker_goes_on_after_a_failure(tmp_path: Path) -> None:
-    jobs = ahead.jobs([comparison("one"), comparison("two")], "select")
+    jobs = precompilation.jobs([comparison("one"), comparison("two")], "select")
     done = subprocess.run(
-        [sys.executable, "-m", "generator.bench.ahead"],
+        [sys.executable, "-m", "generator.bench.precompilation"],
         input=json.dumps(jobs),
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""},
@@ -161,14 +161,14 @@ def test_a_worker_goes_on_after_a_failure(tmp_path: Path) -> None:
 def test_workers_that_fail_do_not_stop_the_run(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(ahead, "_WORTH_IT", 1)
+    monkeypatch.setattr(precompilation, "_WORTH_IT", 1)
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    ahead.compile_ahead(ahead.jobs([comparison("one")], "select"), 4)
+    precompilation.compile_ahead(precompilation.jobs([comparison("one")], "select"), 4)
     assert "compiling 1 calls in 1 processes" in capsys.readouterr().err
 
 
 def test_workers_that_are_late_are_ended(capsys: pytest.CaptureFixture[str]) -> None:
     late = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], stdin=subprocess.PIPE, text=True)
-    ahead._wait([(late, "[]")], 0.1)
+    precompilation._wait([(late, "[]")], 0.1)
     assert late.poll() is not None
     assert "takes too long" in capsys.readouterr().err

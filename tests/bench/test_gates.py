@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from generator.bench import check, eager, operands
+from generator.bench import check, eager, random_operands
 from generator.bench.problem import Shape
-from generator.built_in import OPERATIONS, chain_of
-from generator.epilogue import Epilogue
-from generator.gates import INTERLEAVED, ORDER
+from generator.epilogue.chain import Epilogue
+from generator.epilogue.gated_units import INTERLEAVED, ORDER
+from generator.language.built_in import OPERATIONS, chain_of
 
 from .test_measure import problem
 
@@ -21,7 +21,7 @@ from .test_measure import problem
 @pytest.mark.parametrize("shape", [Shape(24, 40, 32), Shape(24, 40, 32, 3), Shape(24, 40, 32, batch=2)], ids=str)
 def test_a_gate_has_two_columns_of_b_for_each_of_the_result(shape: Shape) -> None:
     of = replace(problem("bf16", chain_of(("bias", "swiglu", "add"))), shape=shape)
-    (one,) = operands.make_sets(of, "cpu", 1, seed=0)
+    (one,) = random_operands.make_sets(of, "cpu", 1, seed=0)
     assert one.b.shape == (*shape.front, 32, 80) and one.out.shape == (*shape.front, 24, 40)
     assert {name: tuple(x.shape[-2:]) for name, x in one.epilogue.items()} == {"bias": (80,), "add": (24, 40)}
     products = shape.batch or 1
@@ -32,7 +32,7 @@ def test_a_gate_has_two_columns_of_b_for_each_of_the_result(shape: Shape) -> Non
 def test_an_error_of_one_half_counts_by_the_other() -> None:
     """Sums that are as far off as their type allows may be, whose product is small where one of them is."""
     of = replace(problem("fp8e4m3", chain_of(("swiglu",))), shape=Shape(128, 128, 512))
-    (one,) = operands.make_sets(of, "cpu", 1, seed=0)
+    (one,) = random_operands.make_sets(of, "cpu", 1, seed=0)
     (expected,) = check.expect(of, one, torch.Generator())
     product = one.a.double() @ one.b.double()
     noise = torch.randn(product.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 import torch
 
-from generator.bench import check, measure, operands
+from generator.bench import check, measure, random_operands
 from generator.bench.cli import Call, _Keeper, run
+from generator.bench.comparison_plan import Comparison, Contestant
 from generator.bench.measure import DeviceLost, Options, calls_for
-from generator.bench.plan import Comparison, Contestant
+from generator.bench.measurements import Record, Results, load
 from generator.bench.problem import Problem, Shape, shared_layout
-from generator.bench.results import Record, Results, load
-from generator.built_in import chain_of
-from generator.epilogue import Epilogue
-from generator.model import Dtype, Layout
+from generator.epilogue.chain import Epilogue
+from generator.language.built_in import chain_of
+from generator.language.model import Dtype, Layout
 
 from .fakes import FakeDevice
 
@@ -109,7 +109,7 @@ def test_a_wrong_side_is_not_timed_and_the_others_are(tmp_path: Path, body: str,
 
 def test_one_wrong_element_is_seen_where_the_norm_sees_nothing() -> None:
     large = Problem(Shape(1024, 1024, 16), Dtype.of("bf16"), Layout.of("rrr"), Epilogue())
-    (one,) = operands.make_sets(large, "cpu", 1, seed=0)
+    (one,) = random_operands.make_sets(large, "cpu", 1, seed=0)
     (expected,) = check.expect(large, one, torch.Generator())
     out = expected.parts[0].value.to(torch.bfloat16)
     out[1000, 3] += 2
@@ -158,7 +158,7 @@ def test_rounds_end_with_the_time(tmp_path: Path) -> None:
 def test_padded_operands_are_right_on_both_sides(tmp_path: Path) -> None:
     for layout in ("rcr", "rrc"):
         of = replace(problem(layout=layout), shape=Shape(24, 40, 32, 3))
-        (one,) = operands.make_sets(of, "cpu", 1, seed=0)
+        (one,) = random_operands.make_sets(of, "cpu", 1, seed=0)
         outer = [one.a.stride(0), one.b.stride(1 if layout == "rcr" else 0), max(one.out.stride())]
         assert outer == [35, 35 if layout == "rcr" else 43, 43 if layout == "rcr" else 27]
         record = measured(contestant(tmp_path, "one"), of=of)
@@ -169,7 +169,7 @@ def test_padded_operands_are_right_on_both_sides(tmp_path: Path) -> None:
 def test_batches_are_checked_and_compared_with_their_own_product(tmp_path: Path, layout: str) -> None:
     epilogue = chain_of(("bias", "add"))
     batch = replace(problem(epilogue=epilogue, layout=layout), shape=Shape(24, 40, 32, batch=3))
-    (found,) = operands.make_sets(batch, "cpu", 1, seed=1)
+    (found,) = random_operands.make_sets(batch, "cpu", 1, seed=1)
     assert found.a.shape == (3, 24, 32) and found.b.shape == (3, 32, 40) and found.out.shape == (3, 24, 40)
     assert batch.flops == 3 * problem().flops
     plain = replace(batch, epilogue=Epilogue())
@@ -205,8 +205,8 @@ def test_a_sample_is_long_and_goes_round_the_sets(seconds: float, sets: int, cal
 
 def test_sets_outgrow_the_cache() -> None:
     one = problem()
-    assert operands.count_sets(one, 0) == 1
-    count = operands.count_sets(one, 50_000)
+    assert random_operands.count_sets(one, 0) == 1
+    count = random_operands.count_sets(one, 50_000)
     assert count * one.bytes >= 2 * 50_000 > (count - 1) * one.bytes
     assert one.bytes == 2 * (24 * 32 + 32 * 40 + 24 * 40)
 
@@ -214,7 +214,7 @@ def test_sets_outgrow_the_cache() -> None:
 @pytest.mark.parametrize("layout", ["rcr", "ccc", "rrc"])
 @pytest.mark.parametrize("dtype", ["fp16", "bf16", "int8", "fp8e4m3", "fp32"])
 def test_operands_lie_as_the_layout_says_and_are_no_zeros(dtype: str, layout: str) -> None:
-    first, second = operands.make_sets(problem(dtype, layout=layout), "cpu", 2, seed=1)
+    first, second = random_operands.make_sets(problem(dtype, layout=layout), "cpu", 2, seed=1)
     for name, matrix in (("a", first.a), ("b", first.b), ("c", first.out)):
         letter = getattr(Layout.of(layout), name)
         assert matrix.stride(0 if letter == "column" else 1) == 1
@@ -234,7 +234,7 @@ def test_strided_kernels_share_the_operands_of_the_others() -> None:
 )
 def test_random_rows_and_columns_judge_as_the_whole_does(monkeypatch: pytest.MonkeyPatch, word: str) -> None:
     of = problem("fp16", chain_of(tuple(word.split("+"))), "rcc")
-    (one,) = operands.make_sets(of, "cpu", 1, seed=0)
+    (one,) = random_operands.make_sets(of, "cpu", 1, seed=0)
     whole = check.expect(of, one, torch.Generator())
     monkeypatch.setattr(check, "_WHOLE", 0)
     monkeypatch.setattr(check, "_SAMPLED", 5)
@@ -350,7 +350,7 @@ def test_no_memory_for_the_operands_is_a_failure_of_the_comparison(
     def full(*_: object) -> None:
         raise MemoryError("out of memory")
 
-    monkeypatch.setattr(operands, "make_sets", full)
+    monkeypatch.setattr(random_operands, "make_sets", full)
     record = measured(contestant(tmp_path, "one"))
     assert [side.failure for side in record.sides] == ["MemoryError: out of memory"] * 2
 

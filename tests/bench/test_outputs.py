@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from generator.bench import check, operands
+from generator.bench import check, random_operands
 from generator.bench.measure import Options
 from generator.bench.problem import Problem, Shape
-from generator.built_in import chain_of
-from generator.model import Dtype, Layout
+from generator.language.built_in import chain_of
+from generator.language.model import Dtype, Layout
 
 from .test_measure import contestant, measured, problem
 
@@ -92,7 +92,7 @@ def test_an_output_that_turns_wrong_during_the_rounds_has_no_times(tmp_path: Pat
 def test_narrow_results_and_whole_numbers_have_their_sums(out: str) -> None:
     """Of int8 every C is exact, and a sum in fp32 is not."""
     whole = of(WORD.replace("+relu", ""), "int8") if out == "int8" else of()
-    (one,) = operands.make_sets(whole, "cpu", 1, seed=0)
+    (one,) = random_operands.make_sets(whole, "cpu", 1, seed=0)
     expected = check.expect(whole, one, torch.Generator())
     x = one.a.double() @ one.b.double()
     for found, each in zip((x.float().sum(-1), x.float().sum(-2), x.float().abs().amax(-1)), expected[2:], strict=True):
@@ -104,7 +104,7 @@ def test_narrow_results_and_whole_numbers_have_their_sums(out: str) -> None:
 def test_a_sum_of_one_term_is_off_as_that_is() -> None:
     """The product of a single row is small here and there, where its rounding is not."""
     line = Problem(Shape(1, 4096, 512), Dtype.of("fp32"), Layout.of("rrr"), chain_of(("col_sum",)))
-    (one,) = operands.make_sets(line, "cpu", 1, seed=0)
+    (one,) = random_operands.make_sets(line, "cpu", 1, seed=0)
     _, expected = check.expect(line, one, torch.Generator())
     assert check.judge(line, (one.a @ one.b).sum(0), expected).fault is None
 
@@ -112,7 +112,7 @@ def test_a_sum_of_one_term_is_off_as_that_is() -> None:
 def test_sums_that_cancel_are_judged_by_their_terms() -> None:
     """Rounding of the terms is all of what is left of a sum that comes to nothing; a term too many is still seen."""
     large = Problem(Shape(1, 1024, 16), Dtype.of("bf16"), Layout.of("rrr"), chain_of(("row_sum",)))
-    (one,) = operands.make_sets(large, "cpu", 1, seed=0)
+    (one,) = random_operands.make_sets(large, "cpu", 1, seed=0)
     columns = one.b.double()
     one.b.copy_(torch.cat((columns[:, :512], -columns[:, :512]), 1))
     _, expected = check.expect(large, one, torch.Generator())

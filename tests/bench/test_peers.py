@@ -11,16 +11,16 @@ import pytest
 import torch
 
 from generator.bench import eager
+from generator.bench.comparison_plan import Contestant
 from generator.bench.measure import Options
-from generator.bench.operands import make_sets
 from generator.bench.peers import PEERS as BY_WORD
-from generator.bench.plan import Contestant
 from generator.bench.problem import Shape
-from generator.built_in import OPERATIONS, chain_of
-from generator.epilogue import Epilogue
-from generator.gates import INTERLEAVED, ORDER
-from generator.model import Dtype
-from generator.operations import Settings
+from generator.bench.random_operands import make_sets
+from generator.epilogue.chain import Epilogue
+from generator.epilogue.gated_units import INTERLEAVED, ORDER
+from generator.epilogue.operations import Settings
+from generator.language.built_in import OPERATIONS, chain_of
+from generator.language.model import Dtype
 
 from .test_measure import contestant, measured, problem
 
@@ -110,7 +110,7 @@ def test_a_quantised_result_is_checked_as_it_is_quantised(tmp_path: Path, out: s
     of = replace(problem("bf16"), dtype=Dtype("bf16", "bf16", "fp32", out, None), shape=Shape(24, 40, 64))
 
     def side(label: str, factor: float) -> Contestant:
-        made = f"from generator.verify.elements import quantise, torch_type; kind = torch_type({out!r})"
+        made = f"from generator.verify.element_types import quantise, torch_type; kind = torch_type({out!r})"
         product = f"quantise({factor} * (a.double() @ b.double()), kind).to(kind)"
         return contestant(
             tmp_path, label, f"{made}; made = {product}; out = made if out.dtype != kind else out.copy_(made)"

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from generator.bench import results
-from generator.bench.results import Results
-from generator.errors import CallError
+from generator.bench import measurements
+from generator.bench.measurements import Results
+from generator.language.errors import CallError
 
 from . import samples
 
@@ -21,14 +21,14 @@ def test_a_file_gives_back_what_was_saved(tmp_path: Path) -> None:
         samples.record(samples.side("ours", "kernel", [1.5, 2.0]), samples.side("torch", "peer", [1.0, 3.0]), refused)
     )
     path = tmp_path / "deep" / "kept.json"
-    results.save(kept, path)
-    assert results.load(path) == kept
+    measurements.save(kept, path)
+    assert measurements.load(path) == kept
     assert "[1.5, 2.0]" in path.read_text(), "samples stand on one line"
     assert [each.name for each in path.parent.iterdir()] == ["kept.json"], "nothing is left beside it"
 
 
 def test_no_file_is_no_results(tmp_path: Path) -> None:
-    assert results.load(tmp_path / "none.json") == Results()
+    assert measurements.load(tmp_path / "none.json") == Results()
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 0}', '{"format": 1, "records": [3]}'])
@@ -36,21 +36,21 @@ def test_a_foreign_file_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "other.json"
     path.write_text(text)
     with pytest.raises(CallError, match="--json"):
-        results.load(path)
+        measurements.load(path)
     assert path.read_text() == text
 
 
 def test_a_failed_save_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "kept.json"
-    results.save(samples.results(), path)
+    measurements.save(samples.results(), path)
     before = path.read_bytes()
 
     def fail(*_: object) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr(results.os, "replace", fail)
+    monkeypatch.setattr(measurements.os, "replace", fail)
     with pytest.raises(OSError, match="disk full"):
-        results.save(Results(), path)
+        measurements.save(Results(), path)
     assert path.read_bytes() == before
     assert [each.name for each in tmp_path.iterdir()] == ["kept.json"]
 
@@ -78,7 +78,7 @@ def test_a_new_record_takes_the_place_of_the_old() -> None:
 
 def test_nothing_of_the_host_is_in_a_file(tmp_path: Path) -> None:
     path = tmp_path / "kept.json"
-    results.save(samples.results(samples.record(samples.side("ours", "kernel", [1.0]))), path)
+    measurements.save(samples.results(samples.record(samples.side("ours", "kernel", [1.0]))), path)
     data = json.loads(path.read_text())
     assert set(data) == {"format", "environments", "ceilings", "records"}
     assert str(tmp_path) not in path.read_text()

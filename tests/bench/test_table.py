@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from generator.bench import plot, summary, table
+from generator.bench import markdown_tables, plot, summary
 from generator.bench.cli import main
-from generator.bench.results import save
-from generator.errors import CallError
+from generator.bench.measurements import save
+from generator.language.errors import CallError
 
 from . import samples
 
@@ -29,7 +29,7 @@ def cells(text: str, label: str) -> list[str]:
 
 def test_a_row_tells_time_rate_roofline_and_ratio() -> None:
     record = samples.record(OURS, PEER)
-    text = table.render(samples.results(record), [record])
+    text = markdown_tables.render(samples.results(record), [record])
     # 2 * 4096**3 operations in 210 us; 3 * 4096**2 * 2 bytes; the roofline is 2 * 4096**3 / 700e12 = 196.3 us.
     assert cells(text, "tiled") == [
         "4096x4096x4096",
@@ -53,7 +53,7 @@ def test_a_row_tells_time_rate_roofline_and_ratio() -> None:
 def test_several_kernels_are_set_against_the_first() -> None:
     slow = samples.side("linear", "kernel", [400.0, 420.0, 440.0])
     record = samples.record(OURS, slow, PEER)
-    text = table.render(samples.results(record), [record])
+    text = markdown_tables.render(samples.results(record), [record])
     assert cells(text, "linear")[8] == "0.500"
     assert "to the first" in text
 
@@ -61,7 +61,7 @@ def test_several_kernels_are_set_against_the_first() -> None:
 @pytest.mark.parametrize("sides", [(samples.wrong(OURS), PEER), (OURS, samples.wrong(PEER))])
 def test_no_ratio_where_a_side_is_wrong(sides: tuple[Any, Any]) -> None:
     record = samples.record(*sides)
-    text = table.render(samples.results(record), [record])
+    text = markdown_tables.render(samples.results(record), [record])
     assert "FAILED: wrong result: relative error 0.5" in text
     for label in ("tiled", "torch.matmul"):
         assert cells(text, label)[7] == "—"
@@ -71,19 +71,19 @@ def test_a_problem_without_ceilings_has_no_roofline() -> None:
     record = samples.record(OURS, PEER)
     kept = samples.results(record)
     kept.ceilings.clear()
-    assert cells(table.render(kept, [record]), "tiled")[6] == "—"
+    assert cells(markdown_tables.render(kept, [record]), "tiled")[6] == "—"
 
 
 def test_each_peer_has_its_ratio() -> None:
     second = samples.side("torch.compile(torch.matmul)", "peer", [100.0, 105.0, 110.0])
     record = replace(samples.record(OURS, PEER, second), method={"configs": "select", "peer": "cublas,inductor"})
-    text = table.render(samples.results(record), [record])
+    text = markdown_tables.render(samples.results(record), [record])
     assert "| ratio to inductor |" in text
     assert cells(text, "tiled")[7:9] == ["0.950 (0.925 to 0.975)", "0.500"]
     assert cells(text, "torch.compile(torch.matmul)")[7:9] == ["1.900 (1.850 to 1.950)", "—"], "and what it is itself"
     refused = replace(samples.wrong(second), refused=True)
     record = replace(record, sides=(OURS, PEER, refused))
-    text = table.render(samples.results(record), [record])
+    text = markdown_tables.render(samples.results(record), [record])
     assert cells(text, "tiled")[8] == "—"
     assert "refused: wrong result" in text
 
@@ -97,7 +97,7 @@ def test_the_summary_has_mean_smallest_and_count_for_each_case() -> None:
         samples.record(samples.wrong(OURS), PEER, shape=(1, 1, 1)),
         samples.record(PEER_AS_KERNEL, PEER, case="others"),
     ]
-    text = table.render(samples.results(*records), records, bound=0.9)
+    text = markdown_tables.render(samples.results(*records), records, bound=0.9)
     lines = [line for line in text.split("**Summary**")[1].splitlines() if line.startswith("| ")]
     mean, overall = math.sqrt(0.95 * 0.475), (0.95 * 0.475) ** (1 / 3)
     assert lines[2:] == [
@@ -107,7 +107,7 @@ def test_the_summary_has_mean_smallest_and_count_for_each_case() -> None:
     ]
     assert "under 0.9" in text
     two = samples.record(OURS, slow, PEER, case="two")
-    text = table.render(samples.results(*records, two), [*records, two])
+    text = markdown_tables.render(samples.results(*records, two), [*records, two])
     assert "| all |" not in text, "a mean over rivals says nothing"
 
 
@@ -126,7 +126,7 @@ def test_the_summary_has_the_best_of_several_peers_at_each_size() -> None:
     assert [ratio for _, ratio in own.found] == [0.5, 0.95] and own.missing == 1
     assert [ratio for _, ratio in groups["squares", "eager"].found] == [0.95, 0.95]
     assert [ratio for _, ratio in groups["all", summary.BEST].found] == [0.5, 0.95, 0.5]
-    text = table.render(samples.results(*records), records, bound=0.95)
+    text = markdown_tables.render(samples.results(*records), records, bound=0.95)
     assert (
         "| squares | tiled | the best of them | 2 (and 1 without a ratio) | 0.689 | 0.500 | 4096x4096x4096 | 1 |"
         in text

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from generator.bounds import language
-from generator.bounds.order import Order
+from generator.bounds import triton_semantics
+from generator.bounds.order_proof import Order
 from generator.bounds.rewriting import value
 from generator.bounds.sites import Place
+from generator.bounds.symbolic_values import Number, Several
 from generator.bounds.terms import variable
-from generator.bounds.values import Number, Several
 
 from .kernels import BANDS, CHIPLET, HILBERT, planted, proof_of
 
@@ -82,7 +82,7 @@ def triton_function(name: str) -> Any:
 @pytest.mark.parametrize(("name", "arguments"), [("cdiv", "ab"), ("swizzle2d", "abcde")])
 def test_the_functions_are_those_of_triton(name: str, arguments: str) -> None:
     place = Place(1, 0, (), frozenset())
-    told = language.FUNCTIONS[f"tl.{name}"](place, [Number(variable(x), width="32") for x in arguments], {})
+    told = triton_semantics.FUNCTIONS[f"tl.{name}"](place, [Number(variable(x), width="32") for x in arguments], {})
     actual = triton_function(name)
     sizes = range(1, 5)
     for numbers in itertools.product(sizes, repeat=len(arguments)):

@@ -11,7 +11,7 @@ import pytest
 
 from generator.bounds import NotUnderstood, Proof
 from generator.bounds.patterns import assigned, dotted, expression, matched, matches
-from generator.syntax import undocumented, written
+from generator.emit.syntax_digest import undocumented, written
 
 from .kernels import (
     AUTO,

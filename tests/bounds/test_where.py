@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 from support import ROOT, python
 
-from generator.bounds import plain, prove
+from generator.bounds import concrete_run, prove
 from generator.bounds.choices import where
 from generator.bounds.rewriting import holds, value
 from generator.bounds.sites import Place
 from generator.bounds.source import NotUnderstood
+from generator.bounds.symbolic_values import Number, Opaque, Pointer, Truth, Value, Width
 from generator.bounds.terms import at_most, below, variable
-from generator.bounds.values import Number, Opaque, Pointer, Truth, Value, Width
 
 from .kernels import AUTO, HILBERT, planted, proof_of
 from .replay import Replay
@@ -201,11 +201,11 @@ def test_a_function_is_run_as_the_machine_would() -> None:
         "def f(x, y):\n    return tl.where(x > y, x, y), tl.where(y, x // y, 7), x // y if y else 7\n"
     ).body
     assert isinstance(function, ast.FunctionDef)
-    assert plain.returned(function, (5, 2)) == (5, 2, 2) and plain.returned(function, (2, 5)) == (5, 0, 0)
+    assert concrete_run.returned(function, (5, 2)) == (5, 2, 2) and concrete_run.returned(function, (2, 5)) == (5, 0, 0)
     with pytest.raises(ZeroDivisionError):
-        plain.returned(function, (5, 0))
+        concrete_run.returned(function, (5, 0))
     function.body = ast.parse("return tl.where(x > y, x, y), x // y if y else 7").body
-    assert plain.returned(function, (5, 0)) == (5, 7)
+    assert concrete_run.returned(function, (5, 0)) == (5, 7)
 
 
 ROW = "a_ptr + offs_m[:, None] * lda"

@@ -12,12 +12,12 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from generator.apply import MANIFEST
-from generator.verify import run
+from generator.emit.apply import MANIFEST
+from generator.language.vocabulary import TARGETS
+from generator.verify import worker_pool
 from generator.verify.jobs import LEVELS, Job, status
-from generator.verify.report import summary, whole_text
-from generator.verify.run import workers_by_default
-from generator.vocabulary import TARGETS
+from generator.verify.run_report import summary, whole_text
+from generator.verify.worker_pool import workers_by_default
 
 from . import proving
 
@@ -64,7 +64,7 @@ def prove(wanted: Sequence[Job], level: str, workers: int) -> int:
     """Put the jobs through their level, and tell what came of it; the exit status."""
     started = time.monotonic()
     found = []
-    for result in run.results(level, wanted, workers):
+    for result in worker_pool.results(level, wanted, workers):
         found.append(result)
         if text := whole_text(result):
             print(text, result.job.folder.with_suffix(".yaml").read_text(), sep="\n", flush=True)

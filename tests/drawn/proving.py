@@ -6,13 +6,13 @@ import random
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from generator.kernels import Kernel
-from generator.rendered import read
-from generator.resources import TENSOR_MEMORY
+from generator.emit.manifest_reader import read
+from generator.language.vocabulary import TARGETS
+from generator.plan.kernels import Kernel
+from generator.plan.resources import TENSOR_MEMORY
+from generator.verify.job_selection import plan
 from generator.verify.jobs import Job, Result
 from generator.verify.launches import REFUSED, launches
-from generator.verify.plan import plan
-from generator.vocabulary import TARGETS
 
 #: Beside the plain launch of each row and that of each row which must not fit, so many others of a kernel are compiled.
 _OTHERS = 2

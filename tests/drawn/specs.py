@@ -15,14 +15,14 @@ import yaml
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from generator.built_in import OPERATIONS
-from generator.errors import SpecError
-from generator.expand import expand
-from generator.job import Job, render
-from generator.kernels import Family
-from generator.spec import read
-from generator.taps import ACCUMULATE, TAPS
-from generator.vocabulary import ACCUMULATORS, ELEMENTS, LAYOUT_LETTERS, PRECISIONS, WORDS
+from generator.emit.job import Job, render
+from generator.epilogue.auxiliary_outputs import ACCUMULATE, TAPS
+from generator.language.built_in import OPERATIONS
+from generator.language.errors import SpecError
+from generator.language.spec import read
+from generator.language.vocabulary import ACCUMULATORS, ELEMENTS, LAYOUT_LETTERS, PRECISIONS, WORDS
+from generator.plan.expand import expand
+from generator.plan.kernels import Family
 
 #: Operations of a spec's own, with operands of every shape and settings of every kind.
 OWN: dict[str, dict[str, Any]] = {

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from generator.rendered import read
-from generator.verify import run
+from generator.emit.manifest_reader import read
+from generator.verify import worker_pool
 from generator.verify.jobs import State
-from generator.verify.report import whole_text
-from generator.verify.run import workers_by_default
+from generator.verify.run_report import whole_text
+from generator.verify.worker_pool import workers_by_default
 
 from . import proving
 from .specs import legal, rendered
@@ -22,7 +22,7 @@ TARGETS = ("sm80", "sm90", "sm100", "gfx942")
 def proved(level: str, target: str, folder: Path, wanted: int, number: int) -> int:
     """How many cases of drawn kernels pass; fails where one does not."""
     jobs = proving.jobs(level, rendered(folder, target, number), target, wanted)
-    results = list(run.results(level, jobs, workers_by_default()))
+    results = list(worker_pool.results(level, jobs, workers_by_default()))
     wrong = [result for result in results if result.state != State.PASSED]
     told = [f"{whole_text(each)}\n{each.job.folder.with_suffix('.yaml').read_text()}" for each in wrong]
     assert not wrong, "\n\n".join(told)

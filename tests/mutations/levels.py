@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from generator.rendered import read
-from generator.verify import run, static
+from generator.emit.manifest_reader import read
+from generator.verify import static_checks, worker_pool
 from generator.verify.cases import smallest_row
 from generator.verify.cli import gpu
 from generator.verify.jobs import LEVELS, Failure, Job, Result
@@ -79,4 +79,8 @@ def fates(mutations: Sequence[Mutation], folder: Path) -> Iterator[tuple[Mutatio
 
 def results(level: str, jobs: Sequence[Job]) -> Iterator[Result]:
     """The result of each job of one level."""
-    return static.run(jobs) if level == "static" else run.results(level, jobs, run.workers_by_default())
+    return (
+        static_checks.run(jobs)
+        if level == "static"
+        else worker_pool.results(level, jobs, worker_pool.workers_by_default())
+    )

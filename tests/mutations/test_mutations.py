@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from generator.model import Variant
-from generator.rendered import read
+from generator.emit.manifest_reader import read
+from generator.language.model import Variant
+from generator.language.vocabulary import WORDS
 from generator.verify.jobs import LEVELS, Job, Result, State
-from generator.vocabulary import WORDS
 
 from . import levels
 from .catalogue import MUTATIONS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from generator.apply import MANIFEST, digest
+from generator.emit.apply import MANIFEST, digest
 from generator.verify.loading import DIGEST_LINE, stated_and_actual_digest
 
 from .mutation import Mutation

@@ -8,11 +8,11 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 
-from generator.tune import work
+from generator.tune import trial_worker
 from generator.tune.cli import parse, tune
 
 if __name__ == "__main__":
     # An interpreted kernel is the same in every round.
     for name in ("QUICK", "AGAIN", "CONFIRM"):
-        setattr(work, name, replace(getattr(work, name), rounds=1, warm=0))
+        setattr(trial_worker, name, replace(getattr(trial_worker, name), rounds=1, warm=0))
     sys.exit(tune(parse(sys.argv[1:]), "tune.fakes:Slow"))

@@ -6,7 +6,7 @@ import pytest
 from support import called
 
 from generator.bench.problem import Shape
-from generator.errors import CallError
+from generator.language.errors import CallError
 from generator.tune import cli
 
 from .conftest import Bench

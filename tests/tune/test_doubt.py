@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
-from generator.bench.plan import Families
-from generator.prior import DEVICES
-from generator.tune.doubt import DOUBTED, doubtful
-from generator.tune.fit import Row, Sample, row_of
+from generator.bench.comparison_plan import Families
+from generator.cost.analytic import DEVICES
 from generator.tune.outcome import Winner
+from generator.tune.rate_fit import Row, Sample, row_of
+from generator.tune.winner_validation import DOUBTED, doubtful
 
 from . import fakes
 from .conftest import Bench

@@ -10,7 +10,7 @@ import pytest
 from support import ROOT, python
 
 import generator.cli
-from generator.errors import CallError
+from generator.language.errors import CallError
 from generator.tune import executors
 
 from . import fakes, seen

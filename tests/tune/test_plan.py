@@ -13,15 +13,15 @@ import torch
 from support import family_of
 
 import generator.cli
-from generator import prior
-from generator.bench.plan import Families
+from generator.bench.comparison_plan import Families
 from generator.bench.problem import Shape
-from generator.errors import CallError
-from generator.kernels import Kernel
-from generator.tune.plan import Plan, calls, plan
+from generator.cost import analytic
+from generator.language.errors import CallError
+from generator.plan.kernels import Kernel
+from generator.tune.trial_selection import Plan, calls, plan
 from generator.verify.loading import load_kernel
 
-H200 = prior.DEVICES["nvidia_h200"]
+H200 = analytic.DEVICES["nvidia_h200"]
 TRITON = "3.7.1"
 SPEC = """\
 summary: Every reason to leave a row out.
@@ -50,7 +50,7 @@ def mixed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def planned(
-    *shapes: Shape, device: prior.Device = H200, triton: str = TRITON, most: int = 100, only: str | None = None
+    *shapes: Shape, device: analytic.Device = H200, triton: str = TRITON, most: int = 100, only: str | None = None
 ) -> Plan:
     return plan(Families([Path("mixed.yaml")], Path("generated")), shapes, device, triton, most, only)
 
@@ -104,7 +104,7 @@ def test_the_best_by_the_model_come_first_and_the_hopeless_not_at_all(
     def seconds(kernel: Kernel, tile: object, sizes: object, device: object) -> float:
         return {"pointer": 1.0, "descriptor": 7.9, "block_pointer": 8.1}[kernel.variant.load]
 
-    monkeypatch.setattr(prior, "seconds", seconds)
+    monkeypatch.setattr(analytic, "seconds", seconds)
     found = planned(Shape(256, 256, 256))
     assert list(offered(found)) == ["pointer_auto", "pointer_none", "descriptor_auto"]
     assert found.left_out["hopeless by the model"] == 3
@@ -175,14 +175,14 @@ def test_the_model_prefers_the_row_that_a_kernel_selects(
     )
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
     chosen: Mapping[str, int] = module._select(*sizes, torch.device("cuda", 0))
-    best = min(range(len(kernel.tiles)), key=lambda row: prior.seconds(kernel, kernel.tiles[row], sizes, H200))
+    best = min(range(len(kernel.tiles)), key=lambda row: analytic.seconds(kernel, kernel.tiles[row], sizes, H200))
     assert module.CONFIGS[best] == chosen
 
 
 def test_a_model_of_seconds_is_near_what_was_measured() -> None:
     """fp16 by descriptors, 4096 cubed, 128x128x64, 3 stages: 228 µs on an H200."""
     (kernel,) = Families([Path(__file__).parents[2] / "specs" / "fp16_rcr.yaml"], Path()).known["fp16_rcr"].kernels[:1]
-    assert 1e-4 < prior.seconds(kernel, kernel.tiles[0], (4096, 4096, 4096), H200) < 4e-4
+    assert 1e-4 < analytic.seconds(kernel, kernel.tiles[0], (4096, 4096, 4096), H200) < 4e-4
     assert H200.slug == "nvidia_h200"
 
 
@@ -192,7 +192,7 @@ def test_one_program_a_multiprocessor_wants_many_loads_under_way() -> None:
     name = "gemm_fp16_rcr_none__tiled_descriptor_auto_grouped_storepointer"
     (kernel,) = [kernel for kernel in family.kernels if kernel.name == name]
     by_stages = {tile.stages: tile for tile in kernel.tiles if (tile.m, tile.n, tile.k) == (64, 64, 128)}
-    slow, fast = (prior.seconds(kernel, by_stages[stages], (128, 3584, 3584), H200) for stages in (4, 7))
+    slow, fast = (analytic.seconds(kernel, by_stages[stages], (128, 3584, 3584), H200) for stages in (4, 7))
     assert 1.15 < slow / fast < 1.8
 
 
@@ -200,5 +200,5 @@ def test_a_wide_result_wants_tiles_that_load_less() -> None:
     """64x128 has products as few as 128x128 there, and half as many again of the loads, by which it was slower."""
     family = family_of("summary: S.\nlayout: rcr\ndtype: fp8e4m3\nload: descriptor\nschedule: tiled\n")
     (kernel,) = family.kernels
-    times = {(t.m, t.n): prior.seconds(kernel, t, (8192, 8192, 2048), H200) for t in kernel.tiles if t.k == 128}
+    times = {(t.m, t.n): analytic.seconds(kernel, t, (8192, 8192, 2048), H200) for t in kernel.tiles if t.k == 128}
     assert times[128, 128] < times[64, 128]

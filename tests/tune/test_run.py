@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 import generator.cli
-from generator import tuned_file
 from generator.bench import competitor
 from generator.bench.peers import NoPeer, Peer
 from generator.bench.problem import Problem
-from generator.errors import CallError
-from generator.tune import cli, work
+from generator.language import tuned_file
+from generator.language.errors import CallError
+from generator.tune import cli, trial_worker
 from generator.tune.journal import Journal
 
 from . import fakes
@@ -110,7 +110,7 @@ def test_a_spent_budget_ends_in_good_order(
 ) -> None:
     at_once()
     ticks = iter(range(1000))
-    monkeypatch.setattr("generator.tune.run.time.monotonic", lambda: float(next(ticks)))
+    monkeypatch.setattr("generator.tune.tuning_run.time.monotonic", lambda: float(next(ticks)))
     assert bench.tune("--budget", "3") == 0
     spoken = capsys.readouterr()
     done = len(Journal(bench.journal).outcomes)
@@ -239,7 +239,7 @@ def test_a_change_of_kernel_or_device_is_measured_again(
     bench.tune()
     assert len(changed.calls) == 1 + 2
     assert winners_of(bench.winners)[0] == ("gemm_fp16_rcr_none", 16, 64, 32, "linear", 16)
-    monkeypatch.setattr(work, "METHOD", {**work.METHOD, "version": 2})
+    monkeypatch.setattr(trial_worker, "METHOD", {**trial_worker.METHOD, "version": 2})
     every = at_once()
     bench.tune()
     assert len(every.calls) == 1 + 4

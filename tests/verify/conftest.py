@@ -16,7 +16,7 @@ import pytest
 
 from generator.pytest_plugin import Outcomes
 from generator.verify.jobs import Job, Result
-from generator.verify.run import _initialize
+from generator.verify.worker_pool import _initialize
 from verify.browser import FLAGS, SIZE, Open
 
 _OUTCOMES: pytest.StashKey[Outcomes] = pytest.StashKey()

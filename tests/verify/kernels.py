@@ -11,8 +11,8 @@ import torch
 import triton
 import triton.language as tl
 
-from generator.verify import guard
-from generator.verify.operands import Operand, fill, place, unwritten
+from generator.verify import interpreter
+from generator.verify.poisoned_operands import Operand, fill, place, unwritten
 
 CPU = torch.device("cpu")
 
@@ -69,11 +69,11 @@ def operand(name: str, shape: tuple[int, ...], strides: tuple[int, ...], dtype: 
 
 
 def fault(call: Callable[[], object], *inputs: Operand, output: Operand) -> str | None:
-    guard.install()
-    regions = [guard.Region.of(o.name, o.view) for o in inputs]
-    regions.append(guard.Region.of(output.name, output.view, writable=True))
+    interpreter.install()
+    regions = [interpreter.Region.of(o.name, o.view) for o in inputs]
+    regions.append(interpreter.Region.of(output.name, output.view, writable=True))
     try:
-        with guard.watch(regions):
+        with interpreter.watch(regions):
             call()
     except Exception as error:
         cause = error.__cause__ or error
@@ -123,9 +123,9 @@ def missing_other(rely: bool) -> bool:
 def written() -> tuple[int, int]:
     """How many of 5 elements a kernel that writes 3 leaves: by the poison, and by the guard's own record."""
     x, y = operand("x", (8,), (1,)), operand("y", (5,), (1,))
-    guard.install()
-    region = guard.Region.of("y", y.view, writable=True)
-    with guard.watch([guard.Region.of("x", x.view), region]):
+    interpreter.install()
+    region = interpreter.Region.of("y", y.view, writable=True)
+    with interpreter.watch([interpreter.Region.of("x", x.view), region]):
         shift[(1,)](x.view, y.view, 3, BY=0)
     return int(unwritten(y.view).sum()), int((~region.written).sum())
 
@@ -142,7 +142,7 @@ def huge() -> str | None:
 
 def conversions() -> dict[str, bool]:
     """Whether the mended interpreter rounds as torch does, NaN and infinity among the numbers."""
-    guard.install()
+    interpreter.install()
     x = torch.tensor([1.00390625, 1.01171875, 3.0e38, float("nan"), float("inf"), -1.0039063692092896, 1e-40, 0.0])
     found = {}
     for name, source, target, word in (
@@ -154,7 +154,7 @@ def conversions() -> dict[str, bool]:
         ("e4m3 to fp16", x.to(torch.float8_e4m3fn), torch.float16, tl.float16),
     ):
         y = torch.empty(8, dtype=target)
-        with guard.watch([guard.Region.of("x", source), guard.Region.of("y", y, writable=True)]):
+        with interpreter.watch([interpreter.Region.of("x", source), interpreter.Region.of("y", y, writable=True)]):
             convert[(1,)](source, y, TO=word)
         expected = source.to(target)
         found[name] = bool(((y == expected) | (y.isnan() & expected.isnan())).all())
@@ -163,13 +163,19 @@ def conversions() -> dict[str, bool]:
 
 def products() -> dict[str, bool]:
     """Whether the mended interpreter multiplies each type exactly."""
-    guard.install()
+    interpreter.install()
     found = {}
     for dtype in (torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2, torch.float16, torch.int8):
         x = torch.randint(-4, 5, (2, 16, 16), generator=torch.Generator().manual_seed(1))
         a, b = x[0].float().to(dtype), x[1].float().to(dtype)
         c = torch.empty(16, 16, dtype=torch.float32 if dtype.is_floating_point else torch.int32)
-        with guard.watch([guard.Region.of("a", a), guard.Region.of("b", b), guard.Region.of("c", c, writable=True)]):
+        with interpreter.watch(
+            [
+                interpreter.Region.of("a", a),
+                interpreter.Region.of("b", b),
+                interpreter.Region.of("c", c, writable=True),
+            ]
+        ):
             multiply[(1,)](a, b, c)
         found[str(dtype)] = bool((c == a.float() @ b.float()).all())
     return found

@@ -10,8 +10,8 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from generator.rendered import remembered
-from generator.verify.elements import SATURATED, quantise, torch_type
+from generator.emit.manifest_reader import remembered
+from generator.verify.element_types import SATURATED, quantise, torch_type
 from generator.verify.loading import load_kernel
 
 #: fp32 numbers on each side of one in the middle between two of a narrow type, and at it.

@@ -9,15 +9,15 @@ from pathlib import Path
 import torch
 from torch.nn import functional
 
-from generator.epilogue import Epilogue
-from generator.fast import LOST
-from generator.model import Variant
-from generator.operations import SCALAR
-from generator.rendered import remembered
-from generator.verify import guard
-from generator.verify.arithmetic import Bounded
+from generator.emit.manifest_reader import remembered
+from generator.epilogue.chain import Epilogue
+from generator.epilogue.operations import SCALAR
+from generator.language.model import Variant
+from generator.lowering.approximate_math import LOST
+from generator.verify import interpreter
 from generator.verify.compare import compare
-from generator.verify.elements import FP32_TINY, half_ulp, torch_type
+from generator.verify.element_types import FP32_TINY, half_ulp, torch_type
+from generator.verify.error_propagation import Bounded
 from generator.verify.loading import load_kernel
 from generator.verify.reference import finish
 
@@ -100,7 +100,7 @@ def launched(
 
     `typed` operands have the type of the result, others fp32. A gate is given A times one, and beside that times -3/4.
     """
-    guard.install()
+    interpreter.install()
     kernel = remembered(folder).by_name[name]
     variant = kernel.variant
     module = load_kernel(folder / f"{name}.py")
@@ -113,8 +113,10 @@ def launched(
     row = {**module.CONFIGS[0], "BLOCK_M": 2**14, "BLOCK_N": 16, "BLOCK_K": 16}
     module.CONFIGS.append(row)
     out = torch.full((len(a), 1), -77.0, dtype=torch_type(variant.dtype.out))
-    regions = [guard.Region.of(key, x) for key, x in {"a": a, "b": b, **given}.items() if isinstance(x, torch.Tensor)]
-    with guard.watch([*regions, guard.Region.of("out", out, writable=True)]):
+    regions = [
+        interpreter.Region.of(key, x) for key, x in {"a": a, "b": b, **given}.items() if isinstance(x, torch.Tensor)
+    ]
+    with interpreter.watch([*regions, interpreter.Region.of("out", out, writable=True)]):
         module.gemm(a, b, **given, out=out, config=row)
     return variant, a, given, out
 

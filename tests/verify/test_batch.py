@@ -9,20 +9,20 @@ import torch
 
 from generator.bounds import prove
 from generator.cli import main
-from generator.kernels import Kernel
-from generator.model import Dtype
-from generator.rendered import Rendered, read
+from generator.emit.manifest_reader import Rendered, read
+from generator.language.model import Dtype
+from generator.plan.kernels import Kernel
+from generator.verify.accumulation_bounds import accumulation_error
+from generator.verify.case_setup import prepare
 from generator.verify.cases import cases
 from generator.verify.compare import compare
 from generator.verify.coverage import Coverage
+from generator.verify.job_selection import covered, plan
 from generator.verify.jobs import Job, State
 from generator.verify.launches import launches
-from generator.verify.order import wrong_order
-from generator.verify.plan import covered, plan
-from generator.verify.product import accumulation_error
 from generator.verify.reference import Bounded
-from generator.verify.run import Pool
-from generator.verify.setup import prepare
+from generator.verify.tile_order import wrong_order
+from generator.verify.worker_pool import Pool
 
 SPEC = """\
 summary: Batches, by every schedule and load.

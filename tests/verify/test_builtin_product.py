@@ -17,21 +17,21 @@ from pathlib import Path
 import pytest
 from support import family_of
 
-from generator import legality
-from generator.built_in import BUILT_IN
-from generator.job import Job as Rendering
-from generator.job import render
-from generator.kernels import Family
-from generator.model import Variant
+from generator.emit.job import Job as Rendering
+from generator.emit.job import render
+from generator.emit.manifest_reader import Rendered, read
+from generator.language.built_in import BUILT_IN
+from generator.language.model import Variant
+from generator.language.vocabulary import AXES, SCHEDULE
+from generator.plan import legality
+from generator.plan.kernels import Family
 from generator.pytest_plugin import Outcomes
-from generator.rendered import Rendered, read
 from generator.verify.cli import default_levels, gpu
+from generator.verify.job_selection import plan
 from generator.verify.jobs import LEVELS, Job, Result, State
-from generator.verify.plan import plan
-from generator.verify.report import summary, whole_text
-from generator.verify.results import current
-from generator.verify.results import read as read_results
-from generator.vocabulary import AXES, SCHEDULE
+from generator.verify.proof_records import current
+from generator.verify.proof_records import read as read_results
+from generator.verify.run_report import summary, whole_text
 
 #: An operation, the type of A and B, a schedule.
 Combination = tuple[str, str, str]

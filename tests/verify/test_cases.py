@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from support import family_of
 
-from generator.kernels import Kernel
+from generator.plan.kernels import Kernel
 from generator.verify.cases import Case, cases
-from generator.verify.rows import takes
+from generator.verify.manifest_configurations import takes
 
 
 def kernel(text: str) -> Kernel:

@@ -12,16 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from generator.parts import of_file
-from generator.rendered import Rendered
+from generator.emit.code_parts import of_file
+from generator.emit.manifest_reader import Rendered
 from generator.verify.cli import main
-from generator.verify.costs import Costs
 from generator.verify.coverage import Coverage
+from generator.verify.job_costs import Costs
+from generator.verify.job_selection import covered, plan, rendered, shard
 from generator.verify.jobs import LEVELS, Failure, Job, Result, Subject, command
 from generator.verify.launches import launches
-from generator.verify.plan import covered, plan, rendered, shard
-from generator.verify.report import summary, write_junit
-from generator.verify.results import write
+from generator.verify.proof_records import write
+from generator.verify.run_report import summary, write_junit
 
 ROOT = Path(__file__).resolve().parents[2]
 SPEC = ROOT / "specs" / "fp16_rcr.yaml"

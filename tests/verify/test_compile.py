@@ -12,7 +12,7 @@ import pytest
 from generator.verify.jobs import Job, Result
 from generator.verify.loading import DIGEST_LINE
 from generator.verify.machine_code import CompileError, _amd_registers, _nvidia_registers
-from generator.verify.run import Pool, workers_by_default
+from generator.verify.worker_pool import Pool, workers_by_default
 
 ROOT = Path(__file__).resolve().parents[2]
 RELU = "gemm_fp16_rcr_bias_relu__tiled_pointer_auto_grouped"

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from support import ROOT
 
-from generator.verify import depends
-from generator.verify.depends import ENTRIES, harness_digest, module, modules
+from generator.verify import dependencies
+from generator.verify.dependencies import ENTRIES, harness_digest, module, modules
 from generator.verify.jobs import LEVELS
-from generator.verify.kept import PACKAGES
+from generator.verify.result_cache import PACKAGES
 
 #: Imports what a level begins with; prints what has been loaded of the package.
 _LOADS = """\
@@ -35,7 +35,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A copy of the package, which the digests are of."""
     copy = tmp_path / "generator"
     shutil.copytree(ROOT / "generator", copy, ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.setattr(depends, "_ROOT", copy)
+    monkeypatch.setattr(dependencies, "_ROOT", copy)
     forget()
     yield copy
     monkeypatch.undo()
@@ -89,12 +89,13 @@ def test_versions_of_all_that_is_imported_are_depended_on(level: str) -> None:
 
 def test_words_leave_everything_known(package: Path) -> None:
     assert changed(package, "verify/jobs.py", '"""One kernel, or', '"""Other words. One kernel, or') == set()
-    assert changed(package, "bounds/judge.py", "\n\n\n", "\n\n\n# Why.\n") == set()
-    assert changed(package, "verify/work.py", "import torch\n", "import  torch  # first\n\n") == set()
+    assert changed(package, "bounds/verdicts.py", "\n\n\n", "\n\n\n# Why.\n") == set()
+    assert changed(package, "verify/worker.py", "import torch\n", "import  torch  # first\n\n") == set()
 
 
 def test_a_module_that_no_level_imports_leaves_everything_known(package: Path) -> None:
-    for file in ("bench/plot.py", "tune/run.py", "render.py", "launcher.py", "verify/report.py", "verify/page.py"):
+    never = ("bench/plot.py", "tune/tuning_run.py", "emit/render.py", "lowering/launcher.py", "verify/run_report.py")
+    for file in (*never, "verify/page.py"):
         assert changed(package, file, "\n\n\n", "\n\n\nADDED = 1\n\n\n") == set(), file
 
 
@@ -105,12 +106,12 @@ def test_code_makes_the_levels_unknown_that_import_it(package: Path) -> None:
         "verify/refusals.py": ran,
         "verify/machine_code.py": {"compile"},
         "verify/reference.py": {"compile", *ran},
-        "verify/static.py": {"static"},
-        "verify/rows.py": {"static", "compile", *ran},
+        "verify/static_checks.py": {"static"},
+        "verify/manifest_configurations.py": {"static", "compile", *ran},
         "__init__.py": set(LEVELS),
         "bounds/__init__.py": {"bounds"},
-        "verify/run.py": set(LEVELS),
-        "verify/kept.py": set(LEVELS),
+        "verify/worker_pool.py": set(LEVELS),
+        "verify/result_cache.py": set(LEVELS),
     }.items():
         # Behind everything else, wherever a docstring and `from __future__` stand.
         text = (package / file).read_text()
@@ -118,9 +119,9 @@ def test_code_makes_the_levels_unknown_that_import_it(package: Path) -> None:
 
 
 def test_data_beside_a_module_is_depended_on(package: Path) -> None:
-    assert changed(package, "operations.yaml", "0.5", "0.25") == {"static", "interpret", "compile", "gpu"}
+    assert changed(package, "epilogue/operations.yaml", "0.5", "0.25") == {"static", "interpret", "compile", "gpu"}
     # What jobs cost says which run together, not what comes of them.
-    assert changed(package, "verify/costs.json", "{", "{ ") == set()
+    assert changed(package, "verify/job_costs.json", "{", "{ ") == set()
 
 
 @pytest.mark.parametrize(
@@ -132,9 +133,12 @@ def test_data_beside_a_module_is_depended_on(package: Path) -> None:
         ("from generator.verify.jobs import Job", {"generator", "generator.verify", "generator.verify.jobs"}),
         ("from . import jobs", {"generator", "generator.verify", "generator.verify.jobs"}),
         ("from .jobs import Job", {"generator", "generator.verify", "generator.verify.jobs"}),
-        ("from ..parts import Parts", {"generator", "generator.parts"}),
+        ("from ..emit.code_parts import Parts", {"generator", "generator.emit", "generator.emit.code_parts"}),
         ("def f():\n    from generator.bounds import prove", {"generator", "generator.bounds"}),
-        ("if TYPE_CHECKING:\n    import generator.parts", {"generator", "generator.parts"}),
+        (
+            "if TYPE_CHECKING:\n    import generator.cost.fitted",
+            {"generator", "generator.cost", "generator.cost.fitted"},
+        ),
         ("import torch, generators, os.path", set()),
     ],
 )

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import torch
 
-from generator import fast
-from generator.built_in import OPERATIONS, chain_of
 from generator.cli import main
-from generator.rendered import Rendered, read
-from generator.verify.arithmetic import FUNCTIONS, Bounded, functions
+from generator.emit.manifest_reader import Rendered, read
+from generator.language.built_in import OPERATIONS, chain_of
+from generator.lowering import approximate_math
 from generator.verify.compare import compare
+from generator.verify.error_propagation import FUNCTIONS, Bounded, functions
 from verify.operations import every_value, fast_errors
 
 DTYPES = {"fp16": "{a: fp16, out: fp32}", "bf16": "{a: bf16, out: fp32}"}
@@ -28,7 +28,7 @@ def family(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
     folder = tmp_path_factory.mktemp("fast")
     (folder / "fast.yaml").write_text(
         f"summary: Fast forms.\nlayout: rrr\ndtype: [{', '.join(DTYPES.values())}, bf16, fp16]\nmath: fast\n"
-        f"masking: mnk\nselect: fixed\nepilogue: [{', '.join(fast.ERRORS)}, bias+tanh+silu]\n"
+        f"masking: mnk\nselect: fixed\nepilogue: [{', '.join(approximate_math.ERRORS)}, bias+tanh+silu]\n"
         "tile: [{m: 64, n: 64, k: 64, warps: 4}]\n"
     )
     assert main([str(folder / "fast.yaml"), "--out", str(folder)]) == 0
@@ -37,8 +37,8 @@ def family(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
 
 def test_what_the_table_has_are_operations_that_have_fast_forms() -> None:
     """One that is not there is exact unless a spec says `math: fast`: an operation needs no place but its own."""
-    assert fast.ERRORS.keys() == {"sigmoid", "tanh", "silu", "gelu_tanh", "quick_gelu"}
-    assert all(fast.takes(*chain_of([name]).steps, "auto") for name in fast.ERRORS)
+    assert approximate_math.ERRORS.keys() == {"sigmoid", "tanh", "silu", "gelu_tanh", "quick_gelu"}
+    assert all(approximate_math.takes(*chain_of([name]).steps, "auto") for name in approximate_math.ERRORS)
 
 
 @pytest.mark.parametrize(("gate", "of"), [("swiglu", "silu"), ("geglu_tanh", "gelu_tanh")])
@@ -80,23 +80,23 @@ def test_what_auto_computes_in_fast_forms(dtype: str, epilogue: str, more: str, 
         assert "_tanh(acc / 30" in text and "_fast_tanh" not in text and "_coarse_tanh" not in text
 
 
-@pytest.mark.parametrize("operation", fast.ERRORS)
+@pytest.mark.parametrize("operation", approximate_math.ERRORS)
 def test_the_table_is_what_every_value_comes_to(
     operation: str, family: Rendered, interpreted: Callable[..., Any]
 ) -> None:
     kernels = [k for k in family.kernels if k.variant.epilogue.word == operation and k.variant.dtype.out == "fp32"]
     found = [interpreted(fast_errors, family.folder, kernel.name) for kernel in kernels]
     assert len(found) == len(DTYPES)
-    for word, stated in fast.ERRORS[operation].items():
+    for word, stated in approximate_math.ERRORS[operation].items():
         for which, limit in enumerate(stated):
             most = max(errors[word][which] for errors in found)
             assert most <= limit <= 1.1 * most, (word, which)
     for word in ("fp16", "bf16"):
-        assert max(fast.ERRORS[operation][word]) <= HALF
+        assert max(approximate_math.ERRORS[operation][word]) <= HALF
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("operation", fast.ERRORS)
+@pytest.mark.parametrize("operation", approximate_math.ERRORS)
 def test_every_value(operation: str, dtype: str, family: Rendered, interpreted: Callable[..., Any]) -> None:
     """Within the bounds that the reference has for the form, NaN and infinities among the values."""
     kernels = (k for k in family.kernels if k.variant.epilogue.word == operation and k.variant.dtype.a == dtype)
@@ -128,14 +128,14 @@ def test_the_docstring_says_how_far_it_is_off(dtype: str, epilogue: str, sentenc
 
 
 def test_a_tanh_of_the_hardware_is_for_types_that_hold_less_than_it() -> None:
-    assert [out for out in ("fp32", "fp16", "bf16", "fp8e4m3", "fp8e5m2", "int8") if fast.coarse(out)] == [
+    assert [out for out in ("fp32", "fp16", "bf16", "fp8e4m3", "fp8e5m2", "int8") if approximate_math.coarse(out)] == [
         "bf16",
         "fp8e4m3",
         "fp8e5m2",
         "int8",
     ]
     # A number has at most 2**8 units of bf16's last place.
-    assert fast.TANH_APPROX * 2**8 < HALF < fast.TANH_APPROX * 2**11
+    assert approximate_math.TANH_APPROX * 2**8 < HALF < approximate_math.TANH_APPROX * 2**11
 
 
 def fast_sigmoid(x: torch.Tensor) -> torch.Tensor:
@@ -149,7 +149,7 @@ def fast_tanh(x: torch.Tensor) -> torch.Tensor:
 def coarse_tanh(x: torch.Tensor) -> torch.Tensor:
     """As far off as the hardware's own may be, to either side by turns."""
     sides = torch.arange(len(x)) % 2 * 2 - 1
-    return (torch.tanh(x.double()) * (1 + sides * fast.TANH_APPROX)).float()
+    return (torch.tanh(x.double()) * (1 + sides * approximate_math.TANH_APPROX)).float()
 
 
 @pytest.mark.parametrize("spread", [2.0**-7, 1.0, 30.0])

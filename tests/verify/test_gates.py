@@ -11,15 +11,15 @@ import torch
 from torch.nn import functional
 
 from generator.bench import check
-from generator.bench.operands import make_sets
 from generator.bench.problem import Problem, Shape
-from generator.built_in import OPERATIONS
-from generator.epilogue import Epilogue
-from generator.model import Dtype, Layout
-from generator.rendered import Rendered, read
+from generator.bench.random_operands import make_sets
+from generator.emit.manifest_reader import Rendered, read
+from generator.epilogue.chain import Epilogue
+from generator.language.built_in import OPERATIONS
+from generator.language.model import Dtype, Layout
 from generator.verify.cases import Case, Fit
 from generator.verify.execute import Interpreter, run_case
-from generator.verify.halves import columns_of, taken_apart
+from generator.verify.gate_columns import columns_of, taken_apart
 from generator.verify.loading import load_kernel
 
 FOLDER = Path(__file__).parents[2] / "generated" / "gated"

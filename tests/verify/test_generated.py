@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from generator.rendered import remembered
+from generator.emit.manifest_reader import remembered
 from generator.verify.cli import default_levels, gpu
 from generator.verify.coverage import Coverage, choose
+from generator.verify.job_selection import covered, plan, rendered
 from generator.verify.jobs import Job, Result, State
-from generator.verify.plan import covered, plan, rendered
-from generator.verify.report import whole_text
+from generator.verify.run_report import whole_text
 
 ROOT = Path(__file__).resolve().parents[2]
 #: The target that is compiled for by default: that of the reference device.

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from generator.rendered import Rendered, read
-from generator.verify import depends, kept
+from generator.emit.manifest_reader import Rendered, read
+from generator.verify import dependencies, result_cache
 from generator.verify.jobs import Failure, Job, Result
-from generator.verify.kept import Kept
 from generator.verify.launches import launches
 from generator.verify.loading import subject
+from generator.verify.result_cache import Kept
 
 ROOT = Path(__file__).resolve().parents[2]
 KERNEL = "gemm_fp16_rcr_none__tiled_pointer_mnk_linear"
@@ -75,10 +75,10 @@ def test_another_text_manifest_harness_version_or_device_is_unknown(
     assert known(store(tmp_path, family, "a GPU"), job)
     assert known(store(tmp_path, family, "another GPU"), job) is None
     with monkeypatch.context() as patched:
-        patched.setattr(depends, "harness_digest", lambda level: f"another of {level}")
+        patched.setattr(dependencies, "harness_digest", lambda level: f"another of {level}")
         assert known(store(tmp_path, family, "a GPU"), job) is None
     with monkeypatch.context() as patched:
-        patched.setattr(kept, "_installed", lambda package: "9.9")
+        patched.setattr(result_cache, "_installed", lambda package: "9.9")
         assert known(store(tmp_path, family, "a GPU"), job) is None
     manifest = family.folder / "manifest.json"
     text = manifest.read_text()
@@ -124,12 +124,12 @@ def test_a_text_is_parsed_once(tmp_path: Path, family: Rendered, monkeypatch: py
     job = Job("interpret", family.folder, KERNEL)
     store(tmp_path, family).keep(Result(job, cases=7))
     with monkeypatch.context() as patched:
-        patched.delattr(kept.parts, "of_file")
+        patched.delattr(result_cache.parts, "of_file")
         found = known(store(tmp_path, family), job)
     assert found is not None and found.subject == subject(job)
     change(family.file(KERNEL), "tl.dot(a, b, acc)", "tl.dot(b, a, acc)")
     with monkeypatch.context() as patched, pytest.raises(AttributeError):
-        patched.delattr(kept.parts, "of_file")
+        patched.delattr(result_cache.parts, "of_file")
         known(store(tmp_path, family), job)
 
 

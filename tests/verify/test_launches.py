@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from generator import legality
-from generator.kernels import Kernel
-from generator.rendered import read
+from generator.emit.manifest_reader import read
+from generator.language.vocabulary import TARGETS
+from generator.plan import legality
+from generator.plan.kernels import Kernel
 from generator.verify.launches import REFUSED, Launch, launches, left_out
 from generator.verify.loading import load_kernel
 from generator.verify.specialise import Specialisation, specialise
-from generator.vocabulary import TARGETS
 
 ROOT = Path(__file__).resolve().parents[2]
 FP16 = read(ROOT / "generated" / "fp16_rcr")

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from generator.built_in import OPERATIONS
 from generator.cli import main
-from generator.rendered import Rendered, read
+from generator.emit.manifest_reader import Rendered, read
+from generator.language.built_in import OPERATIONS
 from verify.operations import WITNESSES, WRITTEN, every_value
 
 DTYPES = {"fp16": "{a: fp16, out: fp32}", "bf16": "{a: bf16, out: fp32}"}

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 from support import family_of
 
-from generator import vocabulary
-from generator.bounds import plain, prove
+from generator.bounds import concrete_run, prove
 from generator.cli import main
-from generator.model import Tile, Variant
-from generator.rendered import Rendered, read
+from generator.emit.manifest_reader import Rendered, read
+from generator.language import vocabulary
+from generator.language.model import Tile, Variant
 from generator.verify.coverage import Coverage
+from generator.verify.job_selection import covered, plan
 from generator.verify.jobs import State
-from generator.verify.order import hilbert, tiles
-from generator.verify.plan import covered, plan
-from generator.verify.run import Pool
+from generator.verify.tile_order import hilbert, tiles
+from generator.verify.worker_pool import Pool
 
 SPEC = """\
 summary: A product in orders that are not straight.
@@ -90,7 +90,7 @@ def test_the_function_beside_the_kernel_finds_the_tiles_of_the_curve(family: Ren
     functions = {node.name: node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)}
     for rows in range(1, 11):
         for columns in range(1, 11):
-            found = [plain.returned(functions["_hilbert"], (at, rows, columns)) for at in range(rows * columns)]
+            found = [concrete_run.returned(functions["_hilbert"], (at, rows, columns)) for at in range(rows * columns)]
             assert found == list(hilbert(rows, columns))
 
 

@@ -9,15 +9,15 @@ import pytest
 import torch
 
 from generator.bounds import prove
-from generator.built_in import chain_of
 from generator.cli import main
-from generator.model import Dtype, Layout, Variant
-from generator.rendered import Rendered, read
-from generator.verify.arithmetic import Bounded, sum_along
+from generator.emit.manifest_reader import Rendered, read
+from generator.language.built_in import chain_of
+from generator.language.model import Dtype, Layout, Variant
 from generator.verify.compare import compare
+from generator.verify.error_propagation import Bounded, sum_along
 from generator.verify.jobs import Job, Result, State
 from generator.verify.reference import references
-from generator.verify.run import Pool
+from generator.verify.worker_pool import Pool
 
 SPEC = """\
 summary: Outputs beside C.

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from support import GENERATED, ROOT
 
-from generator.kernels import LeftOut
-from generator.parts import Parts
-from generator.rendered import Rendered, read
+from generator.emit.code_parts import Parts
+from generator.emit.manifest_reader import Rendered, read
+from generator.plan.kernels import LeftOut
 from generator.verify.jobs import Failure, Job, Result, State, Subject, command
 from generator.verify.page import page
-from generator.verify.report import failure_text, verdict
+from generator.verify.run_report import failure_text, verdict
 
 PLACE = (("python", "3.11.7"), ("torch", "2.13.0"), ("triton", "3.7.1"))
 #: What would run, were it markup.

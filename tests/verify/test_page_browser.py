@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from support import GENERATED
 
-from generator.rendered import read
+from generator.emit.manifest_reader import read
 from generator.verify.jobs import Job, Result, State, command
 from generator.verify.page import page
 from verify.browser import Open, cell

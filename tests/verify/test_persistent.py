@@ -9,11 +9,11 @@ import pytest
 
 from generator.bounds import prove
 from generator.cli import main
-from generator.rendered import Rendered, read
+from generator.emit.manifest_reader import Rendered, read
 from generator.verify.coverage import Coverage
+from generator.verify.job_selection import covered, plan
 from generator.verify.jobs import State
-from generator.verify.plan import covered, plan
-from generator.verify.run import Pool
+from generator.verify.worker_pool import Pool
 
 SPEC = """\
 summary: A product by programs that stay and walk the tiles.

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from generator.model import Dtype
-from generator.verify.elements import half_ulp
-from generator.verify.product import accumulation_error
+from generator.language.model import Dtype
+from generator.verify.accumulation_bounds import accumulation_error
+from generator.verify.element_types import half_ulp
 
 M, N, K = 24, 20, 300
 

@@ -11,11 +11,11 @@ import pytest
 import torch
 
 from generator.cli import main
-from generator.rendered import Rendered, read
-from generator.verify.arithmetic import Bounded
+from generator.emit.manifest_reader import Rendered, read
 from generator.verify.compare import compare
-from generator.verify.elements import SATURATED, quantise
-from generator.verify.run import _initialize
+from generator.verify.element_types import SATURATED, quantise
+from generator.verify.error_propagation import Bounded
+from generator.verify.worker_pool import _initialize
 from verify.narrow import as_torch, every_number, numbers, planted
 
 NARROW = ("int8", "fp8e4m3", "fp8e5m2")

@@ -8,14 +8,14 @@ import pytest
 import torch
 from torch.nn import functional
 
-from generator import folding, formula
 from generator.bench import eager
-from generator.built_in import OPERATIONS, chain_of
-from generator.model import Dtype, Layout, Variant
-from generator.verify.arithmetic import FUNCTIONS, Bounded
+from generator.epilogue import constant_folding, formula
+from generator.language.built_in import OPERATIONS, chain_of
+from generator.language.model import Dtype, Layout, Variant
+from generator.language.vocabulary import DEFAULTS
 from generator.verify.compare import compare
+from generator.verify.error_propagation import FUNCTIONS, Bounded
 from generator.verify.reference import evaluate, finish, reference
-from generator.vocabulary import DEFAULTS
 from verify.operations import WITNESSES, operands
 
 
@@ -69,7 +69,7 @@ BUILT_IN = [(name, op.tree()) for name, op in OPERATIONS.items() if not op.opera
 FORMULAS = [
     *BUILT_IN,
     *(
-        (name, folding.bind(text, frozenset({"x"})))
+        (name, constant_folding.bind(text, frozenset({"x"})))
         for name, text in (
             ("division", "x / (1 + x * x)"),
             ("cancelling", "(x + 1000) - 1000"),
@@ -124,7 +124,7 @@ def test_the_benchmark_s_functions_take_numbers_too() -> None:
     names = frozenset({"x", "s"})
     text = "where(s > 1, exp(s) + softplus(s), max(s, 0.5)) + x * min(s, x) + where(x > s, 0.1, 1) + fp16(s) + abs(-s)"
     x = torch.linspace(-2, 4, 50, dtype=torch.float64)
-    tree = folding.bind(text, names)
+    tree = constant_folding.bind(text, names)
     found = formula.evaluate(tree, {"x": x, "s": 1.5}, eager.FUNCTIONS, float)
     as_tensor = formula.evaluate(tree, {"x": x, "s": torch.full_like(x, 1.5)}, eager.FUNCTIONS, float)
     torch.testing.assert_close(found, as_tensor, rtol=0, atol=0)
@@ -159,7 +159,7 @@ def test_operands_are_read_as_fp32() -> None:
 
 
 def test_a_comparison_in_doubt_allows_what_either_branch_gives() -> None:
-    tree = folding.bind("where(x > 1, 100, 0.5 * x)", frozenset({"x"}))
+    tree = constant_folding.bind("where(x > 1, 100, 0.5 * x)", frozenset({"x"}))
     x = torch.tensor([0.9, 1.0, 1.0 + 2e-7, 1.1], dtype=torch.float64)
     exact = evaluate(tree, {"x": Bounded(x, torch.zeros_like(x))})
     assert exact.error.max() < 1e-6
@@ -187,7 +187,7 @@ def test_a_comparison_in_doubt_allows_what_either_branch_gives() -> None:
 )
 def test_what_is_infinite_or_nan_is_so_exactly(text: str, x: float, kind: str) -> None:
     exact = torch.tensor([x], dtype=torch.float64)
-    found = evaluate(folding.bind(text, frozenset({"x"})), {"x": Bounded(exact, torch.zeros_like(exact))})
+    found = evaluate(constant_folding.bind(text, frozenset({"x"})), {"x": Bounded(exact, torch.zeros_like(exact))})
     assert str(float(found.value)) == kind and float(found.error) == 0.0
     for wrong in ({"inf", "-inf", "nan"} - {kind}) | {"1.0"}:
         assert compare(torch.tensor([float(wrong)]), found).fault is not None

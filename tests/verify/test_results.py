@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from generator.errors import CallError
+from generator.language.errors import CallError
 from generator.verify.jobs import Job, Result, Subject
-from generator.verify.results import read, renew, table, write
+from generator.verify.proof_records import read, renew, table, write
 
 CPU = (("device", "interpreter"), ("python", "3.11.1"), ("torch", "2.13.0"), ("triton", "3.7.1"))
 GPU = (("device", "a GPU"), ("python", "3.12.3"), ("torch", "2.11.0"), ("triton", "3.6.0"))

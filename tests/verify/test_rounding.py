@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 import torch
 
-from generator import prose
-from generator.built_in import chain_of
 from generator.cli import main
-from generator.kernels import Kernel
-from generator.model import Dtype, Layout, Tile, Variant
-from generator.rendered import Rendered, read
-from generator.verify.arithmetic import Bounded
+from generator.emit.manifest_reader import Rendered, read
+from generator.language.built_in import chain_of
+from generator.language.model import Dtype, Layout, Tile, Variant
+from generator.language.vocabulary import DEFAULTS
+from generator.lowering import docstrings
+from generator.lowering.view import view
+from generator.plan.kernels import Kernel
+from generator.verify.error_propagation import Bounded
 from generator.verify.reference import finish
-from generator.view import view
-from generator.vocabulary import DEFAULTS
 from verify.operations import unlike_eager
 
 #: Whose operations round once what fp32 has: equal for every value.
@@ -106,7 +106,7 @@ def test_outputs_are_of_the_rounded_value_which_is_rounded_once() -> None:
     first, second = [[1.0, 302.0]], [[1.5, 452.0]]
     assert [found.value.tolist() for found in outputs] == [first, [303.0], [453.5], second]
     assert result.value.tolist() == second
-    text = prose.rounding(view(Kernel(v, (Tile(16, 16, 16, 4),), (), "", "fixed")))
+    text = docstrings.rounding(view(Kernel(v, (Tile(16, 16, 16, 4),), (), "", "fixed")))
     assert text.endswith(
         "What is saved is rounded to bf16 already. Sums and maxima are fp32, of values that are so rounded."
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from generator.verify import run
+from generator.verify import worker_pool
 from generator.verify.jobs import Failure, Job, Result
 
 JOBS = [Job("gpu", Path("x"), f"kernel{number}") for number in range(6)]
@@ -43,9 +43,9 @@ class Workers:
 
 
 def outcome(monkeypatch: pytest.MonkeyPatch, workers: Workers) -> dict[str, Result]:
-    monkeypatch.setattr(run, "Pool", workers)
-    monkeypatch.setattr(run, "as_completed", lambda futures: futures)
-    found = list(run.results("gpu", JOBS, 4))
+    monkeypatch.setattr(worker_pool, "Pool", workers)
+    monkeypatch.setattr(worker_pool, "as_completed", lambda futures: futures)
+    found = list(worker_pool.results("gpu", JOBS, 4))
     assert len(found) == len(JOBS)
     return {result.job.name: result for result in found}
 

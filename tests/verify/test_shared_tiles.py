@@ -8,12 +8,12 @@ import pytest
 
 from generator.bounds import prove
 from generator.cli import main
-from generator.rendered import Rendered, read
+from generator.emit.manifest_reader import Rendered, read
 from generator.verify.cases import cases
-from generator.verify.expect import _hands_in
+from generator.verify.expectations import _hands_in
 from generator.verify.jobs import Job, Result, State
 from generator.verify.machine_code import MachineCode
-from generator.verify.run import Pool
+from generator.verify.worker_pool import Pool
 
 SPEC = """\
 summary: A product by programs that share tiles.

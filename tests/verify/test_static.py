@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from generator.verify.static import check
+from generator.verify.static_checks import check
 
 GOOD = '"""A module."""\n\nimport torch\n\nprint(torch.pi)\n'
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from generator.cli import main
-from generator.rendered import read
+from generator.emit.manifest_reader import read
 from generator.verify.jobs import Job, State
-from generator.verify.run import Pool
+from generator.verify.worker_pool import Pool
 
 SPEC = """\
 summary: Tuned over a row that one of the targets cannot hold.

@@ -18,16 +18,16 @@ import pytest
 from support import GENERATED
 
 from generator.cli import main as render
-from generator.errors import CallError
-from generator.model import Tile
-from generator.rendered import Rendered, read
-from generator.verify import cli, reach, run, work
+from generator.emit.manifest_reader import Rendered, read
+from generator.language.errors import CallError
+from generator.language.model import Tile
+from generator.verify import cli, level_scope, worker, worker_pool
+from generator.verify.job_selection import plan
 from generator.verify.jobs import LEVELS, WHOLE, Failure, Job, Result, State, Subject, status
 from generator.verify.launches import launches, left_out
 from generator.verify.loading import subject
-from generator.verify.plan import plan
-from generator.verify.results import read as read_results
-from generator.verify.results import table, write
+from generator.verify.proof_records import read as read_results
+from generator.verify.proof_records import table, write
 
 KERNEL = "gemm_fp16_rcr_none__tiled_pointer_mnk_linear"
 NAIVE = "gemm_fp16_rcr_none__naive_pointer_mnk_linear"
@@ -51,7 +51,7 @@ def verify(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, 
         spoken = capsys.readouterr()
         return found, spoken.out.splitlines(), spoken.err
 
-    return run
+    return worker_pool
 
 
 @pytest.fixture
@@ -64,14 +64,14 @@ def workers(monkeypatch: pytest.MonkeyPatch) -> Callable[[Answer], None]:
                 pass
 
             def submit(self, job: Job) -> Any:
-                future: run.Future[Result] = run.Future()
+                future: worker_pool.Future[Result] = worker_pool.Future()
                 future.set_result(answer(job))
                 return future
 
             def close(self) -> None:
                 pass
 
-        monkeypatch.setattr(run, "Pool", Pool)
+        monkeypatch.setattr(worker_pool, "Pool", Pool)
         monkeypatch.setattr(cli, "gpu", lambda: "a GPU")
         monkeypatch.setattr(cli, "architecture", lambda: "sm90")
 
@@ -152,25 +152,25 @@ def test_a_kernel_that_bounds_does_not_understand_is_not_proved(verify: Callable
 
 def test_a_kernel_without_accesses_is_not_proved(verify: Callable[..., Any]) -> None:
     from generator.bounds import Order, Proof
-    from generator.verify import proof
+    from generator.verify import bounds_job
 
-    with patch.object(proof, "prove", lambda path: Proof((), Order("proved", ""))):
-        result = proof.run(Job("bounds", Path("ladder"), KERNEL))
+    with patch.object(bounds_job, "prove", lambda path: Proof((), Order("proved", ""))):
+        result = bounds_job.run(Job("bounds", Path("ladder"), KERNEL))
     assert result.state is State.NOT_PROVED and result.not_proved[0][0] == "accesses"
 
 
 def short_of_memory(folder: Path, name: str, contract: bool, small: bool) -> Result:
     """A job of the interpreter where no large operand, and if `small` none at all, can be had."""
-    from generator.verify import setup
-    from generator.verify.operands import NoMemory
+    from generator.verify import case_setup
+    from generator.verify.poisoned_operands import NoMemory
 
     def none(*arguments: object, **rest: object) -> None:
         raise NoMemory("16 bytes")
 
     job = Job("interpret", folder, name, contract, case="*" if contract else "[hp]*")
     no_map = patch.object(mmap, "mmap", side_effect=OSError(12, "Cannot allocate memory"))
-    with no_map, patch.object(setup, "place", none) if small else contextlib.nullcontext():
-        return work.run(job, contextlib.nullcontext())
+    with no_map, patch.object(case_setup, "place", none) if small else contextlib.nullcontext():
+        return worker.run(job, contextlib.nullcontext())
 
 
 def test_a_case_without_memory_is_not_proved(interpreted: Callable[..., Any]) -> None:
@@ -188,15 +188,15 @@ def test_a_function_without_memory_is_not_proved(interpreted: Callable[..., Any]
 
 
 def test_a_device_lost_behind_the_last_case_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Lost(work.Machine):
+    class Lost(worker.Machine):
         hardware = False
 
         def lost(self) -> bool:
             return True
 
-    monkeypatch.setattr(work, "_place", lambda machine: ())
+    monkeypatch.setattr(worker, "_place", lambda machine: ())
     job = Job("gpu", GENERATED / "ladder", KERNEL)
-    found = work._Work(job, read(job.folder), Lost(), contextlib.nullcontext())
+    found = worker._Work(job, read(job.folder), Lost(), contextlib.nullcontext())
     monkeypatch.setattr(found, "kernel", lambda file: None)
     (failure,) = found.result(0.0).failures
     assert failure.message == "the device answers no more"
@@ -213,7 +213,7 @@ def test_a_job_that_ran_nothing_has_failed(verify: Callable[..., Any], workers: 
 
 
 def test_a_job_without_a_result_has_failed(verify: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "results", lambda level, jobs, workers: iter(()))
+    monkeypatch.setattr(worker_pool, "results", lambda level, jobs, workers: iter(()))
     found, lines, _ = verify("--level", "bounds", "--fresh")
     assert found == 1 and lines[-1].startswith("4 of 4 failed in ")
     assert lines.count("  wrong:  no worker gave one") == 4
@@ -250,11 +250,11 @@ def test_a_level_that_leaves_everything_out_is_not_proved(
 def test_shards_agree_on_what_a_level_leaves_out(descriptors: Path) -> None:
     family = read(descriptors)
     jobs = plan([family], ("compile",), targets=("sm80", "sm90"))
-    aside = reach.out_of_reach(jobs, [family], None)
+    aside = level_scope.out_of_reach(jobs, [family], None)
     # A shard that happens to hold what is left out alone is not one where nothing is proved.
     assert {job.target: result.state for job, result in aside.items()} == {"sm80": State.LEFT_OUT}
     alone = [job for job in jobs if job.target == "sm80"]
-    assert {result.state for result in reach.out_of_reach(alone, [family], None).values()} == {State.NOT_PROVED}
+    assert {result.state for result in level_scope.out_of_reach(alone, [family], None).values()} == {State.NOT_PROVED}
 
 
 def test_what_each_level_leaves_out(descriptors: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -262,7 +262,7 @@ def test_what_each_level_leaves_out(descriptors: Path, monkeypatch: pytest.Monke
     kernel, contract = family.kernels[0].name, next(iter(family.contracts))
 
     def why(level: str, name: str, device: str | None, of: Rendered = family) -> str | None:
-        return reach.why_not(Job(level, of.folder, name, contract=name in of.contracts), of, device)
+        return level_scope.why_not(Job(level, of.folder, name, contract=name in of.contracts), of, device)
 
     assert why("static", kernel, "sm80") is None and why("bounds", kernel, "sm80") is None
     for name in (kernel, contract):

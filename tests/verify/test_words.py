@@ -16,14 +16,14 @@ from pathlib import Path
 import pytest
 from support import GENERATED, ROOT
 
-from generator.parts import of_file
-from generator.rendered import Rendered, read
-from generator.verify import results
+from generator.emit.code_parts import of_file
+from generator.emit.manifest_reader import Rendered, read
+from generator.verify import proof_records
+from generator.verify.job_selection import plan
 from generator.verify.jobs import LEVELS, Job, Result
-from generator.verify.kept import Kept
 from generator.verify.launches import launches
 from generator.verify.loading import subject
-from generator.verify.plan import plan
+from generator.verify.result_cache import Kept
 
 #: Of several schedules, with and without descriptors and tables that were measured.
 FAMILIES = ("autotune", "fp16_rcr", "ladder", "stream_k")
@@ -67,11 +67,11 @@ def committed() -> list[Rendered]:
 
 def standing(families: Sequence[Rendered]) -> set[tuple[str, str, str, str]]:
     """The records that stand of the families' kernels: family, kernel, file of records, level and target."""
-    records = {path.stem: results.read(path) for path in RECORDS}
+    records = {path.stem: proof_records.read(path) for path in RECORDS}
     return {
         (family.name, each.kernel, name, label)
         for family in families
-        for each in results.current([family])
+        for each in proof_records.current([family])
         for name, record in records.items()
         for label in record.proved.get(each, ())
     }

@@ -1,0 +1,202 @@
+"""From a suite and the specs it names to comparisons: rendered files, digests, shapes. Nothing is imported or timed."""
+
+from __future__ import annotations
+
+import fnmatch
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from generator.bench.problem import Problem, Shape, shared_layout
+from generator.bench.suite import Choice, Suite
+from generator.epilogue.chain import Epilogue
+from generator.language.errors import CallError, nearest
+from generator.language.model import Dtype, Layout
+from generator.language.spec import read
+from generator.language.vocabulary import AXES, CONTRACT_AXES
+from generator.plan.expand import expand
+from generator.plan.families import families
+from generator.plan.kernels import Family, Kernel
+from generator.verify.loading import stated_and_actual_digest
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """One rendered implementation: a kernel's file, or a family's public function of a contract."""
+
+    label: str
+    family: str
+    #: The kernel's or the contract's name.
+    kernel: str
+    #: The kernel's file, or the family's folder.
+    file: Path
+    #: Of the text of the kernel's file, or of everything that the contract's function can run.
+    digest: str
+    #: The order of C's tiles and the like follow from the name; the layout is the kernel's own, `strided` included.
+    layout: Layout
+
+    @property
+    def is_contract(self) -> bool:
+        return "__" not in self.kernel
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What is timed in the same rounds: implementations of one problem, and the peers, those of the run where None."""
+
+    case: str
+    title: str
+    problem: Problem
+    contestants: tuple[Contestant, ...]
+    peers: tuple[str, ...] | None = None
+
+
+class Families:
+    """The families of specs, each read and expanded once, found by name."""
+
+    def __init__(self, specs: Iterable[Path], out: Path) -> None:
+        self.out = out
+        self.known = {family.spec.name: family for family in families(specs)}
+
+    def family(self, name: str) -> Family:
+        """The family called `name`, from the specs given or from specs/; raises `CallError` where there is none."""
+        if name not in self.known:
+            path = Path("specs") / f"{name}.yaml"
+            if not path.is_file():
+                raise CallError(f"the suite uses the family {name!r}: no spec given makes it, and there is no {path}")
+            self.known[name] = expand(read(path))
+        return self.known[name]
+
+    def contestant(self, kernel: Kernel, family: str, label: str) -> Contestant:
+        """A kernel as a contestant; raises `CallError` where its file is missing."""
+        file = self.out / family / f"{kernel.name}.py"
+        return Contestant(label, family, kernel.name, file, _digest(file, family), kernel.variant.layout)
+
+    def contract(self, kernels: list[Kernel], family: str, label: str) -> Contestant:
+        """The public function of a contract that `kernels` implement; raises `CallError` where a file is missing."""
+        folder = self.out / family
+        files = [*sorted(folder.glob("_*.py")), *(folder / f"{kernel.name}.py" for kernel in kernels)]
+        digests = "\n".join(_digest(file, family) for file in files)
+        whole = hashlib.sha256(digests.encode()).hexdigest()
+        layout = kernels[0].variant.layout
+        return Contestant(label, family, kernels[0].variant.contract, folder, whole, layout)
+
+
+def _digest(file: Path, family: str) -> str:
+    try:
+        text = file.read_text(encoding="utf-8")
+    except OSError:
+        raise CallError(f"{file} is not there: render the family {family!r} first (python -m generator SPEC)") from None
+    return stated_and_actual_digest(text)[1]
+
+
+def of_suite(suite: Suite, families: Families, only: str | None = None) -> list[Comparison]:
+    """The comparisons of a suite in its order; `only` keeps cases and kernels whose name matches.
+
+    Raises `CallError` for a choice that no kernel matches, for kernels that do not compute the same, and where `only`
+    leaves nothing.
+    """
+    comparisons = []
+    for case in suite.cases:
+        whole = only is None or fnmatch.fnmatchcase(case.name, only)
+        found = [chosen for choice in case.choices for chosen in _choose(choice, families, case.name)]
+        kept = [(c, k) for c, k in found if whole or fnmatch.fnmatchcase(c.kernel, only or "*")]
+        if kept:
+            _refuse_namesakes(kept, case.name)
+            comparisons += _on_shapes(case.name, case.title, kept, case.shapes, case.peers)
+    return _refuse_none(comparisons, only, [case.name for case in suite.cases])
+
+
+def of_specs(families: Families, shapes: tuple[Shape, ...], only: str | None = None) -> list[Comparison]:
+    """Every kernel of the families given, on every shape; those that compute the same in the same rounds."""
+    groups: dict[tuple[str, str], list[tuple[Contestant, Kernel]]] = {}
+    for name, family in families.known.items():
+        for kernel in family.kernels:
+            if only is None or fnmatch.fnmatchcase(kernel.name, only):
+                label = kernel.name.partition("__")[2]
+                entry = families.contestant(kernel, name, label), kernel
+                groups.setdefault((name, kernel.variant.contract), []).append(entry)
+    comparisons = []
+    for (name, contract), entries in groups.items():
+        comparisons += _on_shapes(f"{name}/{contract}", contract, entries, shapes)
+    return _refuse_none(comparisons, only, [])
+
+
+def _refuse_none(comparisons: list[Comparison], only: str | None, cases: list[str]) -> list[Comparison]:
+    if comparisons:
+        return comparisons
+    if not only:
+        raise CallError("there is nothing to time")
+    told = f"; {nearest(only, cases)}" if cases else ""
+    raise CallError(f"--only: no kernel and no case matches {only!r}{told}")
+
+
+def _refuse_namesakes(entries: list[tuple[Contestant, Kernel]], case: str) -> None:
+    labels = [contestant.label for contestant, _ in entries]
+    twice = {label for label in labels if labels.count(label) > 1}
+    if twice:
+        raise CallError(f"case {case!r}: two kernels are labelled {sorted(twice)[0]!r}; give each its own label")
+
+
+def _choose(choice: Choice, families: Families, case: str) -> list[tuple[Contestant, Kernel]]:
+    """The contestants of one line of a case; where several kernels match, the words that tell them apart are added."""
+    kernels = families.family(choice.family).kernels
+    if choice.contract is not None:
+        matching = [kernel for kernel in kernels if kernel.variant.contract == choice.contract]
+    else:
+        matching = [k for k in kernels if all(k.variant.word(axis) == word for axis, word in choice.axes)]
+    if not matching:
+        wanted = choice.contract or ", ".join(f"{axis}: {word}" for axis, word in choice.axes) or "any"
+        names = ", ".join(kernel.name for kernel in kernels[:8])
+        raise CallError(f"case {case!r}: no kernel of the family {choice.family!r} has {wanted}; it has {names}")
+    if choice.contract is not None:
+        label = choice.label or choice.contract
+        return [(families.contract(matching, choice.family, label), matching[0])]
+    apart = [axis for axis in AXES if len({kernel.variant.word(axis) for kernel in matching}) > 1]
+    entries = []
+    for kernel in matching:
+        words = [choice.label or ("" if apart else kernel.name), *(kernel.variant.word(axis) for axis in apart)]
+        label = " ".join(word for word in words if word)
+        entries.append((families.contestant(kernel, choice.family, label), kernel))
+    return entries
+
+
+def _on_shapes(
+    case: str,
+    title: str,
+    entries: list[tuple[Contestant, Kernel]],
+    shapes: tuple[Shape, ...],
+    peers: tuple[str, ...] | None = None,
+) -> list[Comparison]:
+    dtype, epilogue = _shared(case, [kernel for _, kernel in entries])
+    if epilogue.reads_out:
+        told = "reads what the call before it wrote, so that calls that are timed over and over compute no one result"
+        raise CallError(f"case {case!r}: {entries[0][1].name} {told}; leave it out by --only")
+    try:
+        layout = shared_layout([kernel.variant.layout for _, kernel in entries])
+    except ValueError as error:
+        raise CallError(f"case {case!r}: {error}") from None
+    batched = entries[0][1].variant.batch != "none"
+    fitting = [shape for shape in shapes if bool(shape.batch) == batched]
+    if not fitting:
+        wanted = "batches, and wants shapes of BxMxNxK" if batched else "single products, and wants shapes of MxNxK"
+        raise CallError(f"case {case!r}: {entries[0][1].name} multiplies {wanted}; found {shapes[0]}")
+    contestants = tuple(contestant for contestant, _ in entries)
+    return [Comparison(case, title, Problem(shape, dtype, layout, epilogue), contestants, peers) for shape in fitting]
+
+
+def _shared(case: str, kernels: list[Kernel]) -> tuple[Dtype, Epilogue]:
+    """The type and epilogue that all kernels of a comparison have, as they have all that says what is computed.
+
+    Layouts may differ by `strided`, and forms of `math` are ways to compute the same.
+    """
+    first = kernels[0].variant
+    for kernel in kernels[1:]:
+        for axis in (axis for axis in CONTRACT_AXES if axis != "layout"):
+            if kernel.variant.word(axis) != first.word(axis):
+                raise CallError(
+                    f"case {case!r}: {axis} is {first.word(axis)} in {kernels[0].name} and "
+                    f"{kernel.variant.word(axis)} in {kernel.name}; a case compares what computes the same"
+                )
+    return first.dtype, first.epilogue

@@ -1,0 +1,121 @@
+"""Compile ahead of the timing, in several processes: each calls its kernels once and so fills Triton's cache on disk.
+
+A worker that fails or is late costs nothing but time: the timing process compiles what is not there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from generator.bench.comparison_plan import Comparison, Contestant
+from generator.bench.competitor import function, rows
+from generator.bench.problem import Problem, Shape
+from generator.language.built_in import chain_of
+from generator.language.model import Dtype, Layout
+
+#: Fewer calls than this are compiled sooner than a worker has started.
+_WORTH_IT = 12
+_LONGEST_SECONDS = 120.0
+
+
+def jobs(comparisons: Sequence[Comparison], configs: str) -> list[dict[str, Any]]:
+    """Every distinct call of the comparisons, as plain data; a contract's function is compiled by its kernels."""
+    found: dict[str, dict[str, Any]] = {}
+    for comparison in comparisons:
+        for contestant in comparison.contestants:
+            indices: list[int | None] = [None]
+            if configs == "all":
+                indices += range(len(rows(contestant)))
+            for index in indices:
+                job = job_of(comparison.problem, contestant, index)
+                found.setdefault(json.dumps(job, sort_keys=True), job)
+    return list(found.values())
+
+
+def job_of(problem: Problem, contestant: Contestant, index: int | None) -> dict[str, Any]:
+    """One call as plain data: of the row `index`, or of the one that the kernel selects."""
+    return {
+        "file": str(contestant.file),
+        "kernel": contestant.kernel,
+        "shape": problem.shape.numbers,
+        "dtype": dataclasses.asdict(problem.dtype),
+        "layout": problem.layout.word,
+        "epilogue": problem.epilogue.data,
+        "config": index,
+    }
+
+
+def compile_ahead(work: Sequence[dict[str, Any]], workers: int, longest: float = _LONGEST_SECONDS) -> None:
+    """Make the calls of `work` once in `workers` processes, and wait for them, for `longest` seconds at the most."""
+    if workers < 1 or len(work) < _WORTH_IT:
+        return
+    workers = min(workers, len(work))
+    print(f"compiling {len(work)} calls in {workers} processes", file=sys.stderr, flush=True)
+    root = Path(__file__).resolve().parents[2]
+    path = os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")]))
+    environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+    running = []
+    for number in range(workers):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "generator.bench.precompilation"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+            text=True,
+        )
+        running.append((process, json.dumps(work[number::workers])))
+    _wait(running, longest)
+
+
+def _wait(running: list[tuple[subprocess.Popen[str], str]], longest: float) -> None:
+    try:
+        for process, text in running:
+            assert process.stdin is not None
+            try:
+                process.stdin.write(text)
+                process.stdin.close()
+            except OSError:
+                continue
+        deadline = time.monotonic() + longest
+        for process, _ in running:
+            process.wait(timeout=max(0.0, deadline - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        print("compiling ahead takes too long; going on without", file=sys.stderr, flush=True)
+    finally:
+        for process, _ in running:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+
+
+def main() -> None:
+    """A worker: read calls from standard input and make each once; what raises is met again by the timing process."""
+    import torch
+
+    from generator.bench.random_operands import make_sets
+
+    for job in json.loads(sys.stdin.read()):
+        problem = Problem(
+            Shape(*job["shape"]), Dtype(**job["dtype"]), Layout.of(job["layout"]), chain_of(job["epilogue"])
+        )
+        contestant = Contestant("", "", job["kernel"], Path(job["file"]), "", problem.layout)
+        try:
+            (one,) = make_sets(problem, "cuda", 1, seed=0)
+            options = {} if job["config"] is None else {"config": job["config"]}
+            function(contestant)(one.a, one.b, **one.epilogue, out=one.out, **options)
+            torch.cuda.synchronize()
+        except Exception as error:
+            print(f"{job['kernel']}: {error}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,359 @@
+"""A function that finds a tile by its number in a grid that it cuts into parts: its lemma, by induction over the parts.
+
+The function's loop leaves one part of the grid after the other, and a number within it. A part is `far` tiles from its
+corner (m, n) in direction (dm, dn) by `wide` tiles in direction (dn, dm). Proved of one turn, for any part and number:
+what is left is a smaller part, within the one before, and a number within it; numbers that are left in two different
+parts are left in parts that do not meet, and in one part they still differ. Of the end: numbers of one part give
+different tiles, all within it. By induction, any two numbers give different tiles of the grid.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import chain, combinations
+
+from generator.bounds import concrete_run
+from generator.bounds.expressions import Expressions
+from generator.bounds.rewriting import atoms, replaced, replaced_in, sums_of
+from generator.bounds.solve import together
+from generator.bounds.source import NotUnderstood
+from generator.bounds.symbolic_values import Number
+from generator.bounds.terms import (
+    ALWAYS,
+    NEVER,
+    Atom,
+    Choice,
+    Condition,
+    Poly,
+    Variable,
+    at_most,
+    below,
+    either,
+    equal,
+    negation,
+    of,
+    poly,
+    variable,
+)
+from generator.bounds.triton_semantics import operate
+from generator.emit.syntax_digest import digest_of, undocumented, written
+
+#: What names a part: its corner, its lengths, the direction of the first of them.
+_CORNER, _LENGTHS, _DIRECTION = ("m", "n"), ("far", "wide"), ("dm", "dn")
+_DIRECTIONS = ((0, 1), (1, 0), (0, -1), (-1, 0))
+#: What a function returns, as if it had names for it.
+_RETURNED = ("returned m", "returned n")
+#: A number within a part, and what makes another one of it.
+_NUMBER = variable("number")
+_TWIN: Mapping[Atom, Poly] = {Variable("number"): variable("number'")}
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A function of a file: statements, a loop, statements, and the two numbers that it returns."""
+
+    node: ast.FunctionDef
+
+    @cached_property
+    def text(self) -> str:
+        """What it is known by: its name, and a digest of all that it does."""
+        return f"{self.node.name}@{digest_of([written(self.node)])[:8]}"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Curve) and self.text == other.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    @cached_property
+    def _parts(self) -> tuple[list[ast.stmt], ast.While, list[ast.stmt], ast.expr]:
+        body = undocumented(self.node)
+        loops = [place for place, statement in enumerate(body) if isinstance(statement, ast.While)]
+        match body[loops[0]] if len(loops) == 1 else None, body[-1]:
+            case ast.While(orelse=[]) as loop, ast.Return(ast.Tuple([_, _]) as returned):
+                return body[: loops[0]], loop, body[loops[0] + 1 : -1], returned
+        raise NotUnderstood(self.node.lineno, f"the function {self.node.name}")
+
+    @property
+    def known(self) -> bool:
+        """Whether it has three parameters, and one loop."""
+        try:
+            return len(self.parameters) == 3 and self._parts is not None
+        except NotUnderstood:
+            return False
+
+    @cached_property
+    def parameters(self) -> tuple[str, ...]:
+        """The names of its parameters."""
+        return tuple(parameter.arg for parameter in self.node.args.args)
+
+    def start(self, arguments: Sequence[Number]) -> list[Expressions]:
+        """Each way to the loop."""
+        return list(_ways(self._parts[0], Expressions(dict(zip(self.parameters, arguments)))))
+
+    def turns(self, at: Expressions) -> list[Expressions]:
+        """Each way through the loop and back to its head."""
+        loop = self._parts[1]
+        return [way for entered in _taken(at, loop.test, True) for way in _ways(loop.body, entered)]
+
+    def ends(self, at: Expressions) -> list[tuple[Expressions, tuple[Number, Number]]]:
+        """Each way out of the loop, and what is returned there."""
+        _, loop, after, returned = self._parts
+        found: list[tuple[Expressions, tuple[Number, Number]]] = []
+        # What is returned is taken apart as if it were given names first.
+        names: list[ast.expr] = [ast.Name(name, ast.Store()) for name in _RETURNED]
+        last = ast.copy_location(ast.Assign([ast.Tuple(names, ast.Store())], returned), returned)
+        for left in _taken(at, loop.test, False):
+            for way in _ways([*after, last], left):
+                match [way.names[name] for name in _RETURNED]:
+                    case [Number() as x, Number() as y]:
+                        found.append((way, (x, y)))
+                    case _:
+                        raise NotUnderstood(returned.lineno, ast.unparse(returned))
+        return found
+
+    def value(self, arguments: Sequence[int]) -> tuple[int, ...]:
+        """What it returns for whole numbers; raises as `plain.returned` does."""
+        return concrete_run.returned(self.node, arguments)
+
+
+def _taken(at: Expressions, test: ast.expr, holds: bool) -> Iterator[Expressions]:
+    way = at.under(at.truth(test), holds)
+    if NEVER not in way.path:
+        yield Expressions(way.names, tuple(x for x in way.path if x != ALWAYS), way.decided, way.sites)
+
+
+def _ways(body: Sequence[ast.stmt], at: Expressions) -> Iterator[Expressions]:
+    """Each way through statements, with what the names stand for at its end and what holds on it."""
+    if not body:
+        yield at
+        return
+    match body[0]:
+        case ast.If(test, then, orelse):
+            for branch, holds in ((then, True), (orelse, False)):
+                for way in _taken(at, test, holds):
+                    yield from _ways([*branch, *body[1:]], way)
+            return
+        case ast.Assign([ast.Name(name)], value):
+            at.names[name] = at.value(value)
+        case ast.Assign([ast.Tuple(targets)], ast.Tuple(values)) if len(targets) == len(values):
+            found = [at.value(value) for value in values]
+            for target, each in zip(targets, found):
+                if not isinstance(target, ast.Name):
+                    raise NotUnderstood(target.lineno, ast.unparse(target))
+                at.names[target.id] = each
+        case ast.AugAssign(ast.Name(name) as target, operator, value):
+            old = at.value(ast.Name(name, ast.Load(), lineno=target.lineno, col_offset=target.col_offset))
+            at.names[name] = operate(at.place(target), operator, old, at.value(value))
+        case statement:
+            raise NotUnderstood(statement.lineno, ast.unparse(statement).partition("\n")[0])
+    for way in _apart(at):
+        yield from _ways(body[1:], way)
+
+
+def _apart(at: Expressions) -> Iterator[Expressions]:
+    """Each way through the choices that names stand for, as if each were a branch."""
+    numbers = {name: x for name, x in at.names.items() if isinstance(x, Number)}
+    choices = [x for x in atoms(number.value for number in numbers.values()) if isinstance(x, Choice)]
+    if not choices:
+        yield at
+        return
+    test = choices[0].condition
+    for holds, condition in ((True, test), (False, negation(test))):
+        by: dict[Atom, Poly] = {x: x.then if holds else x.otherwise for x in choices if x.condition == test}
+        taken = {name: replace(x, value=replaced(x.value, by)) for name, x in numbers.items()}
+        if negation(condition) not in at.path:
+            yield from _apart(Expressions(at.names | taken, (*at.path, condition), at.decided, at.sites))
+
+
+@dataclass(frozen=True)
+class _Left:
+    """A part of the grid, and a number within it."""
+
+    number: Poly
+    corner: tuple[Poly, ...]
+    lengths: tuple[Poly, ...]
+    direction: tuple[int, int]
+
+    @property
+    def shape(self) -> tuple[Poly, ...]:
+        """What names the part."""
+        return *self.corner, *self.lengths
+
+    @property
+    def area(self) -> Poly:
+        return self.lengths[0] * self.lengths[1]
+
+    @property
+    def spans(self) -> list[tuple[Poly, Poly]]:
+        """The first row and the one behind the last; the same of columns."""
+        far, wide = self.lengths
+        dm, dn = self.direction
+        spans = zip(self.corner, (far, wide) if dm else (wide, far), (dm or dn, dn or dm))
+        return [(at, at + length) if sign > 0 else (at - length + 1, at + 1) for at, length, sign in spans]
+
+    def holds(self, grid: Sequence[Poly]) -> list[Condition]:
+        """That it is a part of the grid, with a number within."""
+        far, wide = self.lengths
+        bounds = [at_most(1, far), at_most(1, wide), at_most(0, self.number), below(self.number, self.area)]
+        for (first, behind), extent in zip(self.spans, grid):
+            bounds += [at_most(0, first), at_most(behind, extent)]
+        # A product of two unknowns is hard: this much is what its number's width needs.
+        return [*bounds, at_most(self.area, 2**31 - 1)]
+
+    def within(self, other: _Left) -> list[Condition]:
+        """That it is a smaller part of another one."""
+        pairs = zip(self.spans, other.spans)
+        bounds = [x for (a, b), (c, d) in pairs for x in (at_most(c, a), at_most(b, d))]
+        return [*bounds, below(self.lengths[0] + self.lengths[1], other.lengths[0] + other.lengths[1])]
+
+    def apart(self, other: _Left) -> Condition:
+        """That no tile is in both."""
+        pairs = zip(self.spans, other.spans)
+        return either([x for (a, b), (c, d) in pairs for x in (at_most(b, c), at_most(d, a))])
+
+
+@dataclass(frozen=True)
+class _Induction:
+    """The steps of the proof, each a search for what is not known: the first found is told."""
+
+    curve: Curve
+    program: Poly
+    grid: tuple[Poly, ...]
+    facts: tuple[Condition, ...]
+
+    def start(self) -> Iterator[str]:
+        """The loop begins with the program's number in a part that is the same for all programs."""
+        for way in self.curve.start([Number(x, width="32") for x in (self.program, *self.grid)]):
+            part = _left(self.curve, way)
+            if part.number != self.program or _depends([*part.shape, *way.path], self.program):
+                yield "the loop does not begin with the program's number"
+            known = [*self.facts, *way.path]
+            yield from self._missed(known, part.holds(self.grid), "at the loop")
+            yield from self._wide(way, known)
+
+    def turn(self, before: _Left) -> Iterator[str]:
+        """One turn leaves a smaller part with a number within, different turns leave parts that do not meet."""
+        inside = self._inside(before)
+        ways = [(way, _left(self.curve, way)) for way in self.curve.turns(_at(self.curve, before, self.grid))]
+        for way, after in ways:
+            if _depends([*after.shape, after.number - _NUMBER], _NUMBER):
+                yield "after a turn, what is left depends on the number"
+            yield from self._missed(
+                [*inside, *way.path], [*after.holds(self.grid), *after.within(before)], "after a turn"
+            )
+            yield from self._wide(way, [*inside, *way.path])
+        for (one, first), (two, second) in combinations(ways, 2):
+            both = [*inside, *one.path, *(replaced_in(x, _TWIN) for x in (*inside, *two.path))]
+            yield from self._missed(both, [first.apart(second)], "after two different turns")
+
+    def end(self, before: _Left) -> Iterator[str]:
+        """Behind the loop a part is a line, the tile is one of the part, and no other number's."""
+        inside = self._inside(before)
+        line = either([at_most(length, 1) for length in before.lengths])
+        for way, _ in self.curve.ends(_at(self.curve, before, self.grid)):
+            if _depends(way.path, _NUMBER):
+                yield "the end of the loop depends on the number"
+            yield from self._missed([*inside, *way.path], [line], "behind the loop")
+        far, wide = before.lengths
+        for lengths in ((poly(1), wide), (far, poly(1))):
+            part = replace(before, lengths=lengths)
+            for way, tile in self.curve.ends(_at(self.curve, part, self.grid)):
+                known = [*self._inside(part), *way.path]
+                places = [(at.value, *span) for at, span in zip(tile, part.spans)]
+                bounds = [x for at, first, behind in places for x in (at_most(first, at), below(at, behind))]
+                twins = [*(replaced_in(x, _TWIN) for x in known), *(equal(x, replaced(x, _TWIN)) for x, *_ in places)]
+                yield from self._missed(known, bounds, "behind the loop")
+                yield from self._missed([*known, *twins], [equal(_NUMBER, replaced(_NUMBER, _TWIN))], "behind the loop")
+                yield from self._wide(way, known, tile)
+
+    def _inside(self, part: _Left) -> list[Condition]:
+        """What holds of a part and the grid."""
+        return [*(fact for fact in self.facts if not _depends([fact], self.program)), *part.holds(self.grid)]
+
+    def _missed(self, known: Iterable[Condition], wanted: Iterable[Condition], where: str) -> Iterator[str]:
+        """Of what is wanted, that which is not known."""
+        known = list(known)
+        # Products of unknowns make questions hard, and most answers need none.
+        plain = [x for x in known if _linear(x)]
+        for each in wanted:
+            if not (_linear(each) and _known(plain, each)) and not _known(
+                [*known, *_products(plain, [*known, each])], each
+            ):
+                yield f"{where}, {each} is not known"
+
+    def _wide(self, way: Expressions, known: Sequence[Condition], results: Iterable[Number] = ()) -> Iterator[str]:
+        """Of the numbers computed on a way, those that are not known to fit 32 bits."""
+        numbers = [x for x in (*way.names.values(), *results) if isinstance(x, Number)]
+        parts = way.decided.union(*(x.parts for x in numbers))
+        for part in sorted(parts, key=lambda part: (part.line, str(part.value))):
+            fitting = [at_most(-(2**31), part.value), below(part.value, 2**31)]
+            yield from self._missed([*known, *part.path], fitting, f"in 32 bits of line {part.line}")
+
+
+def why_not(curve: Curve, program: Poly, grid: Sequence[Poly], facts: Iterable[Condition]) -> str:
+    """Why two programs are not known to have different tiles, all of the grid; empty where they are.
+
+    `facts` hold of the program's number and of the grid's sides. Raises `NotUnderstood`.
+    """
+    steps = _Induction(curve, program, tuple(grid), tuple(facts))
+    corner, lengths = (tuple(map(variable, names)) for names in (_CORNER, _LENGTHS))
+    parts = [_Left(_NUMBER, corner, lengths, direction) for direction in _DIRECTIONS]
+    faults = chain(steps.start(), *(chain(steps.turn(part), steps.end(part)) for part in parts))
+    return next(faults, "")
+
+
+def _at(curve: Curve, part: _Left, grid: Sequence[Poly]) -> Expressions:
+    """The head of the loop, with that part left."""
+    sums = dict(zip((*_CORNER, *_LENGTHS), (*part.corner, *part.lengths)))
+    sums |= dict(zip(curve.parameters, (part.number, *grid)))
+    names = {name: Number(sum, width="32") for name, sum in sums.items()}
+    return Expressions({**names, **{name: Number(poly(x)) for name, x in zip(_DIRECTION, part.direction)}})
+
+
+def _left(curve: Curve, at: Expressions) -> _Left:
+    """What is left where the loop begins or comes back; raises `NotUnderstood`."""
+    found = [at.names.get(name) for name in (curve.parameters[0], *_CORNER, *_LENGTHS, *_DIRECTION)]
+    sums = [x.value for x in found if isinstance(x, Number)]
+    if len(sums) == len(found):
+        number, m, n, far, wide, dm, dn = sums
+        direction = dm.constant, dn.constant
+        for known in _DIRECTIONS:
+            if direction == known:
+                return _Left(number, (m, n), (far, wide), known)
+    raise NotUnderstood(curve.node.lineno, f"{curve.node.name}, whose loop leaves no part of a grid")
+
+
+def _known(facts: Iterable[Condition], wanted: Condition) -> bool:
+    return together([*facts, negation(wanted)]).verdict == "impossible"
+
+
+def _products(facts: Sequence[Condition], among: Iterable[Condition]) -> list[Condition]:
+    """That what is not negative has no negative products, as far as these are of the products in some conditions.
+
+    With them, what follows of the products follows as if each were an unknown of its own.
+    """
+    found = {atoms for condition in among for sum in sums_of(condition) for atoms, _ in sum.terms if len(atoms) > 1}
+    factors = sorted({atom for atoms in found for atom in atoms}, key=str)
+    names = {name for atom in factors for name in atom.variables}
+    near = [fact for fact in facts if fact.variables <= names]
+    lengths = [variable(name) for name in _LENGTHS]
+    found |= {atoms for length in lengths for factor in factors for atoms, _ in (length * of(factor)).terms}
+    signed = [of(atom) - 1 for atom in factors]
+    signed += [length - of(atom) * times - 1 for atom in factors for length in lengths for times in (2, 1)]
+    signed = [x for x in dict.fromkeys(signed) if x.constant is None and _known(near, at_most(0, x))]
+    products = [x * y for x, y in combinations(signed, 2)]
+    return [at_most(0, x) for x in products if all(len(atoms) < 2 or atoms in found for atoms, _ in x.terms)]
+
+
+def _depends(on: Iterable[Poly | Condition], number: Poly) -> bool:
+    """Whether anything depends on a number."""
+    return any(number.variables & x.variables for x in on)
+
+
+def _linear(condition: Condition) -> bool:
+    """Whether no two unknowns are multiplied in a condition, but for its quotients' own."""
+    return all(len(atoms) < 2 for sum in sums_of(condition) for atoms, _ in sum.terms)

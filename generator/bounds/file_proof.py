@@ -1,0 +1,153 @@
+"""The proof of one rendered file: every load and store, for every row of CONFIGS."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import prod
+from pathlib import Path
+
+from generator.bounds import launcher_facts
+from generator.bounds.batches import prove_split
+from generator.bounds.curve_lemma import Curve
+from generator.bounds.evaluate import Walk, walk
+from generator.bounds.launcher_facts import Launch, Launcher
+from generator.bounds.order_proof import Lemma, Order, prove_order
+from generator.bounds.source import Call, Kind, NotUnderstood, Refuted, Source, read
+from generator.bounds.symbolic_values import Called, Number, Value
+from generator.bounds.terms import Condition, Poly, at_most, below, poly, variable
+from generator.bounds.verdicts import Judge, State
+
+
+@dataclass(frozen=True)
+class Access:
+    """One load or store with one row of CONFIGS, and what became of the claim that it stays inside its operand.
+
+    proved: for all sizes, strides and programs, and no number on the way to an address leaves its width.
+    hardware: a descriptor of the operand's own shape and strides, which the hardware does not let it leave.
+    refuted: `detail` has sizes and a program that break it. not proved: `detail` says what is not understood.
+    """
+
+    line: int
+    operand: str
+    kind: Kind
+    state: State
+    #: The index in CONFIGS; None where the file is not understood before a row matters.
+    row: int | None
+    detail: str
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What is proved of a rendered file."""
+
+    accesses: tuple[Access, ...]
+    order: Order
+
+
+def prove(path: Path) -> Proof:
+    """The proof for a rendered file, up to the first row that is refuted.
+
+    Raises `NotUnderstood` where no kernel can be found in it at all.
+    """
+    source = read(path)
+    try:
+        known = launcher_facts.read(source)
+    except NotUnderstood as error:
+        return Proof(tuple(_not_proved(call, str(error)) for call in source.calls), Order("not proved", str(error)))
+    accesses: list[Access] = []
+    orders = []
+    # Rows that differ in warps and stages alone have one proof.
+    proofs: dict[tuple[tuple[str, int], ...], tuple[list[Access], Order]] = {}
+    for index, row in enumerate(source.rows):
+        tiles = {name: size for name, size in row.items() if not name.startswith("num_")}
+        key = tuple(sorted(tiles.items()))
+        if key not in proofs:
+            proofs[key] = _with_tiles(source, known, tiles)
+        found, order = proofs[key]
+        accesses += [replace(access, row=index) for access in found]
+        orders.append(order)
+        # One refuted row refutes the kernel; each costs a search for the sizes that break it.
+        if order.state == "refuted" or any(access.state == "refuted" for access in found):
+            break
+    return Proof(tuple(accesses), _worst(orders))
+
+
+def _with_tiles(source: Source, known: Launcher, tiles: Mapping[str, int]) -> tuple[list[Access], Order]:
+    lemma = Lemma(Order("not proved", "the kernel has no coordinates of a tile"))
+    launch: Launch | None = None
+    divided = False
+    try:
+        launch = found = known.bind(tiles)
+
+        def order(names: tuple[str, str], first: Number, second: Number, tiles: Poly | None) -> Lemma:
+            nonlocal lemma
+            whole = prod(found.grid, start=found.batch or poly(1))
+            if (tiles is not None) != found.walks or tiles not in (None, whole):
+                lemma = Lemma(Order("not proved", "the launcher's programs are not known to come to every tile"))
+            elif found.batch is not None and not divided:
+                # Of one matrix every tile would be computed, and which one a program is for is not known.
+                lemma = Lemma(Order("not proved", "a tile is chosen before the matrix of a program is known"))
+            else:
+                lemma = prove_order(names, (first, second), found.grid, found.facts)
+            return lemma
+
+        def split(matrix: Number, place: Number) -> tuple[Condition, ...]:
+            nonlocal lemma, divided
+            assert found.batch is not None
+            matrices = prove_split(matrix, place, found.batch, found.grid, found.facts)
+            if matrices.state != "proved":
+                lemma = Lemma(matrices)
+                raise NotUnderstood(source.kernel.lineno, "which matrix of the batch a program computes")
+            divided = True
+            return at_most(0, variable("batch")), below(variable("batch"), found.batch)
+
+        known_here = {**launch.arguments, **_finders(source)}
+        depth = launch.depth if launch.deals else None
+        walked = walk(
+            source.kernel, known_here, order, launch.sharing, depth, split if launch.batch is not None else None
+        )
+    except NotUnderstood as error:
+        # Where programs share tiles, which of them stores the result is part of the order.
+        shared = launch is not None and (launch.sharing > 1 or launch.deals)
+        told = Order("refuted" if isinstance(error, Refuted) else "not proved", str(error)) if shared else lemma.order
+        return [_not_proved(call, str(error)) for call in source.calls], told
+    wrong = _stored_otherwise(known, launch, walked)
+    if wrong is not None:
+        lemma = replace(lemma, order=Order("refuted", wrong))
+    judge = Judge(known, launch, walked, lemma, tiles)
+    sites = {(site.line, site.column): site for site in walked.sites}
+    accesses = []
+    for call in source.calls:
+        site = sites.get((call.line, call.column))
+        if site is None:
+            accesses.append(_not_proved(call, f"not understood: line {call.line}: the walk does not come here"))
+        else:
+            verdict = judge.verdict(site)
+            accesses.append(Access(site.line, site.operand, site.kind, verdict.state, None, verdict.detail))
+    return accesses, lemma.order
+
+
+def _finders(source: Source) -> dict[str, Value]:
+    """The functions of the file that may find tiles by their numbers."""
+    return {name: Called(Curve(node)) for name, node in source.functions.items() if Curve(node).known}
+
+
+def _stored_otherwise(known: Launcher, launch: Launch, walked: Walk) -> str | None:
+    """Why a result is not what one program stores, or what all that share its tile add to zero; None where it is."""
+    results = [site for site in walked.sites if site.operand in known.results and site.kind == "store"]
+    if any(site.adds and not known.zeroed for site in results):
+        return "what is added to was not zero before"
+    alone = walked.sites[walked.alone] if walked.alone is not None else []
+    if (launch.sharing > 1 or launch.deals) and not all(site in alone or site.adds for site in results):
+        return "programs share a tile, and more than one of them stores the result"
+    return None
+
+
+def _not_proved(call: Call, reason: str) -> Access:
+    return Access(call.line, call.address, call.kind, "not proved", None, reason)
+
+
+def _worst(orders: list[Order]) -> Order:
+    rank = {"refuted": 0, "not proved": 1, "proved": 2}
+    return min(orders, key=lambda order: rank[order.state])

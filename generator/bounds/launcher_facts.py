@@ -1,0 +1,205 @@
+"""What the launcher passes to the kernel, and what holds whenever it does, read from its source."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from generator.bounds import configuration_choice, helpers
+from generator.bounds import sharing as dealing
+from generator.bounds.gemm_statements import Gemm, Operand
+from generator.bounds.helpers import SIZES
+from generator.bounds.patterns import dotted, matched, matches
+from generator.bounds.plain_arithmetic import condition_of, number_of
+from generator.bounds.source import NotUnderstood, Source
+from generator.bounds.symbolic_values import Dtype, Either, Number, Opaque, Pointer, Truth, Value
+from generator.bounds.terms import Condition, Poly, at_most, below, equal, poly, variable
+from generator.bounds.triton_semantics import PART, SECOND_AXIS, TILES
+
+#: What the launcher makes room for: partial sums of every tile, and a counter for each, at zero when a kernel starts.
+WORK, COUNTERS = "work", "counters"
+
+
+#: As many programs as the device holds, of a row that is chosen, or that the tuner tries.
+_PROGRAMS = ("_programs(row, a.device)", "_programs(meta, a.device)")
+#: What a launch tells the compiler alone: how it computes, and not where it reads or writes.
+_OPTIONS = ("enable_fp_fusion",)
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A launch with one row of CONFIGS: the parameters' values, the tiles' number as a product, what holds."""
+
+    arguments: Mapping[str, Value]
+    #: What addresses may lie in: the launcher's operands, and what it makes room for.
+    operands: Mapping[str, Operand]
+    grid: tuple[Poly, ...]
+    facts: tuple[Condition, ...]
+    #: How many matrices have that many tiles, None where there is no batch.
+    batch: Poly | None
+    #: The programs that share a tile, along the grid's second axis.
+    sharing: int
+    #: Whether there are at most as many programs as tiles, and at least one, which walk the tiles; else as many.
+    walks: bool
+    #: Whether there are any number of programs, at least one, that deal the tiles' steps out among them.
+    deals: bool
+    #: The step along K.
+    depth: int
+
+
+@dataclass(frozen=True)
+class _Programs:
+    """The programs of a grid as the launcher writes it: how many tiles there are, and as in `Launch`."""
+
+    tiles: ast.expr
+    walks: bool = False
+    deals: bool = False
+    sharing: ast.expr | None = None
+
+
+class Launcher(Gemm):
+    """What `gemm` launches, a launch for each row of CONFIGS."""
+
+    def bind(self, row: Mapping[str, int]) -> Launch:
+        """The launch with this row."""
+        names = {name: variable(name) for name in SIZES}
+        table = {key: poly(number) for key, number in row.items()}
+        parameters = [parameter.arg for parameter in self.source.kernel.args.args]
+        arguments = self._passed | {name: Number(table[name]) for name in parameters if name in table}
+        sizes = {name: value.value for name, value in arguments.items() if isinstance(value, Number)}
+        for name, rule in self._derived.items():
+            arguments[name] = Truth(condition_of(rule, {}, {"args": sizes}))
+        facts = list(self.facts)
+        if self._demanded is not None:
+            facts.append(condition_of(self._demanded, names, {"row": table}))
+        grid = tuple(number_of(factor, names, {"row": table, "meta": table}) for factor in self._grid)
+        batch = None
+        if self.batched:
+            batch, *rest = grid
+            grid = tuple(rest)
+            if batch != names["B"]:
+                raise NotUnderstood(self.call.lineno, f"a grid of {batch} matrices")
+        operands, sharing = dict(self.operands), 1
+        for name, extents in self._parts.items():
+            shape = tuple(number_of(extent, names, {"row": table}) for extent in extents)
+            operands[name] = Operand(name, shape, len(shape) - 1)
+        if self._programs.sharing is not None:
+            shared = number_of(self._programs.sharing, {}, {"row": table, "meta": table}).constant
+            if shared is None or shared < 1:
+                raise NotUnderstood(self.call.lineno, "a number of programs to a tile that the row does not say")
+            sharing = shared
+            arguments[SECOND_AXIS] = Number(variable(PART), width="32")
+            facts += [at_most(0, variable(PART)), below(variable(PART), poly(sharing))]
+        if self._workspace:
+            tiles = variable(TILES)
+            room = dealing.room(row) if self._programs.deals else tiles * (sharing * row["BLOCK_M"] * row["BLOCK_N"])
+            room = room * self._workspace
+            operands |= {WORK: Operand(WORK, (room,), 0), COUNTERS: Operand(COUNTERS, (tiles,), 0)}
+        return Launch(
+            arguments,
+            operands,
+            grid,
+            tuple(facts),
+            batch,
+            sharing,
+            self._programs.walks,
+            self._programs.deals,
+            row.get("BLOCK_K", 1),
+        )
+
+    @cached_property
+    def _demanded(self) -> ast.expr | None:
+        """What every row that is launched meets."""
+        demanded = configuration_choice.demand(self.source, self._choice, self._refuses)
+        # What prunes for the tuner knows the sizes by the names of the kernel's parameters.
+        if demanded is not None and any(self._passed.get(name) != _size(name) for name in "MNK"):
+            raise NotUnderstood(self.call.lineno, "sizes passed under other names")
+        return demanded
+
+    @cached_property
+    def _derived(self) -> Mapping[str, ast.expr]:
+        """The parameters that a decorator computes from the others."""
+        return configuration_choice.heuristics(self.source.kernel)
+
+    @cached_property
+    def _programs(self) -> _Programs:
+        """The programs of the grid."""
+        assert isinstance(self.call.func, ast.Subscript)
+        grid = self.call.func.slice
+        late = matched(grid, "lambda meta: $grid")
+        grid = late["grid"] if late is not None else grid
+        walking = matched(grid, *(f"min($tiles, {programs})," for programs in _PROGRAMS))
+        if walking is not None:
+            helpers.programs(self.source)
+            return _Programs(walking["tiles"], walks=True)
+        if matches(grid, *(f"{programs}," for programs in _PROGRAMS)) and self._workspace:
+            helpers.programs(self.source)
+            # As many tiles as counters.
+            return _Programs(helpers.TILES, walks=True, deals=True)
+        match grid:
+            case ast.Tuple([tiles]):
+                return _Programs(tiles)
+            case ast.Tuple([tiles, sharing]):
+                return _Programs(tiles, sharing=sharing)
+        raise NotUnderstood(grid.lineno, f"the grid {ast.unparse(grid)}")
+
+    @cached_property
+    def _grid(self) -> list[ast.expr]:
+        """The factors of the number of tiles."""
+        factors = [self._programs.tiles]
+        while isinstance(factors[0], ast.BinOp) and isinstance(factors[0].op, ast.Mult):
+            factors[:1] = [factors[0].left, factors[0].right]
+        return factors
+
+    @cached_property
+    def _passed(self) -> dict[str, Value]:
+        """What `gemm` passes besides the row."""
+        parameters = [parameter.arg for parameter in self.source.kernel.args.args]
+        given = {name: self._value(argument) for name, argument in zip(parameters, self.call.args)}
+        for keyword in self.call.keywords:
+            if keyword.arg is not None and keyword.arg not in _OPTIONS:
+                given[keyword.arg] = self._value(keyword.value)
+        if not any(keyword.arg is None and matches(keyword.value, "row") for keyword in self.call.keywords):
+            raise NotUnderstood(self.call.lineno, "the row is not passed")
+        return given
+
+    def _value(self, node: ast.expr) -> Value:
+        name = dotted(node)
+        if name in self._scalars:
+            return Either(name, _on_device(name))
+        if name in self.operands or (self._workspace and name in (WORK, COUNTERS)):
+            return Pointer(name, poly(0))
+        if name in self._descriptors:
+            return self._descriptors[name]
+        if name in SIZES:
+            return _size(name)
+        if name == "index":
+            return Dtype("index")
+        if matches(node, "_approximates(a.device)"):
+            # Which instructions compute a value: none that is followed.
+            return Opaque("_approximates")
+        for stride in self.strides:
+            if matches(node, stride):
+                return Number(variable(stride), width="32")
+        for scalar in self._scalars:
+            if matches(node, f"isinstance({scalar}, torch.Tensor)"):
+                return Truth(_on_device(scalar))
+        raise NotUnderstood(node.lineno, f"the argument {ast.unparse(node)}")
+
+
+def read(source: Source) -> Launcher:
+    """The launcher of a file; raises `NotUnderstood`."""
+    launcher = Launcher(source)
+    launcher.read()
+    return launcher
+
+
+def _size(name: str) -> Number:
+    """One of SIZES, which the launcher keeps below 2**31."""
+    return Number(variable(name), width="32")
+
+
+def _on_device(name: str) -> Condition:
+    return equal(variable(f"{name} is a tensor"), 1)

@@ -1,0 +1,301 @@
+"""The order of tiles: every program's tile lies in the grid, and no two programs have the same one.
+
+Both are proved for any number of tiles, with divisions by numbers that are not constants. A map from the programs into
+as many tiles that has no two programs meet leaves no tile out: so every tile is computed, and computed once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import product
+from math import prod
+from typing import Literal
+
+from generator.bounds import die_order
+from generator.bounds.curve_lemma import Curve, why_not
+from generator.bounds.rewriting import atoms, holds, quotients, replaced, replaced_in, value
+from generator.bounds.solve import together
+from generator.bounds.symbolic_values import Number
+from generator.bounds.terms import (
+    Atom,
+    Condition,
+    Endless,
+    Poly,
+    Renumbered,
+    Result,
+    Variable,
+    at_most,
+    below,
+    conjuncts,
+    either,
+    equal,
+    negation,
+    of,
+    poly,
+    variable,
+)
+from generator.bounds.triton_semantics import PID
+
+_TILES = (variable("num_m"), variable("num_n"))
+_SIZES = ("M", "N")
+#: Limits to the tiles along M or along N, of which the first that is proved counts: tiles of 16 and more, and elements.
+_MOST_TILES = (2**27, 2**31)
+#: Numbers of tiles that are tried where a proof fails: one band and part of another.
+_TRIED = range(1, 13)
+#: Sizes that are tried where the order does not depend on the numbers of tiles alone.
+_TRIED_SIZES = (1, 16, 17, 33, 65, 129, 200, 257, 513)
+#: How many of them, where the order depends on K as well; where it depends on more, none.
+_FEW = 4
+#: Programs of a grid that are tried.
+_PROGRAMS = 4096
+
+
+@dataclass(frozen=True)
+class Order:
+    """What became of the lemma; `detail` says why it is not proved, or gives programs that break it."""
+
+    state: Literal["proved", "refuted", "not proved"]
+    detail: str
+
+
+@dataclass(frozen=True)
+class Lemma:
+    """The lemma, what it gives to the proof of the addresses, and the program that breaks it where there is one."""
+
+    order: Order
+    #: Of the coordinates' bounds, those that are proved: all four, unless something is wrong.
+    inside: tuple[Condition, ...] = ()
+    witness: tuple[Condition, ...] = ()
+    #: Whether what is computed of the sizes alone on the way to the coordinates is known to fit 32 bits.
+    fits: bool = False
+
+
+def prove_order(
+    names: Sequence[str],
+    coordinates: Sequence[Number],
+    grid: Sequence[Poly],
+    facts: Iterable[Condition],
+) -> Lemma:
+    """The lemma for a program's coordinates along M and N, over a grid that the launcher gives as a product."""
+    factors = [[factor for factor in grid if factor.variables == {size}] for size in _SIZES]
+    if len(grid) != 2 or any(len(found) != 1 for found in factors):
+        grid_told = " * ".join(f"({factor})" for factor in grid)
+        return Lemma(Order("not proved", f"the grid is not known as tiles along M by tiles along N: {grid_told}"))
+    extents = (factors[0][0], factors[1][0])
+    parts = sorted({part.value for number in coordinates for part in number.parts}, key=str)
+    known = tuple(conjuncts(facts))
+    for part in parts:
+        # What depends on the sizes alone needs no order; what counts tiles may need that they are counted in 32 bits.
+        if PID not in part.variables and not fits(part, known) and not fits(part, [*known, _counted(extents)]):
+            return Lemma(Order("not proved", f"{part} is not known to fit 32 bits"))
+    by = _tiles(extents)
+    lemma = _lemma(_in_tiles([number.value for number in coordinates], parts, extents, known, by))
+    # Back from numbers of tiles to sizes, and from what was written for the coordinates to their names.
+    back: dict[Atom, Poly] = {_atom(tiles): of(atom) for atom, tiles in by.items()}
+    symbols = [variable(name) for name in names]
+    bounds = [(at_most(0, symbol), below(symbol, extent)) for symbol, extent in zip(symbols, extents)]
+    proved = [bound for bound, held in zip((x for pair in bounds for x in pair), lemma.held) if held]
+    witness = [replaced_in(condition, back) for condition in lemma.witness]
+    witness += [equal(symbol, index) for symbol, index in zip(symbols, lemma.tile)]
+    return Lemma(lemma.order, tuple(proved), tuple(witness), fits=True)
+
+
+def fits(number: Poly, facts: Iterable[Condition]) -> bool:
+    """Whether a number is proved to fit 32 bits."""
+    return together([*facts, outside_32_bits(number)]).verdict == "impossible"
+
+
+def outside_32_bits(number: Poly) -> Condition:
+    """That a number does not fit 32 bits."""
+    return either([at_most(2**31, number), below(number, -(2**31))])
+
+
+def _counted(extents: Sequence[Poly]) -> Condition:
+    """That the number of tiles is one of 32 bits: so a grid is given to a launch, and the end of a walk to its loop."""
+    return at_most(extents[0] * extents[1], 2**31 - 1)
+
+
+def _tiles(extents: Sequence[Poly]) -> dict[Atom, Poly]:
+    """What the launcher divides each size into, as a number of tiles."""
+    atoms = [{atom for product, _ in extent.terms for atom in product} for extent in extents]
+    return {found.pop(): tiles for found, tiles in zip(atoms, _TILES) if len(found) == 1}
+
+
+def _in_tiles(
+    coordinates: Sequence[Poly],
+    parts: Sequence[Poly],
+    extents: tuple[Poly, Poly],
+    facts: tuple[Condition, ...],
+    by: Mapping[Atom, Poly],
+) -> _Question:
+    """The lemma over the numbers of tiles alone, if no size is left then: kernels of all tile sizes then share it."""
+    # Of what is computed on the way, only what depends on the program is still open.
+    open_parts = tuple(part for part in parts if PID in part.variables)
+    inner, inner_parts = (tuple(replaced(x, by) for x in sums) for sums in (coordinates, open_parts))
+    left = frozenset().union(*(x.variables for x in (*inner, *inner_parts)))
+    rest = [fact for fact in facts if fact.variables <= left]
+    for most in _MOST_TILES:
+        few = [either([below(of(atom), 1), below(most, of(atom))]) for atom in by]
+        if not left & set(_SIZES) and all(together([*facts, fault]).verdict == "impossible" for fault in few):
+            tiles = [at_most(1, tiles) for tiles in by.values()]
+            limits = tuple(at_most(tiles, most) for tiles in by.values())
+            grid = replaced(extents[0], by), replaced(extents[1], by)
+            return _Question(inner, inner_parts, grid, (*tiles, *rest), limits)
+    return _Question(tuple(coordinates), open_parts, extents, facts)
+
+
+def _atom(sum: Poly) -> Atom:
+    """The atom that a sum of a single one is."""
+    (((atom,), _),) = sum.terms
+    return atom
+
+
+@dataclass(frozen=True)
+class _Question:
+    """The lemma to be proved: coordinates, what is computed on the way to them, the grid, what is known."""
+
+    coordinates: tuple[Poly, ...]
+    parts: tuple[Poly, ...]
+    extents: tuple[Poly, Poly]
+    facts: tuple[Condition, ...]
+    #: What is known besides, of which only widths need be proved.
+    limits: tuple[Condition, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """The lemma over numbers of tiles: `held` says which of its four bounds are proved."""
+
+    order: Order
+    held: tuple[bool, ...] = (False,) * 4
+    #: The numbers of tiles and the program that break it, and the tile that this one computes.
+    witness: tuple[Condition, ...] = ()
+    tile: tuple[int, ...] = ()
+
+
+@cache
+def _lemma(asked: _Question) -> _Answer:
+    pid = variable(PID)
+    program = [at_most(0, pid), below(pid, asked.extents[0] * asked.extents[1])]
+    curve = _curve(asked)
+    if curve is not None:
+        reason = why_not(curve, pid, asked.extents, [*asked.facts, *program, *asked.limits, _counted(asked.extents)])
+        if not reason:
+            return _Answer(Order("proved", ""), (True,) * 4)
+        return _searched(asked, (False,) * 4) or _Answer(Order("not proved", reason))
+    for atom in atoms(asked.coordinates):
+        if isinstance(atom, Renumbered):
+            return _renumbered(asked, atom)
+    defined = _defined(asked.coordinates, [*asked.facts, *program])
+    known = [*asked.facts, *program, *defined]
+    sides = zip(asked.coordinates, asked.extents)
+    inside = [bound for x, extent in sides for bound in (at_most(0, x), below(x, extent))]
+    held = tuple(together([*known, negation(bound)]).verdict == "impossible" for bound in inside)
+    if not all(held):
+        found = _searched(asked, held)
+        return found or _Answer(Order("not proved", "a tile of the grid for every program is not known"), held)
+    # A program's number is one of 32 bits itself.
+    limits = [at_most(pid, 2**31 - 1), *asked.limits]
+    for part in asked.parts:
+        # What is proved by now mostly suffices, and leaves out the product of the grid's sides, which is hard.
+        near, all_known = [*asked.facts, *defined, *inside, *limits], [*known, *limits, _counted(asked.extents)]
+        if not fits(part, near) and not fits(part, all_known):
+            return _Answer(Order("not proved", f"{part} is not known to fit 32 bits"))
+    if _one_to_one(asked.coordinates, known):
+        return _Answer(Order("proved", ""), held)
+    found = _searched(asked, held)
+    return found or _Answer(Order("not proved", "in the grid, but one program a tile is not known"), held)
+
+
+def _renumbered(asked: _Question, number: Renumbered) -> _Answer:
+    """The lemma where programs find their tiles by another number than their own, if that is one program's each."""
+    own = [part for part in asked.parts if number not in atoms([part])]
+    reason = die_order.why_not(number.number, own, asked.extents)
+    by: dict[Atom, Poly] = {number: variable(PID)}
+    then = replace(
+        asked,
+        coordinates=tuple(replaced(x, by) for x in asked.coordinates),
+        parts=tuple(replaced(part, by) for part in asked.parts if part not in own),
+    )
+    if any(PID in replaced(x, {number: poly(0)}).variables for x in asked.coordinates):
+        reason = "a tile is found by two numbers of its program"
+    answer = _lemma(then)
+    if not reason and answer.order.state == "proved":
+        return answer
+    return _searched(asked, (False,) * 4) or _Answer(Order("not proved", reason or answer.order.detail))
+
+
+def _curve(asked: _Question) -> Curve | None:
+    """The function that finds the coordinates, where they are what one function has for the program and the grid."""
+    found = [atom for x in asked.coordinates for product, _ in x.terms for atom in product if isinstance(atom, Result)]
+    given = (variable(PID), *asked.extents)
+    if [of(atom) for atom in found] != list(asked.coordinates) or any(atom.arguments != given for atom in found):
+        return None
+    first, second = found
+    known = first.function == second.function and (first.place, second.place) == (0, 1)
+    return first.function if known and isinstance(first.function, Curve) else None
+
+
+def _defined(sums: Sequence[Poly], known: Sequence[Condition]) -> list[Condition]:
+    """That the divisions are of what is not negative by what is positive, inner ones first, as far as it is proved."""
+    found: list[Condition] = []
+    for atom in quotients(sums):
+        for condition in (at_most(1, atom.divisor), at_most(0, atom.dividend)):
+            if together([*known, *found, negation(condition)]).verdict == "impossible":
+                found.append(condition)
+    return found
+
+
+def _one_to_one(coordinates: Sequence[Poly], known: Sequence[Condition]) -> bool:
+    """Whether two programs of one tile are proved to be one program."""
+    passes: list[Mapping[Atom, Poly]] = [{Variable(PID): variable(f"{PID}'")}]
+
+    def other(sum: Poly) -> Poly:
+        for by in passes:
+            sum = replaced(sum, by)
+        return sum
+
+    def met() -> list[Condition]:
+        twins = list(known)
+        for by in passes:
+            twins = [replaced_in(condition, by) for condition in twins]
+        return [*known, *twins, *(equal(x, other(x)) for x in coordinates)]
+
+    # Inner quotients first: where the two programs are proved to agree in one, it is one.
+    for atom in quotients(coordinates):
+        twin = other(of(atom))
+        if together([*met(), negation(equal(of(atom), twin))]).verdict == "impossible" and len(twin.terms) == 1:
+            passes.append({_atom(twin): of(atom)})
+    return together([*met(), negation(equal(variable(PID), other(variable(PID))))]).verdict == "impossible"
+
+
+def _searched(asked: _Question, held: tuple[bool, ...]) -> _Answer | None:
+    """The smallest grid and program that break the lemma, if some small ones do."""
+    names = sorted(frozenset().union(*(x.variables for x in (*asked.coordinates, *asked.extents))) - {PID})
+    tried: Sequence[int] = _TRIED_SIZES if set(names) & set(_SIZES) else _TRIED
+    if len(names) > len(_SIZES):
+        tried = tried[: _FEW if len(names) == len(_SIZES) + 1 else 0]
+    facts = [fact for fact in asked.facts if fact.variables <= set(names)]
+    for numbers in sorted(product(tried, repeat=len(names)), key=prod):
+        at = dict(zip(names, numbers))
+        if not all(holds(fact, at) for fact in facts):
+            continue
+        size = [value(extent, at) for extent in asked.extents]
+        told = f"of {size[0]} by {size[1]} tiles"
+        seen: dict[tuple[int, ...], int] = {}
+        for pid in range(min(prod(size), _PROGRAMS)):
+            witness = (*(equal(variable(name), number) for name, number in at.items()), equal(variable(PID), pid))
+            try:
+                tile = tuple(value(coordinate, {**at, PID: pid}) for coordinate in asked.coordinates)
+            except ZeroDivisionError as error:
+                fault = "comes to no end" if isinstance(error, Endless) else "divides by zero"
+                return _Answer(Order("refuted", f"{told}, program {pid} {fault}"), held, witness)
+            if not all(0 <= index < extent for index, extent in zip(tile, size)):
+                return _Answer(Order("refuted", f"{told}, program {pid} computes tile {tile}"), held, witness, tile)
+            if tile in seen:
+                both = f"programs {seen[tile]} and {pid} both compute tile {tile}"
+                return _Answer(Order("refuted", f"{told}, {both}"), held, witness, tile)
+            seen[tile] = pid
+    return None

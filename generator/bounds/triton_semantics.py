@@ -1,0 +1,233 @@
+"""Triton's functions, as far as addresses and masks are made of them; their definitions are those of Triton 3.7."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from generator.bounds.choices import where
+from generator.bounds.plain_arithmetic import combined
+from generator.bounds.sites import Place
+from generator.bounds.source import NotUnderstood
+from generator.bounds.symbolic_values import (
+    Block,
+    Dtype,
+    Number,
+    Opaque,
+    Part,
+    Pointer,
+    Several,
+    Truth,
+    Value,
+    broadcast,
+    lane,
+    reaches_memory,
+    wider,
+)
+from generator.bounds.terms import ALWAYS, NEVER, Poly, least, poly, variable
+
+Keywords = Mapping[str, Value]
+Function = Callable[[Place, Sequence[Value], Keywords], Value]
+
+#: The number of the program, between 0 and the size of the grid.
+PID = "pid"
+#: Its number among the programs that share a tile, along the grid's second axis, and how a kernel writes that.
+PART = "part"
+SECOND_AXIS = "tl.program_id(1)"
+#: The number of tiles, where only that counts: a product of the grid's sides makes questions hard.
+TILES = "tiles"
+DTYPES: Mapping[str, Dtype] = {"int32": Dtype("32"), "int64": Dtype("64")}
+
+
+def operate(place: Place, operator: ast.operator, a: Value, b: Value) -> Value:
+    """`a operator b`: of numbers a number, of an address and a number an address, of anything else nothing known."""
+    if isinstance(a, Pointer | Number) and isinstance(b, Pointer | Number):
+        shape = broadcast([a.shape, b.shape])
+        if shape is None:
+            raise NotUnderstood(place.line, f"shapes {a.shape} and {b.shape} together")
+        if isinstance(a, Number) and isinstance(b, Number):
+            return _numbers(place, operator, a, b)
+        if isinstance(a, Number):
+            a, b = b, a
+        if isinstance(a, Pointer) and isinstance(b, Number) and isinstance(operator, ast.Add):
+            return Pointer(a.operand, a.offset + b.value, shape, a.parts | b.parts)
+    strange = next((x.what for x in (a, b) if isinstance(x, Opaque)), type(operator).__name__)
+    if reaches_memory(a) or reaches_memory(b):
+        raise NotUnderstood(place.line, f"an address made of {strange}")
+    return Opaque(strange)
+
+
+def _numbers(place: Place, operator: ast.operator, a: Number, b: Number) -> Value:
+    value = combined(operator, a.value, b.value)
+    if value is None:
+        return Opaque(f"{type(operator).__name__} of numbers")
+    shape, width, parts = broadcast([a.shape, b.shape]) or (), wider(a.width, b.width), a.parts | b.parts
+    # A quotient or a remainder is no longer than what is divided.
+    if width in ("32", "index") and isinstance(operator, ast.Add | ast.Sub | ast.Mult):
+        parts |= {Part(value, shape, width == "index", place.path, place.line)}
+    return Number(value, shape, width, parts)
+
+
+def _number(place: Place, value: Value, what: str) -> Number:
+    if isinstance(value, Number):
+        return value
+    raise NotUnderstood(place.line, f"{what}, {value.what if isinstance(value, Opaque) else type(value).__name__}")
+
+
+def _constant(place: Place, value: Value, what: str) -> int:
+    number = _number(place, value, what).value.constant
+    if number is None:
+        raise NotUnderstood(place.line, f"{what} is not known when compiling")
+    return number
+
+
+def _items(place: Place, value: Value, what: str) -> list[Number]:
+    if not isinstance(value, Several):
+        raise NotUnderstood(place.line, f"{what} is no tuple")
+    return [_number(place, item, what) for item in value.items]
+
+
+def program_id(place: Place, arguments: Sequence[Value], keywords: Keywords) -> Value:
+    """The number of the program along the grid's first axis; of a second only the launcher knows."""
+    if _constant(place, arguments[0], "the axis of the grid") != 0:
+        raise NotUnderstood(place.line, "a second axis of the grid")
+    return Number(variable(PID), width="32")
+
+
+def cdiv(place: Place, arguments: Sequence[Value], keywords: Keywords) -> Value:
+    """A quotient rounded up: `(a + (b - 1)) // b`."""
+    a, b = arguments
+    above = operate(place, ast.Add(), a, operate(place, ast.Sub(), b, Number(poly(1))))
+    return operate(place, ast.FloorDiv(), above, b)
+
+
+def minimum(place: Place, arguments: Sequence[Value], keywords: Keywords) -> Value:
+    """The smaller of two."""
+    a, b = arguments
+    if not isinstance(a, Number) or not isinstance(b, Number):
+        return Opaque("the smaller of what is not followed")
+    shape = broadcast([a.shape, b.shape])
+    if shape is None:
+        raise NotUnderstood(place.line, f"shapes {a.shape} and {b.shape} together")
+    return Number(least(a.value, b.value), shape, wider(a.width, b.width), a.parts | b.parts)
+
+
+def maximum(place: Place, arguments: Sequence[Value], keywords: Keywords) -> Value:
+    """The larger of two: what is left of both without the smaller."""
+    least_of = minimum(place, arguments, keywords)
+    a, b = arguments
+    if not isinstance(a, Number) or not isinstance(b, Number) or not isinstance(least_of, Number):
+        return least_of
+    return replace(least_of, value=a.value + b.value - least_of.value)
+
+
+def arange(place: Place, arguments: Sequence[Value], keywords: Keywords) -> Value:
+    """Numbers one after another, one for each lane."""
+    start, end = (_constant(place, argument, "a bound of tl.arange") for argument in arguments)
+    return Number(lane(0) + start, (end - start,), "32")
+
+
+def full(place: Place, arguments: Sequence[Value], keywords: Keywords) -> Value:
+    """A constant tensor; one of conditions can be a mask."""
+    shape, value, *_ = arguments
+    if not isinstance(value, Truth):
+        return Opaque("a constant tensor")
+    sizes = [_constant(place, size, "a size") for size in _items(place, shape, "a shape")]
+    return Truth(value.condition, tuple(sizes))
+
+
+def cast(place: Place, arguments: Sequence[Value], keywords: Keywords) -> Value:
+    """A number in another width."""
+    x, dtype, *_ = arguments
+    if isinstance(x, Number) and isinstance(dtype, Dtype):
+        narrowed = (
+            {Part(x.value, x.shape, False, place.path, place.line)} if (x.width, dtype.width) == ("64", "32") else ()
+        )
+        return Number(x.value, x.shape, dtype.width, x.parts.union(narrowed))
+    return Opaque("a converted value")
+
+
+def swizzle2d(place: Place, arguments: Sequence[Value], keywords: Keywords) -> Value:
+    """Triton's order of tiles in bands, with the names that Triton gives."""
+    i, j, size_i, size_j, size_g = arguments
+
+    def step(operator: ast.operator, a: Value, b: Value) -> Value:
+        return operate(place, operator, a, b)
+
+    ij = step(ast.Add(), step(ast.Mult(), i, size_j), j)
+    size_gj = step(ast.Mult(), size_g, size_j)
+    group = step(ast.FloorDiv(), ij, size_gj)
+    off_i = step(ast.Mult(), group, size_g)
+    size_g = minimum(place, [step(ast.Sub(), size_i, off_i), size_g], {})
+    ij = step(ast.Mod(), ij, size_gj)
+    return Several((step(ast.Add(), off_i, step(ast.Mod(), ij, size_g)), step(ast.FloorDiv(), ij, size_g)))
+
+
+def make_block_ptr(place: Place, arguments: Sequence[Value], keywords: Keywords) -> Value:
+    """A window into an operand."""
+    names = ("base", "shape", "strides", "offsets", "block_shape", "order")
+    given = dict(zip(names, arguments)) | dict(keywords)
+    base = given.get("base")
+    if not isinstance(base, Pointer) or base.shape or set(given) != set(names):
+        raise NotUnderstood(place.line, "a block pointer to something else than a matrix of an operand")
+    extents, strides, offsets, sizes = (_items(place, given[name], name) for name in names[1:5])
+    if not len(extents) == len(strides) == len(offsets) == len(sizes):
+        raise NotUnderstood(place.line, "a block pointer whose tuples differ in length")
+    return Block(
+        operand=base.operand,
+        extents=_values(extents),
+        strides=_values(strides),
+        offsets=_values(offsets),
+        shape=tuple(_constant(place, size, "a size of the block") for size in sizes),
+        # The block's own arithmetic is in 64 bits.
+        parts=base.parts.union(*(number.parts for number in (*extents, *strides, *offsets))),
+        start=base.offset,
+    )
+
+
+def advance(place: Place, arguments: Sequence[Value], keywords: Keywords) -> Value:
+    """A window moved."""
+    block, by = arguments
+    if not isinstance(block, Block):
+        raise NotUnderstood(place.line, "tl.advance of something else than a block pointer")
+    return moved_block(place, block, by, poly(1))
+
+
+def moved_block(place: Place, block: Block, by: Value, times: Poly) -> Block:
+    """A block pointer moved so many times by the same distances."""
+    distances = _items(place, by, "a distance")
+    if len(distances) != len(block.offsets) or any(distance.shape for distance in distances):
+        raise NotUnderstood(place.line, f"{len(distances)} distances for {len(block.offsets)} dimensions")
+    offsets = tuple(offset + distance.value * times for offset, distance in zip(block.offsets, distances))
+    computed = {Part(offset, (), False, place.path, place.line) for offset in offsets}
+    parts = block.parts.union(computed, *(distance.parts for distance in distances))
+    return replace(block, offsets=offsets, parts=parts)
+
+
+def _values(numbers: Sequence[Number]) -> tuple[Poly, ...]:
+    return tuple(number.value for number in numbers)
+
+
+def constant(value: object) -> Value:
+    """A constant of the source."""
+    if isinstance(value, bool):
+        return Truth(ALWAYS if value else NEVER)
+    return Number(poly(value)) if isinstance(value, int) else Opaque(f"the constant {value!r}")
+
+
+FUNCTIONS: Mapping[str, Function] = {
+    "tl.program_id": program_id,
+    "tl.cdiv": cdiv,
+    "tl.minimum": minimum,
+    "min": minimum,
+    "tl.maximum": maximum,
+    "max": maximum,
+    "tl.arange": arange,
+    "tl.full": full,
+    "tl.where": where,
+    "tl.cast": cast,
+    "tl.swizzle2d": swizzle2d,
+    "tl.make_block_ptr": make_block_ptr,
+    "tl.advance": advance,
+}

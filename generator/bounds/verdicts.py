@@ -1,0 +1,177 @@
+"""What becomes of an access: its faults put to the solver, and what the solver finds worked out in plain numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Literal
+
+from generator.bounds import faults
+from generator.bounds.evaluate import Walk
+from generator.bounds.faults import Fault, NotLinear, Numbers
+from generator.bounds.helpers import SIZES
+from generator.bounds.launcher_facts import Launch, Launcher
+from generator.bounds.order_proof import Lemma
+from generator.bounds.rewriting import holds, replaced, replaced_in, value
+from generator.bounds.sites import Site
+from generator.bounds.solve import Answer, smallest, together
+from generator.bounds.symbolic_values import lanes
+from generator.bounds.terms import Atom, Condition, Poly, Variable, at_most, below, conjuncts, equal, poly, variable
+from generator.bounds.triton_semantics import PART, PID, TILES
+
+State = Literal["proved", "refuted", "hardware", "not proved"]
+
+#: The detail of an access that is proved because no size comes to it: such a proof says nothing.
+NEVER_REACHED = "never reached"
+
+#: Programs that are gone through one by one for that of a counterexample.
+_PROGRAMS = 2**12
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of an access, and why or where it fails."""
+
+    state: State
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Judge:
+    """All that is known of the accesses of a kernel with one choice of tiles."""
+
+    known: Launcher
+    launch: Launch
+    walked: Walk
+    lemma: Lemma
+    tiles: Mapping[str, int]
+
+    def verdict(self, site: Site) -> Verdict:
+        """What becomes of an access."""
+        operand, descriptor = self.launch.operands[site.operand], site.descriptor
+        if descriptor is not None and descriptor.fault is not None:
+            return Verdict("not proved", f"{operand.name} is {descriptor.fault}")
+        strides = self.known.strides
+        try:
+            possible = [] if descriptor else list(faults.of_address(site, operand, strides))
+            possible += faults.of_widths(site, operand, strides, operand.name in self.known.indexed)
+        except NotLinear as error:
+            return Verdict("not proved", str(error))
+        found = [verdict for verdict in (self._doubt(site, fault) for fault in possible) if verdict is not None]
+        if found:
+            return min(found, key=lambda verdict: verdict.state != "refuted")
+        if descriptor is not None:
+            return Verdict("hardware", "the descriptor has the operand's own shape and strides")
+        reached = self._together(self._context(site))
+        return Verdict("proved", NEVER_REACHED if reached.verdict == "impossible" else "")
+
+    def _doubt(self, site: Site, fault: Fault) -> Verdict | None:
+        """None where the fault is proved to be impossible."""
+        context = self._context(site, fault)
+        asked = [*context, fault.condition]
+        answer = self._together([*_linked(context, fault.condition), fault.condition])
+        if answer.verdict == "impossible":
+            return None
+        for model in self._models(asked):
+            numbers = self._worked_out(model, asked)
+            if numbers is not None:
+                listed = self._listed(numbers)
+                if fault.told is None:
+                    return Verdict("not proved", f"{fault.claim}: not known for {listed}")
+                return Verdict("refuted", f"{listed}: {fault.told(numbers)}")
+        if answer.verdict == "unknown":
+            return Verdict("not proved", f"{fault.claim}: the solver gives up")
+        if self.lemma.order.state != "proved":
+            return Verdict("not proved", f"{fault.claim}: the order of tiles is {self.lemma.order.state}")
+        return Verdict("not proved", f"{fault.claim}: the solver's numbers do not break it")
+
+    def _together(self, conditions: list[Condition]) -> Answer:
+        """Whether the conditions can hold together: asked of each program of a tile by itself, for all are too hard."""
+        if PART not in _names(conditions):
+            return together(conditions)
+        parts: list[dict[Atom, Poly]] = [{Variable(PART): poly(part)} for part in range(self.launch.sharing)]
+        answers = [together(replaced_in(condition, by) for condition in conditions) for by in parts]
+        return next((answer for answer in answers if answer.verdict != "impossible"), answers[0])
+
+    def _context(self, site: Site, fault: Fault | None = None) -> list[Condition]:
+        """What holds where the access happens, or where a number is computed on the way to it."""
+        context = [*self.launch.facts, *self.walked.facts]
+        if fault is None or fault.masked:
+            context += [*site.path, *lanes(site.shape), site.mask]
+        context += fault.path if fault is not None else ()
+        names = _names([*context, *([fault.condition] if fault else [])])
+        # A tensor has no negative strides.
+        context += [at_most(0, variable(stride)) for stride in self.known.strides if stride in names]
+        if PID in names:
+            # Elsewhere it is left out, for the product of the grid's sides makes questions hard.
+            pid, programs = variable(PID), variable(TILES)
+            if TILES not in names:
+                programs = prod(self.launch.grid, start=poly(1))
+            context += [at_most(0, pid), below(pid, programs), at_most(pid, 2**31 - 1)]
+        return conjuncts(context)
+
+    def _models(self, conditions: list[Condition]) -> Iterator[Numbers]:
+        """Numbers for which the conditions hold, as far as the solver can tell, small ones preferred."""
+        asked = [conditions]
+        if self.lemma.witness:
+            asked.insert(0, [*conditions, *self.lemma.witness])
+        for each in asked:
+            found = smallest(each, SIZES)
+            if found.verdict == "possible":
+                yield found.model
+
+    def _worked_out(self, model: Numbers, conditions: Iterable[Condition]) -> Numbers | None:
+        """The numbers with a program of these coordinates, if the conditions hold for them in plain arithmetic."""
+        tiles = prod(self.launch.grid, start=self.launch.batch or poly(1))
+        if value(tiles, dict.fromkeys(SIZES, 1) | dict(model)) >= 2**31:
+            # No result has so many.
+            return None
+        try:
+            for pid in self._programs(model):
+                at = {**model, PID: pid}
+                found = {name: value(sum, at) for name, sum in self.walked.replaced.items()}
+                if all(model.get(name, number) == number for name, number in found.items()):
+                    at |= found
+                    return at if all(holds(condition, at) for condition in conditions) else None
+        except (ZeroDivisionError, KeyError):
+            # A division by zero, or a coordinate made of what the solver was not asked about.
+            return None
+        return None
+
+    def _programs(self, model: Numbers) -> Iterable[int]:
+        """The programs that may have the coordinates of the model."""
+        if PID in model:
+            return [model[PID]]
+        programs = model[TILES] if TILES in model else prod(value(factor, model) for factor in self.launch.grid)
+        if programs <= _PROGRAMS:
+            return range(programs)
+        # With the sizes put in, little is left to ask: which program it is.
+        by: dict[Atom, Poly] = {Variable(name): poly(number) for name, number in model.items()}
+        sums = {name: replaced(sum, by) for name, sum in self.walked.replaced.items() if name in model}
+        told = [equal(sum, model[name]) for name, sum in sums.items()]
+        pid = variable(PID)
+        found = together([*told, at_most(0, pid), below(pid, programs)])
+        return [found.model[PID]] if PID in found.model else []
+
+    def _listed(self, at: Numbers) -> str:
+        """The sizes, the tiles, the program, then the iteration and the lane."""
+        hidden = {*SIZES, PID, *self.walked.replaced}
+        others = [name for name in sorted(at) if name not in hidden]
+        listed = {name: at[name] for name in SIZES if name in at} | dict(self.tiles)
+        listed |= {name: at[name] for name in (PID, *others)}
+        return ", ".join(f"{name} = {number}" for name, number in listed.items())
+
+
+def _names(conditions: Iterable[Condition]) -> set[str]:
+    return set[str]().union(*(condition.variables for condition in conditions))
+
+
+def _linked(conditions: list[Condition], goal: Condition) -> list[Condition]:
+    """The conditions that share variables with the goal, or with one that does: what else holds matters to no proof."""
+    names, kept, size = set(goal.variables), list[Condition](), -1
+    while size != len(kept):
+        size = len(kept)
+        kept = [condition for condition in conditions if condition.variables & names]
+        names = names.union(*(condition.variables for condition in kept))
+    return kept

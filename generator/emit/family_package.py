@@ -1,0 +1,103 @@
+"""The family as a package: which kernels implement a contract, and in which order they are tried."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from generator.language.model import Variant
+from generator.language.vocabulary import ELEMENTS, LOAD, MASKING, SCHEDULE, SWIZZLE
+from generator.lowering import docstrings
+from generator.lowering.lines import paragraph
+from generator.plan.kernels import Family, Kernel
+from generator.plan.resources import through_registers
+
+#: For each axis its words, the one that is tried first in front; words not named follow in their own order.
+_PREFERRED = {
+    "schedule": ("tiled", "persistent", "paired", "split_k", "stream_k", "split_k_atomic", "naive", "elementwise"),
+    "load": ("descriptor", "pointer", "block_pointer"),
+    "masking": ("auto", "none", "k", "mn", "mnk"),
+    "swizzle": ("grouped", "grouped_n", "swizzle2d", "hilbert", "chiplet", "linear", "linear_n"),
+}
+_WORDS = {"schedule": SCHEDULE, "load": LOAD, "masking": MASKING, "swizzle": SWIZZLE}
+
+
+@dataclass(frozen=True)
+class Contract:
+    """One function of a family's package: its name, formula, and its kernels, the first that accepts being run."""
+
+    name: str
+    formula: str
+    kernels: tuple[str, ...]
+
+
+def _rank(kernel: Kernel) -> tuple[int, ...]:
+    ranks = []
+    for axis, first in _PREFERRED.items():
+        order = [*first, *(word for word in _WORDS[axis] if word not in first)]
+        ranks.append(order.index(kernel.variant.word(axis)))
+    return (*ranks, 0 if kernel.variant.store == "as_load" else 1)
+
+
+def _variants(family: Family) -> dict[str, Variant]:
+    """For each contract one of the variants that say what it computes."""
+    return {kernel.variant.contract: kernel.variant for kernel in family.kernels}
+
+
+def _turned(variant: Variant) -> dict[str, Variant]:
+    """What `variant` becomes where one operand that does not lie along K does, by the operand's name."""
+    layout, found = variant.layout, {}
+    if layout.a == "column":
+        found["a"] = replace(variant, layout=replace(layout, a="row"))
+    if layout.b == "row":
+        found["b"] = replace(variant, layout=replace(layout, b="column"))
+    return found
+
+
+def twins(family: Family) -> tuple[tuple[str, str], ...]:
+    """For each contract those that want K contiguous in `a` or `b` where it does not, as a dictionary's entries."""
+    names = _variants(family)
+    found = []
+    for name, variant in names.items():
+        others = _turned(variant).items()
+        entries = [f'"{operand}": "{other.contract}"' for operand, other in others if other.contract in names]
+        if entries:
+            found.append((name, ", ".join(entries)))
+    return tuple(found)
+
+
+def turning(family: Family, names: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """Those contracts of `names` whose matrix unit wants K contiguous, as Hopper's does for all but 16-bit elements.
+
+    Each has the letters of the operands that it takes across K as well, through registers: one of them, where both lie
+    so and the other is turned.
+    """
+    variants = _variants(family)
+    held: dict[str, set[str]] = {}
+    for kernel in family.kernels:
+        held.setdefault(kernel.variant.contract, set()).update(through_registers(kernel.variant) or "")
+    found = []
+    for name in names:
+        variant = variants[name]
+        if variant.dtype.precision == "tf32" or ELEMENTS[variant.dtype.a].bits == 8:
+            others = (x.contract for x in _turned(variant).values())
+            found.append((name, "".join(sorted(held[name].union(*(held.get(other, ()) for other in others))))))
+    return tuple(found)
+
+
+def gated(family: Family) -> tuple[str, ...]:
+    """The contracts whose product has two columns for each of the result."""
+    return tuple(name for name, variant in _variants(family).items() if variant.epilogue.gate is not None)
+
+
+def contracts(family: Family) -> tuple[Contract, ...]:
+    """The contracts of a family in the order of its product, each with its kernels in the order they are tried."""
+    grouped: dict[str, list[Kernel]] = {}
+    for kernel in family.kernels:
+        grouped.setdefault(kernel.variant.contract, []).append(kernel)
+    return tuple(
+        Contract(
+            name, paragraph(docstrings.formula(kernels[0].variant)), tuple(k.name for k in sorted(kernels, key=_rank))
+        )
+        for name, kernels in grouped.items()
+    )

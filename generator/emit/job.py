@@ -1,0 +1,191 @@
+"""One family on its way to its folder: rendered, compared, written, with a word on what became of it."""
+
+from __future__ import annotations
+
+import fnmatch
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from generator.emit.apply import (
+    Change,
+    Refused,
+    Survey,
+    carry_out,
+    compare,
+    compare_manifest,
+    read_manifest,
+    survey,
+    unified,
+)
+from generator.emit.manifest import manifest
+from generator.emit.render import (
+    body_digest,
+    kernel_source,
+    kernel_sources,
+    named_digest,
+    package_names,
+    package_source,
+)
+from generator.plan.kernels import Family, Kernel, LeftOut
+
+#: Fewer kernels than this are rendered before a progress bar could be read.
+_MANY = 500
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a call asks of one family."""
+
+    family: Family
+    out: Path
+    only: str | None = None
+    force: bool = False
+
+    @property
+    def folder(self) -> Path:
+        return self.out / self.family.spec.name
+
+    @cached_property
+    def selected(self) -> tuple[Kernel, ...]:
+        """The kernels whose name matches `only`."""
+        return tuple(kernel for kernel in self.family.kernels if self._matches(kernel.name))
+
+    @cached_property
+    def left_out(self) -> tuple[LeftOut, ...]:
+        return tuple(left for left in self.family.left_out if self._matches(left.name))
+
+    def _matches(self, name: str) -> bool:
+        return self.only is None or fnmatch.fnmatchcase(name, self.only)
+
+    @cached_property
+    def recorded(self) -> dict[str, Any]:
+        """The kernels of the folder's manifest that a call with `only` leaves as they are."""
+        if self.only is None:
+            return {}
+        entries = dict((read_manifest(self.folder) or {}).get("kernels", {}))
+        names = {kernel.name for kernel in self.family.kernels} - {kernel.name for kernel in self.selected}
+        return {n: e for n, e in entries.items() if n in names and (self.folder / f"{n}.py").is_file()}
+
+    @cached_property
+    def present(self) -> Family:
+        """The family as far as the folder will hold it: the selected kernels, and those already there."""
+        names = {kernel.name for kernel in self.selected} | self.recorded.keys()
+        return replace(self.family, kernels=tuple(k for k in self.family.kernels if k.name in names))
+
+    def survey(self) -> Survey:
+        """The folder, found fit to be written; raise `Refused` where it is not."""
+        names = [*(f"{kernel.name}.py" for kernel in self.selected), *package_names(self.family.spec)]
+        kept = frozenset(f"{name}.py" for name in self.recorded)
+        return survey(self.folder, names, self._text, lambda text: body_digest(text) is not None, kept, self.force)
+
+    def _text(self, name: str) -> str:
+        if name in package_names(self.family.spec):
+            return package_source(self.present, name)
+        kernel = next(kernel for kernel in self.selected if f"{kernel.name}.py" == name)
+        return kernel_source(self.family.spec, kernel)
+
+    def files(self, bodies: dict[str, str]) -> Iterator[tuple[str, str]]:
+        """Every file but the manifest, name and text; fills `bodies` with the digest of each kernel's body."""
+        shown = len(self.selected) >= _MANY and sys.stderr.isatty()
+        sources = kernel_sources(self.family.spec, self.selected)
+        if shown:
+            from tqdm import tqdm
+
+            sources = iter(tqdm(sources, self.family.spec.name, len(self.selected), leave=False, unit=" kernels"))
+        for kernel, text in zip(self.selected, sources, strict=True):
+            bodies[kernel.name] = named_digest(text) or ""
+            yield f"{kernel.name}.py", text
+        yield from ((name, package_source(self.present, name)) for name in package_names(self.family.spec))
+
+    def manifest(self, bodies: dict[str, str]) -> dict[str, object]:
+        return manifest(self.present, bodies, self.recorded)
+
+    def listing(self) -> dict[str, object]:
+        """The variants for `--list --json`: the manifest's entries, less digests of files not rendered."""
+        entries: dict[str, Any] = manifest(
+            replace(self.family, kernels=self.selected, left_out=self.left_out),
+            {kernel.name: "" for kernel in self.selected},
+        )
+        for entry in entries["kernels"].values():
+            del entry["sha256"]
+        return {key: entries[key] for key in ("name", "summary", "spec", "kernels", "left_out")}
+
+
+def render(jobs: Sequence[Job]) -> int:
+    """Write every family; raise `Refused`, with nothing written, where something is in the way of one."""
+    surveys: list[tuple[Job, Survey]] = []
+    obstacles: list[str] = []
+    for job in jobs:
+        if job.selected:
+            try:
+                surveys.append((job, job.survey()))
+            except Refused as error:
+                obstacles.append(str(error))
+    if obstacles:
+        raise Refused("\n".join(obstacles))
+    for job, found in surveys:
+        bodies: dict[str, str] = {}
+        digests: dict[str, str] = {}
+        outcomes = Counter(outcome for _, outcome in carry_out(found, compare(found, job.files(bodies), digests)))
+        last = compare_manifest(found, job.manifest(bodies), digests)
+        outcomes.update(outcome for _, outcome in carry_out(found, [last]))
+        words = ", ".join(f"{outcomes[word]} {word}" for word in OUTCOMES if outcomes[word])
+        print(f"{job.folder}: {counted(len(job.selected), 'kernel')}; {words}")
+    return 0
+
+
+def counted(number: int, one: str, several: str | None = None) -> str:
+    """`1 kernel`, `2 kernels`."""
+    return f"{number} {one if number == 1 else several or one + 's'}"
+
+
+OUTCOMES = ("created", "updated", "removed", "same")
+
+
+def check(jobs: Sequence[Job], strangers: Sequence[Path]) -> int:
+    """Say what would change; 1 if anything would."""
+    different = 0
+    for job, change in _differences(jobs):
+        different += 1
+        print(f"{job.folder / change.name}: would be {change.outcome}", file=sys.stderr)
+    for folder in strangers:
+        different += 1
+        print(f"{folder}: no spec makes this family", file=sys.stderr)
+    if different:
+        specs = " ".join(str(job.family.spec.path) for job in jobs) if len(jobs) < 4 else "--all"
+        print(f"{counted(different, 'file')} to change; render with: python -m generator {specs}", file=sys.stderr)
+        return 1
+    kernels = sum(len(job.selected) for job in jobs)
+    print(f"{counted(kernels, 'kernel')} of {counted(len(jobs), 'family', 'families')} as the specs say")
+    return 0
+
+
+def diff(jobs: Sequence[Job], strangers: Sequence[Path]) -> int:
+    """Show what would change as a unified diff; 1 if anything would."""
+    different = bool(strangers)
+    for job, change in _differences(jobs):
+        different = True
+        sys.stdout.writelines(unified(job.folder, change))
+    for folder in strangers:
+        print(f"{folder}: no spec makes this family", file=sys.stderr)
+    return 1 if different else 0
+
+
+def _differences(jobs: Sequence[Job]) -> Iterator[tuple[Job, Change]]:
+    """The changes that rendering would make, were nothing in the way."""
+    for job in jobs:
+        if not job.selected:
+            continue
+        found = replace(job, force=True).survey()
+        bodies: dict[str, str] = {}
+        digests: dict[str, str] = {}
+        yield from ((job, change) for change in compare(found, job.files(bodies), digests) if change.outcome != "same")
+        if job.only is None:
+            last = compare_manifest(found, job.manifest(bodies), digests)
+            if last.outcome != "same":
+                yield job, last

@@ -1,0 +1,92 @@
+"""A family's manifest: what was rendered from what, for which targets and versions, and what was left out and why."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import generator
+from generator.emit.manifest_reader import VERSION
+from generator.emit.render import templates_digest
+from generator.epilogue.auxiliary_outputs import Tap
+from generator.epilogue.chain import Output, plain_scalars
+from generator.language.model import Tile, Variant
+from generator.lowering import docstrings
+from generator.lowering.outputs import REDUCED
+from generator.plan.kernels import Family, Kernel
+
+
+def manifest(family: Family, bodies: dict[str, str], kept: dict[str, Any] | None = None) -> dict[str, object]:
+    """The manifest less its `files`.
+
+    `bodies` maps each kernel's name to the digest of its body; a kernel that is not there was not rendered anew, and
+    its entry is taken from `kept`.
+    """
+    spec = family.spec
+    steps = [step for kernel in family.kernels for step in kernel.variant.epilogue.steps]
+    # What a tap is, the language says; its output's name is in the chain.
+    operations = {step.operation: step.meaning for step in steps if step.output is None}
+    return {
+        "manifest": VERSION,
+        "generator": generator.__version__,
+        "spec": {"file": spec.path.name, "sha256": spec.digest},
+        "templates": templates_digest(),
+        "name": spec.name,
+        "summary": spec.summary,
+        "operations": {
+            name: {
+                "formula": meaning.formula,
+                "operands": dict(meaning.operands),
+                "scalars": plain_scalars(meaning),
+            }
+            for name, meaning in sorted(operations.items())
+        },
+        "kernels": {
+            kernel.name: _kernel(kernel, bodies[kernel.name]) if kernel.name in bodies else (kept or {})[kernel.name]
+            for kernel in family.kernels
+        },
+        "left_out": [
+            {"name": left.name, "reason": left.reason} | ({"target": left.target} if left.target else {})
+            for left in family.left_out
+        ],
+    }
+
+
+def _kernel(kernel: Kernel, body: str) -> dict[str, Any]:
+    v = kernel.variant
+    dtype = {"a": v.dtype.a, "b": v.dtype.b, "acc": v.dtype.acc, "out": v.dtype.out, "precision": v.dtype.precision}
+    return {
+        "contract": v.contract,
+        "formula": docstrings.formula(v),
+        "sha256": body,
+        "axes": {
+            **v.words,
+            "layout": {"a": v.layout.a, "b": v.layout.b, "c": v.layout.c},
+            "dtype": dtype,
+            "epilogue": [
+                {
+                    "operation": step.operation,
+                    "operands": {local: {"name": o.name, "shape": o.shape} for local, o in step.operands},
+                    "settings": dict(step.settings),
+                    **({"output": step.meaning.output} if isinstance(step.meaning, Tap) else {}),
+                }
+                for step in v.epilogue.steps
+            ],
+        },
+        **({"outputs": [_output(output, v) for output in v.epilogue.outputs]} if v.epilogue.outputs else {}),
+        "targets": list(kernel.targets),
+        "triton": kernel.triton,
+        "select": kernel.select,
+        "tiles": _tiles(kernel.tiles),
+        **({"not_offered": {target: list(rows) for target, rows in kernel.not_offered}} if kernel.not_offered else {}),
+    }
+
+
+def _output(output: Output, v: Variant) -> dict[str, Any]:
+    dtype = REDUCED if output.tap.reduction else v.dtype.out
+    return {"name": output.name, "shape": output.shape, "dtype": dtype}
+
+
+@cache
+def _tiles(tiles: tuple[Tile, ...]) -> list[dict[str, int]]:
+    return [dict(vars(tile)) for tile in tiles]

@@ -1,0 +1,148 @@
+"""A rendered family read back from its folder: the manifest is enough, the spec need not be at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+from generator.emit.apply import MANIFEST, Refused, read_manifest
+from generator.epilogue.auxiliary_outputs import TAPS, named
+from generator.epilogue.chain import Epilogue, Operand, Step, Used, operation_of, settings_of, why_no_chain
+from generator.epilogue.operations import Operation
+from generator.language.built_in import known
+from generator.language.errors import CallError
+from generator.language.model import Dtype, Layout, Tile, Variant
+from generator.language.vocabulary import DEFAULTS, ELEMENTS, LAYOUT_LETTERS, PRECISIONS, SELECT, TARGETS, WORDS
+from generator.plan.kernels import Kernel, LeftOut
+
+#: The layout of a manifest; one of another is refused.
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """What a folder's manifest tells: the kernels as they were expanded, and what was left out."""
+
+    folder: Path
+    name: str
+    kernels: tuple[Kernel, ...]
+    left_out: tuple[LeftOut, ...]
+    #: Kernel name -> sha256 of the body of its file.
+    digests: Mapping[str, str] = field(hash=False)
+
+    @cached_property
+    def by_name(self) -> dict[str, Kernel]:
+        return {kernel.name: kernel for kernel in self.kernels}
+
+    @cached_property
+    def contracts(self) -> dict[str, tuple[Kernel, ...]]:
+        """Each contract's kernels, both in the order of the family."""
+        found: dict[str, list[Kernel]] = {}
+        for kernel in self.kernels:
+            found.setdefault(kernel.variant.contract, []).append(kernel)
+        return {name: tuple(kernels) for name, kernels in found.items()}
+
+    @property
+    def own_files(self) -> list[Path]:
+        """The family's own files beside its kernels, which run them: `__init__.py` and what it imports."""
+        return sorted(self.folder.glob("_*.py"))
+
+    def file(self, name: str, *, contract: bool = False) -> Path:
+        """Where a kernel lies, or the package that holds a contract's function."""
+        return self.folder / ("__init__.py" if contract else f"{name}.py")
+
+
+def read(folder: Path) -> Rendered:
+    """The family in `folder`; raise `CallError` where there is none, or its manifest tells what cannot be."""
+    try:
+        manifest = read_manifest(folder)
+    except Refused as error:
+        raise CallError(str(error)) from None
+    if manifest is None:
+        raise CallError(f"{folder / MANIFEST} is not there: {folder} holds no rendered family")
+    if manifest.get("manifest") != VERSION:
+        found = manifest.get("manifest")
+        raise CallError(f"{folder / MANIFEST}: version {found!r} of the manifest; this generator reads {VERSION}")
+    try:
+        operations = {name: known(name, operation_of(entry)) for name, entry in manifest["operations"].items()}
+        kernels = {name: _kernel(name, entry, operations) for name, entry in manifest["kernels"].items()}
+        strays = [name for name in kernels if f"{name}.py" not in manifest["files"]]
+        if strays:
+            raise ValueError(f"{strays[0]!r} is no file of the family")
+        left_out = tuple(LeftOut(str(e["name"]), str(e["reason"]), e.get("target")) for e in manifest["left_out"])
+        digests = {name: str(entry["sha256"]) for name, entry in manifest["kernels"].items()}
+        return Rendered(folder, str(manifest["name"]), tuple(kernels.values()), left_out, digests)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise CallError(f"{folder / MANIFEST}: tells what cannot be ({reason}); render it again") from None
+
+
+@lru_cache(maxsize=64)
+def remembered(folder: Path) -> Rendered:
+    """The family in `folder` as it was when this process first read it; raises as `read` does."""
+    return read(folder)
+
+
+def _kernel(name: str, entry: Mapping[str, Any], operations: Mapping[str, Operation]) -> Kernel:
+    axes = entry["axes"]
+    layout = Layout(**{side: _one_of(axes["layout"][side], LAYOUT_LETTERS.values()) for side in "abc"})
+    parts = axes["dtype"]
+    types = {key: _one_of(parts[key], ELEMENTS) for key in ("a", "b", "acc", "out")}
+    precision = parts["precision"] if parts["precision"] is None else _one_of(parts["precision"], _PRECISIONS)
+    variant = Variant(
+        layout,
+        Dtype(**types, precision=precision),
+        epilogue=_epilogue(axes["epilogue"], operations),
+        # A manifest may be older than an axis.
+        **{axis: _one_of(axes.get(axis, DEFAULTS[axis]), words) for axis, words in WORDS.items()},
+    )
+    if variant.name != name:
+        # Names become paths: one that does not follow from the axes could lead anywhere.
+        raise ValueError(f"the axes of {name!r} make {variant.name!r}")
+    return Kernel(
+        variant,
+        tuple(Tile(**{key: int(value) for key, value in tile.items()}) for tile in entry["tiles"]),
+        tuple(_one_of(target, TARGETS) for target in entry["targets"]),
+        str(entry["triton"]),
+        _one_of(entry["select"], SELECT),
+        tuple((_one_of(target, TARGETS), tuple(rows)) for target, rows in entry.get("not_offered", {}).items()),
+    )
+
+
+_PRECISIONS = {precision for precisions in PRECISIONS.values() for precision in precisions}
+
+
+def _epilogue(entries: Sequence[Mapping[str, Any]], operations: Mapping[str, Operation]) -> Epilogue:
+    """The chain, each step with the operands that it is told to have."""
+    used = [_used(entry, operations) for entry in entries]
+    reason = why_no_chain([meaning for _, meaning, _ in used])
+    if reason is not None:
+        raise ValueError(f"an epilogue with {reason}")
+    return Epilogue(tuple(_step(*each) for each in zip(Epilogue.chain(used).steps, entries, strict=True)))
+
+
+def _used(entry: Mapping[str, Any], operations: Mapping[str, Operation]) -> Used:
+    """An operation with its settings, or a tap with the name of its output."""
+    name = entry["operation"]
+    if name not in TAPS:
+        return name, operations[name], settings_of(entry.get("settings", {}), operations[name])
+    return name, named(TAPS[name], str(entry["output"])), ()
+
+
+def _step(step: Step, entry: Mapping[str, Any]) -> Step:
+    operands = tuple(
+        (local, Operand(str(operand["name"]), str(operand["shape"]))) for local, operand in entry["operands"].items()
+    )
+    wanted = {local: operand.shape for local, operand in step.operands}
+    if {local: operand.shape for local, operand in operands} != wanted:
+        raise ValueError(f"the operands of {step.operation!r} are {wanted}")
+    return replace(step, operands=operands)
+
+
+def _one_of(found: str, legal: Any) -> str:
+    if found not in legal:
+        raise ValueError(f"{found!r} is none of {', '.join(sorted(map(str, legal)))}")
+    return found

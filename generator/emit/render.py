@@ -1,0 +1,186 @@
+"""Render a family's files: Python chooses, Jinja spells.
+
+A template gets a `generator.lowering.view.View` (or the family's contracts) with finished names and typed values; an
+undefined name raises. The output is already formatted: no formatter runs after it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from generator.cost import fitted, tuned
+from generator.emit import family_package
+from generator.language.model import Spec
+from generator.language.reserved_names import TEMPLATES
+from generator.language.spec import command_line, comment
+from generator.lowering.docstrings import escaped, formula, operand_table, properties
+from generator.lowering.launcher import Launcher, launcher
+from generator.lowering.lines import paragraph
+from generator.lowering.view import View, view
+from generator.plan.kernels import Family, Kernel
+
+#: The family's own files beside its kernels: what is imported, how its functions run and copy, and what was measured.
+PACKAGE, LAUNCH, COPIES, TUNED, TIMING = "__init__.py", "_launch.py", "_copies.py", "_tuned.py", "_timing.py"
+
+# Starting a worker costs about as much as rendering this many kernels.
+_ENOUGH = 250
+_CHUNK = 50
+
+DIGEST_LINE = "# sha256 of the text below: "
+
+
+@cache
+def environment() -> jinja2.Environment:
+    """The templates' environment, made once."""
+    made = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+        auto_reload=False,
+    )
+    made.globals["part"] = part
+    return made
+
+
+@cache
+def templates_digest() -> str:
+    """sha256 over every template's name and text."""
+    digest = hashlib.sha256()
+    for path in sorted(TEMPLATES.rglob("*.j2")):
+        digest.update(path.relative_to(TEMPLATES).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def with_head(spec: Spec, body: str) -> str:
+    """`body` under the spec's header, the command that renders it and its digest."""
+    digest = hashlib.sha256(body.encode()).hexdigest()
+    head = [*(comment(line) for line in spec.header), command_line(spec.path), DIGEST_LINE + digest]
+    return "\n".join(head) + "\n" + body
+
+
+def named_digest(text: str) -> str | None:
+    """The digest of its body that a rendered file names, in the line above its docstring; None for another file."""
+    body = text.find('\n"""')
+    start = text.rfind("\n", 0, body) + 1
+    if body < 0 or not text.startswith(DIGEST_LINE, start):
+        return None
+    return text[start + len(DIGEST_LINE) : body]
+
+
+def body_digest(text: str) -> str | None:
+    """The digest that a rendered file names, if its body still has it; None for an edited or foreign file."""
+    digest = named_digest(text)
+    body = text[text.find('\n"""') + 1 :]
+    return digest if digest == hashlib.sha256(body.encode(errors="surrogateescape")).hexdigest() else None
+
+
+def kernel_source(spec: Spec, kernel: Kernel) -> str:
+    """The text of one kernel's file."""
+    k = view(kernel)
+    template = environment().get_template(f"{kernel.variant.schedule}.py.j2")
+    summary = paragraph(escaped(spec.summary))
+    macros = {
+        "load": _macros(k.load_template),
+        "store": _macros(k.store_template),
+        "pointer": _macros("load/pointer.j2"),
+        "batch": _macros("batch.j2"),
+        "swizzle": _macros("swizzle.j2"),
+        "epilogue": _macros("epilogue.j2"),
+        "workspace": _macros("workspace.j2"),
+        "math": _macros("math.j2"),
+    }
+    texts = {"summary": summary, "properties": properties(k), "formula": paragraph(formula(k.v))}
+    body = template.render(k=k, host=_host(k), **texts, **macros)
+    return with_head(spec, body)
+
+
+@cache
+def _macros(name: str) -> Any:
+    """The macros of a file: handed to templates, since their own import of it costs more than what it renders."""
+    return environment().get_template(name).module
+
+
+@dataclass(frozen=True)
+class Host:
+    """The parts of a file that kernels share whose launchers are alike."""
+
+    #: The table of operands in the docstring, what stands before the kernel, and what follows it.
+    operands: str
+    before: str
+    after: str
+
+
+_hosts: dict[tuple[object, ...], Host] = {}
+
+
+def _host(k: View) -> Host:
+    """The host parts of a file, rendered once for kernels that differ in the order of tiles alone."""
+    key = (*(word for axis, word in k.v.words.items() if axis != "swizzle"), k.autotune, k.choose, k.too_large)
+    if key not in _hosts:
+        _hosts[key] = Host(operand_table(k), *_launcher_text(launcher(k)))
+    return _hosts[key]
+
+
+@cache
+def _launcher_text(made: Launcher) -> tuple[str, str]:
+    template = _macros("launcher.j2")
+    return template.before(made).strip("\n"), template.after(made).strip("\n")
+
+
+@cache
+def part(indent: int, macro: Callable[..., str], *arguments: object) -> str:
+    """The text of a macro, indented behind its first line; rendered once for equal arguments."""
+    return macro(*arguments).strip("\n").replace("\n", "\n" + " " * indent)
+
+
+def package_names(spec: Spec) -> tuple[str, ...]:
+    """The family's own files beside its kernels."""
+    return (PACKAGE, LAUNCH, COPIES, *((TIMING, TUNED) if spec.tuned else ()))
+
+
+def package_source(family: Family, name: str) -> str:
+    """The text of one of the family's own files."""
+    spec = family.spec
+    if name == PACKAGE:
+        template = environment().get_template("family.py.j2")
+        summary = paragraph(escaped(spec.summary))
+        twins = family_package.twins(family)
+        body = template.render(
+            contracts=family_package.contracts(family),
+            twins=twins,
+            turning=family_package.turning(family, (contract for contract, _ in twins)),
+            gated=family_package.gated(family) if spec.tuned else (),
+            summary=summary,
+            tuned=bool(spec.tuned),
+        )
+    elif name == TUNED:
+        body = environment().get_template("tuned.py.j2").render(baked=tuned.bake(family))
+    elif name == TIMING:
+        body = Path(fitted.__file__).read_text(encoding="utf-8")
+    else:
+        body = environment().get_template(f"{name.removeprefix('_')}.j2").render()
+    return with_head(spec, body)
+
+
+def kernel_sources(spec: Spec, kernels: Sequence[Kernel]) -> Iterator[str]:
+    """The text of each kernel's file in order, rendered on every core where there are many."""
+    workers = min(os.cpu_count() or 1, len(kernels) // _ENOUGH)
+    if workers < 2:
+        yield from (kernel_source(spec, kernel) for kernel in kernels)
+        return
+    # Rendered here first, so that forked workers start with the templates compiled.
+    yield kernel_source(spec, kernels[0])
+    with ProcessPoolExecutor(workers) as pool:
+        yield from pool.map(partial(kernel_source, spec), kernels[1:], chunksize=_CHUNK)

@@ -1,0 +1,141 @@
+"""Formulas as text: lines of a kernel, and the sentence of a docstring."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+from generator.epilogue import formula
+from generator.epilogue.formula import FUNCTIONS, Function, Number
+
+#: Columns of an expression: a line has 120, of which the deepest kernel leaves these.
+WIDTH = 100
+
+_EXPONENT = re.compile(r"(?<=\d)e\+")
+
+
+class _Fill(ast.NodeTransformer):
+    def __init__(self, parts: Mapping[str, ast.expr]) -> None:
+        self.parts = parts
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return self.parts.get(node.id, node)
+
+
+def _call(text: str, *arguments: ast.expr) -> ast.expr:
+    """The expression `text`, each `{}` in it replaced by an argument."""
+    names = [f"_{number}" for number in range(len(arguments))]
+    # Parsed anew: a transformer changes the tree that it is given.
+    filled: ast.expr = _Fill(dict(zip(names, arguments))).visit(ast.parse(text.format(*names), mode="eval").body)
+    return filled
+
+
+def _binary(op: ast.operator) -> Callable[[ast.expr, ast.expr], ast.expr]:
+    return lambda left, right: ast.BinOp(left, op, right)
+
+
+def _compared(op: ast.cmpop) -> Callable[[ast.expr, ast.expr], ast.expr]:
+    return lambda left, right: ast.Compare(left, [op], [right])
+
+
+def _function(function: Function) -> Callable[..., ast.expr]:
+    return lambda *arguments: _call(function.triton, *arguments)
+
+
+#: What a kernel writes for each function and operator of the language.
+TRITON: Mapping[str, Callable[..., ast.expr]] = {
+    "+": _binary(ast.Add()),
+    "-": _binary(ast.Sub()),
+    "*": _binary(ast.Mult()),
+    "/": _binary(ast.Div()),
+    "negative": lambda x: ast.UnaryOp(ast.USub(), x),
+    # A function, so that a power of a long expression is no longer than it.
+    "**": lambda x, exponent: ast.Call(ast.Name("_power"), [x, ast.Constant(exponent)], []),
+    "<": _compared(ast.Lt()),
+    "<=": _compared(ast.LtE()),
+    ">": _compared(ast.Gt()),
+    ">=": _compared(ast.GtE()),
+    "==": _compared(ast.Eq()),
+    "!=": _compared(ast.NotEq()),
+    **{name: _function(function) for name, function in FUNCTIONS.items()},
+}
+
+
+def to_triton(
+    tree: ast.expr,
+    spellings: Mapping[str, str],
+    *,
+    integer: bool = False,
+    functions: Mapping[str, Function] = FUNCTIONS,
+    target: str = formula.X,
+) -> tuple[str, ...]:
+    """The statements of a kernel that give `target` its new value, each name of `tree` replaced by its spelling.
+
+    One, unless it were too long for a line: parts of it are then named first. With `integer` the constants stay
+    integers, otherwise they are written as floats. `functions` say how a kernel writes each.
+    """
+    triton = TRITON if functions is FUNCTIONS else {**TRITON, **{name: _function(f) for name, f in functions.items()}}
+    names = {name: ast.parse(text, mode="eval").body for name, text in spellings.items()}
+
+    def constant(value: Number) -> ast.expr:
+        return ast.Constant(value if integer else float(value))
+
+    whole = formula.evaluate(tree, names, triton, constant)
+    if len(text := _text(whole)) <= WIDTH:
+        return (f"{target} = {text}",)
+    first = []
+    if spellings[formula.X] != target and not isinstance(names[formula.X], ast.Name):
+        first = [f"{target} = {spellings[formula.X]}"]
+        names[formula.X] = ast.Name(target)
+    parts = _Parts()
+    algebra = {symbol: parts.within_a_line(build) for symbol, build in triton.items()}
+    last = _text(formula.evaluate(tree, names, algebra, constant))
+    return (*first, *parts.lines, f"{target} = {last}")
+
+
+class _Parts:
+    """The parts of a long expression that have names of their own."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def within_a_line(self, build: Callable[..., ast.expr]) -> Callable[..., ast.expr]:
+        """`build`, its longest arguments named where the whole were longer than a line."""
+
+        def built(*arguments: ast.expr | int) -> ast.expr:
+            given = list(arguments)
+            while len(ast.unparse(made := build(*given))) > WIDTH:
+                lengths = [0 if isinstance(x, int | ast.Name) else len(ast.unparse(x)) for x in given]
+                if not any(lengths):
+                    break
+                at = lengths.index(max(lengths))
+                part = given[at]
+                assert isinstance(part, ast.expr)
+                given[at] = self._named(part)
+            return made
+
+        return built
+
+    def _named(self, part: ast.expr) -> ast.expr:
+        name = f"{formula.X}_{len(self.lines) + 1}"
+        self.lines.append(f"{name} = {_text(part)}")
+        return ast.Name(name)
+
+
+def _text(node: ast.expr) -> str:
+    """As a formatter writes it: no `+` in an exponent."""
+    return _EXPONENT.sub("e", ast.unparse(node))
+
+
+def to_text(tree: ast.expr, names: Mapping[str, ast.expr]) -> ast.expr:
+    """`tree` with expressions in the place of its names, as a formula is read."""
+    filled: ast.expr = _Fill(names).visit(copy.deepcopy(tree))
+    return filled
+
+
+def called(name: str, arguments: Sequence[ast.expr], settings: Mapping[str, Number | str]) -> ast.expr:
+    """`name(arguments, setting=value)`."""
+    keywords = [ast.keyword(key, ast.Constant(value)) for key, value in settings.items()]
+    return ast.Call(ast.Name(name), list(arguments), keywords)

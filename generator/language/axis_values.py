@@ -1,0 +1,208 @@
+"""The grammars of the axes that are more than words: `layout`, `dtype`, `epilogue`; and the tile rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from yaml.nodes import MappingNode, Node, SequenceNode
+
+from generator.epilogue.auxiliary_outputs import ACCUMULATE, TAPS
+from generator.epilogue.chain import Epilogue, Used, why_no_chain
+from generator.epilogue.operations import Operation
+from generator.language.built_in import BUILT_IN
+from generator.language.document import plain
+from generator.language.errors import nearest, shown
+from generator.language.model import AxisValue, Dtype, Layout, Tile
+from generator.language.operation_reader import read_output, read_settings, settled
+from generator.language.reader import Reader
+from generator.language.vocabulary import ACCUMULATORS, DTYPE_SHORTHANDS, ELEMENTS, LAYOUT_LETTERS, PRECISIONS, WORDS
+
+#: The operations that a chain may use; None for one that was told of wrongly, which is a mistake already.
+Operations = Mapping[str, Operation | None]
+
+
+def read_axis(reader: Reader, axis: str, node: Node, operations: Operations = BUILT_IN) -> AxisValue | None:
+    """One value of `axis`; None, with the mistake recorded, where it is not one.
+
+    `operations` are those that an epilogue may use.
+    """
+    match axis:
+        case "layout":
+            return read_layout(reader, node)
+        case "dtype":
+            return read_dtype(reader, node)
+        case "epilogue":
+            return read_epilogue(reader, node, operations)
+    return reader.word(node, axis, WORDS[axis])
+
+
+def read_layout(reader: Reader, node: Node) -> Layout | None:
+    """Three letters, or a mapping of a, b and c to row, column or strided."""
+    if not isinstance(node, MappingNode):
+        letters = plain(node)
+        if isinstance(letters, str) and len(letters) == 3 and set(letters) <= LAYOUT_LETTERS.keys():
+            return Layout.of(letters)
+        reader.wrong(
+            node,
+            f"layout: unknown value {shown(letters)}; expected three letters for A, B and C, each r (row-major), "
+            "c (column-major) or s (strided), or a mapping {a: row, b: column, c: row}",
+        )
+        return None
+    before = len(reader.mistakes)
+    found = reader.mapping(node, ("a", "b", "c"), "layout", required=("a", "b", "c"))
+    words = list(LAYOUT_LETTERS.values())
+    for operand, value in found.items():
+        if plain(value) not in words:
+            reader.wrong(
+                value, f"layout.{operand}: unknown value {shown(plain(value))}; {nearest(str(plain(value)), words)}"
+            )
+    if len(reader.mistakes) > before:
+        return None
+    return Layout(**{operand: str(plain(value)) for operand, value in found.items()})
+
+
+def read_dtype(reader: Reader, node: Node) -> Dtype | None:
+    """A shorthand, or a mapping of a, b, acc, out and precision; what is left out follows from `a`."""
+    if not isinstance(node, MappingNode):
+        shorthand = plain(node)
+        if isinstance(shorthand, str) and shorthand in DTYPE_SHORTHANDS:
+            return Dtype.of(shorthand)
+        reader.wrong(node, f"dtype: unknown value {shown(shorthand)}; {nearest(str(shorthand), DTYPE_SHORTHANDS)}")
+        return None
+    found = reader.mapping(node, ("a", "b", "acc", "out", "precision"), "dtype", required=("a",))
+    words = {key: plain(value) for key, value in found.items()}
+
+    def choose(key: str, default: str | None, legal: tuple[str, ...]) -> str | None:
+        word = words.get(key, default)
+        if word in legal or (key not in words and word is None):
+            return word if word is None else str(word)
+        reader.wrong(found[key], f"dtype.{key}: unknown value {shown(word)}; {nearest(str(word), legal)}")
+        return None
+
+    a = choose("a", None, tuple(ACCUMULATORS))
+    if a is None:
+        return None
+    b = choose("b", a, tuple(ACCUMULATORS))
+    acc = choose("acc", ACCUMULATORS[a][0], ACCUMULATORS[a])
+    floating = tuple(name for name, element in ELEMENTS.items() if element.floating)
+    results = (*floating, "int8") if ELEMENTS[a].floating else (*floating, "int32", "int8")
+    out = choose("out", DTYPE_SHORTHANDS[a][3], results)
+    precision = None
+    if a in PRECISIONS:
+        precision = choose("precision", PRECISIONS[a][0], PRECISIONS[a])
+    elif "precision" in words:
+        reader.wrong(found["precision"], f"dtype.precision: a product of {a} has no choice of precision; leave it out")
+        return None
+    ready = not (b is None or acc is None or out is None or (a in PRECISIONS and precision is None))
+    if b is not None and a != b:
+        reader.wrong(found["b"], f"dtype.b: operands of two types ({a} and {b}) are not available yet")
+        ready = False
+    if not ready:
+        return None
+    assert b is not None and acc is not None and out is not None
+    return Dtype(a, b, acc, out, precision)
+
+
+def read_epilogue(reader: Reader, node: Node, operations: Operations = BUILT_IN) -> Epilogue | None:
+    """`none`, operations joined by `+`, or a list of operations."""
+    found: list[Used | None] = []
+    if isinstance(node, SequenceNode):
+        for item in reader.items(node, "epilogue"):
+            found += _operation(reader, item, operations)
+    elif isinstance(node, MappingNode):
+        operation = shown(plain(node.value[0][0])) if node.value else "an operation"
+        reader.wrong(
+            node, f"epilogue: {operation} with parameters stands in a list inside the axis's list: [[{{name: ...}}]]"
+        )
+        return None
+    else:
+        text = plain(node)
+        if text == "none":
+            return Epilogue()
+        if not isinstance(text, str):
+            reader.wrong(node, f"epilogue: expected none, operations joined by +, or a list, found {shown(text)}")
+            return None
+        found = [_plain(reader, node, name, operations) for name in text.split("+")]
+    used = [entry for entry in found if entry is not None]
+    if not found or len(used) < len(found):
+        return None
+    chain = Epilogue.chain(used)
+    reason = why_no_chain([meaning for _, meaning, _ in used])
+    if reason is not None:
+        reader.wrong(node, f"epilogue: {chain.word} has {reason}")
+        return None
+    names = [*(operand.name for operand in chain.operands), *(output.name for output in chain.outputs)]
+    for name in names:
+        if names.count(name) > 1:
+            those = "keywords" if chain.outputs else "operands"
+            reader.wrong(node, f"epilogue: two {those} of {chain.word} would be called {name!r}; rename that of an op")
+            return None
+    if [step.operation for step in chain.steps].count(ACCUMULATE) > 1:
+        reader.wrong(node, f"epilogue: {ACCUMULATE!r} reads C, of which there is one; it stands once in a chain")
+        return None
+    return chain
+
+
+def _operation(reader: Reader, node: Node, operations: Operations) -> list[Used | None]:
+    """An operation in a list, or several; one may be a mapping of its name to its parameters."""
+    if isinstance(node, MappingNode) and len(node.value) == 1:
+        key, settings = node.value[0]
+        name = str(plain(key))
+        operation = _known(reader, key, name, operations)
+        if operation is None:
+            return [None]
+        if name in TAPS:
+            tap = read_output(reader, settings, name)
+            return [None if tap is None else (name, tap, ())]
+        values = read_settings(reader, settings, name, operation)
+        return [None if values is None else (name, operation, values)]
+    value = plain(node)
+    if isinstance(value, str) and not isinstance(node, (MappingNode, SequenceNode)):
+        return [_plain(reader, node, name, operations) for name in value.split("+")]
+    reader.wrong(
+        node, f"epilogue: expected an operation, or one with parameters as {{name: {{...}}}}, found {shown(value)}"
+    )
+    return [None]
+
+
+def _plain(reader: Reader, node: Node, name: str, operations: Operations) -> Used | None:
+    """An operation without parameters."""
+    operation = _known(reader, node, name, operations)
+    return (name, operation, ()) if operation is not None and settled(reader, node, name, operation) else None
+
+
+def _known(reader: Reader, node: Node, name: str, operations: Operations) -> Operation | None:
+    if name == "none":
+        reader.wrong(node, "epilogue: 'none' stands alone and cannot be part of a chain")
+    elif name not in operations:
+        reader.wrong(node, f"epilogue: unknown operation {shown(name)}; {nearest(name, ('none', *operations))}")
+    return operations.get(name)
+
+
+#: Keys of a row that only schedules still to come can use, each with the value that means "not used".
+_UNUSED = {"ctas": 1, "warp_specialize": False, "waves_per_eu": None}
+
+
+#: Of how many powers of two a key may be the sum; a tile of two widths has two along n.
+_POWERS = {"m": 1, "n": 2, "k": 1, "warps": 1}
+
+
+def read_tile(reader: Reader, node: Node) -> Tile | None:
+    """One row of the tile table."""
+    before = len(reader.mistakes)
+    keys = ("m", "n", "k", "warps", "group", "stages", "split", "chiplets", *_UNUSED)
+    found = reader.mapping(node, keys, "tile", required=("m", "n", "k", "warps"))
+    values: dict[str, int] = {}
+    for key, value in found.items():
+        if key not in _UNUSED:
+            number = reader.whole(value, f"tile.{key}", powers_of_two=_POWERS.get(key, 0))
+            if number is not None:
+                values[key] = number
+        elif key == "warp_specialize":
+            if type(plain(value)) is not bool:
+                reader.wrong(value, f"tile.{key}: expected true or false, found {shown(plain(value))}")
+            elif plain(value):
+                reader.wrong(value, f"tile.{key}: not available yet; no schedule that stands uses it")
+        elif reader.whole(value, f"tile.{key}") not in (None, _UNUSED[key]):
+            reader.wrong(value, f"tile.{key}: not available yet; no schedule that stands uses it")
+    return Tile(**values) if len(reader.mistakes) == before else None

@@ -1,0 +1,87 @@
+"""The operations that every spec has: those of `operations.yaml`, the auxiliary outputs, and `accumulate`.
+
+`operations.yaml` has the form of a spec's own `ops` and is read by the same reader.
+"""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from generator.epilogue import gated_units
+from generator.epilogue.auxiliary_outputs import ACCUMULATE, ACCUMULATED, TAPS, named
+from generator.epilogue.chain import Epilogue, Used, operation_of, settings_of
+from generator.epilogue.formula import FUNCTIONS
+from generator.epilogue.operations import FILE, MATRIX, SHAPES, Operation
+from generator.language.document import compose
+from generator.language.errors import SpecError
+from generator.language.operation_reader import read_operations
+from generator.language.reader import Reader
+
+
+def _operations() -> dict[str, Operation]:
+    reader = Reader(FILE)
+    found = read_operations(reader, compose(FILE, FILE.read_text(encoding="utf-8")), {})
+    if reader.mistakes:
+        raise SpecError(reader.mistakes)
+    return {name: replace(operation, built_in=True) for name, operation in found.items() if operation is not None}
+
+
+#: The built-in operations of formulas alone.
+OPERATIONS: Mapping[str, Operation] = _operations()
+
+_OWN: dict[str, Operation] = {ACCUMULATE: ACCUMULATED, **TAPS}
+
+#: All operations that every spec has, those of formulas alone first.
+BUILT_IN: Mapping[str, Operation] = ChainMap(_OWN, OPERATIONS)  # type: ignore[arg-type]
+
+
+def known(name: str, operation: Operation) -> Operation:
+    """The built-in operation `name` where `operation`, read from JSON, is the same; else `operation`."""
+    own = BUILT_IN.get(name)
+    return own if own is not None and own == replace(operation, built_in=True) else operation
+
+
+def chain_of(operations: Sequence[str | Mapping[str, Any]]) -> Epilogue:
+    """The chain that `Epilogue.data` holds, or of built-in names alone; raise KeyError for an unknown one."""
+    found: list[Used] = []
+    for entry in operations:
+        if isinstance(entry, str):
+            found.append((entry, BUILT_IN[entry], ()))
+        elif "output" in entry:
+            found.append((entry["operation"], named(TAPS[entry["operation"]], entry["output"]), ()))
+        else:
+            operation = known(entry["operation"], operation_of(entry))
+            found.append((entry["operation"], operation, settings_of(entry["settings"], operation)))
+    return Epilogue.chain(found)
+
+
+def table() -> str:
+    """The built-in operations as a Markdown table."""
+    rows = ["| operation | formula | operands | parameters |", "|---|---|---|---|"]
+    spelled = {shape: f"[{', '.join(map(str, parts))}]" for parts, shape in SHAPES.items()}
+    for name, operation in OPERATIONS.items():
+        operands = ", ".join(f"`{operand}` {spelled[shape]}" for operand, shape in operation.operands.items())
+        parameters = {**operation.scalars, **({gated_units.ORDER: gated_units.CONCATENATED} if operation.gated else {})}
+        scalars = ", ".join(f"`{name}` {value}" for name, value in parameters.items())
+        rows.append(f"| `{name}` | `{operation.formula}` | {operands} | {scalars} |")
+    return "\n".join(rows)
+
+
+def functions() -> str:
+    """The functions of the formula language as a Markdown table."""
+    rows = ["| function | what it is |", "|---|---|"]
+    rows += [f"| `{name}({function.parameters})` | {function.meaning} |" for name, function in FUNCTIONS.items()]
+    return "\n".join(rows)
+
+
+def outputs_table() -> str:
+    """The outputs beside C as a Markdown table."""
+    rows = ["| element | output | shape | dtype | what it is |", "|---|---|---|---|---|"]
+    for word, tap in TAPS.items():
+        dtype = "fp32" if tap.reduction else "C's"
+        shape = "M, N" if tap.shape == MATRIX else tap.shape
+        rows.append(f"| `{word}` | `{tap.output}` | [{shape}] | {dtype} | {tap.meaning.format('the value')} |")
+    return "\n".join(rows)

@@ -1,0 +1,171 @@
+"""Read the operations of a spec's `ops`, the scalars that a chain sets, and the names of auxiliary outputs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from yaml.nodes import MappingNode, Node, SequenceNode
+
+from generator.epilogue import formula, gated_units
+from generator.epilogue.auxiliary_outputs import TAPS, Tap, named
+from generator.epilogue.formula import FUNCTIONS, FormulaError, Number
+from generator.epilogue.operations import SHAPES, Operation, Settings, written
+from generator.language.document import plain
+from generator.language.errors import nearest, shown
+from generator.language.reader import Reader
+from generator.language.reserved_names import is_taken
+from generator.language.vocabulary import ROUNDING
+
+#: Longer names of operands would not fit into a launcher's lines.
+_LONGEST_OPERAND = 24
+#: Longer names of outputs would not fit into a kernel's lines.
+_LONGEST_OUTPUT = 14
+
+
+def read_operations(reader: Reader, node: Node, known: Mapping[str, Operation]) -> dict[str, Operation | None]:
+    """The operations that a mapping of names to entries tells of; None for each that has a mistake."""
+    found: dict[str, Operation | None] = {}
+    spelled = {written(name): name for name in ("none", gated_units.INTERLEAVED, *known)}
+    # A later axis stands behind the chain.
+    spelled |= {f"rounding{word}": f"rounding: {word}" for word in ROUNDING}
+    for name, key, entry in reader.entries(node, "ops"):
+        if reader.name(key, "ops", name) is None:
+            continue
+        if name in known or name == "none":
+            reader.wrong(key, f"ops: {name!r} is an operation that every spec has; choose another name")
+        elif name == gated_units.INTERLEAVED:
+            reader.wrong(key, f"ops: {name!r} is an order of gates, which names of kernels have; choose another name")
+        elif written(name) in spelled:
+            told = f"{name!r} and {spelled[written(name)]!r} would be one in the names of kernels"
+            reader.wrong(key, f"ops: {told}, which drop underscores; choose another name")
+        found[name] = _operation(reader, entry, f"ops.{name}")
+        spelled[written(name)] = name
+    return found
+
+
+def _operation(reader: Reader, node: Node, what: str) -> Operation | None:
+    before = len(reader.mistakes)
+    found = reader.mapping(node, ("formula", "operands", "scalars"), what, required=("formula",))
+    text = reader.text(found["formula"], f"{what}.formula") if "formula" in found else None
+    operands: dict[str, str] = {}
+    scalars: dict[str, Number | None] = {}
+    if "operands" in found:
+        for name, key, value in reader.entries(found["operands"], f"{what}.operands"):
+            read_keyword(reader, key, f"{what}.operands", name)
+            shape = _shape(reader, value, f"{what}.operands.{name}")
+            if shape is not None:
+                operands[name] = shape
+    if "scalars" in found:
+        for name, key, value in reader.entries(found["scalars"], f"{what}.scalars"):
+            _scalar_name(reader, key, f"{what}.scalars", name, (*operands, *scalars), left=plain(value) is None)
+            scalars[name] = None if plain(value) is None else reader.number(value, f"{what}.scalars.{name}")
+    if text is None or len(reader.mistakes) > before:
+        return None
+    operation = Operation(text, operands, scalars)
+    if operation.gated and gated_units.ORDER in scalars:
+        told = f"{gated_units.ORDER!r} is a parameter that every gate has, a formula with 'gate'; choose another name"
+        reader.wrong(found["scalars"], f"{what}.scalars: {told}")
+        return None
+    try:
+        operation.check()
+    except FormulaError as error:
+        reader.wrong(reader.within(found["formula"], error.column), f"{what}.formula: {error}")
+        return None
+    return operation
+
+
+#: The values that a formula has by itself.
+_VALUES = {formula.X: "the running value", formula.GATE: "the gate's value"}
+
+
+def read_keyword(reader: Reader, key: Node, what: str, name: str, longest: int = _LONGEST_OPERAND) -> None:
+    """Record as a mistake what no keyword of a launcher may be called."""
+    if reader.name(key, what, name) is None:
+        return
+    if len(name) > longest:
+        reader.wrong(key, f"{what}: the name has {len(name)} characters, at most {longest} are allowed")
+    elif name in _VALUES or name in FUNCTIONS:
+        reader.wrong(key, f"{what}: {name!r} is {_VALUES.get(name, 'a function')} of a formula; choose another name")
+    elif is_taken(name):
+        reader.wrong(key, f"{what}: {name!r} is a name that kernels or launchers have for themselves; choose another")
+
+
+def _scalar_name(reader: Reader, key: Node, what: str, name: str, before: tuple[str, ...], *, left: bool) -> None:
+    """The name of a scalar, which is a keyword of the launcher where it is `left` to the call."""
+    if left:
+        read_keyword(reader, key, what, name)
+    elif reader.name(key, what, name) is not None and name in _VALUES:
+        reader.wrong(key, f"{what}: {name!r} is {_VALUES[name]} of a formula; choose another name")
+    for other in before:
+        if written(other) == written(name):
+            reader.wrong(key, f"{what}: {name!r} and {other!r} are written alike; choose another name")
+
+
+def _shape(reader: Reader, node: Node, what: str) -> str | None:
+    parts = tuple(map(plain, node.value)) if isinstance(node, SequenceNode) else None
+    # True is 1 to a mapping.
+    if parts is not None and parts in SHAPES and not any(part is True for part in parts):
+        return SHAPES[parts]
+    shapes = ", ".join(f"[{', '.join(map(str, shape))}]" for shape in SHAPES)
+    value = list(parts) if parts is not None else plain(node)
+    reader.wrong(node, f"{what}: no shape of an operand: {shown(value)}; shapes: {shapes} ([] is a number)")
+    return None
+
+
+def read_settings(reader: Reader, node: Node, name: str, operation: Operation) -> Settings | None:
+    """What a chain sets for `operation`, scalars in its own order, less what is the default anyway."""
+    before = len(reader.mistakes)
+    what = f"epilogue.{name}"
+    if not operation.parameters:
+        reader.wrong(node, f"epilogue: {name!r} takes no parameters")
+        return None
+    found: dict[str, Number | str] = {}
+    for key, key_node, value_node in reader.entries(node, what):
+        if key not in operation.parameters:
+            reader.wrong(key_node, f"{what}: no parameter {shown(key)}; {nearest(key, operation.parameters)}")
+            continue
+        if operation.gated and key == gated_units.ORDER:
+            if plain(value_node) not in gated_units.ORDERS:
+                told = nearest(str(plain(value_node)), gated_units.ORDERS)
+                reader.wrong(value_node, f"{what}.{key}: unknown value {shown(plain(value_node))}; {told}")
+            elif plain(value_node) != gated_units.CONCATENATED:
+                found[key] = gated_units.INTERLEAVED
+            continue
+        value = reader.number(value_node, f"{what}.{key}")
+        if value is not None and math.isinf(value) and value != operation.scalars[key]:
+            reader.wrong(value_node, f"{what}.{key}: expected a finite number, found {value}")
+        elif value is not None and value != operation.scalars[key]:
+            found[key] = value
+    if len(reader.mistakes) > before:
+        return None
+    settings = tuple((key, found[key]) for key in operation.parameters if key in found)
+    return settings if settled(reader, node, name, operation, settings) else None
+
+
+def settled(reader: Reader, node: Node, name: str, operation: Operation, settings: Settings = ()) -> bool:
+    """Whether an operation is one with these settings."""
+    if operation.bounds and not any(key in operation.bounds for key, _ in settings):
+        example = f"[{{{name}: {{{operation.bounds[0]}: 0}}}}]"
+        reader.wrong(node, f"epilogue: {name!r} needs one of {', '.join(operation.bounds)}, as in {example}")
+        return False
+    try:
+        operation.tree(settings)
+    except FormulaError as error:
+        reader.wrong(node, f"epilogue.{name}: with these parameters its formula {operation.formula!r} {error}")
+        return False
+    return True
+
+
+def read_output(reader: Reader, node: Node, word: str) -> Tap | None:
+    """The tap `word` with its output called as `node` says; None, with the mistake recorded, where it cannot be."""
+    before = len(reader.mistakes)
+    name, what = plain(node), f"epilogue.{word}"
+    if isinstance(node, (MappingNode, SequenceNode)) or not isinstance(name, str):
+        reader.wrong(node, f"{what}: expected the name of the output, as in {{{word}: hidden}}, found {shown(name)}")
+        return None
+    read_keyword(reader, node, what, name, _LONGEST_OUTPUT)
+    if len(reader.mistakes) == before and "_" in name and name != TAPS[word].output:
+        told = f"{name!r} has an underscore, which the names of kernels drop; choose a name of letters and digits"
+        reader.wrong(node, f"{what}: {told}")
+    return named(TAPS[word], name) if len(reader.mistakes) == before else None

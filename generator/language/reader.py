@@ -1,0 +1,181 @@
+"""Readers of YAML nodes that record every mistake with its place instead of stopping at the first."""
+
+from __future__ import annotations
+
+import keyword
+import math
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from generator.epilogue.formula import FormulaError, check_number
+from generator.language.document import Place, place, plain, scalar
+from generator.language.errors import Mistake, nearest, shown
+from generator.language.vocabulary import Word
+
+T = TypeVar("T")
+
+_NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
+_LONGEST_NAME = 64
+_LARGEST_NUMBER = 1 << 20
+
+
+class Reader:
+    """Reads one file's nodes; `mistakes` collects what is wrong."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.mistakes: list[Mistake] = []
+
+    def wrong(self, at: Node | Place, message: str) -> None:
+        """Record a mistake at a node or a place."""
+        where = at if isinstance(at, Place) else place(at)
+        self.mistakes.append(Mistake(self.path, where.line, where.column, message))
+
+    def mapping(self, node: Node, keys: Iterable[str], what: str, required: Iterable[str] = ()) -> dict[str, Node]:
+        """The values of a mapping by key; unknown, duplicate and missing keys are mistakes."""
+        known = list(keys)
+        if not isinstance(node, MappingNode):
+            self.wrong(node, f"{what}: expected a mapping with the keys {', '.join(known)}, found {shown(plain(node))}")
+            return {}
+        found: dict[str, Node] = {}
+        for key_node, value in node.value:
+            key = scalar(key_node) if isinstance(key_node, ScalarNode) else None
+            if not isinstance(key, str) or key not in known:
+                self.wrong(key_node, f"{what}: unknown key {shown(plain(key_node))}; {nearest(str(key), known)}")
+            elif key in found:
+                self.wrong(key_node, f"{what}: the key {key!r} appears twice, first on line {place(found[key]).line}")
+            else:
+                found[key] = value
+        for key in required:
+            if key not in found and not any(plain(key_node) == key for key_node, _ in node.value):
+                self.wrong(node, f"{what}: the key {key!r} is missing")
+        return found
+
+    def items(self, node: Node, what: str) -> list[Node]:
+        """The nodes of a list that is not empty; anything else is a mistake."""
+        if not isinstance(node, SequenceNode):
+            self.wrong(node, f"{what}: expected a list, found {shown(plain(node))}")
+            return []
+        if not node.value:
+            self.wrong(node, f"{what}: the list is empty; give at least one value or leave the key out")
+        return list(node.value)
+
+    def distinct(
+        self, node: Node, what: str, read: Callable[[Node], T | None], label: Callable[[T], str]
+    ) -> list[tuple[T, Node]]:
+        """Each item of a list, or the one value that is no list, read; the same value twice is a mistake."""
+        nodes = self.items(node, what) if isinstance(node, SequenceNode) else [node]
+        found: dict[str, tuple[T, Node]] = {}
+        for item in nodes:
+            value = read(item)
+            if value is None:
+                continue
+            if label(value) in found:
+                self.wrong(item, f"{what}: {label(value)!r} is listed twice")
+            else:
+                found[label(value)] = (value, item)
+        return list(found.values())
+
+    def text(self, node: Node, what: str) -> str | None:
+        """A scalar that is text."""
+        value = scalar(node) if isinstance(node, ScalarNode) else None
+        if isinstance(value, str):
+            return value
+        quote = " (quote it to make it text)" if isinstance(node, ScalarNode) and value is not None else ""
+        self.wrong(node, f"{what}: expected text, found {shown(plain(node))}{quote}")
+        return None
+
+    def word(self, node: Node, what: str, words: Mapping[str, Word]) -> str | None:
+        """One of an axis's words, whose template stands."""
+        found = plain(node)
+        if not isinstance(found, str) or found not in words:
+            self.wrong(node, f"{what}: unknown value {shown(found)}; {nearest(str(found), words)}")
+            return None
+        if not words[found].available:
+            standing = ", ".join(word for word, entry in words.items() if entry.available)
+            self.wrong(node, f"{what}: {found!r} is not available yet; available: {standing}")
+            return None
+        return found
+
+    def entries(self, node: Node, what: str) -> list[tuple[str, Node, Node]]:
+        """The entries of a mapping whose keys are names: key, its node, the value's; none twice."""
+        if not isinstance(node, MappingNode):
+            self.wrong(node, f"{what}: expected a mapping of names, found {shown(plain(node))}")
+            return []
+        found: dict[str, tuple[str, Node, Node]] = {}
+        for key_node, value in node.value:
+            key = self.text(key_node, what)
+            if key in found:
+                first = place(found[key][1]).line
+                self.wrong(key_node, f"{what}: the key {key!r} appears twice, first on line {first}")
+            elif key is not None:
+                found[key] = key, key_node, value
+        return list(found.values())
+
+    def number(self, node: Node, what: str) -> int | float | None:
+        """A number that fp32 holds, rounded, or an infinity; a whole one as an int, however it is written."""
+        value = plain(node)
+        if type(value) not in (int, float) or value != value or (value == 0 and math.copysign(1, value) < 0):
+            self.wrong(node, f"{what}: expected a number, found {shown(value)}")
+            return None
+        assert isinstance(value, int | float)
+        if abs(value) == math.inf:
+            return value
+        try:
+            check_number(value, 1)
+        except FormulaError as error:
+            self.wrong(node, f"{what}: {error}: {shown(value)}")
+            return None
+        return int(value) if value == int(value) and abs(value) < 2**53 else float(value)
+
+    def within(self, node: Node, column: int) -> Node | Place:
+        """The place of a character of a scalar's text, from 1; that of the scalar where it is written otherwise."""
+        at, end = place(node), node.end_mark
+        quotes = 0 if getattr(node, "style", None) is None else 2
+        if end.line + 1 != at.line or end.column + 1 - at.column != len(node.value) + quotes:
+            return node
+        return Place(at.line, at.column + quotes // 2 + column - 1)
+
+    def whole(self, node: Node, what: str, *, powers_of_two: int = 0) -> int | None:
+        """A whole number of at least 1; where asked, the sum of at most so many different powers of two."""
+        value = plain(node)
+        if type(value) is not int or value < 1:
+            self.wrong(node, f"{what}: expected a whole number of at least 1, found {shown(value)}")
+            return None
+        if value > _LARGEST_NUMBER:
+            self.wrong(node, f"{what}: expected at most {_LARGEST_NUMBER}, found {value}")
+            return None
+        if powers_of_two and value.bit_count() > powers_of_two:
+            below = 1 << (value.bit_length() - 1)
+            wanted = "a power of two," if powers_of_two == 1 else "a power of two or two of them together, as 160 is,"
+            self.wrong(node, f"{what}: expected {wanted} found {value}; nearest: {below}, {below * 2}")
+            return None
+        return value
+
+    def printable(self, node: Node, what: str, text: str) -> bool:
+        """Whether `text` holds no control character and no line end, which Python could read as code."""
+        for character in text:
+            # Cc: controls, among them \r, \f and \x85; Cf: bidirectional overrides; Zl, Zp: U+2028, U+2029.
+            if unicodedata.category(character) in ("Cc", "Cf", "Zl", "Zp", "Cs"):
+                self.wrong(node, f"{what}: the control character U+{ord(character):04X} is not allowed")
+                return False
+        return True
+
+    def name(self, node: Node | Place, what: str, text: str) -> str | None:
+        """A name that is a folder and a Python package: never a path."""
+        if not _NAME.match(text):
+            self.wrong(
+                node, f"{what}: {shown(text)} is no name; expected lower-case letters, digits and _, a letter first"
+            )
+        elif keyword.iskeyword(text):
+            self.wrong(node, f"{what}: {text!r} is a keyword of Python and cannot be imported")
+        elif len(text) > _LONGEST_NAME:
+            self.wrong(node, f"{what}: the name has {len(text)} characters, at most {_LONGEST_NAME} are allowed")
+        else:
+            return text
+        return None

@@ -1,0 +1,66 @@
+"""The file of winners that `tune` writes, as measurements: read with every value checked."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from generator.language.model import Fitted, Measured, Rates, Winner
+
+#: The layout of the file; a reader refuses one that it does not know.
+FORMAT = 1
+
+_RATES = 6
+
+
+def parse(text: str) -> Measured:
+    """The measurements in the text of a file; raise ValueError, with the reason, where it is none."""
+    try:
+        found = json.loads(text)
+        if found["format"] != FORMAT:
+            raise ValueError(f"its format is {found['format']!r}, and {FORMAT} is read")
+        device = _printable(found["device"])
+        winners = tuple(
+            Winner(
+                _printable(entry["contract"]),
+                (*((entry["batch"],) if "batch" in entry else ()), entry["m"], entry["n"], entry["k"]),
+                _how(entry["kernel"]),
+                _row(entry["config"]),
+            )
+            for entry in found["winners"]
+        )
+        fitted = tuple(
+            Fitted(_printable(entry["contract"]), _how(entry["kernel"]), _row(entry["config"]), _rates(entry["rates"]))
+            for entry in found["rates"]
+        )
+        if any(not isinstance(size, int) or size < 1 for winner in winners for size in winner.sizes):
+            raise ValueError("a size is no whole number of at least 1")
+        return Measured(device, winners, fitted, float(found["error"]), float(found["regret"]))
+    except (KeyError, TypeError, AttributeError, RecursionError, json.JSONDecodeError) as error:
+        raise ValueError(f"{type(error).__name__}: {error}") from None
+
+
+def _printable(text: Any) -> str:
+    if not isinstance(text, str) or not text.isascii() or not text.isprintable() or {'"', "\\"} & set(text):
+        raise ValueError(f"{text!r} is no name")
+    return text
+
+
+def _how(kernel: Any) -> str:
+    """The part of a kernel's name that says how: a contract measured stands for others by it."""
+    return _printable(kernel).partition("__")[2]
+
+
+def _row(config: Any) -> Mapping[str, int]:
+    if not all(isinstance(value, int) for value in config.values()):
+        raise ValueError(f"{config!r} is no row")
+    return {_printable(name): value for name, value in config.items()}
+
+
+def _rates(values: Any) -> Rates:
+    numbers = len(values) == _RATES and all(isinstance(value, int | float) for value in values)
+    if not numbers or not all(math.isfinite(value) and value > 0 for value in values) or values[0] != int(values[0]):
+        raise ValueError(f"{values!r} are no rates")
+    return tuple(values)

@@ -1,0 +1,94 @@
+"""The steps of an epilogue as a kernel spells them, on a tile or an element."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cache
+
+from generator.epilogue import formula
+from generator.epilogue.chain import Epilogue, Operand
+from generator.epilogue.formula import GATE, X
+from generator.epilogue.formula_code import to_triton
+from generator.epilogue.gated_units import CONCATENATED, PLACES
+from generator.epilogue.operations import COLUMNS, HALVES, MATRIX, OUT, ROWS
+from generator.language.model import Dtype
+from generator.lowering import approximate_math
+from generator.lowering.operands import Matrix, Vector
+from generator.lowering.outputs import OutputView, output_view, stored
+
+#: Columns before the epilogue's statements, where it is within loops.
+_DEPTHS = {"persistent": 8, "stream_k": 12}
+
+
+@dataclass(frozen=True)
+class StepView:
+    """One epilogue step: its operands, the lines that give `x` its new value, and the helpers that it calls.
+
+    A tap has an output instead of lines. C is among the operands where it is read.
+    """
+
+    operands: tuple[Matrix | Vector, ...]
+    lines: tuple[str, ...]
+    helpers: tuple[str, ...]
+    #: Columns before its statements.
+    depth: int
+    output: OutputView | None = None
+
+
+@cache
+def step_views(
+    epilogue: Epilogue, dtype: Dtype, c: Matrix, schedule: str, math: str
+) -> tuple[tuple[StepView, ...], str, str]:
+    """The epilogue's steps as a kernel spells them, on a tile or an element, the type after them, and what is stored.
+
+    The matrices among the operands share the layout of `c`, as they do its batch. `math` is what `fast.math_of` says.
+    """
+    kind = dtype.acc
+    values = {X: "acc"} if epilogue.gate is None else {GATE: "acc_gate", X: "acc_up"}
+    steps = []
+    depth = _DEPTHS.get(schedule, 4)
+    whole = kind == "int32" and all(formula.keeps_integers(step.tree) for step in epilogue.steps)
+    for step in epilogue.steps:
+        if step.output is not None:
+            output = output_view(step.output, c, values[X], kind, dtype.out, whole=whole)
+            steps.append(StepView((), (), (), depth, output))
+            continue
+        stays = kind == "int32" and formula.keeps_integers(step.tree)
+        if not stays and kind != "fp32":
+            values, kind = {name: f"{text}.to(tl.float32)" for name, text in values.items()}, "fp32"
+        spellings = {local: _broadcast(operand, schedule) for local, operand in step.operands}
+        functions = approximate_math.functions(approximate_math.takes(step, math), dtype.out)
+        helpers = approximate_math.helpers(step.tree, functions)
+        operands = tuple(_operand(operand, c) for _, operand in step.operands)
+        if step is epilogue.gate or GATE not in values:
+            lines = to_triton(step.tree, {**values, **spellings}, integer=stays, functions=functions)
+            steps.append(StepView(operands, lines, helpers, depth))
+            values = {X: X}
+            continue
+        for half, place in PLACES[epilogue.order or CONCATENATED].items():
+            halves = {X: values[half], **spellings}
+            lines = to_triton(step.tree, halves, integer=stays, functions=functions, target=half)
+            # What both halves share is loaded once.
+            loaded = tuple(_part(o, place) for o in operands if half == GATE or o.shape == HALVES)
+            steps.append(StepView(loaded, lines, helpers, depth))
+        values = {GATE: GATE, X: X}
+    return tuple(steps), kind, stored(values[X], kind, dtype.out, whole=whole)
+
+
+def _broadcast(operand: Operand, schedule: str) -> str:
+    if schedule == "elementwise":
+        return operand.name
+    return operand.name + {COLUMNS: "[None, :]", HALVES: "[None, :]", ROWS: "[:, None]"}.get(operand.shape, "")
+
+
+def _operand(operand: Operand, c: Matrix) -> Matrix | Vector:
+    if operand.shape == OUT:
+        return c
+    if operand.shape == MATRIX:
+        return Matrix(operand.name, operand.name, "M", "N", c.layout, "None", c.batched)
+    return Vector(operand.name, operand.shape)
+
+
+def _part(operand: Matrix | Vector, place: str) -> Matrix | Vector:
+    """What one half of a product takes of an operand in front of a gate."""
+    return replace(operand, place=place) if isinstance(operand, Vector) and operand.shape == HALVES else operand

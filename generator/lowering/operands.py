@@ -1,0 +1,174 @@
+"""Operands as a kernel and its launcher spell them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from generator.epilogue.chain import Operand
+from generator.epilogue.formula import GATE, X
+from generator.epilogue.gated_units import CONCATENATED, INTERLEAVED, PLACES
+from generator.epilogue.operations import HALVES, MATRIX, SCALAR
+from generator.lowering.lines import WIDTH, bracketed
+
+_UNITS = {"row": 1, "column": 0, "strided": None}
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """A matrix of the launcher (`a`, `b`, `c` or an M×N epilogue operand) as kernel and launcher address it."""
+
+    name: str
+    #: The launcher's variable, and its dimensions as the kernel names them.
+    variable: str
+    rows: str
+    columns: str
+    layout: str
+    torch_dtype: str
+    #: Whether there is one for each index of a batch, the launcher's dimension 0.
+    batched: bool = False
+    #: Of a B with two columns for each of C, their order.
+    order: str | None = None
+    #: Of the result, whether the epilogue has read it, so that its addresses are there.
+    located: bool = False
+    #: Of B, whether its tiles are loaded transposed.
+    flipped: bool = False
+
+    shape = MATRIX
+
+    @property
+    def tiles(self) -> tuple[str, ...]:
+        """The kernel's names for what it loads of the matrix in a step."""
+        return (f"{self.name}_gate", f"{self.name}_up") if self.order == CONCATENATED else (self.name,)
+
+    @property
+    def pairs(self) -> str:
+        """A factor of the columns of a tile, and of their first, where they are neighbours two by two."""
+        return "2 * " if self.order == INTERLEAVED else ""
+
+    def places(self, column: str) -> tuple[str, ...]:
+        """The columns that make a column of C: the gate's, then the other."""
+        if self.order is None:
+            return (column,)
+        return tuple(f"({PLACES[self.order][value]})".format(column) for value in (GATE, X))
+
+    @property
+    def zero(self) -> str:
+        """What a masked load yields past the edge."""
+        return "0" if self.torch_dtype == "torch.int8" else "0.0"
+
+    @property
+    def row_stride(self) -> str | None:
+        """The kernel's parameter for the stride between rows; None for a unit stride."""
+        if self.layout == "strided":
+            return f"stride_{self.name}{self.rows.lower()}"
+        return f"ld{self.name}" if self.layout == "row" else None
+
+    @property
+    def column_stride(self) -> str | None:
+        """The kernel's parameter for the stride between columns; None for a unit stride."""
+        if self.layout == "strided":
+            return f"stride_{self.name}{self.columns.lower()}"
+        return f"ld{self.name}" if self.layout == "column" else None
+
+    @property
+    def batch_stride(self) -> str | None:
+        """The kernel's parameter for the stride between the matrices of a batch; None where there is no batch."""
+        return f"stride_{self.name}b" if self.batched else None
+
+    @property
+    def base(self) -> str:
+        """The kernel's pointer to the first element of its matrix."""
+        return f"{self.name}_ptr + batch * {self.batch_stride}" if self.batched else f"{self.name}_ptr"
+
+    @property
+    def strides(self) -> tuple[tuple[str, str], ...]:
+        """Each stride parameter with the launcher's expression for it."""
+        first = (self.batch_stride,) if self.batched else ()
+        named = enumerate((*first, self.row_stride, self.column_stride))
+        return tuple((name, f"{self.variable}.stride({dimension})") for dimension, name in named if name)
+
+    @property
+    def extent(self) -> str:
+        return f"({'B, ' if self.batched else ''}{self.rows}, {self.width})"
+
+    @property
+    def width(self) -> str:
+        """The number of columns."""
+        return f"2 * {self.columns}" if self.order else self.columns
+
+    @property
+    def unit(self) -> int | None:
+        """The dimension of stride 1."""
+        unit = _UNITS[self.layout]
+        return unit if unit is None else unit + self.batched
+
+    @property
+    def described(self) -> str:
+        """The row-major matrix, or batch of them, that a descriptor describes."""
+        if self.layout != "column":
+            return self.variable
+        return f"{self.variable}.{'mT' if self.batched else 'T'}"
+
+    def block(self, row: str, brackets: str = "()", columns: tuple[str, ...] = ()) -> str:
+        """The block a descriptor copies, in the order of `described`, from a row of the table.
+
+        `columns` are the table's columns whose difference is its width, where that is not the tile's.
+        """
+        width = " - ".join(f'{row}["{column}"]' for column in columns or (f"BLOCK_{self.columns}",))
+        sizes = [f'{row}["BLOCK_{self.rows}"]', f"{self.pairs}{width}"]
+        if self.layout == "column":
+            sizes.reverse()
+        if self.batched:
+            sizes.insert(0, "1")
+        return f"{brackets[0]}{', '.join(sizes)}{brackets[1]}"
+
+
+@dataclass(frozen=True)
+class Vector:
+    """A vector or scalar operand of the epilogue."""
+
+    name: str
+    shape: str
+    #: Where the element of a column is, `{}`.
+    place: str = "{}"
+
+    variable = property(lambda self: self.name)
+    torch_dtype = "None"
+    unit = 0
+
+    @property
+    def extent(self) -> str:
+        return "(2 * N,)" if self.shape == HALVES else f"({self.shape},)"
+
+    @property
+    def spread(self) -> bool:
+        """Whether the elements of neighbouring columns are no neighbours."""
+        return self.place in PLACES[INTERLEAVED].values()
+
+    def at(self, offsets: str) -> str:
+        """The places of the elements for these columns or rows."""
+        return self.place.format(offsets)
+
+    def number(self, depth: int) -> str:
+        """The statement that gives a scalar its value, on lines that begin `depth` columns from the margin."""
+        parts = f"tl.load({self.name}_or_ptr).to(tl.float32)", f"if {self.flag}", f"else {self.name}_or_ptr"
+        one = f"{self.name} = {' '.join(parts)}"
+        return one if depth + len(one) <= WIDTH else bracketed(f"{self.name} = (", parts, ")", depth, " ")
+
+    @property
+    def flag(self) -> str:
+        """The constexpr that says whether a scalar lies on the device."""
+        return f"{self.name.upper()}_ON_DEVICE"
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An epilogue operand in the launcher's signature."""
+
+    name: str
+    annotation: str
+
+    @classmethod
+    def of(cls, operand: Operand) -> Argument:
+        """The argument that an epilogue operand becomes."""
+        return cls(operand.name, "float | torch.Tensor" if operand.shape == SCALAR else "torch.Tensor")

@@ -1,0 +1,112 @@
+"""Outputs beside C as a kernel and its launcher spell them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from generator.epilogue.chain import Output
+from generator.epilogue.operations import COLUMNS, MATRIX, ROWS
+from generator.language.vocabulary import ELEMENTS, QUANTISED
+from generator.lowering.operands import Matrix
+
+#: The type of sums and maxima.
+REDUCED = "fp32"
+
+
+@dataclass(frozen=True)
+class OutputView:
+    """An output: the matrix that the kernel writes, the value that it writes of, and the tensor that the caller gets.
+
+    Of a reduction the kernel writes a part for each tile: a matrix of (tiles along the other dimension, M or N), whose
+    lines the launcher adds, or takes the largest of, in order.
+    """
+
+    name: str
+    shape: str
+    reduction: str
+    matrix: Matrix
+    value: str
+
+    @property
+    def reduced(self) -> bool:
+        return bool(self.reduction)
+
+    @property
+    def across(self) -> str:
+        """The dimension that a reduction leaves no trace of."""
+        return "N" if self.shape == ROWS else "M"
+
+    @property
+    def result(self) -> Matrix | Reduced:
+        """The caller's tensor as the launcher checks it."""
+        return Reduced(self.name, self.shape, self.matrix.batched) if self.reduced else self.matrix
+
+    @property
+    def parts(self) -> str:
+        """The expression for the room that a tile's parts need."""
+        front = "B, " if self.matrix.batched else ""
+        tiles = f'triton.cdiv({self.across}, row["BLOCK_{self.across}"])'
+        return f"torch.empty(({front}{tiles}, {self.shape}), dtype=torch.float32, device=a.device)"
+
+    @cached_property
+    def whole(self) -> str:
+        """The statement that makes the result of the parts, always in one order."""
+        return f"torch.{self.reduction}({self.matrix.variable}, -2, out={self.name})"
+
+
+@dataclass(frozen=True)
+class Reduced:
+    """The vector of a reduction, or one for each matrix of a batch."""
+
+    variable: str
+    shape: str
+    batched: bool
+    torch_dtype = f"torch.{ELEMENTS[REDUCED].torch}"
+
+    @property
+    def extent(self) -> str:
+        return f"(B, {self.shape})" if self.batched else f"({self.shape},)"
+
+    @property
+    def unit(self) -> int:
+        return int(self.batched)
+
+    @property
+    def allocation(self) -> str:
+        """The expression for a new one."""
+        return f"torch.empty({self.extent}, dtype={self.torch_dtype}, device=a.device)"
+
+
+def output_view(output: Output, like: Matrix, x: str, kind: str, out: str, *, whole: bool) -> OutputView:
+    """An output of a kernel whose C is `like` C of type `out`, where the running value is `x` of type `kind`.
+
+    `whole` as `stored` has it.
+    """
+    tap = output.tap
+    if tap.shape == MATRIX:
+        matrix = replace(like, name=output.name, variable=output.name)
+        return OutputView(output.name, tap.shape, tap.reduction, matrix, stored(x, kind, out, whole=whole))
+    dtype = f"torch.{ELEMENTS[REDUCED].torch}"
+    parts = Matrix(output.name, f"{output.name}_parts", "tiles", tap.shape, "row", dtype, like.batched)
+    return OutputView(output.name, tap.shape, tap.reduction, parts, stored(x, kind, REDUCED, whole=whole))
+
+
+def stored(x: str, kind: str, out: str, *, whole: bool) -> str:
+    """The running value `x` of type `kind` as an expression of type `out`.
+
+    `whole` where the value is an int32 to the end of the chain, so that the kernel saturates one.
+    """
+    if kind == out:
+        return x
+    if out in QUANTISED:
+        taken = kind == "fp32" or (whole and out == "int8")
+        return f"_to_{out}({x}{'' if taken else '.to(tl.float32)'})"
+    # Triton's interpreter cannot convert integers to bf16 in one step.
+    first = ".to(tl.float32)" if kind == "int32" and out != "fp32" else ""
+    return f"{x}{first}.to(tl.{ELEMENTS[out].triton})"
+
+
+def reduced_shapes(outputs: tuple[Output, ...]) -> str:
+    """The dimensions whose coordinates and masks the outputs need, beside those of the store."""
+    return f"{ROWS} {COLUMNS}" if any(output.tap.reduction for output in outputs) else ""

@@ -1,0 +1,344 @@
+"""What a kernel's template is given: finished names and typed values, every choice already made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+
+from generator.epilogue.gated_units import CONCATENATED
+from generator.epilogue.operations import COLUMNS, MATRIX, ROWS, SCALAR
+from generator.language.vocabulary import ELEMENTS, QUANTISED, SWIZZLE
+from generator.lowering import approximate_math
+from generator.lowering.accumulation import Accumulation
+from generator.lowering.epilogue_lowering import StepView, step_views
+from generator.lowering.operands import Matrix, Vector
+from generator.lowering.outputs import OutputView, reduced_shapes
+from generator.plan import legality
+from generator.plan.configurations import columns, configurations
+from generator.plan.kernels import Kernel
+from generator.plan.resources import through_registers
+
+
+@dataclass(frozen=True)
+class Dimensions:
+    """One text for each of m, n and k."""
+
+    m: str
+    n: str
+    k: str
+
+
+@dataclass(frozen=True)
+class Edges:
+    """What a kernel does where a tile passes the edge of a matrix."""
+
+    #: The macro of masking.j2 for each dimension: never, always, or decided at the call.
+    bound: Dimensions
+    #: The name of each dimension's mask, empty where it has none.
+    inside: Dimensions
+    #: Whether the coordinates of the tile's rows and columns are used at all.
+    needs_m: bool
+    needs_n: bool
+
+
+@dataclass(frozen=True)
+class View(Accumulation):
+    """A kernel as its template reads it; see the templates for the use of each."""
+
+    c: Matrix
+    edges: Edges
+    steps: tuple[StepView, ...]
+    #: The type of the running value after the last step, and the expression that is stored.
+    kind: str
+    result: str
+
+    @property
+    def load_template(self) -> str:
+        return f"load/{self.v.load}.j2"
+
+    @property
+    def store_template(self) -> str:
+        return f"load/{self.v.load if self.v.store == 'as_load' else self.v.store}.j2"
+
+    @property
+    def batched(self) -> bool:
+        """Whether the operands are 3-D: one product for each index of a batch."""
+        return self.v.batch == "strided"
+
+    @property
+    def swizzle(self) -> str:
+        return self.v.swizzle
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The table's columns that the order of tiles and the schedule read, each with the tile's key that fills it."""
+        return columns(self.v)
+
+    @property
+    def epilogue_note(self) -> str:
+        """The comment that opens the epilogue."""
+        rounded = f", rounded to {self.v.dtype.out} at the store alone" if self.rounds else ""
+        if self.v.rounds_between:
+            rounded = f", rounded to {self.v.dtype.out} before each operation as eager torch does"
+        return f"Epilogue in {self.kind}, on the whole sum{rounded}."
+
+    @property
+    def step(self) -> str:
+        """The loop variable along K, `_` where nothing reads it."""
+        return "k" if self.descriptors or (self.v.load == "pointer" and self.edges.bound.k != "never") else "_"
+
+    @property
+    def read_step(self) -> int | None:
+        """What N must be a multiple of for a descriptor to read the second half of B's rows; None for any N."""
+        across = self.descriptors and self.order == CONCATENATED and self.v.layout.b == "row"
+        return 128 // ELEMENTS[self.v.dtype.b].bits if across else None
+
+    @property
+    def advances(self) -> bool:
+        """Whether the loads leave something to move along K."""
+        return not self.descriptors
+
+    @property
+    def guard_empty_k(self) -> bool:
+        """Whether an unmasked load of all of K must be kept from an empty K."""
+        return self.v.schedule == "naive" and self.v.load != "descriptor" and self.edges.bound.k != "always"
+
+    @property
+    def store_note(self) -> str:
+        if self.quantises == "saturate_int8":
+            return ", saturated to int8"
+        if self.quantises:
+            return f", saturated and rounded to {self.v.dtype.out} once"
+        return f", rounding to {self.v.dtype.out} once" if self.rounds else ""
+
+    @property
+    def quantises(self) -> str | None:
+        """The macro of math.j2 that makes the result's type of the running value; None where a cast does."""
+        if self.v.dtype.out not in QUANTISED:
+            return None
+        return "saturate_int8" if (self.kind, self.v.dtype.out) == ("int32", "int8") else f"to_{self.v.dtype.out}"
+
+    @property
+    def rounds(self) -> bool:
+        """Whether the store rounds: not where the type stays, nor where fp16 sums widen to fp32."""
+        return self.kind != self.v.dtype.out and (self.kind, self.v.dtype.out) != ("fp16", "fp32")
+
+    @cached_property
+    def operands(self) -> tuple[Matrix | Vector, ...]:
+        """The operands of the epilogue, in the order of its steps."""
+        # Those in front of a gate have a part for each half.
+        read = {operand.name: operand for step in self.steps for operand in step.operands}
+        return tuple(operand for name, operand in read.items() if name != self.c.name)
+
+    @cached_property
+    def outputs(self) -> tuple[OutputView, ...]:
+        """What the kernel writes beside C, in the order of the chain."""
+        return tuple(step.output for step in self.steps if step.output is not None)
+
+    @cached_property
+    def saved(self) -> tuple[Matrix, ...]:
+        """The outputs that lie as C does, and are written as it is."""
+        return tuple(output.matrix for output in self.outputs if not output.reduced)
+
+    @cached_property
+    def parts(self) -> tuple[Matrix, ...]:
+        """What tiles leave of reductions, which is written through pointers."""
+        return tuple(output.matrix for output in self.outputs if output.reduced)
+
+    @cached_property
+    def matrices(self) -> tuple[Matrix, ...]:
+        """The M×N operands of the epilogue."""
+        return tuple(o for o in self.operands if isinstance(o, Matrix))
+
+    @cached_property
+    def scalars(self) -> tuple[Vector, ...]:
+        return tuple(o for o in self.operands if isinstance(o, Vector) and o.shape == SCALAR)
+
+    @cached_property
+    def pointed(self) -> tuple[Matrix, ...]:
+        """The matrices addressed through strides, so that their offsets can pass 2**31."""
+        everything = (self.a, self.b, self.c, *self.matrices, *self.saved, *self.parts)
+        if self.descriptors:
+            return everything[2:] if self.v.store == "pointer" else self.parts
+        if self.v.load == "block_pointer" and not self.batched:
+            through_pointers = self.v.store == "pointer"
+            c = (self.c,) if through_pointers or self.v.epilogue.reads_out else ()
+            return (*c, *self.matrices, *(self.saved if through_pointers else ()), *self.parts)
+        return everything
+
+    @cached_property
+    def wide_strides(self) -> tuple[str, ...]:
+        names = [name for matrix in self.pointed for name, _ in matrix.strides]
+        if not names:
+            return ()
+        why = (
+            "# INDEX is 64 bits wide where an operand spans over 2**31 elements; every long offset has a stride in it."
+        )
+        return (why, *(f"{name} = tl.cast({name}, INDEX)" for name in names))
+
+    @cached_property
+    def late_coordinates(self) -> bool:
+        """Whether the epilogue or the store needs the coordinates that the loads did without."""
+        return self.tiled and self.v.load != "pointer" and (self.edges.needs_m or self.edges.needs_n)
+
+    @property
+    def edges_of_columns(self) -> Edges:
+        """The edges of further columns of a tile, whose rows are known."""
+        return replace(self.edges, needs_m=False)
+
+    @cached_property
+    def even(self) -> tuple[str, ...]:
+        """The dimensions whose divisibility is a constexpr decided at the call."""
+        kinds = {"M": self.edges.bound.m, "N": self.edges.bound.n, "K": self.edges.bound.k}
+        return tuple(d for d, kind in kinds.items() if kind == "call")
+
+    @property
+    def helpers(self) -> tuple[str, ...]:
+        """The macros of math.j2 for what the order of tiles, the epilogue and the store call."""
+        order = SWIZZLE[self.v.swizzle].helper if self.tiled else None
+        called = sorted({helper for step in self.steps for helper in step.helpers})
+        return tuple(helper for helper in (order, *called, self.quantises) if helper)
+
+    @property
+    def approximates(self) -> bool:
+        """Whether the kernel is told of the hardware's approximate instructions."""
+        return approximate_math.applies(self.v)
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        """The sizes that the kernel is told: of a batch the grid tells enough, unless programs walk it."""
+        return ("B",) * (self.batched and self.schedule.walks) + ("M", "N", "K")
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The kernel's parameters in order."""
+        described = self.descriptors
+        names = ["a_desc", *(name for name, _ in self.b_blocks)] if described else ["a_ptr", "b_ptr"]
+        by_descriptor = described and self.v.store == "as_load"
+        names.append("c_desc" if by_descriptor else "c_ptr")
+        constants = ["INDEX"] if self.wide_strides else []
+        for operand in self.operands:
+            if isinstance(operand, Matrix):
+                names.append(f"{operand.name}_{'desc' if by_descriptor else 'ptr'}")
+            elif operand.shape == SCALAR:
+                names.append(f"{operand.name}_or_ptr")
+                constants.append(operand.flag)
+            else:
+                names.append(f"{operand.name}_ptr")
+        names += [f"{matrix.name}_{'desc' if by_descriptor else 'ptr'}" for matrix in self.saved]
+        names += [f"{matrix.name}_ptr" for matrix in self.parts]
+        if self.schedule.workspace:
+            names += ["work_ptr", "counters_ptr"]
+        names += self.sizes
+        names += [name for matrix in self.strided for name, _ in matrix.strides]
+        constants += ["APPROX"] if self.approximates else []
+        constants += [f"EVEN_{d}" for d in self.even]
+        if self.tiled:
+            constants += ["BLOCK_M", "BLOCK_N", "BLOCK_K", *self.columns]
+        return (*names, *(f"{name}: tl.constexpr" for name in constants))
+
+    @cached_property
+    def strided(self) -> tuple[Matrix, ...]:
+        """The matrices whose strides are parameters."""
+        if not self.descriptors:
+            return (self.a, self.b, self.c, *self.matrices, *self.saved, *self.parts)
+        return self.pointed
+
+    @property
+    def b_blocks(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """The descriptors of B, each with the table's columns whose difference is the columns of its block."""
+        if self.schedule.pairs:
+            return (("b_left_desc", ("LEFT_N",)), ("b_right_desc", ("BLOCK_N", "LEFT_N")))
+        return (("b_desc", ("BLOCK_N",)),)
+
+    @property
+    def configs(self) -> tuple[str, ...]:
+        """The rows of the tile table as source."""
+        rows = configurations(self.kernel)
+        return tuple("{" + ", ".join(f'"{name}": {value}' for name, value in row.items()) + "}" for row in rows)
+
+    @cached_property
+    def too_large(self) -> str:
+        """Target -> the rows it is not offered, as source; empty where every target holds every row."""
+        rows = ", ".join(f'"{target}": {rows}' for target, rows in self.kernel.not_offered)
+        return f"{{{rows}}}" if rows else ""
+
+    @property
+    def autotune(self) -> bool:
+        return self.kernel.select == "autotune" and len(self.kernel.tiles) > 1
+
+    @property
+    def choose(self) -> str | None:
+        """The macro that chooses a row; the tuner chooses by itself."""
+        if self.autotune:
+            return None
+        # By a table the family's function chooses; a kernel called by itself computes its row.
+        return "heuristic" if self.kernel.select in ("heuristic", "table") and len(self.kernel.tiles) > 1 else "fixed"
+
+    @property
+    def imports(self) -> tuple[str, ...]:
+        standard = ["import functools", ""] if self.choose == "heuristic" else []
+        last = ["from triton.tools.tensor_descriptor import TensorDescriptor"] if self.descriptors else []
+        return (*standard, "import torch", "import triton", "import triton.language as tl", *last)
+
+    @cached_property
+    def described(self) -> tuple[Matrix, ...]:
+        """The matrices beside A and B that have descriptors."""
+        return (self.c, *self.matrices, *self.saved) if self.descriptors and self.v.store == "as_load" else ()
+
+
+def view(kernel: Kernel) -> View:
+    """The view of a kernel: every choice that a template would otherwise have to make."""
+    v = kernel.variant
+    batched = v.batch == "strided"
+    c = _matrix("c", "out", "M", "N", v.layout.c, v.dtype.out, batched)
+    b = _matrix("b", "b", "K", "N", v.layout.b, v.dtype.b, batched, v.epilogue.order)
+    steps, kind, result = step_views(v.chain, v.dtype, c, v.schedule, approximate_math.math_of(v))
+    # C lies as the matrices of the epilogue do, and is read as they are.
+    shapes = [operand.shape for operand in v.epilogue.operands] + [MATRIX] * v.epilogue.reads_out
+    return View(
+        kernel,
+        a=_matrix("a", "a", "M", "K", v.layout.a, v.dtype.a, batched),
+        b=replace(b, flipped=through_registers(v) == "b"),
+        c=replace(c, located=v.epilogue.reads_out),
+        edges=_edges(v.masking, v.schedule, v.load, v.store, " ".join(shapes), reduced_shapes(v.epilogue.outputs)),
+        steps=steps,
+        kind=kind,
+        result=result,
+    )
+
+
+@cache
+def _matrix(
+    name: str,
+    variable: str,
+    rows: str,
+    columns: str,
+    layout: str,
+    element: str,
+    batched: bool,
+    order: str | None = None,
+) -> Matrix:
+    return Matrix(name, variable, rows, columns, layout, f"torch.{ELEMENTS[element].torch}", batched, order)
+
+
+@cache
+def _edges(masking: str, schedule: str, load: str, store: str, shapes: str, reduced: str) -> Edges:
+    """The edges of a kernel whose epilogue operands have `shapes`, a word each, and whose reductions need `reduced`."""
+    kinds = {d: {True: "always", False: "never", None: "call"}[r] for d, r in legality.ragged(masking).items()}
+    if schedule == "elementwise":
+        kinds = dict.fromkeys("mnk", "never")
+    elif load == "descriptor":
+        # The hardware bounds what is copied, and a sum is to leave out what is past the edge.
+        edge = "always" if store == "pointer" or reduced else "never"
+        kinds = {"m": edge, "n": edge, "k": "never"}
+    inside = {d: "" if kind == "never" else f"in_{d}" for d, kind in kinds.items()}
+    through_pointers = "pointer" in (load, store)
+    # Block pointers leave a matrix of the epilogue to pointers; descriptors copy it.
+    vectors = reduced + (shapes if load == "block_pointer" else shapes.replace(MATRIX, ""))
+    return Edges(
+        Dimensions(**kinds),
+        Dimensions(**inside),
+        needs_m=through_pointers or ROWS in vectors,
+        needs_n=through_pointers or COLUMNS in vectors,
+    )

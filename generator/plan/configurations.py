@@ -1,0 +1,26 @@
+"""The configurations of a kernel as its `CONFIGS` holds them: a column for each size, band and launch option."""
+
+from __future__ import annotations
+
+from generator.language.model import Tile, Variant
+from generator.language.vocabulary import SCHEDULE, SWIZZLE
+from generator.plan.kernels import Kernel
+
+
+def columns(v: Variant) -> dict[str, str]:
+    """The columns that the order of tiles and the schedule read, each with the tile's key that fills it."""
+    return {**SWIZZLE[v.swizzle].columns, **SCHEDULE[v.schedule].columns}
+
+
+def configurations(kernel: Kernel) -> tuple[dict[str, int], ...]:
+    """The configurations of a kernel, in the order of its table."""
+    v = kernel.variant
+    return tuple(_configuration(v, tile) for tile in kernel.tiles)
+
+
+def _configuration(v: Variant, tile: Tile) -> dict[str, int]:
+    if not SCHEDULE[v.schedule].tiled:
+        return {"num_warps": tile.warps}
+    found = {"BLOCK_M": tile.m, "BLOCK_N": tile.n, "BLOCK_K": tile.k}
+    found |= {column: getattr(tile, key) for column, key in columns(v).items()}
+    return found | {"num_warps": tile.warps, "num_stages": tile.stages}

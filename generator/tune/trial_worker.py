@@ -1,0 +1,209 @@
+"""Measure a trial in the process that it is sent to: a quick pass over all, a longer one over the best, a second run.
+
+Every pass times its candidates in the same rounds with torch's product, on random operands that outgrow the L2, as
+bench does; results are checked against float64 before and after. The second run has operands and graphs of its own.
+"""
+
+from __future__ import annotations
+
+import functools
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from generator.bench import measure
+from generator.bench.competitor import Competitor, forced, peer_of
+from generator.bench.device import Device, versions
+from generator.bench.measure import DeviceLost, Entry, Session
+from generator.bench.measurements import Side
+from generator.bench.peers import set_precision
+from generator.bench.stats import rounded
+from generator.cost import analytic
+from generator.tune.executors import loaded
+from generator.tune.outcome import Measurement, Outcome, Rival, Winner
+from generator.tune.trial_selection import Candidate, Trial
+
+#: The device of a worker, as `loaded` finds it.
+CUDA = "generator.bench.device:CudaDevice"
+
+#: Seconds of a sample, and how many sets of operands are compared: enough where a kernel is checked by bench too.
+_SAMPLE = 1e-3
+_CHECKED = 4
+#: Another seed than bench's, and one for the second run.
+_SEEDS = (31, 32)
+
+
+@dataclass(frozen=True)
+class Pass:
+    """How many go into a pass, the rounds that count, and those before them."""
+
+    stage: str
+    entrants: int | None
+    rounds: int
+    warm: int
+
+
+QUICK = Pass("quick", None, 3, 1)
+AGAIN = Pass("again", 3, 8, 1)
+CONFIRM = Pass("confirm", 2, 15, 3)
+
+#: What of the method an outcome depends on.
+METHOD: Mapping[str, Any] = {
+    "version": 1,
+    "sample_us": round(_SAMPLE * 1e6),
+    "passes": [[each.stage, each.entrants, each.rounds] for each in (QUICK, AGAIN, CONFIRM)],
+}
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a worker's device is, for a process that may have none."""
+
+    figures: analytic.Device
+    #: All that a time depends on besides the kernel.
+    environment: Mapping[str, str | int]
+
+
+def describe(factory: str = CUDA) -> Facts:
+    """The device of this process; raises what making it raises."""
+    device = _device(factory)
+    return Facts(device.figures, {**versions(), **device.environment})
+
+
+@functools.cache
+def _device(factory: str) -> Device:
+    device: Device = loaded(factory)()
+    return device
+
+
+def run(trial: Trial, factory: str = CUDA) -> Outcome:
+    """The outcome of a trial on the device of this process; raises what making that device raises."""
+    device = _device(factory)
+    measurements: list[Measurement] = []
+    winner = None
+    try:
+        try:
+            set_precision(trial.problem)
+            best = _heats(trial, device, measurements)
+            winner = _final(trial, device, best, measurements) if best else None
+        except DeviceLost:
+            raise
+        except Exception as error:
+            # What no candidate is to blame for, such as no memory for the operands.
+            measure.survive(device, error)
+            measurements.append(Measurement("quick", trial.contract, None, failure=measure.reason(error)))
+        device.free()
+    except DeviceLost as lost:
+        return Outcome(tuple(measurements), lost=str(lost))
+    return Outcome(tuple(measurements), winner)
+
+
+@dataclass
+class _Entrant:
+    """A candidate, or the library where `candidate` is None, in one session."""
+
+    candidate: Candidate | None
+    competitor: Competitor
+    entry: Entry | None
+
+    @property
+    def side(self) -> Side:
+        return self.competitor.side
+
+    @property
+    def median(self) -> float:
+        """The median seconds of a call in the last pass."""
+        assert self.entry is not None
+        return statistics.median(self.entry.gpu)
+
+
+def _enter(session: Session, trial: Trial, candidates: Sequence[Candidate]) -> tuple[list[_Entrant], _Entrant]:
+    """The candidates and the library, compiled, recorded and checked."""
+    pairs: list[tuple[Candidate | None, Competitor]] = [
+        (each, forced(each.contestant, each.index)) for each in candidates
+    ]
+    pairs.append((None, peer_of(trial.problem, "cublas")))
+    entrants = [
+        _Entrant(candidate, competitor, session.prepare(competitor) if competitor.side.failure is None else None)
+        for candidate, competitor in pairs
+    ]
+    return entrants[:-1], entrants[-1]
+
+
+def _heats(trial: Trial, device: Device, measurements: list[Measurement]) -> list[Candidate]:
+    """The first two passes: the best candidates, at most as many as the last pass takes."""
+    session = Session(trial.problem, device, seed=_SEEDS[0], sample=_SAMPLE, checked=_CHECKED, host=False)
+    ours, library = _enter(session, trial, trial.candidates)
+    measurements += [_failed(QUICK, each) for each in (*ours, library) if each.entry is None]
+    left = [each for each in ours if each.entry is not None]
+    for each in (QUICK, AGAIN):
+        left = left[: each.entrants]
+        _rounds(session, each, left, library, measurements)
+        left.sort(key=lambda entrant: entrant.median)
+    # A result that was right at first and is not after the rounds wins nothing.
+    kept = []
+    for entrant in left:
+        assert entrant.candidate is not None and entrant.entry is not None
+        entrant.competitor.side = session.finish(entrant.entry)
+        if entrant.side.failure is None:
+            kept.append(entrant.candidate)
+        else:
+            measurements.append(_failed(AGAIN, entrant))
+    return kept[: CONFIRM.entrants]
+
+
+def _final(trial: Trial, device: Device, best: list[Candidate], measurements: list[Measurement]) -> Winner | None:
+    """The last pass, in a session of its own: the winner, None where nothing holds."""
+    device.free()
+    session = Session(trial.problem, device, seed=_SEEDS[1], sample=_SAMPLE, checked=_CHECKED, host=False)
+    ours, library = _enter(session, trial, best)
+    _rounds(session, CONFIRM, [each for each in ours if each.entry is not None], library, measurements)
+    for entrant in (*ours, library):
+        if entrant.entry is not None:
+            entrant.competitor.side = session.finish(entrant.entry)
+    measurements += [_failed(CONFIRM, each) for each in (*ours, library) if each.side.failure is not None]
+    right = sorted((each for each in ours if each.side.failure is None), key=lambda entrant: entrant.median)
+    if not right:
+        return None
+    first, *rest = [_rival(entrant) for entrant in right]
+    shape = trial.problem.shape
+    return Winner(
+        trial.contract,
+        shape.m,
+        shape.n,
+        shape.k,
+        first.kernel,
+        first.config,
+        first.seconds,
+        None if library.side.failure is not None else rounded(library.median),
+        rest[0] if rest else None,
+        shape.batch,
+    )
+
+
+def _rounds(
+    session: Session, each: Pass, ours: list[_Entrant], library: _Entrant, measurements: list[Measurement]
+) -> None:
+    """Time the entrants anew in the same rounds, and note what each took."""
+    timed = [entrant for entrant in (*ours, library) if entrant.entry is not None]
+    entries = [entrant.entry for entrant in timed if entrant.entry is not None]
+    for entry in entries:
+        entry.gpu.clear()
+    session.rounds(entries, each.rounds, warm=each.warm)
+    for entrant in timed:
+        config = None if entrant.candidate is None else entrant.candidate.config
+        measurements.append(
+            Measurement(each.stage, entrant.side.name, config, rounded(entrant.median), rounds=each.rounds)
+        )
+
+
+def _failed(each: Pass, entrant: _Entrant) -> Measurement:
+    config = None if entrant.candidate is None else entrant.candidate.config
+    side = entrant.side
+    return Measurement(each.stage, side.name, config, failure=side.failure, refused=side.refused)
+
+
+def _rival(entrant: _Entrant) -> Rival:
+    assert entrant.candidate is not None
+    return Rival(entrant.side.name, dict(entrant.candidate.config), rounded(entrant.median))

@@ -1,0 +1,227 @@
+"""The operands of one case: sizes, strides and offsets as the case has them, seeded values, poison around them."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+
+import torch
+
+from generator.epilogue.chain import Output
+from generator.epilogue.operations import COLUMNS, ELEMENT, HALVES, MATRIX, ROWS, SCALAR
+from generator.language.vocabulary import ELEMENTS, QUANTISED
+from generator.lowering.outputs import REDUCED
+from generator.plan.kernels import Kernel
+from generator.verify.cases import Case, addressed, leading_extents
+from generator.verify.element_types import OPERAND_TYPES, has_infinity, torch_type
+from generator.verify.poisoned_operands import Operand, fill, place
+
+#: A stride in elements that is a multiple of 16 bytes for every type.
+_STEP = 16
+#: The product's standard deviation: where the epilogue's functions bend, and their rounding shows.
+_SPREAD = 2.0
+#: The same where the result is saturated: to either side of the ends, with whole numbers up to this in place of all.
+_SATURATING_SPREAD = {"int8": 100.0, "fp8e4m3": 200.0, "fp8e5m2": 3000.0}
+_SATURATING_WHOLE = 8
+_PADDING = {"a": 3, "b": 7, "c": 11}
+#: A stride that no layout has and no copy of the hardware takes.
+_ODD = 7
+#: In elements.
+_LARGEST_MARGIN = 1 << 18
+
+
+@dataclass
+class Setup:
+    """What a launcher is called with; `scalars` are the operands that are Python numbers.
+
+    `outputs` are the results beside `out` that are given; `c` is what `out` holds where it is read.
+    """
+
+    a: Operand
+    b: Operand
+    out: Operand | None
+    tensors: dict[str, Operand]
+    scalars: dict[str, float]
+    outputs: dict[str, Operand]
+    c: torch.Tensor | None = None
+
+    @property
+    def written(self) -> list[Operand]:
+        """The results that are given."""
+        return [*([] if self.out is None else [self.out]), *self.outputs.values()]
+
+    @property
+    def results(self) -> dict[str, torch.Tensor]:
+        """The results that are given, as the launcher's keywords."""
+        given = {name: operand.view for name, operand in self.outputs.items()}
+        return given if self.out is None else {"out": self.out.view, **given}
+
+    @property
+    def read(self) -> dict[str, torch.Tensor | float]:
+        """What the epilogue reads: its operands, and C where it does."""
+        return self.operands if self.c is None else {**self.operands, "c": self.c}
+
+    @property
+    def operands(self) -> dict[str, torch.Tensor | float]:
+        """The epilogue's operands as the launcher's keywords."""
+        return {name: operand.view for name, operand in self.tensors.items()} | self.scalars
+
+    @property
+    def inputs(self) -> list[Operand]:
+        return [self.a, self.b, *self.tensors.values()]
+
+
+def prepare(kernel: Kernel, case: Case, device: torch.device) -> Setup:
+    """Place and fill the operands of `case`, the same ones whenever it is run. Raises `NoMemory`."""
+    return _Builder(kernel, case, device).setup()
+
+
+class _Builder:
+    def __init__(self, kernel: Kernel, case: Case, device: torch.device) -> None:
+        self.variant, self.case, self.device = kernel.variant, case, device
+        self.tile = kernel.tiles[case.row or 0]
+        self.random = torch.Generator().manual_seed(zlib.crc32(f"{kernel.name} {case.name}".encode()))
+
+    def setup(self) -> Setup:
+        m, n, k = self.case.sizes
+        dtype, layout = self.variant.dtype, self.variant.layout
+        # Both factors carry the fourth root, so that neither leaves the range of fp8.
+        spread = (_SATURATING_SPREAD.get(dtype.out, _SPREAD) / max(k, 1) ** 0.5) ** 0.5
+        a = self.matrix("a", (m, k), layout.a, torch_type(dtype.a))
+        b = self.matrix("b", (k, n * self.variant.epilogue.columns_of_b), layout.b, torch_type(dtype.b))
+        self.fill(a, spread * 2.0**self.case.shift)
+        self.fill(b, spread / 2.0**self.case.shift)
+        out = None
+        epilogue = self.variant.epilogue
+        if self.case.given_out or epilogue.reads_out or "c" in (self.case.huge, self.case.apart):
+            out = self.matrix("c", (m, n), layout.c, torch_type(dtype.out))
+        setup = Setup(a, b, out, {}, {}, {})
+        if out is not None and epilogue.reads_out:
+            self.fill(out, _SPREAD if torch_type(dtype.a).is_floating_point else 5000.0 * max(k, 1) ** 0.5)
+            setup.c = out.view.clone()
+        for output in epilogue.outputs:
+            if self.case.given_out or output.name in (self.case.huge, self.case.apart):
+                setup.outputs[output.name] = self.output(output)
+        for operand in self.variant.epilogue.operands:
+            self.add(setup, operand.name, operand.shape)
+        if self.case.special:
+            self.spoil(setup)
+        return setup
+
+    def add(self, setup: Setup, name: str, shape: str) -> None:
+        """One epilogue operand, as large as the product, so that sums cancel and show an early rounding."""
+        m, n, k = self.case.sizes
+        dtype = OPERAND_TYPES[self.case.operand_type]
+        spread = _SPREAD
+        if not ELEMENTS[self.variant.dtype.a].floating and self.variant.dtype.out not in QUANTISED:
+            # Integer products are as large as they come; operands of their size cancel them.
+            spread = 5000.0 * max(k, 1) ** 0.5
+        if shape == SCALAR and not self.case.scalar_tensor:
+            setup.scalars[name] = -1.3
+            return
+        if shape == MATRIX:
+            operand = self.matrix(name, (m, n), self.variant.layout.c, dtype)
+        else:
+            size = {SCALAR: 1, ELEMENT: 1, ROWS: m, COLUMNS: n, HALVES: 2 * n}[shape]
+            offset = 1 if self.case.unaligned else 0
+            margin = max(self.tile.m, self.tile.n)
+            device = torch.device("cpu") if shape == SCALAR and self.case.scalar_elsewhere else self.device
+            operand = place(name, (size,), (1,), dtype, device, offset=offset, margin=margin)
+        self.fill(operand, 1.0 if shape in (SCALAR, ELEMENT) else spread)
+        setup.tensors[name] = operand
+
+    def output(self, output: Output) -> Operand:
+        """A result beside C: a matrix that lies as C does, or a vector of a sum or maximum each."""
+        m, n, _ = self.case.sizes
+        if output.shape == MATRIX:
+            return self.matrix(output.name, (m, n), self.variant.layout.c, torch_type(self.variant.dtype.out))
+        shape = (*leading_extents(self.variant, self.case), {ROWS: m, COLUMNS: n}[output.shape])
+        strides = (shape[-1] + _PADDING["c"], 1)[-len(shape) :]
+        offset, margin = int(self.case.unaligned), max(self.tile.m, self.tile.n)
+        return place(output.name, shape, strides, torch_type(REDUCED), self.device, offset=offset, margin=margin)
+
+    def matrix(self, name: str, shape: tuple[int, int], layout: str, dtype: torch.dtype) -> Operand:
+        """A matrix laid out by its letter, with a margin of a tile on every side."""
+        sizes, strides = self.batch(name, shape, self.strides(name, shape, layout, dtype))
+        # The lines that a tile too far would touch, short of filling the memory.
+        margin = min(max(self.tile.m, self.tile.n, self.tile.k, _STEP) * max(strides), _LARGEST_MARGIN)
+        offset = 1 if self.case.unaligned else 0
+        return place(name, sizes, strides, dtype, self.device, offset=offset, margin=margin)
+
+    def batch(
+        self, name: str, shape: tuple[int, int], strides: tuple[int, int]
+    ) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Shape and strides with the batch in front: matrices one after another, unless the case has them otherwise."""
+        case, count = self.case, self.case.batch
+        front = leading_extents(self.variant, case)
+        if not front:
+            return shape, strides
+        apart = max(sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True)) + 1, 1)
+        if case.interleaved:
+            apart = max(strides)
+            row, column = (stride * count if stride == apart else stride for stride in strides)
+            strides = row, column
+        elif case.padded:
+            apart += _PADDING.get(name, 5)
+        if addressed(self.variant) and not case.interleaved:
+            apart = -(-apart // _STEP) * _STEP
+        if name == case.repeated:
+            apart = 0
+        if name == case.apart:
+            apart = (2**31 // max(count - 1, 1) // _STEP + 1) * _STEP
+        return (*front, *shape), (apart, *strides)
+
+    def strides(self, name: str, shape: tuple[int, int], layout: str, dtype: torch.dtype) -> tuple[int, int]:
+        """Strides in elements for a layout word, padded where the case or the hardware's copies ask for it."""
+        column = layout == "column" or (layout == "strided" and self.case.strided == "column")
+        lines, inner = shape[::-1] if column else shape
+        leading = inner
+        if self.case.padded:
+            # By different amounts, or two leading dimensions that are swapped look alike; off every alignment, unless
+            # the hardware wants one.
+            leading += _PADDING.get(name, 5) * (_STEP if addressed(self.variant) else 1)
+        if addressed(self.variant):
+            # Its copies step by 16 bytes, and want a stride even of a single line.
+            step = 16 // torch.empty((), dtype=dtype).element_size()
+            leading = max(-(-leading // step) * step, step)
+        if name == self.case.huge:
+            leading = (2**31 // max(lines - 1, 1) // _STEP + 1) * _STEP
+        unit = 2 if layout == "strided" and self.case.strided == "gaps" else 1
+        outer = max(leading, 1) * unit
+        strides = (unit, outer) if column else (outer, unit)
+        if self.case.odd_single:
+            strides = (_ODD if shape[0] == 1 else strides[0], _ODD if shape[1] == 1 else strides[1])
+        return strides
+
+    def fill(self, operand: Operand, spread: float) -> None:
+        """Seeded values, none of them 0: normal of that spread, or over the whole range of an integer type."""
+        # Of one matrix for the whole batch nothing is written twice.
+        view = operand.view[:1] if operand.name == self.case.repeated else operand.view
+        shape, dtype = view.shape, view.dtype
+        if dtype.is_floating_point:
+            values = torch.randn(shape, generator=self.random, dtype=torch.float64) * spread
+            rounded = values.to(dtype)
+            values = torch.where(rounded.double() == 0, torch.full_like(values, spread), values).to(dtype)
+        else:
+            limits = torch.iinfo(dtype)
+            least, most = limits.min, limits.max
+            if self.variant.dtype.out in QUANTISED:
+                least, most = -_SATURATING_WHOLE, _SATURATING_WHOLE
+            values = torch.randint(least, most + 1, shape, generator=self.random)
+            values = torch.where(values == 0, 1, values).to(dtype)
+        fill(operand, values.to(operand.view.device))
+
+    def spoil(self, setup: Setup) -> None:
+        """Infinity and NaN at the corners of each operand, most rows and columns left as they are."""
+        for operand in (setup.a, setup.b):
+            view = operand.view
+            infinity = float("inf") if has_infinity(view.dtype) else float("nan")
+            if view.numel():
+                view[..., 0, -1] = infinity
+                view[..., -1, 0] = -infinity if operand is setup.a else float("nan")
+        for operand in setup.tensors.values():
+            if operand.view.dim() == 1 and operand.view.numel() > 2:
+                operand.view[1], operand.view[2] = float("-inf"), float("nan")
+        for operand in setup.inputs:
+            if operand.before is not None:
+                operand.before = operand.storage.clone()

@@ -1,0 +1,69 @@
+"""The calls that a contract's function is tried with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from generator.plan import legality
+from generator.plan.kernels import Kernel
+from generator.verify.cases import Case, Fit, addressed, smallest_row
+
+#: Rows and columns of C at which operands that no descriptor addresses are copied, and a K that is no multiple of 16.
+_COPIED = (401, 403, 203)
+
+
+def contract_cases(kernels: Sequence[Kernel], *, hardware: bool) -> Iterator[tuple[Kernel, Case]]:
+    """Calls of one contract's function, each with a kernel of it that can take them.
+
+    On hardware a function keeps what it launched, so that a call of the same kind follows each.
+    """
+    for kernel, case in _calls(kernels, hardware):
+        yield kernel, case
+        if hardware:
+            reason = "a call of the kind of the one before, launched as that was"
+            yield kernel, replace(case, name=f"{case.name}-again", reason=reason)
+
+
+def _calls(kernels: Sequence[Kernel], hardware: bool) -> Iterator[tuple[Kernel, Case]]:
+    largest = max(kernels, key=lambda kernel: kernel.variant.schedule != "naive")
+    tiles = [tile for kernel in kernels for tile in kernel.tiles if kernel.variant.schedule == largest.variant.schedule]
+    sizes = (max(t.m for t in tiles), max(t.n for t in tiles), max(t.k for t in tiles))
+    if largest.variant.schedule == "elementwise":
+        sizes = Fit(largest.variant, tiles[0]).primes
+    yield (
+        largest,
+        Case("aligned", "whole tiles of every kernel, which each of them takes", sizes, None, given_out=False),
+    )
+    anything = [
+        kernel
+        for kernel in kernels
+        if False not in legality.ragged(kernel.variant.masking).values() and not addressed(kernel.variant)
+    ]
+    if not anything:
+        return
+    fit = Fit(anything[0].variant, anything[0].tiles[smallest_row(anything[0])])
+    yield (
+        anything[0],
+        Case(
+            "fallback",
+            "sizes and addresses that only some kernels of the contract take",
+            fit(*fit.primes),
+            None,
+            padded=True,
+            unaligned=True,
+        ),
+    )
+    if anything[0].variant.batch == "strided":
+        reason = "one matrix for the whole batch, which only some kernels of the contract read"
+        yield anything[0], Case("fallback-repeats", reason, sizes, None, repeated="b")
+    if hardware and anything[0].variant.schedule != "elementwise":
+        m, n, k = fit(*fit.primes)
+        plain = Case("row", "A is a vector, which lies in two layouts at once", fit(1, n, k), None, given_out=False)
+        yield anything[0], plain
+        yield anything[0], replace(plain, name="column", reason="B is a vector, likewise", sizes=fit(m, 1, k))
+        reason = "operands that no descriptor addresses, each element of which enters many products"
+        yield (
+            anything[0],
+            replace(plain, name="copied", reason=reason, sizes=fit(*_COPIED), padded=True, unaligned=True),
+        )

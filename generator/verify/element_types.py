@@ -1,0 +1,61 @@
+"""Element types as torch has them, and the spacing of their numbers."""
+
+from __future__ import annotations
+
+import torch
+
+from generator.language.vocabulary import ELEMENTS, QUANTISED
+
+#: Unit roundoff of IEEE formats under round-to-nearest: 2**-p for p significant bits.
+FP32_ROUNDOFF = 2.0**-24
+FP16_ROUNDOFF = 2.0**-11
+
+#: The smallest normal fp32 number: what an operation on subnormals may be off by, whether they are flushed or not.
+FP32_TINY = 2.0**-126
+
+#: Real types that an epilogue operand may have.
+OPERAND_TYPES = {"fp32": torch.float32, "fp64": torch.float64, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+#: The types that results are saturated to, each with its ends.
+SATURATED = {getattr(torch, ELEMENTS[word].torch): (found.least, found.most) for word, found in QUANTISED.items()}
+
+
+def torch_type(word: str) -> torch.dtype:
+    """The torch dtype of an element type of the spec language."""
+    found = getattr(torch, ELEMENTS[word].torch)
+    assert isinstance(found, torch.dtype)
+    return found
+
+
+def half_ulp(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Half the distance between neighbours of type `dtype` at |x|: the most that one rounding can be off.
+
+    `x` is float64 of any shape; the result is too. Below the normal range the distance is that of subnormals. Where
+    `x` is not finite the result means nothing.
+    """
+    numbers = torch.finfo(dtype)
+    _, exponent = torch.frexp(x.abs())
+    spacing = torch.ldexp(torch.full_like(x, numbers.eps), exponent - 1)
+    return torch.where(x == 0, 0.0, spacing).clamp(min=numbers.smallest_normal * numbers.eps) / 2
+
+
+def quantise(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Float64 `x` saturated to `dtype`, one of SATURATED, and rounded to nearest even: float64, NaN 0 in an integer."""
+    saturated = x.clamp(*SATURATED[dtype])
+    if not dtype.is_floating_point:
+        return saturated.round().nan_to_num(0.0)
+    spacing = 2 * half_ulp(saturated.nan_to_num(0.0), dtype)
+    return (saturated / spacing).round() * spacing
+
+
+def overflow(dtype: torch.dtype) -> float:
+    """From where on rounding to `dtype` gives infinity: half a spacing above its largest number."""
+    numbers = torch.finfo(dtype)
+    largest = torch.tensor(numbers.max, dtype=torch.float64)
+    return float(largest + half_ulp(largest, dtype))
+
+
+def has_infinity(dtype: torch.dtype) -> bool:
+    """Whether the type can hold an infinity: `float8_e4m3fn` cannot."""
+    return dtype.is_floating_point and bool(torch.tensor(float("inf")).to(dtype).float().isinf())

@@ -1,0 +1,276 @@
+"""Triton's interpreter, mended where it computes something else than the compiler, with every address checked.
+
+`install` changes the interpreter of this process, once. `watch` then names the operands of one call: while it is open,
+each lane that is not masked must hit exactly an element of one of them, a store one of the output. Membership follows
+from the strides, so that nothing is as large as the operand. Written for Triton 3.6 to 3.9.
+"""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+import triton.language as tl
+from triton.runtime import interpreter
+
+from generator.verify.poisoned_operands import poison_byte
+
+_Array = np.ndarray[Any, np.dtype[Any]]
+
+
+class StrayAccess(Exception):
+    """A kernel read or wrote what is no element of its operands, or wrote an input."""
+
+
+@dataclass
+class Region:
+    """A tensor's elements as addresses: extents and strides in bytes, outermost first."""
+
+    name: str
+    address: int
+    extents: tuple[int, ...]
+    strides: tuple[int, ...]
+    width: int
+    writable: bool
+    #: Which elements were stored to, in the order of `extents`.
+    written: _Array = field(repr=False)
+    #: Of each extent, the dimension of the tensor that it is.
+    dimensions: tuple[int, ...]
+    #: Of each store, in their order, the least index along each extent.
+    corners: list[tuple[int, ...]] = field(default_factory=list, repr=False)
+
+    @classmethod
+    def of(cls, name: str, tensor: torch.Tensor, *, writable: bool = False) -> Region:
+        """The region of `tensor`; dimensions of one element or of stride 0 add no address."""
+        width = tensor.element_size()
+        numbered = enumerate(zip(tensor.stride(), tensor.shape, strict=True))
+        dims = [(stride * width, size, number) for number, (stride, size) in numbered if size != 1 and stride]
+        dims.sort(reverse=True)
+        extents = tuple(size for _, size, _ in dims)
+        strides, order = tuple(stride for stride, _, _ in dims), tuple(number for _, _, number in dims)
+        written = np.zeros(extents if writable else (), dtype=bool)
+        return cls(name, tensor.data_ptr(), extents, strides, width, writable, written, order)
+
+    def stored(self, indices: tuple[_Array, ...]) -> None:
+        """Remember that the elements of these indices were written."""
+        self.written[indices] = True
+        self.corners.append(tuple(int(index.min()) for index in indices))
+
+    def find(self, addresses: _Array) -> tuple[_Array, tuple[_Array, ...]]:
+        """For int64 `addresses`: which are elements, and the index along each dimension (of no meaning elsewhere)."""
+        rest = addresses - self.address
+        inside = np.ones(rest.shape, dtype=bool)
+        if 0 in self.extents:
+            return ~inside, ()
+        indices = []
+        for extent, stride in zip(self.extents, self.strides, strict=True):
+            index, rest = np.divmod(rest, stride)
+            inside &= (index >= 0) & (index < extent)
+            indices.append(index)
+        return inside & (rest == 0), tuple(indices)
+
+
+class _Guard:
+    """The operands of the call under way; none outside of one."""
+
+    def __init__(self) -> None:
+        self.regions: list[Region] = []
+        self.active = False
+
+    def check(self, access: str, addresses: _Array, mask: _Array | None, width: int) -> None:
+        """Raise `StrayAccess` unless every lane of `mask` is an element of a region that `access` may touch."""
+        if not self.active:
+            return
+        lanes = addresses.astype(np.int64)
+        if mask is not None:
+            lanes = np.broadcast_to(lanes, np.broadcast_shapes(lanes.shape, mask.shape))
+            lanes = lanes[np.broadcast_to(mask, lanes.shape).astype(bool)]
+        lanes = lanes.ravel()
+        stray = np.ones(lanes.shape, dtype=bool)
+        for region in self.regions:
+            if region.width != width or (access != "load" and not region.writable):
+                continue
+            inside, indices = region.find(lanes)
+            stray &= ~inside
+            if access != "load" and inside.any():
+                region.stored(tuple(index[inside] for index in indices))
+            if not stray.any():
+                return
+        if stray.any():
+            raise StrayAccess(self.describe(access, lanes[stray], width))
+
+    def describe(self, access: str, stray: _Array, width: int) -> str:
+        """Which operand the first stray lane is nearest to, and where it is from there."""
+        address = int(stray[0])
+        where = "no operand is known"
+        if self.regions:
+            nearest = min(self.regions, key=lambda region: _distance(region, address))
+            offset = address - nearest.address
+            where = f"the first lies {offset} bytes from the start of {nearest.name}"
+        return f"stray {access}: {len(stray)} lanes of {width} bytes hit no element they may touch; {where}"
+
+
+def _distance(region: Region, address: int) -> int:
+    reach = sum((extent - 1) * stride for extent, stride in zip(region.extents, region.strides, strict=True))
+    return max(region.address - address, address - (region.address + reach), 0)
+
+
+_guard = _Guard()
+
+
+class _Checked:
+    """The interpreter's native memory functions, each behind the address check."""
+
+    def __init__(self, native: Any) -> None:
+        self._native = native
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._native, name)
+
+    def load(self, addresses: _Array, mask: _Array, other: _Array, dtype: Any) -> Any:
+        _guard.check("load", addresses, mask, np.dtype(dtype).itemsize)
+        return self._native.load(addresses, mask, other, dtype)
+
+    def store(self, addresses: _Array, values: _Array, mask: _Array) -> Any:
+        _guard.check("store", addresses, mask, values.dtype.itemsize)
+        return self._native.store(addresses, values, mask)
+
+    def atomic_rmw(self, operation: Any, addresses: _Array, values: _Array, mask: _Array, order: Any) -> Any:
+        _guard.check("atomic", addresses, mask, values.dtype.itemsize)
+        return self._native.atomic_rmw(operation, addresses, values, mask, order)
+
+    def atomic_cas(self, addresses: _Array, compared: _Array, values: _Array, order: Any) -> Any:
+        _guard.check("atomic", addresses, None, values.dtype.itemsize)
+        return self._native.atomic_cas(addresses, compared, values, order)
+
+
+#: Types that the interpreter keeps as unsigned integers, and the torch type of the same bits.
+_BITS = {"bf16": torch.bfloat16, "fp8e4nv": torch.float8_e4m3fn, "fp8e5": torch.float8_e5m2}
+_CARRIERS = {1: (np.uint8, torch.uint8), 2: (np.int16, torch.int16)}
+
+
+def _to_torch(data: _Array, dtype: Any) -> torch.Tensor:
+    """The numbers that an interpreter's array of triton type `dtype` stands for."""
+    contiguous = np.array(data, order="C")
+    if dtype.name not in _BITS:
+        return torch.from_numpy(contiguous)
+    return torch.from_numpy(contiguous.view(_CARRIERS[contiguous.itemsize][0])).view(_BITS[dtype.name])
+
+
+def _convert(src: Any, target: Any) -> Any:
+    """`src` converted to the triton floating type `target`, rounded to nearest even, NaN and infinity kept."""
+    wide = _to_torch(src.data, src.dtype.scalar)
+    target = target.scalar
+    if target.name in _BITS:
+        # From fp64 by way of fp32, as the compiler goes.
+        narrow = wide.float().to(_BITS[target.name])
+        data = narrow.view(_CARRIERS[narrow.element_size()][1]).numpy()
+        return interpreter.TensorHandle(data.view(f"u{data.itemsize}"), target)
+    return interpreter.TensorHandle(wide.to(getattr(torch, f"float{target.primitive_bitwidth}")).numpy(), target)
+
+
+def _mend_conversions(builder: Any) -> None:
+    """fp32 to bf16 truncates, fp64 to bf16 converts to an integer, NaN in e4m3 becomes 480: all else is kept."""
+
+    def mended(original: Any) -> Any:
+        def convert(self: Any, src: Any, target: Any, *rest: Any) -> Any:
+            kinds = {src.dtype.scalar.name, target.scalar.name}
+            if kinds & _BITS.keys() and src.dtype.scalar.is_floating() and target.scalar.is_floating():
+                return _convert(src, target)
+            return original(self, src, target, *rest)
+
+        return convert
+
+    for name in ("create_fp_trunc", "create_fp_ext", "create_fp_to_fp"):
+        setattr(builder, name, mended(getattr(builder, name)))
+
+
+def _mend_dot(builder: Any) -> None:
+    """bf16 operands are multiplied as the integers of their bits, NaN in e4m3 as 480: widen both to fp32, exactly."""
+    original = builder.create_dot
+
+    def create_dot(self: Any, a: Any, b: Any, *rest: Any) -> Any:
+        a, b = (_convert(x, tl.float32) if x.dtype.scalar.name in _BITS else x for x in (a, b))
+        return original(self, a, b, *rest)
+
+    builder.create_dot = create_dot
+
+
+def _mend_missing_other(builder: Any) -> None:
+    """A masked load without `other` is undefined, and the interpreter says 0: poison shows who relies on it."""
+    original = builder.create_masked_load
+
+    def create_masked_load(self: Any, ptrs: Any, mask: Any, other: Any, *rest: Any, **named: Any) -> Any:
+        if other is None:
+            element = ptrs.get_element_ty()
+            width = max(element.primitive_bitwidth // 8, 1)
+            byte = poison_byte(torch.float32 if element.is_floating() else torch.int32)
+            fill = np.full((*ptrs.data.shape, width), byte, dtype=np.uint8).view(interpreter._get_np_dtype(element))
+            other = interpreter.TensorHandle(fill.reshape(ptrs.data.shape), element)
+        return original(self, ptrs, mask, other, *rest, **named)
+
+    builder.create_masked_load = create_masked_load
+
+
+def _spare_searches() -> None:
+    """Each launch, and each call of a helper, searches all of triton.language for builtins: remember what it found."""
+    builtins: dict[int, list[tuple[str, Any]]] = {}
+
+    def patch_builtin(package: Any, builder: Any, scope: Any) -> None:
+        if id(package) not in builtins:
+            members = inspect.getmembers(package)
+            builtins[id(package)] = [(name, member) for name, member in members if tl.core.is_builtin(member)]
+        for name, member in builtins[id(package)]:
+            # Within a launch they are replaced already.
+            if getattr(package, name) is member:
+                interpreter._patch_attr(package, name, member, builder, scope)
+
+    interpreter._patch_builtin = patch_builtin
+
+
+def _spare_overflow_checks() -> None:
+    """Integer arithmetic is done twice, in 64 bits too, for an assertion that only a debug build makes."""
+    builder = interpreter.interpreter_builder
+    builder.options = replace(builder.options, sanitize_overflow=False)
+
+
+def install() -> None:
+    """Mend and guard the interpreter of this process; a second call does nothing."""
+    if isinstance(interpreter._interpreter, _Checked):
+        return
+    interpreter._interpreter = _Checked(interpreter._interpreter)
+    builder = interpreter.InterpreterBuilder
+    _mend_conversions(builder)
+    _mend_dot(builder)
+    _mend_missing_other(builder)
+    _spare_searches()
+    _spare_overflow_checks()
+    # On the CPU the interpreter works on the caller's own memory, then copies every operand's storage onto itself: for
+    # an operand of gigabytes that is mostly untouched virtual memory, this is all that the call costs.
+    interpreter.GridExecutor._restore_args_dev = lambda *_: None
+
+
+def allow(name: str, tensor: torch.Tensor) -> Region:
+    """Let the call under way write `tensor`, which the launcher made itself."""
+    region = Region.of(name, tensor, writable=True)
+    _guard.regions.append(region)
+    return region
+
+
+@contextmanager
+def watch(regions: list[Region]) -> Iterator[None]:
+    """Check every access of what runs within against `regions`."""
+    _guard.regions, _guard.active = list(regions), True
+    try:
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            # numpy's own warnings for the NaN and infinity that a case feeds in.
+            warnings.simplefilter("ignore", RuntimeWarning)
+            yield
+    finally:
+        _guard.regions, _guard.active = [], False

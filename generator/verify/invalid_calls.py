@@ -1,0 +1,130 @@
+"""How a right call is made wrong: one operand changed, or one size in every operand that has it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from generator.epilogue.operations import ELEMENT, MATRIX, SCALAR
+from generator.plan.kernels import Kernel
+from generator.verify.cases import Case, leading_extents
+from generator.verify.poisoned_operands import place
+
+#: The keywords of a call, operands included.
+Call = dict[str, Any]
+
+
+def changed(name: str, change: Callable[[Any], Any]) -> Callable[[Call], None]:
+    """Replace an operand of a call by what `change` makes of it."""
+
+    def spoil(call: Call) -> None:
+        call[name] = change(call[name])
+
+    return spoil
+
+
+def drop(call: Call, name: str) -> None:
+    """Leave an operand out."""
+    del call[name]
+
+
+def longer(x: torch.Tensor) -> torch.Tensor:
+    """A matrix, or each of several, with a row too many."""
+    return torch.cat([x, x[..., :1, :]], -2)
+
+
+def turned(x: torch.Tensor) -> torch.Tensor:
+    """The same matrix, stored along its other dimension."""
+    return x.mT.contiguous().mT if x.stride(-1) == 1 else x.contiguous()
+
+
+def too_near(out: torch.Tensor) -> torch.Tensor:
+    """`out` with matrices one element too near to each other."""
+    reach = sum((size - 1) * stride for size, stride in zip(out.shape[1:], out.stride()[1:]))
+    return out.as_strided(out.shape, (reach, *out.stride()[1:]))
+
+
+def overlapping(out: torch.Tensor) -> torch.Tensor:
+    """All lines of `out` in the place of its first."""
+    return out[..., :1, :].expand_as(out) if out.stride(-1) == 1 else out[..., :1].expand_as(out)
+
+
+def crowded(out: torch.Tensor) -> torch.Tensor:
+    """`out` with lines one element too near to each other."""
+    *front, m, n = out.shape
+    lines = (n - 1, 1) if out.stride(-1) == 1 else (1, m - 1)
+    return out.as_strided(out.shape, (*(m * n for _ in front), *lines))
+
+
+def resized(kernel: Kernel, case: Case, dimension: str, size: int, **changes: Any) -> Callable[[Call], None]:
+    """Give one dimension another size in every operand that has it."""
+    sizes = dict(zip("mnk", case.sizes, strict=True)) | {dimension: size}
+    sizes["2n"] = 2 * sizes["n"]
+    front = leading_extents(kernel.variant, case)
+
+    def spoil(call: Call) -> None:
+        layout = kernel.variant.layout
+        for name, word, rows, columns in (
+            ("a", layout.a, "m", "k"),
+            ("b", layout.b, "k", "n" if kernel.variant.epilogue.order is None else "2n"),
+            ("out", layout.c, "m", "n"),
+        ):
+            call[name] = _empty(call[name], (*front, sizes[rows], sizes[columns]), word)
+        for operand in kernel.variant.epilogue.operands:
+            if operand.shape == MATRIX:
+                call[operand.name] = _empty(call[operand.name], (*front, sizes["m"], sizes["n"]), layout.c)
+            elif operand.shape not in (SCALAR, ELEMENT):
+                call[operand.name] = call[operand.name].new_ones(sizes[operand.shape.lower()])
+        for output in kernel.variant.epilogue.outputs:
+            if output.shape == MATRIX:
+                call[output.name] = _empty(call[output.name], (*front, sizes["m"], sizes["n"]), layout.c)
+            else:
+                call[output.name] = call[output.name].new_empty((*front, sizes[output.shape.lower()]))
+        call.update(changes)
+
+    return spoil
+
+
+def _empty(like: torch.Tensor, shape: tuple[int, ...], layout: str) -> torch.Tensor:
+    *front, rows, columns = shape
+    return like.new_empty((*front, columns, rows)).mT if layout == "column" else like.new_empty(shape)
+
+
+def moved(layout: str, *, offset: int = 0, stretch: int = 0, apart: int = 0) -> Callable[[torch.Tensor], torch.Tensor]:
+    """A copy that starts `offset` elements past an aligned address, its lines `stretch` further apart.
+
+    Of a batch the matrices are `apart` elements further apart than a multiple of 16.
+    """
+
+    def move(x: torch.Tensor) -> torch.Tensor:
+        *front, rows, columns = x.shape
+        lines = (columns, rows) if layout == "column" else (rows, columns)
+        leading = -(-lines[1] // 16) * 16 + stretch
+        strides = (1, leading) if layout == "column" else (leading, 1)
+        steps = (-(-lines[0] * leading // 16) * 16 + apart for _ in front)
+        operand = place("copy", tuple(x.shape), (*steps, *strides), x.dtype, x.device, offset=offset)
+        operand.view.copy_(x)
+        return operand.view
+
+    return move
+
+
+def aligned(spoil: Callable[[Call], None]) -> Callable[[Call], None]:
+    """After `spoil`, bring back lines of whole 16 bytes, so that an extent is the only thing left to refuse."""
+
+    def both(call: Call) -> None:
+        spoil(call)
+        for name, value in call.items():
+            if isinstance(value, torch.Tensor) and value.dim() >= 2:
+                call[name] = moved("row" if value.stride(-1) == 1 else "column")(value)
+
+    return both
+
+
+def to_cpu(call: Call) -> None:
+    """Bring every tensor to the CPU."""
+    for name, value in call.items():
+        if isinstance(value, torch.Tensor):
+            call[name] = value.cpu()

@@ -1,0 +1,161 @@
+"""Which jobs a call comes to: the families it names, the levels and targets it asks for, the part that it is given."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from generator.emit.manifest_reader import Rendered, read
+from generator.language.errors import CallError
+from generator.plan.families import families
+from generator.plan.kernels import Family, Kernel
+from generator.verify.coverage import Choice, Coverage, choose
+from generator.verify.job_costs import Costs
+from generator.verify.jobs import Job
+from generator.verify.launches import Launch, launches
+
+
+def rendered(paths: Sequence[Path], out: Path, only: str = "*") -> list[Rendered]:
+    """The rendered family of each spec, and of each folder that holds one.
+
+    Raises `SpecError` with every mistake of all specs, and `CallError`, with the command that mends it, where a family
+    is not rendered or was rendered from another spec than the one at hand.
+    """
+    specs = {family.spec.path: family for family in families([path for path in paths if not path.is_dir()])}
+    return [_of_spec(specs[path], out, only) if path in specs else read(path) for path in dict.fromkeys(paths)]
+
+
+def _of_spec(family: Family, out: Path, only: str) -> Rendered:
+    folder = out / family.spec.name
+    mend = f"python -m generator {family.spec.path}" + ("" if out == Path("generated") else f" --out {out}")
+    if not folder.is_dir():
+        raise CallError(f"{folder} is not there; render it first: {mend}")
+    found = read(folder)
+    for kernel in family.kernels:
+        if fnmatchcase(kernel.name, only) and found.by_name.get(kernel.name) != kernel:
+            raise CallError(f"{folder} is not what {family.spec.path} makes now ({kernel.name}); render it: {mend}")
+    return found
+
+
+def plan(
+    found: Sequence[Rendered],
+    levels: Sequence[str],
+    only: str = "*",
+    case: str | None = None,
+    targets: Sequence[str] = (),
+) -> list[Job]:
+    """One job a kernel and level, and one a contract where its function runs; those whose name matches `only`.
+
+    At the compile level there is one a target: of `targets`, or of the kernel's own.
+    """
+    jobs = []
+    for level in levels:
+        for family in found:
+            if not family.kernels:
+                raise CallError(f"the manifest of {family.folder} lists no kernel; render the family again")
+            for kernel in family.kernels:
+                if fnmatchcase(kernel.name, only):
+                    wanted = (targets or kernel.targets) if level == "compile" else (None,)
+                    jobs += [Job(level, family.folder, kernel.name, case=case, target=target) for target in wanted]
+            if level in ("interpret", "gpu"):
+                names = [name for name in family.contracts if fnmatchcase(name, only)]
+                jobs += [Job(level, family.folder, name, contract=True, case=case) for name in names]
+    for job in jobs:
+        if not job.file.exists():
+            raise CallError(f"{job.file} is not there, and the manifest beside it lists it; render the family again")
+    return jobs
+
+
+def within_reach(
+    jobs: Sequence[Job], aside: Collection[Job], found: Sequence[Rendered], coverage: Coverage
+) -> tuple[list[Job], list[Choice]]:
+    """The jobs that `coverage` chooses among those that are not left `aside`, and these: in the order that they have.
+
+    Raises `CallError` where it chooses none of a level that has some.
+    """
+    able = [job for job in jobs if job not in aside]
+    chosen, choices = covered(able, found, coverage)
+    for level in dict.fromkeys(job.level for job in able):
+        if not any(job.level == level for job in chosen):
+            raise CallError(
+                f"coverage {coverage.word} chooses none of what there is at the {level} level; ask for more"
+            )
+    places = {job: place for place, job in enumerate(jobs)}
+    return sorted([*chosen, *aside], key=lambda job: places[replace(job, chosen=())]), choices
+
+
+def covered(jobs: Sequence[Job], found: Sequence[Rendered], coverage: Coverage) -> tuple[list[Job], list[Choice]]:
+    """The jobs that `coverage` chooses, level by level, and what each choice covers.
+
+    What is chosen among are kernels, at the compile level launches of kernels; with `kernels` that level has one launch
+    of each, and the same choice as the others. A contract's function stays where one of its kernels does.
+    """
+    if coverage.word == "all":
+        return list(jobs), []
+    kernels, shipped = _kernels(found), Costs.shipped()
+    stay: list[Job] = []
+    choices = []
+    for level in dict.fromkeys(job.level for job in jobs):
+        members = [job for job in jobs if job.level == level and not job.contract]
+        points: list[dict[str, str]] = []
+        owners: list[tuple[Job, str]] = []
+        costs: list[float] = []
+        for job in members:
+            kernel = kernels[job.folder, job.name]
+            for launch in _launches(job, kernel, coverage) if job.target else (None,):
+                point = dict(kernel.variant.words)
+                if launch is not None:
+                    assert job.target is not None
+                    point["target"] = job.target
+                    if coverage.of_launches:
+                        point |= {"row": launch.row_label, "class": launch.case.name}
+                points.append(point)
+                owners.append((job, launch.name if launch else ""))
+                costs.append(shipped.one(job, launch) if launch else shipped.each(job))
+        # Costs differ from level to level, and would have each choose kernels of its own.
+        choice = choose(points, coverage, costs if coverage.of_launches else None)
+        choices.append(choice)
+        chosen: dict[Job, list[str]] = {}
+        for index in choice.indices:
+            job, name = owners[index]
+            chosen.setdefault(job, []).append(name)
+        stay += [_with(job, chosen[job]) for job in members if job in chosen]
+        contracts = {(job.folder, kernels[job.folder, job.name].variant.contract) for job in chosen}
+        stay += [job for job in jobs if job.level == level and job.contract and (job.folder, job.name) in contracts]
+    return stay, choices
+
+
+def _kernels(found: Sequence[Rendered]) -> dict[tuple[Path, str], Kernel]:
+    return {(family.folder, kernel.name): kernel for family in found for kernel in family.kernels}
+
+
+def _launches(job: Job, kernel: Kernel, coverage: Coverage) -> Sequence[Launch]:
+    """What is chosen among of a kernel at the compile level: every launch, or the cheapest plain one."""
+    assert job.target is not None
+    found = launches(kernel, job.target)
+    if coverage.of_launches or not found:
+        return found
+    cost = Costs.shipped().one
+    # A kernel of which no row fits has no aligned launch, only those that must not fit.
+    return (min(found, key=lambda launch: (launch.case.name != "aligned", cost(job, launch))),)
+
+
+def _with(job: Job, chosen: Sequence[str]) -> Job:
+    names = tuple(name for name in chosen if name)
+    return Job(job.level, job.folder, job.name, job.contract, job.case, job.target, names) if names else job
+
+
+def shard(jobs: Sequence[Job], index: int, count: int, cost: Callable[[Job], float] = lambda job: 1.0) -> list[Job]:
+    """The `index`-th of `count` parts (from 1): disjoint, the same each time, together all, of nearly equal cost."""
+    parts: list[tuple[float, int]] = [(0.0, part) for part in range(count)]
+    mine = set()
+    # The costliest first, each to the part that has least (Graham's rule, within 4/3 of the best there is).
+    for place, job in sorted(enumerate(jobs), key=lambda entry: (-cost(entry[1]), entry[0])):
+        load, part = heapq.heappop(parts)
+        heapq.heappush(parts, (load + cost(job), part))
+        if part == index - 1:
+            mine.add(place)
+    return [job for place, job in enumerate(jobs) if place in mine]

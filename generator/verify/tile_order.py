@@ -1,0 +1,111 @@
+"""The order in which output tiles are visited, by the meaning of the spec's word."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from generator.language.model import Tile, Variant
+from generator.language.vocabulary import INTERPRETED
+
+
+def tiles(variant: Variant, tile: Tile, rows: int, columns: int) -> Iterator[tuple[int, int]]:
+    """Row and column of each tile of a grid, in the order of their numbers."""
+    word = variant.swizzle if variant.schedule != "elementwise" else "linear"
+    if word in ("linear_n", "grouped_n"):
+        yield from ((m, n) for n, m in _bands(1 if word == "linear_n" else tile.group, columns, rows))
+    elif word == "hilbert":
+        yield from hilbert(rows, columns) if rows and columns else ()
+    elif word == "chiplet":
+        yield from _dealt(list(_bands(tile.group, rows, columns)), tile.chiplets)
+    else:
+        yield from _bands(1 if word == "linear" else tile.group, rows, columns)
+
+
+def wrong_order(
+    variant: Variant, tile: Tile, sizes: tuple[int, int, int], matrices: int, corners: Sequence[tuple[int, ...]]
+) -> str | None:
+    """Why stores whose first elements are `corners` came in another order than the variant's, or None.
+
+    A corner is row and column, behind the number of the matrix where there are several (`matrices`), which come one
+    after the other. The interpreter runs one program after the other; where they walk the tiles there are INTERPRETED
+    of them.
+    """
+    blocks = (1, 1) if variant.schedule == "elementwise" else (tile.m, tile.n)
+    visited = [found for found, _ in groupby((*i, m // blocks[0], n // blocks[1]) for *i, m, n in corners)]
+    grid = list(tiles(variant, tile, *(-(-size // block) for size, block in zip(sizes, blocks))))
+    expected: list[tuple[int, ...]] = [*grid]
+    if variant.batch == "strided":
+        expected = [(i, *found) for i in range(matrices) for found in grid]
+    if variant.schedule == "persistent":
+        expected = [found for first in range(INTERPRETED) for found in expected[first::INTERPRETED]]
+    for place, (found, wanted) in enumerate(zip(visited, expected)):
+        if found != wanted:
+            return f"program {place} computes tile {found}, and in the order {variant.swizzle} it is {wanted}"
+    return None
+
+
+def _bands(height: int, rows: int, columns: int) -> Iterator[tuple[int, int]]:
+    """Bands of that many rows, down the band first."""
+    for first in range(0, rows, height):
+        for n in range(columns):
+            yield from ((m, n) for m in range(first, min(first + height, rows)))
+
+
+def _dealt(order: Sequence[tuple[int, int]], dies: int) -> Iterator[tuple[int, int]]:
+    """An order in as many runs as there are dies, the first ones the longer; the dies take their next in turn."""
+    share, longer = divmod(len(order), dies)
+    starts = [die * share + min(die, longer) for die in range(dies)]
+    for turn in range(share + 1):
+        yield from (order[start + turn] for start in starts[: dies if turn < share else longer])
+
+
+def hilbert(rows: int, columns: int) -> Iterator[tuple[int, int]]:
+    """The generalized Hilbert curve over a grid of any sides (J. Červený, gilbert), row and column of each cell.
+
+    It begins in the first cell, and ends at the other end of that cell's longer side of the grid.
+    """
+    if columns >= rows:
+        yield from _curve((0, 0), (0, columns), (rows, 0))
+    else:
+        yield from _curve((0, 0), (rows, 0), (0, columns))
+
+
+Vector = tuple[int, int]
+
+
+def _curve(at: Vector, long: Vector, wide: Vector) -> Iterator[Vector]:
+    """The curve over the cells between `at` and the two vectors, each along an axis; it leaves at the end of `long`."""
+    length, width = abs(sum(long)), abs(sum(wide))
+    if width == 1 or length == 1:
+        step = _unit(long if width == 1 else wide)
+        yield from (_moved(at, _times(step, place)) for place in range(max(length, width)))
+        return
+    if 2 * length > 3 * width:
+        half = _times(_unit(long), _even(length // 2))
+        yield from _curve(at, half, wide)
+        yield from _curve(_moved(at, half), _moved(long, _times(half, -1)), wide)
+        return
+    half, side = _times(_unit(long), length // 2), _times(_unit(wide), _even(width // 2) if width > 2 else 1)
+    rest = _moved(long, _times(half, -1))
+    yield from _curve(at, side, half)
+    yield from _curve(_moved(at, side), long, _moved(wide, _times(side, -1)))
+    last = _moved(_moved(long, _times(_unit(long), -1)), _moved(side, _times(_unit(side), -1)))
+    yield from _curve(_moved(at, last), _times(side, -1), _times(rest, -1))
+
+
+def _even(number: int) -> int:
+    return number + number % 2
+
+
+def _unit(vector: Vector) -> Vector:
+    length = abs(sum(vector))
+    return vector[0] // length, vector[1] // length
+
+
+def _times(vector: Vector, factor: int) -> Vector:
+    return vector[0] * factor, vector[1] * factor
+
+
+def _moved(vector: Vector, by: Vector) -> Vector:
+    return vector[0] + by[0], vector[1] + by[1]

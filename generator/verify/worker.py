@@ -1,0 +1,224 @@
+"""One job in a worker process: load the kernel, run every case and every refusal, say what became of it."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import platform
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import ModuleType
+
+import torch
+import triton
+
+from generator.emit.manifest_reader import Rendered, remembered
+from generator.language.errors import CallError
+from generator.plan.kernels import Kernel
+from generator.verify.autotuner import tuner_fault
+from generator.verify.case_setup import prepare
+from generator.verify.cases import Case, cases, leading_extents, smallest_row
+from generator.verify.contract_calls import contract_cases
+from generator.verify.execute import Gpu, Interpreter, Machine, Outcome, describe, run_case
+from generator.verify.jobs import Failure, Job, Result
+from generator.verify.level_scope import why_not_called, why_not_run
+from generator.verify.loading import load_family, load_kernel, subject
+from generator.verify.poisoned_operands import NoMemory
+from generator.verify.refusals import Refusal, refusals, right_call, right_case
+
+
+def run(job: Job, lock: contextlib.AbstractContextManager[object]) -> Result:
+    """Run `job`; `lock` is held while a case takes gigabytes of the device."""
+    started = time.monotonic()
+    machine = _machine(job.level)
+    if machine.lost():
+        # A job before this one did it: this one is for another process.
+        return Result(job, lost=True)
+    work = _Work(job, remembered(job.folder), machine, lock)
+    return work.result(started)
+
+
+@functools.lru_cache(maxsize=1)
+def _machine(level: str) -> Machine:
+    torch.set_num_threads(1)
+    return Interpreter() if level == "interpret" else Gpu()
+
+
+class _Work:
+    """What one job has found so far."""
+
+    def __init__(
+        self, job: Job, family: Rendered, machine: Machine, lock: contextlib.AbstractContextManager[object]
+    ) -> None:
+        self.job, self.family, self.machine, self.lock = job, family, machine, lock
+        self.count = 0
+        self.failures: list[Failure] = []
+        self.not_proved: list[tuple[str, str]] = []
+        self.worst = 0.0
+        self.vendor: list[float] = []
+
+    def result(self, started: float) -> Result:
+        """Do the work; whatever a kernel's file raises is a failure, never the harness's end."""
+        file = self.job.file
+        left_out = None
+        try:
+            left_out = self.contract() if self.job.contract else self.kernel(file)
+        except Exception as error:
+            self.failures.append(Failure("import", "the file is imported", describe(error)))
+        lost = self.machine.lost()
+        if lost and not self.failures:
+            self.failures.append(Failure("process", "the device outlives the job", "the device answers no more"))
+        return Result(
+            self.job,
+            self.count,
+            tuple(self.failures),
+            tuple(self.not_proved),
+            left_out,
+            self.worst,
+            max(self.vendor, default=None),
+            subject(self.job),
+            _place(self.machine),
+            time.monotonic() - started,
+            lost,
+        )
+
+    def kernel(self, file: Path) -> str | None:
+        """Every case and refusal of one kernel; the reason where it cannot run here."""
+        kernel = self.family.by_name[self.job.name]
+        left_out = why_not_run(kernel, self.machine.architecture)
+        if left_out is not None:
+            return left_out
+        module = load_kernel(file)
+        if len(module.CONFIGS) != len(kernel.tiles):
+            raise CallError(
+                f"CONFIGS has {len(module.CONFIGS)} rows, and the manifest gives {len(kernel.tiles)}; render it again"
+            )
+        for case in cases(kernel, hardware=self.machine.hardware):
+            if self.job.takes(case.name):
+                self.case(module, kernel, case)
+            if self.failures and self.machine.lost():
+                return None
+        self.refusals(module, kernel)
+        if kernel.select == "autotune" and len(kernel.tiles) > 1 and self.job.takes("tuner"):
+            self.count += 1
+            fault = tuner_fault(module, kernel)
+            if fault is not None:
+                self.failures.append(Failure("tuner", "the tuner tries the rows that take the sizes", fault))
+        return None
+
+    def contract(self) -> str | None:
+        """The function of one contract, which picks among its kernels."""
+        kernels = self.family.contracts[self.job.name]
+        device = self.machine.architecture
+        left_out = why_not_called(kernels, device, hardware=self.machine.hardware)
+        if left_out is not None:
+            return left_out
+        here = [kernel for kernel in kernels if why_not_run(kernel, device) is None]
+        function = getattr(load_family(self.job.folder), self.job.name)
+        for kernel, case in contract_cases(here, hardware=self.machine.hardware):
+            if self.job.takes(case.name):
+                self.add(kernel, case, run_case(function, (), kernel, case, self.machine))
+        if self.job.takes("refuse-config"):
+            try:
+                fault = self.config_is_ignored(function, here)
+            except NoMemory as error:
+                self.not_proved.append(("refuse-config", str(error)))
+                return None
+            self.count += 1
+            if fault is not None:
+                self.failures.append(Failure("refuse-config", "config reaches the kernel that is picked", fault))
+        return None
+
+    def config_is_ignored(self, function: Callable[..., object], kernels: Sequence[Kernel]) -> str | None:
+        """What is wrong with how the function of a contract answers a config that no table has, or None."""
+        kernel, case = next(iter(contract_cases(kernels, hardware=False)))
+        setup = prepare(kernel, case, self.machine.device)
+        try:
+            with self.machine.running(setup):
+                function(setup.a.view, setup.b.view, **setup.operands, **setup.results, config=10**6)
+        except ValueError as error:
+            return None if "config" in str(error) else f"raised {describe(error)}; expected words of config"
+        except Exception as error:
+            return f"raised {describe(error)}; expected ValueError"
+        return "config = 1000000 was accepted; expected ValueError"
+
+    def case(self, module: ModuleType, kernel: Kernel, case: Case) -> None:
+        with self.lock if case.huge and self.machine.hardware else contextlib.nullcontext():
+            self.add(kernel, case, run_case(module.gemm, tuple(module.CONFIGS), kernel, case, self.machine))
+            if case.huge and self.machine.hardware:
+                torch.cuda.empty_cache()
+
+    def add(self, kernel: Kernel, case: Case, outcome: Outcome) -> None:
+        if outcome.not_run is not None:
+            self.not_proved.append((case.name, outcome.not_run))
+            return
+        self.count += 1
+        self.worst = max(self.worst, outcome.worst_error)
+        if outcome.vendor_error is not None:
+            self.vendor.append(outcome.vendor_error)
+        if outcome.fault is not None:
+            front = leading_extents(kernel.variant, case)
+            sizes = f"{'B, ' * len(front)}M, N, K = {', '.join(map(str, (*front, *case.sizes)))}"
+            self.failures.append(Failure(case.name, f"{case.reason} ({sizes})", outcome.fault))
+
+    def refusals(self, module: ModuleType, kernel: Kernel) -> None:
+        """Every call that the launcher must turn down."""
+        case = right_case(kernel, smallest_row(kernel))
+        try:
+            for refusal in refusals(kernel, case, tuple(module.CONFIGS), hardware=self.machine.hardware):
+                if self.job.takes(f"refuse-{refusal.name}"):
+                    fault = self.refused(module, kernel, case, refusal)
+                    self.count += 1
+                    if fault is not None:
+                        self.failures.append(
+                            Failure(f"refuse-{refusal.name}", f"must be refused: {refusal.reason}", fault)
+                        )
+        except NoMemory as error:
+            self.not_proved.append(("refusals", str(error)))
+
+    def refused(self, module: ModuleType, kernel: Kernel, case: Case, refusal: Refusal) -> str | None:
+        """What is wrong with how a wrong call was answered, or None."""
+        setup = prepare(kernel, case, self.machine.device)
+        call = right_call(setup, case)
+        refusal.spoil(call)
+        spoilt = {name: call.get(name) for name in setup.results}
+        try:
+            # `running` lets nothing be written: the refusal comes before the launch.
+            with self.machine.running(setup), refusal.under():
+                module.gemm(call.pop("a"), call.pop("b"), **call)
+        except refusal.error as error:
+            missing = [word for word in refusal.words if word not in str(error)]
+            if type(error) is not refusal.error or missing:
+                return f"raised {describe(error)}; expected {refusal.error.__name__} with {', '.join(missing)}"
+        except Exception as error:
+            return f"raised {describe(error)}; expected {refusal.error.__name__}"
+        else:
+            return f"was accepted; expected {refusal.error.__name__} with {', '.join(refusal.words)}"
+        given = dict(zip(setup.results, setup.written, strict=True))
+        written = [
+            name for name, operand in given.items() if spoilt[name] is not None and operand.changed() is not None
+        ]
+        if written:
+            return f"wrote to {written[0]} before it refused"
+        return self.said_by_refusal(module, kernel, case, refusal) if refusal.sibling else None
+
+    def said_by_refusal(self, module: ModuleType, kernel: Kernel, case: Case, refusal: Refusal) -> str | None:
+        """What is wrong with `refusal()`, by which the family's function finds a sibling, or None."""
+        setup = prepare(kernel, case, self.machine.device)
+        call = right_call(setup, case)
+        call.pop("config")
+        before = module.refusal(call["a"], call["b"], **{k: v for k, v in call.items() if k not in "ab"})
+        if before is not None:
+            return f"refusal() turns a right call down: {before}"
+        refusal.spoil(call)
+        call.pop("config", None)
+        with refusal.under():
+            reason = module.refusal(call.pop("a"), call.pop("b"), **call)
+        return None if isinstance(reason, str) else f"gemm refuses the operands, and refusal() returns {reason!r}"
+
+
+def _place(machine: Machine) -> tuple[tuple[str, str], ...]:
+    device = torch.cuda.get_device_name(machine.device) if machine.hardware else "interpreter"
+    versions = {"device": device, "python": platform.python_version(), "torch": torch.__version__}
+    return tuple((versions | {"triton": triton.__version__}).items())

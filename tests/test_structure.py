@@ -1,0 +1,102 @@
+"""The package as a stranger finds it: few rooms, each with one purpose, imports in one direction."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+import generator
+from generator.verify.dependencies import module
+
+ROOT = Path(generator.__file__).parent
+#: Each package imports only those before it, and `generator` itself, which is nothing but a docstring and a version.
+ORDER = ("epilogue", "language", "plan", "cost", "lowering", "emit", "bounds", "verify", "bench", "tune")
+
+
+def modules() -> dict[str, Path]:
+    """Every module of the package by its dotted name."""
+    found = {}
+    for path in ROOT.rglob("*.py"):
+        parts = path.relative_to(ROOT.parent).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def imports() -> dict[str, set[str]]:
+    """Which modules of the package each imports, inside functions too; a package of its own modules' is left out."""
+    return {
+        name: {other for other in module(name).imports if not name.startswith(f"{other}.") and other != name}
+        for name in modules()
+    }
+
+
+def package(name: str) -> str:
+    """The entry of `generator/` that a module belongs to."""
+    return name.split(".")[1] if "." in name else name
+
+
+def assert_no_cycle(graph: Mapping[str, Iterable[str]]) -> None:
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(f"imports in a circle: {' -> '.join(error.args[1])}")
+
+
+def test_the_top_level_has_at_most_fourteen_entries() -> None:
+    listed = subprocess.run(["git", "ls-files", "."], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    entries = {line.split("/")[0] for line in listed.splitlines()}
+    assert entries == {*ORDER, "cli.py", "pytest_plugin.py", "__init__.py", "__main__.py"}
+    assert len(entries) <= 14
+
+
+def test_no_module_imports_itself_by_way_of_others() -> None:
+    assert_no_cycle(imports())
+
+
+def test_packages_import_only_those_before_them() -> None:
+    for name, others in imports().items():
+        if package(name) in ORDER:
+            after = {other for other in others if package(other) in ORDER[ORDER.index(package(name)) + 1 :]}
+            assert not after and not {"cli", "pytest_plugin"} & set(map(package, others)), name
+
+
+def test_a_name_of_a_module_means_one_thing() -> None:
+    # `cli` is a command line wherever it is; `run` as a module starts it.
+    stems = [path.stem for path in modules().values() if path.stem not in ("__init__", "__main__", "cli")]
+    assert [stem for stem, count in Counter([*stems, *ORDER]).items() if count > 1] == []
+
+
+@pytest.mark.parametrize("name", ORDER)
+def test_a_package_says_its_purpose_in_one_line(name: str) -> None:
+    first = (ast.get_docstring(ast.parse((ROOT / name / "__init__.py").read_text())) or "").splitlines()[0]
+    assert first.endswith(".") and len(first) > 30
+
+
+@pytest.mark.parametrize(
+    ("entry", "never"),
+    [
+        (
+            "generator.plan.kernels",
+            ("yaml", "jinja2", "torch", "triton", "generator.lowering", "generator.language.spec"),
+        ),
+        ("generator.language.spec", ("torch", "triton", "generator.lowering", "generator.plan", "generator.cost")),
+        ("generator.emit.job", ("torch", "triton", "z3", "numpy", "generator.verify")),
+    ],
+)
+def test_what_an_import_does_not_bring_along(entry: str, never: tuple[str, ...]) -> None:
+    code = f"import sys, {entry}; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert entry in loaded
+    assert [name for name in never if name in loaded] == []
+
+
+def test_a_cycle_would_be_found() -> None:
+    with pytest.raises(pytest.fail.Exception, match="in a circle"):
+        assert_no_cycle({"a": {"b"}, "b": {"a"}})
