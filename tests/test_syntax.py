@@ -23,8 +23,8 @@ VERSIONS = ("3.10", "3.11", "3.12", "3.13")
 _PRINTS = """\
 import json, sys
 from pathlib import Path
-from generator.parts import of_file
-from generator.syntax import digest
+from generator.emit.code_parts import of_file
+from generator.emit.syntax_digest import digest
 
 def digests(path):
     if path.parts[0] == "generator":

@@ -98,6 +98,7 @@ def kernel_source(spec: Spec, kernel: Kernel) -> str:
         "batch": _macros("batch.j2"),
         "swizzle": _macros("swizzle.j2"),
         "epilogue": _macros("epilogue.j2"),
+        "tile": _macros("tile.j2"),
         "workspace": _macros("workspace.j2"),
         "math": _macros("math.j2"),
     }
