@@ -6,20 +6,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from generator.language.model import Variant
-from generator.language.vocabulary import ELEMENTS, LOAD, MASKING, SCHEDULE, SWIZZLE
+from generator.language.vocabulary import ELEMENTS, WORDS
 from generator.lowering import docstrings
 from generator.lowering.lines import paragraph
 from generator.plan.kernels import Family, Kernel
 from generator.plan.resources import through_registers
 
-#: For each axis its words, the one that is tried first in front; words not named follow in their own order.
-_PREFERRED = {
-    "schedule": ("tiled", "persistent", "paired", "split_k", "stream_k", "split_k_atomic", "naive", "elementwise"),
-    "load": ("descriptor", "pointer", "block_pointer"),
-    "masking": ("auto", "none", "k", "mn", "mnk"),
-    "swizzle": ("grouped", "grouped_n", "swizzle2d", "hilbert", "chiplet", "linear", "linear_n"),
-}
-_WORDS = {"schedule": SCHEDULE, "load": LOAD, "masking": MASKING, "swizzle": SWIZZLE}
+#: The axes by which the kernels of a contract are ordered, the most important first.
+_RANKED = ("schedule", "load", "masking", "swizzle")
 
 
 @dataclass(frozen=True)
@@ -32,10 +26,7 @@ class Contract:
 
 
 def _rank(kernel: Kernel) -> tuple[int, ...]:
-    ranks = []
-    for axis, first in _PREFERRED.items():
-        order = [*first, *(word for word in _WORDS[axis] if word not in first)]
-        ranks.append(order.index(kernel.variant.word(axis)))
+    ranks = (WORDS[axis][kernel.variant.word(axis)].rank for axis in _RANKED)
     return (*ranks, 0 if kernel.variant.store == "as_load" else 1)
 
 

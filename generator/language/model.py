@@ -10,7 +10,15 @@ from pathlib import Path
 from packaging.specifiers import SpecifierSet
 
 from generator.epilogue.chain import Epilogue
-from generator.language.vocabulary import AXES, DEFAULTS, DTYPE_SHORTHANDS, LAYOUT_LETTERS, PRECISIONS
+from generator.language.vocabulary import (
+    AXES,
+    DEFAULTS,
+    DTYPE_SHORTHANDS,
+    LAYOUT_LETTERS,
+    PRECISIONS,
+    SCHEDULE,
+    Schedule,
+)
 
 
 @dataclass(frozen=True)
@@ -141,6 +149,11 @@ class Variant:
         """The epilogue as it is computed: with `rounding: torch` the running value is rounded before each operation."""
         late = self.rounding == DEFAULTS["rounding"]
         return self.epilogue if late else self.epilogue.rounded(self.dtype.acc, self.dtype.out)
+
+    @property
+    def traits(self) -> Schedule:
+        """What the schedule's kernels have: tiles, a loop over K, a workspace, and so on."""
+        return SCHEDULE[self.schedule]
 
     @property
     def rounds_between(self) -> bool:

@@ -27,6 +27,8 @@ class Word:
 
     meaning: str
     available: bool = True
+    #: Of the kernels of a contract, those of a lower rank are tried first.
+    rank: int = 99
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,26 @@ class Schedule(Word):
     pairs: bool = False
 
     @property
+    def divides_k(self) -> bool:
+        """Whether several programs share the K of a tile."""
+        return self.splits or (self.walks and self.workspace)
+
+    @property
+    def walks_tiles(self) -> bool:
+        """Whether a program computes several whole tiles, one after the other."""
+        return self.walks and not self.divides_k
+
+    @property
+    def walks_steps(self) -> bool:
+        """Whether the steps along K of all tiles are divided evenly over the programs."""
+        return self.walks and self.divides_k
+
+    @property
+    def plain(self) -> bool:
+        """Whether one program computes one tile, in a loop over K, with one accumulator."""
+        return self.tiled and self.looped and not (self.walks or self.divides_k or self.pairs)
+
+    @property
     def columns(self) -> dict[str, str]:
         """Its columns of the tile table beside the tile's sizes, each with the key of a tile row that fills it."""
         if self.pairs:
@@ -86,45 +108,48 @@ BATCH: Mapping[str, Word] = {
 MASKED_DIMENSIONS: Mapping[str, str | None] = {"none": "", "k": "k", "mn": "mn", "mnk": "mnk", "auto": None}
 
 MASKING: Mapping[str, Word] = {
-    "none": Word("M, N and K must be multiples of the tile"),
-    "k": Word("K is any size; M and N must be multiples of the tile"),
-    "mn": Word("M and N are any size; K must be a multiple of the tile"),
-    "mnk": Word("M, N and K are any size"),
-    "auto": Word("M, N and K are any size; each that the tile divides is compiled without its mask"),
+    "none": Word("M, N and K must be multiples of the tile", rank=1),
+    "k": Word("K is any size; M and N must be multiples of the tile", rank=2),
+    "mn": Word("M and N are any size; K must be a multiple of the tile", rank=3),
+    "mnk": Word("M, N and K are any size", rank=4),
+    "auto": Word("M, N and K are any size; each that the tile divides is compiled without its mask", rank=0),
 }
 
 SWIZZLE: Mapping[str, Order] = {
-    "linear": Order("row after row"),
-    "linear_n": Order("column after column"),
-    "grouped": Order("in bands of GROUP_M tile rows, each walked down the band first", band="GROUP_M"),
-    "grouped_n": Order("in bands of GROUP_N tile columns, each walked across the band first", band="GROUP_N"),
-    "swizzle2d": Order("in bands of GROUP_M tile rows, as Triton's tl.swizzle2d orders them", band="GROUP_M"),
-    "hilbert": Order("along a Hilbert curve over the grid of tiles", helper="hilbert"),
+    "linear": Order("row after row", rank=5),
+    "linear_n": Order("column after column", rank=6),
+    "grouped": Order("in bands of GROUP_M tile rows, each walked down the band first", band="GROUP_M", rank=0),
+    "grouped_n": Order("in bands of GROUP_N tile columns, each walked across the band first", band="GROUP_N", rank=1),
+    "swizzle2d": Order("in bands of GROUP_M tile rows, as Triton's tl.swizzle2d orders them", band="GROUP_M", rank=2),
+    "hilbert": Order("along a Hilbert curve over the grid of tiles", helper="hilbert", rank=3),
     "chiplet": Order(
         "in bands of GROUP_M tile rows, each walked down the band first, cut into a run of tiles for each of "
         "NUM_CHIPLETS dies, which are dealt programs in turn",
         band="GROUP_M",
         chiplets="NUM_CHIPLETS",
+        rank=4,
     ),
 }
 
 SCHEDULE: Mapping[str, Schedule] = {
-    "elementwise": Schedule("one program computes one element with a scalar loop over K", tiled=False),
-    "naive": Schedule("one program computes one tile, with all of K in one load", looped=False),
-    "tiled": Schedule("one program computes one tile, in a loop over K"),
-    "paired": Schedule("one program computes a tile of two widths side by side, in a loop over K", pairs=True),
-    "persistent": Schedule("as many programs as the device holds at once, each walking tiles", walks=True),
-    "split_k": Schedule("K divided over programs, reduced in a fixed order", splits=True, workspace=True),
-    "split_k_atomic": Schedule("K divided over programs, reduced by atomic adds", splits=True, repeatable=False),
-    "stream_k": Schedule("K-iterations divided evenly over a persistent grid", walks=True, workspace=True),
+    "elementwise": Schedule("one program computes one element with a scalar loop over K", tiled=False, rank=7),
+    "naive": Schedule("one program computes one tile, with all of K in one load", looped=False, rank=6),
+    "tiled": Schedule("one program computes one tile, in a loop over K", rank=0),
+    "paired": Schedule("one program computes a tile of two widths side by side, in a loop over K", pairs=True, rank=2),
+    "persistent": Schedule("as many programs as the device holds at once, each walking tiles", walks=True, rank=1),
+    "split_k": Schedule("K divided over programs, reduced in a fixed order", splits=True, workspace=True, rank=3),
+    "split_k_atomic": Schedule(
+        "K divided over programs, reduced by atomic adds", splits=True, repeatable=False, rank=5
+    ),
+    "stream_k": Schedule("K-iterations divided evenly over a persistent grid", walks=True, workspace=True, rank=4),
 }
 #: Programs that walk the tiles in Triton's interpreter: few enough that each comes to several.
 INTERPRETED = 3
 
 LOAD: Mapping[str, Word] = {
-    "pointer": Word("tiles of pointers"),
-    "block_pointer": Word("block pointers (tl.make_block_ptr)"),
-    "descriptor": Word("tensor descriptors made on the host, copied by the hardware"),
+    "pointer": Word("tiles of pointers", rank=1),
+    "block_pointer": Word("block pointers (tl.make_block_ptr)", rank=2),
+    "descriptor": Word("tensor descriptors made on the host, copied by the hardware", rank=0),
 }
 
 STORE: Mapping[str, Word] = {

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from generator.epilogue.gated_units import CONCATENATED
 from generator.language.model import Variant
-from generator.language.vocabulary import ELEMENTS, SCHEDULE, Schedule
+from generator.language.vocabulary import ELEMENTS, Schedule
 from generator.lowering.operands import Matrix
 from generator.plan.kernels import Kernel
 from generator.plan.resources import through_registers
@@ -27,11 +27,11 @@ class Accumulation:
     @property
     def tiled(self) -> bool:
         """Whether a program computes a tile, rather than one element."""
-        return self.v.schedule != "elementwise"
+        return self.v.traits.tiled
 
     @property
     def schedule(self) -> Schedule:
-        return SCHEDULE[self.v.schedule]
+        return self.v.traits
 
     @property
     def descriptors(self) -> bool:

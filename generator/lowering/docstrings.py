@@ -11,7 +11,7 @@ from generator.epilogue.gated_units import TOLD
 from generator.epilogue.operations import ELEMENT, MATRIX, SCALAR
 from generator.language.model import Variant
 from generator.language.versions import SUPPORTED, spelled
-from generator.language.vocabulary import MASKED_DIMENSIONS, QUANTISED, SCHEDULE, SWIZZLE
+from generator.language.vocabulary import MASKED_DIMENSIONS, QUANTISED, SWIZZLE
 from generator.lowering import approximate_math
 from generator.lowering.lines import paragraph
 from generator.lowering.operands import Matrix
@@ -39,7 +39,7 @@ def table(rows: Sequence[Sequence[str]]) -> str:
 def sizes(kernel: Kernel) -> str:
     """Which M, N and K the kernel takes."""
     v = kernel.variant
-    if v.schedule == "elementwise":
+    if not v.traits.tiled:
         product = "M * N" if v.batch == "none" else "B * M * N"
         return f"M, N and K may be any size, 0 and 1 among them; {product} is at most 2**31 - 1."
     dimensions = MASKED_DIMENSIONS[v.masking]
@@ -56,7 +56,7 @@ def sizes(kernel: Kernel) -> str:
         fixed = " and ".join(d.upper() for d in "mnk" if d not in dimensions)
         text = f"{free} may be any size, 0 and 1 among them"
         text += f"; {fixed} must be {'a multiple' if len(fixed) == 1 else 'multiples'} of the tile." if fixed else "."
-    if v.schedule == "naive":
+    if not v.traits.looped:
         text += f" All of K is in one load, so K is at most {max(tile.k for tile in kernel.tiles)}."
     return text
 
@@ -65,20 +65,20 @@ def order(v: Variant) -> str:
     """How tiles are visited."""
     matrices = "" if v.batch == "none" else "matrix after matrix, "
     meaning = matrices + SWIZZLE[v.swizzle].meaning
-    if v.schedule == "elementwise":
+    if not v.traits.tiled:
         return f"one program computes one element, {matrices}row after row."
-    if v.schedule == "persistent":
+    if v.traits.walks_tiles:
         each = "as many programs as the device holds walk the tiles of C, each every so many-th"
         return f"{each}; tiles are numbered {meaning}."
-    if v.schedule == "stream_k":
+    if v.traits.walks_steps:
         each = "as many programs as the device holds share out the steps along K of all tiles, as many each"
         last = "Of those that share a tile the one that comes last adds the parts, in the order of K."
         return f"{each}; tiles are numbered {meaning}. {last}"
-    if SCHEDULE[v.schedule].pairs:
+    if v.traits.pairs:
         each = "one program computes one tile of C: LEFT_N of its BLOCK_N columns, and those right of them"
         return f"{each}, from one read of A; tiles are visited {meaning}."
-    if SCHEDULE[v.schedule].splits:
-        last = " The one that comes last adds the parts, in the order of K." if SCHEDULE[v.schedule].workspace else ""
+    if v.traits.splits:
+        last = " The one that comes last adds the parts, in the order of K." if v.traits.workspace else ""
         return f"SPLIT programs share a tile of C, each with a part of K; tiles are visited {meaning}.{last}"
     return f"one program computes one tile of C; tiles are visited {meaning}."
 
@@ -180,7 +180,7 @@ def quantising(k: View) -> str:
 
 def repeatable(v: Variant) -> str:
     """Whether two calls give the same bits."""
-    if not SCHEDULE[v.schedule].repeatable:
+    if not v.traits.repeatable:
         return "no; the programs of a tile add to it as they come, in an order that is left to chance."
     same = "the same operands, configuration and device give the same bits on every run"
     return f"{same}, C among the operands." if v.epilogue.reads_out else f"{same}."

@@ -215,7 +215,7 @@ def launcher(k: View) -> Launcher:
         described=k.described,
         furthest=_furthest(k.pointed),
         divided=tuple(d for d, kind in kinds if kind == "never") if k.tiled and not k.descriptors else (),
-        bounded_k=v.schedule == "naive",
+        bounded_k=not v.traits.looped,
         interpreted=INTERPRETED if k.schedule.walks else None,
         splits=k.schedule.splits,
         workspace=f"torch.{ELEMENTS[v.dtype.acc].torch}" if k.schedule.workspace else None,

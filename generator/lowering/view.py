@@ -7,7 +7,7 @@ from functools import cache, cached_property
 
 from generator.epilogue.gated_units import CONCATENATED
 from generator.epilogue.operations import COLUMNS, MATRIX, ROWS, SCALAR
-from generator.language.vocabulary import ELEMENTS, QUANTISED, SWIZZLE
+from generator.language.vocabulary import ELEMENTS, QUANTISED, SCHEDULE, SWIZZLE
 from generator.lowering import approximate_math
 from generator.lowering.accumulation import Accumulation
 from generator.lowering.epilogue_lowering import StepView, step_views
@@ -101,7 +101,7 @@ class View(Accumulation):
     @property
     def guard_empty_k(self) -> bool:
         """Whether an unmasked load of all of K must be kept from an empty K."""
-        return self.v.schedule == "naive" and self.v.load != "descriptor" and self.edges.bound.k != "always"
+        return not self.v.traits.looped and self.v.load != "descriptor" and self.edges.bound.k != "always"
 
     @property
     def store_note(self) -> str:
@@ -326,7 +326,7 @@ def _matrix(
 def _edges(masking: str, schedule: str, load: str, store: str, shapes: str, reduced: str) -> Edges:
     """The edges of a kernel whose epilogue operands have `shapes`, a word each, and whose reductions need `reduced`."""
     kinds = {d: {True: "always", False: "never", None: "call"}[r] for d, r in legality.ragged(masking).items()}
-    if schedule == "elementwise":
+    if not SCHEDULE[schedule].tiled:
         kinds = dict.fromkeys("mnk", "never")
     elif load == "descriptor":
         # The hardware bounds what is copied, and a sum is to leave out what is past the edge.

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from generator.language.model import Tile, Variant
-from generator.language.vocabulary import SCHEDULE, SWIZZLE
+from generator.language.vocabulary import SWIZZLE
 from generator.plan.kernels import Kernel
 
 
 def columns(v: Variant) -> dict[str, str]:
     """The columns that the order of tiles and the schedule read, each with the tile's key that fills it."""
-    return {**SWIZZLE[v.swizzle].columns, **SCHEDULE[v.schedule].columns}
+    return {**SWIZZLE[v.swizzle].columns, **v.traits.columns}
 
 
 def configurations(kernel: Kernel) -> tuple[dict[str, int], ...]:
@@ -19,7 +19,7 @@ def configurations(kernel: Kernel) -> tuple[dict[str, int], ...]:
 
 
 def _configuration(v: Variant, tile: Tile) -> dict[str, int]:
-    if not SCHEDULE[v.schedule].tiled:
+    if not v.traits.tiled:
         return {"num_warps": tile.warps}
     found = {"BLOCK_M": tile.m, "BLOCK_N": tile.n, "BLOCK_K": tile.k}
     found |= {column: getattr(tile, key) for column, key in columns(v).items()}

@@ -7,7 +7,7 @@ from dataclasses import replace
 from generator.epilogue.gated_units import INTERLEAVED
 from generator.epilogue.operations import COLUMNS, HALVES, ROWS
 from generator.language.model import Tile, Variant
-from generator.language.vocabulary import ELEMENTS, SCHEDULE
+from generator.language.vocabulary import ELEMENTS
 from generator.plan.memory import staged
 from generator.plan.resources import through_registers
 
@@ -173,7 +173,7 @@ _ELEMENT = Tile(1, 1, 1, warps=1, stages=1)
 def defaults(v: Variant) -> tuple[Tile, ...]:
     """The table for a variant's schedule, types, layout and product, largest tile first."""
     rows = tuple(row for row in _whole(v) if not _spills(v, row))
-    if v.epilogue.order is None or v.schedule == "elementwise":
+    if v.epilogue.order is None or not v.traits.tiled:
         return rows
     # Two columns of B for each of C: as much of B and of the sums as half the columns of another product.
     return tuple(dict.fromkeys(_halved(v, row) for row in rows))
@@ -187,7 +187,7 @@ def _spills(v: Variant, row: Tile) -> bool:
     """
     reduced = {output.shape for output in v.epilogue.outputs if output.tap.reduction}
     vectors = any(operand.shape in (ROWS, COLUMNS, HALVES) for operand in v.epilogue.operands)
-    return v.schedule == "persistent" and len(reduced) == 2 and vectors and row.m * row.n >= 128 * 32 * row.warps
+    return v.traits.walks_tiles and len(reduced) == 2 and vectors and row.m * row.n >= 128 * 32 * row.warps
 
 
 def _halved(v: Variant, row: Tile) -> Tile:
@@ -201,25 +201,25 @@ def _whole(v: Variant) -> tuple[Tile, ...]:
     """The table for a product with as many columns as B."""
     schedule, dtype = v.schedule, v.dtype
     bits = ELEMENTS[dtype.a].bits
-    if schedule == "elementwise":
+    if not v.traits.tiled:
         return (_ELEMENT,)
-    if schedule == "naive":
+    if not v.traits.looped:
         return _NAIVE_32 if bits == 32 else _NAIVE_16
     ieee = dtype.precision == "ieee"
-    if bits == 32 and (SCHEDULE[schedule].splits or schedule == "stream_k"):
+    if bits == 32 and v.traits.divides_k:
         rows = _STREAM_FP32 if ieee else _STREAM_TF32
-        return _split(rows) if SCHEDULE[schedule].splits else rows
-    if SCHEDULE[schedule].splits:
+        return _split(rows) if v.traits.splits else rows
+    if v.traits.splits:
         return _SPLIT[bits]
     if ieee:
         return _TILED_FP32
-    if schedule == "tiled" and through_registers(v):
+    if v.traits.plain and through_registers(v):
         return _HELD_EXCHANGED_TF32 if v.product == "exchanged" else _HELD_TF32
-    if schedule == "tiled" and dtype.precision == "tf32" and (v.layout.a, v.layout.b) != ("row", "column"):
+    if v.traits.plain and dtype.precision == "tf32" and (v.layout.a, v.layout.b) != ("row", "column"):
         return _TURNED_TF32
     if v.product == "exchanged":
         return _TABLES["exchanged"][bits] + (_EXCHANGED_8 if bits == 8 else ())
-    return _TABLES[schedule][bits] + (_deep(v) if schedule == "tiled" and v.load == "descriptor" else ())
+    return _TABLES[schedule][bits] + (_deep(v) if v.traits.plain and v.load == "descriptor" else ())
 
 
 def _deep(v: Variant) -> tuple[Tile, ...]:

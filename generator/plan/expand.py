@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from generator.language.errors import Mistake, SpecError
 from generator.language.model import Spec, Tile, Variant, word_of
 from generator.language.versions import spelled
-from generator.language.vocabulary import AXES, SCHEDULE
+from generator.language.vocabulary import AXES
 from generator.plan import default_configurations, legality
 from generator.plan.blame import to_blame
 from generator.plan.kernels import Family, Kernel, LeftOut
@@ -121,7 +121,7 @@ class _Expansion:
         reason = legality.why_no_version(variant, spec.triton)
         if reason is not None:
             return Offer((), (), (), (), reason, allowed)
-        own = spec.tiles if variant.schedule != "elementwise" else None
+        own = spec.tiles if variant.traits.tiled else None
         wanted = own or default_configurations.defaults(variant)
         refused = {target: legality.why_not_on(variant, target) for target in spec.targets}
         running = [target for target in spec.targets if refused[target] is None]
@@ -129,7 +129,7 @@ class _Expansion:
         lacking: dict[str, list[int]] = {target: [] for target in running}
         left_out: list[tuple[str, str | None]] = []
         for index, row in enumerate(wanted):
-            if not SCHEDULE[variant.schedule].splits:
+            if not variant.traits.splits:
                 # Rows that differ in the split alone are one here.
                 row = replace(row, split=Tile.split)
                 if row in rows:

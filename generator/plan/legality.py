@@ -14,7 +14,7 @@ from generator.epilogue import formula
 from generator.epilogue.operations import MATRIX
 from generator.language.model import Tile, Variant
 from generator.language.versions import minor_versions, spelled
-from generator.language.vocabulary import ELEMENTS, MASKED_DIMENSIONS, SCHEDULE, TARGETS
+from generator.language.vocabulary import ELEMENTS, MASKED_DIMENSIONS, TARGETS
 from generator.plan.memory import shared_memory
 from generator.plan.resources import (
     TENSOR_MEMORY,
@@ -38,13 +38,13 @@ TargetRule = Callable[[Variant, str], str | None]
 
 
 def _tile_load_of_elements(v: Variant) -> str | None:
-    if v.schedule == "elementwise" and v.load != "pointer":
+    if not v.traits.tiled and v.load != "pointer":
         return f"elementwise loads single elements, which {v.load} cannot address"
     return None
 
 
 def _precision_of_elements(v: Variant) -> str | None:
-    if v.schedule == "elementwise" and v.dtype.precision in ("tf32", "tf32x3", "fast"):
+    if not v.traits.tiled and v.dtype.precision in ("tf32", "tf32x3", "fast"):
         return f"{v.dtype.precision} belongs to the matrix unit, which elementwise does not use"
     return None
 
@@ -69,7 +69,7 @@ def _descriptor_matrices(v: Variant) -> str | None:
     matrices = [operand.name for operand in v.epilogue.operands if operand.shape == MATRIX]
     matrices += [output.name for output in v.epilogue.outputs if output.shape == MATRIX]
     matrices += ["C"] if v.epilogue.reads_out else []
-    if v.schedule == "persistent" and v.load == "descriptor" and v.store == "as_load" and matrices:
+    if v.traits.walks_tiles and v.load == "descriptor" and v.store == "as_load" and matrices:
         return f"a tile of {matrices[0]} would lie in shared memory beside the loads in flight; use 'store: pointer'"
     return None
 
@@ -82,21 +82,21 @@ def _integer_output(v: Variant) -> str | None:
 
 def _elementwise_reduction(v: Variant) -> str | None:
     reduced = [step.operation for step in v.epilogue.steps if step.output is not None and step.output.tap.reduction]
-    if v.schedule == "elementwise" and reduced:
+    if not v.traits.tiled and reduced:
         return f"{reduced[0]} is made of what each tile has of it, and elementwise has no tiles; use tiled"
-    if SCHEDULE[v.schedule].pairs and reduced:
+    if v.traits.pairs and reduced:
         return f"{reduced[0]} is made of what each tile has of it, and a tile of two widths has two; use tiled"
     return None
 
 
 def _batch_schedule(v: Variant) -> str | None:
-    if v.batch == "strided" and (SCHEDULE[v.schedule].splits or SCHEDULE[v.schedule].workspace):
+    if v.batch == "strided" and (v.traits.splits or v.traits.workspace):
         return f"{v.schedule} divides the K of one product, and has no place for the sums of several; use tiled"
     return None
 
 
 def _atomic_result(v: Variant) -> str | None:
-    if v.schedule != "split_k_atomic":
+    if v.traits.repeatable:
         return None
     if v.epilogue.steps:
         return "each part of K is added to the result by itself, and an epilogue needs the whole sum; use split_k"
@@ -110,7 +110,7 @@ def _atomic_result(v: Variant) -> str | None:
 
 
 def _paired(v: Variant) -> str | None:
-    if not SCHEDULE[v.schedule].pairs:
+    if not v.traits.pairs:
         return None
     if v.load != "descriptor":
         return f"columns of two widths are loaded by descriptors, which {v.load} is not; use 'load: descriptor'"
@@ -210,7 +210,7 @@ def _collapses(v: Variant) -> tuple[str, ...]:
     """The axes whose value makes no difference in `v`."""
     # Not where nothing is rounded between the product and the store.
     same = ("rounding",) if v.epilogue.rounded(v.dtype.acc, v.dtype.out) == v.epilogue else ()
-    if v.schedule == "elementwise":
+    if not v.traits.tiled:
         return (*same, "masking", "swizzle", "store", "product")
     if v.load == "descriptor":
         return (*same, "masking")
@@ -259,7 +259,7 @@ def why_no_version(v: Variant, allowed: SpecifierSet) -> str | None:
 
 def why_no_row(v: Variant, tile: Tile) -> str | None:
     """Why no target can hold `tile` for `v` at all, or None."""
-    if v.schedule == "elementwise":
+    if not v.traits.tiled:
         return None
     parts = widths(v, tile)
     if any(part & (part - 1) for part in parts):
@@ -274,9 +274,9 @@ def why_no_row(v: Variant, tile: Tile) -> str | None:
         return f"m and n are {tile.m} and {told}, and the matrix unit needs at least 16 of each"
     if v.product == "exchanged" and matrix_rows(v, tile) < 64:
         return f"n is {tile.n}, and operands are exchanged for columns of C to fill the matrix unit's 64 rows"
-    if v.schedule == "naive" and tile.m * tile.n <= 256 and tile.k > 256:
+    if not v.traits.looped and tile.m * tile.n <= 256 and tile.k > 256:
         return f"Triton compiles 16x16 tiles with {tile.k} along K in one load to reads past shared memory; use m: 32"
-    if SCHEDULE[v.schedule].splits and (tile.split + 1) * tile.k > _BEYOND_K:
+    if v.traits.splits and (tile.split + 1) * tile.k > _BEYOND_K:
         most = _BEYOND_K // tile.k - 1
         return f"split is {tile.split}, and steps of {tile.k} along K allow {most}: a part's end has 32 bits"
     largest = largest_tensor(v, tile)
@@ -295,7 +295,7 @@ def why_no_row_on(v: Variant, tile: Tile, target: str) -> str | None:
 
 def too_many_registers(v: Variant, tile: Tile, target: str) -> str | None:
     """How the registers that the sums and operands of `tile` take exceed those of a thread, or None."""
-    if v.schedule == "elementwise":
+    if not v.traits.tiled:
         return None
     there, sums = registers(tile, target), registers_of_sums(v, tile, target)
     if sums >= there:

@@ -18,7 +18,7 @@ from functools import cached_property
 from generator.epilogue.gated_units import INTERLEAVED
 from generator.epilogue.operations import MATRIX
 from generator.language.model import Tile, Variant
-from generator.language.vocabulary import ELEMENTS, SCHEDULE, TARGETS
+from generator.language.vocabulary import ELEMENTS, TARGETS
 from generator.plan.resources import accumulated_columns, matrix_instruction, through_registers
 
 #: Barriers, 8 bytes each, with gaps to align them: the most that was seen. Tiles come in whole KiB, and none is so near
@@ -34,7 +34,7 @@ def shared_memory(v: Variant, tile: Tile, target: str, *, surely: bool = False) 
 
     At least means: of a launch whose operands are aligned, by any version of Triton.
     """
-    if v.schedule == "elementwise":
+    if not v.traits.tiled:
         return 0
     program = _Program(v, tile, target)
     return program.certain if surely else program.bound
@@ -109,7 +109,7 @@ class _Program:
     @property
     def walks(self) -> bool:
         """Whether the loads of the next tile are in flight while a result is stored."""
-        return self.v.schedule == "persistent" and self.looped
+        return self.v.traits.walks_tiles and self.looped
 
     @cached_property
     def operands(self) -> tuple[_Operand, _Operand]:
@@ -126,7 +126,7 @@ class _Program:
     @property
     def looped(self) -> bool:
         """Whether loads of later steps are in flight."""
-        return self.v.schedule != "naive" and self.tile.stages > 1
+        return self.v.traits.looped and self.tile.stages > 1
 
     def may_be_pipelined(self, operand: _Operand) -> bool:
         """Whether tiles of later steps may be on their way to shared memory."""
@@ -255,7 +255,7 @@ class _Program:
         """Bytes that pass between threads behind the loop, at most."""
         v = self.v
         saved = any(output.shape == MATRIX for output in v.epilogue.outputs) or v.epilogue.reads_out
-        plain = not (self.matrices or saved or v.rounds_between or v.schedule == "split_k_atomic")
+        plain = not (self.matrices or saved or v.rounds_between or not v.traits.repeatable)
         large = min(self.tile.m, self.tile.n) >= 64
         if self.amd and plain and large and v.dtype.acc != "fp16" and v.epilogue.order != INTERLEAVED:
             # AMD's accumulators are stored in their own layout.
@@ -267,7 +267,7 @@ class _Program:
         else:
             passed = max(self.result, self.words // 2 if v.dtype.acc == "fp16" else 0)
         parted = v.product == "exchanged" or self.instruction is None
-        if (v.epilogue.order == INTERLEAVED and parted) or SCHEDULE[v.schedule].workspace:
+        if (v.epilogue.order == INTERLEAVED and parted) or v.traits.workspace:
             passed = max(passed, self.sums)
         return passed
 
@@ -292,14 +292,14 @@ class _Program:
         if self.matrices and not self.amd:
             # A sum of one step has no loop, and the chain's matrices are read before it.
             passed = max(passed, self.words + sum(operand.bytes for operand in self.operands))
-        if self.v.schedule == "naive" and not self.amd:
+        if not self.v.traits.looped and not self.amd:
             held += self.exchanged
         if self.copies_out:
             # The hardware still copies a result out while warps exchange what they have of a sum.
             passed += self.exchanged
         if self.walks:
             held += max(self.passed_in_flight, self.exchanged) + (self.exchanged if self.copies_out else 0)
-        elif self.v.schedule == "stream_k" and self.copies_out and self.looped:
+        elif self.v.traits.walks_steps and self.copies_out and self.looped:
             # The hardware still copies a tile out when the loads of the next begin.
             held = max(held, passed) + self.result
         return max(held, passed) + (BARRIERS if self.descriptors or self.instruction == "tcgen05" else 0)
@@ -317,7 +317,7 @@ class _Program:
 
 def _kept_apart(v: Variant, instruction: str | None) -> bool:
     """Whether a staged result lies beside the operands: where the accumulator is stored as it is, from registers."""
-    if not staged(v) or SCHEDULE[v.schedule].workspace or (instruction == "tcgen05" and v.dtype.precision != "tf32x3"):
+    if not staged(v) or v.traits.workspace or (instruction == "tcgen05" and v.dtype.precision != "tf32x3"):
         return False
     # Rows of the accumulator are rows of what is copied.
     lies = (v.layout.c == "row") == (v.product == "direct")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from generator.epilogue.gated_units import INTERLEAVED
 from generator.language.model import Tile, Variant
-from generator.language.vocabulary import ELEMENTS, SCHEDULE, TARGETS
+from generator.language.vocabulary import ELEMENTS, TARGETS
 
 #: Columns of 128 lanes of 32 bits (PTX ISA, "Tensor Memory").
 TENSOR_MEMORY = 512
@@ -15,7 +15,7 @@ TENSOR_MEMORY = 512
 
 def widths(v: Variant, tile: Tile) -> tuple[int, ...]:
     """What the columns of a tile are in, each a power of two."""
-    return (tile.left, tile.right) if SCHEDULE[v.schedule].pairs else (tile.n,)
+    return (tile.left, tile.right) if v.traits.pairs else (tile.n,)
 
 
 def accumulated_columns(v: Variant, tile: Tile) -> tuple[int, ...]:
@@ -28,7 +28,7 @@ def accumulated_columns(v: Variant, tile: Tile) -> tuple[int, ...]:
 def largest_tensor(v: Variant, tile: Tile) -> int:
     """The elements of the largest tensor of a program."""
     n = max(accumulated_columns(v, tile))
-    handed = 2 * tile.n if v.epilogue.order is not None and SCHEDULE[v.schedule].workspace else n
+    handed = 2 * tile.n if v.epilogue.order is not None and v.traits.workspace else n
     return max(tile.m * handed, tile.m * tile.k, tile.k * n)
 
 
@@ -43,7 +43,7 @@ def through_registers(v: Variant) -> str | None:
     Hopper's and Blackwell's read tf32 in shared memory along K alone, and what fills their rows from registers, or
     tensor memory, too: A, or B where the operands are exchanged.
     """
-    if v.dtype.precision != "tf32" or v.load != "pointer" or v.schedule in ("elementwise", "naive"):
+    if v.dtype.precision != "tf32" or v.load != "pointer" or not (v.traits.tiled and v.traits.looped):
         return None
     across = {"a": v.layout.a != "row", "b": v.layout.b != "column"}
     rows, columns = ("b", "a") if v.product == "exchanged" else ("a", "b")
@@ -53,7 +53,7 @@ def through_registers(v: Variant) -> str | None:
 def matrix_instruction(v: Variant, tile: Tile, target: str) -> str | None:
     """The instruction that multiplies a tile on `target`; None where it is done in plain arithmetic."""
     found = TARGETS[target]
-    if v.schedule == "elementwise":
+    if not v.traits.tiled:
         return None
     if found.vendor == "amd" and found.lanes == 64:
         return "mfma"
@@ -109,7 +109,7 @@ def tensor_memory(v: Variant, tile: Tile, target: str) -> int:
         if v.dtype.precision == "tf32x3" and rows < 128:
             # The parts of A lie beside the accumulator.
             columns *= 4
-        if v.schedule == "persistent" and not held:
+        if v.traits.walks_tiles and not held:
             # The next tile is summed while this one is stored.
             columns *= 2
         needed.append(max(32, columns) + held)

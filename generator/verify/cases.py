@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from generator.epilogue.gated_units import CONCATENATED
 from generator.epilogue.operations import MATRIX, SCALAR
 from generator.language.model import Tile, Variant
-from generator.language.vocabulary import ELEMENTS, SCHEDULE, SWIZZLE
+from generator.language.vocabulary import ELEMENTS, SWIZZLE
 from generator.plan import legality
 from generator.plan.kernels import Kernel
 
@@ -63,21 +63,21 @@ class Fit:
     @property
     def unit(self) -> tuple[int, int, int]:
         """What stands for a tile: its sizes, or a few elements where one program computes one."""
-        return (2, 2, 2) if self.variant.schedule == "elementwise" else (self.tile.m, self.tile.n, self.tile.k)
+        return (2, 2, 2) if not self.variant.traits.tiled else (self.tile.m, self.tile.n, self.tile.k)
 
     @property
     def primes(self) -> tuple[int, int, int]:
         """Sizes that are primes, each below a tile."""
-        if self.variant.schedule == "elementwise":
+        if not self.variant.traits.tiled:
             return 3, 5, 2
         return _prime(self.tile.m), _prime(self.tile.n), _prime(self.tile.k)
 
     def __call__(self, m: int, n: int, k: int) -> tuple[int, int, int]:
         """The nearest legal sizes that are not smaller, except for K where it is bounded."""
         ragged = legality.ragged(self.variant.masking)
-        if self.variant.schedule == "elementwise":
+        if not self.variant.traits.tiled:
             return m, n, k
-        if self.variant.schedule == "naive":
+        if not self.variant.traits.looped:
             k = min(k, self.tile.k)
         m, n, k = (
             size if ragged[dimension] is not False else -(-size // block) * block
@@ -161,7 +161,7 @@ def _full(kernel: Kernel, row: int, *, hardware: bool) -> Iterator[Case]:
     if kernel.variant.batch == "strided":
         yield from _batches(fit, row)
     if hardware or kernel.select != "autotune":
-        deepest = max(kernel.tiles, key=lambda tile: tile.k) if kernel.variant.schedule == "naive" else fit.tile
+        deepest = max(kernel.tiles, key=lambda tile: tile.k) if not kernel.variant.traits.looped else fit.tile
         fit = Fit(kernel.variant, deepest)
         m, n, k = fit.unit
         small = fit(m + 1, n + 1, 2 * k + 1)
@@ -184,7 +184,7 @@ def _sizes(fit: Fit, row: int) -> Iterator[Case]:
     yield one
     if 1 in one.sizes:
         yield replace(one, name="single", reason="dimensions of 1, with strides that nothing steps by", odd_single=True)
-    if fit.variant.schedule == "elementwise":
+    if not fit.variant.traits.tiled:
         yield case("primes", "no two dimensions alike", *fit.primes, repeat=True)
         yield case("long-k", "K much longer than M and N", 2, 3, 17)
         return
@@ -196,12 +196,12 @@ def _sizes(fit: Fit, row: int) -> Iterator[Case]:
         yield case("past-n", "one past a tile along N alone", m, n + 1, k)
         yield case("past-k", "one past a tile along K alone", m, n, k + 1)
     yield case("primes", "primes below a tile, K too", *fit.primes)
-    if fit.variant.schedule == "stream_k":
+    if fit.variant.traits.walks_steps:
         yield case("shared", "one tile, of which every program has steps", m, n, 7 * k - 1)
         yield case(
             "handed-on", "five tiles of three steps: each end of the second program lies within one", 5 * m, n, 3 * k
         )
-    if SCHEDULE[fit.variant.schedule].splits:
+    if fit.variant.traits.splits:
         parts = fit.tile.split
         yield case("parts", "every part of K has two steps, the last of them a short one", m, n + 1, 2 * parts * k - 1)
         yield case("few-parts", "a step more than parts: two steps each, and none for the last", m, n, (parts + 1) * k)
@@ -226,7 +226,7 @@ def _orders(fit: Fit, row: int) -> Iterator[Case]:
     m, n, k = fit.unit
     bands = fit.tile.group + 1
     k = min(k, 2)
-    if fit.variant.schedule == "elementwise":
+    if not fit.variant.traits.tiled:
         return
     band = SWIZZLE[fit.variant.swizzle].band
     if band == "GROUP_M":

@@ -26,10 +26,10 @@ def contract_cases(kernels: Sequence[Kernel], *, hardware: bool) -> Iterator[tup
 
 
 def _calls(kernels: Sequence[Kernel], hardware: bool) -> Iterator[tuple[Kernel, Case]]:
-    largest = max(kernels, key=lambda kernel: kernel.variant.schedule != "naive")
+    largest = max(kernels, key=lambda kernel: kernel.variant.traits.looped)
     tiles = [tile for kernel in kernels for tile in kernel.tiles if kernel.variant.schedule == largest.variant.schedule]
     sizes = (max(t.m for t in tiles), max(t.n for t in tiles), max(t.k for t in tiles))
-    if largest.variant.schedule == "elementwise":
+    if not largest.variant.traits.tiled:
         sizes = Fit(largest.variant, tiles[0]).primes
     yield (
         largest,
@@ -57,7 +57,7 @@ def _calls(kernels: Sequence[Kernel], hardware: bool) -> Iterator[tuple[Kernel, 
     if anything[0].variant.batch == "strided":
         reason = "one matrix for the whole batch, which only some kernels of the contract read"
         yield anything[0], Case("fallback-repeats", reason, sizes, None, repeated="b")
-    if hardware and anything[0].variant.schedule != "elementwise":
+    if hardware and anything[0].variant.traits.tiled:
         m, n, k = fit(*fit.primes)
         plain = Case("row", "A is a vector, which lies in two layouts at once", fit(1, n, k), None, given_out=False)
         yield anything[0], plain

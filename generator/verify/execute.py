@@ -15,7 +15,6 @@ from torch.overrides import TorchFunctionMode
 from generator.epilogue.chain import Epilogue, Output
 from generator.epilogue.operations import COLUMNS, MATRIX, ROWS
 from generator.language.model import Variant
-from generator.language.vocabulary import SCHEDULE
 from generator.lowering.outputs import REDUCED
 from generator.plan.kernels import Kernel
 from generator.verify.case_setup import Setup, prepare
@@ -195,7 +194,7 @@ def run_case(launcher: Launcher, configs: tuple[Any, ...], kernel: Kernel, case:
         vendor = None
         if case.repeat and machine.hardware:
             vendor = _against_vendor(kernel.variant, setup, result, expected, machine)
-            if SCHEDULE[kernel.variant.schedule].repeatable:
+            if kernel.variant.traits.repeatable:
                 _repeat(launcher, configs, kernel, case, [result, *outputs], machine)
         _check_surroundings(setup)
     except NoMemory as error:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from generator.epilogue import formula
 from generator.language.model import Tile, Variant
-from generator.language.vocabulary import ELEMENTS, SCHEDULE, TARGETS
+from generator.language.vocabulary import ELEMENTS, TARGETS
 from generator.lowering import approximate_math
 from generator.plan.default_configurations import defaults
 from generator.plan.kernels import Kernel
@@ -73,7 +73,7 @@ def _copies(v: Variant, launch: Launch, target: str, code: MachineCode) -> Itera
         if v.store == "as_load" and not code.instructions["bulk copy out"]:
             yield "a descriptor's store is no bulk copy"
         return
-    if v.schedule == "elementwise" or launch.case.name != "aligned":
+    if not v.traits.tiled or launch.case.name != "aligned":
         return
     if copied_ahead(v, launch.tile, target) and not code.instructions["cp.async"]:
         yield "loads are not pipelined: no asynchronous copy"
@@ -97,7 +97,7 @@ def _sums(v: Variant, code: MachineCode) -> Iterator[str]:
 
 def _hands_in(v: Variant, code: MachineCode) -> Iterator[str]:
     """A partial sum is in memory before the count of it is seen, and who reads it reads past L1."""
-    if not SCHEDULE[v.schedule].workspace:
+    if not v.traits.workspace:
         return
     stored, counted, rest = code.ir.partition("tt.atomic_rmw add, acq_rel, gpu")
     _, stores, behind = stored.rpartition("tt.store")
@@ -119,7 +119,7 @@ def _keeps_nan(v: Variant, code: MachineCode) -> Iterator[str]:
 
 
 def _precision(v: Variant, target: str, code: MachineCode) -> Iterator[str]:
-    if v.schedule == "elementwise":
+    if not v.traits.tiled:
         return
     if ELEMENTS[v.dtype.a].bits == 32:
         found = set(re.findall(r"\binputPrecision = (\w+)", code.ir)) or {"ieee"}
@@ -155,7 +155,7 @@ def spill_bound(v: Variant, launch: Launch, target: str) -> int | None:
 
 def _crowded(v: Variant, tile: Tile, target: str) -> bool:
     """Whether sums and operands may take more registers than a thread has, or nearly as many."""
-    if v.schedule == "elementwise":
+    if not v.traits.tiled:
         return False
     if TARGETS[target].vendor == "amd" and tile.warps > 8:
         # AMD's compiler divides registers among sixteen warps in ways of its own.

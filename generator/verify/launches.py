@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from generator.epilogue.operations import SCALAR
 from generator.language.model import Tile, Variant
-from generator.language.vocabulary import ELEMENTS, SCHEDULE
+from generator.language.vocabulary import ELEMENTS
 from generator.plan import legality
 from generator.plan.kernels import Kernel
 from generator.verify.cases import Case, Fit, addressed, distinct
@@ -63,7 +63,7 @@ def launches(kernel: Kernel, target: str) -> tuple[Launch, ...]:
     if left_out(kernel, target) is not None:
         return ()
     found = []
-    splits = SCHEDULE[kernel.variant.schedule].splits
+    splits = kernel.variant.traits.splits
     for row, tile in enumerate(kernel.tiles):
         if legality.why_no_row_on(kernel.variant, tile, target) is None:
             found += [Launch(row, tile, case, splits) for case in _classes(kernel, row)]
@@ -77,14 +77,14 @@ def _classes(kernel: Kernel, row: int) -> Iterator[Case]:
 
 
 def _calls(v: Variant, fit: Fit, row: int) -> Iterator[Case]:
-    m, n, k = fit.unit if v.schedule != "elementwise" else (16, 16, 16)
-    m, n, k = 2 * m, 2 * n, k if v.schedule == "naive" else 2 * k
+    m, n, k = fit.unit if v.traits.tiled else (16, 16, 16)
+    m, n, k = 2 * m, 2 * n, k if not v.traits.looped else 2 * k
     plain = _plain_operand(v)
     aligned = Case(
         "aligned", "whole tiles, every address and stride a multiple of 16", fit(m, n, k), row, operand_type=plain
     )
     yield aligned
-    ragged = legality.ragged(v.masking) if v.schedule != "elementwise" else dict.fromkeys("mnk", True)
+    ragged = legality.ragged(v.masking) if v.traits.tiled else dict.fromkeys("mnk", True)
     loose = "".join(dimension for dimension in "mnk" if ragged[dimension] is not False)
 
     def odd(some: str) -> tuple[int, int, int]:
@@ -94,7 +94,7 @@ def _calls(v: Variant, fit: Fit, row: int) -> Iterator[Case]:
         yield replace(aligned, name="ragged", reason="all dimensions that may end within a tile do", sizes=odd(loose))
         ones = tuple(1 if d in loose else size for d, size in zip("mnk", aligned.sizes, strict=True))
         yield replace(aligned, name="unit", reason="a dimension of 1 is a constant to Triton", sizes=fit(*ones))
-    if v.masking == "auto" and v.schedule != "elementwise" and not addressed(v):
+    if v.masking == "auto" and v.traits.tiled and not addressed(v):
         # Each dimension has code of its own for whole tiles.
         for some in ("m", "n", "k", "mn", "mk", "nk"):
             label = " and ".join(some.upper())
@@ -123,7 +123,7 @@ def _calls(v: Variant, fit: Fit, row: int) -> Iterator[Case]:
 
 
 def _batches(v: Variant, aligned: Case) -> Iterator[Case]:
-    if v.schedule == "persistent":
+    if v.traits.walks_tiles:
         # Elsewhere the number of matrices is no argument.
         yield replace(aligned, name="batch-one", reason="a batch of one is a constant to Triton", batch=1)
     yield replace(aligned, name="batch-wide", reason="offsets pass 2**31 elements from matrix to matrix", apart="c")

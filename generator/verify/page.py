@@ -16,7 +16,7 @@ from typing import Any
 import jinja2
 
 from generator.emit.manifest_reader import Rendered
-from generator.language.vocabulary import AXES, CONTRACT_AXES, SCHEDULE, TARGETS
+from generator.language.vocabulary import AXES, CONTRACT_AXES, TARGETS
 from generator.plan.kernels import Kernel
 from generator.verify.jobs import LEVELS, Failure, Job, Result, State, command
 from generator.verify.run_report import verdict
@@ -208,7 +208,7 @@ def _details(row: _Row, cells: Mapping[str, _Cell], columns: Sequence[str], text
     subject = max((result.subject for result in results if result.subject), key=lambda each: each.host, default=None)
     digests = {} if subject is None else {"device code": subject.device, "host code": subject.host}
     tiles = () if row.kernel is None else row.kernel.tiles
-    splits = row.kernel is not None and SCHEDULE[row.kernel.variant.schedule].splits
+    splits = row.kernel is not None and row.kernel.variant.traits.splits
     words = [f"{t.m} x {t.n} x {t.k}, {t.warps} warps, {t.stages} stages, group {t.group}" for t in tiles if results]
     lines = [texts(f"{line}, split {t.split}" if splits else line) for t, line in zip(tiles, words)]
     told = ", ".join(f"{part} {digest[:16]}" for part, digest in digests.items() if digest)

@@ -219,7 +219,7 @@ def _too_large(kernel: Kernel, case: Case) -> Iterator[Refusal]:
             larger = replace(case, batch=size, sizes=(2 * case.sizes[0], *case.sizes[1:]))
             spoil = without_memory(resized(kernel, larger, "m", larger.sizes[0] + 16))
             yield Refusal(f"large-batch-{size}", reason, ValueError, (str(size),), spoil)
-    if kernel.variant.schedule == "elementwise":
+    if not kernel.variant.traits.tiled:
         wide = resized(kernel, replace(case, sizes=(2**16, *case.sizes[1:])), "n", 2**16)
         high, spoil = 2**32 * prod(leading_extents(kernel.variant, case)), without_memory(wide)
         yield Refusal("programs", "more elements than programs", ValueError, (str(high),), spoil, sibling=True)
@@ -262,14 +262,14 @@ def _epilogue(kernel: Kernel, case: Case) -> Iterator[Refusal]:
 
 def _sizes(kernel: Kernel, case: Case, configs: tuple[Any, ...], *, hardware: bool) -> Iterator[Refusal]:
     """Dimensions that the masking does not allow, and K past what one load holds."""
-    if kernel.variant.schedule == "elementwise":
+    if not kernel.variant.traits.tiled:
         return
     for dimension, masked in legality.ragged(kernel.variant.masking).items():
         if masked is not False or addressed(kernel.variant):
             continue
         name = dimension.upper()
         offered = sorted({row[f"BLOCK_{name}"] for row in configs})
-        size = offered[0] + 1 if dimension != "k" or kernel.variant.schedule != "naive" else offered[0] - 1
+        size = offered[0] + 1 if dimension != "k" or kernel.variant.traits.looped else offered[0] - 1
         reason = f"{name} is a multiple of no tile"
         spoil = resized(kernel, case, dimension, size)
         words: tuple[str, ...] = (name, str(size), str(configs[case.row or 0][f"BLOCK_{name}"]))
@@ -278,9 +278,9 @@ def _sizes(kernel: Kernel, case: Case, configs: tuple[Any, ...], *, hardware: bo
             words = (name, str(size), *map(str, offered))
             spoil = resized(kernel, case, dimension, size, config=None)
             yield Refusal(f"multiple-{dimension}-any", f"{reason}, whichever row", ValueError, words, spoil)
-    if not addressed(kernel.variant) or kernel.variant.schedule == "naive":
+    if not addressed(kernel.variant) or not kernel.variant.traits.looped:
         yield from _unsuited(kernel)
-    if kernel.variant.schedule == "naive":
+    if not kernel.variant.traits.looped:
         most = max(row["BLOCK_K"] for row in configs)
         spoil = resized(kernel, case, "k", 2 * most, config=None)
         if hardware or kernel.select != "autotune":

@@ -11,7 +11,7 @@ from generator.language.vocabulary import INTERPRETED
 
 def tiles(variant: Variant, tile: Tile, rows: int, columns: int) -> Iterator[tuple[int, int]]:
     """Row and column of each tile of a grid, in the order of their numbers."""
-    word = variant.swizzle if variant.schedule != "elementwise" else "linear"
+    word = variant.swizzle if variant.traits.tiled else "linear"
     if word in ("linear_n", "grouped_n"):
         yield from ((m, n) for n, m in _bands(1 if word == "linear_n" else tile.group, columns, rows))
     elif word == "hilbert":
@@ -31,13 +31,13 @@ def wrong_order(
     after the other. The interpreter runs one program after the other; where they walk the tiles there are INTERPRETED
     of them.
     """
-    blocks = (1, 1) if variant.schedule == "elementwise" else (tile.m, tile.n)
+    blocks = (1, 1) if not variant.traits.tiled else (tile.m, tile.n)
     visited = [found for found, _ in groupby((*i, m // blocks[0], n // blocks[1]) for *i, m, n in corners)]
     grid = list(tiles(variant, tile, *(-(-size // block) for size, block in zip(sizes, blocks))))
     expected: list[tuple[int, ...]] = [*grid]
     if variant.batch == "strided":
         expected = [(i, *found) for i in range(matrices) for found in grid]
-    if variant.schedule == "persistent":
+    if variant.traits.walks_tiles:
         expected = [found for first in range(INTERPRETED) for found in expected[first::INTERPRETED]]
     for place, (found, wanted) in enumerate(zip(visited, expected)):
         if found != wanted:
