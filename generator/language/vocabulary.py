@@ -116,15 +116,15 @@ MASKING: Mapping[str, Word] = {
 }
 
 SWIZZLE: Mapping[str, Order] = {
-    "linear": Order("row after row", rank=5),
-    "linear_n": Order("column after column", rank=6),
-    "grouped": Order("in bands of GROUP_M tile rows, each walked down the band first", band="GROUP_M", rank=0),
-    "grouped_n": Order("in bands of GROUP_N tile columns, each walked across the band first", band="GROUP_N", rank=1),
+    "linear": Order("row by row", rank=5),
+    "linear_n": Order("column by column", rank=6),
+    "grouped": Order("in bands of GROUP_M tile rows, column by column in each band", band="GROUP_M", rank=0),
+    "grouped_n": Order("in bands of GROUP_N tile columns, row by row in each band", band="GROUP_N", rank=1),
     "swizzle2d": Order("in bands of GROUP_M tile rows, as Triton's tl.swizzle2d orders them", band="GROUP_M", rank=2),
     "hilbert": Order("along a Hilbert curve over the grid of tiles", helper="hilbert", rank=3),
     "chiplet": Order(
-        "in bands of GROUP_M tile rows, each walked down the band first, cut into a run of tiles for each of "
-        "NUM_CHIPLETS dies, which are dealt programs in turn",
+        "in bands of GROUP_M tile rows, column by column in each band, with consecutive tiles for each of "
+        "NUM_CHIPLETS dies, to which the hardware deals programs in turn",
         band="GROUP_M",
         chiplets="NUM_CHIPLETS",
         rank=4,
@@ -136,7 +136,9 @@ SCHEDULE: Mapping[str, Schedule] = {
     "naive": Schedule("one program computes one tile, with all of K in one load", looped=False, rank=6),
     "tiled": Schedule("one program computes one tile, in a loop over K", rank=0),
     "paired": Schedule("one program computes a tile of two widths side by side, in a loop over K", pairs=True, rank=2),
-    "persistent": Schedule("as many programs as the device holds at once, each walking tiles", walks=True, rank=1),
+    "persistent": Schedule(
+        "as many programs as the device runs at once, each computing several tiles", walks=True, rank=1
+    ),
     "split_k": Schedule("K divided over programs, reduced in a fixed order", splits=True, workspace=True, rank=3),
     "split_k_atomic": Schedule(
         "K divided over programs, reduced by atomic adds", splits=True, repeatable=False, rank=5
@@ -187,8 +189,8 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
 }
 
 SELECT: Mapping[str, Word] = {
-    "fixed": Word("the first row that the masking allows"),
-    "autotune": Word("@triton.autotune over the rows, keyed on M, N, K"),
+    "fixed": Word("the first configuration that the masking allows"),
+    "autotune": Word("@triton.autotune over the configurations, keyed on M, N, K"),
     "heuristic": Word("computed from M, N, K and the device"),
     "table": Word("winners measured beforehand, and a model fitted to the measurements for other sizes"),
 }

@@ -101,7 +101,7 @@ class Accumulation:
         lines = []
         if held := through_registers(self.v):
             names = [f"b{end}" for end, _ in self.strips] if held == "b" else ["a"]
-            lines = [f"# {held.upper()} less the bits that tf32 drops: from registers it is multiplied as it lies."]
+            lines = [f"# Clearing the bits that tf32 drops puts {held.upper()} into registers: there any layout works."]
             lines += [f"{x} = ({x}.to(tl.int32, bitcast=True) & -0x2000).to(tl.float32, bitcast=True)" for x in names]
         turned = "" if self.b.flipped else ".T"
         for end, _ in self.strips:
@@ -114,7 +114,7 @@ class Accumulation:
         """The statements behind the sum that make accumulators of C's rows and columns, one where it is handed in."""
         lines = [f"{acc} = {acc}.T" for acc in self.sums] if self.exchanged else []
         if self.schedule.workspace and self.order == CONCATENATED:
-            lines.append("# One sum to hand in: a column of the gate's, then one of the others, by turns.")
+            lines.append("# One partial sum to write: columns of the gate and of x alternate.")
             lines.append("acc = tl.join(acc_gate, acc_up).reshape((BLOCK_M, 2 * BLOCK_N))")
         elif not self.schedule.workspace:
             lines += self.parted
@@ -125,7 +125,7 @@ class Accumulation:
         """The statement that takes the accumulator apart whose columns are the gate's and the others by turns."""
         if self.order is None or (self.order == CONCATENATED and not self.schedule.workspace):
             return ()
-        why = "# Neighbouring columns: the gate's, then the other."
+        why = "# Columns of the gate and of x alternate."
         return (why, "acc_gate, acc_up = acc.reshape((BLOCK_M, BLOCK_N, 2)).split()")
 
     @property

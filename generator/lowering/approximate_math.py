@@ -110,13 +110,13 @@ def told(v: Variant) -> str:
         return ""
     # A unit of a narrower type is larger than one of bf16.
     unit = out if out in ERRORS["tanh"] else "bf16"
-    take = "takes a fast form" if len(found) == 1 else "take fast forms"
+    take = "uses a fast form" if len(found) == 1 else "use fast forms"
     interpreted, bounds = (_joined([ERRORS[name][unit][i] for name in found.values()]) for i in (0, 1))
     # A sentence begins with it, and an operation's name stays as it is.
     text = re.sub(r"^the ", "The ", " and ".join(found))
-    text = f" {text} {take}, over all values of fp16 and bf16 off by at most {interpreted} ulp of {unit}"
-    text += f" as interpreted, {bounds} by what a GPU's instructions may be off"
-    return text + ("; nearer 0 than 2**-118 they may give 0." if unit != "fp16" else ".")
+    text = f" {text} {take}, whose error over all fp16 and bf16 inputs is at most {interpreted} ulp of {unit}"
+    text += f" in Triton's interpreter, and at most {bounds} with a GPU's approximate instructions"
+    return text + ("; results nearer to 0 than 2**-118 may become 0." if unit != "fp16" else ".")
 
 
 def _joined(errors: Sequence[float]) -> str:

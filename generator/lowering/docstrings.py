@@ -41,45 +41,46 @@ def sizes(kernel: Kernel) -> str:
     v = kernel.variant
     if not v.traits.tiled:
         product = "M * N" if v.batch == "none" else "B * M * N"
-        return f"M, N and K may be any size, 0 and 1 among them; {product} is at most 2**31 - 1."
+        return f"M, N and K may be any size, including 0 and 1; {product} is at most 2**31 - 1."
     dimensions = MASKED_DIMENSIONS[v.masking]
     if v.load == "descriptor":
-        text = "M, N and K may be any size, 0 and 1 among them; the hardware bounds every copy."
+        text = "M, N and K may be any size, including 0 and 1; the hardware checks the bounds of every copy."
     elif dimensions is None:
         text = (
-            "M, N and K may be any size, 0 and 1 among them; each that the tile divides is compiled without its mask."
+            "M, N and K may be any size, including 0 and 1; "
+            "a dimension that the tile divides is compiled without its mask."
         )
     elif not dimensions:
-        text = "M, N and K must be multiples of the tile (0 is one): nothing is masked."
+        text = "M, N and K must be multiples of the tile (0 is a multiple); nothing is masked."
     else:
         free = " and ".join(d.upper() for d in dimensions if dimensions != "mnk") or "M, N and K"
         fixed = " and ".join(d.upper() for d in "mnk" if d not in dimensions)
-        text = f"{free} may be any size, 0 and 1 among them"
+        text = f"{free} may be any size, including 0 and 1"
         text += f"; {fixed} must be {'a multiple' if len(fixed) == 1 else 'multiples'} of the tile." if fixed else "."
     if not v.traits.looped:
-        text += f" All of K is in one load, so K is at most {max(tile.k for tile in kernel.tiles)}."
+        text += f" One load covers all of K, so K is at most {max(tile.k for tile in kernel.tiles)}."
     return text
 
 
 def order(v: Variant) -> str:
     """How tiles are visited."""
-    matrices = "" if v.batch == "none" else "matrix after matrix, "
+    matrices = "" if v.batch == "none" else "matrix by matrix, "
     meaning = matrices + SWIZZLE[v.swizzle].meaning
     if not v.traits.tiled:
-        return f"one program computes one element, {matrices}row after row."
+        return f"one program computes one element; elements are numbered {matrices}row by row."
     if v.traits.walks_tiles:
-        each = "as many programs as the device holds walk the tiles of C, each every so many-th"
+        each = "persistent: there are as many programs as the device runs at once, each computing several tiles of C"
         return f"{each}; tiles are numbered {meaning}."
     if v.traits.walks_steps:
-        each = "as many programs as the device holds share out the steps along K of all tiles, as many each"
-        last = "Of those that share a tile the one that comes last adds the parts, in the order of K."
+        each = "stream-K: as many programs as the device runs at once share all steps along K of all tiles equally"
+        last = "Of the programs that share a tile, the one that finishes last adds the partial sums, in the order of K."
         return f"{each}; tiles are numbered {meaning}. {last}"
     if v.traits.pairs:
-        each = "one program computes one tile of C: LEFT_N of its BLOCK_N columns, and those right of them"
-        return f"{each}, from one read of A; tiles are visited {meaning}."
+        each = "one program computes one tile of C: LEFT_N of its BLOCK_N columns, and the columns to the right of them"
+        return f"{each}, reading A once; tiles are visited {meaning}."
     if v.traits.splits:
-        last = " The one that comes last adds the parts, in the order of K." if v.traits.workspace else ""
-        return f"SPLIT programs share a tile of C, each with a part of K; tiles are visited {meaning}.{last}"
+        last = " The one that finishes last adds the partial sums, in the order of K." if v.traits.workspace else ""
+        return f"SPLIT programs share a tile of C, each with its part of K; tiles are visited {meaning}.{last}"
     return f"one program computes one tile of C; tiles are visited {meaning}."
 
 
@@ -87,21 +88,23 @@ def batch(v: Variant) -> str:
     """What the matrices of a batch share, and how they may lie to each other; nothing where there is no batch."""
     if v.batch == "none":
         return ""
-    text = "matrix i of the result is computed from matrix i of each operand, for any number B of them, 0 too."
+    text = "matrix i of the result is computed from matrix i of each operand, for any batch size B, including 0."
     shared = [operand.name for operand in v.epilogue.operands if operand.shape != MATRIX]
     if shared:
         text += f" All of them share {' and '.join(shared)}."
     if v.load == "descriptor":
-        those = "Matrices of each" if v.store == "as_load" else "Those of a and b"
-        return f"{text} {those} lie a multiple of 16 bytes apart, and none is repeated."
-    return f"{text} Their stride is any; 0, as `expand` makes it, repeats one, which the result may not."
+        those = "The batch strides" if v.store == "as_load" else "The batch strides of a and b"
+        return f"{text} {those} are multiples of 16 bytes, and not 0."
+    return (
+        f"{text} Batch strides are any; a stride of 0, as `expand` makes it, repeats one matrix, but not in the result."
+    )
 
 
 def product(v: Variant) -> str:
     """What the matrix unit is given, where it is not A and B as they are."""
     if v.product == "direct":
         return ""
-    return "a tile is computed as C^T = B^T A^T, so that N fills the rows of the matrix unit."
+    return "a tile is computed as C^T = B^T A^T, so that the columns of C fill the rows of the matrix unit."
 
 
 def meanings(v: Variant) -> str:
@@ -116,10 +119,10 @@ def halves(v: Variant) -> str:
     if gate is None:
         return ""
     told = TOLD[gate.order]
-    before = " in front of it" if v.epilogue.steps[0] is not gate else ""
+    before = " before it" if v.epilogue.steps[0] is not gate else ""
     return (
-        f"{gate.operation} makes {ast.unparse(gate.tree)} of the 2N columns{before}: gate is {told[GATE]}, "
-        f"x {told[X]}. Both products are computed in one pass over A."
+        f"{gate.operation} computes {ast.unparse(gate.tree)} from the 2N columns{before}: gate is {told[GATE]}, "
+        f"x is {told[X]}. Both products are computed in one pass over A."
     )
 
 
@@ -129,10 +132,10 @@ def outputs(v: Variant) -> str:
     text = f"{'; '.join(v.epilogue.told)}." if v.epilogue.outputs else ""
     if saved:
         text += (
-            f" {' and '.join(saved)} {'is' if len(saved) == 1 else 'are'} {v.dtype.out} and laid out as the result is."
+            f" {' and '.join(saved)} {'is' if len(saved) == 1 else 'are'} {v.dtype.out} and has the result's layout."
         )
     if v.epilogue.reads_out:
-        text += " C is the result's own tensor as it was before the call, and is read also where beta is 0."
+        text += " C is the value of the result's own tensor before the call; it is read even where beta is 0."
     return text.strip()
 
 
@@ -140,20 +143,20 @@ def rounding(k: View) -> str:
     """What is rounded where."""
     v, dtype = k.v, k.v.dtype
     if dtype.acc == "int32":
-        text = "products are summed in int32, exactly while the sum fits."
+        text = "products are summed in int32, exactly as long as the sum fits."
     else:
         text = f"products are summed in {dtype.acc}"
         text += {
-            "tf32": ", of operands that the matrix unit rounds to tf32 (10 bits of mantissa).",
+            "tf32": ", of operands that the matrix unit reduces to tf32 (10 bits of mantissa).",
             "tf32x3": ", each emulated by three tf32 products to about the accuracy of fp32.",
-            "full": ", promoted from the matrix unit's short accumulator at least every 128 along K.",
+            "full": ", promoted from the matrix unit's short accumulator at least every 128 elements along K.",
             "fast": ", on Hopper in the matrix unit's short accumulator (about 14 bits) for all of K.",
         }.get(dtype.precision or "", ".")
     if v.rounds_between:
-        text += f" The sum, and what each operation of the epilogue makes of it in fp32, is rounded to {dtype.out}, as"
+        text += f" The sum and the result of each epilogue operation, computed in fp32, are rounded to {dtype.out}, as"
         text += f" eager torch rounds each tensor; no two operations are fused into one.{approximate_math.told(v)}"
-        text += f" What is saved is rounded to {dtype.out} already." if k.saved else ""
-        return text + (" Sums and maxima are fp32, of values that are so rounded." if k.parts else "")
+        text += f" Saved outputs are already rounded to {dtype.out}." if k.saved else ""
+        return text + (" Sums and maxima are fp32, of the rounded values." if k.parts else "")
     if v.epilogue.steps:
         text += f" The epilogue is computed in {k.kind}.{approximate_math.told(v)}"
     if dtype.out in QUANTISED:
@@ -161,10 +164,10 @@ def rounding(k: View) -> str:
     elif k.rounds:
         text += f" The result is rounded once, to {dtype.out}, at the store."
     if k.saved:
-        made = "saturated and rounded as the result is" if dtype.out in QUANTISED else "rounded"
-        text += f" What is saved is {made} at its own store alone, and goes on as it was."
+        made = "saturated and rounded like the result" if dtype.out in QUANTISED else "rounded"
+        text += f" Saved outputs are {made} at their own store; the chain goes on with the unrounded value."
     if k.parts:
-        text += " Sums and maxima are fp32, of values that are not rounded to the result's type."
+        text += " Sums and maxima are fp32, of the unrounded values."
     return text
 
 
@@ -175,15 +178,15 @@ def quantising(k: View) -> str:
     text = f" The result is saturated to [{found.least}, {found.most}]"
     if k.quantises == "saturate_int8":
         return f"{text} at the store."
-    return f"{text}, infinities too, and rounded once, to nearest even, to {out} at the store; {found.nan}."
+    return f"{text}, including infinities, and rounded once, to nearest even, to {out} at the store; {found.nan}."
 
 
 def repeatable(v: Variant) -> str:
     """Whether two calls give the same bits."""
     if not v.traits.repeatable:
-        return "no; the programs of a tile add to it as they come, in an order that is left to chance."
+        return "no; the programs of a tile add to it in an order that varies."
     same = "the same operands, configuration and device give the same bits on every run"
-    return f"{same}, C among the operands." if v.epilogue.reads_out else f"{same}."
+    return f"{same}; C is one of the operands." if v.epilogue.reads_out else f"{same}."
 
 
 def properties(k: View) -> str:

@@ -77,7 +77,7 @@ class View(Accumulation):
     @property
     def epilogue_note(self) -> str:
         """The comment that opens the epilogue."""
-        rounded = f", rounded to {self.v.dtype.out} at the store alone" if self.rounds else ""
+        rounded = f", rounded to {self.v.dtype.out} only at the store" if self.rounds else ""
         if self.v.rounds_between:
             rounded = f", rounded to {self.v.dtype.out} before each operation as eager torch does"
         return f"Epilogue in {self.kind}, on the whole sum{rounded}."
@@ -171,9 +171,7 @@ class View(Accumulation):
         names = [name for matrix in self.pointed for name, _ in matrix.strides]
         if not names:
             return ()
-        why = (
-            "# INDEX is 64 bits wide where an operand spans over 2**31 elements; every long offset has a stride in it."
-        )
+        why = "# INDEX is int64 where an operand spans more than 2**31 elements; every long offset contains a stride."
         return (why, *(f"{name} = tl.cast({name}, INDEX)" for name in names))
 
     @cached_property

@@ -107,8 +107,8 @@ def test_nothing_changed_is_nothing_to_do(render: Render, tmp_path: Path) -> Non
 
 WORDS: tuple[Edit, ...] = (
     # A comment of device code, one more, and one less; of a schedule and of a macro.
-    ("swizzle.j2", "walked down each band first, so that", "walked down first: thus"),
-    ("tiled.py.j2", "    # Accumulate{{ k.transposed }} in", "    # Two lines,\n    # to sum in"),
+    ("swizzle.j2", "column by column in each, so that", "column by column: thus"),
+    ("tile.j2", "# Accumulate{{ k.transposed }} in", "# Two lines,\n# to sum in"),
     ("stream_k.py.j2", "# ", "# Note: "),
     # A docstring of a function of device code, of the launcher, of a check, and of the whole file.
     (
@@ -119,7 +119,7 @@ WORDS: tuple[Edit, ...] = (
     ("launcher.j2", '    """{{ k.sentence }}', '    """Says: {{ k.sentence }}'),
     ("helpers.j2", '    """Raise unless', '    """Raise TypeError or ValueError unless'),
     ("module.py.j2", "{{ summary }}", "{{ summary }}\n\nAnd more."),
-    ("module.py.j2", "# Rows that do not fit", "# Configurations that do not fit"),
+    ("module.py.j2", "# By target, the configurations", "# By target, those"),
     # Of a family's own files.
     ("family.py.j2", '"""{{ summary }}', '"""{{ summary }} Of all.'),
     ("launch.py.j2", '"""How the functions', '"""How all functions'),
