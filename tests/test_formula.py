@@ -21,10 +21,10 @@ from generator.language.built_in import OPERATIONS
 NAMES = frozenset({"x", "bias"})
 KNOWN = "names here: bias, x"
 CALLS = f"functions: {', '.join(FUNCTIONS)}"
-PLACE = "a comparison stands in the first place of where, and nowhere else"
+PLACE = "a comparison is only allowed as the first argument of where"
 NOT = "is not part of the formula language"
 POWER = "a power is a whole number from 2 to 8, written out"
-CONSTANT = "a constant part is no finite number"
+CONSTANT = "a constant part is not a finite number"
 
 
 @pytest.mark.parametrize(
@@ -90,12 +90,12 @@ CONSTANT = "a constant part is no finite number"
         ("x in x", 1, f"Compare {NOT}"),
         ("(yield x)", 2, f"Yield {NOT}"),
         # Comparisons.
-        ("x < 0", 1, "a formula is a number; a comparison stands in the first place of where"),
+        ("x < 0", 1, "a formula is a number; a comparison is only allowed as the first argument of where"),
         ("x + (x < 0)", 6, PLACE),
-        ("where(x, x, 0)", 7, "where takes a comparison in the first place"),
+        ("where(x, x, 0)", 7, "the first argument of where is a comparison"),
         ("where(x > 0, x > 0, 0)", 14, PLACE),
         ("where((x > 0) > 0, x, 0)", 8, PLACE),
-        ("where(0 < x < 1, x, 0)", 7, "one comparison at a time"),
+        ("where(0 < x < 1, x, 0)", 7, "a comparison has two sides"),
         # Powers.
         ("x ** 9", 6, POWER),
         ("x ** 1", 6, POWER),
@@ -119,14 +119,14 @@ CONSTANT = "a constant part is no finite number"
         ("x + 1e30 * 1e30", 5, "the number is not finite in fp32"),
         ("x + 1e-30 * 1e-30", 5, "the number is 0 in fp32"),
         ("x + fp16(70000)", 5, CONSTANT),
-        ("1 + 1", 1, "a formula computes something of x, and this is the same for every x"),
-        ("bias", 1, "a formula computes something of x, and this is the same for every x"),
-        ("where(1 > 2, x, bias)", 1, "a formula computes something of x, and this is the same for every x"),
+        ("1 + 1", 1, "the formula does not depend on x"),
+        ("bias", 1, "the formula does not depend on x"),
+        ("where(1 > 2, x, bias)", 1, "the formula does not depend on x"),
         # Size.
         ("x" * 1001, 1001, "1001 characters; a formula has at most 1000"),
-        ("(" * 400 + "x" + ")" * 400, DEEPEST + 1, f"nested deeper than {DEEPEST} parts"),
-        ("-" * 400 + "x", DEEPEST + 1, f"nested deeper than {DEEPEST} parts"),
-        ("x" + " + 1" * 200, 549, f"nested deeper than {DEEPEST} parts"),
+        ("(" * 400 + "x" + ")" * 400, DEEPEST + 1, f"nested more than {DEEPEST} levels deep"),
+        ("-" * 400 + "x", DEEPEST + 1, f"nested more than {DEEPEST} levels deep"),
+        ("x" + " + 1" * 200, 549, f"nested more than {DEEPEST} levels deep"),
         ("x" * 10_000, 1001, "10000 characters; a formula has at most 1000"),
     ],
 )

@@ -37,7 +37,7 @@ def gate(order: str = "concatenated") -> Epilogue:
 @pytest.mark.parametrize(
     ("ops", "chain", "expected"),
     [
-        ("", "swiglu+geglu", "4:11: epilogue: swiglu+geglu has a second gate, and b has two columns for each"),
+        ("", "swiglu+geglu", "4:11: epilogue: swiglu+geglu has a second gate: b has two columns for each"),
         (
             "",
             "[add+relu+reglu]",
@@ -55,7 +55,7 @@ def gate(order: str = "concatenated") -> Epilogue:
         (
             "f: {formula: gate * x * order, scalars: {order: 1}}",
             "f",
-            "4:47: ops.f.scalars: 'order' is a parameter that every gate has, a formula with 'gate'",
+            "4:47: ops.f.scalars: 'order' is a parameter of every formula with 'gate'",
         ),
         ("f: {formula: gate + 1}", "f", "4:20: ops.f.formula: 'x' is not used"),
         ("f: {formula: gate * y}", "f", "4:27: ops.f.formula: 'y' is unknown; names here: gate, x"),
@@ -68,7 +68,7 @@ def gate(order: str = "concatenated") -> Epilogue:
         (
             "interleaved: {formula: x}",
             "interleaved",
-            "4:7: ops: 'interleaved' is an order of gates, which names of kernels have; choose another name",
+            "4:7: ops: 'interleaved' is the order of a gated linear unit in the names of kernels; choose another name",
         ),
     ],
 )
@@ -117,7 +117,7 @@ def test_a_chain_with_a_gate() -> None:
     loads = [(o.name, o.at("n")) for step in k.steps[:4] for o in step.operands]
     assert loads == [("scale_m", "n"), ("bias", "n"), ("bias", "N + n")]
     assert (
-        "Gate: swiglu makes gate * sigmoid(gate) * x of the 2N columns in front of it: gate is columns" in properties(k)
+        "Gate: swiglu computes gate * sigmoid(gate) * x from the 2N columns before it: gate is columns" in properties(k)
     )
 
 

@@ -19,9 +19,9 @@ from generator.language.built_in import OPERATIONS
 from generator.language.reserved_names import TEMPLATES, is_taken, of_kernels
 from generator.lowering.view import view
 
-SHAPES = "shapes: [], [1], [M], [N], [M, N] ([] is a number)"
-OWN = "is a name that kernels or launchers have for themselves; choose another"
-NO_NAME = "is no name; expected lower-case letters, digits and _, a letter first"
+SHAPES = "is not a shape of an operand; shapes: [], [1], [M], [N], [M, N] ([] is a number)"
+OWN = "is a name that kernels or launchers use themselves; choose another"
+NO_NAME = "is not a name; expected lower-case letters, digits and _, a letter first"
 
 
 def ops(text: str, chain: str = "none") -> str:
@@ -49,8 +49,8 @@ def ops(text: str, chain: str = "none") -> str:
             "4:23: ops.f: unknown key 'scale'; did you mean 'scalars'? legal: formula, operands, scalars",
         ),
         # Its own name.
-        ("relu: {formula: x}", "4:7: ops: 'relu' is an operation that every spec has; choose another name"),
-        ("none: {formula: x}", "4:7: ops: 'none' is an operation that every spec has; choose another name"),
+        ("relu: {formula: x}", "4:7: ops: 'relu' is a built-in operation; choose another name"),
+        ("none: {formula: x}", "4:7: ops: 'none' is a built-in operation; choose another name"),
         ("F: {formula: x}", f"4:7: ops: 'F' {NO_NAME}"),
         ("../f: {formula: x}", f"4:7: ops: '../f' {NO_NAME}"),
         ("__f__: {formula: x}", f"4:7: ops: '__f__' {NO_NAME}"),
@@ -58,30 +58,30 @@ def ops(text: str, chain: str = "none") -> str:
         ("5: {formula: x}", "4:7: ops: expected text, found 5 (quote it to make it text)"),
         (
             "gelutanh: {formula: x}",
-            "4:7: ops: 'gelutanh' and 'gelu_tanh' would be one in the names of kernels, which drop underscores; "
+            "4:7: ops: 'gelutanh' and 'gelu_tanh' would be the same in the names of kernels, which drop underscores; "
             "choose another name",
         ),
         (
             "a_b: {formula: x}, ab: {formula: x}",
-            "4:26: ops: 'ab' and 'a_b' would be one in the names of kernels, which drop underscores; "
+            "4:26: ops: 'ab' and 'a_b' would be the same in the names of kernels, which drop underscores; "
             "choose another name",
         ),
         (
             "rounding_torch: {formula: x}",
-            "4:7: ops: 'rounding_torch' and 'rounding: torch' would be one in the names of kernels, which drop "
+            "4:7: ops: 'rounding_torch' and 'rounding: torch' would be the same in the names of kernels, which drop "
             "underscores; choose another name",
         ),
         ("f: {formula: x}, f: {formula: x}", "4:24: ops: the key 'f' appears twice, first on line 4"),
         # Operands.
-        ("f: {formula: x + s, operands: {s: [K]}}", f"4:41: ops.f.operands.s: no shape of an operand: ['K']; {SHAPES}"),
-        ("f: {formula: x + s, operands: {s: M}}", f"4:41: ops.f.operands.s: no shape of an operand: 'M'; {SHAPES}"),
+        ("f: {formula: x + s, operands: {s: [K]}}", f"4:41: ops.f.operands.s: ['K'] {SHAPES}"),
+        ("f: {formula: x + s, operands: {s: M}}", f"4:41: ops.f.operands.s: 'M' {SHAPES}"),
         (
             "f: {formula: x + s, operands: {s: [N, M]}}",
-            f"4:41: ops.f.operands.s: no shape of an operand: ['N', 'M']; {SHAPES}",
+            f"4:41: ops.f.operands.s: ['N', 'M'] {SHAPES}",
         ),
         (
             "f: {formula: x + s, operands: {s: [true]}}",
-            f"4:41: ops.f.operands.s: no shape of an operand: [True]; {SHAPES}",
+            f"4:41: ops.f.operands.s: [True] {SHAPES}",
         ),
         ("f: {formula: x + s, operands: [s]}", "4:37: ops.f.operands: expected a mapping of names, found a list"),
         ("f: {formula: x, operands: {s: [M]}}", "4:20: ops.f.formula: 's' is not used"),
@@ -114,15 +114,15 @@ def ops(text: str, chain: str = "none") -> str:
         ("f: {formula: x + row, scalars: {row: null}}", f"4:39: ops.f.scalars: 'row' {OWN}"),
         (
             "f: {formula: x + p_q + pq, scalars: {p_q: 1, pq: 1}}",
-            "4:52: ops.f.scalars: 'pq' and 'p_q' are written alike; choose another name",
+            "4:52: ops.f.scalars: 'pq' and 'p_q' differ only in underscores; choose another name",
         ),
         (
             "f: {formula: x + p, scalars: {p: .inf}}",
-            "4:24: ops.f.formula: 'p' is inf by default, which only min takes, as one of its two",
+            "4:24: ops.f.formula: 'p' is inf by default, so it may only be an argument of min",
         ),
         (
             "f: {formula: 'max(x, p)', scalars: {p: .inf}}",
-            "4:28: ops.f.formula: 'p' is inf by default, which only min takes, as one of its two",
+            "4:28: ops.f.formula: 'p' is inf by default, so it may only be an argument of min",
         ),
     ],
 )

@@ -15,7 +15,7 @@ KEY_LIST = (
 )
 AXIS_LIST = "layout, dtype, batch, epilogue, masking, swizzle, schedule, load, store, product, rounding, math"
 TARGET_LIST = "legal: sm80, sm86, sm89, sm90, sm100, sm120, gfx90a, gfx942, gfx950, gfx1100, gfx1201"
-NO_NAME = "is no name; expected lower-case letters, digits and _, a letter first"
+NO_NAME = "is not a name; expected lower-case letters, digits and _, a letter first"
 FROM_FILE = "name (from the file's name; set the key `name` to choose another)"
 EMPTY = "the list is empty; give at least one value or leave the key out"
 NO_DESCRIPTORS = "sm80 has no bulk tensor copies; descriptors need sm90 or later"
@@ -97,10 +97,10 @@ MISTAKES = {
     "a target without sm": ("targets: [90]", [f"4:11: targets: unknown value 90; did you mean 'sm90'? {TARGET_LIST}"]),
     "a target twice": ("targets: [sm90, sm90]", ["4:17: targets: 'sm90' is listed twice"]),
     "a version that is a number": ("triton: 3.6", ["4:9: triton: expected text, found 3.6 (quote it to make it text)"]),
-    "no version": ("triton: abc", ["4:9: triton: 'abc' is no version range; expected one such as '>=3.6,<3.9'"]),
+    "no version": ("triton: abc", ["4:9: triton: 'abc' is not a version range; expected one such as '>=3.6,<3.9'"]),
     "a version to come": (
         'triton: ">=4"',
-        ["4:9: triton: no version that is supported lies in '>=4'; supported: >=3.6,<3.10"],
+        ["4:9: triton: no supported version is in '>=4'; supported: >=3.6,<3.10"],
     ),
     # Exclude.
     "exclude without a list": (
@@ -125,7 +125,7 @@ MISTAKES = {
     ),
     "exclude of everything": (
         f"{TWO_MASKINGS}exclude: [{{because: x}}]",
-        [f"5:11: exclude: names no axis and would take out everything; axes: {AXIS_LIST}"],
+        [f"5:11: exclude: names no axis and would exclude everything; axes: {AXIS_LIST}"],
     ),
     "exclude of a word that is not listed": (
         f"{TWO_MASKINGS}exclude: [{{masking: auto, because: x}}]",
@@ -256,7 +256,7 @@ def test_a_name_from_the_file(file: str, expected: str) -> None:
     assert read_text(f"{BASE}name: mine\n", file).name == "mine"
 
 
-NO_USE = "not available yet; no schedule that stands uses it"
+NO_USE = "not available yet; no available schedule uses it"
 ROW = "tile: [{m: 64, n: 64, k: 64, warps: 4, "
 
 # Every word of the language whose template is still to come -> the answer at its place.

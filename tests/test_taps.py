@@ -43,8 +43,8 @@ def test_the_value_goes_on_as_it_was() -> None:
     ("value", "message"),
     [
         ("[[{save: a_b}]]", "4:20: epilogue.save: 'a_b' has an underscore, which the names of kernels drop; choose a"),
-        ("[[{save: out}]]", "4:20: epilogue.save: 'out' is a name that kernels or launchers have for themselves; choo"),
-        ("[[{save: c}]]", "4:20: epilogue.save: 'c' is a name that kernels or launchers have for themselves; choose"),
+        ("[[{save: out}]]", "4:20: epilogue.save: 'out' is a name that kernels or launchers use themselves; choo"),
+        ("[[{save: c}]]", "4:20: epilogue.save: 'c' is a name that kernels or launchers use themselves; choose"),
         ("[[{save: x}]]", "4:20: epilogue.save: 'x' is the running value of a formula; choose another name"),
         ("[[{save: exp}]]", "4:20: epilogue.save: 'exp' is a function of a formula; choose another name"),
         ("[[{save: Z}]]", "4:20: epilogue.save: "),
@@ -53,9 +53,9 @@ def test_the_value_goes_on_as_it_was() -> None:
         ("[[{save: abcdefghijklmno}]]", "4:20: epilogue.save: the name has 15 characters, at most 14 are allowed"),
         ("[[{save: bias}, bias]]", "4:12: epilogue: two keywords of save(bias)+bias would be called 'bias'; rename"),
         ("[[save, {row_sum: preact2}, save]]", "4:12: epilogue: two keywords of save+row_sum(preact2)+save would be"),
-        ("accumulate+relu+accumulate", "4:11: epilogue: 'accumulate' reads C, of which there is one; it stands once"),
-        ("[[bias, save, swiglu]]", "4:12: epilogue: bias+save+swiglu has an output in front of the gate: what stands"),
-        ("[[accumulate, reglu]]", "4:12: epilogue: accumulate+reglu has C in front of the gate: what stands there has"),
+        ("accumulate+relu+accumulate", "4:11: epilogue: 'accumulate' reads C, so a chain has it at most once"),
+        ("[[bias, save, swiglu]]", "4:12: epilogue: bias+save+swiglu has an output before the gate, where there"),
+        ("[[accumulate, reglu]]", "4:12: epilogue: accumulate+reglu has C before the gate, where there are two"),
         ("sav", "4:11: epilogue: unknown operation 'sav'; did you mean 'save'?"),
     ],
 )
@@ -67,12 +67,14 @@ def test_mistakes(value: str, message: str) -> None:
 def test_an_operation_of_the_spec_is_not_called_as_a_tap() -> None:
     found = mistakes_of(f"{BASE}ops: {{save: {{formula: x + 1}}, rowsum: {{formula: x + 2}}}}\nepilogue: save\n")
     assert [line.partition(": ")[2][:30] for line in found] == [
-        "ops: 'save' is an operation th",
+        "ops: 'save' is a built-in oper",
         "ops: 'rowsum' and 'row_sum' wo",
     ]
     # C is no operand of a spec's own operations, by whichever name.
-    assert "no shape of an operand" in mistakes_of(f"{BASE}ops: {{f: {{formula: x + y, operands: {{y: C}}}}}}\n")[0]
-    assert "have for themselves" in mistakes_of(f"{BASE}ops: {{f: {{formula: x + c, operands: {{c: [M]}}}}}}\n")[0]
+    assert (
+        "is not a shape of an operand" in mistakes_of(f"{BASE}ops: {{f: {{formula: x + y, operands: {{y: C}}}}}}\n")[0]
+    )
+    assert "use themselves" in mistakes_of(f"{BASE}ops: {{f: {{formula: x + c, operands: {{c: [M]}}}}}}\n")[0]
 
 
 @pytest.mark.parametrize(
@@ -159,7 +161,7 @@ def test_a_manifest_has_no_output_in_front_of_a_gate(tmp_path: Path) -> None:
     for step in behind:
         entry["axes"]["epilogue"] = [step, gate]
         path.write_text(json.dumps(manifest))
-        with pytest.raises(CallError, match="in front of the gate"):
+        with pytest.raises(CallError, match="before the gate"):
             read(tmp_path / "gated")
 
 

@@ -38,8 +38,8 @@ def test_a_good_file() -> None:
     )
 
 
-NO_RATES = "are no rates"
-NO_SIZE = "a size is no whole number of at least 1"
+NO_RATES = "are not rates"
+NO_SIZE = "a size is not a whole number of at least 1"
 # What is wrong -> how the file is made so, and what is answered.
 BAD: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "another format": (lambda f: f.update(format=2), "its format is 2, and 1 is read"),
@@ -47,15 +47,15 @@ BAD: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "no format": (lambda f: f.pop("format"), "KeyError: 'format'"),
     "no device": (lambda f: f.pop("device"), "KeyError: 'device'"),
     "no rates at all": (lambda f: f.pop("rates"), "KeyError: 'rates'"),
-    "a device with a quote": (lambda f: f.update(device='a"b'), "'a\"b' is no name"),
-    "a device with a backslash": (lambda f: f.update(device="a\\"), r"'a\\\\' is no name"),
-    "a device with a line end": (lambda f: f.update(device="a\nb"), r"'a\\nb' is no name"),
-    "a device in another script": (lambda f: f.update(device="é"), "'é' is no name"),
-    "a device that is a number": (lambda f: f.update(device=200), "200 is no name"),
-    "a contract with a quote": (lambda f: f["rates"][0].update(contract='x"'), "'x\"' is no name"),
-    "a winner's kernel with a quote": (lambda f: f["winners"][0].update(kernel='x__"'), "'x__\"' is no name"),
-    "a kernel of rates with a quote": (lambda f: f["rates"][0].update(kernel='x__"'), "'x__\"' is no name"),
-    "a column with a quote": (lambda f: f["winners"][0].update(config={'"': 1}), "'\"' is no name"),
+    "a device with a quote": (lambda f: f.update(device='a"b'), "'a\"b' is not a name"),
+    "a device with a backslash": (lambda f: f.update(device="a\\"), r"'a\\\\' is not a name"),
+    "a device with a line end": (lambda f: f.update(device="a\nb"), r"'a\\nb' is not a name"),
+    "a device in another script": (lambda f: f.update(device="é"), "'é' is not a name"),
+    "a device that is a number": (lambda f: f.update(device=200), "200 is not a name"),
+    "a contract with a quote": (lambda f: f["rates"][0].update(contract='x"'), "'x\"' is not a name"),
+    "a winner's kernel with a quote": (lambda f: f["winners"][0].update(kernel='x__"'), "'x__\"' is not a name"),
+    "a kernel of rates with a quote": (lambda f: f["rates"][0].update(kernel='x__"'), "'x__\"' is not a name"),
+    "a column with a quote": (lambda f: f["winners"][0].update(config={'"': 1}), "'\"' is not a name"),
     "a negative size": (lambda f: f["winners"][1].update(n=-1), NO_SIZE),
     "a size of 0": (lambda f: f["winners"][1].update(m=0), NO_SIZE),
     "half a size": (lambda f: f["winners"][1].update(k=1.5), NO_SIZE),
@@ -69,7 +69,10 @@ BAD: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "a rate that is text": (lambda f: f["rates"][0].update(rates=[1, 1, "1", 1, 1, 1]), NO_RATES),
     "a row that is a list": (lambda f: f["winners"][0].update(config=[64]), "AttributeError: 'list' object has no"),
     "a row that is a number": (lambda f: f["rates"][0].update(config=0), "AttributeError: 'int' object has no"),
-    "a row of texts": (lambda f: f["winners"][0].update(config={"BLOCK_M": "64"}), "{'BLOCK_M': '64'} is no row"),
+    "a row of texts": (
+        lambda f: f["winners"][0].update(config={"BLOCK_M": "64"}),
+        "{'BLOCK_M': '64'} is not a configuration",
+    ),
     "an error that is text": (lambda f: f.update(error="small"), "could not convert string to float: 'small'"),
     "winners that are a number": (lambda f: f.update(winners=1), "TypeError: 'int' object is not iterable"),
 }
@@ -99,11 +102,11 @@ NOT_READ = "tuned: 'found.json', relative to the spec, cannot be read:"
     ("keys", "found", "expected"),
     [
         ("select: table", GOOD, ["4:9: select: 'table' needs the key `tuned`: a file that `tune` wrote"]),
-        ("tuned: found.json", GOOD, ["4:8: tuned: belongs to 'select: table', and select is 'heuristic'"]),
+        ("tuned: found.json", GOOD, ["4:8: tuned: needs 'select: table', but select is 'heuristic'"]),
         (
             "select: fixed\ntuned: found.json",
             GOOD,
-            ["5:8: tuned: belongs to 'select: table', and select is 'fixed'"],
+            ["5:8: tuned: needs 'select: table', but select is 'fixed'"],
         ),
         (
             "select: table\ntuned: other.json",

@@ -95,7 +95,7 @@ def test_dtype_mistakes(value: str, expected: list[str]) -> None:
     [
         ("bias+relu+bais", [f"4:11: epilogue: unknown operation 'bais'; did you mean 'bias'? {OPERATIONS}"]),
         ("bias++relu", [f"4:11: epilogue: unknown operation ''; {OPERATIONS}"]),
-        ("none+relu", ["4:11: epilogue: 'none' stands alone and cannot be part of a chain"]),
+        ("none+relu", ["4:11: epilogue: 'none' cannot be part of a chain"]),
         ("5", ["4:11: epilogue: expected none, operations joined by +, or a list, found 5"]),
         ("", ["4:10: epilogue: expected none, operations joined by +, or a list, found None"]),
         ("[]", [f"4:11: epilogue: {EMPTY}"]),
@@ -183,7 +183,7 @@ def test_an_operation_with_parameters_outside_a_list_is_shown_where_it_belongs()
         ),
         (
             "[{m: 64, n: 64, k: 64, warps: 4}, {m: 64, n: 64, k: 64, warps: 4, group: 8, stages: 3}]",
-            ["4:41: tile: the same row is listed twice"],
+            ["4:41: tile: the same configuration is listed twice"],
         ),
         (
             "[{m: 64, n: 64, k: 64, warps: 4}, {m: 512, n: 512, k: 512, warps: 4}]",

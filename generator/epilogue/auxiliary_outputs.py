@@ -1,7 +1,7 @@
-"""Outputs beside C, and C itself as an operand: elements of a chain that no formula alone tells of.
+"""Auxiliary outputs, and C itself as an operand: elements of a chain that are more than a formula.
 
-A tap writes what the running value is at its place, or a sum or maximum of it, and leaves the value as it is. To
-everything that walks a chain it is an operation that changes nothing.
+An auxiliary output stores the running value at its place in the chain, or a sum or maximum of it, and leaves the
+running value unchanged. Code that walks a chain sees it as an operation whose formula is `x`.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from generator.epilogue.operations import COLUMNS, MATRIX, OUT, ROWS, Operation
 
 @dataclass(frozen=True)
 class Tap(Operation):
-    """An operation that writes an output: how it is called, its shape, and what is computed along the other dimension.
+    """An operation that writes an output: the output's name, its shape, and the reduction over the other dimension.
 
     An output of shape M is computed from the rows, one of shape N from the columns, of the running value.
     """
 
     output: str = ""
     shape: str = MATRIX
-    #: `sum` or `amax` as torch calls it; empty where the value is written as it is.
+    #: `sum` or `amax` as torch calls it; empty where the value itself is stored.
     reduction: str = ""
 
     @property
     def dimension(self) -> int:
-        """The dimension of the running value that a reduction leaves no trace of."""
+        """The dimension of the running value that the reduction removes, as torch counts it."""
         return -1 if self.shape == ROWS else -2
 
     @property
     def meaning(self) -> str:
-        """What the output is of the running value, `{}`."""
+        """The output in words, as a function of the running value `{}`."""
         if not self.reduction:
             return "{}"
         each = "row" if self.shape == ROWS else "column"
@@ -53,5 +53,5 @@ ACCUMULATED = Operation("x + beta * c", {"c": OUT}, {"beta": None}, built_in=Tru
 
 
 def named(tap: Tap, output: str) -> Tap:
-    """The tap with its output called so."""
+    """The auxiliary output with the name `output`."""
     return replace(tap, output=output)

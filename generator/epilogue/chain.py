@@ -14,10 +14,10 @@ from generator.epilogue.auxiliary_outputs import TAPS, Tap
 from generator.epilogue.formula import Number
 from generator.epilogue.operations import COLUMNS, HALVES, MATRIX, OUT, SHAPES, Operation, Settings, written
 
-#: The longest formula that stands in a sentence as it is; a longer one is called by its operation's name.
+#: Formulas up to this length are written out in sentences; a longer one is replaced by its operation's name.
 _LONGEST_INLINE = 40
 
-#: An operation by its name, and what a chain sets for it.
+#: An operation: its name, its meaning, and the settings that a chain gives it.
 Used = tuple[str, Operation, Settings]
 
 
@@ -31,7 +31,7 @@ class Operand:
 
 @dataclass(frozen=True)
 class Output:
-    """A result beside C of one kernel: the launcher's keyword, and the tap that writes it."""
+    """An auxiliary output of one kernel: the launcher's keyword, and the operation that writes it."""
 
     name: str
     tap: Tap
@@ -43,10 +43,10 @@ class Output:
 
 @dataclass(frozen=True)
 class Step:
-    """One operation as a chain uses it: its operands under the launcher's names (`add`, then `add2`), its settings.
+    """One operation of a chain: its operands under the launcher's keywords (`add`, then `add2`), and its settings.
 
-    Operands are the scalars too that are left to the call. Settings are the parameters that differ from their defaults,
-    in the order of the operation. The operand of shape OUT is C, and no keyword.
+    Operands include the scalars that each call gives. Settings are the parameters that differ from their defaults, in
+    the operation's order. The operand of shape OUT is C, which is not a keyword.
     """
 
     operation: str
@@ -57,12 +57,12 @@ class Step:
 
     @property
     def built_in(self) -> bool:
-        """Whether every spec has the operation, with its output called so."""
+        """Whether every spec has the operation under this name, with this name of its output."""
         return self.meaning.built_in and (not isinstance(self.meaning, Tap) or self.meaning == TAPS[self.operation])
 
     @property
     def order(self) -> str:
-        """The order of a gate's two columns."""
+        """The order of the two columns of a gated linear unit."""
         return str(dict(self.settings).get(gated_units.ORDER, gated_units.CONCATENATED))
 
     @cached_property
@@ -71,7 +71,7 @@ class Step:
 
     @cached_property
     def word(self) -> str:
-        """As messages have it: `clamp(min=0, max=6)`, `save(hidden)`."""
+        """The operation in messages: `clamp(min=0, max=6)`, `save(hidden)`."""
         if isinstance(self.meaning, Tap) and self.meaning != TAPS[self.operation]:
             return f"{self.operation}({self.meaning.output})"
         set_to = ", ".join(f"{name}={value}" for name, value in self.settings)
@@ -79,10 +79,10 @@ class Step:
 
     @cached_property
     def written(self) -> str:
-        """As a kernel's name has it: the operation, then value and name of each setting: `clamp_0_min_6_max`.
+        """The operation in a kernel's name, with value and name of each setting: `clamp_0_min_6_max`.
 
-        A value begins with a digit and a name with a letter, and no operation has the name of an order, so that no two
-        chains are written alike. So does the name of an output that is not the default begin: `save_1hidden`.
+        Two different chains have different texts: a value begins with a digit and a name with a letter, and no
+        operation has the name of an order. An output's name that is not the default begins with `1`: `save_1hidden`.
         """
         if isinstance(self.meaning, Tap) and self.meaning != TAPS[self.operation]:
             return f"{written(self.operation)}_1{self.meaning.output}"
@@ -91,7 +91,7 @@ class Step:
 
     @property
     def inline(self) -> bool:
-        """Whether a sentence has the formula itself; with one `x`, so that no chain outgrows its names."""
+        """Whether sentences contain the formula itself. It has one `x`, so that the text of a chain stays short."""
         once = formula.used(self.tree).count(formula.X) == 1 and not self.meaning.gated
         return bool(self.operands) and once and len(self.meaning.formula) <= _LONGEST_INLINE
 
@@ -110,22 +110,22 @@ class Epilogue:
 
     @cached_property
     def word(self) -> str:
-        """As a spec writes it: `none`, or the operations joined by `+`."""
+        """The chain in a spec: `none`, or the operations joined by `+`."""
         return "+".join(step.word for step in self.steps) or "none"
 
     @cached_property
     def written(self) -> str:
-        """As a kernel's name has it."""
+        """The chain in a kernel's name."""
         return "_".join(step.written for step in self.steps) or "none"
 
     @property
     def operands(self) -> tuple[Operand, ...]:
-        """The keywords of the launcher that the chain reads."""
+        """The operands that the chain reads, under the launcher's keywords."""
         return tuple(operand for step in self.steps for _, operand in step.operands if operand.shape != OUT)
 
     @cached_property
     def outputs(self) -> tuple[Output, ...]:
-        """The results beside C, in the order of the chain."""
+        """The auxiliary outputs, in the order of the chain."""
         return tuple(step.output for step in self.steps if step.output is not None)
 
     @cached_property
@@ -134,7 +134,7 @@ class Epilogue:
         return any(operand.shape == OUT for step in self.steps for _, operand in step.operands)
 
     def rounded(self, held: str, to: str) -> Epilogue:
-        """The chain with its running value, first of the type `held`, rounded to `to` before each operation and tap."""
+        """The chain with its running value rounded to `to` before each operation; the accumulator's type is `held`."""
         rounding = Step(to, Operation(f"{to}({formula.X})"), ())
         steps: list[Step] = []
         for step in self.steps:
@@ -142,23 +142,23 @@ class Epilogue:
                 steps.append(rounding)
                 held = to
             steps.append(step)
-            # A tap leaves the value as it is.
+            # An auxiliary output leaves the running value unchanged.
             held = held if step.output is not None else "fp32"
         return Epilogue(tuple(steps))
 
     @cached_property
     def text(self) -> str:
-        """The whole as a formula: `relu(A @ B + bias)`."""
+        """The chain as a formula: `relu(A @ B + bias)`."""
         return self._text(len(self.steps))
 
     @cached_property
     def told(self) -> tuple[str, ...]:
-        """What each output is: `preact is A @ B + bias`."""
+        """What each auxiliary output is: `preact is A @ B + bias`."""
         taps = [(at, step.output) for at, step in enumerate(self.steps) if step.output is not None]
         return tuple(f"{output.name} is {output.tap.meaning.format(self._text(at))}" for at, output in taps)
 
     def _text(self, steps: int) -> str:
-        """The first `steps` of the chain as a formula."""
+        """The first `steps` operations of the chain as a formula."""
         tree = ast.parse("A @ B", mode="eval").body
         for step in self.steps[:steps]:
             if step.output is not None:
@@ -174,28 +174,28 @@ class Epilogue:
 
     @cached_property
     def meanings(self) -> Mapping[str, str]:
-        """What the operations of a spec's own that `text` calls by name are, as formulas over `x`."""
+        """The formulas over `x` of the user-defined operations that `text` calls by name."""
         own = [step for step in self.steps if not step.inline and step.output is None and not step.meaning.built_in]
         return {step.word: ast.unparse(step.tree) for step in own if not step.meaning.gated}
 
     @cached_property
     def gate(self) -> Step | None:
-        """The step that makes one column of two."""
+        """The gated linear unit of the chain, or None."""
         return next((step for step in self.steps if step.meaning.gated), None)
 
     @cached_property
     def order(self) -> str | None:
-        """The order of the two columns that b has for each of the result; None where it has one."""
+        """The order of the two columns of b for each column of C; None without a gated linear unit."""
         return None if self.gate is None else self.gate.order
 
     @property
     def columns_of_b(self) -> int:
-        """How many columns b has for each of the result."""
+        """How many columns b has for each column of C: 2 with a gated linear unit, else 1."""
         return 1 if self.gate is None else 2
 
     @property
     def data(self) -> list[Any]:
-        """The chain as JSON holds it: the name of an operation that every spec has, else all of it."""
+        """The chain as JSON: the name of each built-in operation, and the whole definition of any other."""
         return [
             step.operation
             if step.built_in and not step.settings
@@ -213,8 +213,8 @@ class Epilogue:
 
     @classmethod
     def chain(cls, operations: Sequence[Used]) -> Epilogue:
-        """The chain of named operations with their settings, a second use of an operand or output numbered."""
-        # An output that is called as an operand is a mistake of the chain, not another use of it.
+        """The chain of these operations; the second use of an operand or output gets a number in its name."""
+        # Operands and outputs are numbered apart: an output with the name of an operand is an error of the spec.
         operands_taken: dict[str, int] = {}
         outputs_taken: dict[str, int] = {}
         steps = []
@@ -234,33 +234,33 @@ class Epilogue:
 
 
 def why_no_chain(operations: Sequence[Operation]) -> str | None:
-    """Why operations make no chain, as what it has that it cannot have, or None."""
+    """Why these operations cannot be a chain, as the part that is illegal, or None."""
     gated = [operation.gated for operation in operations]
     if sum(gated) > 1:
-        return "a second gate, and b has two columns for each of the result, which one gate takes"
+        return "a second gate: b has two columns for each column of C, and the first gate consumes them"
     before = operations[: gated.index(True)] if any(gated) else ()
     if any(MATRIX in operation.operands.values() for operation in before):
-        return "a matrix before the gate, where the product has 2N columns; put it behind the gate"
+        return "a matrix before the gate, where the product has 2N columns; put it after the gate"
     read = any(OUT in operation.operands.values() for operation in before)
     if read or any(isinstance(operation, Tap) for operation in before):
         what = "C" if read else "an output"
-        return f"{what} in front of the gate: what stands there has two columns for each of C; put it behind the gate"
+        return f"{what} before the gate, where there are two columns for each column of C; put it after the gate"
     return None
 
 
 def shapes_of(operation: Operation, settings: Settings, *, gated: bool) -> dict[str, str]:
-    """The operands of an operation with these settings, each with its shape; `gated` where a gate follows it."""
+    """The operands of an operation with these settings, with shapes; `gated` if a gated linear unit follows."""
     shapes = {name: shape for name, shape in operation.arguments.items() if name not in dict(settings)}
     return {name: HALVES if gated and shape == COLUMNS else shape for name, shape in shapes.items()}
 
 
 def plain_scalars(operation: Operation) -> dict[str, Number | str | None]:
-    """The scalars of an operation as JSON holds them, which has no infinity."""
+    """The scalars of an operation as JSON, which cannot represent infinity."""
     return {n: v if v is None or abs(v) <= formula.LARGEST else repr(v) for n, v in operation.scalars.items()}
 
 
 def operation_of(entry: Mapping[str, Any]) -> Operation:
-    """The operation that JSON tells of; raise ValueError, `FormulaError` among them, where it tells of none."""
+    """The operation that a JSON entry defines; raise ValueError (or its subclass `FormulaError`) if it is invalid."""
     infinite = {repr(value): value for value in (math.inf, -math.inf)}
     scalars = {n: infinite[v] if isinstance(v, str) else v for n, v in entry.get("scalars", {}).items()}
     operands = {name: str(shape) for name, shape in entry["operands"].items()}
@@ -274,7 +274,7 @@ def operation_of(entry: Mapping[str, Any]) -> Operation:
 
 
 def settings_of(entry: Mapping[str, Any], operation: Operation) -> Settings:
-    """The settings of an operation that JSON tells of; raise ValueError where they make no formula."""
+    """The settings in a JSON entry; raise ValueError where the formula is invalid with them."""
     found = dict(entry)
     settings = tuple((name, found.pop(name)) for name in operation.scalars if name in found)
     numbers = all(type(value) in (int, float) for _, value in settings)

@@ -1,4 +1,4 @@
-"""Formulas with numbers in the place of their parameters: what is constant is computed before a kernel is written."""
+"""Constant folding: parameters of a formula are replaced by numbers, and constant parts are computed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _bf16(x: Number) -> Number:
     return float(struct.unpack("<f", struct.pack("<I", (bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000))[0])
 
 
-#: What each function and operator is of numbers; none of them is NaN.
+#: Each function and operator on numbers, none of which is NaN.
 NUMBERS: Mapping[str, Callable[..., Number]] = {
     "+": lambda x, y: x + y,
     "-": lambda x, y: x - y,
@@ -58,19 +58,19 @@ NUMBERS: Mapping[str, Callable[..., Number]] = {
 
 @cache
 def bind(text: str, names: frozenset[str], values: tuple[tuple[str, Number], ...] = ()) -> ast.expr:
-    """The tree of the formula `text` over `names` with numbers for some of them, and its constant parts computed.
+    """The tree of the formula `text` over `names`, with numbers for some of them and its constant parts computed.
 
-    What changes nothing is gone: a factor or divisor of 1, a bound that is infinite. Raises `FormulaError` for what is
-    no formula, a constant part that fp32 does not hold, a division by one that is 0, and a result without `x`.
+    Operations without effect are removed: a factor or divisor of 1, an infinite bound. Raises `FormulaError` for text
+    that is no formula, a constant that is not finite in fp32, a division by a constant 0, and a formula without `x`.
     """
     tree: ast.expr = _Fold(dict(values)).visit(copy.deepcopy(formula.parse(text, names)))
     if formula.X not in formula.used(tree):
-        raise FormulaError("a formula computes something of x, and this is the same for every x", 1)
+        raise FormulaError("the formula does not depend on x", 1)
     return tree
 
 
 class _Fold(ast.NodeTransformer):
-    """Computes what is constant once `values` stand for their names."""
+    """Computes the parts that are constant with the numbers `values`."""
 
     def __init__(self, values: Mapping[str, Number]) -> None:
         self.values = values
@@ -98,7 +98,7 @@ class _Fold(ast.NodeTransformer):
 
 
 def _made(node: ast.expr, symbol: str, *parts: ast.expr) -> ast.expr:
-    """The node over parts that are folded, or what it comes to."""
+    """The node over folded parts, or its value if they are all constant."""
     values = [part.value if isinstance(part, ast.Constant) else None for part in parts]
     if symbol == "/" and values[1] == 0:
         raise FormulaError("divides by 0", column_of(parts[1]))
@@ -106,13 +106,13 @@ def _made(node: ast.expr, symbol: str, *parts: ast.expr) -> ast.expr:
         try:
             value = NUMBERS[symbol](*values)
         except (ArithmeticError, ValueError, struct.error):
-            raise FormulaError("a constant part is no finite number", column_of(node)) from None
+            raise FormulaError("a constant part is not a finite number", column_of(node)) from None
         formula.check_number(value, column_of(node))
         return ast.copy_location(ast.Constant(value), node)
     for at, known in enumerate(values):
         if type(known) is bool:
             return parts[1] if known else parts[2]
-        # Exact in floating point, NaN and infinities included.
+        # Exact in floating point, also for NaN and infinities.
         neutral = {"*": 1, "max": -math.inf, "min": math.inf}.get(symbol) if symbol != "/" or at == 0 else 1
         if known is not None and known == neutral:
             return parts[1 - at]

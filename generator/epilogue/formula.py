@@ -1,9 +1,9 @@
 """Epilogue formulas: a small arithmetic language over the running value `x`, parsed against a whitelist.
 
-A formula is data. Its characters are checked, then it is parsed with Python's `ast` and every node is checked; the
-checked tree is only ever walked, by `evaluate`, with a table that says what each function and operator means to the
-reader: a number (`folding`), the text of a kernel (`spelling`), a float64 reference (`verify.reference`), a torch
-operation (`bench.eager`).
+A formula is data and is never executed. Its characters are checked, Python's `ast` parses it, and every node is
+checked. `evaluate` walks the checked tree with a table of what each function and operator means: a number
+(`constant_folding`), the text of a kernel (`formula_code`), a float64 reference (`verify.reference`), a torch operation
+(`bench.eager`).
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ T = TypeVar("T")
 
 Number = int | float
 
-#: The name of the running value, and that of the value beside it in an operation that makes one of two.
+#: The name of the running value, and of the second value of a gated linear unit.
 X, GATE = "x", "gate"
 
-#: What a formula may be at most: characters, nested parts, and the exponent of a power.
+#: Limits of a formula: characters, nesting depth, and the exponent of a power.
 LONGEST, DEEPEST, LARGEST_POWER = 1000, 64, 8
 #: The largest number of fp32, and the smallest that is not rounded to 0.
 LARGEST, SMALLEST = float(2**128 - 2**104), 2.0**-149
@@ -30,14 +30,14 @@ LARGEST, SMALLEST = float(2**128 - 2**104), 2.0**-149
 
 @dataclass(frozen=True)
 class Function:
-    """A function of the formula language: its parameters, what it is, and how a kernel writes it."""
+    """A function of the formula language: its parameters, its meaning, and its text in a kernel."""
 
     parameters: str
     meaning: str
     triton: str
-    #: A macro of templates/math.j2 that must stand in the file.
+    #: The macro of templates/math.j2 that the kernel's file needs for it.
     helper: str | None = None
-    #: Stays in integers when every argument is one.
+    #: Whether the result is an integer if every argument is one.
     integer: bool = False
 
     @property
@@ -45,16 +45,22 @@ class Function:
         return self.parameters.count(",") + 1
 
 
-_ROUNDED = "rounded to {}, and read as fp32 again"
+_ROUNDED = "rounded to {}, then converted back to fp32"
 
 FUNCTIONS: Mapping[str, Function] = {
     "where": Function("c, x, y", "`x` where the comparison `c` holds, else `y`", "tl.where({}, {}, {})", integer=True),
     # A plain maximum compiles to max.f32, which drops NaN.
     "max": Function(
-        "x, y", "the larger, NaN where one is", "tl.maximum({}, {}, propagate_nan=tl.PropagateNan.ALL)", integer=True
+        "x, y",
+        "the larger; NaN if one of them is",
+        "tl.maximum({}, {}, propagate_nan=tl.PropagateNan.ALL)",
+        integer=True,
     ),
     "min": Function(
-        "x, y", "the smaller, NaN where one is", "tl.minimum({}, {}, propagate_nan=tl.PropagateNan.ALL)", integer=True
+        "x, y",
+        "the smaller; NaN if one of them is",
+        "tl.minimum({}, {}, propagate_nan=tl.PropagateNan.ALL)",
+        integer=True,
     ),
     "abs": Function("x", "the absolute value", "tl.abs({})"),
     "exp": Function("x", "e to the power of `x`", "tl.exp({})"),
@@ -70,7 +76,7 @@ FUNCTIONS: Mapping[str, Function] = {
     ),
     "fp16": Function("x", _ROUNDED.format("fp16"), "tl.cast(tl.cast({}, tl.float16), tl.float32)"),
     "bf16": Function("x", _ROUNDED.format("bf16"), "tl.cast(tl.cast({}, tl.bfloat16), tl.float32)"),
-    "fp32": Function("x", "fp32, which every value is that is no integer", "tl.cast({}, tl.float32)"),
+    "fp32": Function("x", "conversion to fp32, which has no effect except on integers", "tl.cast({}, tl.float32)"),
 }
 
 _OPERATORS: Mapping[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
@@ -82,12 +88,12 @@ _COMPARISONS: Mapping[type[ast.cmpop], str] = {
     ast.Eq: "==",
     ast.NotEq: "!=",
 }
-#: What an algebra has beside a function of each name: operators, unary minus, and a power by a whole number.
+#: What an algebra has besides the functions: operators, unary minus, and powers with an integer exponent.
 SYMBOLS = (*_OPERATORS.values(), "negative", "**", *_COMPARISONS.values())
 
 
 def symbol_of(op: ast.operator | ast.cmpop) -> str:
-    """An operator's entry in an algebra."""
+    """The key of an operator in an algebra."""
     if isinstance(op, ast.Pow):
         return "**"
     return _OPERATORS[type(op)] if isinstance(op, ast.operator) else _COMPARISONS[type(op)]
@@ -97,7 +103,7 @@ _TOKEN = re.compile(
     r"(?P<number>(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?)(?![\w.])|[A-Za-z_]\w*|\*\*|[<>=!]=|[-+*/,<>]|(?P<paren>[()])| +",
     re.A,
 )
-#: What is longer than one character and easily written; it is refused by itself.
+#: Tokens that are easily written but not in the language; each is refused as a whole.
 _STRANGE = re.compile(r"//|<<|>>|->|[\d.][\w.]*|[^\s\w]=|.", re.A | re.S)
 
 
@@ -124,19 +130,21 @@ def parse(text: str, names: frozenset[str]) -> ast.expr:
         if isinstance(node, ast.expr):
             node.col_offset += start
             if depth > DEEPEST:
-                raise FormulaError(f"nested deeper than {DEEPEST} parts", column_of(node))
+                raise FormulaError(f"nested more than {DEEPEST} levels deep", column_of(node))
     if _kind(tree, names) == "truth":
-        raise FormulaError("a formula is a number; a comparison stands in the first place of where", column_of(tree))
+        raise FormulaError(
+            "a formula is a number; a comparison is only allowed as the first argument of where", column_of(tree)
+        )
     return tree
 
 
 def column_of(node: ast.expr) -> int:
-    """Where a node begins in the formula's text, from 1."""
+    """The column of the formula's text at which a node begins, counted from 1."""
     return node.col_offset + 1
 
 
 def _scan(text: str) -> None:
-    """Refuse what is too long or holds a character that the language does not have."""
+    """Raise `FormulaError` for text that is too long or has characters outside the language."""
     if len(text) > LONGEST:
         raise FormulaError(f"{len(text)} characters; a formula has at most {LONGEST}", LONGEST + 1)
     if not text.strip(" "):
@@ -150,12 +158,12 @@ def _scan(text: str) -> None:
             raise FormulaError(f"{strange[0]!r} is not part of the formula language", at + 1)
         depth += {"(": 1, ")": -1}.get(found["paren"], 0)
         if depth > DEEPEST:
-            raise FormulaError(f"nested deeper than {DEEPEST} parts", at + 1)
+            raise FormulaError(f"nested more than {DEEPEST} levels deep", at + 1)
         at = found.end()
 
 
 def _nodes(tree: ast.AST) -> Iterator[tuple[ast.AST, int]]:
-    """Every node with its depth; not by recursion, since nothing bounds the depth yet."""
+    """Every node with its depth; without recursion, since the depth is not bounded yet."""
     waiting = [(tree, 1)]
     while waiting:
         node, depth = waiting.pop()
@@ -164,7 +172,7 @@ def _nodes(tree: ast.AST) -> Iterator[tuple[ast.AST, int]]:
 
 
 def _kind(node: ast.expr, names: frozenset[str]) -> str:
-    """`number` or `truth`, of a node that was checked with everything below it."""
+    """`number` or `truth`: the kind of a node, which is checked with everything below it."""
     match node:
         case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
             check_number(value, column_of(node))
@@ -189,7 +197,7 @@ def _kind(node: ast.expr, names: frozenset[str]) -> str:
         case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]):
             _call(node, name, arguments, names)
         case ast.Compare(ops=[_, _, *_]):
-            raise FormulaError("one comparison at a time", column_of(node))
+            raise FormulaError("a comparison has two sides", column_of(node))
         case _:
             raise FormulaError(f"{type(node).__name__} is not part of the formula language", column_of(node))
     return "number"
@@ -205,18 +213,18 @@ def _call(node: ast.expr, name: str, arguments: list[ast.expr], names: frozenset
     if name == "where":
         condition, *arguments = arguments
         if _kind(condition, names) != "truth":
-            raise FormulaError("where takes a comparison in the first place", column_of(condition))
+            raise FormulaError("the first argument of where is a comparison", column_of(condition))
     for argument in arguments:
         _number(argument, names)
 
 
 def _number(node: ast.expr, names: frozenset[str]) -> None:
     if _kind(node, names) == "truth":
-        raise FormulaError("a comparison stands in the first place of where, and nowhere else", column_of(node))
+        raise FormulaError("a comparison is only allowed as the first argument of where", column_of(node))
 
 
 def check_number(value: Number, column: int) -> None:
-    """Raise `FormulaError` unless fp32 holds `value`, rounded: finite, and not 0 where it is something else."""
+    """Raise `FormulaError` if `value`, rounded to fp32, is not finite, or is 0 although `value` is not."""
     if not abs(value) <= LARGEST:
         raise FormulaError("the number is not finite in fp32", column)
     if 0 < abs(value) < SMALLEST:
@@ -226,9 +234,9 @@ def check_number(value: Number, column: int) -> None:
 def evaluate(
     tree: ast.expr, names: Mapping[str, T], algebra: Mapping[str, Callable[..., Any]], constant: Callable[[Number], T]
 ) -> T:
-    """What a checked formula comes to over `names`: `algebra` has an entry for each of FUNCTIONS and SYMBOLS.
+    """The value of a checked formula over `names` in an algebra with an entry for each of FUNCTIONS and SYMBOLS.
 
-    A power is given its base and the exponent, an int. Each node is visited once.
+    The entry for powers gets the base and the exponent, an int. Each node is visited once.
     """
 
     def walk(node: ast.expr) -> Any:
@@ -254,18 +262,18 @@ def evaluate(
 
 
 def reads(tree: ast.expr) -> list[ast.Name]:
-    """The places where `tree` reads a name; the functions that it calls are none."""
+    """The nodes at which `tree` reads a name, without the names of functions."""
     functions = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
     return [node for node in ast.walk(tree) if isinstance(node, ast.Name) and id(node) not in functions]
 
 
 def used(tree: ast.expr) -> list[str]:
-    """The names that `tree` reads, as often as it does."""
+    """The names that `tree` reads, each as often as it is read."""
     return [node.id for node in reads(tree)]
 
 
 def called(tree: ast.expr) -> set[str]:
-    """The functions that `tree` calls, and `**` where it has a power."""
+    """The functions that `tree` calls, and `**` if it has a power."""
     functions = {
         node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     }
@@ -273,9 +281,9 @@ def called(tree: ast.expr) -> set[str]:
 
 
 def keeps_integers(tree: ast.expr) -> bool:
-    """Whether an int32 running value stays one, and exact: nothing in `tree` leaves int32, whatever `x` is.
+    """Whether an int32 running value stays an exact int32: no part of `tree` can overflow int32 for any `x`.
 
-    Sums, products and signs may, so that they are computed in fp32; choices among `x` and whole numbers may not.
+    Sums, products and negation can overflow, so they are computed in fp32; choices between `x` and integers cannot.
     """
     return all(name == X for name in used(tree)) and all(
         not isinstance(node, (ast.BinOp, ast.UnaryOp, ast.Constant, ast.Call))

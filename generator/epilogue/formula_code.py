@@ -1,4 +1,4 @@
-"""Formulas as text: lines of a kernel, and the sentence of a docstring."""
+"""Code generation for formulas: the statements of a kernel, and the text in a docstring."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from generator.epilogue import formula
 from generator.epilogue.formula import FUNCTIONS, Function, Number
 
-#: Columns of an expression: a line has 120, of which the deepest kernel leaves these.
+#: The longest expression in characters: a line of 120 minus the deepest indentation.
 WIDTH = 100
 
 _EXPONENT = re.compile(r"(?<=\d)e\+")
@@ -25,9 +25,9 @@ class _Fill(ast.NodeTransformer):
 
 
 def _call(text: str, *arguments: ast.expr) -> ast.expr:
-    """The expression `text`, each `{}` in it replaced by an argument."""
+    """The expression `text` with each `{}` replaced by an argument."""
     names = [f"_{number}" for number in range(len(arguments))]
-    # Parsed anew: a transformer changes the tree that it is given.
+    # Parsed again: a transformer changes the tree in place.
     filled: ast.expr = _Fill(dict(zip(names, arguments))).visit(ast.parse(text.format(*names), mode="eval").body)
     return filled
 
@@ -44,14 +44,14 @@ def _function(function: Function) -> Callable[..., ast.expr]:
     return lambda *arguments: _call(function.triton, *arguments)
 
 
-#: What a kernel writes for each function and operator of the language.
+#: The text in a kernel for each function and operator of the language.
 TRITON: Mapping[str, Callable[..., ast.expr]] = {
     "+": _binary(ast.Add()),
     "-": _binary(ast.Sub()),
     "*": _binary(ast.Mult()),
     "/": _binary(ast.Div()),
     "negative": lambda x: ast.UnaryOp(ast.USub(), x),
-    # A function, so that a power of a long expression is no longer than it.
+    # A function call, so that the base of a power is written once.
     "**": lambda x, exponent: ast.Call(ast.Name("_power"), [x, ast.Constant(exponent)], []),
     "<": _compared(ast.Lt()),
     "<=": _compared(ast.LtE()),
@@ -71,10 +71,10 @@ def to_triton(
     functions: Mapping[str, Function] = FUNCTIONS,
     target: str = formula.X,
 ) -> tuple[str, ...]:
-    """The statements of a kernel that give `target` its new value, each name of `tree` replaced by its spelling.
+    """The statements of a kernel that assign `tree` to `target`, with each name replaced by its text in `spellings`.
 
-    One, unless it were too long for a line: parts of it are then named first. With `integer` the constants stay
-    integers, otherwise they are written as floats. `functions` say how a kernel writes each.
+    It is one statement unless that is too long for a line; then parts of the expression get names first. With `integer`
+    constants are written as integers, otherwise as floats. `functions` has the text of each function.
     """
     triton = TRITON if functions is FUNCTIONS else {**TRITON, **{name: _function(f) for name, f in functions.items()}}
     names = {name: ast.parse(text, mode="eval").body for name, text in spellings.items()}
@@ -96,13 +96,13 @@ def to_triton(
 
 
 class _Parts:
-    """The parts of a long expression that have names of their own."""
+    """Collects the parts of a long expression that get names of their own."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
 
     def within_a_line(self, build: Callable[..., ast.expr]) -> Callable[..., ast.expr]:
-        """`build`, its longest arguments named where the whole were longer than a line."""
+        """The result of `build`; its longest arguments get names if the whole would be longer than a line."""
 
         def built(*arguments: ast.expr | int) -> ast.expr:
             given = list(arguments)
@@ -125,12 +125,12 @@ class _Parts:
 
 
 def _text(node: ast.expr) -> str:
-    """As a formatter writes it: no `+` in an exponent."""
+    """The text as a formatter writes it: without `+` in exponents."""
     return _EXPONENT.sub("e", ast.unparse(node))
 
 
 def to_text(tree: ast.expr, names: Mapping[str, ast.expr]) -> ast.expr:
-    """`tree` with expressions in the place of its names, as a formula is read."""
+    """`tree` with its names replaced by expressions, as text for a reader."""
     filled: ast.expr = _Fill(names).visit(copy.deepcopy(tree))
     return filled
 

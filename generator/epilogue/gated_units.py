@@ -1,7 +1,7 @@
-"""Gates: operations that make one column of two, and the orders in which b has the two.
+"""Gated linear units: operations that combine two columns into one, and the orders of the two columns in b.
 
-A gate's formula reads `gate` beside `x`. With one in its chain a product has b (K, 2N) for a result (M, N); what stands
-before the gate is computed of all 2N columns.
+The formula of a gated linear unit reads `gate` and `x`. A product with one in its chain has b of shape (K, 2N) for a
+result of shape (M, N); operations before it are computed on all 2N columns.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from collections.abc import Mapping
 
 from generator.epilogue.formula import GATE, X
 
-#: The parameter of every gate, and its words: the halves side by side, or the two of each column of the result.
+#: The parameter of every gated linear unit, and its values: two halves, or alternating columns.
 ORDER, CONCATENATED, INTERLEAVED = "order", "concatenated", "interleaved"
 ORDERS = (CONCATENATED, INTERLEAVED)
 
-#: Where each value's column lies in b and in what has its columns, for a column of the result.
+#: The column of b that holds each value, for a column `{}` of C.
 PLACES: Mapping[str, Mapping[str, str]] = {
     CONCATENATED: {GATE: "{}", X: "N + {}"},
     INTERLEAVED: {GATE: "{} * 2", X: "{} * 2 + 1"},
 }
 
-#: The columns of each value as a docstring tells of them.
+#: The columns of each value, in the words of a docstring.
 TOLD: Mapping[str, Mapping[str, str]] = {
     CONCATENATED: {GATE: "columns 0 to N - 1", X: "columns N to 2N - 1"},
     INTERLEAVED: {GATE: "the even columns", X: "the odd columns"},

@@ -15,12 +15,12 @@ from generator.epilogue.formula import FormulaError, Number
 
 #: Shapes that an operand may have: a number, an element on the device, a vector along M or N, a matrix in C's layout.
 SCALAR, ELEMENT, ROWS, COLUMNS, MATRIX = "", "1", "M", "N", "MN"
-#: The shape of what has shape N in front of a gate.
+#: The shape of a vector along N before a gated linear unit.
 HALVES = "2N"
-#: The result itself, as it was before the kernel writes it; of no operation of a spec's own.
+#: C itself before the kernel writes it; only built-in operations have it.
 OUT = "C"
 
-#: Each as a spec writes it.
+#: Shapes as a spec writes them.
 SHAPES: Mapping[tuple[object, ...], str] = {
     (): SCALAR,
     (1,): ELEMENT,
@@ -32,7 +32,7 @@ SHAPES: Mapping[tuple[object, ...], str] = {
 #: The built-in operations, in the form of a spec's own `ops`.
 FILE = Path(__file__).with_name("operations.yaml")
 
-#: What a chain sets of an operation: its scalars, and the order of a gate.
+#: What a chain may set for an operation: its scalars, and the order of a gated linear unit.
 Settings = tuple[tuple[str, Number | str], ...]
 
 
@@ -40,24 +40,24 @@ Settings = tuple[tuple[str, Number | str], ...]
 class Operation:
     """One epilogue operation: a formula over the running value `x`, its operands and its scalars.
 
-    An operand has a shape. A scalar has a default, or None where each call gives it. One whose default is infinite is a
-    bound that may be left out, though not every one of them.
+    An operand has a shape. A scalar has a default, or None if each call gives it. A scalar whose default is infinite is
+    a bound: it may be omitted, but an operation with bounds needs at least one of them.
     """
 
     formula: str
     operands: Mapping[str, str] = field(default_factory=dict, hash=False)
     scalars: Mapping[str, Number | None] = field(default_factory=dict, hash=False)
-    #: Whether every spec has it, under one name.
+    #: Whether every spec has the operation, under the same name.
     built_in: bool = field(default=False, kw_only=True)
 
     @property
     def names(self) -> frozenset[str]:
-        """What the formula is over."""
+        """The names that the formula may read."""
         return frozenset({formula.X, *([formula.GATE] if self.gated else []), *self.operands, *self.scalars})
 
     @cached_property
     def gated(self) -> bool:
-        """Whether it is a gate, which makes one column of two."""
+        """Whether it is a gated linear unit, which combines two columns into one."""
         return re.search(rf"\b{formula.GATE}\b", self.formula) is not None
 
     @property
@@ -67,22 +67,22 @@ class Operation:
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """What a chain may set."""
+        """The names that a chain may set."""
         return (*self.scalars, *([gated_units.ORDER] if self.gated else []))
 
     @property
     def arguments(self) -> Mapping[str, str]:
-        """The operands, and the scalars that are left to the call, each with its shape."""
+        """The operands, and the scalars that each call gives, with their shapes."""
         return {**self.operands, **{name: SCALAR for name, value in self.scalars.items() if value is None}}
 
     def tree(self, settings: Settings = ()) -> ast.expr:
-        """The formula with its scalars' values; raise `FormulaError` where they make none."""
+        """The folded formula with these settings; raise `FormulaError` if it is invalid."""
         values = {name: value for name, value in self.scalars.items() if value is not None}
         values |= {name: value for name, value in settings if not isinstance(value, str)}
         return constant_folding.bind(self.formula, self.names, tuple(values.items()))
 
     def check(self) -> None:
-        """Raise `FormulaError` unless the formula is one, and of everything that the operation names."""
+        """Raise `FormulaError` unless the formula is valid and reads every operand and scalar."""
         tree = formula.parse(self.formula, self.names)
         unused = sorted(self.names - set(formula.used(tree)))
         if unused:
@@ -96,14 +96,12 @@ class Operation:
         for node in formula.reads(tree):
             wanted = "max" if self.scalars.get(node.id) == -math.inf else "min"
             if node.id in self.bounds and inside.get(id(node)) != wanted:
-                told = (
-                    f"{node.id!r} is {self.scalars[node.id]} by default, which only {wanted} takes, as one of its two"
-                )
+                told = f"{node.id!r} is {self.scalars[node.id]} by default, so it may only be an argument of {wanted}"
                 raise FormulaError(told, formula.column_of(node))
         if not self.bounds:
             self.tree()
 
 
 def written(name: str) -> str:
-    """An operation or a scalar as a kernel's name has it."""
+    """The name of an operation or a scalar in a kernel's name."""
     return name.replace("_", "")

@@ -1,4 +1,4 @@
-"""The grammars of the axes that are more than words: `layout`, `dtype`, `epilogue`; and the tile rows."""
+"""Read the axes that are more than words, `layout`, `dtype` and `epilogue`, and the configurations of `tile`."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from generator.language.operation_reader import read_output, read_settings, sett
 from generator.language.reader import Reader
 from generator.language.vocabulary import ACCUMULATORS, DTYPE_SHORTHANDS, ELEMENTS, LAYOUT_LETTERS, PRECISIONS, WORDS
 
-#: The operations that a chain may use; None for one that was told of wrongly, which is a mistake already.
+#: The operations that a chain may use; None for one whose definition has a mistake, which is already recorded.
 Operations = Mapping[str, Operation | None]
 
 
 def read_axis(reader: Reader, axis: str, node: Node, operations: Operations = BUILT_IN) -> AxisValue | None:
-    """One value of `axis`; None, with the mistake recorded, where it is not one.
+    """One value of `axis`; None if it is invalid, with the mistake recorded.
 
     `operations` are those that an epilogue may use.
     """
@@ -62,7 +62,7 @@ def read_layout(reader: Reader, node: Node) -> Layout | None:
 
 
 def read_dtype(reader: Reader, node: Node) -> Dtype | None:
-    """A shorthand, or a mapping of a, b, acc, out and precision; what is left out follows from `a`."""
+    """A shorthand, or a mapping of a, b, acc, out and precision; omitted keys follow from `a`."""
     if not isinstance(node, MappingNode):
         shorthand = plain(node)
         if isinstance(shorthand, str) and shorthand in DTYPE_SHORTHANDS:
@@ -112,7 +112,7 @@ def read_epilogue(reader: Reader, node: Node, operations: Operations = BUILT_IN)
     elif isinstance(node, MappingNode):
         operation = shown(plain(node.value[0][0])) if node.value else "an operation"
         reader.wrong(
-            node, f"epilogue: {operation} with parameters stands in a list inside the axis's list: [[{{name: ...}}]]"
+            node, f"epilogue: {operation} with parameters must be in a list inside the axis's list: [[{{name: ...}}]]"
         )
         return None
     else:
@@ -138,13 +138,13 @@ def read_epilogue(reader: Reader, node: Node, operations: Operations = BUILT_IN)
             reader.wrong(node, f"epilogue: two {those} of {chain.word} would be called {name!r}; rename that of an op")
             return None
     if [step.operation for step in chain.steps].count(ACCUMULATE) > 1:
-        reader.wrong(node, f"epilogue: {ACCUMULATE!r} reads C, of which there is one; it stands once in a chain")
+        reader.wrong(node, f"epilogue: {ACCUMULATE!r} reads C, so a chain has it at most once")
         return None
     return chain
 
 
 def _operation(reader: Reader, node: Node, operations: Operations) -> list[Used | None]:
-    """An operation in a list, or several; one may be a mapping of its name to its parameters."""
+    """One or several operations of a list; an operation may be a mapping of its name to its parameters."""
     if isinstance(node, MappingNode) and len(node.value) == 1:
         key, settings = node.value[0]
         name = str(plain(key))
@@ -173,22 +173,22 @@ def _plain(reader: Reader, node: Node, name: str, operations: Operations) -> Use
 
 def _known(reader: Reader, node: Node, name: str, operations: Operations) -> Operation | None:
     if name == "none":
-        reader.wrong(node, "epilogue: 'none' stands alone and cannot be part of a chain")
+        reader.wrong(node, "epilogue: 'none' cannot be part of a chain")
     elif name not in operations:
         reader.wrong(node, f"epilogue: unknown operation {shown(name)}; {nearest(name, ('none', *operations))}")
     return operations.get(name)
 
 
-#: Keys of a row that only schedules still to come can use, each with the value that means "not used".
+#: Keys of a configuration that no available schedule uses, each with the value that means "not used".
 _UNUSED = {"ctas": 1, "warp_specialize": False, "waves_per_eu": None}
 
 
-#: Of how many powers of two a key may be the sum; a tile of two widths has two along n.
+#: How many powers of two a key may be the sum of; a tile of two widths has two along n.
 _POWERS = {"m": 1, "n": 2, "k": 1, "warps": 1}
 
 
 def read_tile(reader: Reader, node: Node) -> Tile | None:
-    """One row of the tile table."""
+    """One configuration of the key `tile`."""
     before = len(reader.mistakes)
     keys = ("m", "n", "k", "warps", "group", "stages", "split", "chiplets", *_UNUSED)
     found = reader.mapping(node, keys, "tile", required=("m", "n", "k", "warps"))
@@ -202,7 +202,7 @@ def read_tile(reader: Reader, node: Node) -> Tile | None:
             if type(plain(value)) is not bool:
                 reader.wrong(value, f"tile.{key}: expected true or false, found {shown(plain(value))}")
             elif plain(value):
-                reader.wrong(value, f"tile.{key}: not available yet; no schedule that stands uses it")
+                reader.wrong(value, f"tile.{key}: not available yet; no available schedule uses it")
         elif reader.whole(value, f"tile.{key}") not in (None, _UNUSED[key]):
-            reader.wrong(value, f"tile.{key}: not available yet; no schedule that stands uses it")
+            reader.wrong(value, f"tile.{key}: not available yet; no available schedule uses it")
     return Tile(**values) if len(reader.mistakes) == before else None

@@ -29,23 +29,23 @@ def _operations() -> dict[str, Operation]:
     return {name: replace(operation, built_in=True) for name, operation in found.items() if operation is not None}
 
 
-#: The built-in operations of formulas alone.
+#: The built-in operations that are only a formula.
 OPERATIONS: Mapping[str, Operation] = _operations()
 
 _OWN: dict[str, Operation] = {ACCUMULATE: ACCUMULATED, **TAPS}
 
-#: All operations that every spec has, those of formulas alone first.
+#: All built-in operations, those that are only a formula first.
 BUILT_IN: Mapping[str, Operation] = ChainMap(_OWN, OPERATIONS)  # type: ignore[arg-type]
 
 
 def known(name: str, operation: Operation) -> Operation:
-    """The built-in operation `name` where `operation`, read from JSON, is the same; else `operation`."""
+    """The built-in operation `name` if `operation`, read from JSON, equals it; else `operation`."""
     own = BUILT_IN.get(name)
     return own if own is not None and own == replace(operation, built_in=True) else operation
 
 
 def chain_of(operations: Sequence[str | Mapping[str, Any]]) -> Epilogue:
-    """The chain that `Epilogue.data` holds, or of built-in names alone; raise KeyError for an unknown one."""
+    """The chain of `Epilogue.data`, or of built-in names; raise KeyError for an unknown name."""
     found: list[Used] = []
     for entry in operations:
         if isinstance(entry, str):
@@ -78,7 +78,7 @@ def functions() -> str:
 
 
 def outputs_table() -> str:
-    """The outputs beside C as a Markdown table."""
+    """The auxiliary outputs as a Markdown table."""
     rows = ["| element | output | shape | dtype | what it is |", "|---|---|---|---|---|"]
     for word, tap in TAPS.items():
         dtype = "fp32" if tap.reduction else "C's"

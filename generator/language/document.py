@@ -1,6 +1,6 @@
-"""YAML text as a tree of nodes with positions: scalars by the YAML 1.2 core schema, nothing ever constructed.
+"""YAML text as a tree of nodes with positions: scalars by the YAML 1.2 core schema, and no object constructed.
 
-PyYAML composes the tree and never sees a constructor, so that no tag can make an object.
+PyYAML composes the tree without a constructor, so that no tag can create an object.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _DEEPEST = 16
 
 
 class _Loader(Reader, Scanner, Parser, Composer, BaseResolver):
-    """PyYAML up to the composed tree, without implicit resolution and without a constructor."""
+    """PyYAML's loader up to the composed tree: no implicit types, no constructor."""
 
     def __init__(self, text: str) -> None:
         Reader.__init__(self, text)
@@ -54,12 +54,12 @@ class Place:
 
 
 def place(node: Node) -> Place:
-    """Where `node` begins."""
+    """The position at which `node` begins."""
     return Place(node.start_mark.line + 1, node.start_mark.column + 1)
 
 
 def compose(path: Path, text: str) -> Node:
-    """The tree of the one document in `text`; raise `SpecError` where it is not YAML, is empty, or nests too deep."""
+    """The tree of the one document in `text`; raise `SpecError` if it is not YAML, empty, or nested too deeply."""
 
     def wrong(line: int, column: int, message: str) -> SpecError:
         return SpecError([Mistake(path, line, column, message)])
@@ -88,7 +88,7 @@ def compose(path: Path, text: str) -> Node:
 
 
 def _walk(node: Node, depth: int) -> Iterator[tuple[Node, int]]:
-    """Every node once, so that a tree of aliases is walked in the size of the file."""
+    """Every node once, so that aliases cannot make the walk longer than the file."""
     seen: set[int] = set()
     open_nodes = [(node, depth)]
     while open_nodes:
@@ -103,7 +103,7 @@ def _walk(node: Node, depth: int) -> Iterator[tuple[Node, int]]:
 
 
 def scalar(node: ScalarNode) -> Scalar:
-    """The value of a scalar by the core schema: only a plain one can be anything but text."""
+    """The value of a scalar by the core schema: a quoted scalar is always text."""
     text: str = node.value
     if node.style is not None:
         return text
@@ -112,7 +112,7 @@ def scalar(node: ScalarNode) -> Scalar:
     if _BOOL.match(text):
         return text.lower() == "true"
     if _INT.match(text):
-        # int() refuses numbers of over 4,300 digits; no key of a spec takes one.
+        # int() raises for more than 4,300 digits; no key of a spec accepts such a number.
         return int(text, {"0o": 8, "0x": 16}.get(text[:2], 10)) if len(text) < 20 else text
     if _FLOAT.match(text):
         return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
@@ -120,14 +120,14 @@ def scalar(node: ScalarNode) -> Scalar:
 
 
 class Shape(str):
-    """What a node is that is no scalar, in words: never equal to the text of a scalar's own."""
+    """The description of a node that is not a scalar; it never equals the text of a scalar."""
 
     def __repr__(self) -> str:
         return str(self)
 
 
 def plain(node: Node) -> object:
-    """What `node` says: a scalar's value, or words for a list or a mapping."""
+    """The value of a scalar, or the description of a list or a mapping."""
     if isinstance(node, ScalarNode):
         return scalar(node)
     empty = "" if node.value else "n empty"

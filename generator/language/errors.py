@@ -1,4 +1,4 @@
-"""What is wrong with a spec: every mistake with its place, collected so that all are told at once."""
+"""Mistakes in a spec, each with its position; all of them are collected and reported together."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class CallError(Exception):
 
 
 def nearest(found: str, legal: Iterable[str]) -> str:
-    """The end of a message: the nearest legal word if one is near, and the legal words."""
+    """The end of a message: the most similar legal word, if there is one, and all legal words."""
     words = list(legal)
     near = difflib.get_close_matches(found, words, n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""

@@ -1,4 +1,4 @@
-"""The values that travel between the stages: all frozen, all comparable, none with a string-keyed dictionary inside."""
+"""The data model of a spec: frozen, comparable values that the stages pass on."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from generator.language.vocabulary import (
 
 @dataclass(frozen=True)
 class Layout:
-    """How A, B and C lie in memory: `row`, `column` or `strided` each."""
+    """The memory layouts of A, B and C: `row`, `column` or `strided` each."""
 
     a: str
     b: str
@@ -43,7 +43,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class Dtype:
-    """Element types of A, B, the accumulator and C, and the precision of the product where it has a choice."""
+    """Element types of A, B, the accumulator and C, and the precision of the product if it has a choice."""
 
     a: str
     b: str
@@ -53,7 +53,7 @@ class Dtype:
 
     @cached_property
     def word(self) -> str:
-        """The shorthand where there is one; else `a_acc_out` or `axb_acc_out`, and a precision that is not implied."""
+        """The shorthand if there is one; else `a_acc_out` or `axb_acc_out`, and a precision that is not the default."""
         for shorthand, parts in DTYPE_SHORTHANDS.items():
             if parts == (self.a, self.b, self.acc, self.out, self.precision):
                 return shorthand
@@ -69,7 +69,7 @@ class Dtype:
 
 @dataclass(frozen=True)
 class Tile:
-    """A row of a kernel's table: tile sizes in elements, and how a program of that size is launched."""
+    """A configuration: tile sizes in elements, warps, stages, and what the schedule and order need."""
 
     m: int
     n: int
@@ -77,19 +77,19 @@ class Tile:
     warps: int
     group: int = 8
     stages: int = 3
-    #: The programs that share a tile's K, where the schedule divides it.
+    #: How many programs share the K of a tile, if the schedule divides K.
     split: int = 4
-    #: The dies over which the hardware deals consecutive programs.
+    #: How many dies the hardware deals consecutive programs to.
     chiplets: int = 8
 
     @property
     def left(self) -> int:
-        """The largest power of two below n: the columns at the left of a tile of two widths."""
+        """The largest power of two below n: the left columns of a tile of two widths."""
         return 1 << ((self.n - 1).bit_length() - 1)
 
     @property
     def right(self) -> int:
-        """The columns beside those."""
+        """The right columns of a tile of two widths."""
         return self.n - self.left
 
 
@@ -104,7 +104,7 @@ def word_of(value: AxisValue) -> str:
 
 @dataclass(frozen=True)
 class Variant:
-    """One point of the family's product: a value for each axis."""
+    """A value for each axis: one kernel, before configurations and targets."""
 
     layout: Layout
     dtype: Dtype
@@ -141,12 +141,12 @@ class Variant:
         return f"{self.contract}__{'_'.join(word.replace('_', '') for word in how)}"
 
     def _later(self, *axes: str) -> list[str]:
-        """Axes that came later are named where they are off their default."""
+        """The values in a kernel's name of axes that are only named if they are not the default."""
         return [axis + word for axis in axes if (word := self.words[axis]) != DEFAULTS[axis]]
 
     @cached_property
     def chain(self) -> Epilogue:
-        """The epilogue as it is computed: with `rounding: torch` the running value is rounded before each operation."""
+        """The epilogue as computed: with `rounding: torch` the running value is rounded before each operation."""
         late = self.rounding == DEFAULTS["rounding"]
         return self.epilogue if late else self.epilogue.rounded(self.dtype.acc, self.dtype.out)
 
@@ -157,29 +157,29 @@ class Variant:
 
     @property
     def rounds_between(self) -> bool:
-        """Whether the running value is rounded before operations, too."""
+        """Whether the running value is also rounded between operations."""
         return self.chain != self.epilogue
 
 
 @dataclass(frozen=True)
 class Exclusion:
-    """Variants that a spec takes out: some axes with the words they may have, and why."""
+    """Variants that a spec excludes: some axes with their words, and the reason."""
 
     axes: tuple[tuple[str, frozenset[str]], ...]
     because: str
 
     def matches(self, variant: Variant) -> bool:
-        """Whether every axis named has one of its words."""
+        """Whether every named axis of the variant has one of the words."""
         return all(variant.word(axis) in words for axis, words in self.axes)
 
 
-#: What `generator.cost.fitted.seconds` takes of one row.
+#: The rates of one configuration, for `generator.cost.fitted.seconds`.
 Rates = tuple[float, ...]
 
 
 @dataclass(frozen=True)
 class Winner:
-    """The kernel and row that were fastest at one size."""
+    """The kernel and configuration that were fastest at one size."""
 
     contract: str
     sizes: tuple[int, ...]
@@ -189,7 +189,7 @@ class Winner:
 
 @dataclass(frozen=True)
 class Fitted:
-    """The rates of one row of a kernel's table."""
+    """The rates of one configuration of a kernel."""
 
     contract: str
     how: str
@@ -204,7 +204,7 @@ class Measured:
     device: str
     winners: tuple[Winner, ...]
     fitted: tuple[Fitted, ...]
-    #: The model's error in seconds against the measurements it was fitted to, and what its choice loses.
+    #: The fitted model's median relative error, and the mean loss of its choice, on its own measurements.
     error: float
     regret: float
 
@@ -224,8 +224,8 @@ class Spec:
     triton: SpecifierSet
     exclude: tuple[Exclusion, ...]
     header: tuple[str, ...]
-    #: Where each listed value stands, for what only the expansion finds: (key, word) -> (line, column) from 1. The word
-    #: of an entry of `tile` or `exclude` is its number, from 0; an empty word is for all that stands under a key.
+    #: Positions of listed values, for mistakes that only the expansion finds: (key, word) -> (line, column) from 1. For
+    #: an entry of `tile` or `exclude` the word is its index; an empty word means the whole value of the key.
     positions: Mapping[tuple[str, str], tuple[int, int]] = field(repr=False)
-    #: What was measured, for `select: table`.
+    #: Measurements, for `select: table`.
     tuned: tuple[Measured, ...] = ()

@@ -24,21 +24,23 @@ _LONGEST_OUTPUT = 14
 
 
 def read_operations(reader: Reader, node: Node, known: Mapping[str, Operation]) -> dict[str, Operation | None]:
-    """The operations that a mapping of names to entries tells of; None for each that has a mistake."""
+    """The operations of the mapping `ops`, by name; None for each that has a mistake."""
     found: dict[str, Operation | None] = {}
     spelled = {written(name): name for name in ("none", gated_units.INTERLEAVED, *known)}
-    # A later axis stands behind the chain.
+    # In kernels' names the axis `rounding` follows the chain.
     spelled |= {f"rounding{word}": f"rounding: {word}" for word in ROUNDING}
     for name, key, entry in reader.entries(node, "ops"):
         if reader.name(key, "ops", name) is None:
             continue
         if name in known or name == "none":
-            reader.wrong(key, f"ops: {name!r} is an operation that every spec has; choose another name")
+            reader.wrong(key, f"ops: {name!r} is a built-in operation; choose another name")
         elif name == gated_units.INTERLEAVED:
-            reader.wrong(key, f"ops: {name!r} is an order of gates, which names of kernels have; choose another name")
+            reader.wrong(
+                key, f"ops: {name!r} is the order of a gated linear unit in the names of kernels; choose another name"
+            )
         elif written(name) in spelled:
-            told = f"{name!r} and {spelled[written(name)]!r} would be one in the names of kernels"
-            reader.wrong(key, f"ops: {told}, which drop underscores; choose another name")
+            message = f"{name!r} and {spelled[written(name)]!r} would be the same in the names of kernels"
+            reader.wrong(key, f"ops: {message}, which drop underscores; choose another name")
         found[name] = _operation(reader, entry, f"ops.{name}")
         spelled[written(name)] = name
     return found
@@ -64,8 +66,8 @@ def _operation(reader: Reader, node: Node, what: str) -> Operation | None:
         return None
     operation = Operation(text, operands, scalars)
     if operation.gated and gated_units.ORDER in scalars:
-        told = f"{gated_units.ORDER!r} is a parameter that every gate has, a formula with 'gate'; choose another name"
-        reader.wrong(found["scalars"], f"{what}.scalars: {told}")
+        message = f"{gated_units.ORDER!r} is a parameter of every formula with 'gate'; choose another name"
+        reader.wrong(found["scalars"], f"{what}.scalars: {message}")
         return None
     try:
         operation.check()
@@ -75,12 +77,12 @@ def _operation(reader: Reader, node: Node, what: str) -> Operation | None:
     return operation
 
 
-#: The values that a formula has by itself.
+#: The names that every formula may read.
 _VALUES = {formula.X: "the running value", formula.GATE: "the gate's value"}
 
 
 def read_keyword(reader: Reader, key: Node, what: str, name: str, longest: int = _LONGEST_OPERAND) -> None:
-    """Record as a mistake what no keyword of a launcher may be called."""
+    """Record a mistake if `name` cannot be a keyword of the launcher."""
     if reader.name(key, what, name) is None:
         return
     if len(name) > longest:
@@ -88,33 +90,33 @@ def read_keyword(reader: Reader, key: Node, what: str, name: str, longest: int =
     elif name in _VALUES or name in FUNCTIONS:
         reader.wrong(key, f"{what}: {name!r} is {_VALUES.get(name, 'a function')} of a formula; choose another name")
     elif is_taken(name):
-        reader.wrong(key, f"{what}: {name!r} is a name that kernels or launchers have for themselves; choose another")
+        reader.wrong(key, f"{what}: {name!r} is a name that kernels or launchers use themselves; choose another")
 
 
 def _scalar_name(reader: Reader, key: Node, what: str, name: str, before: tuple[str, ...], *, left: bool) -> None:
-    """The name of a scalar, which is a keyword of the launcher where it is `left` to the call."""
+    """Check the name of a scalar, which is a keyword of the launcher if the call gives it (`left`)."""
     if left:
         read_keyword(reader, key, what, name)
     elif reader.name(key, what, name) is not None and name in _VALUES:
         reader.wrong(key, f"{what}: {name!r} is {_VALUES[name]} of a formula; choose another name")
     for other in before:
         if written(other) == written(name):
-            reader.wrong(key, f"{what}: {name!r} and {other!r} are written alike; choose another name")
+            reader.wrong(key, f"{what}: {name!r} and {other!r} differ only in underscores; choose another name")
 
 
 def _shape(reader: Reader, node: Node, what: str) -> str | None:
     parts = tuple(map(plain, node.value)) if isinstance(node, SequenceNode) else None
-    # True is 1 to a mapping.
+    # True equals 1 as a key.
     if parts is not None and parts in SHAPES and not any(part is True for part in parts):
         return SHAPES[parts]
     shapes = ", ".join(f"[{', '.join(map(str, shape))}]" for shape in SHAPES)
     value = list(parts) if parts is not None else plain(node)
-    reader.wrong(node, f"{what}: no shape of an operand: {shown(value)}; shapes: {shapes} ([] is a number)")
+    reader.wrong(node, f"{what}: {shown(value)} is not a shape of an operand; shapes: {shapes} ([] is a number)")
     return None
 
 
 def read_settings(reader: Reader, node: Node, name: str, operation: Operation) -> Settings | None:
-    """What a chain sets for `operation`, scalars in its own order, less what is the default anyway."""
+    """The settings of `operation` in a chain, in the operation's order, without those that are the default."""
     before = len(reader.mistakes)
     what = f"epilogue.{name}"
     if not operation.parameters:
@@ -127,8 +129,8 @@ def read_settings(reader: Reader, node: Node, name: str, operation: Operation) -
             continue
         if operation.gated and key == gated_units.ORDER:
             if plain(value_node) not in gated_units.ORDERS:
-                told = nearest(str(plain(value_node)), gated_units.ORDERS)
-                reader.wrong(value_node, f"{what}.{key}: unknown value {shown(plain(value_node))}; {told}")
+                message = nearest(str(plain(value_node)), gated_units.ORDERS)
+                reader.wrong(value_node, f"{what}.{key}: unknown value {shown(plain(value_node))}; {message}")
             elif plain(value_node) != gated_units.CONCATENATED:
                 found[key] = gated_units.INTERLEAVED
             continue
@@ -144,7 +146,7 @@ def read_settings(reader: Reader, node: Node, name: str, operation: Operation) -
 
 
 def settled(reader: Reader, node: Node, name: str, operation: Operation, settings: Settings = ()) -> bool:
-    """Whether an operation is one with these settings."""
+    """Whether the operation is valid with these settings; if not, a mistake is recorded."""
     if operation.bounds and not any(key in operation.bounds for key, _ in settings):
         example = f"[{{{name}: {{{operation.bounds[0]}: 0}}}}]"
         reader.wrong(node, f"epilogue: {name!r} needs one of {', '.join(operation.bounds)}, as in {example}")
@@ -158,7 +160,7 @@ def settled(reader: Reader, node: Node, name: str, operation: Operation, setting
 
 
 def read_output(reader: Reader, node: Node, word: str) -> Tap | None:
-    """The tap `word` with its output called as `node` says; None, with the mistake recorded, where it cannot be."""
+    """The auxiliary output `word` with the name in `node`; None if the name is illegal, with the mistake recorded."""
     before = len(reader.mistakes)
     name, what = plain(node), f"epilogue.{word}"
     if isinstance(node, (MappingNode, SequenceNode)) or not isinstance(name, str):
@@ -166,6 +168,6 @@ def read_output(reader: Reader, node: Node, word: str) -> Tap | None:
         return None
     read_keyword(reader, node, what, name, _LONGEST_OUTPUT)
     if len(reader.mistakes) == before and "_" in name and name != TAPS[word].output:
-        told = f"{name!r} has an underscore, which the names of kernels drop; choose a name of letters and digits"
-        reader.wrong(node, f"{what}: {told}")
+        message = f"{name!r} has an underscore, which the names of kernels drop; choose a name of letters and digits"
+        reader.wrong(node, f"{what}: {message}")
     return named(TAPS[word], name) if len(reader.mistakes) == before else None

@@ -1,4 +1,4 @@
-"""Readers of YAML nodes that record every mistake with its place instead of stopping at the first."""
+"""Read YAML nodes; every mistake is recorded with its position instead of stopping at the first."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Reader:
     def distinct(
         self, node: Node, what: str, read: Callable[[Node], T | None], label: Callable[[T], str]
     ) -> list[tuple[T, Node]]:
-        """Each item of a list, or the one value that is no list, read; the same value twice is a mistake."""
+        """The items of a list, or the single value, each with its node; the same value twice is a mistake."""
         nodes = self.items(node, what) if isinstance(node, SequenceNode) else [node]
         found: dict[str, tuple[T, Node]] = {}
         for item in nodes:
@@ -91,19 +91,19 @@ class Reader:
         return None
 
     def word(self, node: Node, what: str, words: Mapping[str, Word]) -> str | None:
-        """One of an axis's words, whose template stands."""
+        """One of an axis's words that has a template."""
         found = plain(node)
         if not isinstance(found, str) or found not in words:
             self.wrong(node, f"{what}: unknown value {shown(found)}; {nearest(str(found), words)}")
             return None
         if not words[found].available:
-            standing = ", ".join(word for word, entry in words.items() if entry.available)
-            self.wrong(node, f"{what}: {found!r} is not available yet; available: {standing}")
+            available = ", ".join(word for word, entry in words.items() if entry.available)
+            self.wrong(node, f"{what}: {found!r} is not available yet; available: {available}")
             return None
         return found
 
     def entries(self, node: Node, what: str) -> list[tuple[str, Node, Node]]:
-        """The entries of a mapping whose keys are names: key, its node, the value's; none twice."""
+        """The entries of a mapping whose keys are names: key, key node, value node; a repeated key is a mistake."""
         if not isinstance(node, MappingNode):
             self.wrong(node, f"{what}: expected a mapping of names, found {shown(plain(node))}")
             return []
@@ -118,7 +118,7 @@ class Reader:
         return list(found.values())
 
     def number(self, node: Node, what: str) -> int | float | None:
-        """A number that fp32 holds, rounded, or an infinity; a whole one as an int, however it is written."""
+        """A number that is finite in fp32, or an infinity; a whole number is an int, however it is written."""
         value = plain(node)
         if type(value) not in (int, float) or value != value or (value == 0 and math.copysign(1, value) < 0):
             self.wrong(node, f"{what}: expected a number, found {shown(value)}")
@@ -134,7 +134,7 @@ class Reader:
         return int(value) if value == int(value) and abs(value) < 2**53 else float(value)
 
     def within(self, node: Node, column: int) -> Node | Place:
-        """The place of a character of a scalar's text, from 1; that of the scalar where it is written otherwise."""
+        """The position of character `column` (from 1) of a scalar's text; the scalar's own if it is not written on one line."""
         at, end = place(node), node.end_mark
         quotes = 0 if getattr(node, "style", None) is None else 2
         if end.line + 1 != at.line or end.column + 1 - at.column != len(node.value) + quotes:
@@ -142,7 +142,7 @@ class Reader:
         return Place(at.line, at.column + quotes // 2 + column - 1)
 
     def whole(self, node: Node, what: str, *, powers_of_two: int = 0) -> int | None:
-        """A whole number of at least 1; where asked, the sum of at most so many different powers of two."""
+        """A whole number of at least 1; with `powers_of_two`, the sum of at most so many different powers of two."""
         value = plain(node)
         if type(value) is not int or value < 1:
             self.wrong(node, f"{what}: expected a whole number of at least 1, found {shown(value)}")
@@ -158,7 +158,7 @@ class Reader:
         return value
 
     def printable(self, node: Node, what: str, text: str) -> bool:
-        """Whether `text` holds no control character and no line end, which Python could read as code."""
+        """Whether `text` has no control character and no line end, after which Python would read code."""
         for character in text:
             # Cc: controls, among them \r, \f and \x85; Cf: bidirectional overrides; Zl, Zp: U+2028, U+2029.
             if unicodedata.category(character) in ("Cc", "Cf", "Zl", "Zp", "Cs"):
@@ -167,10 +167,10 @@ class Reader:
         return True
 
     def name(self, node: Node | Place, what: str, text: str) -> str | None:
-        """A name that is a folder and a Python package: never a path."""
+        """A name that is valid as a folder and as a Python package, and never a path."""
         if not _NAME.match(text):
             self.wrong(
-                node, f"{what}: {shown(text)} is no name; expected lower-case letters, digits and _, a letter first"
+                node, f"{what}: {shown(text)} is not a name; expected lower-case letters, digits and _, a letter first"
             )
         elif keyword.iskeyword(text):
             self.wrong(node, f"{what}: {text!r} is a keyword of Python and cannot be imported")

@@ -1,4 +1,4 @@
-"""The names that a kernel's file has for itself, which no operand of a spec's own may take."""
+"""Names that generated files use themselves, so that no user-defined operand may have them."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import jinja2
 from generator.language.vocabulary import SCHEDULE
 
 _PACKAGE = Path(__file__).resolve().parents[1]
-#: In a wheel the templates lie inside the package, in a checkout beside it.
+#: A wheel has the templates inside the package, a checkout next to it.
 TEMPLATES = next(folder for folder in (_PACKAGE / "templates", _PACKAGE.parent / "templates") if folder.is_dir())
 
-#: Functions beside the kernel, whose names are their own.
+#: Functions next to the kernel, whose local names cannot clash.
 _BESIDE = "math.j2"
 
 _UNREAD = re.compile(r'"""[\s\S]*?"""|"[^"\n]*"|#.*')
 _WORD = re.compile(r"[A-Za-z_]\w*")
-#: Names that Python spells and no template has in one piece.
+#: Names that Python code composes, so that no template contains them as a whole.
 _SPELLED = frozenset(
     {
         *("c", "furthest", "meta", "number", "refusal"),
@@ -27,19 +27,19 @@ _SPELLED = frozenset(
         *(f"{part}_{dimension}" for part in ("in", "offs", "pid") for dimension in "mnk"),
     }
 )
-#: What the names are made of that stand for an operand: its pointer, its descriptor, its strides.
+#: Names that are derived from an operand: its pointer, its descriptor, its strides.
 _MADE = re.compile(r"ld.*|stride_.*|.*_(ptrs?|desc|block|parts)|.*_on_device|x_\d+", re.A)
 
 
 def of_kernels(path: Path) -> bool:
-    """Whether a template's text stands in a kernel or launcher: of whole files the schedules', and parts of files."""
+    """Whether a template is part of a kernel's file: a schedule's template, or macros."""
     name, whole, _ = path.name.partition(".py.j2")
     return name in (*SCHEDULE, "module") if whole else name != _BESIDE
 
 
 @cache
 def taken() -> frozenset[str]:
-    """Every word of the Python text in the templates of kernels and launchers, builtins that they call among them."""
+    """Every word of the Python text in the templates of kernels and launchers, including builtins."""
     found = set(_SPELLED)
     lexer = jinja2.Environment()
     for path in TEMPLATES.rglob("*.j2"):
@@ -52,5 +52,5 @@ def taken() -> frozenset[str]:
 
 
 def is_taken(name: str) -> bool:
-    """Whether a kernel or its launcher may use `name` for something of its own."""
+    """Whether a kernel or its launcher may use `name` itself."""
     return name in taken() or _MADE.fullmatch(name) is not None

@@ -1,4 +1,4 @@
-"""The file of winners that `tune` writes, as measurements: read with every value checked."""
+"""Read the file of winners that `tune` writes, and check every value."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 
 from generator.language.model import Fitted, Measured, Rates, Winner
 
-#: The layout of the file; a reader refuses one that it does not know.
+#: The format of the file; other formats are refused.
 FORMAT = 1
 
 _RATES = 6
 
 
 def parse(text: str) -> Measured:
-    """The measurements in the text of a file; raise ValueError, with the reason, where it is none."""
+    """The measurements in the text of a file; raise ValueError with the reason if it is not such a file."""
     try:
         found = json.loads(text)
         if found["format"] != FORMAT:
@@ -36,7 +36,7 @@ def parse(text: str) -> Measured:
             for entry in found["rates"]
         )
         if any(not isinstance(size, int) or size < 1 for winner in winners for size in winner.sizes):
-            raise ValueError("a size is no whole number of at least 1")
+            raise ValueError("a size is not a whole number of at least 1")
         return Measured(device, winners, fitted, float(found["error"]), float(found["regret"]))
     except (KeyError, TypeError, AttributeError, RecursionError, json.JSONDecodeError) as error:
         raise ValueError(f"{type(error).__name__}: {error}") from None
@@ -44,23 +44,23 @@ def parse(text: str) -> Measured:
 
 def _printable(text: Any) -> str:
     if not isinstance(text, str) or not text.isascii() or not text.isprintable() or {'"', "\\"} & set(text):
-        raise ValueError(f"{text!r} is no name")
+        raise ValueError(f"{text!r} is not a name")
     return text
 
 
 def _how(kernel: Any) -> str:
-    """The part of a kernel's name that says how: a contract measured stands for others by it."""
+    """The implementation part of a kernel's name, by which one contract's measurements serve others too."""
     return _printable(kernel).partition("__")[2]
 
 
 def _row(config: Any) -> Mapping[str, int]:
     if not all(isinstance(value, int) for value in config.values()):
-        raise ValueError(f"{config!r} is no row")
+        raise ValueError(f"{config!r} is not a configuration")
     return {_printable(name): value for name, value in config.items()}
 
 
 def _rates(values: Any) -> Rates:
     numbers = len(values) == _RATES and all(isinstance(value, int | float) for value in values)
     if not numbers or not all(math.isfinite(value) and value > 0 for value in values) or values[0] != int(values[0]):
-        raise ValueError(f"{values!r} are no rates")
+        raise ValueError(f"{values!r} are not rates")
     return tuple(values)

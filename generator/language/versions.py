@@ -7,7 +7,7 @@ from functools import cache
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-#: The minor versions of Triton that the project supports, and the range they make.
+#: The supported minor versions of Triton, and their range.
 MINOR_VERSIONS = ("3.6", "3.7", "3.8", "3.9")
 SUPPORTED = SpecifierSet(">=3.6,<3.10")
 
@@ -16,13 +16,13 @@ _PATCHES = range(20)
 
 @cache
 def minor_versions(versions: SpecifierSet) -> tuple[str, ...]:
-    """The supported minor versions of which some patch lies in `versions`."""
+    """The supported minor versions that have a patch release in `versions`."""
     return tuple(minor for minor in MINOR_VERSIONS if any(f"{minor}.{patch}" in versions for patch in _PATCHES))
 
 
 @cache
 def spelled(versions: SpecifierSet) -> str:
-    """The range with its lower bound first and of the two bounds only the tightest: `>=3.6,<3.9`."""
+    """The range with its lower bound first, and only the tightest of each bound: `>=3.6,<3.9`."""
     parts = {str(part) for part in versions}
     for operator, tightest in ((">=", max), ("<", min)):
         bounds = {part for part in parts if part.startswith(operator) and part[len(operator)].isdigit()}

@@ -1,7 +1,7 @@
-"""The words of the spec language: every axis, every value, what each means, and whether its template stands.
+"""The words of the spec language: every axis and value, its meaning, and whether a template exists.
 
-A word whose template is not built is known here all the same, so that a spec that uses it is answered with "not
-available yet" rather than "unknown". Nothing else in the project lists axis values.
+A word without a template is listed too, so that the message for it is "not available yet" and not "unknown". Nothing
+else in the project lists axis values.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-#: The axes in the order of the family's product, those that came later behind.
+#: The axes in the order of the family's product; newer axes come last.
 AXES = (
     *("layout", "dtype", "batch", "epilogue", "masking", "swizzle", "schedule", "load", "store", "product"),
     *("rounding", "math"),
@@ -17,13 +17,13 @@ AXES = (
 #: Contract axes say what is computed, implementation axes how.
 CONTRACT_AXES = ("layout", "dtype", "batch", "epilogue", "rounding")
 IMPLEMENTATION_AXES = tuple(axis for axis in AXES if axis not in CONTRACT_AXES)
-#: The axes of which a spec has one value: kernels of one contract agree to the last bit where they sum alike.
+#: Axes with one value in a spec: kernels of one contract that sum in the same order agree to the last bit.
 SINGLE_AXES = ("math",)
 
 
 @dataclass(frozen=True)
 class Word:
-    """One legal value of an axis: what it means in a sentence, and whether a template renders it today."""
+    """One legal value of an axis: its meaning, as part of a sentence, and whether a template exists."""
 
     meaning: str
     available: bool = True
@@ -33,18 +33,18 @@ class Word:
 
 @dataclass(frozen=True)
 class Order(Word):
-    """An order of tiles, and what it needs: columns of the tile table, a function beside the kernel."""
+    """An order of tiles, and what it needs: columns of CONFIGS, a function next to the kernel."""
 
-    #: The column for the size of its bands, where it has bands.
+    #: The column of CONFIGS for the size of its bands, if it has bands.
     band: str | None = None
-    #: The column for the number of a GPU's dies, where it tells them apart.
+    #: The column of CONFIGS for the number of a GPU's dies, if the order depends on it.
     chiplets: str | None = None
-    #: The macro of math.j2 for the function that it calls, where it calls one.
+    #: The macro of math.j2 for the function that it calls, if it calls one.
     helper: str | None = None
 
     @property
     def columns(self) -> dict[str, str]:
-        """Its columns of the tile table, each with the key of a tile row that fills it."""
+        """Its columns of CONFIGS, each with the key of `tile` that gives the value."""
         keys = {self.band: "group", self.chiplets: "chiplets"}
         return {column: key for column, key in keys.items() if column is not None}
 
@@ -58,15 +58,15 @@ class Schedule(Word):
     #: Whether the sum is a loop over K; else all of K is one tile.
     looped: bool = True
 
-    #: Whether there are as many programs as the device holds, each of which comes to several tiles.
+    #: Whether the grid is persistent: as many programs as the device runs at once, each with several tiles.
     walks: bool = False
-    #: Whether the tile table says how many programs share the K of a tile.
+    #: Whether CONFIGS says how many programs share the K of a tile.
     splits: bool = False
-    #: Whether partial sums pass through a workspace, of which the program that comes last makes the result.
+    #: Whether partial sums go through a workspace, from which the program that finishes last computes the result.
     workspace: bool = False
     #: Whether sums are added in a fixed order.
     repeatable: bool = True
-    #: Whether a tile's columns are two powers of two, with a sum each.
+    #: Whether a tile's columns are two blocks of different widths, with an accumulator each.
     pairs: bool = False
 
     @property
@@ -91,7 +91,7 @@ class Schedule(Word):
 
     @property
     def columns(self) -> dict[str, str]:
-        """Its columns of the tile table beside the tile's sizes, each with the key of a tile row that fills it."""
+        """Its columns of CONFIGS besides the tile sizes, each with the key of `tile` that gives the value."""
         if self.pairs:
             return {"LEFT_N": "left"}
         return {"SPLIT": "split"} if self.splits else {}
@@ -104,7 +104,7 @@ BATCH: Mapping[str, Word] = {
     "strided": Word("3-D operands with any batch stride, where 0 repeats one matrix"),
 }
 
-#: The dimensions that may be ragged, or None where each is decided at the call.
+#: The dimensions that may be ragged; None if each call decides.
 MASKED_DIMENSIONS: Mapping[str, str | None] = {"none": "", "k": "k", "mn": "mn", "mnk": "mnk", "auto": None}
 
 MASKING: Mapping[str, Word] = {
@@ -112,7 +112,7 @@ MASKING: Mapping[str, Word] = {
     "k": Word("K is any size; M and N must be multiples of the tile", rank=2),
     "mn": Word("M and N are any size; K must be a multiple of the tile", rank=3),
     "mnk": Word("M, N and K are any size", rank=4),
-    "auto": Word("M, N and K are any size; each that the tile divides is compiled without its mask", rank=0),
+    "auto": Word("M, N and K are any size; a dimension that the tile divides is compiled without its mask", rank=0),
 }
 
 SWIZZLE: Mapping[str, Order] = {
@@ -145,7 +145,7 @@ SCHEDULE: Mapping[str, Schedule] = {
     ),
     "stream_k": Schedule("K-iterations divided evenly over a persistent grid", walks=True, workspace=True, rank=4),
 }
-#: Programs that walk the tiles in Triton's interpreter: few enough that each comes to several.
+#: Programs of a persistent grid in Triton's interpreter: few enough that each has several tiles.
 INTERPRETED = 3
 
 LOAD: Mapping[str, Word] = {
@@ -171,8 +171,8 @@ ROUNDING: Mapping[str, Word] = {
 
 MATH: Mapping[str, Word] = {
     "auto": Word("as exact"),
-    "exact": Word("sigmoid and tanh to a few units of fp32"),
-    "fast": Word("sigmoid and tanh to a small part of a unit of 16-bit types"),
+    "exact": Word("sigmoid and tanh to a few units in the last place of fp32"),
+    "fast": Word("sigmoid and tanh to a small fraction of a unit in the last place of 16-bit types"),
 }
 
 #: Axes whose values are plain words. `layout`, `dtype` and `epilogue` have grammars of their own.
@@ -212,7 +212,7 @@ DEFAULTS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Element:
-    """A scalar type of an operand, the accumulator or the result, under the names it has in each language."""
+    """A scalar type of an operand, the accumulator or the result, with its name in each library."""
 
     bits: int
     floating: bool
@@ -233,7 +233,7 @@ ELEMENTS: Mapping[str, Element] = {
 
 @dataclass(frozen=True)
 class Quantised:
-    """A type that results are saturated to and rounded to nearest even: its ends, and what NaN becomes."""
+    """A type to which results are saturated and rounded to nearest even: its range, and what NaN becomes."""
 
     least: int
     most: int
@@ -258,14 +258,14 @@ DTYPE_SHORTHANDS: Mapping[str, tuple[str, str, str, str, str | None]] = {
     "fp8e5m2": ("fp8e5m2", "fp8e5m2", "fp32", "bf16", "full"),
 }
 
-#: Operand type: the precisions it may be multiplied at, the first being what a mapping without one means.
+#: Operand type -> the legal precisions of the product; the first is the default.
 PRECISIONS: Mapping[str, tuple[str, ...]] = {
     "fp32": ("ieee", "tf32", "tf32x3"),
     "fp8e4m3": ("full", "fast"),
     "fp8e5m2": ("full", "fast"),
 }
 
-#: Operand type: the accumulators its product can be summed in.
+#: Operand type -> the legal accumulators.
 ACCUMULATORS: Mapping[str, tuple[str, ...]] = {
     "fp32": ("fp32",),
     "fp16": ("fp32", "fp16"),

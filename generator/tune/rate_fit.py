@@ -90,8 +90,8 @@ def _fit(everything: Sequence[Sample], multiprocessors: int, search: Search) -> 
     lost: list[float] = []
     for first in range(_PARTS):
         unseen = set(sizes[first::_PARTS])
-        rates = _rates([sample for sample in everything if sample.sizes not in unseen], multiprocessors, search)
-        lost += _lost([sample for sample in everything if sample.sizes in unseen], rates, multiprocessors)
+        others = _rates([sample for sample in everything if sample.sizes not in unseen], multiprocessors, search)
+        lost += _lost([sample for sample in everything if sample.sizes in unseen], others, multiprocessors)
     return Fit(
         rates,
         rounded(statistics.median(errors), 3) if errors else 0.0,

@@ -287,7 +287,7 @@ def test_a_file_is_not_written_so_often_that_it_takes_the_time(tmp_path: Path, m
         written.append(clock[0])
         clock[0] += 0.5
 
-    monkeypatch.setattr("generator.bench.cli.results.save", save)
+    monkeypatch.setattr("generator.bench.cli.measurements.save", save)
     monkeypatch.setattr("generator.bench.cli.time.monotonic", lambda: clock[0])
     keeper = _Keeper(tmp_path / "kept.json")
     for _ in range(24):

@@ -124,12 +124,12 @@ def test_a_text_is_parsed_once(tmp_path: Path, family: Rendered, monkeypatch: py
     job = Job("interpret", family.folder, KERNEL)
     store(tmp_path, family).keep(Result(job, cases=7))
     with monkeypatch.context() as patched:
-        patched.delattr(result_cache.parts, "of_file")
+        patched.delattr(result_cache.code_parts, "of_file")
         found = known(store(tmp_path, family), job)
     assert found is not None and found.subject == subject(job)
     change(family.file(KERNEL), "tl.dot(a, b, acc)", "tl.dot(b, a, acc)")
     with monkeypatch.context() as patched, pytest.raises(AttributeError):
-        patched.delattr(result_cache.parts, "of_file")
+        patched.delattr(result_cache.code_parts, "of_file")
         known(store(tmp_path, family), job)
 
 

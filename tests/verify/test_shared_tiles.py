@@ -87,7 +87,7 @@ COUNTED = 'before = tl.atomic_add(counters_ptr + pid, 1, sem="acq_rel", scope="g
         (STREAM, "if before == others:", "if before == others - 1:", "makes the result"),
         (STREAM, "if before == others:", "if before <= others:", "not understood"),
         (STREAM, "            tl.debug_barrier()\n", "", "without a barrier"),
-        (STREAM, "if others > 0:\n            # Hand", "if others > 1:\n            # Hand", "raised once"),
+        (STREAM, "if others > 0:\n            # Write", "if others > 1:\n            # Write", "raised once"),
         (STREAM, "(start + steps - 1) // share", "(start + steps) // share", "not understood"),
         (STREAM, "min(begin + share, total)", "begin + share", "the loop over"),
         (STREAM, "tl.cdiv(total, tl.num_programs(0))", "total // tl.num_programs(0)", "the loop over"),

@@ -51,7 +51,7 @@ def verify(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, 
         spoken = capsys.readouterr()
         return found, spoken.out.splitlines(), spoken.err
 
-    return worker_pool
+    return run
 
 
 @pytest.fixture
