@@ -58,7 +58,7 @@ def test_what_it_cannot_be_combined_with_is_told(axes: dict[str, object], words:
 
 def test_sums_over_a_tile_are_refused() -> None:
     reason = "row_sum is made of what each tile has of it, and a tile of two widths has two; use tiled"
-    message = mistakes_of(PAIRED.replace("paired", "[paired, tiled]") + "epilogue: bias+row_sum\n")
+    told = mistakes_of(PAIRED.replace("paired", "[paired, tiled]") + "epilogue: bias+row_sum\n")
     assert told == [f"family.yaml:4:12: schedule: 'paired' survives in no variant: {reason}"]
 
 

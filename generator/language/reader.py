@@ -134,7 +134,7 @@ class Reader:
         return int(value) if value == int(value) and abs(value) < 2**53 else float(value)
 
     def within(self, node: Node, column: int) -> Node | Place:
-        """The position of character `column` (from 1) of a scalar's text; the scalar's own if it is not written on one line."""
+        """The position of character `column` (from 1) of a scalar's text, or of the scalar if it spans lines."""
         at, end = place(node), node.end_mark
         quotes = 0 if getattr(node, "style", None) is None else 2
         if end.line + 1 != at.line or end.column + 1 - at.column != len(node.value) + quotes:

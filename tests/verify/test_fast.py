@@ -110,15 +110,15 @@ def test_every_value(operation: str, dtype: str, family: Rendered, interpreted: 
         (
             "fp16",
             "silu",
-            "silu uses a fast form, whose error over all fp16 and bf16 inputs is at most 0.0014 ulp of fp16 in Triton's "
-            "interpreter, and at most 0.0041 with a GPU's approximate instructions. The result is rounded once",
+            "silu uses a fast form, whose error over all fp16 and bf16 inputs is at most 0.0014 ulp of fp16 in "
+            "Triton's interpreter, and at most 0.0041 with a GPU's approximate instructions. The result is rounded once",
         ),
         (
             "bf16",
             "bias+tanh+silu",
             "tanh and silu use fast forms, whose error over all fp16 and bf16 inputs is at most 0.0053 and 0.00086 ulp "
-            "of bf16 in Triton's interpreter, and at most 0.13 and 0.0023 with a GPU's approximate instructions; results "
-            "nearer to 0 than 2**-118 may become 0. The result is rounded once",
+            "of bf16 in Triton's interpreter, and at most 0.13 and 0.0023 with a GPU's approximate instructions; "
+            "results nearer to 0 than 2**-118 may become 0. The result is rounded once",
         ),
     ],
 )
