@@ -24,7 +24,7 @@ ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-RESULTS = ROOT / "tests" / "results" / "nvidia_h200"
+RESULTS = ROOT / "measured" / "nvidia_h200"
 TUNED = ROOT / "specs" / "tuned" / "nvidia_h200"
 SUITES = ("speed", "spine", "inductor", "decode", "types", "batched", "fused")
 
@@ -94,7 +94,7 @@ def test_the_axes_named_are_those_of_the_language() -> None:
 
 def test_the_table_of_proofs_is_what_the_command_prints() -> None:
     specs = sorted(map(str, (ROOT / "specs").glob("*.yaml")))
-    records = sorted(map(str, (ROOT / "tests" / "results" / "proofs").glob("*.json")))
+    records = sorted(map(str, (ROOT / "measured" / "proofs").glob("*.json")))
     printed = subprocess.run(
         [sys.executable, "-m", "generator", "verify", *specs, "--table", *records],
         cwd=ROOT,
@@ -111,7 +111,7 @@ def test_every_kernel_is_proved_as_far_as_the_readme_says() -> None:
     families = [read(folder) for folder in sorted((ROOT / "generated").iterdir())]
     assert "run on an NVIDIA H200: every kernel in `generated/`; compiled" in README
     proved: dict[Subject, set[str]] = {}
-    for path in (ROOT / "tests" / "results" / "proofs").glob("*.json"):
+    for path in (ROOT / "measured" / "proofs").glob("*.json"):
         record = results.read(path)
         minor = ".".join(record.place["triton"].split(".")[:2])
         for subject, levels in record.proved.items():

@@ -1,4 +1,4 @@
-"""The formulas of resources.py against what Triton 3.6.0 compiled: tests/results/resources.csv, a row a compilation.
+"""The formulas of resources.py against what Triton 3.6.0 compiled: measured/resources.csv, a row a compilation.
 
 Rows of the shipped tables on every target, and others drawn at random. The compile level holds the shipped ones to it
 on every Triton version.
@@ -21,7 +21,7 @@ from generator.vocabulary import DTYPE_SHORTHANDS, PRODUCT, TARGETS
 
 Row = dict[str, str]
 
-with (ROOT / "tests" / "results" / "resources.csv").open() as file:
+with (ROOT / "measured" / "resources.csv").open() as file:
     ROWS = list(csv.DictReader(file))
 
 

@@ -3,7 +3,7 @@
     ncu --clock-control none --profile-from-start off --section SpeedOfLight --section LaunchStats \
         python tests/benchmarks/profile.py generated/gemm16 gemm_fp16_rcr_none
 
-tests/results/nvidia_h200/profile.csv holds what it said.
+measured/nvidia_h200/profile.csv holds what it said.
 """
 
 from __future__ import annotations

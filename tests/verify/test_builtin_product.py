@@ -46,7 +46,7 @@ SCHEDULES = tuple(word for word, entry in SCHEDULE.items() if entry.available)
 #: The target that is compiled for: that of the reference device.
 PRIMARY = "sm90"
 #: What ran on it.
-RAN = Path(__file__).parents[1] / "results" / "product" / "nvidia_h200.json"
+RAN = Path(__file__).parents[2] / "measured" / "product" / "nvidia_h200.json"
 
 
 def written(name: str) -> str:

@@ -2,7 +2,7 @@
 
 All of them where that takes seconds or a GPU; interpreted and compiled, a few that have between them every value of
 every axis, and all pairs of values but those of layout, dtype and epilogue; of each, one launch is compiled. That every
-kernel was interpreted as it is, on each Triton version, is in tests/results/proofs, and tests/test_readme.py asks for
+kernel was interpreted as it is, on each Triton version, is in measured/proofs, and tests/test_readme.py asks for
 it; `verify --coverage` runs as many as one likes.
 """
 

@@ -27,7 +27,7 @@ from generator.verify.plan import plan
 
 #: Of several schedules, with and without descriptors and tables that were measured.
 FAMILIES = ("autotune", "fp16_rcr", "ladder", "stream_k")
-RECORDS = sorted((ROOT / "tests" / "results" / "proofs").glob("*.json"))
+RECORDS = sorted((ROOT / "measured" / "proofs").glob("*.json"))
 #: What is compiled for: all these kernels are for it.
 TARGET = "sm90"
 
