@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 
 from generator.bench.problem import Problem, Shape
-from generator.bench.results import COPY, Ceiling, Record, Results, Side, Timing
+from generator.bench.results import COPY, TIMED, Ceiling, Record, Results, Side, Timing, ratios_of
 from generator.epilogue import Epilogue
 from generator.model import Dtype, Layout
 
 ROW = {"BLOCK_M": 128, "BLOCK_N": 256, "BLOCK_K": 64, "GROUP_M": 8, "num_warps": 8, "num_stages": 3}
 
 
-def side(label: str, role: str, samples: Sequence[float]) -> Side:
+@dataclass(frozen=True)
+class Sampled(Side):
+    """A side with the samples that its record's ratios are made from."""
+
+    samples: tuple[float, ...] = ()
+
+
+def side(label: str, role: str, samples: Sequence[float]) -> Sampled:
     """A side that is right, with the same samples everywhere."""
-    timing = Timing("graph", 4, tuple(samples))
     family, digest, config = (None, None, None) if role == "peer" else ("fp16_rcr", "ab" * 32, ROW)
-    return Side(
+    return Sampled(
         label,
         role,
         f"{label}_name",
@@ -25,19 +31,22 @@ def side(label: str, role: str, samples: Sequence[float]) -> Side:
         digest,
         config,
         None if config is None else 0,
-        gpu=timing,
-        call=Timing("calls", 9, tuple(samples)),
-        host=Timing("calls", 9, tuple(samples)),
+        gpu=Timing.of("graph", 4, samples),
+        call=Timing.of("calls", 9, samples),
+        host=Timing.of("calls", 9, samples),
         error=0.0002,
         tolerance=0.004,
+        samples=tuple(samples),
     )
 
 
-def record(*sides: Side, shape: tuple[int, int, int] = (4096, 4096, 4096), case: str = "squares") -> Record:
+def record(*sides: Sampled, shape: tuple[int, int, int] = (4096, 4096, 4096), case: str = "squares") -> Record:
     """A record of fp16 without an epilogue on the environment `env`."""
     problem = Problem(Shape(*shape), Dtype.of("fp16"), Layout.of("rcr"), Epilogue())
     method: dict[str, str | int] = {"version": 1, "rounds": 3, "configs": "select", "peer": "cublas", "sets": 2}
-    return Record(f"key {case} {shape}", case, "Squares", problem, "env", method, sides)
+    sampled = [{} if each.failure else dict.fromkeys(TIMED, each.samples) for each in sides]
+    plain = tuple(Side(**{entry.name: getattr(each, entry.name) for entry in fields(Side)}) for each in sides)
+    return Record(f"key {case} {shape}", case, "Squares", problem, "env", method, plain, ratios_of(plain, sampled))
 
 
 def results(*records: Record) -> Results:
@@ -49,7 +58,7 @@ def results(*records: Record) -> Results:
     )
 
 
-def wrong(one: Side) -> Side:
+def wrong(one: Sampled) -> Sampled:
     """The side as it is recorded when its result was wrong: no times."""
     return replace(
         one, gpu=None, call=None, host=None, failure="wrong result: relative error 0.5, at most 0.004 is right"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from generator.bench import results
+from generator.bench import results, stats
 from generator.bench.results import Results
 from generator.errors import CallError
 
@@ -23,7 +23,8 @@ def test_a_file_gives_back_what_was_saved(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "kept.json"
     results.save(kept, path)
     assert results.load(path) == kept
-    assert "[1.5, 2.0]" in path.read_text(), "samples stand on one line"
+    lines = [line.strip(" ,") for line in path.read_text().splitlines()]
+    assert sum(line.startswith('{"label"') for line in lines) == 3, "each side stands on a line of its own"
     assert [each.name for each in path.parent.iterdir()] == ["kept.json"], "nothing is left beside it"
 
 
@@ -31,13 +32,31 @@ def test_no_file_is_no_results(tmp_path: Path) -> None:
     assert results.load(tmp_path / "none.json") == Results()
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 0}', '{"format": 1, "records": [3]}'])
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 0}', '{"format": 2, "records": [3]}'])
 def test_a_foreign_file_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "other.json"
     path.write_text(text)
     with pytest.raises(CallError, match="--json"):
         results.load(path)
     assert path.read_text() == text
+
+
+def test_a_file_of_an_older_format_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    path = tmp_path / "old.json"
+    path.write_text('{"format": 1, "environments": {}, "ceilings": {}, "records": []}')
+    with pytest.raises(CallError, match=r"format 1, this version reads 2: name another file, or remove this one"):
+        results.load(path)
+
+
+def test_a_ratio_is_that_of_the_same_rounds() -> None:
+    """The medians are 2 and 2, but in two rounds of three the peer takes twice as long, or half."""
+    ours, peer = samples.side("ours", "kernel", [1.0, 2.0, 4.0]), samples.side("torch", "peer", [2.0, 4.0, 2.0])
+    record = samples.record(ours, samples.side("other", "kernel", [2.0, 2.0, 2.0]), peer)
+    first, second, torch = record.sides
+    assert record.ratio(torch, first, "gpu") == stats.Ratio(2.0, 1.25, 2.0)
+    assert record.ratio(first, second, "host") == stats.Ratio(1.0, 0.75, 1.5)
+    assert record.ratio(second, first, "gpu") is None, "nothing reads it"
+    assert record.ratio(torch, torch, "gpu") is None and record.ratio(None, first, "gpu") is None
 
 
 def test_a_failed_save_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

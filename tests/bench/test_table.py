@@ -82,7 +82,7 @@ def test_each_peer_has_its_ratio() -> None:
     assert cells(text, "tiled")[7:9] == ["0.950 (0.925 to 0.975)", "0.500"]
     assert cells(text, "torch.compile(torch.matmul)")[7:9] == ["1.900 (1.850 to 1.950)", "—"], "and what it is itself"
     refused = replace(samples.wrong(second), refused=True)
-    record = replace(record, sides=(OURS, PEER, refused))
+    record = replace(samples.record(OURS, PEER, refused), method=record.method)
     text = table.render(samples.results(record), [record])
     assert cells(text, "tiled")[8] == "—"
     assert "refused: wrong result" in text
