@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from support import ROOT, python
@@ -12,6 +11,7 @@ from support import ROOT, python
 import generator.cli
 from generator.errors import CallError
 from generator.tune import executors
+from generator.tune.outcome import Outcome, outcome_of
 
 from . import fakes, seen
 from .conftest import Bench
@@ -75,7 +75,7 @@ def test_a_worker_without_a_device_is_told(bench: Bench) -> None:
         bench.tune("--executor", "tune.fakes:threads", factory="tune.fakes:absent")
 
 
-def interpreted(folder: Path, axes: str, shapes: str) -> list[list[dict[str, Any]]]:
+def interpreted(folder: Path, axes: str, shapes: str) -> list[Outcome]:
     """What a call measured of each of the shapes, the kernels rendered and interpreted; all take the same time."""
     (folder / "specs").mkdir()
     spec = fakes.SPEC.replace("layout: [rcr, rrr]", f"layout: rcr\nmasking: [none, auto]\n{axes}")
@@ -88,16 +88,14 @@ def interpreted(folder: Path, axes: str, shapes: str) -> list[list[dict[str, Any
     assert done.returncode == 0, done.stderr
     assert "[2/2] gemm_fp16_rcr_bias" in done.stderr
     lines = (folder / ".tune_cache" / "nvidia_h200.jsonl").read_text().splitlines()
-    measured = [json.loads(line)["measurements"] for line in lines]
-    assert not any(m["failure"] for of in measured for m in of)
-    return measured
+    outcomes = [outcome_of(json.loads(line)) for line in lines]
+    assert not any(outcome.failures for outcome in outcomes)
+    return outcomes
 
 
-def rows(measured: list[list[dict[str, Any]]]) -> list[int]:
+def rows(outcomes: list[Outcome]) -> list[int]:
     """How many rows were tried at each of the shapes."""
-    return [
-        len({(m["kernel"], str(m["config"])) for m in of if m["stage"] == "quick" and m["config"]}) for of in measured
-    ]
+    return [len({(row.kernel, str(row.config)) for row in outcome.times}) for outcome in outcomes]
 
 
 def test_rendered_kernels_are_tuned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,7 +111,7 @@ def test_gates_are_tuned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     measured = interpreted(tmp_path, "epilogue: bias+swiglu", "[16x32x16, 16x16x16]")
     # Unmasked, the row of 16x32 takes the first size alone: of 32 columns of B the second makes 16.
     assert rows(measured) == [2 + 3, 1 + 3]
-    assert {m["kernel"] for of in measured for m in of if m["config"] is None} == {"torch.addmm + swiglu"}
+    assert {outcome.library for outcome in measured} == {"torch.addmm + swiglu"}
     data = json.loads((tmp_path / "specs" / "tuned" / "nvidia_h200" / "tiny.json").read_text())
     found = [(w["contract"], w["m"], w["n"], w["k"]) for w in data["winners"]]
     assert found == [("gemm_fp16_rcr_bias_swiglu", 16, n, 16) for n in (16, 32)]

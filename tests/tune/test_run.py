@@ -294,7 +294,7 @@ def test_refine_also_tries_what_the_fitted_rates_promise(bench: Bench, at_once: 
     bench.tune("--candidates", "1", "--refine")
     found = list(Journal(bench.journal).outcomes.values())[refined:]
     assert len(first.calls) == 1 + 10
-    assert found and all(len({(m.kernel, str(m.config)) for m in o.measurements if m.config}) == 2 for o in found)
+    assert found and all(len({(row.kernel, str(row.config)) for row in o.times}) == 2 for o in found)
 
 
 def test_a_batch_is_a_size_of_its_own(bench: Bench, at_once: AtOnce) -> None:
