@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from packaging.specifiers import SpecifierSet
+from support import ROOT, called
 
 from generator import operations, taps
 from generator.parts import of_file
@@ -20,7 +19,6 @@ from generator.verify.jobs import Subject
 from generator.versions import minor_versions
 from generator.vocabulary import DTYPE_SHORTHANDS, QUANTISED, SELECT, TARGETS, WORDS
 
-ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
@@ -36,16 +34,13 @@ SUITES = ("speed", "spine", "inductor", "decode", "types", "batched", "fused")
         *((f"tuned_{n}", ["tune", "--report", "--tuned", TUNED / f"{n}.json"]) for n in ("gemm16", "batched", "fused")),
     ],
 )
-def test_a_table_of_measurements_is_what_the_command_prints(name: str, command: list[str | Path]) -> None:
-    printed = subprocess.run(
-        [sys.executable, "-m", "generator", *map(str, command)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+def test_a_table_of_measurements_is_what_the_command_prints(
+    name: str, command: list[str | Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    spoken = called(capsys, *command)
+    assert spoken.status == 0, spoken.err
     written = README.split(f"<!-- table: {name} -->\n")[1].split("<!-- end of table -->")[0]
-    assert written.strip() == printed.strip()
+    assert written.strip() == spoken.out.strip()
 
 
 @pytest.mark.parametrize("path", sorted(TUNED.glob("*.json")), ids=lambda path: path.stem)
@@ -92,18 +87,16 @@ def test_the_axes_named_are_those_of_the_language() -> None:
     assert {word for word in words if not re.search(rf"\b{word}\b", table)} == set()
 
 
-def test_the_table_of_proofs_is_what_the_command_prints() -> None:
+def test_the_table_of_proofs_is_what_the_command_prints(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(ROOT)
     specs = sorted(map(str, (ROOT / "specs").glob("*.yaml")))
     records = sorted(map(str, (ROOT / "measured" / "proofs").glob("*.json")))
-    printed = subprocess.run(
-        [sys.executable, "-m", "generator", "verify", *specs, "--table", *records],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+    spoken = called(capsys, "verify", *specs, "--table", *records)
+    assert spoken.status == 0, spoken.err
     written = README.split("<!-- table: proofs -->\n")[1].split("<!-- end of table -->")[0]
-    assert written.strip() == printed.strip()
+    assert written.strip() == spoken.out.strip()
 
 
 def test_every_kernel_is_proved_as_far_as_the_readme_says() -> None:
