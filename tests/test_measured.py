@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from support import ROOT
+
+from tests.helpers.support import ROOT
 
 #: The most that a file may hold, in thousands of bytes. A file of a new name needs a limit here.
 LIMITS = {

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from packaging.specifiers import SpecifierSet
-from support import ROOT, called
 
 from generator import operations, taps
 from generator.parts import of_file
@@ -18,6 +17,7 @@ from generator.verify import results
 from generator.verify.jobs import Subject
 from generator.versions import minor_versions
 from generator.vocabulary import DTYPE_SHORTHANDS, QUANTISED, SELECT, TARGETS, WORDS
+from tests.helpers.support import ROOT, called
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 

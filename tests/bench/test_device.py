@@ -20,8 +20,7 @@ from generator.bench.plan import Comparison, Contestant
 from generator.bench.problem import Problem, Shape
 from generator.epilogue import Epilogue
 from generator.model import Dtype, Layout
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.helpers.support import ROOT
 
 
 class Cuda:

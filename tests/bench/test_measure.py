@@ -18,8 +18,7 @@ from generator.bench.problem import Problem, Shape, shared_layout
 from generator.bench.results import Record, Results, load
 from generator.epilogue import Epilogue
 from generator.model import Dtype, Layout
-
-from .fakes import FakeDevice
+from tests.helpers.bench.fake_device import FakeDevice
 
 KERNEL = """
 import torch

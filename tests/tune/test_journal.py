@@ -14,7 +14,7 @@ from generator.tune.outcome import Failure, Outcome, Timed, Winner
 from generator.tune.winners import Place
 
 from .conftest import Bench
-from .test_run import AtOnce, winners_of
+from .test_tuning_run import AtOnce, winners_of
 
 PLACE = Place("Some GPU", 132, "2.11.0", "3.6.0")
 KERNELS = {"one": "digest of one", "two": "digest of two"}

@@ -17,7 +17,7 @@ import pytest
 from generator.pytest_plugin import Outcomes
 from generator.verify.jobs import Job, Result
 from generator.verify.run import _initialize
-from verify.browser import FLAGS, SIZE, Open
+from tests.helpers.verify.browser import FLAGS, SIZE, Open
 
 _OUTCOMES: pytest.StashKey[Outcomes] = pytest.StashKey()
 

@@ -12,10 +12,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import product
-from pathlib import Path
 
 import pytest
-from support import family_of
 
 from generator import legality
 from generator.job import Job as Rendering
@@ -31,6 +29,7 @@ from generator.verify.report import summary, whole_text
 from generator.verify.results import current
 from generator.verify.results import read as read_results
 from generator.vocabulary import AXES, SCHEDULE
+from tests.helpers.support import ROOT, family_of
 
 #: An operation, the type of A and B, a schedule.
 Combination = tuple[str, str, str]
@@ -46,7 +45,7 @@ SCHEDULES = tuple(word for word, entry in SCHEDULE.items() if entry.available)
 #: The target that is compiled for: that of the reference device.
 PRIMARY = "sm90"
 #: What ran on it.
-RAN = Path(__file__).parents[2] / "measured" / "product" / "nvidia_h200.json"
+RAN = ROOT / "measured" / "product" / "nvidia_h200.json"
 
 
 def written(name: str) -> str:

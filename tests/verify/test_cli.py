@@ -22,8 +22,8 @@ from generator.verify.launches import launches
 from generator.verify.plan import covered, plan, rendered, shard
 from generator.verify.report import summary, write_junit
 from generator.verify.results import write
+from tests.helpers.support import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 SPEC = ROOT / "specs" / "fp16_rcr.yaml"
 KERNEL = "gemm_fp16_rcr_bias_silu__tiled_pointer_auto_grouped"
 

@@ -9,7 +9,6 @@ it; `verify --coverage` runs as many as one likes.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
 import pytest
 
@@ -19,8 +18,8 @@ from generator.verify.coverage import Coverage, choose
 from generator.verify.jobs import Job, Result, State
 from generator.verify.plan import covered, plan, rendered
 from generator.verify.report import whole_text
+from tests.helpers.support import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 #: The target that is compiled for by default: that of the reference device.
 PRIMARY = "sm90"
 #: Axes of so many values that all pairs with these would take a third of all kernels.

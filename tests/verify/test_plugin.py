@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from generator.cli import main
+from tests.helpers.support import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 NAIVE = "gemm_fp16_rcr_none__naive_pointer_mnk_linear"
 
 

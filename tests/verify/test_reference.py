@@ -17,7 +17,7 @@ from generator.verify.arithmetic import FUNCTIONS, Bounded
 from generator.verify.compare import compare
 from generator.verify.reference import evaluate, finish, reference
 from generator.vocabulary import DEFAULTS
-from verify.operations import WITNESSES, operands
+from tests.helpers.verify.operation_values import WITNESSES, operands
 
 
 def variant(dtype: str = "fp32", *operations: str) -> Variant:

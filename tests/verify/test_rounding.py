@@ -18,7 +18,7 @@ from generator.verify.arithmetic import Bounded
 from generator.verify.reference import finish
 from generator.view import view
 from generator.vocabulary import DEFAULTS
-from verify.operations import unlike_eager
+from tests.helpers.verify.operation_values import unlike_eager
 
 #: Whose operations round once what fp32 has: equal for every value.
 EXACT = ("bias+relu", "add+mul", "scale+bias_m+relu+add")

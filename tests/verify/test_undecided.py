@@ -15,7 +15,6 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from support import GENERATED
 
 from generator.cli import main as render
 from generator.errors import CallError
@@ -28,6 +27,7 @@ from generator.verify.loading import subject
 from generator.verify.plan import plan
 from generator.verify.results import read as read_results
 from generator.verify.results import table, write
+from tests.helpers.support import GENERATED
 
 KERNEL = "gemm_fp16_rcr_none__tiled_pointer_mnk_linear"
 NAIVE = "gemm_fp16_rcr_none__naive_pointer_mnk_linear"

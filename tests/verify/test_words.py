@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from support import GENERATED, ROOT
 
 from generator.parts import of_file
 from generator.rendered import Rendered, read
@@ -24,6 +23,7 @@ from generator.verify.kept import Kept
 from generator.verify.launches import launches
 from generator.verify.loading import subject
 from generator.verify.plan import plan
+from tests.helpers.support import GENERATED, ROOT
 
 #: Of several schedules, with and without descriptors and tables that were measured.
 FAMILIES = ("autotune", "fp16_rcr", "ladder", "stream_k")
