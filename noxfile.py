@@ -31,7 +31,7 @@ def pins(triton: str) -> list[str]:
 @nox.session(name="triton")
 @nox.parametrize("triton", TRITON, ids=TRITON)
 def triton(session: nox.Session, triton: str) -> None:
-    """The levels that need Triton and no GPU; what passed goes to tests/results/proofs/triton_VERSION.json."""
+    """The levels that need Triton and no GPU; what passed goes to measured/proofs/triton_VERSION.json."""
     constraints = Path(session.create_tmp()) / "constraints.txt"
     constraints.write_text("\n".join(pins(triton)) + "\n")
     session.install("-c", str(constraints), ".[verify]", "torch==2.13.0")
@@ -39,7 +39,7 @@ def triton(session: nox.Session, triton: str) -> None:
     if session.posargs:
         session.run("python", "-m", "generator", "verify", *specs, *session.posargs)
         return
-    results = Path(f"tests/results/proofs/triton_{triton}.json")
+    results = Path(f"measured/proofs/triton_{triton}.json")
     fresh = Path(session.create_tmp()) / results.name
     fresh.unlink(missing_ok=True)
     for levels in (INTERPRET, COMPILE):

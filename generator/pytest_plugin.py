@@ -154,10 +154,17 @@ class _Unproved(Exception):
 
 
 class Outcomes:
-    """The results of all jobs that were selected, worked out side by side while the first are waited for."""
+    """The results of all jobs that were selected, worked out side by side while the first are waited for.
 
-    def __init__(self, jobs: Sequence[Job] = (), known: Mapping[Job, Result] = {}) -> None:
+    A process of pytest-xdist, which runs a part of what it collected, works out a job when it is asked for it, unless
+    the caller knows that the tests of all these jobs are run in one process and says `together`.
+    """
+
+    def __init__(
+        self, jobs: Sequence[Job] = (), known: Mapping[Job, Result] = {}, *, together: bool | None = None
+    ) -> None:
         self.jobs = list(jobs)
+        self.together = "PYTEST_XDIST_WORKER" not in os.environ if together is None else together
         self.done = dict(known)
         self.error: Exception | None = None
         self.changed = threading.Condition()
@@ -168,8 +175,7 @@ class Outcomes:
     def __call__(self, job: Job) -> Result:
         if job in self.done:
             return self.done[job]
-        if "PYTEST_XDIST_WORKER" in os.environ:
-            # Each process runs a part of what it collected: it works out one at a time.
+        if not self.together:
             return next(iter(self._results(job.level, [job])))
         if job.level not in self.begun:
             self.begin((job.level,))

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-# The checkout is what is tested, wherever pytest is called and whatever is installed.
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 # Matrices are small, and workers prove kernels beside this process: torch's threads would spend more on waiting.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from support import Spoken, called
+from tests.helpers.support import Spoken, called
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support import BASE, SPECS, Spoken, contents, python
 
 import generator
+from tests.helpers.support import BASE, SPECS, Spoken, contents, python
 
 Cli = Callable[..., Spoken]
 

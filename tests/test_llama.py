@@ -6,25 +6,25 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
 
+from tests.helpers.support import ROOT
+
 FULL = ("512", "2048")
 # A hidden size of 144 makes an inner size of 396, whose rows no descriptor can address: a sibling takes those layers.
 SIZES = [("48", "256"), ("41", "144"), *([FULL] if torch.cuda.is_available() else [])]
-ROOT = Path(__file__).parent.parent
 
 
 def run(*sizes: str, interpret: bool) -> dict[str, float]:
-    """The errors that tests/llama.py reports, from a process of its own."""
+    """The errors that tests/helpers/llama.py reports, from a process of its own."""
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     if interpret:
         environment["TRITON_INTERPRET"] = "1"
         environment["CUDA_VISIBLE_DEVICES"] = ""
     ran = subprocess.run(
-        [sys.executable, str(ROOT / "tests" / "llama.py"), str(ROOT / "generated" / "fp16_rcr"), *sizes],
+        [sys.executable, str(ROOT / "tests" / "helpers" / "llama.py"), str(ROOT / "generated" / "fp16_rcr"), *sizes],
         env=environment,
         capture_output=True,
         text=True,

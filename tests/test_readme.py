@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,12 +17,12 @@ from generator.language.versions import minor_versions
 from generator.language.vocabulary import DTYPE_SHORTHANDS, QUANTISED, SELECT, TARGETS, WORDS
 from generator.verify import proof_records
 from generator.verify.jobs import Subject
+from tests.helpers.support import ROOT, called
 
-ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-RESULTS = ROOT / "tests" / "results" / "nvidia_h200"
+RESULTS = ROOT / "measured" / "nvidia_h200"
 TUNED = ROOT / "specs" / "tuned" / "nvidia_h200"
 SUITES = ("speed", "spine", "inductor", "decode", "types", "batched", "fused")
 
@@ -36,16 +34,13 @@ SUITES = ("speed", "spine", "inductor", "decode", "types", "batched", "fused")
         *((f"tuned_{n}", ["tune", "--report", "--tuned", TUNED / f"{n}.json"]) for n in ("gemm16", "batched", "fused")),
     ],
 )
-def test_a_table_of_measurements_is_what_the_command_prints(name: str, command: list[str | Path]) -> None:
-    printed = subprocess.run(
-        [sys.executable, "-m", "generator", *map(str, command)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+def test_a_table_of_measurements_is_what_the_command_prints(
+    name: str, command: list[str | Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    spoken = called(capsys, *command)
+    assert spoken.status == 0, spoken.err
     written = README.split(f"<!-- table: {name} -->\n")[1].split("<!-- end of table -->")[0]
-    assert written.strip() == printed.strip()
+    assert written.strip() == spoken.out.strip()
 
 
 @pytest.mark.parametrize("path", sorted(TUNED.glob("*.json")), ids=lambda path: path.stem)
@@ -92,18 +87,16 @@ def test_the_axes_named_are_those_of_the_language() -> None:
     assert {word for word in words if not re.search(rf"\b{word}\b", table)} == set()
 
 
-def test_the_table_of_proofs_is_what_the_command_prints() -> None:
+def test_the_table_of_proofs_is_what_the_command_prints(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(ROOT)
     specs = sorted(map(str, (ROOT / "specs").glob("*.yaml")))
-    records = sorted(map(str, (ROOT / "tests" / "results" / "proofs").glob("*.json")))
-    printed = subprocess.run(
-        [sys.executable, "-m", "generator", "verify", *specs, "--table", *records],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+    records = sorted(map(str, (ROOT / "measured" / "proofs").glob("*.json")))
+    spoken = called(capsys, "verify", *specs, "--table", *records)
+    assert spoken.status == 0, spoken.err
     written = README.split("<!-- table: proofs -->\n")[1].split("<!-- end of table -->")[0]
-    assert written.strip() == printed.strip()
+    assert written.strip() == spoken.out.strip()
 
 
 def test_every_kernel_is_proved_as_far_as_the_readme_says() -> None:
@@ -111,7 +104,7 @@ def test_every_kernel_is_proved_as_far_as_the_readme_says() -> None:
     families = [read(folder) for folder in sorted((ROOT / "generated").iterdir())]
     assert "run on an NVIDIA H200: every kernel in `generated/`; compiled" in README
     proved: dict[Subject, set[str]] = {}
-    for path in (ROOT / "tests" / "results" / "proofs").glob("*.json"):
+    for path in (ROOT / "measured" / "proofs").glob("*.json"):
         record = proof_records.read(path)
         minor = ".".join(record.place["triton"].split(".")[:2])
         for subject, levels in record.proved.items():

@@ -11,7 +11,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from support import GENERATED, ROOT, SPECS, contents
+
+from tests.helpers.support import GENERATED, ROOT, SPECS, contents
 
 #: What rendering may import beside the standard library, by module; markupsafe is jinja2's.
 NEEDED = ("jinja2", "markupsafe", "yaml", "packaging", "tqdm")

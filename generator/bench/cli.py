@@ -246,5 +246,5 @@ def _line(record: Record) -> str:
         if side.failure is not None:
             sides.append(f"{side.label} {'refused' if side.refused else 'FAILED'}: {side.failure}")
         elif side.role != "peer":
-            sides.append(f"{side.label} {markdown_tables.ratio_text(record.peer, side, 'gpu')}")
+            sides.append(f"{side.label} {markdown_tables.ratio_text(record, record.peer, side, 'gpu')}")
     return f"{record.case} {record.problem.shape}: {'; '.join(sides)}"

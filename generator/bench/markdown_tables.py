@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from generator.bench import stats, summary
+from generator.bench import summary
 from generator.bench.measurements import COPY, Record, Results, Side
 
 _NONE = "—"
@@ -94,7 +94,7 @@ def _cells(results: Results, record: Record, side: Side, several: bool, others: 
     if side.failure is not None or side.gpu is None or side.call is None or side.host is None:
         reason = f"{'refused' if side.refused else 'FAILED'}: {side.failure or 'not measured'}"
         return [*head, reason, *[_NONE] * (8 + several + len(others))]
-    gpu = stats.summarize(side.gpu.samples)
+    gpu = side.gpu
     seconds = gpu.median / 1e6
     floor = roofline(record, results).floor(record.problem.flops, record.problem.bytes)
     star = "" if side.gpu.method == "graph" else "*"
@@ -104,22 +104,22 @@ def _cells(results: Results, record: Record, side: Side, several: bool, others: 
         _number(record.problem.flops / seconds / 1e12, 3),
         _number(record.problem.bytes / seconds / 1e9, 3),
         f"{100 * floor / seconds:.0f} %" if floor else _NONE,
-        ratio_text(record.peer, side, "gpu"),
+        ratio_text(record, record.peer, side, "gpu"),
     ]
     if several:
         ours = [other for other in record.sides if other.role != "peer"]
-        cells.append(_NONE if side.role == "peer" else ratio_text(ours[0], side, "gpu", quartiles=False))
+        cells.append(_NONE if side.role == "peer" else ratio_text(record, ours[0], side, "gpu", quartiles=False))
     for word in others:
-        cells.append(_NONE if side.role == "peer" else ratio_text(record.peers.get(word), side, "gpu", quartiles=False))
+        peer = record.peers.get(word)
+        cells.append(_NONE if side.role == "peer" else ratio_text(record, peer, side, "gpu", quartiles=False))
     for what, timing in (("call", side.call), ("host", side.host)):
-        median = stats.summarize(timing.samples).median
-        cells += [_number(median), ratio_text(record.peer, side, what, quartiles=False)]
+        cells += [_number(timing.median), ratio_text(record, record.peer, side, what, quartiles=False)]
     return cells
 
 
-def ratio_text(peer: Side | None, side: Side, what: str, *, quartiles: bool = True) -> str:
+def ratio_text(record: Record, peer: Side | None, side: Side, what: str, *, quartiles: bool = True) -> str:
     """A ratio for a table, `0.97 (0.96 to 0.98)`, or a dash where there is none."""
-    found = summary.ratio(peer, side, what)
+    found = record.ratio(peer, side, what)
     if found is None:
         return _NONE
     return f"{found.median:.3f}" + (f" ({found.low:.3f} to {found.high:.3f})" if quartiles else "")

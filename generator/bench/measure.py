@@ -14,7 +14,7 @@ from generator.bench import check, random_operands, stats
 from generator.bench.comparison_plan import Comparison
 from generator.bench.competitor import Competitor, competitors, launches, row_of
 from generator.bench.device import Device, Reading, Replay, timed
-from generator.bench.measurements import Record, Side, Timing, digest_of
+from generator.bench.measurements import TIMED, Ratios, Record, Side, Timing, digest_of, ratios_of
 from generator.bench.peers import set_precision
 from generator.bench.problem import Problem
 from generator.bench.random_operands import Operands
@@ -104,10 +104,11 @@ def measure(comparison: Comparison, device: Device, environment: str, options: O
     set_precision(comparison.problem)
     found = competitors(comparison, options.configs, options.peers)
     sets = 0
+    ratios: Ratios = {}
     try:
         session = Session(comparison.problem, device)
         sets = len(session.sets)
-        sides = _timed(session, found, options)
+        sides, ratios = _timed(session, found, options)
     except DeviceLost:
         raise
     except Exception as error:
@@ -122,14 +123,20 @@ def measure(comparison: Comparison, device: Device, environment: str, options: O
         environment,
         {**options.method, "sets": sets},
         tuple(sides),
+        ratios,
     )
 
 
-def _timed(session: Session, found: list[Competitor], options: Options) -> list[Side]:
-    """The sides of a comparison with their times, in the order of `found`."""
+def _timed(session: Session, found: list[Competitor], options: Options) -> tuple[list[Side], Ratios]:
+    """The sides of a comparison with their times, in the order of `found`, and the ratios of the times."""
     entries = [session.prepare(each) if each.side.failure is None else None for each in found]
     session.rounds([entry for entry in entries if entry is not None], options.rounds, options.seconds)
-    return [each.side if entry is None else session.finish(entry) for each, entry in zip(found, entries)]
+    sides = [each.side if entry is None else session.finish(entry) for each, entry in zip(found, entries)]
+    samples = [
+        {word: getattr(entry, word) for word in TIMED} if entry is not None and side.failure is None else {}
+        for side, entry in zip(sides, entries)
+    ]
+    return sides, ratios_of(sides, samples)
 
 
 def survive(device: Device, error: Exception) -> None:
@@ -329,7 +336,7 @@ def _run(competitor: Competitor, sets: list[Operands], returned: dict[int, Any],
 
 
 def _timing(method: str, calls: int, seconds: list[float]) -> Timing:
-    return Timing(method, calls, tuple(stats.rounded(sample * 1e6) for sample in seconds))
+    return Timing.of(method, calls, [sample * 1e6 for sample in seconds])
 
 
 def _finite(error: float) -> float | None:

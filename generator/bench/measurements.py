@@ -1,5 +1,8 @@
 """What was measured, as it is kept: typed records, a JSON file rewritten whole as comparisons are done.
 
+The file holds no samples: of the times of a side their median, mean and deviation, and of two sides that a table
+compares the median and the quartiles of the ratios of their times in the same rounds.
+
 A record's key is a digest of everything that its times depend on: kernels, problem, device, versions, method. A run
 that finds the key has nothing left to do; another measurement of the same case and shape on the same device and
 versions takes the older one's place. There is no date, path or host in the file.
@@ -11,35 +14,50 @@ import dataclasses
 import hashlib
 import json
 import os
-import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from generator.bench import stats
 from generator.bench.problem import Problem, Shape
 from generator.language.built_in import chain_of
 from generator.language.errors import CallError
 from generator.language.model import Dtype, Layout
 
-FORMAT = 1
+FORMAT = 2
 
 #: The name of the ceiling that is a bandwidth; the others are those of the types that they multiply.
 COPY = "copy"
 
-_NUMBERS = re.compile(r"\[\n([-+0-9.eE,\s]+)\]")
+#: What is timed of a side: on the device without the host, from the call of an idle device to the end with the host
+#: included, and until the host is free again.
+TIMED = ("gpu", "call", "host")
 
 Environment = Mapping[str, str | int]
+#: The ratio of a peer's time to a side's for each word of `TIMED`, by the places of the side and the peer in a record.
+Ratios = Mapping[tuple[int, int], Mapping[str, stats.Ratio]]
 
 
 @dataclass(frozen=True)
 class Timing:
-    """Samples of one side in microseconds a call, one a round; `calls` were made for each sample."""
+    """What the samples of one side come to, in microseconds a call: one sample a round, of `calls` calls each."""
 
     method: str
     calls: int
-    samples: tuple[float, ...]
+    rounds: int
+    median: float
+    mean: float
+    #: Standard deviation with n - 1 in the denominator.
+    deviation: float
+
+    @staticmethod
+    def of(method: str, calls: int, samples: Sequence[float]) -> Timing:
+        """The statistics of samples in microseconds; raise ValueError for none."""
+        found = stats.summarize(samples)
+        kept = (stats.rounded(value, stats.STATISTIC_DIGITS) for value in (found.median, found.mean, found.deviation))
+        return Timing(method, calls, len(samples), *kept)
 
 
 @dataclass(frozen=True)
@@ -57,11 +75,9 @@ class Side:
     index: int | None = None
     #: Whether the row was asked for, rather than selected by the kernel.
     forced: bool = False
-    #: On the device, without the host.
+    #: The times, as `TIMED` says.
     gpu: Timing | None = None
-    #: From the call of an idle device to the end, the host included.
     call: Timing | None = None
-    #: Until the host is free again.
     host: Timing | None = None
     #: Relative error against float64, and the most that is right.
     error: float | None = None
@@ -83,6 +99,12 @@ class Record:
     environment: str
     method: Mapping[str, str | int]
     sides: tuple[Side, ...]
+    ratios: Ratios = field(default_factory=dict)
+
+    def ratio(self, peer: Side | None, side: Side, timed: str) -> stats.Ratio | None:
+        """A peer's time over a side's; None where there is no peer, or either has no right result, or both are one."""
+        places = [next((i for i, own in enumerate(self.sides) if own is each), -1) for each in (side, peer)]
+        return self.ratios.get((places[0], places[1]), {}).get(timed)
 
     @property
     def peer(self) -> Side | None:
@@ -145,6 +167,22 @@ class Results:
         return next((c.rate for c in self.ceilings.get(environment, ()) if c.name == name), None)
 
 
+def ratios_of(sides: Sequence[Side], samples: Sequence[Mapping[str, Sequence[float]]]) -> Ratios:
+    """The ratios that a table shows: of each of our own sides to the first of them and to every peer, and of each peer
+    to the first peer.
+
+    `samples` are those of each side by the words of `TIMED`, one a round; empty where a side has no right result.
+    """
+    ours = [place for place, side in enumerate(sides) if side.role != "peer"]
+    peers = [place for place, side in enumerate(sides) if side.role == "peer"]
+    pairs = [*((own, other) for own in ours for other in (*ours[:1], *peers)), *((peer, peers[0]) for peer in peers)]
+    return {
+        (own, other): {word: stats.ratio(samples[other][word], samples[own][word]) for word in samples[own]}
+        for own, other in pairs
+        if own != other and samples[own] and samples[other]
+    }
+
+
 def digest_of(value: object) -> str:
     """A short digest of plain data."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"))
@@ -162,7 +200,10 @@ def load(path: Path) -> Results:
     try:
         data = json.loads(text)
         if data["format"] != FORMAT:
-            raise CallError(f"--json: {path} has format {data['format']!r}, this version reads {FORMAT}")
+            raise CallError(
+                f"--json: {path} has format {data['format']!r}, this version reads {FORMAT}: name another file, or "
+                "remove this one, and what it held is measured again"
+            )
         return _results(data)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CallError(f"--json: {path} is no results file ({type(error).__name__}: {error})") from None
@@ -170,13 +211,12 @@ def load(path: Path) -> Results:
 
 def save(results: Results, path: Path) -> None:
     """Write the results to `path` in one step, so that a stopped run leaves the file whole."""
-    data = {
+    head = {
         "format": FORMAT,
         "environments": results.environments,
         "ceilings": {name: {c.name: c.rate for c in found} for name, found in results.ceilings.items()},
-        "records": [_plain_record(record) for record in results.records],
     }
-    put(path, _dump(data))
+    put(path, _dump(head, [_plain_record(record) for record in results.records]))
 
 
 def put(path: Path, text: str) -> None:
@@ -193,10 +233,20 @@ def put(path: Path, text: str) -> None:
         raise
 
 
-def _dump(data: object) -> str:
-    """JSON with one value a line, but a list of numbers on one line: a text holds no line end that could match."""
-    text = json.dumps(data, indent=1, ensure_ascii=False)
-    return _NUMBERS.sub(lambda found: "[" + " ".join(found[1].split()) + "]", text) + "\n"
+def _dump(head: Mapping[str, object], records: Sequence[Mapping[str, Any]]) -> str:
+    """JSON with one value of `head` a line, one record a line, and each of its sides on a line of its own."""
+    lines = json.dumps(head, indent=1, ensure_ascii=False)[: -len("\n}")]
+    return lines + ',\n "records": [\n' + ",\n".join(map(_record_lines, records)) + "\n ]\n}\n"
+
+
+def _record_lines(record: Mapping[str, Any]) -> str:
+    head = _json({name: value for name, value in record.items() if name != "sides"})
+    sides = ",\n".join(f"   {_json(side)}" for side in record["sides"])
+    return f'  {head[:-1]}, "sides": [\n{sides}\n  ]}}'
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _plain_record(record: Record) -> dict[str, Any]:
@@ -211,15 +261,20 @@ def _plain_record(record: Record) -> dict[str, Any]:
         "epilogue": problem.epilogue.data,
         "environment": record.environment,
         "method": dict(record.method),
-        "sides": [
-            {
-                name: value
-                for name, value in dataclasses.asdict(side).items()
-                if value is not None and value is not False
-            }
-            for side in record.sides
-        ],
+        "sides": [_plain_side(record, place) for place in range(len(record.sides))],
     }
+
+
+def _plain_side(record: Record, place: int) -> dict[str, Any]:
+    """A side with its ratios, by the places of the sides that they are to."""
+    values = dataclasses.asdict(record.sides[place])
+    ratios = {
+        str(other): {word: list(dataclasses.astuple(ratio)) for word, ratio in found.items()}
+        for (own, other), found in record.ratios.items()
+        if own == place
+    }
+    kept = {name: value for name, value in values.items() if value is not None and value is not False}
+    return {**kept, "ratios": ratios} if ratios else kept
 
 
 def _results(data: Any) -> Results:
@@ -238,13 +293,16 @@ def _record(data: Any) -> Record:
         chain_of(data["epilogue"]),
     )
     sides = tuple(_side(entry) for entry in data["sides"])
-    return Record(data["key"], data["case"], data["title"], problem, data["environment"], dict(data["method"]), sides)
+    ratios = {
+        (own, int(other)): {word: stats.Ratio(*values) for word, values in found.items()}
+        for own, entry in enumerate(data["sides"])
+        for other, found in entry.get("ratios", {}).items()
+    }
+    return Record(
+        data["key"], data["case"], data["title"], problem, data["environment"], dict(data["method"]), sides, ratios
+    )
 
 
 def _side(data: Any) -> Side:
-    values = dict(data)
-    for name in ("gpu", "call", "host"):
-        if name in values:
-            timing = values[name]
-            values[name] = Timing(timing["method"], timing["calls"], tuple(timing["samples"]))
-    return Side(**values)
+    values = {name: value for name, value in data.items() if name != "ratios"}
+    return Side(**(values | {name: Timing(**values[name]) for name in TIMED if name in values}))

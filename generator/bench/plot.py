@@ -10,7 +10,6 @@ from typing import Any
 from generator.bench import stats
 from generator.bench.markdown_tables import roofline
 from generator.bench.measurements import Record, Results
-from generator.bench.summary import ratio
 from generator.language.errors import CallError
 
 _OURS, _PEER = "tab:blue", "tab:orange"
@@ -49,7 +48,7 @@ def _roofline(axes: Any, results: Results, records: Sequence[Record]) -> None:
             axes.annotate(word, (steps[-1], heights[-1]), ha="right", va="bottom", color=line.get_color())
     for role, color, marker in (("ours", _OURS, "o"), ("peer", _PEER, "x")):
         points = [
-            (record.problem.flops / record.problem.bytes, record.problem.flops / _median(side.gpu.samples) / 1e6)
+            (record.problem.flops / record.problem.bytes, record.problem.flops / side.gpu.median / 1e6)
             for record in records
             for side in record.sides
             if (side.role == "peer") == (role == "peer") and side.gpu is not None and not side.forced
@@ -65,10 +64,10 @@ def _roofline(axes: Any, results: Results, records: Sequence[Record]) -> None:
 
 def _ratios(axes: Any, records: Sequence[Record]) -> None:
     """Peer's time over ours, with quartiles, over the geometric mean of M, N and K."""
-    series: dict[str, list[tuple[float, stats.Summary]]] = {}
+    series: dict[str, list[tuple[float, stats.Ratio]]] = {}
     for record in records:
         for side in record.sides:
-            found = ratio(record.peer, side, "gpu")
+            found = record.ratio(record.peer, side, "gpu")
             if found is not None and side.role != "peer" and not side.forced:
                 size = (record.problem.flops / 2) ** (1 / 3)
                 series.setdefault(f"{record.case}: {side.label}", []).append((size, found))
@@ -85,7 +84,3 @@ def _ratios(axes: Any, records: Sequence[Record]) -> None:
     axes.grid(True, which="both", linewidth=0.3)
     if 0 < len(series) <= 30:
         axes.legend(fontsize=7)
-
-
-def _median(samples: Sequence[float]) -> float:
-    return stats.summarize(samples).median

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 #: Digits kept of a measurement: a tenth of a part per thousand, well under the scatter of any clock.
 DIGITS = 5
+#: Digits kept of a statistic of several measurements.
+STATISTIC_DIGITS = 6
 
 
 @dataclass(frozen=True)
@@ -19,6 +21,15 @@ class Summary:
     #: Standard deviation with n - 1 in the denominator; 0 for one sample.
     deviation: float
     #: First and third quartile.
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """Peer's time over ours, taken round by round: the median and the quartiles. Above 1 is faster."""
+
+    median: float
     low: float
     high: float
 
@@ -47,6 +58,12 @@ def ratios(peer: Sequence[float], ours: Sequence[float]) -> list[float]:
     if len(peer) != len(ours):
         raise ValueError(f"rounds do not pair up: {len(peer)} against {len(ours)}")
     return [theirs / own for theirs, own in zip(peer, ours)]
+
+
+def ratio(peer: Sequence[float], ours: Sequence[float]) -> Ratio:
+    """The statistics of `ratios`; raise ValueError for no rounds, or for rounds that do not pair up."""
+    found = summarize(ratios(peer, ours))
+    return Ratio(*(rounded(value, STATISTIC_DIGITS) for value in (found.median, found.low, found.high)))
 
 
 def rounded(value: float, digits: int = DIGITS) -> float:

@@ -6,8 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from generator.bench import stats
-from generator.bench.measurements import Record, Side, Timing
+from generator.bench.measurements import Record, Side
 from generator.bench.problem import Shape
 
 #: Fewer comparisons than this need no summary: their table says it all.
@@ -17,20 +16,9 @@ _ALL = "all"
 BEST = "the best of them"
 
 
-def ratio(peer: Side | None, side: Side, what: str) -> stats.Summary | None:
-    """Peer's time over a side's, round by round; None where either has no right result, or they are the same side."""
-    if peer is None or peer is side or peer.failure is not None or side.failure is not None:
-        return None
-    theirs: Timing | None = getattr(peer, what)
-    own: Timing | None = getattr(side, what)
-    if theirs is None or own is None:
-        return None
-    return stats.summarize(stats.ratios(theirs.samples, own.samples))
-
-
 def best(record: Record) -> Side | None:
     """The peer that took the least time on the device; None where none has a right result."""
-    timed = [(stats.summarize(p.gpu.samples).median, p) for p in record.peers.values() if not p.failure and p.gpu]
+    timed = [(p.gpu.median, p) for p in record.peers.values() if not p.failure and p.gpu]
     return min(timed, key=lambda entry: entry[0])[1] if timed else None
 
 
@@ -93,8 +81,8 @@ def summarize(records: Sequence[Record]) -> list[Ratios]:
 def _ratios(case: str, label: str, word: str, entries: list[tuple[Record, Side, Side | None]]) -> Ratios:
     found, host = [], []
     for record, side, peer in entries:
-        value = ratio(peer, side, "gpu")
-        alone = ratio(peer, side, "host")
+        value = record.ratio(peer, side, "gpu")
+        alone = record.ratio(peer, side, "host")
         if value is not None:
             found.append((record.problem.shape, value.median))
         if alone is not None:

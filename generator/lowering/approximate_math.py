@@ -1,6 +1,7 @@
 """Cheaper forms of functions of the formula language, which kernels compute in them, and what they are off by.
 
-The error of a form is measured by `tests/verify/test_fast.py` over every value of fp16 and bf16, and is less than half
+The error of a form is measured by `tests/verify/test_approximate_math.py` over every
+value of fp16 and bf16, and is less than half
 a unit in the last place of these types. Where the hardware has approximate instructions a launcher says so by the
 constexpr APPROX; without them the forms are plain Triton. On sm90 a sigmoid takes 4 instructions for 13, a tanh 7 for
 21, or a single one. A sigmoid is not made of tanh.approx, which cancels where the sigmoid is small.

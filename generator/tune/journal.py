@@ -1,4 +1,7 @@
-"""The journal of measurements: one JSON line an outcome, written as it comes, read again by the next run."""
+"""The journal of measurements: one JSON line an outcome, written as it comes, read again by the next run.
+
+A run that ends in good order leaves the file without the outcomes that later ones replaced.
+"""
 
 from __future__ import annotations
 
@@ -9,20 +12,40 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import IO
+from typing import IO, Any
 
+from generator.bench import measurements
 from generator.language.errors import CallError
 from generator.tune.outcome import Outcome, outcome_of, plain
 from generator.tune.winners import Place
 
+#: The layout of a line; a reader refuses one that it does not know.
+FORMAT = 2
+
 
 @dataclass(frozen=True)
 class _Kept:
-    """An outcome, where it was measured, and the digests of the code of the kernels that were."""
+    """An outcome, what it is of, where it was measured, and the digests of the code of the kernels that were."""
 
+    about: str
     outcome: Outcome
     place: Place
     kernels: Mapping[str, str]
+
+    def line(self, key: str) -> str:
+        head = {"format": FORMAT, "key": key, "about": self.about, "place": dataclasses.asdict(self.place)}
+        data = {**head, "kernels": dict(self.kernels), **plain(self.outcome)}
+        return json.dumps(data, ensure_ascii=False, separators=(",", ":")) + "\n"
+
+    def replaces(self, older: _Kept) -> bool:
+        """Whether an older outcome of the same problem on the same device can no longer stand beside this one.
+
+        It cannot where it was measured with other versions, or of a kernel whose code was another.
+        """
+        if (self.about, self.place.device) != (older.about, older.place.device):
+            return False
+        changed = any(self.kernels.get(name, digest) != digest for name, digest in older.kernels.items())
+        return changed or self.place != older.place
 
 
 class Journal:
@@ -48,11 +71,26 @@ class Journal:
         self._end = len(whole) + len(newline)
         for number, line in enumerate(whole.splitlines(), 1):
             try:
-                data = json.loads(line)
-                self._kept[data["key"]] = _Kept(outcome_of(data), Place(**data["place"]), data["kernels"])
-            except (ValueError, KeyError, TypeError) as error:
+                self._read(json.loads(line))
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
                 reason = f"{type(error).__name__}: {error}"
                 raise CallError(f"--journal: line {number} of {path} is no outcome ({reason})") from None
+
+    def _read(self, data: Mapping[str, Any]) -> None:
+        found = data.get("format", 1)
+        if found != FORMAT:
+            raise CallError(
+                f"--journal: {self.path} has format {found!r}, this version reads {FORMAT}: name another file, or "
+                "remove this one, and what it held is measured again"
+            )
+        outcome = outcome_of(data)
+        self._put(data["key"], _Kept(data["about"], outcome, Place(**data["place"]), data["kernels"]))
+
+    def _put(self, key: str, new: _Kept) -> None:
+        """Take in an outcome, less those that it replaces."""
+        for other in [other for other, kept in self._kept.items() if new.replaces(kept)]:
+            del self._kept[other]
+        self._kept[key] = new
 
     def __enter__(self) -> Journal:
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -65,16 +103,20 @@ class Journal:
     ) -> None:
         if self._file is not None:
             self._file.close()
+        if kind is None:
+            # In one step, and only of what stands: before, each line was in the file as soon as it was measured.
+            text = "".join(kept.line(key) for key, kept in self._kept.items())
+            if text.encode() != self.path.read_bytes():
+                measurements.put(self.path, text)
 
     def append(self, key: str, about: str, outcome: Outcome, place: Place, kernels: Mapping[str, str]) -> None:
-        """Keep an outcome, in the file before this returns; `about` says in the line what it is of."""
+        """Keep an outcome, in the file before this returns; `about` names its family, contract and shape."""
         assert self._file is not None
-        head = {"key": key, "about": about, "place": dataclasses.asdict(place), "kernels": dict(kernels)}
-        line = json.dumps({**head, **plain(outcome)}, ensure_ascii=False, separators=(",", ":"))
-        self._file.write(line.encode() + b"\n")
+        kept = _Kept(about, outcome, place, kernels)
+        self._file.write(kept.line(key).encode())
         self._file.flush()
         os.fsync(self._file.fileno())
-        self._kept[key] = _Kept(outcome, place, kernels)
+        self._put(key, kept)
 
     @property
     def outcomes(self) -> dict[str, Outcome]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,28 +11,24 @@ from generator.bench.problem import Shape
 
 
 @dataclass(frozen=True)
-class Measurement:
-    """One candidate, or the library, in one pass: the median seconds of a call, or why there is no time."""
-
-    #: `quick`, `again` or `confirm`.
-    stage: str
-    #: The kernel's name, or that of the library's call.
-    kernel: str
-    config: Mapping[str, int] | None
-    seconds: float | None = None
-    rounds: int = 0
-    failure: str | None = None
-    #: Whether the failure is an honest "not for these sizes" rather than a fault.
-    refused: bool = False
-
-
-@dataclass(frozen=True)
-class Rival:
+class Timed:
     """A kernel and a row of its table, with the median seconds of a call."""
 
     kernel: str
     config: Mapping[str, int]
     seconds: float
+
+
+@dataclass(frozen=True)
+class Failure:
+    """One candidate, or the library, and why it has no time or a wrong result."""
+
+    #: The kernel's name, or that of the library's call.
+    kernel: str
+    config: Mapping[str, int] | None
+    reason: str
+    #: Whether the reason is an honest "not for these sizes" rather than a fault.
+    refused: bool = False
 
 
 @dataclass(frozen=True)
@@ -47,7 +43,7 @@ class Winner:
     config: Mapping[str, int]
     seconds: float
     library_seconds: float | None = None
-    runner_up: Rival | None = None
+    runner_up: Timed | None = None
     #: Products of a batch; 0 where there is none.
     batch: int = 0
 
@@ -65,35 +61,53 @@ class Winner:
 class Outcome:
     """A trial, done: all that was measured, and the winner where there is one."""
 
-    measurements: tuple[Measurement, ...] = ()
+    #: Each row that was timed, with the seconds of the last pass that it was in.
+    times: tuple[Timed, ...] = ()
+    failures: tuple[Failure, ...] = ()
     winner: Winner | None = None
+    #: The library's call that was timed beside the candidates, where one was.
+    library: str | None = None
     #: Why the device, or the process that had it, is lost.
     lost: str | None = None
     #: Whether any kernel of the contract could win; of some of them alone it tells times, and no winner.
     whole: bool = True
 
     @property
-    def faults(self) -> tuple[Measurement, ...]:
+    def faults(self) -> tuple[Failure, ...]:
         """What was wrong, or raised what is no refusal."""
-        return tuple(found for found in self.measurements if found.failure is not None and not found.refused)
+        return tuple(found for found in self.failures if not found.refused)
 
 
 def plain(value: Outcome | Winner) -> dict[str, Any]:
-    """As JSON holds it."""
-    usual = {"batch": 0, "whole": True}
-    return {
+    """As JSON holds it. An outcome's rows of one kernel stand together, as lists of the values of named parameters."""
+    usual = {"batch": 0, "whole": True, "failures": (), "library": None, "lost": None}
+    found = {
         name: entry for name, entry in dataclasses.asdict(value).items() if name not in usual or usual[name] != entry
     }
+    return {**found, "times": _tables(value.times)} if isinstance(value, Outcome) else found
+
+
+def _tables(times: Iterable[Timed]) -> list[dict[str, Any]]:
+    """Times by kernel and the names of its parameters, each row with its seconds at the end."""
+    tables: dict[tuple[str, tuple[str, ...]], list[list[float]]] = {}
+    for each in times:
+        tables.setdefault((each.kernel, tuple(each.config)), []).append([*each.config.values(), each.seconds])
+    return [{"kernel": kernel, "names": list(names), "rows": rows} for (kernel, names), rows in tables.items()]
 
 
 def outcome_of(data: Mapping[str, Any]) -> Outcome:
-    """An outcome as `plain` wrote it; raise KeyError or TypeError for something else."""
-    measurements = tuple(Measurement(**entry) for entry in data["measurements"])
+    """An outcome as `plain` wrote it; raise KeyError, TypeError or ValueError for something else."""
+    times = tuple(
+        Timed(table["kernel"], dict(zip(table["names"], values, strict=True)), seconds)
+        for table in data["times"]
+        for *values, seconds in table["rows"]
+    )
+    failures = tuple(Failure(**entry) for entry in data.get("failures", ()))
     winner = None if data["winner"] is None else winner_of(data["winner"])
-    return Outcome(measurements, winner, data["lost"], data.get("whole", True))
+    return Outcome(times, failures, winner, data.get("library"), data.get("lost"), data.get("whole", True))
 
 
 def winner_of(data: Mapping[str, Any]) -> Winner:
     """A winner as `plain` wrote it; raise KeyError or TypeError for something else."""
     rival = data["runner_up"]
-    return Winner(**{**data, "runner_up": None if rival is None else Rival(**rival)})
+    return Winner(**{**data, "runner_up": None if rival is None else Timed(**rival)})

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from generator.bench import measure
@@ -21,7 +21,7 @@ from generator.bench.peers import set_precision
 from generator.bench.stats import rounded
 from generator.cost import analytic
 from generator.tune.executors import loaded
-from generator.tune.outcome import Measurement, Outcome, Rival, Winner
+from generator.tune.outcome import Failure, Outcome, Timed, Winner
 from generator.tune.trial_selection import Candidate, Trial
 
 #: The device of a worker, as `loaded` finds it.
@@ -80,23 +80,23 @@ def _device(factory: str) -> Device:
 def run(trial: Trial, factory: str = CUDA) -> Outcome:
     """The outcome of a trial on the device of this process; raises what making that device raises."""
     device = _device(factory)
-    measurements: list[Measurement] = []
+    notes = _Notes()
     winner = None
     try:
         try:
             set_precision(trial.problem)
-            best = _heats(trial, device, measurements)
-            winner = _final(trial, device, best, measurements) if best else None
+            best = _heats(trial, device, notes)
+            winner = _final(trial, device, best, notes) if best else None
         except DeviceLost:
             raise
         except Exception as error:
             # What no candidate is to blame for, such as no memory for the operands.
             measure.survive(device, error)
-            measurements.append(Measurement("quick", trial.contract, None, failure=measure.reason(error)))
+            notes.failures.append(Failure(trial.contract, None, measure.reason(error)))
         device.free()
     except DeviceLost as lost:
-        return Outcome(tuple(measurements), lost=str(lost))
-    return Outcome(tuple(measurements), winner)
+        return notes.outcome(None, str(lost))
+    return notes.outcome(winner)
 
 
 @dataclass
@@ -118,6 +118,25 @@ class _Entrant:
         return statistics.median(self.entry.gpu)
 
 
+@dataclass
+class _Notes:
+    """What the passes over a trial come to, as they go on."""
+
+    #: The rows that were timed, by kernel and index, each with the seconds of the last pass that it was in.
+    times: dict[tuple[str, int], Timed] = field(default_factory=dict)
+    failures: list[Failure] = field(default_factory=list)
+    library: str | None = None
+
+    def failed(self, entrant: _Entrant) -> None:
+        side = entrant.side
+        assert side.failure is not None
+        config = None if entrant.candidate is None else entrant.candidate.config
+        self.failures.append(Failure(side.name, config, side.failure, side.refused))
+
+    def outcome(self, winner: Winner | None, lost: str | None = None) -> Outcome:
+        return Outcome(tuple(self.times.values()), tuple(self.failures), winner, self.library, lost)
+
+
 def _enter(session: Session, trial: Trial, candidates: Sequence[Candidate]) -> tuple[list[_Entrant], _Entrant]:
     """The candidates and the library, compiled, recorded and checked."""
     pairs: list[tuple[Candidate | None, Competitor]] = [
@@ -131,15 +150,17 @@ def _enter(session: Session, trial: Trial, candidates: Sequence[Candidate]) -> t
     return entrants[:-1], entrants[-1]
 
 
-def _heats(trial: Trial, device: Device, measurements: list[Measurement]) -> list[Candidate]:
+def _heats(trial: Trial, device: Device, notes: _Notes) -> list[Candidate]:
     """The first two passes: the best candidates, at most as many as the last pass takes."""
     session = Session(trial.problem, device, seed=_SEEDS[0], sample=_SAMPLE, checked=_CHECKED, host=False)
     ours, library = _enter(session, trial, trial.candidates)
-    measurements += [_failed(QUICK, each) for each in (*ours, library) if each.entry is None]
+    for each in (*ours, library):
+        if each.entry is None:
+            notes.failed(each)
     left = [each for each in ours if each.entry is not None]
-    for each in (QUICK, AGAIN):
-        left = left[: each.entrants]
-        _rounds(session, each, left, library, measurements)
+    for heat in (QUICK, AGAIN):
+        left = left[: heat.entrants]
+        _rounds(session, heat, left, library, notes)
         left.sort(key=lambda entrant: entrant.median)
     # A result that was right at first and is not after the rounds wins nothing.
     kept = []
@@ -149,24 +170,26 @@ def _heats(trial: Trial, device: Device, measurements: list[Measurement]) -> lis
         if entrant.side.failure is None:
             kept.append(entrant.candidate)
         else:
-            measurements.append(_failed(AGAIN, entrant))
+            notes.failed(entrant)
     return kept[: CONFIRM.entrants]
 
 
-def _final(trial: Trial, device: Device, best: list[Candidate], measurements: list[Measurement]) -> Winner | None:
+def _final(trial: Trial, device: Device, best: list[Candidate], notes: _Notes) -> Winner | None:
     """The last pass, in a session of its own: the winner, None where nothing holds."""
     device.free()
     session = Session(trial.problem, device, seed=_SEEDS[1], sample=_SAMPLE, checked=_CHECKED, host=False)
     ours, library = _enter(session, trial, best)
-    _rounds(session, CONFIRM, [each for each in ours if each.entry is not None], library, measurements)
+    _rounds(session, CONFIRM, [each for each in ours if each.entry is not None], library, notes)
     for entrant in (*ours, library):
         if entrant.entry is not None:
             entrant.competitor.side = session.finish(entrant.entry)
-    measurements += [_failed(CONFIRM, each) for each in (*ours, library) if each.side.failure is not None]
+    for entrant in (*ours, library):
+        if entrant.side.failure is not None:
+            notes.failed(entrant)
     right = sorted((each for each in ours if each.side.failure is None), key=lambda entrant: entrant.median)
     if not right:
         return None
-    first, *rest = [_rival(entrant) for entrant in right]
+    first, *rest = [_timed(entrant) for entrant in right]
     shape = trial.problem.shape
     return Winner(
         trial.contract,
@@ -182,28 +205,20 @@ def _final(trial: Trial, device: Device, best: list[Candidate], measurements: li
     )
 
 
-def _rounds(
-    session: Session, each: Pass, ours: list[_Entrant], library: _Entrant, measurements: list[Measurement]
-) -> None:
-    """Time the entrants anew in the same rounds, and note what each took."""
+def _rounds(session: Session, each: Pass, ours: list[_Entrant], library: _Entrant, notes: _Notes) -> None:
+    """Time the entrants anew in the same rounds, and note what each candidate took."""
     timed = [entrant for entrant in (*ours, library) if entrant.entry is not None]
     entries = [entrant.entry for entrant in timed if entrant.entry is not None]
     for entry in entries:
         entry.gpu.clear()
     session.rounds(entries, each.rounds, warm=each.warm)
     for entrant in timed:
-        config = None if entrant.candidate is None else entrant.candidate.config
-        measurements.append(
-            Measurement(each.stage, entrant.side.name, config, rounded(entrant.median), rounds=each.rounds)
-        )
+        if entrant.candidate is None:
+            notes.library = entrant.side.name
+        else:
+            notes.times[entrant.side.name, entrant.candidate.index] = _timed(entrant)
 
 
-def _failed(each: Pass, entrant: _Entrant) -> Measurement:
-    config = None if entrant.candidate is None else entrant.candidate.config
-    side = entrant.side
-    return Measurement(each.stage, side.name, config, failure=side.failure, refused=side.refused)
-
-
-def _rival(entrant: _Entrant) -> Rival:
+def _timed(entrant: _Entrant) -> Timed:
     assert entrant.candidate is not None
-    return Rival(entrant.side.name, dict(entrant.candidate.config), rounded(entrant.median))
+    return Timed(entrant.side.name, dict(entrant.candidate.config), rounded(entrant.median))

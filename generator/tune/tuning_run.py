@@ -19,7 +19,7 @@ from generator.language.vocabulary import ELEMENTS
 from generator.tune import trial_worker, winners
 from generator.tune.journal import Journal
 from generator.tune.outcome import Outcome, Winner
-from generator.tune.rate_fit import Row, Sample, fit, row_of
+from generator.tune.rate_fit import Sample, fit, row_of
 from generator.tune.trial_selection import Trial
 from generator.tune.winner_validation import DOUBTED, doubtful
 
@@ -82,7 +82,7 @@ def hand_out(
                 outcome = replace(_outcome(future), whole=trial.whole)
                 progress.outcomes[key] = outcome
                 progress.lost |= outcome.lost is not None
-                journal.append(key, _about(trial), outcome, place, trial.digests)
+                journal.append(key, f"{trial.family}/{_about(trial)}", outcome, place, trial.digests)
                 count += 1
                 print(f"[{count}/{total}] {_about(trial)}: {_told(outcome)}", file=sys.stderr, flush=True)
     finally:
@@ -104,7 +104,7 @@ def _about(trial: Trial) -> str:
 
 def _told(outcome: Outcome) -> str:
     """An outcome in a few words."""
-    words = [f"FAULT {found.kernel} {_row(found.config)}: {found.failure}" for found in outcome.faults]
+    words = [f"FAULT {found.kernel} {_row(found.config)}: {found.reason}" for found in outcome.faults]
     if outcome.lost is not None:
         words.append(f"LOST: {outcome.lost}")
     elif outcome.winner is None:
@@ -191,12 +191,8 @@ def samples_of(outcomes: Iterable[Outcome], widths: Mapping[str, int]) -> Iterat
         if outcome.winner is None or outcome.winner.contract not in widths:
             continue
         contract, sizes = outcome.winner.place
-        last: dict[Row, float] = {}
-        for found in outcome.measurements:
-            if found.config is not None and found.seconds is not None:
-                last[row_of(contract, found.kernel, found.config)] = found.seconds
-        for row, seconds in last.items():
-            yield Sample(row, sizes, widths[contract], seconds)
+        for found in outcome.times:
+            yield Sample(row_of(contract, found.kernel, found.config), sizes, widths[contract], found.seconds)
 
 
 def digests_of(families: Families, name: str) -> dict[str, str]:
@@ -217,7 +213,7 @@ def status(progress: Progress) -> int:
         about = _about(progress.keys[key])
         for found in outcome.faults:
             faults += 1
-            print(f"tune: {about}: {found.kernel} {_row(found.config)}: {found.failure}", file=sys.stderr)
+            print(f"tune: {about}: {found.kernel} {_row(found.config)}: {found.reason}", file=sys.stderr)
         if outcome.lost is not None:
             faults += 1
             print(f"tune: {about}: lost, and not tried again: {outcome.lost}", file=sys.stderr)

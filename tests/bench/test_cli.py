@@ -17,10 +17,8 @@ from generator.bench.measure import Options
 from generator.bench.measurements import load
 from generator.bench.suite import SUITES, read_suite
 from generator.language.errors import CallError
-
-from .fakes import FakeDevice
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.helpers.bench.fake_device import FakeDevice
+from tests.helpers.support import ROOT
 
 SPEC = """\
 summary: Small tiles.
@@ -65,9 +63,9 @@ def interpreted(folder: Path, *arguments: str) -> subprocess.CompletedProcess[st
         **os.environ,
         "TRITON_INTERPRET": "1",
         "OMP_NUM_THREADS": "1",
-        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")]),
+        "PYTHONPATH": str(ROOT),
     }
-    command = [sys.executable, "-m", "bench.interpreted", *arguments]
+    command = [sys.executable, "-m", "tests.helpers.bench.interpreted", *arguments]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
 
 

@@ -20,8 +20,7 @@ from generator.bench.comparison_plan import Comparison, Contestant
 from generator.bench.problem import Problem, Shape
 from generator.language.built_in import chain_of
 from generator.language.model import Dtype, Layout
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.helpers.support import ROOT
 
 
 class Cuda:

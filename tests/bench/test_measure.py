@@ -19,8 +19,7 @@ from generator.bench.problem import Problem, Shape, shared_layout
 from generator.epilogue.chain import Epilogue
 from generator.language.built_in import chain_of
 from generator.language.model import Dtype, Layout
-
-from .fakes import FakeDevice
+from tests.helpers.bench.fake_device import FakeDevice
 
 KERNEL = """
 import torch
@@ -68,9 +67,8 @@ def test_every_side_is_timed_in_every_round(tmp_path: Path) -> None:
     ]
     for side in record.sides:
         assert side.failure is None and side.gpu is not None and side.call is not None and side.host is not None
-        assert side.gpu.samples == (1e6,) * 3
-        assert side.call.samples == (2e6,) * 3
-        assert side.host.samples == (1e6,) * 3
+        for timing, each in ((side.gpu, 1e6), (side.call, 2e6), (side.host, 1e6)):
+            assert (timing.rounds, timing.median, timing.mean, timing.deviation) == (3, each, each, 0.0)
         assert side.error is not None and side.tolerance is not None and 0 < side.error < side.tolerance
 
 
@@ -149,9 +147,9 @@ def test_rounds_end_with_the_time(tmp_path: Path) -> None:
     """The fake clock counts a second a reading: five in a round of two sides, two more for the time itself."""
     few = measured(contestant(tmp_path, "one"), options=Options(rounds=40, seconds=60.0))
     side = few.sides[0]
-    assert side.gpu is not None and 5 <= len(side.gpu.samples) < 10
+    assert side.gpu is not None and 5 <= side.gpu.rounds < 10
     least = measured(contestant(tmp_path, "one"), options=Options(rounds=40, seconds=1.0))
-    assert all(each.gpu is not None and len(each.gpu.samples) == 5 for each in least.sides)
+    assert all(each.gpu is not None and each.gpu.rounds == 5 for each in least.sides)
     assert least.method["seconds"] == "1.0" and "seconds" not in OPTIONS.method
 
 

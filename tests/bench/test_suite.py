@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-from support import GENERATED, ROOT
 
 from generator.bench import suite
 from generator.bench.comparison_plan import Families, of_specs, of_suite
@@ -14,6 +13,7 @@ from generator.bench.problem import Shape
 from generator.bench.suite import DEFAULT_SHAPES, SUITES, find, find_shapes, read_shapes, read_suite
 from generator.cli import main
 from generator.language.errors import CallError, SpecError
+from tests.helpers.support import GENERATED, ROOT
 
 WRONG_SHAPE = "shapes: expected MxNxK, MxNxK+PAD, BxMxNxK or [M, N, K], each at least 1"
 GOOD = """\

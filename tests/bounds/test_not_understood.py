@@ -8,11 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from support import ROOT
 
 from generator.bounds import NotUnderstood, prove
-
-from .kernels import AUTO, BLOCK, DESCRIPTOR, ELEMENT, NONE, SCALE, TUNED, planted, proof_of
+from tests.helpers.bounds.kernels import AUTO, BLOCK, DESCRIPTOR, ELEMENT, NONE, SCALE, TUNED, planted, proof_of
+from tests.helpers.support import ROOT
 
 DOT = "acc = tl.dot(a, b, acc)"
 LAST = "    pid_n = within // height\n"

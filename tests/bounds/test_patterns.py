@@ -12,8 +12,7 @@ import pytest
 from generator.bounds import NotUnderstood, Proof
 from generator.bounds.patterns import assigned, dotted, expression, matched, matches
 from generator.emit.syntax_digest import undocumented, written
-
-from .kernels import (
+from tests.helpers.bounds.kernels import (
     AUTO,
     BLOCK,
     CHIPLET,

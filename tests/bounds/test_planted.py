@@ -7,12 +7,23 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from support import GENERATED
 
 from generator.bounds import Access
-
-from .kernels import AUTO, BANDS, BLOCK, ELEMENT, NAIVE, NONE, STRIDED, SWIZZLE, configs, planted, proof_of
-from .replay import Replay
+from tests.helpers.bounds.kernels import (
+    AUTO,
+    BANDS,
+    BLOCK,
+    ELEMENT,
+    NAIVE,
+    NONE,
+    STRIDED,
+    SWIZZLE,
+    configs,
+    planted,
+    proof_of,
+)
+from tests.helpers.bounds.replay import Replay
+from tests.helpers.support import GENERATED
 
 
 @dataclass(frozen=True)

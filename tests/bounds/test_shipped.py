@@ -6,10 +6,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from support import GENERATED
 
 from generator.bounds import prove
 from generator.cli import main
+from tests.helpers.support import GENERATED
 
 #: The others are proved by `verify --level bounds`, as tests/verify/test_generated.py does.
 FAMILIES = [GENERATED / "ladder"]

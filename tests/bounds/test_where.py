@@ -11,7 +11,6 @@ from textwrap import indent
 
 import numpy as np
 import pytest
-from support import ROOT, python
 
 from generator.bounds import concrete_run, prove
 from generator.bounds.choices import where
@@ -20,9 +19,9 @@ from generator.bounds.sites import Place
 from generator.bounds.source import NotUnderstood
 from generator.bounds.symbolic_values import Number, Opaque, Pointer, Truth, Value, Width
 from generator.bounds.terms import at_most, below, variable
-
-from .kernels import AUTO, HILBERT, planted, proof_of
-from .replay import Replay
+from tests.helpers.bounds.kernels import AUTO, HILBERT, planted, proof_of
+from tests.helpers.bounds.replay import Replay
+from tests.helpers.support import ROOT, python
 
 TILES = "load_pointer/gemm_fp16_rcr_none__tiled_pointer_mnk_"
 LINEAR, BANDS, COLUMNS = TILES + "linear", TILES + "grouped", TILES + "linearn"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from .kernels import AUTO, DESCRIPTOR, planted, proof_of
+from tests.helpers.bounds.kernels import AUTO, DESCRIPTOR, planted, proof_of
 
 INDEX = "tl.int64 if max(_extent(a), _extent(b), _extent(out)) > 2**31 else tl.int32"
 

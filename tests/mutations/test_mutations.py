@@ -5,7 +5,6 @@ A dozen run by default; all of them, and the page, with `-m mutations`.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -64,9 +63,7 @@ class Fates:
 
     def __call__(self, mutation: Mutation) -> Fate:
         if mutation not in self.known:
-            # Each process of xdist runs a part of what it collected: it works out one at a time.
-            together = [mutation] if "PYTEST_XDIST_WORKER" in os.environ else [*self.wanted]
-            self.known |= levels.fates(together, self.folder())
+            self.known |= levels.fates([*self.wanted], self.folder())
         return self.known[mutation]
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from generator.emit.apply import MANIFEST, digest
 from generator.verify.loading import DIGEST_LINE, stated_and_actual_digest
+from tests.helpers.support import ROOT
 
 from .mutation import Mutation
 
-ROOT = Path(__file__).resolve().parents[2]
 GENERATED = ROOT / "generated"
 
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from support import ROOT
 
 import generator.cli
 from generator.tune import cli, executors
-
-from . import fakes
+from tests.helpers.support import ROOT
+from tests.helpers.tune import fake_gpu as fakes
 
 SHAPES = ("32x32x32", "16x64x32")
 
@@ -36,7 +34,7 @@ class Bench:
     def journal(self) -> Path:
         return self.folder / ".tune_cache" / "nvidia_h200.jsonl"
 
-    def tune(self, *arguments: str, factory: str = "tune.fakes:Device") -> int:
+    def tune(self, *arguments: str, factory: str = "tests.helpers.tune.fake_gpu:Device") -> int:
         """A call of the command on the fake device; raises what `main` would answer with exit status 2."""
         call = cli.parse(["specs/tiny.yaml", "--shapes", "shapes.yaml", "--workers", "0", *arguments])
         return cli.tune(call, factory)
@@ -46,7 +44,7 @@ class Bench:
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Bench:
     """The family rendered, its kernels replaced: linear ones take 5, 4 and 6 ms, grouped ones 3, 2 and 8."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), str(ROOT / "tests")]))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
     (tmp_path / "specs").mkdir()
     (tmp_path / "specs" / "tiny.yaml").write_text(fakes.SPEC)
     (tmp_path / "shapes.yaml").write_text(f"[{', '.join(SHAPES)}]")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from support import called
 
 from generator.bench.problem import Shape
 from generator.language.errors import CallError
 from generator.tune import cli
+from tests.helpers.support import called
 
 from .conftest import Bench
 

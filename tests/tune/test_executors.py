@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
-from support import ROOT, python
 
 import generator.cli
 from generator.language.errors import CallError
 from generator.tune import executors
+from generator.tune.outcome import Outcome, outcome_of
+from tests.helpers.support import ROOT, python
+from tests.helpers.tune import fake_gpu as fakes
+from tests.helpers.tune import visible_devices as seen
 
-from . import fakes, seen
 from .conftest import Bench
-from .test_run import ALL, winners_of
+from .test_tuning_run import ALL, winners_of
+
+#: The module of stand-ins, as `--executor` names it.
+FAKES = "tests.helpers.tune.fake_gpu"
 
 
 @pytest.mark.parametrize(("visible", "expected"), [("", {"0", "1"}), ("4,GPU-b,6", {"4", "GPU-b"})])
@@ -41,13 +45,13 @@ def test_a_process_that_dies_ends_the_call(bench: Bench, capsys: pytest.CaptureF
 
 
 def test_an_executor_that_the_caller_names(bench: Bench) -> None:
-    assert bench.tune("--executor", "tune.fakes:threads") == 0
+    assert bench.tune("--executor", f"{FAKES}:threads") == 0
     assert winners_of(bench.winners) == ALL
 
 
 def test_two_processes_of_dask_tune(bench: Bench) -> None:
     try:
-        assert bench.tune("--executor", "tune.fakes:dasked", "--gpus", "2") == 0
+        assert bench.tune("--executor", f"{FAKES}:dasked", "--gpus", "2") == 0
     finally:
         for opened in reversed(fakes.opened):
             opened.close()
@@ -58,10 +62,10 @@ def test_two_processes_of_dask_tune(bench: Bench) -> None:
     ("word", "message"),
     [
         ("no_such_module:make", "ModuleNotFoundError: No module named 'no_such_module'"),
-        ("tune.fakes:absent", "AttributeError: module 'tune.fakes' has no attribute 'absent'"),
-        ("tune.fakes", "tune.fakes gives no executor"),
-        ("tune.fakes:SPEC", "TypeError: tune.fakes:SPEC is str, which cannot be called"),
-        ("tune.fakes:no_executor", "gives str, not a concurrent.futures.Executor"),
+        (f"{FAKES}:absent", f"AttributeError: module {FAKES!r} has no attribute 'absent'"),
+        (FAKES, f"{FAKES} gives no executor"),
+        (f"{FAKES}:SPEC", f"TypeError: {FAKES}:SPEC is str, which cannot be called"),
+        (f"{FAKES}:no_executor", "gives str, not a concurrent.futures.Executor"),
     ],
 )
 def test_what_gives_no_executor_is_told(word: str, message: str) -> None:
@@ -72,32 +76,30 @@ def test_what_gives_no_executor_is_told(word: str, message: str) -> None:
 
 def test_a_worker_without_a_device_is_told(bench: Bench) -> None:
     with pytest.raises(CallError, match="a worker has no device to time on"):
-        bench.tune("--executor", "tune.fakes:threads", factory="tune.fakes:absent")
+        bench.tune("--executor", f"{FAKES}:threads", factory=f"{FAKES}:absent")
 
 
-def interpreted(folder: Path, axes: str, shapes: str) -> list[list[dict[str, Any]]]:
+def interpreted(folder: Path, axes: str, shapes: str) -> list[Outcome]:
     """What a call measured of each of the shapes, the kernels rendered and interpreted; all take the same time."""
     (folder / "specs").mkdir()
     spec = fakes.SPEC.replace("layout: [rcr, rrr]", f"layout: rcr\nmasking: [none, auto]\n{axes}")
     (folder / "specs" / "tiny.yaml").write_text(spec.replace("[linear, grouped]", "linear"))
     (folder / "shapes.yaml").write_text(shapes)
     assert generator.cli.main(["specs/tiny.yaml"]) == 0
-    path = {"PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}", "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
-    arguments = ["specs/tiny.yaml", "--shapes", "shapes.yaml", "--executor", "tune.fakes:threads"]
-    done = python("-m", "tune.interpreted", *arguments, cwd=folder, env=path)
+    path = {"PYTHONPATH": str(ROOT), "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
+    arguments = ["specs/tiny.yaml", "--shapes", "shapes.yaml", "--executor", f"{FAKES}:threads"]
+    done = python("-m", "tests.helpers.tune.interpreted", *arguments, cwd=folder, env=path)
     assert done.returncode == 0, done.stderr
     assert "[2/2] gemm_fp16_rcr_bias" in done.stderr
     lines = (folder / ".tune_cache" / "nvidia_h200.jsonl").read_text().splitlines()
-    measured = [json.loads(line)["measurements"] for line in lines]
-    assert not any(m["failure"] for of in measured for m in of)
-    return measured
+    outcomes = [outcome_of(json.loads(line)) for line in lines]
+    assert not any(outcome.failures for outcome in outcomes)
+    return outcomes
 
 
-def rows(measured: list[list[dict[str, Any]]]) -> list[int]:
+def rows(outcomes: list[Outcome]) -> list[int]:
     """How many rows were tried at each of the shapes."""
-    return [
-        len({(m["kernel"], str(m["config"])) for m in of if m["stage"] == "quick" and m["config"]}) for of in measured
-    ]
+    return [len({(row.kernel, str(row.config)) for row in outcome.times}) for outcome in outcomes]
 
 
 def test_rendered_kernels_are_tuned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,7 +115,7 @@ def test_gates_are_tuned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     measured = interpreted(tmp_path, "epilogue: bias+swiglu", "[16x32x16, 16x16x16]")
     # Unmasked, the row of 16x32 takes the first size alone: of 32 columns of B the second makes 16.
     assert rows(measured) == [2 + 3, 1 + 3]
-    assert {m["kernel"] for of in measured for m in of if m["config"] is None} == {"torch.addmm + swiglu"}
+    assert {outcome.library for outcome in measured} == {"torch.addmm + swiglu"}
     data = json.loads((tmp_path / "specs" / "tuned" / "nvidia_h200" / "tiny.json").read_text())
     found = [(w["contract"], w["m"], w["n"], w["k"]) for w in data["winners"]]
     assert found == [("gemm_fp16_rcr_bias_swiglu", 16, n, 16) for n in (16, 32)]

@@ -17,18 +17,27 @@ import pytest
 from generator.pytest_plugin import Outcomes
 from generator.verify.jobs import Job, Result
 from generator.verify.worker_pool import _initialize
-from verify.browser import FLAGS, SIZE, Open
+from tests.helpers.verify.browser import FLAGS, SIZE, Open
 
 _OUTCOMES: pytest.StashKey[Outcomes] = pytest.StashKey()
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Begin with the kernels of every spec (test_generated.py), so that they are proved beside the other tests."""
+    """Begin with the kernels of every spec (test_generated.py), so that they are proved beside the other tests.
+
+    Where pytest-xdist runs several processes, the one that is given the file begins when it comes to it.
+    """
     selected = [item.callspec.params["job"] for item in session.items if item.name.startswith("test_verified[")]
-    outcomes = session.config.stash[_OUTCOMES] = Outcomes(selected)
-    # The GPU is for one test at a time, and each process of xdist works out what it is asked.
-    levels = dict.fromkeys(job.level for job in selected if job.level != "gpu")
-    if levels and not session.config.option.collectonly and "PYTEST_XDIST_WORKER" not in os.environ:
+    # With `--dist loadfile` one process runs all of a file.
+    outcomes = session.config.stash[_OUTCOMES] = Outcomes(selected, together=True)
+    if not session.config.option.collectonly and "PYTEST_XDIST_WORKER" not in os.environ:
+        _begin(outcomes)
+
+
+def _begin(outcomes: Outcomes) -> None:
+    """Work on everything but what needs the GPU, which is for one test at a time."""
+    levels = dict.fromkeys(job.level for job in outcomes.jobs if job.level != "gpu")
+    if levels and not outcomes.begun:
         outcomes.begin(tuple(levels))
 
 
@@ -41,7 +50,9 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 @pytest.fixture(scope="session")
 def outcome(request: pytest.FixtureRequest) -> Callable[[Job], Result]:
     """What becomes of a job of test_generated.py, once it is done."""
-    return request.config.stash[_OUTCOMES]
+    outcomes = request.config.stash[_OUTCOMES]
+    _begin(outcomes)
+    return outcomes
 
 
 @pytest.fixture(scope="session")

@@ -12,10 +12,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import product
-from pathlib import Path
 
 import pytest
-from support import family_of
 
 from generator.emit.job import Job as Rendering
 from generator.emit.job import render
@@ -32,6 +30,7 @@ from generator.verify.jobs import LEVELS, Job, Result, State
 from generator.verify.proof_records import current
 from generator.verify.proof_records import read as read_results
 from generator.verify.run_report import summary, whole_text
+from tests.helpers.support import ROOT, family_of
 
 #: An operation, the type of A and B, a schedule.
 Combination = tuple[str, str, str]
@@ -47,7 +46,7 @@ SCHEDULES = tuple(word for word, entry in SCHEDULE.items() if entry.available)
 #: The target that is compiled for: that of the reference device.
 PRIMARY = "sm90"
 #: What ran on it.
-RAN = Path(__file__).parents[1] / "results" / "product" / "nvidia_h200.json"
+RAN = ROOT / "measured" / "product" / "nvidia_h200.json"
 
 
 def written(name: str) -> str:

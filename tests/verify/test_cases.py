@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from support import family_of
-
 from generator.plan.kernels import Kernel
 from generator.verify.cases import Case, cases
 from generator.verify.manifest_configurations import takes
+from tests.helpers.support import family_of
 
 
 def kernel(text: str) -> Kernel:

@@ -22,8 +22,8 @@ from generator.verify.jobs import LEVELS, Failure, Job, Result, Subject, command
 from generator.verify.launches import launches
 from generator.verify.proof_records import write
 from generator.verify.run_report import summary, write_junit
+from tests.helpers.support import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 SPEC = ROOT / "specs" / "fp16_rcr.yaml"
 KERNEL = "gemm_fp16_rcr_bias_silu__tiled_pointer_auto_grouped"
 

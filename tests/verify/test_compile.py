@@ -13,8 +13,8 @@ from generator.verify.jobs import Job, Result
 from generator.verify.loading import DIGEST_LINE
 from generator.verify.machine_code import CompileError, _amd_registers, _nvidia_registers
 from generator.verify.worker_pool import Pool, workers_by_default
+from tests.helpers.support import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 RELU = "gemm_fp16_rcr_bias_relu__tiled_pointer_auto_grouped"
 DESCRIPTOR = "gemm_fp16_rcr_bias_relu__tiled_descriptor_auto_grouped"
 IEEE = "gemm_fp32_rcr_none__tiled_pointer_auto_grouped"

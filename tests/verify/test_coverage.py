@@ -8,18 +8,15 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from itertools import combinations, product
-from pathlib import Path
 from random import Random
 
 import covertable
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import family_of
 
 from generator.verify.coverage import Choice, Coverage, choose
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.helpers.support import ROOT, family_of
 
 #: Eight layouts, six types, twelve epilogues, five maskings, five orders, three loads.
 SPEC = """

@@ -2,14 +2,13 @@
 
 All of them where that takes seconds or a GPU; interpreted and compiled, a few that have between them every value of
 every axis, and all pairs of values but those of layout, dtype and epilogue; of each, one launch is compiled. That every
-kernel was interpreted as it is, on each Triton version, is in tests/results/proofs, and tests/test_readme.py asks for
+kernel was interpreted as it is, on each Triton version, is in measured/proofs, and tests/test_readme.py asks for
 it; `verify --coverage` runs as many as one likes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
 import pytest
 
@@ -19,8 +18,8 @@ from generator.verify.coverage import Coverage, choose
 from generator.verify.job_selection import covered, plan, rendered
 from generator.verify.jobs import Job, Result, State
 from generator.verify.run_report import whole_text
+from tests.helpers.support import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 #: The target that is compiled for by default: that of the reference device.
 PRIMARY = "sm90"
 #: Axes of so many values that all pairs with these would take a third of all kernels.

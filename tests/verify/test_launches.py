@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from generator.emit.manifest_reader import read
@@ -13,8 +11,8 @@ from generator.plan.kernels import Kernel
 from generator.verify.launches import REFUSED, Launch, launches, left_out
 from generator.verify.loading import load_kernel
 from generator.verify.specialise import Specialisation, specialise
+from tests.helpers.support import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 FP16 = read(ROOT / "generated" / "fp16_rcr")
 AUTO = "gemm_fp16_rcr_bias_relu__tiled_pointer_auto_grouped"
 NONE = "gemm_fp16_rcr_bias_relu__tiled_pointer_none_grouped"

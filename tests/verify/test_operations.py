@@ -10,7 +10,7 @@ import pytest
 from generator.cli import main
 from generator.emit.manifest_reader import Rendered, read
 from generator.language.built_in import OPERATIONS
-from verify.operations import WITNESSES, WRITTEN, every_value
+from tests.helpers.verify.operation_values import WITNESSES, WRITTEN, every_value
 
 DTYPES = {"fp16": "{a: fp16, out: fp32}", "bf16": "{a: bf16, out: fp32}"}
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import GENERATED, ROOT
 
 from generator.emit.code_parts import Parts
 from generator.emit.manifest_reader import Rendered, read
@@ -18,6 +17,7 @@ from generator.plan.kernels import LeftOut
 from generator.verify.jobs import Failure, Job, Result, State, Subject, command
 from generator.verify.page import page
 from generator.verify.run_report import failure_text, verdict
+from tests.helpers.support import GENERATED, ROOT
 
 PLACE = (("python", "3.11.7"), ("torch", "2.13.0"), ("triton", "3.7.1"))
 #: What would run, were it markup.

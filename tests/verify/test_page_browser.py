@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import GENERATED
 
 from generator.emit.manifest_reader import read
 from generator.verify.jobs import Job, Result, State, command
 from generator.verify.page import page
-from verify.browser import Open, cell
-from verify.test_page import HOSTILE, MESSAGE, hostile, sample
+from tests.helpers.support import GENERATED
+from tests.helpers.verify.browser import Open, cell
+
+from .test_page import HOSTILE, MESSAGE, hostile, sample
 
 pytestmark = pytest.mark.browser
 

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from generator.verify.page import page
-from verify.browser import SIZE, Open, cell
-from verify.test_page import sample
+from tests.helpers.verify.browser import SIZE, Open, cell
+
+from .test_page import sample
 
 pytestmark = pytest.mark.browser
 

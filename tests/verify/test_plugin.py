@@ -12,14 +12,15 @@ from pathlib import Path
 import pytest
 
 from generator.cli import main
+from tests.helpers.support import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 NAIVE = "gemm_fp16_rcr_none__naive_pointer_mnk_linear"
 
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """`pytest` in `folder`, with the plugin of the checkout and no other."""
-    variables = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    """`pytest` in `folder`, with the plugin of the checkout and no other, by itself wherever this test runs."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST")}
+    variables = {**inherited, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     call = [sys.executable, "-m", "pytest", "-p", "generator.pytest_plugin", "-p", "no:cacheprovider", "-q", *arguments]
     return subprocess.run(call, cwd=folder, env=variables, capture_output=True, text=True, timeout=300)
 
@@ -116,6 +117,7 @@ def test_a_family_is_proved_in_an_empty_repository_and_a_clean_environment(tmp_p
 
     def call(*arguments: object, cwd: Path = tmp_path) -> str:
         variables = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
+        variables = {k: v for k, v in variables.items() if not k.startswith("PYTEST_XDIST")}
         done = subprocess.run([*map(str, arguments)], cwd=cwd, env=variables, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout

@@ -16,7 +16,7 @@ from generator.verify.compare import compare
 from generator.verify.element_types import SATURATED, quantise
 from generator.verify.error_propagation import Bounded
 from generator.verify.worker_pool import _initialize
-from verify.narrow import as_torch, every_number, numbers, planted
+from tests.helpers.verify.narrow_types import as_torch, every_number, numbers, planted
 
 NARROW = ("int8", "fp8e4m3", "fp8e5m2")
 TYPES = {"int8": torch.int8, "fp8e4m3": torch.float8_e4m3fn, "fp8e5m2": torch.float8_e5m2}

@@ -16,7 +16,7 @@ from generator.language.vocabulary import DEFAULTS
 from generator.verify.compare import compare
 from generator.verify.error_propagation import FUNCTIONS, Bounded
 from generator.verify.reference import evaluate, finish, reference
-from verify.operations import WITNESSES, operands
+from tests.helpers.verify.operation_values import WITNESSES, operands
 
 
 def variant(dtype: str = "fp32", *operations: str) -> Variant:

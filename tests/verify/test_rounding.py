@@ -19,7 +19,7 @@ from generator.lowering.view import view
 from generator.plan.kernels import Kernel
 from generator.verify.error_propagation import Bounded
 from generator.verify.reference import finish
-from verify.operations import unlike_eager
+from tests.helpers.verify.operation_values import unlike_eager
 
 #: Whose operations round once what fp32 has: equal for every value.
 EXACT = ("bias+relu", "add+mul", "scale+bias_m+relu+add")

@@ -15,7 +15,6 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from support import GENERATED
 
 from generator.cli import main as render
 from generator.emit.manifest_reader import Rendered, read
@@ -28,6 +27,7 @@ from generator.verify.launches import launches, left_out
 from generator.verify.loading import subject
 from generator.verify.proof_records import read as read_results
 from generator.verify.proof_records import table, write
+from tests.helpers.support import GENERATED
 
 KERNEL = "gemm_fp16_rcr_none__tiled_pointer_mnk_linear"
 NAIVE = "gemm_fp16_rcr_none__naive_pointer_mnk_linear"

@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from support import GENERATED, ROOT
 
 from generator.emit.code_parts import of_file
 from generator.emit.manifest_reader import Rendered, read
@@ -24,10 +23,11 @@ from generator.verify.jobs import LEVELS, Job, Result
 from generator.verify.launches import launches
 from generator.verify.loading import subject
 from generator.verify.result_cache import Kept
+from tests.helpers.support import GENERATED, ROOT
 
 #: Of several schedules, with and without descriptors and tables that were measured.
 FAMILIES = ("autotune", "fp16_rcr", "ladder", "stream_k")
-RECORDS = sorted((ROOT / "tests" / "results" / "proofs").glob("*.json"))
+RECORDS = sorted((ROOT / "measured" / "proofs").glob("*.json"))
 #: What is compiled for: all these kernels are for it.
 TARGET = "sm90"
 

@@ -1,0 +1,180 @@
+"""Tables and pictures from kept results."""
+
+from __future__ import annotations
+
+import builtins
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from generator.bench import markdown_tables, plot, summary
+from generator.bench.cli import main
+from generator.bench.measurements import save
+from generator.language.errors import CallError
+from tests.helpers.bench import records as samples
+
+OURS = samples.side("tiled", "kernel", [200.0, 210.0, 220.0])
+PEER_AS_KERNEL = samples.side("same", "kernel", [190.0, 210.0, 198.0])
+PEER = samples.side("torch.matmul", "peer", [190.0, 210.0, 198.0])
+
+
+def cells(text: str, label: str) -> list[str]:
+    (line,) = [line for line in text.splitlines() if f"| {label} |" in line]
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def test_a_row_tells_time_rate_roofline_and_ratio() -> None:
+    record = samples.record(OURS, PEER)
+    text = markdown_tables.render(samples.results(record), [record])
+    # 2 * 4096**3 operations in 210 us; 3 * 4096**2 * 2 bytes; the roofline is 2 * 4096**3 / 700e12 = 196.3 us.
+    assert cells(text, "tiled") == [
+        "4096x4096x4096",
+        "tiled",
+        "128x256x64, group 8, 8 warps, 3 stages",
+        "210 (210 ± 10)",
+        "654",
+        "479",
+        "93 %",
+        "0.950 (0.925 to 0.975)",
+        "210",
+        "0.950",
+        "210",
+        "0.950",
+    ]
+    assert cells(text, "torch.matmul")[7] == "—"
+    assert "NVIDIA H200, torch 2.11.0, triton 3.6.0." in text
+    assert "copy 4 TB/s, fp16 700 TFLOP/s" in text
+
+
+def test_several_kernels_are_set_against_the_first() -> None:
+    slow = samples.side("linear", "kernel", [400.0, 420.0, 440.0])
+    record = samples.record(OURS, slow, PEER)
+    text = markdown_tables.render(samples.results(record), [record])
+    assert cells(text, "linear")[8] == "0.500"
+    assert "to the first" in text
+
+
+@pytest.mark.parametrize("sides", [(samples.wrong(OURS), PEER), (OURS, samples.wrong(PEER))])
+def test_no_ratio_where_a_side_is_wrong(sides: tuple[Any, Any]) -> None:
+    record = samples.record(*sides)
+    text = markdown_tables.render(samples.results(record), [record])
+    assert "FAILED: wrong result: relative error 0.5" in text
+    for label in ("tiled", "torch.matmul"):
+        assert cells(text, label)[7] == "—"
+
+
+def test_a_problem_without_ceilings_has_no_roofline() -> None:
+    record = samples.record(OURS, PEER)
+    kept = samples.results(record)
+    kept.ceilings.clear()
+    assert cells(markdown_tables.render(kept, [record]), "tiled")[6] == "—"
+
+
+def test_each_peer_has_its_ratio() -> None:
+    second = samples.side("torch.compile(torch.matmul)", "peer", [100.0, 105.0, 110.0])
+    record = replace(samples.record(OURS, PEER, second), method={"configs": "select", "peer": "cublas,inductor"})
+    text = markdown_tables.render(samples.results(record), [record])
+    assert "| ratio to inductor |" in text
+    assert cells(text, "tiled")[7:9] == ["0.950 (0.925 to 0.975)", "0.500"]
+    assert cells(text, "torch.compile(torch.matmul)")[7:9] == ["1.900 (1.850 to 1.950)", "—"], "and what it is itself"
+    refused = replace(samples.wrong(second), refused=True)
+    record = replace(samples.record(OURS, PEER, refused), method=record.method)
+    text = markdown_tables.render(samples.results(record), [record])
+    assert cells(text, "tiled")[8] == "—"
+    assert "refused: wrong result" in text
+
+
+def test_the_summary_has_mean_smallest_and_count_for_each_case() -> None:
+    slow = samples.side("tiled", "kernel", [400.0, 420.0, 440.0])
+    shape = (8, 4096, 4096)
+    records = [
+        samples.record(OURS, PEER),
+        samples.record(slow, PEER, shape=shape),
+        samples.record(samples.wrong(OURS), PEER, shape=(1, 1, 1)),
+        samples.record(PEER_AS_KERNEL, PEER, case="others"),
+    ]
+    text = markdown_tables.render(samples.results(*records), records, bound=0.9)
+    lines = [line for line in text.split("**Summary**")[1].splitlines() if line.startswith("| ")]
+    mean, overall = math.sqrt(0.95 * 0.475), (0.95 * 0.475) ** (1 / 3)
+    assert lines[2:] == [
+        f"| squares | tiled | cublas | 2 (and 1 without a ratio) | {mean:.3f} | 0.475 | 8x4096x4096 | 1 | {mean:.3f} |",
+        "| others | same | cublas | 1 | 1.000 | 1.000 | 4096x4096x4096 | 0 | 1.000 |",
+        f"| all |  | cublas | 3 (and 1 without a ratio) | {overall:.3f} | 0.475 | 8x4096x4096 | 1 | {overall:.3f} |",
+    ]
+    assert "under 0.9" in text
+    two = samples.record(OURS, slow, PEER, case="two")
+    text = markdown_tables.render(samples.results(*records, two), [*records, two])
+    assert "| all |" not in text, "a mean over rivals says nothing"
+
+
+def test_the_summary_has_the_best_of_several_peers_at_each_size() -> None:
+    fast = samples.side("torch.compile(torch.matmul)", "peer", [100.0, 105.0, 110.0])
+    refused = replace(samples.wrong(fast), refused=True)
+    method: dict[str, str | int] = {"configs": "select", "peer": "eager,inductor"}
+    records = [
+        replace(samples.record(OURS, PEER, fast), method=method),
+        replace(samples.record(OURS, PEER, refused, shape=(8, 4096, 4096)), method=method),
+        replace(samples.record(OURS, refused, refused, shape=(9, 4096, 4096)), method=method),
+        replace(samples.record(OURS, fast, PEER, case="others"), method=method),
+    ]
+    groups = {(group.case, group.peer): group for group in summary.summarize(records)}
+    own = groups["squares", summary.BEST]
+    assert [ratio for _, ratio in own.found] == [0.5, 0.95] and own.missing == 1
+    assert [ratio for _, ratio in groups["squares", "eager"].found] == [0.95, 0.95]
+    assert [ratio for _, ratio in groups["all", summary.BEST].found] == [0.5, 0.95, 0.5]
+    text = markdown_tables.render(samples.results(*records), records, bound=0.95)
+    assert (
+        "| squares | tiled | the best of them | 2 (and 1 without a ratio) | 0.689 | 0.500 | 4096x4096x4096 | 1 |"
+        in text
+    )
+    assert not any(group.peer == summary.BEST for group in summary.summarize([samples.record(OURS, PEER)]))
+
+
+def test_a_geometric_mean_of_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match="no values"):
+        summary.geometric_mean([])
+
+
+def test_the_table_needs_no_gpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "kept.json"
+    save(samples.results(samples.record(OURS, PEER), samples.record(OURS, PEER, case="others")), path)
+    assert main(["--table", "--json", str(path)]) == 0
+    assert "(`others`)" in capsys.readouterr().out
+    assert main(["--table", "--json", str(path), "--only", "squares"]) == 0
+    assert "(`others`)" not in capsys.readouterr().out
+    assert main(["--table", "--json", str(path), "--only", "nothing"]) == 2
+    assert main(["--table", "--json", str(tmp_path / "none.json")]) == 2
+
+
+def test_the_table_of_a_wrong_result_is_a_failure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "kept.json"
+    save(samples.results(samples.record(samples.wrong(OURS), PEER)), path)
+    assert main(["--table", "--json", str(path)]) == 1
+    assert "wrong result" in capsys.readouterr().err
+
+
+def test_a_picture_is_drawn(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    records = [samples.record(OURS, PEER), samples.record(OURS, PEER, shape=(256, 4096, 4096))]
+    path = tmp_path / "pictures" / "ratios.png"
+    plot.draw(samples.results(*records), records, path)
+    assert path.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    first = path.read_bytes()
+    plot.draw(samples.results(*records), records, path)
+    assert path.read_bytes() == first
+
+
+def test_a_picture_without_matplotlib_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = plot.importlib.import_module
+
+    def missing(name: str) -> Any:
+        if name.startswith("matplotlib"):
+            raise builtins.ImportError(name)
+        return real(name)
+
+    monkeypatch.setattr(plot.importlib, "import_module", missing)
+    with pytest.raises(CallError, match="pip install matplotlib"):
+        plot.draw(samples.results(), [samples.record(OURS, PEER)], tmp_path / "x.png")

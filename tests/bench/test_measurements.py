@@ -1,0 +1,102 @@
+"""What is kept: whole, without loss, and found again."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from generator.bench import measurements, stats
+from generator.bench.measurements import Results
+from generator.language.errors import CallError
+from tests.helpers.bench import records as samples
+
+
+def test_a_file_gives_back_what_was_saved(tmp_path: Path) -> None:
+    refused = replace(samples.wrong(samples.side("row", "kernel", [1.0])), refused=True, forced=True)
+    kept = samples.results(
+        samples.record(samples.side("ours", "kernel", [1.5, 2.0]), samples.side("torch", "peer", [1.0, 3.0]), refused)
+    )
+    path = tmp_path / "deep" / "kept.json"
+    measurements.save(kept, path)
+    assert measurements.load(path) == kept
+    lines = [line.strip(" ,") for line in path.read_text().splitlines()]
+    assert sum(line.startswith('{"label"') for line in lines) == 3, "each side stands on a line of its own"
+    assert [each.name for each in path.parent.iterdir()] == ["kept.json"], "nothing is left beside it"
+
+
+def test_no_file_is_no_results(tmp_path: Path) -> None:
+    assert measurements.load(tmp_path / "none.json") == Results()
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 0}', '{"format": 2, "records": [3]}'])
+def test_a_foreign_file_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "other.json"
+    path.write_text(text)
+    with pytest.raises(CallError, match="--json"):
+        measurements.load(path)
+    assert path.read_text() == text
+
+
+def test_a_file_of_an_older_format_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    path = tmp_path / "old.json"
+    path.write_text('{"format": 1, "environments": {}, "ceilings": {}, "records": []}')
+    with pytest.raises(CallError, match=r"format 1, this version reads 2: name another file, or remove this one"):
+        measurements.load(path)
+
+
+def test_a_ratio_is_that_of_the_same_rounds() -> None:
+    """The medians are 2 and 2, but in two rounds of three the peer takes twice as long, or half."""
+    ours, peer = samples.side("ours", "kernel", [1.0, 2.0, 4.0]), samples.side("torch", "peer", [2.0, 4.0, 2.0])
+    record = samples.record(ours, samples.side("other", "kernel", [2.0, 2.0, 2.0]), peer)
+    first, second, torch = record.sides
+    assert record.ratio(torch, first, "gpu") == stats.Ratio(2.0, 1.25, 2.0)
+    assert record.ratio(first, second, "host") == stats.Ratio(1.0, 0.75, 1.5)
+    assert record.ratio(second, first, "gpu") is None, "nothing reads it"
+    assert record.ratio(torch, torch, "gpu") is None and record.ratio(None, first, "gpu") is None
+
+
+def test_a_failed_save_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "kept.json"
+    measurements.save(samples.results(), path)
+    before = path.read_bytes()
+
+    def fail(*_: object) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(measurements.os, "replace", fail)
+    with pytest.raises(OSError, match="disk full"):
+        measurements.save(Results(), path)
+    assert path.read_bytes() == before
+    assert [each.name for each in tmp_path.iterdir()] == ["kept.json"]
+
+
+def test_a_record_with_a_fault_is_not_found_again() -> None:
+    ours = samples.side("ours", "kernel", [1.0])
+    good = samples.record(ours)
+    assert samples.results(good).find(good.key) == good
+    assert samples.results(samples.record(samples.wrong(ours))).find(good.key) is None
+    refused = samples.record(replace(samples.wrong(ours), refused=True))
+    assert samples.results(refused).find(good.key) == refused, "a refusal is an answer"
+
+
+def test_a_new_record_takes_the_place_of_the_old() -> None:
+    ours = samples.side("ours", "kernel", [1.0])
+    first, second = samples.record(ours), samples.record(ours, shape=(1, 2, 3))
+    kept = samples.results(first, second)
+    newer = replace(first, key="another kernel")
+    kept.put(newer)
+    assert kept.records == [newer, second]
+    forced = replace(first, key="every row", method={**first.method, "configs": "all"})
+    kept.put(forced)
+    assert kept.records == [newer, second, forced]
+
+
+def test_nothing_of_the_host_is_in_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "kept.json"
+    measurements.save(samples.results(samples.record(samples.side("ours", "kernel", [1.0]))), path)
+    data = json.loads(path.read_text())
+    assert set(data) == {"format", "environments", "ceilings", "records"}
+    assert str(tmp_path) not in path.read_text()

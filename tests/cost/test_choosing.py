@@ -1,0 +1,142 @@
+"""What a family chooses by what was measured of it."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import pytest
+import torch
+
+from generator.cli import main
+from generator.cost import fitted
+from tests.helpers.support import forget
+from tests.helpers.tuned_file import AUTO, DEVICE, GOOD, LARGE, NONE, RATES, SMALL, SPEC, measured
+
+PROCESSORS = 4
+NOT = (False, False)
+
+
+@pytest.fixture
+def rendered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, str], ModuleType]]:
+    """Renders a spec named `measured` with the file beside it, and imports the family on a device of that file."""
+
+    def render(text: str, found: str) -> ModuleType:
+        (tmp_path / "measured.yaml").write_text(text)
+        (tmp_path / "found.json").write_text(found)
+        assert main([str(tmp_path / "measured.yaml"), "--out", str(tmp_path)]) == 0
+        return importlib.import_module("measured")
+
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: DEVICE)
+    properties = SimpleNamespace(multi_processor_count=PROCESSORS)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
+    yield render
+    forget("measured")
+
+
+@pytest.fixture
+def family(rendered: Callable[[str, str], ModuleType]) -> ModuleType:
+    return rendered(f"{SPEC}epilogue: [none, bias]\n", GOOD)
+
+
+def chosen(
+    package: ModuleType,
+    sizes: tuple[int, int, int],
+    only: str = "",
+    contract: str = "gemm_fp16_rcr_none",
+    crossing: tuple[bool, bool] = NOT,
+) -> tuple[str, int] | None:
+    """The kernel, less its contract, and the row that are chosen among the kernels of a contract."""
+    kernels = [package._kernel(name) for name in package._KERNELS[contract] if only in name]
+    choose = importlib.import_module("measured._tuned").choose
+    found = choose(contract, kernels, sizes, 2, torch.device("cuda", 0), crossing)
+    if found is None:
+        return None
+    kernel, row = found
+    return kernel.__name__.rpartition("__")[2], kernel.CONFIGS.index(row)
+
+
+def modelled(sizes: tuple[int, int, int], only: str = "", crossing: tuple[bool, bool] = NOT) -> tuple[str, int]:
+    """The kernel and row that the model holds for the best, of those that take the sizes."""
+    cost = {
+        (how, row): fitted.seconds((SMALL, LARGE)[row], rates, sizes, PROCESSORS, 2, crossing)
+        for (how, row), rates in RATES.items()
+        if only in how and (how == AUTO or not (sizes[0] % 128 or sizes[1] % 128 or sizes[2] % 64))
+    }
+    return min(cost, key=cost.__getitem__)
+
+
+@pytest.mark.parametrize("contract", ["gemm_fp16_rcr_none", "gemm_fp16_rcr_bias"])
+def test_a_size_that_was_measured_runs_what_won(family: ModuleType, contract: str) -> None:
+    assert chosen(family, (4096, 4096, 64), contract=contract) == (AUTO, 0) != modelled((4096, 4096, 64))
+    assert chosen(family, (128, 256, 512), contract=contract) == (NONE, 1)
+
+
+def test_another_size_runs_the_best_by_the_model(family: ModuleType) -> None:
+    sizes = [(m, n, k) for m in (1, 64, 100, 1024, 4000) for n in (64, 1024, 4096) for k in (64, 4096)]
+    found = {size: chosen(family, size) for size in sizes}
+    assert found == {size: modelled(size) for size in sizes}
+    assert set(found.values()) == set(RATES)
+
+
+@pytest.mark.parametrize("crossing", [(True, False), (False, True), (True, True)])
+def test_lines_across_those_of_the_l2_are_left_to_the_model(family: ModuleType, crossing: tuple[bool, bool]) -> None:
+    sizes = (4096, 4096, 64)
+    assert chosen(family, sizes, crossing=crossing) == modelled(sizes, crossing=crossing) != chosen(family, sizes)
+
+
+def test_a_tile_that_multiplies_less_than_it_loads_is_slowed_down_by_such_lines() -> None:
+    def slower(m: int, n: int, crossing: tuple[bool, bool]) -> float:
+        row = {"BLOCK_M": m, "BLOCK_N": n, "BLOCK_K": 64}
+        # Steps alone: no bytes, and nothing for a tile or a launch.
+        plain, crossed = (
+            fitted.seconds(row, (1, 1e-6, 0, 0, 1e30, 0), (8192,) * 3, 132, 2, x) for x in (NOT, crossing)
+        )
+        return crossed / plain
+
+    assert slower(128, 256, (True, True)) == pytest.approx(1.2)
+    assert slower(64, 128, (True, True)) == pytest.approx(1.6)
+    assert [slower(64, 128, x) for x in ((True, False), (False, True))] == pytest.approx([1.2, 1.4])
+    assert slower(256, 256, (True, True)) == 1
+
+
+def test_a_kernel_that_refuses_the_operands_is_not_chosen(family: ModuleType) -> None:
+    assert chosen(family, (128, 256, 512), only="auto") == modelled((128, 256, 512), only="auto")
+    assert chosen(family, (1024, 1024, 1024)) == (NONE, 1)
+    assert chosen(family, (1024, 1024, 1024), only="auto") == (AUTO, 1)
+
+
+def test_on_another_device_nothing_is_chosen(family: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "Another GPU")
+    assert chosen(family, (4096, 4096, 64)) is None and chosen(family, (1024, 1024, 1024)) is None
+
+
+def test_a_row_is_the_one_measured_where_tables_differ(rendered: Callable[[str, str], ModuleType]) -> None:
+    """With six stages a result has room in the place of the operands alone, which it has where there is an epilogue."""
+    row = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 32, "GROUP_M": 8, "num_warps": 4, "num_stages": 3}
+    tiles = "".join(f"  - {{m: 128, n: 128, k: 32, warps: 4, stages: {stages}}}\n" for stages in (6, 3))
+    contract, how = "gemm_tf32_rcr_none", "tiled_descriptor_auto_grouped"
+    found = measured(contract) | {"winners": [], "rates": []}
+    found["winners"] = [{"contract": contract, "m": 8, "n": 8, "k": 8, "kernel": f"{contract}__{how}", "config": row}]
+    found["rates"] = [{key: found["winners"][0][key] for key in ("contract", "kernel", "config")} | {"rates": [1] * 6}]
+    text = SPEC.partition("masking")[0].replace("fp16", "tf32") + "load: descriptor\ntargets: [sm90]\n"
+    text += f"epilogue: [none, bias]\nselect: table\ntuned: found.json\ntile:\n{tiles}"
+    package = rendered(text, json.dumps(found))
+    choose = importlib.import_module("measured._tuned").choose
+    tables = []
+    for name, (own,) in package._KERNELS.items():
+        kernel = package._kernel(own)
+        tables.append(kernel.CONFIGS)
+        for sizes in ((8, 8, 8), (16, 16, 16)):
+            assert choose(name, [kernel], sizes, 4, torch.device("cuda", 0)) == (kernel, row)
+    assert [len(table) for table in tables] == [1, 2]
+
+
+def test_the_model_in_the_folder_is_the_generators_own(family: ModuleType) -> None:
+    own = importlib.import_module("measured._timing")
+    sizes, rates = (1000, 3000, 500), RATES[AUTO, 0]
+    assert own.seconds(SMALL, rates, sizes, PROCESSORS, 2) == fitted.seconds(SMALL, rates, sizes, PROCESSORS, 2)

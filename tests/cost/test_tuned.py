@@ -1,0 +1,282 @@
+"""What was measured: the file that a spec names by `tuned`, and what of it a family's source holds."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from generator.cost import tuned
+from generator.emit.render import TUNED, package_names, package_source
+from generator.language import tuned_file
+from generator.language.model import Fitted, Measured, Winner
+from generator.language.spec import read
+from generator.plan.expand import expand
+from tests.helpers.support import BASE, assert_formatted, family_of, mistakes_of, read_text
+from tests.helpers.tuned_file import AUTO, DEVICE, GOOD, LARGE, NONE, RATES, SMALL, SPEC, TILES, changed, measured
+
+
+def baked(text: str, found: str) -> tuned.Baked:
+    return tuned.bake(family_of(text, beside={"found.json": found}))
+
+
+# The file.
+
+
+def test_a_good_file() -> None:
+    contract = "gemm_fp16_rcr_none"
+    assert tuned_file.parse(GOOD) == Measured(
+        DEVICE,
+        (Winner(contract, (4096, 4096, 64), AUTO, SMALL), Winner(contract, (128, 256, 512), NONE, LARGE)),
+        tuple(Fitted(contract, how, (SMALL, LARGE)[row], rates) for (how, row), rates in RATES.items()),
+        0.034,
+        0.05,
+    )
+
+
+NO_RATES = "are not rates"
+NO_SIZE = "a size is not a whole number of at least 1"
+# What is wrong -> how the file is made so, and what is answered.
+BAD: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
+    "another format": (lambda f: f.update(format=2), "its format is 2, and 1 is read"),
+    "a format that is text": (lambda f: f.update(format="1"), "its format is '1', and 1 is read"),
+    "no format": (lambda f: f.pop("format"), "KeyError: 'format'"),
+    "no device": (lambda f: f.pop("device"), "KeyError: 'device'"),
+    "no rates at all": (lambda f: f.pop("rates"), "KeyError: 'rates'"),
+    "a device with a quote": (lambda f: f.update(device='a"b'), "'a\"b' is not a name"),
+    "a device with a backslash": (lambda f: f.update(device="a\\"), r"'a\\\\' is not a name"),
+    "a device with a line end": (lambda f: f.update(device="a\nb"), r"'a\\nb' is not a name"),
+    "a device in another script": (lambda f: f.update(device="é"), "'é' is not a name"),
+    "a device that is a number": (lambda f: f.update(device=200), "200 is not a name"),
+    "a contract with a quote": (lambda f: f["rates"][0].update(contract='x"'), "'x\"' is not a name"),
+    "a winner's kernel with a quote": (lambda f: f["winners"][0].update(kernel='x__"'), "'x__\"' is not a name"),
+    "a kernel of rates with a quote": (lambda f: f["rates"][0].update(kernel='x__"'), "'x__\"' is not a name"),
+    "a column with a quote": (lambda f: f["winners"][0].update(config={'"': 1}), "'\"' is not a name"),
+    "a negative size": (lambda f: f["winners"][1].update(n=-1), NO_SIZE),
+    "a size of 0": (lambda f: f["winners"][1].update(m=0), NO_SIZE),
+    "half a size": (lambda f: f["winners"][1].update(k=1.5), NO_SIZE),
+    "a size that is text": (lambda f: f["winners"][1].update(k="64"), NO_SIZE),
+    "a winner without a size": (lambda f: f["winners"][1].pop("k"), "KeyError: 'k'"),
+    "five rates": (lambda f: f["rates"][0]["rates"].pop(), NO_RATES),
+    "seven rates": (lambda f: f["rates"][0]["rates"].append(1.0), NO_RATES),
+    "a rate of 0": (lambda f: f["rates"][0].update(rates=[1, 1, 0, 1, 1, 1]), NO_RATES),
+    "a negative rate": (lambda f: f["rates"][0].update(rates=[1, 1, -1, 1, 1, 1]), NO_RATES),
+    "a rate that is no number": (lambda f: f["rates"][0].update(rates=[1, 1, float("nan"), 1, 1, 1]), NO_RATES),
+    "a rate that is text": (lambda f: f["rates"][0].update(rates=[1, 1, "1", 1, 1, 1]), NO_RATES),
+    "a row that is a list": (lambda f: f["winners"][0].update(config=[64]), "AttributeError: 'list' object has no"),
+    "a row that is a number": (lambda f: f["rates"][0].update(config=0), "AttributeError: 'int' object has no"),
+    "a row of texts": (
+        lambda f: f["winners"][0].update(config={"BLOCK_M": "64"}),
+        "{'BLOCK_M': '64'} is not a configuration",
+    ),
+    "an error that is text": (lambda f: f.update(error="small"), "could not convert string to float: 'small'"),
+    "winners that are a number": (lambda f: f.update(winners=1), "TypeError: 'int' object is not iterable"),
+}
+
+
+@pytest.mark.parametrize(("change", "message"), BAD.values(), ids=BAD)
+def test_a_bad_file(change: Callable[[dict[str, Any]], object], message: str) -> None:
+    with pytest.raises(ValueError, match=message.replace("(", r"\(").replace("{", r"\{")):
+        tuned_file.parse(changed(change))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("", "JSONDecodeError: "), ("{", "JSONDecodeError: "), ("[]", "TypeError: "), ("null", "TypeError: ")],
+)
+def test_a_file_that_is_something_else(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        tuned_file.parse(text)
+
+
+# The keys of a spec.
+
+NOT_READ = "tuned: 'found.json', relative to the spec, cannot be read:"
+
+
+@pytest.mark.parametrize(
+    ("keys", "found", "expected"),
+    [
+        ("select: table", GOOD, ["4:9: select: 'table' needs the key `tuned`: a file that `tune` wrote"]),
+        ("tuned: found.json", GOOD, ["4:8: tuned: needs 'select: table', but select is 'heuristic'"]),
+        (
+            "select: fixed\ntuned: found.json",
+            GOOD,
+            ["5:8: tuned: needs 'select: table', but select is 'fixed'"],
+        ),
+        (
+            "select: table\ntuned: other.json",
+            GOOD,
+            ["5:8: tuned: 'other.json', relative to the spec, cannot be read: No such file or directory"],
+        ),
+        ("select: table\ntuned: .", GOOD, ["5:8: tuned: '.', relative to the spec, cannot be read: Is a directory"]),
+        (
+            "select: table\ntuned: [found.json, other.json]",
+            GOOD,
+            ["5:21: tuned: 'other.json', relative to the spec, cannot be read: No such file or directory"],
+        ),
+        ("select: table\ntuned: found.json", "[]", [f"5:8: {NOT_READ} TypeError: list indices must be integers"]),
+        (
+            "select: table\ntuned: found.json",
+            changed(lambda f: f.update(format=7)),
+            [f"5:8: {NOT_READ} its format is 7, and 1 is read"],
+        ),
+        ("select: table\ntuned: [found.json, found.json]", GOOD, ["5:21: tuned: 'found.json' is listed twice"]),
+        (
+            "select: table\ntuned: []",
+            GOOD,
+            ["5:8: tuned: the list is empty; give at least one value or leave the key out"],
+        ),
+        ("select: table\ntuned: 5", GOOD, ["5:8: tuned: expected text, found 5 (quote it to make it text)"]),
+        ("select: table\ntuned:", GOOD, ["5:7: tuned: expected text, found None"]),
+    ],
+)
+def test_mistakes_of_the_keys(keys: str, found: str, expected: list[str]) -> None:
+    lines = mistakes_of(f"{BASE}{keys}\n", beside={"found.json": found})
+    assert len(lines) == len(expected)
+    assert all(line.startswith(f"family.yaml:{start}") for line, start in zip(lines, expected))
+
+
+def test_two_files() -> None:
+    text = SPEC.replace("found.json", "[found.json, other.json]")
+    other = changed(lambda f: f.update(device="Another GPU"))
+    spec = read_text(text, beside={"found.json": GOOD, "other.json": other})
+    assert [found.device for found in spec.tuned] == [DEVICE, "Another GPU"]
+    held = tuned.bake(expand(spec))
+    assert [device for device, _, _ in held.won] == [device for device, _, _ in held.rates] == [DEVICE, "Another GPU"]
+
+
+def test_the_digest_of_the_spec_is_of_the_measurements_too() -> None:
+    texts = [GOOD, GOOD + "\n", changed(lambda f: f.update(regret=0.06))]
+    digests = [read_text(SPEC, beside={"found.json": text}).digest for text in texts]
+    assert len(set(digests)) == 3
+    assert read_text(SPEC, beside={"found.json": GOOD}).digest == digests[0]
+    assert read_text(f"{SPEC}# again\n", beside={"found.json": GOOD}).digest != digests[0]
+
+
+def test_a_family_is_read_with_what_was_measured_beside_its_spec(tmp_path: Path) -> None:
+    (tmp_path / "far").mkdir()
+    (tmp_path / "far" / "found.json").write_text(GOOD)
+    (tmp_path / "family.yaml").write_text(SPEC.replace("found.json", "far/found.json"))
+    assert read(tmp_path / "family.yaml").tuned == (tuned_file.parse(GOOD),)
+
+
+# What of it a family holds.
+
+
+def test_what_a_family_holds() -> None:
+    contract = "gemm_fp16_rcr_none"
+    assert baked(SPEC, GOOD) == tuned.Baked(
+        "3.4%",
+        (),
+        ((DEVICE, contract, (((128, 256, 512), NONE, 1), ((4096, 4096, 64), AUTO, 0))),),
+        (
+            (
+                DEVICE,
+                contract,
+                (
+                    (
+                        AUTO,
+                        ((0, "(2, 3e-07, 2.5e-07, 1e-06, 1e12, 2e-06)"), (1, "(1, 8e-07, 5e-07, 2e-06, 4e12, 4e-06)")),
+                    ),
+                    (NONE, ((1, "(1, 4e-07, 2.5e-07, 1e-06, 4e12, 1e-06)"),)),
+                ),
+            ),
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "winners", "rates"),
+    [
+        (SPEC, [(128, 256, 512), (4096, 4096, 64)], {AUTO: [0, 1], NONE: [1]}),
+        # A family without one of the kernels, and one without one of the rows.
+        (SPEC.replace("[auto, none]", "auto"), [(4096, 4096, 64)], {AUTO: [0, 1]}),
+        (SPEC.replace("  - {m: 64, n: 64, k: 64, warps: 4}\n", ""), [(128, 256, 512)], {AUTO: [0], NONE: [0]}),
+        # The same tile with other warps is another row.
+        (SPEC.replace("warps: 4", "warps: 2"), [(128, 256, 512)], {AUTO: [1], NONE: [1]}),
+    ],
+)
+def test_what_names_no_kernel_or_row_of_the_family_is_left_out(
+    text: str, winners: list[tuple[int, int, int]], rates: dict[str, list[int]]
+) -> None:
+    held = baked(text, GOOD)
+    ((_, _, won),) = held.won
+    ((_, _, fitted),) = held.rates
+    assert [sizes for sizes, _, _ in won] == winners
+    assert {how: [row for row, _ in rows] for how, rows in fitted} == rates
+
+
+def test_measurements_of_another_layout_say_nothing() -> None:
+    held = baked(SPEC, json.dumps(measured("gemm_fp16_rrr_none")))
+    assert (held.like, held.won, held.rates) == ((), (), ())
+
+
+@pytest.mark.parametrize(
+    ("axes", "like"),
+    [
+        ("dtype: [fp16, bf16]", {"gemm_bf16_rcr_none": "gemm_fp16_rcr_none"}),
+        (
+            "dtype: fp16\nepilogue: [none, bias, bias+relu]",
+            {"gemm_fp16_rcr_bias": "gemm_fp16_rcr_none", "gemm_fp16_rcr_bias_relu": "gemm_fp16_rcr_none"},
+        ),
+        # A family without the contract measured keeps what stands for its own first.
+        ("dtype: bf16\nepilogue: [bias, bias+relu]", {"gemm_bf16_rcr_bias_relu": "gemm_bf16_rcr_bias"}),
+        # Another width, another result or another product is another matter.
+        ("dtype: [fp16, tf32]", {}),
+        ("dtype: [fp16, {a: fp16, out: fp32}]", {}),
+        ("dtype: fp16\nbatch: [none, strided]", {}),
+    ],
+)
+def test_measurements_stand_for_other_contracts(axes: str, like: dict[str, str]) -> None:
+    text = f"summary: x\nlayout: rcr\n{axes}\nmasking: [auto, none]\nselect: table\ntuned: found.json\n{TILES}"
+    held = baked(text, GOOD)
+    assert dict(held.like) == like
+    (won,) = {contract for _, contract, _ in held.won}
+    assert set(like.values()) <= {won}
+
+
+def test_what_was_measured_of_a_contract_itself_comes_first() -> None:
+    both = [measured("gemm_fp16_rcr_none"), measured("gemm_fp16_rcr_bias")]
+    found = both[0] | {key: both[0][key] + both[1][key] for key in ("winners", "rates")}
+    held = baked(f"{SPEC}epilogue: [none, bias, relu]\n", json.dumps(found))
+    assert held.like == (("gemm_fp16_rcr_relu", "gemm_fp16_rcr_none"),)
+    assert [contract for _, contract, _ in held.won] == ["gemm_fp16_rcr_bias", "gemm_fp16_rcr_none"]
+
+
+def test_what_was_measured_of_the_same_type_comes_before_another_of_its_width() -> None:
+    both = [measured("gemm_fp16_rcr_none"), measured("gemm_bf16_rcr_none")]
+    found = both[0] | {key: both[0][key] + both[1][key] for key in ("winners", "rates")}
+    held = baked(SPEC.replace("dtype: fp16", "dtype: [fp16, bf16]\nepilogue: [none, bias]"), json.dumps(found))
+    assert dict(held.like) == {f"gemm_{dtype}_rcr_bias": f"gemm_{dtype}_rcr_none" for dtype in ("fp16", "bf16")}
+
+
+# The source.
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (SPEC, GOOD),
+        (f"{SPEC}epilogue: [none, bias+gelu_tanh]\n", GOOD),
+        (SPEC.replace("fp16", "bf16"), GOOD),
+        (SPEC, changed(lambda f: f["winners"].clear())),
+        (SPEC, json.dumps(measured("gemm_fp16_rrr_none"))),
+    ],
+    ids=["a family", "epilogues", "another type", "rates alone", "nothing"],
+)
+def test_the_source_parses_and_is_formatted(tmp_path: Path, text: str, found: str) -> None:
+    family = family_of(text, beside={"found.json": found})
+    assert TUNED in package_names(family.spec)
+    source = package_source(family, TUNED)
+    ast.parse(source)
+    (tmp_path / TUNED).write_text(source)
+    assert_formatted(tmp_path)
+
+
+def test_a_family_that_was_not_measured_has_no_such_source() -> None:
+    assert TUNED not in package_names(read_text(BASE))

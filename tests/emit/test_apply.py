@@ -1,0 +1,355 @@
+"""Bringing a folder to what was rendered: only what changed, whole or absent, never another's work."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.support import BASE, Spoken, contents
+
+Cli = Callable[..., Spoken]
+
+FAMILY = BASE + "epilogue: [none, bias]\nmasking: [none, mnk]\n"
+SMALLER = BASE + "epilogue: [none, bias]\nmasking: mnk\n"
+OUT = Path("generated")
+FOLDER = OUT / "family"
+KERNEL = "gemm_fp16_rcr_bias__tiled_pointer_mnk_grouped.py"
+OTHER = "gemm_fp16_rcr_none__tiled_pointer_none_grouped.py"
+
+
+@pytest.fixture
+def rendered(cli: Cli) -> Cli:
+    """The command line in a folder where family.yaml, of four kernels, was rendered."""
+    Path("family.yaml").write_text(FAMILY)
+    assert cli("family.yaml").status == 0
+    return cli
+
+
+def test_outcomes_in_words(cli: Cli) -> None:
+    spec = Path("family.yaml")
+    spec.write_text(FAMILY)
+    assert cli("family.yaml").out == "generated/family: 4 kernels; 8 created\n"
+    assert cli("family.yaml").out == "generated/family: 4 kernels; 8 same\n"
+    spec.write_text(SMALLER)
+    # The two kernels that are left, _launch.py and _copies.py have not changed; __init__.py and the manifest have.
+    assert cli("family.yaml").out == "generated/family: 2 kernels; 2 updated, 2 removed, 4 same\n"
+    spec.write_text(SMALLER.replace("A product.", "Another."))
+    assert cli("family.yaml").out == "generated/family: 2 kernels; 4 updated, 2 same\n"
+    assert sorted(contents(FOLDER)) == sorted(
+        [KERNEL, KERNEL.replace("_bias_", "_none_"), "__init__.py", "_copies.py", "_launch.py", "manifest.json"]
+    )
+
+
+def test_nothing_is_written_where_nothing_changed(rendered: Cli) -> None:
+    for path in FOLDER.iterdir():
+        os.utime(path, ns=(10**18, 10**18))
+    before = {path: path.stat().st_ino for path in FOLDER.iterdir()}
+    assert rendered("family.yaml").status == 0
+    assert {path: path.stat().st_ino for path in FOLDER.iterdir()} == before
+    assert {path.stat().st_mtime_ns for path in FOLDER.iterdir()} == {10**18}
+
+
+def test_only_what_changed_is_written(rendered: Cli) -> None:
+    (FOLDER / KERNEL).unlink()
+    for path in FOLDER.iterdir():
+        os.utime(path, ns=(10**18, 10**18))
+    assert rendered("family.yaml").out == "generated/family: 4 kernels; 1 created, 7 same\n"
+    assert [path.name for path in FOLDER.iterdir() if path.stat().st_mtime_ns != 10**18] == [KERNEL]
+
+
+def test_a_hand_edit_stops_everything(rendered: Cli) -> None:
+    Path("another.yaml").write_text(BASE)
+    Path("family.yaml").write_text(FAMILY.replace("A product.", "Another."))
+    edited = FOLDER / KERNEL
+    edited.write_text(edited.read_text() + "# mine\n")
+    before = contents(Path())
+    # The other family of the call comes first and is in nobody's way, and is not written either.
+    said = rendered("another.yaml", "family.yaml")
+    assert said.status == 1 and said.out == ""
+    assert said.err == f"{edited}: edited by hand; keep the edit elsewhere, or overwrite it with --force\n"
+    assert contents(Path()) == before
+
+
+def test_every_obstacle_is_named(rendered: Cli) -> None:
+    for name in (KERNEL, OTHER, "__init__.py"):
+        (FOLDER / name).write_text("mine\n")
+    said = rendered("family.yaml")
+    assert said.status == 1
+    assert sorted(line.partition(":")[0] for line in said.err.splitlines()) == sorted(
+        str(FOLDER / name) for name in (KERNEL, OTHER, "__init__.py")
+    )
+
+
+@pytest.mark.parametrize("line", ["# mine\n", "import os\n", "\f"], ids=["comment", "code", "form feed"])
+def test_any_edit_is_one(rendered: Cli, line: str) -> None:
+    text = (FOLDER / KERNEL).read_text()
+    (FOLDER / KERNEL).write_text(text + line)
+    assert rendered("family.yaml", "--check").status == 1
+    assert rendered("family.yaml").status == 1
+
+
+def test_force_overwrites_an_edit(rendered: Cli) -> None:
+    before = contents(FOLDER)
+    (FOLDER / KERNEL).write_text("mine\n")
+    assert rendered("family.yaml", "--force").out == "generated/family: 4 kernels; 1 updated, 7 same\n"
+    assert contents(FOLDER) == before
+
+
+def test_an_edited_file_that_no_longer_belongs_is_not_removed(rendered: Cli) -> None:
+    Path("family.yaml").write_text(SMALLER)
+    (FOLDER / OTHER).write_text("mine\n")
+    before = contents(FOLDER)
+    assert rendered("family.yaml").status == 1 and contents(FOLDER) == before
+    assert rendered("family.yaml", "--force").status == 0 and not (FOLDER / OTHER).exists()
+
+
+def test_an_edit_that_was_also_made_in_the_spec_is_no_obstacle(rendered: Cli) -> None:
+    Path("family.yaml").write_text(FAMILY.replace("A product.", "Another."))
+    assert rendered("family.yaml", "--out", "aside").status == 0
+    shutil.copy(Path("aside/family", KERNEL), FOLDER / KERNEL)
+    assert rendered("family.yaml").status == 0
+
+
+def test_a_stray_file_of_the_folder_is_left_alone(rendered: Cli) -> None:
+    (FOLDER / "notes.txt").write_text("mine\n")
+    Path("family.yaml").write_text(SMALLER)
+    assert rendered("family.yaml", "--force").status == 0
+    assert (FOLDER / "notes.txt").read_text() == "mine\n"
+
+
+def test_a_folder_without_a_manifest_is_another_s(cli: Cli) -> None:
+    Path("family.yaml").write_text(FAMILY)
+    FOLDER.mkdir(parents=True)
+    (FOLDER / "notes.txt").write_text("mine\n")
+    for options in ((), ("--force",)):
+        said = cli("family.yaml", *options)
+        assert said.status == 1 and contents(FOLDER) == {"notes.txt": b"mine\n"}
+        assert said.err == f"{FOLDER}: holds files (notes.txt) and no manifest.json: not rendered here\n"
+
+
+@pytest.mark.parametrize("inside", [(), ("__pycache__",)], ids=["empty", "what Python leaves"])
+def test_a_folder_that_holds_nobody_s_work_is_taken(cli: Cli, inside: tuple[str, ...]) -> None:
+    Path("family.yaml").write_text(FAMILY)
+    FOLDER.mkdir(parents=True)
+    for name in inside:
+        (FOLDER / name).mkdir()
+    assert cli("family.yaml").status == 0
+
+
+def test_a_foreign_file_in_the_way(rendered: Cli) -> None:
+    Path("family.yaml").write_text(FAMILY.replace("[none, bias]", "[none, bias, relu]"))
+    stranger = FOLDER / "gemm_fp16_rcr_relu__tiled_pointer_mnk_grouped.py"
+    stranger.write_text("mine\n")
+    before = contents(FOLDER)
+    for options in ((), ("--force",)):
+        said = rendered("family.yaml", *options)
+        assert (said.status, said.err) == (1, f"{stranger}: was not rendered here; move it away\n")
+        assert contents(FOLDER) == before
+
+
+def test_a_folder_in_the_way_of_a_file(rendered: Cli) -> None:
+    (FOLDER / KERNEL).unlink()
+    (FOLDER / KERNEL).mkdir()
+    said = rendered("family.yaml", "--force")
+    assert (said.status, said.err) == (1, f"{FOLDER / KERNEL}: cannot be read: Is a directory\n")
+
+
+def test_a_file_in_the_way_of_the_folder(cli: Cli) -> None:
+    Path("family.yaml").write_text(FAMILY)
+    OUT.mkdir()
+    FOLDER.write_text("mine\n")
+    said = cli("family.yaml")
+    assert (said.status, said.err) == (1, f"{FOLDER}: is a file, and the family's folder is to be there\n")
+    assert FOLDER.read_text() == "mine\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("", id="empty"),
+        pytest.param("{", id="cut off"),
+        pytest.param("[]", id="a list"),
+        pytest.param("{}", id="without files"),
+        pytest.param('{"files": ["x"]}', id="files as a list"),
+        pytest.param('{"files": {"x": 1}}', id="a digest that is a number"),
+        pytest.param('{"files": {"../victim.txt": "00"}}', id="a path up"),
+        pytest.param('{"files": {"/etc/passwd": "00"}}', id="an absolute path"),
+        pytest.param('{"files": {"..\\\\victim.txt": "00"}}', id="a path up on Windows"),
+        pytest.param('{"files": {"sub/victim.txt": "00"}}', id="a path down"),
+        pytest.param('{"files": {"..": "00"}}', id="the folder above"),
+        pytest.param('{"files": {"": "00"}}', id="no name"),
+        pytest.param('{"files": {"a\\u0000b": "00"}}', id="NUL"),
+        pytest.param('{"files": {"manifest.json": "00"}}', id="itself"),
+        pytest.param('{"files": ' + "[" * 100_000, id="nested beyond measure"),
+    ],
+)
+def test_a_manifest_that_is_none(rendered: Cli, text: str) -> None:
+    (FOLDER / "manifest.json").write_text(text)
+    (OUT / "victim.txt").write_text("mine\n")
+    before = contents(OUT)
+    for options in ((), ("--force",), ("--check",), ("--diff",), ("--only", "*bias*")):
+        said = rendered("family.yaml", *options)
+        message = f"{FOLDER / 'manifest.json'}: is no manifest; restore it, or move the folder away\n"
+        assert (said.status, said.err) == (1, message)
+    assert contents(OUT) == before
+
+
+def test_a_manifest_that_is_not_text(rendered: Cli) -> None:
+    (FOLDER / "manifest.json").write_bytes(b"\xff\xfe")
+    said = rendered("family.yaml")
+    assert said.status == 1 and said.err.startswith(f"{FOLDER / 'manifest.json'}: ") and said.err.count("\n") == 1
+
+
+def test_a_link_in_the_place_of_a_file_is_not_followed(rendered: Cli) -> None:
+    victim = Path("victim.py")
+    shutil.move(FOLDER / KERNEL, victim)
+    (FOLDER / KERNEL).symlink_to(victim.resolve())
+    written = victim.read_bytes()
+    Path("family.yaml").write_text(FAMILY.replace("A product.", "Another."))
+    assert rendered("family.yaml").status == 0
+    assert victim.read_bytes() == written and not (FOLDER / KERNEL).is_symlink()
+
+
+def test_a_link_where_a_file_is_removed_loses_the_link_alone(rendered: Cli) -> None:
+    victim = Path("victim.py")
+    shutil.move(FOLDER / OTHER, victim)
+    (FOLDER / OTHER).symlink_to(victim.resolve())
+    Path("family.yaml").write_text(SMALLER)
+    assert rendered("family.yaml").status == 0
+    assert victim.exists() and not (FOLDER / OTHER).is_symlink()
+
+
+def test_a_link_that_leads_nowhere_is_replaced(rendered: Cli) -> None:
+    (FOLDER / KERNEL).unlink()
+    (FOLDER / KERNEL).symlink_to("nowhere.py")
+    assert rendered("family.yaml").status == 0
+    assert not (FOLDER / KERNEL).is_symlink() and not Path(FOLDER, "nowhere.py").exists()
+
+
+def test_a_link_beside_a_file_is_not_written_through(rendered: Cli) -> None:
+    victim = Path("victim.txt")
+    victim.write_text("mine\n")
+    (FOLDER / f".{KERNEL}.new").symlink_to(victim.resolve())
+    (FOLDER / KERNEL).unlink()
+    rendered("family.yaml")
+    assert victim.read_text() == "mine\n"
+
+
+class Interrupted:
+    """`os.replace` that fails at one call."""
+
+    def __init__(self, at: int, error: BaseException) -> None:
+        self.left, self.error, self.replace = at, error, os.replace
+
+    def __call__(self, source: Path, target: Path) -> None:
+        self.left -= 1
+        if self.left == 0:
+            raise self.error
+        self.replace(source, target)
+
+
+@pytest.mark.parametrize("at", [1, 3, 6], ids=["the first file", "the third file", "the manifest"])
+def test_an_interrupted_update_leaves_whole_files_and_is_healed(
+    rendered: Cli, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    old = contents(FOLDER)
+    Path("family.yaml").write_text(FAMILY.replace("A product.", "Another."))
+    assert rendered("family.yaml", "--out", "aside").status == 0
+    new = contents(Path("aside/family"))
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "replace", Interrupted(at, KeyboardInterrupt()))
+        assert rendered("family.yaml").status == 130
+    between = contents(FOLDER)
+    assert between.keys() == old.keys()
+    assert all(between[name] in (old[name], new[name]) for name in old)
+    changed = [name for name in old if new[name] != old[name]]
+    assert len(changed) == 6 and sum(between[name] == new[name] for name in changed) == at - 1
+    assert rendered("family.yaml").status == 0
+    assert contents(FOLDER) == new
+
+
+@pytest.mark.parametrize("at", [1, 3, 7], ids=["the first file", "the third file", "the manifest"])
+def test_an_interrupted_first_rendering_is_healed(cli: Cli, monkeypatch: pytest.MonkeyPatch, at: int) -> None:
+    Path("family.yaml").write_text(FAMILY)
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "replace", Interrupted(at, KeyboardInterrupt()))
+        assert cli("family.yaml").status == 130
+    assert len(contents(FOLDER)) == at - 1
+    said = cli("family.yaml")
+    assert (said.status, said.err) == (0, "")
+    assert cli("family.yaml", "--check").status == 0
+
+
+def test_an_interrupted_removal_is_healed(rendered: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("family.yaml").write_text(SMALLER)
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "replace", Interrupted(2, KeyboardInterrupt()))  # the manifest, behind __init__.py
+        assert rendered("family.yaml").status == 130
+    assert rendered("family.yaml").status == 0
+    assert rendered("family.yaml", "--check").status == 0
+
+
+def test_a_disk_that_is_full_is_answered_in_a_line(rendered: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = contents(FOLDER)
+    Path("family.yaml").write_text(FAMILY.replace("A product.", "Another."))
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "replace", Interrupted(1, OSError(28, "No space left on device")))
+        said = rendered("family.yaml")
+    assert said.status == 1 and "No space left on device" in said.err and said.err.count("\n") == 1
+    assert contents(FOLDER) == old
+
+
+def test_an_output_folder_below_a_file_is_answered_in_a_line(cli: Cli) -> None:
+    Path("family.yaml").write_text(FAMILY)
+    Path("file").write_text("mine\n")
+    said = cli("family.yaml", "--out", "file/below")
+    assert said.status == 1 and said.err.startswith("file/below") and said.err.count("\n") == 1
+
+
+def test_only_keeps_the_others(rendered: Cli) -> None:
+    before = contents(FOLDER)
+    Path("family.yaml").write_text(FAMILY.replace("A product.", "Another."))
+    assert rendered("family.yaml", "--only", "*_bias__*_mnk_*").status == 0
+    after = contents(FOLDER)
+    assert after.keys() == before.keys()
+    kernels = {name for name in before if name.startswith("gemm")}
+    assert {name for name in kernels if before[name] != after[name]} == {KERNEL}
+    manifest = json.loads(after["manifest.json"])
+    assert {f"{name}.py" for name in manifest["kernels"]} == kernels
+    assert manifest["files"].keys() == after.keys() - {"manifest.json"}
+
+
+def test_only_into_an_empty_folder_makes_a_family_of_its_own(cli: Cli) -> None:
+    Path("family.yaml").write_text(FAMILY)
+    assert cli("family.yaml", "--only", "*_bias__*").status == 0
+    kernels = [name for name in contents(FOLDER) if name.startswith("gemm")]
+    assert kernels == sorted([KERNEL, OTHER.replace("_none__", "_bias__")])
+    assert b"gemm_fp16_rcr_none" not in (FOLDER / "__init__.py").read_bytes()
+    # The whole later finds its own.
+    assert cli("family.yaml").status == 0 and cli("family.yaml", "--check").status == 0
+
+
+def test_only_removes_what_the_spec_no_longer_makes(rendered: Cli) -> None:
+    Path("family.yaml").write_text(SMALLER)
+    assert rendered("family.yaml", "--only", "*_bias__*").status == 0
+    assert sorted(name for name in contents(FOLDER) if name.startswith("gemm")) == [
+        KERNEL,
+        KERNEL.replace("_bias__", "_none__"),
+    ]
+
+
+def test_the_manifest_names_every_file_with_its_digest(rendered: Cli) -> None:
+    import hashlib
+
+    files = contents(FOLDER)
+    manifest = json.loads(files.pop("manifest.json"))
+    assert manifest["files"] == {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
+
+
+def test_nothing_is_left_beside(rendered: Cli) -> None:
+    assert all(not path.name.startswith(".") for path in FOLDER.iterdir())

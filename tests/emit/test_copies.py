@@ -1,0 +1,175 @@
+"""A family's `_copies.py`: what is copied, when that pays, and that a launch of copies is kept."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+import triton
+
+from generator.cli import main
+from tests.helpers.stand_ins import Kernel, copied
+from tests.helpers.support import ROOT, forget, python
+
+SPEC = """\
+summary: Copied.
+layout: rcr
+dtype: fp16
+"""
+
+
+@pytest.fixture
+def copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    (tmp_path / "again.yaml").write_text(SPEC)
+    assert main([str(tmp_path / "again.yaml"), "--out", str(tmp_path)]) == 0
+    monkeypatch.syspath_prepend(tmp_path)
+    yield importlib.import_module("again._copies")
+    forget("again")
+
+
+def test_copies_are_aligned_and_equal(copies: ModuleType) -> None:
+    """In the interpreter, which wants a process of its own."""
+    folder = Path(copies.__file__ or "").parents[1]
+    ran = python(
+        str(ROOT / "tests" / "helpers" / "copied.py"),
+        "again._copies",
+        cwd=folder,
+        env={"PYTHONPATH": str(folder), "TRITON_INTERPRET": "1"},
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.split() == ["13", "copied"]
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_a_second_copy_of_a_kind_repeats_the_launch_with_its_own_addresses(
+    copies: ModuleType, monkeypatch: pytest.MonkeyPatch, keep: bool
+) -> None:
+    kernel = Kernel([])
+    active = SimpleNamespace(get_current_stream=lambda index: ("stream", index), get_current_device=lambda: None)
+    monkeypatch.setattr(copies, "driver", SimpleNamespace(active=active))
+    monkeypatch.setattr(copies, "_copy_kernel", kernel)
+    first, second = ((torch.randn(33, 35).half(), torch.randn(37, 35).half().T) for _ in range(2))
+    copier = copies.aligning(*first, keep=keep)
+    copier(*first)
+    a, b = copier(*second)
+    assert (a.stride(), b.stride()) == ((64, 1), (1, 64))
+    ((grid, arguments, options), *later) = kernel.launches
+    assert not options and [len(later), len(kernel.compiled.runs)] == ([0, 1] if keep else [1, 0])
+    if keep:
+        (run,) = kernel.compiled.runs
+        assert run[:4] == (*grid, ("stream", None))
+        assert run[4:9] == (kernel.compiled.function, kernel.compiled.packed_metadata, None, None, None)
+        one, other, *rest = run[9:]
+    else:
+        ((_, (one, other, *rest), _),) = later
+    assert (*rest,) == arguments[2:] and (one[2:], other[2:]) == (arguments[0][2:], arguments[1][2:])
+    given = [x.data_ptr() for pair in (one, other) for x in pair[:2]]
+    assert given == [x.data_ptr() for x in (second[0], a, second[1], b)]
+
+
+def test_one_matrix_for_a_whole_batch_is_not_copied(copies: ModuleType) -> None:
+    one, batch = torch.randn(1, 301, 303).expand(4, -1, -1), torch.randn(4, 303, 305)
+    assert copies.worth_aligning(batch.mT, batch) and not copies.worth_aligning(one, batch)
+    assert copies.worth_turning(torch.randn(2, 1024, 1024), torch.randn(2, 1024, 1024), {"a": None}, "") == "a"
+    assert copies.worth_turning(torch.randn(1, 1024, 1024).expand(4, -1, -1), batch, {"a": None}, "") is None
+
+
+def test_what_lies_across_the_lines_of_the_l2(copies: ModuleType) -> None:
+    # Of no memory, whose address is 0.
+    whole, longer = (torch.empty(64, n, dtype=torch.float16, device="meta")[:, :128] for n in (128, 136))
+    assert [copies.crosses(x) for x in (whole, whole.T, longer, longer.T)] == [False, False, True, True]
+    # One row is as long as it is, several may share a line, and bytes are what counts.
+    assert not copies.crosses(longer[:1]) and not copies.crosses(torch.empty(64, 160, device="meta"))
+    short = [torch.empty(64, n, dtype=torch.float16, device="meta") for n in (8, 32, 24)]
+    assert [copies.crosses(x) for x in short] == [False, False, True]
+    assert copies.lining(whole, longer.T).along == [None, -2]
+
+
+@pytest.mark.parametrize(
+    ("rows", "ld", "worth"), [(4096, 136, True), (4096, 128, False), (2048, 136, False), (4096, 129, True)]
+)
+def test_b_is_copied_along_the_lines_of_the_l2_where_it_is_used_often(
+    copies: ModuleType, rows: int, ld: int, worth: bool
+) -> None:
+    a = torch.empty(rows, 136, dtype=torch.float16, device="meta")[:, :128]
+    b = torch.empty(512, ld, dtype=torch.float16, device="meta")[:, :128]
+    assert copies.worth_lining(a, b.T) == worth
+    assert not copies.worth_lining(a[:, :0], b.T[:0])
+
+
+TURNED = """\
+summary: Turned around.
+layout: [rcr, rrr, crr, ccr]
+dtype: [tf32, fp16]
+product: {product}
+"""
+
+
+@pytest.mark.parametrize(
+    ("dtype", "layout", "sizes", "lies"),
+    [
+        # Large ones, for a matrix unit that wants K contiguous; A goes through registers, unless it is small.
+        ("tf32", "crr", (1024, 1024, 512), "ccr"),
+        ("tf32", "rrr", (1024, 1024, 512), "rcr"),
+        ("tf32", "ccr", (2048, 2048, 512), "ccr"),
+        ("tf32", "ccr", (64, 4096, 2048), "rcr"),
+        # By an exchanged product B does, too; of two the smaller is turned.
+        ("tf32 exchanged", "rrr", (1024, 1024, 512), "rrr"),
+        ("tf32 exchanged", "rrr", (64, 4096, 2048), "rrr"),
+        ("tf32 exchanged", "rrr", (4096, 1024, 512), "rcr"),
+        ("tf32 exchanged", "crr", (1024, 1024, 512), "rrr"),
+        ("tf32 exchanged", "crr", (64, 4096, 2048), "rrr"),
+        ("tf32 exchanged", "crr", (4096, 64, 2048), "ccr"),
+        ("tf32 exchanged", "crr", (256, 256, 8192), "crr"),
+        ("fp16", "ccr", (64, 4096, 2048), "ccr"),
+        # Too few rows for B to be worth it, and A alone gains nothing.
+        ("tf32", "crr", (64, 4096, 2048), "crr"),
+        ("tf32", "rrr", (64, 4096, 2048), "rrr"),
+        ("tf32", "rrr", (512, 512, 512), "rrr"),
+        # Columns of A that are shorter than 32 bytes, where there are many.
+        ("fp16", "crr", (8, 64, 4096), "rrr"),
+        ("fp16", "ccr", (15, 64, 4096), "rcr"),
+        ("fp16", "crr", (16, 64, 4096), "crr"),
+        ("fp16", "crr", (8, 64, 4095), "crr"),
+        ("tf32", "ccr", (7, 64, 4096), "rcr"),
+        ("tf32", "ccr", (8, 64, 4096), "ccr"),
+        # A row that lies as a column: no copy, and rows of its own step.
+        ("tf32", "crr", (1, 64, 32), "rrr"),
+        ("fp16", "crr", (1, 64, 4096), "rrr"),
+    ],
+)
+def test_an_operand_is_turned_where_k_contiguous_is_worth_a_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dtype: str, layout: str, sizes: tuple[int, int, int], lies: str
+) -> None:
+    dtype, _, product = dtype.partition(" ")
+    (tmp_path / "turned.yaml").write_text(TURNED.format(product=f"[direct, {product}]" if product else "direct"))
+    assert main([str(tmp_path / "turned.yaml"), "--out", str(tmp_path)]) == 0
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(triton.knobs.runtime, "interpret", True)
+    package = importlib.import_module("turned")
+    launch, copies = importlib.import_module("turned._launch"), importlib.import_module("turned._copies")
+    taken: list[tuple[str, torch.Tensor, torch.Tensor]] = []
+
+    def record(module: ModuleType, row: Any, a: torch.Tensor, b: torch.Tensor, *others: Any) -> Any:
+        taken.append((module.__name__, a, b))
+        return None, lambda *operands: taken.append((module.__name__, *operands[:2]))
+
+    monkeypatch.setattr(copies, "_launch", copied)
+    monkeypatch.setattr(launch, "_on_gpu", lambda x: True)
+    monkeypatch.setattr(launch, "_record", record)
+    m, n, k = sizes
+    a, b = (torch.randn(size).to(torch.float16 if dtype == "fp16" else torch.float32) for size in ((m, k), (k, n)))
+    a, b = a.T.contiguous().T if layout[0] == "c" else a, b.T.contiguous().T if layout[1] == "c" else b
+    for _ in range(2):
+        getattr(package, f"gemm_{dtype}_{layout}_none")(a, b)
+    assert [f"_{lies}_" in name for name, _, _ in taken] == [True, True]
+    for _, given_a, given_b in taken:
+        assert torch.equal(given_a, a) and torch.equal(given_b, b)
+        assert given_a.stride("rc".index(lies[0]) ^ 1) == 1 and given_b.stride("rc".index(lies[1]) ^ 1) == 1
+        assert m > 1 or given_a.stride(0) == k
+    forget("turned")

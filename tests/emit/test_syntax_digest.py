@@ -1,0 +1,292 @@
+"""Digests by meaning: what makes them differ, what does not, and that every version of Python finds the same."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from generator.emit.syntax_digest import _FIELDS, digest, written
+from tests.helpers.support import GENERATED, ROOT
+
+#: The versions of Python that the project supports.
+VERSIONS = ("3.10", "3.11", "3.12", "3.13")
+
+#: Prints the digests of the files that are named on the standard input, each by its path as it was named.
+_PRINTS = """\
+import json, sys
+from pathlib import Path
+from generator.emit.code_parts import of_file
+from generator.emit.syntax_digest import digest
+
+def digests(path):
+    if path.parts[0] == "generator":
+        return [digest(path.read_text(encoding="utf-8"))]
+    found = of_file(path)
+    return [found.device, found.host, found.timed]
+
+json.dump({name: digests(Path(name)) for name in sys.stdin.read().splitlines()}, sys.stdout)
+"""
+
+#: Every type of node that is known.
+EVERYTHING = '''\
+"""Words."""
+from __future__ import annotations
+import a.b as c, d
+from .e import f as g, h
+i: int = 1
+(j): "k"
+l = m, *n = [1, 2.5, 1e400, 3j, -0.0, 0xFFFFFFFFFFFFFFFFFFFF, True, None, ..., "\\u00e4\\ud800\\n'", b"\\x00\\xff"]
+i += 1; i -= 1; i *= 1; i @= 1; i /= 1; i //= 1; i %= 1; i **= 1; i <<= 1; i >>= 1; i |= 1; i ^= 1; i &= 1
+del l, m[0]
+assert not i, ~i + +i
+@d.x
+class O(h, metaclass=c):
+    """Words."""
+    p = {"q": 1, **d, None: {2, 3}}
+    async def r(self, s, t=1, /, u: int = 2, *v, w, x=None, **y) -> int:
+        """Words."""
+        global z
+        async for aa, ab in s:
+            await ab
+        else:
+            continue_ = yield
+        async with s as ac, t:
+            return [ad async for ad in u if ad if not ad]
+def ae():
+    af = 1
+    def ag():
+        nonlocal af
+        yield from {ah: ai for ah, ai in af}
+    for aj in {ak for ak in (al for al in af)}:
+        if aj < 1 <= 2 == 3 != 4 > 5 >= 6 is 7 is not 8 in 9 not in 10:
+            break
+        elif aj and 1 or 2:
+            continue
+        else:
+            pass
+    while (am := af[1:2, ::3, ...]):
+        raise ValueError(f"{am}{{}}{am!r:>{af}.2f}" "an" f"{am=}") from None
+    else:
+        with af:
+            return
+    try:
+        print(*af, an=1, **af)
+    except (TypeError, ValueError) as ao:
+        lambda ap, *, aq=1: ap if aq else -ap
+    except KeyError:
+        ...
+    else:
+        pass
+    finally:
+        pass
+    match af:
+        case 1 | "2" | None | True:
+            pass
+        case [ar, *at] if ar:
+            pass
+        case {"au": av, **aw}:
+            pass
+        case O(1, ax=ay.az) as ba:
+            pass
+        case _:
+            pass
+'''
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        pytest.param("a + b", "a - b", id="operators"),
+        pytest.param("a + b * c", "(a + b) * c", id="parentheses that bind"),
+        pytest.param("a - b", "b - a", id="sides"),
+        pytest.param("f(1)", "f(1.0)", id="whole numbers and others"),
+        pytest.param("f(1)", "f(True)", id="numbers and truth values"),
+        pytest.param("f(0.0)", "f(-0.0)", id="signs of zero"),
+        pytest.param("f(1j)", "f(1)", id="imaginary numbers"),
+        pytest.param("f(0.1)", "f(0.1000000001)", id="digits"),
+        pytest.param("f('1')", "f(1)", id="strings and numbers"),
+        pytest.param("f('a')", "f(b'a')", id="strings and bytes"),
+        pytest.param("f('a')", "f(a)", id="strings and names"),
+        pytest.param("f('None')", "f(None)", id="strings and None"),
+        pytest.param("f('a')", "f('a ')", id="strings"),
+        pytest.param("f(...)", "f('...')", id="an ellipsis"),
+        pytest.param("a.b", "a.c", id="attributes"),
+        pytest.param("a", "b", id="names"),
+        pytest.param("f(a=1, b=2)", "f(b=2, a=1)", id="the order of keywords"),
+        pytest.param("f(a=1, **b)", "f(**b, a=1)", id="where keywords are spread"),
+        pytest.param("f(a, b)", "f((a, b))", id="arguments and a tuple"),
+        pytest.param("f(*a)", "f(a)", id="stars"),
+        pytest.param("f(a)", "f(a=a)", id="arguments by name"),
+        pytest.param("[a]", "(a,)", id="lists and tuples"),
+        pytest.param("{None: a}", "{**a}", id="keys and mappings that are spread"),
+        pytest.param("def f(*, a): pass", "def f(*, a=None): pass", id="a default of None and no default"),
+        pytest.param("def f(a, b): pass", "def f(a, /, b): pass", id="kinds of parameters"),
+        pytest.param("def f(a, *, b): pass", "def f(a, b): pass", id="parameters by keyword alone"),
+        pytest.param("def f(a: int): pass", "def f(a: float): pass", id="annotations"),
+        pytest.param("@x\n@y\ndef f(): pass", "@y\n@x\ndef f(): pass", id="the order of decorators"),
+        pytest.param("def f(): return 1", "async def f(): return 1", id="coroutines"),
+        pytest.param("a[1:2]", "a[1, 2]", id="slices"),
+        pytest.param("a[None:]", "a[:]", id="bounds of slices"),
+        pytest.param("a < b < c", "a < b and b < c", id="chains of comparisons"),
+        pytest.param("a is b", "a == b", id="identity"),
+        pytest.param("a = b = 1", "b = a = 1", id="the order of targets"),
+        pytest.param("a += 1", "a = a + 1", id="assignments in place"),
+        pytest.param("if a: b\nelse: c", "if a: c\nelse: b", id="branches"),
+        pytest.param("if a: b\nc", "if a:\n    b\n    c", id="blocks"),
+        pytest.param("for a in b: c", "for a in b: c\nelse: c", id="an else of a loop"),
+        pytest.param("with a as b: c", "with a: c", id="names of contexts"),
+        pytest.param("import a as b", "import a", id="names of imports"),
+        pytest.param("from . import a", "from .. import a", id="levels of imports"),
+        pytest.param("f'{a}'", "f'{a!r}'", id="conversions"),
+        pytest.param("f'{a}'", "f'{a:>4}'", id="formats"),
+        pytest.param("f'{a}b'", "f'b{a}'", id="places in a string"),
+        pytest.param("f'{a}'", "f'{{a}}'", id="braces"),
+        pytest.param("f'{a}'", "f'{a=}'", id="self-documenting values"),
+        pytest.param("lambda a: b", "lambda b: b", id="parameters of functions without a name"),
+        pytest.param("[a for a in b if c]", "[a for a in b]", id="conditions of comprehensions"),
+        pytest.param("{a for a in b}", "(a for a in b)", id="kinds of comprehensions"),
+        pytest.param("x: int", "x: int = None", id="no value and None"),
+        pytest.param("def f():\n    global a", "def f():\n    nonlocal a", id="scopes"),
+        pytest.param("def f():\n    x\n    'a'", "def f():\n    x", id="a string that is no docstring"),
+        pytest.param("raise a", "raise a from b", id="causes"),
+        pytest.param("match a:\n    case [b, *c]: d", "match a:\n    case [b, c]: d", id="patterns"),
+        pytest.param("match a:\n    case None: d", "match a:\n    case _: d", id="patterns that match all"),
+    ],
+)
+def test_what_differs_in_meaning_differs(one: str, other: str) -> None:
+    assert digest(one) != digest(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        pytest.param("a = 1", "# Why.\na = 1  # What.\n\n\n", id="comments and empty lines"),
+        pytest.param("f('a')", 'f("a")', id="quotes"),
+        pytest.param("f('a' 'b')", 'f("""ab""")', id="pieces of a string"),
+        pytest.param(r"f('\x41')", "f('A')", id="escapes"),
+        pytest.param("f(u'a')", "f('a')", id="prefixes that say nothing"),
+        pytest.param("a + b", "((a) + (b))", id="parentheses that bind nothing"),
+        pytest.param("f(a, b)", "f(\n    a,\n    b,\n)", id="line breaks and the last comma"),
+        pytest.param("a = b + c", "a = b \\\n    + c", id="continued lines"),
+        pytest.param("f(16, 1000)", "f(0x10, 1_000)", id="spellings of whole numbers"),
+        pytest.param("f(0.5, 1e3)", "f(.5, 1000.0)", id="spellings of other numbers"),
+        pytest.param("a = 1; b = 2", "a = 1\nb = 2", id="semicolons"),
+        pytest.param("if a: b\nelif c: d", "if a:\n  b\nelse:\n  if c:\n    d", id="elif"),
+        pytest.param("'''Of a module.'''\na", "a", id="docstrings of modules"),
+        pytest.param("def f():\n    '''One.'''\n    a", "def f():\n    '''Other.'''\n    a", id="of functions"),
+        pytest.param("async def f():\n    '''One.'''\n    a", "async def f():\n    a", id="of coroutines"),
+        pytest.param("class C:\n    '''One.'''\n    a = 1", "class C:\n    a = 1", id="of classes"),
+        pytest.param("f(f'a{b}' 'c')", "f(f'a{b}c')", id="pieces of an f-string"),
+        pytest.param("f(f'{a:}')", "f(f'{a}')", id="empty formats"),
+        pytest.param("f(f'a')", "f('a')", id="f-strings that fill nothing in"),
+        pytest.param("f(f'a{b:>{c}}')", 'f(f"a{b:>{c}}")', id="quotes of f-strings"),
+        pytest.param("def f(a,): pass", "def f(a): pass", id="a comma behind parameters"),
+        pytest.param("a[(1, 2)]", "a[1, 2]", id="parentheses of an index"),
+    ],
+)
+def test_what_means_the_same_does_not(one: str, other: str) -> None:
+    assert digest(one) == digest(other)
+
+
+def test_a_type_of_node_that_is_not_known_is_refused() -> None:
+    class Strange(ast.expr):
+        _fields = ("value",)
+
+    with pytest.raises(ValueError, match="type Strange are not known"):
+        written(ast.Expr(Strange(value=ast.Name("a", ast.Load()))))
+
+
+def test_a_field_that_is_not_known_is_refused_where_it_holds_something() -> None:
+    class Return(ast.Return):
+        _fields = (*ast.Return._fields, "later")
+
+    empty = Return(value=None)
+    empty.later = []  # type: ignore[attr-defined]
+    assert written(empty) == written(ast.Return(value=None))
+    empty.later = [ast.Pass()]  # type: ignore[attr-defined]
+    with pytest.raises(ValueError, match=r"Return\.later is not known"):
+        written(empty)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="before Python 3.12 there is no such syntax to refuse")
+def test_syntax_that_the_oldest_python_does_not_know_is_refused() -> None:
+    with pytest.raises(ValueError, match="type_params is not known"):
+        digest("def f[T](a: T): pass")
+
+
+def test_the_text_is_ascii_and_has_every_node_once() -> None:
+    nodes: list[ast.AST] = []
+    tree = ast.parse("def f(a):\n    '''Words.'''\n    return a + 'ä'")
+    text = written(tree, nodes)
+    assert text.isascii() and "Words" not in text and "\\u00e4" in text
+    assert [type(node).__name__ for node in nodes] == [
+        *("Module", "FunctionDef", "arguments", "arg", "Return", "BinOp", "Name", "Add")
+    ]
+
+
+def files() -> list[str]:
+    """Every rendered file, and the package's own modules."""
+    found = [*GENERATED.glob("*/*.py"), *(ROOT / "generator").rglob("*.py")]
+    return sorted(path.relative_to(ROOT).as_posix() for path in found)
+
+
+def printed(python: Path, *more: Path) -> dict[str, list[str]]:
+    """The digests of all files as an interpreter finds them, with nothing installed beside its own library."""
+    # Without site-packages.
+    call = [python, "-S", "-c", _PRINTS]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(
+        call, input="\n".join([*files(), *map(str, more)]), cwd=ROOT, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, list[str]] = json.loads(done.stdout)
+    return found
+
+
+def others() -> list[Path]:
+    """The interpreters of other supported versions on this machine, one each."""
+    own = "{}.{}".format(*sys.version_info)
+    found: dict[str, Path] = {}
+    folders = [Path(folder) for folder in os.environ.get("PATH", "").split(os.pathsep)]
+    folders += Path.home().glob(".pyenv/versions/*/bin")
+    for folder in folders:
+        for version in VERSIONS:
+            path = folder / f"python{version}"
+            if version != own and version not in found and path.is_file():
+                asked = subprocess.run([path, "--version"], capture_output=True, text=True)
+                # A shim of pyenv's stands for a version that may not be there.
+                if asked.returncode == 0 and re.match(rf"Python {re.escape(version)}\.", asked.stdout):
+                    found[version] = path
+    return list(found.values())
+
+
+def test_every_python_on_this_machine_finds_the_same_digests(tmp_path: Path) -> None:
+    """Where there is none but this one, what the sample below comes to holds the others to it."""
+    everything = tmp_path / "everything.py"
+    everything.write_text(EVERYTHING, encoding="utf-8")
+    with ThreadPoolExecutor(2) as pool:
+        own, *found = pool.map(lambda python: printed(python, everything), [Path(sys.executable), *others()])
+    assert len(own) > 900
+    for each in found:
+        assert {name for name in own if each[name] != own[name]} == set()
+
+
+def test_a_sample_is_written_as_it_was() -> None:
+    """Records stand as long as their digests do: another serialiser would have all of them keyed again."""
+    call = '(Call (Name "f") [ <int 0x1>] [ (keyword "b" <float 0x1.0000000000000p-1>)])'
+    assert written(ast.parse("a = f(1, b=.5)")) == f'(Module [ (Assign [ (Name "a")] {call})])'
+    assert digest(EVERYTHING) == "c176e366b0ed3625911827b9ee2e7d61"
+
+
+def test_the_sample_has_every_type_of_node_that_is_known() -> None:
+    nodes: list[ast.AST] = []
+    written(ast.parse(EVERYTHING), nodes)
+    assert {type(node).__name__ for node in nodes} == set(_FIELDS)

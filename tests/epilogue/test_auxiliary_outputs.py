@@ -1,0 +1,191 @@
+"""Outputs beside C and C in place, as a spec has them: words, names, rules, the manifest, the launcher's text."""
+
+from __future__ import annotations
+
+import ast
+import json
+from pathlib import Path
+
+import pytest
+
+from generator.cli import main
+from generator.emit.manifest_reader import read
+from generator.emit.render import kernel_source
+from generator.language.built_in import chain_of
+from generator.language.errors import CallError
+from generator.lowering.launcher import launcher
+from generator.lowering.view import view
+from tests.helpers.support import BASE, assert_formatted, family_of, mistakes_of
+
+CHAIN = "[[bias, {save: hidden}, gelu, save, row_sum, row_sum, {accumulate: {beta: 2}}]]"
+
+
+def test_outputs_are_in_the_order_of_the_chain_a_second_use_numbered() -> None:
+    (kernel,) = family_of(f"{BASE}epilogue: {CHAIN}\n").kernels
+    epilogue = kernel.variant.epilogue
+    assert [output.name for output in epilogue.outputs] == ["hidden", "preact", "row_sum", "row_sum2"]
+    assert [operand.name for operand in epilogue.operands] == ["bias"] and epilogue.reads_out
+    assert epilogue.word == "bias+save(hidden)+gelu+save+row_sum+row_sum+accumulate(beta=2)"
+    assert epilogue.text == "gelu(A @ B + bias) + 2 * C"
+    assert epilogue.told[:2] == ("hidden is A @ B + bias", "preact is gelu(A @ B + bias)")
+    assert chain_of(epilogue.data) == epilogue and not chain_of(["bias"]).outputs
+
+
+def test_the_value_goes_on_as_it_was() -> None:
+    (with_taps,) = family_of(f"{BASE}epilogue: bias+save+row_sum+gelu\n").kernels
+    (without,) = family_of(f"{BASE}epilogue: bias+gelu\n").kernels
+    lines = [line for step in view(with_taps).steps for line in step.lines]
+    assert lines == [line for step in view(without).steps for line in step.lines]
+    assert view(with_taps).result == view(without).result == "x.to(tl.float16)"
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("[[{save: a_b}]]", "4:20: epilogue.save: 'a_b' has an underscore, which the names of kernels drop; choose a"),
+        ("[[{save: out}]]", "4:20: epilogue.save: 'out' is a name that kernels or launchers use themselves; choo"),
+        ("[[{save: c}]]", "4:20: epilogue.save: 'c' is a name that kernels or launchers use themselves; choose"),
+        ("[[{save: x}]]", "4:20: epilogue.save: 'x' is the running value of a formula; choose another name"),
+        ("[[{save: exp}]]", "4:20: epilogue.save: 'exp' is a function of a formula; choose another name"),
+        ("[[{save: Z}]]", "4:20: epilogue.save: "),
+        ("[[{save: 3}]]", "4:20: epilogue.save: expected the name of the output, as in {save: hidden}, found 3"),
+        ("[[{row_sum: {a: 1}}]]", "4:23: epilogue.row_sum: expected the name of the output, as in {row_sum: hidden}"),
+        ("[[{save: abcdefghijklmno}]]", "4:20: epilogue.save: the name has 15 characters, at most 14 are allowed"),
+        ("[[{save: bias}, bias]]", "4:12: epilogue: two keywords of save(bias)+bias would be called 'bias'; rename"),
+        ("[[save, {row_sum: preact2}, save]]", "4:12: epilogue: two keywords of save+row_sum(preact2)+save would be"),
+        ("accumulate+relu+accumulate", "4:11: epilogue: 'accumulate' reads C, so a chain has it at most once"),
+        ("[[bias, save, swiglu]]", "4:12: epilogue: bias+save+swiglu has an output before the gate, where there"),
+        ("[[accumulate, reglu]]", "4:12: epilogue: accumulate+reglu has C before the gate, where there are two"),
+        ("sav", "4:11: epilogue: unknown operation 'sav'; did you mean 'save'?"),
+    ],
+)
+def test_mistakes(value: str, message: str) -> None:
+    (found,) = mistakes_of(f"{BASE}epilogue: {value}\n")
+    assert found.startswith(f"family.yaml:{message}")
+
+
+def test_an_operation_of_the_spec_is_not_called_as_a_tap() -> None:
+    found = mistakes_of(f"{BASE}ops: {{save: {{formula: x + 1}}, rowsum: {{formula: x + 2}}}}\nepilogue: save\n")
+    assert [line.partition(": ")[2][:30] for line in found] == [
+        "ops: 'save' is a built-in oper",
+        "ops: 'rowsum' and 'row_sum' wo",
+    ]
+    # C is no operand of a spec's own operations, by whichever name.
+    assert (
+        "is not a shape of an operand" in mistakes_of(f"{BASE}ops: {{f: {{formula: x + y, operands: {{y: C}}}}}}\n")[0]
+    )
+    assert "use themselves" in mistakes_of(f"{BASE}ops: {{f: {{formula: x + c, operands: {{c: [M]}}}}}}\n")[0]
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ("epilogue: [none, col_sum]\nschedule: elementwise", "col_sum is made of what each tile has of it"),
+        ("epilogue: [none, save]\nschedule: [split_k_atomic]\nstore: pointer", "an epilogue needs the whole sum"),
+        ("epilogue: [none, save]\nschedule: persistent\nload: descriptor", "a tile of preact would lie in shared"),
+        ("epilogue: [none, accumulate]\nschedule: persistent\nload: descriptor", "a tile of C would lie in shared"),
+        ("epilogue: [none, accumulate]\nselect: autotune", "the tuner runs a kernel many times, and accumulate"),
+        ("epilogue: [none, row_amax]\nselect: autotune", "the room for the parts of row_amax is made before"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_its_reason(more: str, words: str) -> None:
+    text = BASE.replace("fp16", "{a: fp16, out: fp32}") if "atomic" in more else BASE
+    (found,) = mistakes_of(f"{text}targets: [sm90]\n{more}\n")
+    assert "survives in no variant" in found and words in found
+
+
+@pytest.mark.parametrize(
+    ("chain", "schedule", "most"),
+    [
+        ("bias+silu+row_sum+col_sum", "persistent", 64),
+        ("scale_m+row_amax+silu+col_sum", "persistent", 64),
+        ("silu+row_sum+col_sum", "persistent", 128),
+        ("bias+silu+row_sum+row_amax", "persistent", 128),
+        ("bias+silu+row_sum+col_sum", "tiled", 128),
+    ],
+)
+def test_sums_along_both_sides_leave_registers_for_smaller_tiles(chain: str, schedule: str, most: int) -> None:
+    (kernel,) = family_of(f"{BASE}epilogue: {chain}\nschedule: {schedule}\n").kernels
+    assert max(tile.m * tile.n // (32 * tile.warps) for tile in kernel.tiles) == most
+
+
+@pytest.mark.parametrize("how", ["schedule: persistent", "load: descriptor\nstore: pointer", "load: block_pointer"])
+def test_the_addresses_of_c_are_computed_once(how: str) -> None:
+    """Those of what is saved are its own; a block pointer that C is stored by has none."""
+    family = family_of(f"{BASE}{how}\nepilogue: save+accumulate\n")
+    source = kernel_source(family.spec, family.kernels[0])
+    assert source.count(" c_ptrs = ") == 1
+    assert source.count("tl.store(c_ptrs, ") == source.count(" preact_ptrs = ") == int("block" not in how)
+
+
+def test_an_int32_sum_is_saved_as_it_is_and_added_up_in_fp32() -> None:
+    (kernel,) = family_of(f"{BASE.replace('fp16', 'int8')}epilogue: relu+save+row_sum\n").kernels
+    saved, added = view(kernel).outputs
+    assert (saved.value, saved.matrix.torch_dtype, added.value) == ("x", "torch.int32", "x.to(tl.float32)")
+    (found,) = mistakes_of(f"{BASE.replace('fp16', 'int8')}epilogue: [none, accumulate]\n")
+    assert "no rounding back to int32 is defined" in found
+
+
+def test_a_result_of_8_bits_is_saved_as_it_is_stored() -> None:
+    whole, mixed = family_of(f"{BASE.replace('fp16', '{a: int8, out: int8}')}epilogue: [save, save+scale]\n").kernels
+    assert [view(whole).outputs[0].value, view(whole).result] == ["_to_int8(acc)"] * 2
+    assert view(whole).helpers[-1] == "saturate_int8" and view(mixed).helpers[-1] == "to_int8"
+    # One function of the kernel takes both: an fp32.
+    assert [view(mixed).outputs[0].value, view(mixed).result] == ["_to_int8(acc.to(tl.float32))", "_to_int8(x)"]
+    (kernel,) = family_of(f"{BASE.replace('fp16', '{a: fp16, out: fp8e4m3}')}epilogue: save+row_sum\n").kernels
+    saved, added = view(kernel).outputs
+    assert (saved.value, saved.matrix.torch_dtype, added.value) == ("_to_fp8e4m3(acc)", "torch.float8_e4m3fn", "acc")
+
+
+def test_the_manifest_lists_the_outputs_and_is_read_back(tmp_path: Path) -> None:
+    (tmp_path / "several.yaml").write_text(f"{BASE}epilogue: {CHAIN[:-1]}, bias]\n")
+    assert main([str(tmp_path / "several.yaml"), "--out", str(tmp_path)]) == 0
+    entries = json.loads((tmp_path / "several" / "manifest.json").read_text())["kernels"].values()
+    assert [[(o["name"], o["shape"], o["dtype"]) for o in entry.get("outputs", ())] for entry in entries] == [
+        [("hidden", "MN", "fp16"), ("preact", "MN", "fp16"), ("row_sum", "M", "fp32"), ("row_sum2", "M", "fp32")],
+        [],
+    ]
+    family = family_of(f"{BASE}epilogue: {CHAIN[:-1]}, bias]\n")
+    assert [k.variant for k in read(tmp_path / "several").kernels] == [k.variant for k in family.kernels]
+
+
+def test_a_manifest_has_no_output_in_front_of_a_gate(tmp_path: Path) -> None:
+    text = f"{BASE}epilogue: swiglu+save+accumulate\n"
+    (tmp_path / "gated.yaml").write_text(text)
+    assert main([str(tmp_path / "gated.yaml"), "--out", str(tmp_path)]) == 0
+    assert read(tmp_path / "gated").kernels == family_of(text).kernels
+    path = tmp_path / "gated" / "manifest.json"
+    manifest = json.loads(path.read_text())
+    (entry,) = manifest["kernels"].values()
+    gate, *behind = entry["axes"]["epilogue"]
+    for step in behind:
+        entry["axes"]["epilogue"] = [step, gate]
+        path.write_text(json.dumps(manifest))
+        with pytest.raises(CallError, match="before the gate"):
+            read(tmp_path / "gated")
+
+
+@pytest.mark.parametrize("layout", ["rcr", "rcc", "rrs"])
+@pytest.mark.parametrize("batch", ["none", "strided"])
+def test_long_names_keep_to_lines_of_a_file(tmp_path: Path, layout: str, batch: str) -> None:
+    # A name of the longest length, in every loop that indents it.
+    long = "abcdefghijklm"
+    chain = f"[[{{save: {long}1}}, {{row_sum: {long}2}}, {{col_sum: {long}3}}, {{row_amax: {long}4}}, accumulate]]"
+    text = f"{BASE.replace('rcr', layout)}batch: {batch}\nepilogue: {chain}\nstore: [as_load, pointer]\n"
+    text += "schedule: [tiled, persistent" + (", stream_k]\n" if batch == "none" else "]\n")
+    text += "load: [pointer, block_pointer, descriptor]\nmasking: [auto, none]\ntargets: [sm90]\n"
+    (tmp_path / "long.yaml").write_text(text)
+    assert main([str(tmp_path / "long.yaml"), "--out", str(tmp_path)]) == 0
+    assert_formatted(tmp_path / "long")
+
+
+def test_the_launcher_returns_a_tuple_where_there_are_outputs_alone() -> None:
+    returned = {}
+    for chain in ("none", "accumulate", "save+row_amax"):
+        (kernel,) = family_of(f"{BASE}epilogue: {chain}\n").kernels
+        made = launcher(view(kernel))
+        returned[chain] = made.results, made.annotation
+        assert isinstance(ast.parse(f"({made.results})", mode="eval").body, ast.Tuple if made.outputs else ast.Name)
+    assert returned["none"] == returned["accumulate"] == ("out", "torch.Tensor")
+    three = "tuple[torch.Tensor, torch.Tensor, torch.Tensor]"
+    assert returned["save+row_amax"] == ("out, preact, row_amax", three)

@@ -1,0 +1,170 @@
+"""Gates: how a spec says them, what is refused, what they are named, and what their kernels need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from generator.emit.manifest_reader import read
+from generator.epilogue.chain import Epilogue
+from generator.epilogue.operations import Operation
+from generator.language.built_in import OPERATIONS, chain_of
+from generator.language.errors import CallError
+from generator.language.model import Dtype, Layout, Tile, Variant
+from generator.lowering.docstrings import properties
+from generator.lowering.view import view
+from generator.plan import default_configurations, legality
+from generator.plan.memory import shared_memory
+from generator.plan.resources import tensor_memory
+from tests.helpers.support import BASE, Spoken, family_of, mistakes_of
+
+INTERLEAVED = "[{swiglu: {order: interleaved}}]"
+
+
+def variant(epilogue: Epilogue, schedule: str = "tiled", load: str = "pointer", product: str = "direct") -> Variant:
+    how = ("auto", "grouped", schedule, load, "as_load", product)
+    return Variant(Layout.of("rcr"), Dtype.of("bf16"), "none", epilogue, *how)
+
+
+def gate(order: str = "concatenated") -> Epilogue:
+    settings = () if order == "concatenated" else (("order", order),)
+    return Epilogue.chain([("swiglu", OPERATIONS["swiglu"], settings)])
+
+
+@pytest.mark.parametrize(
+    ("ops", "chain", "expected"),
+    [
+        ("", "swiglu+geglu", "4:11: epilogue: swiglu+geglu has a second gate: b has two columns for each"),
+        (
+            "",
+            "[add+relu+reglu]",
+            "4:12: epilogue: add+relu+reglu has a matrix before the gate, where the product has 2N",
+        ),
+        (
+            "",
+            "[[{swiglu: {order: interleved}}]]",
+            "4:30: epilogue.swiglu.order: unknown value 'interleved'; did you mean 'interleaved'? "
+            "legal: concatenated, interleaved",
+        ),
+        ("", "[[{swiglu: {order: 1}}]]", "4:30: epilogue.swiglu.order: unknown value 1; legal: concatenated"),
+        ("", "[[{swiglu: {limit: 1}}]]", "4:23: epilogue.swiglu: no parameter 'limit'; legal: order"),
+        ("", "[[{silu: {order: interleaved}}]]", "4:20: epilogue: 'silu' takes no parameters"),
+        (
+            "f: {formula: gate * x * order, scalars: {order: 1}}",
+            "f",
+            "4:47: ops.f.scalars: 'order' is a parameter of every formula with 'gate'",
+        ),
+        ("f: {formula: gate + 1}", "f", "4:20: ops.f.formula: 'x' is not used"),
+        ("f: {formula: gate * y}", "f", "4:27: ops.f.formula: 'y' is unknown; names here: gate, x"),
+        (
+            "f: {formula: x + gate, operands: {gate: [N]}}",
+            "f",
+            "4:41: ops.f.operands: 'gate' is the gate's value of a formula; choose another name",
+        ),
+        ("f: {formula: x * gate, scalars: {gate: 1}}", "f", "4:40: ops.f.scalars: 'gate' is the gate's value"),
+        (
+            "interleaved: {formula: x}",
+            "interleaved",
+            "4:7: ops: 'interleaved' is the order of a gated linear unit in the names of kernels; choose another name",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused_where_it_stands(ops: str, chain: str, expected: str) -> None:
+    text = f"{BASE}ops: {{{ops}}}\n" if ops else BASE
+    (found,) = mistakes_of(f"{text}epilogue: {chain}\n")
+    assert found.startswith(f"family.yaml:{expected}"), found
+
+
+@pytest.mark.parametrize(
+    ("axes", "reason"),
+    [
+        ("load: block_pointer", "two columns of B for each of C, which block pointers do not"),
+        ("schedule: split_k_atomic\ndtype: {a: fp16, out: fp32}", "an epilogue needs the whole sum"),
+    ],
+)
+def test_what_has_no_gates_says_why(axes: str, reason: str) -> None:
+    base = BASE.replace("dtype: fp16\n", "") if "dtype" in axes else BASE
+    assert any(reason in mistake for mistake in mistakes_of(f"{base}epilogue: swiglu\n{axes}\n"))
+
+
+def test_a_chain_with_a_gate() -> None:
+    family = family_of(f"{BASE}epilogue: [scale_m+bias+swiglu+bias+add, {INTERLEAVED}]\n")
+    first, second = (kernel.variant.epilogue for kernel in family.kernels)
+    assert [(o.name, o.shape) for o in first.operands] == [
+        ("scale_m", "M"),
+        ("bias", "2N"),
+        ("bias2", "N"),
+        ("add", "MN"),
+    ]
+    assert first.text == "swiglu(A @ B * scale_m + bias) + bias2 + add"
+    assert (first.order, second.order) == ("concatenated", "interleaved")
+    assert second.text == "swiglu(A @ B, order='interleaved')"
+    assert (first.written, second.written) == ("scalem_bias_swiglu_bias_add", "swiglu_interleaved")
+    k = view(family.kernels[0])
+    lines = [line for step in k.steps for line in step.lines]
+    assert lines[:5] == [
+        "gate = acc_gate * scale_m[:, None]",
+        "x = acc_up * scale_m[:, None]",
+        "gate = gate + bias[None, :]",
+        "x = x + bias[None, :]",
+        "x = gate * _fast_sigmoid(gate, APPROX) * x",
+    ]
+    assert [operand.name for operand in k.operands] == ["scale_m", "bias", "bias2", "add"]
+    # What both halves share is loaded once, and of the bias each has its own.
+    loads = [(o.name, o.at("n")) for step in k.steps[:4] for o in step.operands]
+    assert loads == [("scale_m", "n"), ("bias", "n"), ("bias", "N + n")]
+    assert (
+        "Gate: swiglu computes gate * sigmoid(gate) * x from the 2N columns before it: gate is columns" in properties(k)
+    )
+
+
+def test_the_default_order_is_not_named() -> None:
+    family = family_of(f"{BASE}epilogue: [[{{swiglu: {{order: concatenated}}}}]]\n")
+    assert family.kernels[0].variant.epilogue == gate()
+
+
+def test_a_manifest_tells_of_gates_and_is_held_to_what_they_are(cli: Callable[..., Spoken], tmp_path: Path) -> None:
+    ops = "ops: {own: {formula: 'min(gate, cap) * x', scalars: {cap: 7}}}\n"
+    text = f"{BASE}{ops}epilogue: [bias+own, [bias, {{own: {{order: interleaved, cap: 3}}}}]]\n"
+    (tmp_path / "family.yaml").write_text(text)
+    assert cli("family.yaml", "--out", tmp_path).status == 0
+    assert read(tmp_path / "family").kernels == family_of(text).kernels
+    path = tmp_path / "family" / "manifest.json"
+    before = path.read_text()
+    # A vector of N elements in front of a gate, an order that there is not, a matrix in front.
+    for old, new in (('"2N"', '"N"'), ('"order": "interleaved"', '"order": "turned"'), ('"bias": "N"', '"bias": "MN"')):
+        assert old in before
+        path.write_text(before.replace(old, new))
+        with pytest.raises(CallError, match="tells what cannot be"):
+            read(tmp_path / "family")
+
+
+@pytest.mark.parametrize("order", ["concatenated", "interleaved"])
+@pytest.mark.parametrize("product", ["direct", "exchanged"])
+@pytest.mark.parametrize("schedule", ["naive", "tiled", "persistent", "split_k", "stream_k"])
+def test_default_tiles_fit_as_those_of_a_plain_product_do(order: str, product: str, schedule: str) -> None:
+    v = variant(gate(order), schedule, product=product)
+    rows = default_configurations.defaults(v)
+    assert rows and len(set(rows)) == len(rows)
+    plain = default_configurations.defaults(replace(v, epilogue=Epilogue()))
+    assert max(row.n * row.k for row in rows) <= max(row.n * row.k for row in plain) // 2
+    fitting = [row for row in rows if legality.why_no_row(v, row) is None]
+    assert fitting == list(rows) or (product == "exchanged" and schedule != "tiled")
+    assert any(legality.why_no_row_on(v, row, "sm90") is None for row in fitting or rows) or not fitting
+
+
+def test_two_halves_take_the_memory_of_twice_the_columns() -> None:
+    tile, wide = Tile(128, 64, 64, warps=4, stages=3), Tile(128, 128, 64, warps=4, stages=3)
+    plain = variant(chain_of(["bias"]))
+    for order in ("concatenated", "interleaved"):
+        for target in ("sm80", "sm90"):
+            assert shared_memory(variant(gate(order)), tile, target) == shared_memory(plain, wide, target)
+        assert tensor_memory(variant(gate(order)), tile, "sm100") == tensor_memory(plain, wide, "sm100")
+
+
+def test_a_gate_of_a_spec_s_own_is_one_entry() -> None:
+    own = Operation("max(gate, 0) ** 2 * x")
+    assert own.gated and own.parameters == ("order",) and not Operation("x * gated", {"gated": "N"}).gated

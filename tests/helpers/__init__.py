@@ -1,0 +1,1 @@
+"""What tests share and commands that tests start: nothing here is a test."""

@@ -1,0 +1,48 @@
+"""Shipped kernels by what they are examples of, and the same with changes."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+from generator.bounds import Proof, prove
+from tests.helpers.support import GENERATED
+
+AUTO = "fp16_rcr/gemm_fp16_rcr_bias_relu__tiled_pointer_auto_grouped"
+NONE = "autotune/gemm_bf16_rcr_bias_relu__tiled_pointer_none_grouped"
+STRIDED = "layouts/gemm_fp16_sss_bias_add__tiled_pointer_auto_grouped"
+BLOCK = "load_block_pointer/gemm_fp16_crc_bias_add__tiled_blockpointer_auto_grouped"
+NAIVE = "load_block_pointer/gemm_fp16_crc_none__naive_blockpointer_k_grouped"
+ELEMENT = "ladder/gemm_fp16_rcr_none__elementwise_pointer_mnk_linear"
+BANDS = "load_pointer/gemm_fp16_rcr_none__tiled_pointer_none_grouped"
+SWIZZLE = "load_pointer/gemm_fp16_rcr_none__tiled_pointer_none_swizzle2d"
+HILBERT = "orders/gemm_bf16_rcr_none__tiled_pointer_auto_hilbert"
+CHIPLET = "orders/gemm_bf16_rcr_none__tiled_pointer_auto_chiplet"
+DESCRIPTOR = "fp16_rcr/gemm_fp16_rcr_bias_relu__tiled_descriptor_auto_grouped"
+TUNED = "autotune/gemm_bf16_rcr_bias_relu__tiled_descriptor_auto_grouped"
+SCALE = "bf16_rrr/gemm_bf16_rrr_scale_bias__tiled_pointer_auto_grouped"
+
+
+def planted(kernel: str, *changes: tuple[str, str]) -> str:
+    """The text of a shipped kernel with each text replaced, and with two rows of CONFIGS at most."""
+    text = (GENERATED / f"{kernel}.py").read_text()
+    head, found, rest = text.partition("CONFIGS = [\n")
+    table, end, tail = rest.partition("\n]\n")
+    text = head + found + "\n".join(table.split("\n")[:2]) + end + tail
+    for old, new in changes:
+        assert old in text, f"{kernel} has no {old!r} any more"
+        text = text.replace(old, new)
+    return text
+
+
+def configs(text: str) -> list[dict[str, int]]:
+    """The table of a kernel."""
+    rows: list[dict[str, int]] = ast.literal_eval(text.split("CONFIGS = ", 1)[1].split("\n]\n")[0] + "]")
+    return rows
+
+
+def proof_of(folder: Path, text: str) -> Proof:
+    """The proof of a kernel of this text."""
+    path = folder / "kernel.py"
+    path.write_text(text)
+    return prove(path)

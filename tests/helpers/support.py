@@ -1,0 +1,131 @@
+"""What the tests of the rendering half share: small specs, and the stages called by hand."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from generator.cli import main
+from generator.epilogue.chain import Epilogue
+from generator.language.errors import SpecError
+from generator.language.model import Dtype, Layout, Spec, Variant
+from generator.language.spec import read
+from generator.plan.expand import expand
+from generator.plan.kernels import Family
+
+ROOT = Path(__file__).resolve().parents[2]
+SPECS = tuple(sorted((ROOT / "specs").glob("*.yaml")))
+GENERATED = ROOT / "generated"
+
+#: The three keys that a spec needs, on lines 1 to 3: what a test adds begins on line 4.
+BASE = "summary: A product.\nlayout: rcr\ndtype: fp16\n"
+
+
+def read_text(text: str | bytes, name: str = "family.yaml", beside: Mapping[str, str] = {}) -> Spec:
+    """The spec that a file of this content and name is; `beside` are the texts of other files of its folder."""
+    with TemporaryDirectory() as folder:
+        for file, content in beside.items():
+            (Path(folder) / file).write_text(content)
+        path = Path(folder) / name
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return read(path)
+
+
+def family_of(text: str, name: str = "family.yaml", beside: Mapping[str, str] = {}) -> Family:
+    """The family of a spec."""
+    return expand(read_text(text, name, beside))
+
+
+def mistakes_of(text: str | bytes, name: str = "family.yaml", beside: Mapping[str, str] = {}) -> list[str]:
+    """What is wrong with a spec, each mistake as it is printed, less the folder."""
+    with pytest.raises(SpecError) as caught:
+        expand(read_text(text, name, beside))
+    return [f"{m.path.name}:{m.line}:{m.column}: {m.message}" for m in caught.value.mistakes]
+
+
+def variant(**axes: object) -> Variant:
+    """A variant of the plainest words, but for `axes`."""
+    values: dict[str, object] = {
+        "layout": Layout.of("rcr"),
+        "dtype": Dtype.of("fp16"),
+        "batch": "none",
+        "epilogue": Epilogue(),
+        "masking": "mnk",
+        "swizzle": "grouped",
+        "schedule": "tiled",
+        "load": "pointer",
+        "store": "as_load",
+    }
+    return Variant(**(values | axes))  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Spoken:
+    """How a call ended, and what it said."""
+
+    status: int
+    out: str
+    err: str
+
+
+def called(capsys: pytest.CaptureFixture[str], *arguments: object) -> Spoken:
+    """The command line in this process; argparse leaves by SystemExit."""
+    capsys.readouterr()
+    try:
+        status = main([str(argument) for argument in arguments])
+    except SystemExit as left:
+        status = int(left.code or 0)
+    said = capsys.readouterr()
+    return Spoken(status, said.out, said.err)
+
+
+def python(
+    *arguments: object, cwd: Path = ROOT, env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """A fresh interpreter that finds `generator` in the checkout."""
+    variables = {**os.environ, "PYTHONPATH": str(ROOT), **(env or {})}
+    command = [sys.executable, *(str(argument) for argument in arguments)]
+    return subprocess.run(command, cwd=cwd, env=variables, capture_output=True, text=True, timeout=120)
+
+
+def ruff(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """A call of ruff in the checkout."""
+    command = [sys.executable, "-m", "ruff", *(str(argument) for argument in arguments)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+
+
+def assert_formatted(folder: Path) -> None:
+    """No formatter would change a file below the folder."""
+    options = ("--no-cache", "--isolated", "--line-length", "120")
+    checked = ruff("format", "--check", *options, folder)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def forget(package: str) -> None:
+    """Let the next test import another package of this name."""
+    for name in [name for name in sys.modules if name.split(".")[0] == package]:
+        del sys.modules[name]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder by its relative path; links are named, not followed."""
+    return {
+        path.relative_to(folder).as_posix(): os.readlink(path).encode() if path.is_symlink() else path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if "__pycache__" not in path.parts and (path.is_symlink() or path.is_file())
+    }
+
+
+def without_docstring(source: str) -> str:
+    """The syntax tree of a module less its docstring."""
+    tree = ast.parse(source)
+    assert ast.get_docstring(tree, clean=False) is not None
+    return ast.dump(ast.Module(tree.body[1:], []))

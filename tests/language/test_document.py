@@ -1,0 +1,203 @@
+"""Reading YAML: the scalars of the 1.2 core schema, positions, and files that are no spec at all."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+import yaml.nodes
+
+from generator.language.document import compose, plain, scalar
+from generator.language.errors import SpecError
+from tests.helpers.support import BASE, mistakes_of, read_text
+
+
+def node(text: str) -> yaml.nodes.Node:
+    return compose(Path("spec.yaml"), text)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        # Booleans of YAML 1.1 that are text in 1.2.
+        ("off", "off"),
+        ("on", "on"),
+        ("no", "no"),
+        ("yes", "yes"),
+        ("y", "y"),
+        ("tRuE", "tRuE"),
+        # The booleans and nulls of the core schema.
+        ("true", True),
+        ("True", True),
+        ("FALSE", False),
+        ("null", None),
+        ("~", None),
+        ("NULL", None),
+        # A leading zero is no octal; octal is written 0o.
+        ("010", 10),
+        ("-07", -7),
+        ("+12", 12),
+        ("0o17", 15),
+        ("0xff", 255),
+        ("0b11", "0b11"),
+        ("-0x1", "-0x1"),
+        # No separators, no base 60, no dates.
+        ("1_000", "1_000"),
+        ("12:30:45", "12:30:45"),
+        ("2001-12-14", "2001-12-14"),
+        # Floats, among them one that YAML 1.1 reads as text.
+        ("1e-3", 1e-3),
+        ("1E3", 1000.0),
+        ("1.", 1.0),
+        (".5", 0.5),
+        ("-.inf", -math.inf),
+        (".", "."),
+        ("e3", "e3"),
+        ("1e", "1e"),
+        # What is quoted or folded is text.
+        ("'010'", "010"),
+        ('"true"', "true"),
+        ("|\n  12", "12"),
+        # Other digits of Unicode are no numbers.
+        ("\u0661\u0662", "\u0661\u0662"),
+        # int() would refuse to read, or take forever; no key takes such a number.
+        ("9" * 5000, "9" * 5000),
+    ],
+)
+def test_scalar(text: str, value: object) -> None:
+    found = node(text)
+    assert isinstance(found, yaml.nodes.ScalarNode)
+    assert scalar(found) == value and type(scalar(found)) is type(value)
+
+
+def test_nan_is_a_float() -> None:
+    assert math.isnan(plain(node(".NaN")))  # type: ignore[arg-type]
+
+
+def test_an_absent_value_is_null() -> None:
+    (pair,) = node("key:").value
+    assert plain(pair[1]) is None
+
+
+TOO_DEEP = "not a spec: nested too deeply"
+NOT_A_MAPPING = (
+    "spec: expected a mapping with the keys summary, name, layout, dtype, batch, epilogue, masking, swizzle, schedule, "
+    "load, store, product, rounding, math, tile, select, tuned, targets, triton, ops, exclude, header, found "
+)
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        pytest.param(b"", "1:1: the file is empty; a spec needs summary, layout and dtype", id="empty"),
+        pytest.param(b" \n\n", "1:1: the file is empty; a spec needs summary, layout and dtype", id="blank"),
+        pytest.param(b"# x\n", "1:1: the file is empty; a spec needs summary, layout and dtype", id="comment"),
+        pytest.param(b"null\n", f"1:1: {NOT_A_MAPPING}None", id="null"),
+        pytest.param(b"some words\n", f"1:1: {NOT_A_MAPPING}'some words'", id="text"),
+        pytest.param(b"\xff\xfes\0", "1:1: not UTF-8 text", id="UTF-16"),
+        pytest.param(b"a: b\nc: caf\xe9\n", "2:1: not UTF-8 text", id="latin-1"),
+        pytest.param(b"a: \xed\xa0\x80\n", "1:1: not UTF-8 text", id="lone surrogate"),
+        pytest.param(b"a: b\nc: d\0e\n", "2:5: the character U+0000 is not allowed in YAML", id="NUL"),
+        pytest.param(b"a: b\n\nc: \x07\n", "3:4: the character U+0007 is not allowed in YAML", id="bell"),
+        pytest.param(b"a: \x7f\n", "1:4: the character U+007F is not allowed in YAML", id="delete"),
+        pytest.param("a: \U0001f600 \x01\n".encode(), "1:6: the character U+0001 is not allowed in YAML", id="astral"),
+        pytest.param(
+            b"a: b\n---\nc: d\n",
+            "2:1: not YAML: expected a single document in the stream but found another document",
+            id="two documents",
+        ),
+        pytest.param(
+            b"---\n---\na: b\n",
+            "2:1: not YAML: expected a single document in the stream but found another document",
+            id="an empty document first",
+        ),
+        pytest.param(b"a: b: c\n", "1:5: not YAML: mapping values are not allowed here", id="colon in a value"),
+        pytest.param(
+            b"a: [1\n",
+            "2:1: not YAML: while parsing a flow sequence expected ',' or ']', but got '<stream end>'",
+            id="open list",
+        ),
+        pytest.param(
+            b'a: "x\n', "2:1: not YAML: while scanning a quoted scalar found unexpected end of stream", id="open quote"
+        ),
+        pytest.param(
+            b"a: 1\n\tb: 2\n",
+            "2:1: not YAML: while scanning for the next token found character '\\t' that cannot start any token",
+            id="tab",
+        ),
+        pytest.param(
+            b"%YAML 2.0\n---\na: b\n",
+            "1:1: not YAML: found incompatible YAML document (version 1.* is required)",
+            id="YAML 2",
+        ),
+        pytest.param(b"a: 1\nb: *y\n", "2:4: not YAML: found undefined alias 'y'", id="no such anchor"),
+        pytest.param(
+            b"summary: !!python/object/apply:os.system [id]\n",
+            "1:10: tags are not part of the spec language, found 'tag:yaml.org,2002:python/object/apply:os.system'",
+            id="a tag that makes an object",
+        ),
+        pytest.param(
+            b"a: b\nc: !mine d\n", "2:4: tags are not part of the spec language, found '!mine'", id="a tag of its own"
+        ),
+        pytest.param(b"ops: " + b"[" * 17 + b"]" * 17, f"1:22: {TOO_DEEP}", id="17 lists"),
+        pytest.param(b"ops: " + b"[" * 5000 + b"]" * 5000, f"1:1: {TOO_DEEP}", id="5000 lists"),
+        pytest.param(b"".join(b" " * i + b"a:\n" for i in range(2000)), f"1:1: {TOO_DEEP}", id="2000 mappings"),
+    ],
+)
+def test_no_spec_at_all(data: bytes, expected: str) -> None:
+    assert mistakes_of(data) == [f"family.yaml:{expected}"]
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [("", "cannot be read: Is a directory"), ("absent.yaml", "cannot be read: No such file or directory")],
+)
+def test_no_file(tmp_path: Path, path: str, expected: str) -> None:
+    from generator.language.spec import read
+
+    with pytest.raises(SpecError) as caught:
+        read(tmp_path / path)
+    assert str(caught.value) == f"{tmp_path / path}:1:1: {expected}"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(b"\xef\xbb\xbf" + BASE.encode(), id="byte order mark"),
+        pytest.param(BASE.replace("\n", "\r\n").encode(), id="CR LF"),
+        pytest.param(b"---\n" + BASE.encode() + b"...\n", id="document markers"),
+        pytest.param(b"{summary: A product., layout: rcr, dtype: fp16}", id="flow style"),
+    ],
+)
+def test_other_spellings_of_one_spec(data: bytes) -> None:
+    plain_spec = read_text(BASE)
+    assert read_text(data).axes == plain_spec.axes and read_text(data).summary == plain_spec.summary
+
+
+def test_places_count_lines_of_a_file_with_crlf() -> None:
+    assert mistakes_of(BASE.replace("\n", "\r\n") + "name: 5\r\n")[0].startswith("family.yaml:4:7:")
+
+
+def test_an_alias_stands_for_its_anchor() -> None:
+    spec = read_text("summary: &text A product.\nlayout: rcr\ndtype: fp16\nheader: *text\n")
+    assert spec.header == ("A product.",)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("dtype: &d {a: *d}", "3:8: dtype.a: unknown value"),
+        ("dtype: fp16\nepilogue: &e [bias, *e]", "4:11: epilogue:"),
+        ("dtype: fp16\nexclude: &e [{masking: auto, because: *e}]", "4:10: exclude.because: expected text, found"),
+        ("dtype: fp16\nops: &o {o: *o}", "4:10: ops.o: unknown key"),
+    ],
+)
+def test_a_cycle_of_aliases_ends(text: str, expected: str) -> None:
+    assert any(line.startswith(f"family.yaml:{expected}") for line in mistakes_of(f"summary: x\nlayout: rcr\n{text}\n"))
+
+
+def test_a_billion_laughs_cost_what_the_file_costs() -> None:
+    laughs = "".join(f"  - &l{i} [{', '.join([f'*l{i - 1}'] * 9)}]\n" for i in range(1, 12))
+    lines = mistakes_of(f"{BASE}exclude:\n  - &l0 [ha]\n{laughs}")
+    assert len(lines) == 12 and all(": exclude: expected a mapping with the keys " in line for line in lines)

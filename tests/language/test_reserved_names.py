@@ -1,0 +1,198 @@
+"""Names: their grammar, the examples of the language, and that no two kernels share one."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from dataclasses import replace
+
+import pytest
+
+from generator.epilogue.auxiliary_outputs import TAPS, named
+from generator.epilogue.chain import Epilogue
+from generator.epilogue.operations import Operation, Settings
+from generator.language.built_in import BUILT_IN, OPERATIONS, chain_of
+from generator.language.model import Dtype, Layout, Variant
+from generator.language.spec import read
+from generator.language.vocabulary import (
+    ACCUMULATORS,
+    DTYPE_SHORTHANDS,
+    ELEMENTS,
+    IMPLEMENTATION_AXES,
+    PRECISIONS,
+    WORDS,
+)
+from generator.plan.expand import expand
+from tests.helpers.support import BASE, SPECS, family_of
+
+GRAMMAR = re.compile(
+    r"(gemm|bmm)_[a-z0-9_]+_[rcs]{3}_[a-z0-9_]+__[a-z0-9]+_[a-z0-9]+_[a-z0-9]+_[a-z0-9]+(_store[a-z]+)?(_product[a-z]+)?(_math[a-z]+)?"
+)
+
+
+def every_dtype() -> list[Dtype]:
+    """Every combination of types that a mapping could ever mean, built or not."""
+    found = []
+    for a, b in itertools.product(ACCUMULATORS, ACCUMULATORS):
+        for acc in dict.fromkeys((*ACCUMULATORS[a], *ACCUMULATORS[b])):
+            for out, precision in itertools.product(ELEMENTS, PRECISIONS.get(a, (None,))):
+                found.append(Dtype(a, b, acc, out, precision))
+    return found
+
+
+def test_a_type_is_written_in_one_way() -> None:
+    dtypes = every_dtype()
+    assert len(dtypes) > 500 and len({dtype.word for dtype in dtypes}) == len(dtypes)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "word"),
+    [
+        *((Dtype.of(shorthand), shorthand) for shorthand in DTYPE_SHORTHANDS),
+        (Dtype("fp16", "fp16", "fp32", "fp32", None), "fp16_fp32_fp32"),
+        (Dtype("fp16", "fp16", "fp16", "fp16", None), "fp16_fp16_fp16"),
+        (Dtype("fp16", "bf16", "fp32", "bf16", None), "fp16xbf16_fp32_bf16"),
+        (Dtype("fp32", "fp32", "fp32", "fp16", "ieee"), "fp32_fp32_fp16"),
+        (Dtype("fp32", "fp32", "fp32", "fp16", "tf32"), "fp32_fp32_fp16_tf32"),
+        (Dtype("fp8e4m3", "fp8e4m3", "fp32", "bf16", "fast"), "fp8e4m3_fp32_bf16_fast"),
+        (Dtype("fp8e4m3", "fp8e5m2", "fp32", "fp16", "full"), "fp8e4m3xfp8e5m2_fp32_fp16"),
+    ],
+)
+def test_dtype_word(dtype: Dtype, word: str) -> None:
+    assert dtype.word == word
+
+
+#: Numbers whose spellings could be taken for one another.
+NUMBERS = [0, 1, -1, 10, 0.1, -0.1, 1e5, 1e-5, 1.5, 15, 1e-15, -1e-15, 1e20, 1e-20, 6, 6.25, 2.0**53, 3.4e38, 1e16]
+
+
+def settled_chains() -> list[Epilogue]:
+    """Chains whose operations have parameters, alone and beside others, ops named to be mistaken among them."""
+    own = Operation("x + a1 * e5 * p", {}, {"a1": 1, "e5": 1, "p": 1})
+    table = {**OPERATIONS, "clamp1": Operation("x"), "clamp_1_min": Operation("x"), "max": Operation("x"), "own": own}
+    # Outputs whose names could be taken for operations, and for each other.
+    taps = [
+        (word, named(tap, name)) for word, tap in TAPS.items() for name in (tap.output, "max", "max1", "gelu", "own")
+    ]
+    single: list[tuple[str, Operation, Settings]] = []
+    for name, operation in table.items():
+        for keys in itertools.chain.from_iterable(itertools.combinations(operation.scalars, n) for n in range(4)):
+            few = NUMBERS if len(keys) < 3 else NUMBERS[:4]
+            single += [
+                (name, operation, tuple(zip(keys, values))) for values in itertools.product(few, repeat=len(keys))
+            ]
+        if operation.gated:
+            single.append((name, operation, (("order", "interleaved"),)))
+    single += [(word, tap, ()) for word, tap in taps]
+    others = [(name, table[name], ()) for name in ("max", "clamp1", "relu", "own")]
+    chains = [[one] for one in single] + [[one, other] for one in single for other in others]
+    return [Epilogue.chain(chain) for chain in chains]
+
+
+def test_no_two_variants_share_a_name() -> None:
+    # All words of every axis, those still to come included; chains that could be read in two ways among the epilogues.
+    words = [name for name, operation in BUILT_IN.items() if not operation.bounds]
+    chains = [(), *((name,) for name in words), *itertools.product(words, repeat=2)]
+    chains += [("bias", "bias_m", "bias"), ("bias", "bias", "bias_m"), ("gelu", "tanh"), ("gelu_tanh",)]
+    plain = [chain_of(chain) for chain in chains]
+    epilogues = list({epilogue.word: epilogue for epilogue in (*plain, *settled_chains())}.values())
+    layouts = [Layout.of("".join(letters)) for letters in itertools.product("rcs", repeat=3)]
+    how = list(itertools.product(*(WORDS[axis] for axis in IMPLEMENTATION_AXES)))
+    first = dict(zip(IMPLEMENTATION_AXES, how[0]))
+    fp16 = Dtype.of("fp16")
+    base = (Layout.of("rcr"), fp16, "none", Epilogue())
+    # A name is `contract__how`: that each half is injective and `__` is nowhere else makes the whole injective. Of the
+    # contract's words, each only joined to the next, every two axes are gone through with the others held.
+    axes = [*((layout, dtype, "none", Epilogue()) for layout in layouts for dtype in every_dtype())]
+    axes += [(layouts[0], dtype, "none", epilogue) for dtype in every_dtype() for epilogue in epilogues[:12]]
+    axes += [(layout, fp16, "none", epilogue) for layout in layouts for epilogue in plain]
+    axes += [(layout, fp16, "none", epilogue) for layout in layouts[:2] for epilogue in epilogues]
+    axes += [(layout, dtype, "strided", Epilogue()) for layout in layouts[:2] for dtype in every_dtype()]
+    axes += [(layout, fp16, "strided", epilogue) for layout in layouts for epilogue in epilogues[:12]]
+    contracts = [Variant(*found, **first) for found in axes]
+    contracts += [replace(v, rounding="torch") for v in contracts if v.layout == layouts[0]]
+    contracts = list(dict.fromkeys(contracts))
+    implementations = [Variant(*base, **dict(zip(IMPLEMENTATION_AXES, words))) for words in how]
+    assert len({v.contract for v in contracts}) == len(contracts) > 70_000
+    assert len({v.name for v in implementations}) == len(implementations) > 1_000
+    assert all(v.name.count("__") == 1 for v in implementations)
+    assert not any("__" in v.contract for v in contracts)
+    assert all(GRAMMAR.fullmatch(v.name) for v in (*contracts[::97], *implementations))
+
+
+def test_operations_stay_apart_when_their_underscores_fall() -> None:
+    written = [name.replace("_", "") for name in BUILT_IN]
+    assert len(set(written)) == len(written)
+
+
+@pytest.mark.parametrize(
+    ("spec", "name"),
+    [
+        (
+            "epilogue: bias+gelu_tanh\nmasking: mnk\nswizzle: grouped_n",
+            "gemm_fp16_rcr_bias_gelutanh__tiled_pointer_mnk_groupedn",
+        ),
+        ("epilogue: bias+gelu+tanh", "gemm_fp16_rcr_bias_gelu_tanh__tiled_pointer_auto_grouped"),
+        ("load: block_pointer\nmasking: none", "gemm_fp16_rcr_none__tiled_blockpointer_none_grouped"),
+        ("load: block_pointer\nstore: pointer", "gemm_fp16_rcr_none__tiled_blockpointer_auto_grouped_storepointer"),
+        ("product: exchanged", "gemm_fp16_rcr_none__tiled_pointer_auto_grouped_productexchanged"),
+        (
+            "load: descriptor\nstore: pointer\nproduct: exchanged\ntargets: [sm90]",
+            "gemm_fp16_rcr_none__tiled_descriptor_auto_grouped_storepointer_productexchanged",
+        ),
+        ("product: direct", "gemm_fp16_rcr_none__tiled_pointer_auto_grouped"),
+        ("epilogue: bias+relu\nrounding: torch", "gemm_fp16_rcr_bias_relu_roundingtorch__tiled_pointer_auto_grouped"),
+        ("rounding: late\nmath: auto", "gemm_fp16_rcr_none__tiled_pointer_auto_grouped"),
+        (
+            "epilogue: silu\nproduct: exchanged\nmath: fast",
+            "gemm_fp16_rcr_silu__tiled_pointer_auto_grouped_productexchanged_mathfast",
+        ),
+        ("epilogue: silu\nmath: exact", "gemm_fp16_rcr_silu__tiled_pointer_auto_grouped_mathexact"),
+        ("schedule: elementwise\nswizzle: swizzle2d", "gemm_fp16_rcr_none__elementwise_pointer_auto_swizzle2d"),
+        ("epilogue: [[bias_m, relu]]", "gemm_fp16_rcr_biasm_relu__tiled_pointer_auto_grouped"),
+        (
+            "epilogue: [[bias, {clamp: {min: 0, max: 6}}, {leaky_relu: {negative_slope: -0.5}}]]",
+            "gemm_fp16_rcr_bias_clamp_0_min_6_max_leakyrelu_0p5neg_negativeslope__tiled_pointer_auto_grouped",
+        ),
+        # What is set to its default is not named.
+        ("epilogue: [[{leaky_relu: {negative_slope: 1e-2}}]]", "gemm_fp16_rcr_leakyrelu__tiled_pointer_auto_grouped"),
+        ("epilogue: [[{clamp: {max: 1e-7}}]]", "gemm_fp16_rcr_clamp_1em07_max__tiled_pointer_auto_grouped"),
+        ("epilogue: [[{clamp: {max: 6.0, min: -.inf}}]]", "gemm_fp16_rcr_clamp_6_max__tiled_pointer_auto_grouped"),
+        (
+            "epilogue: [[bias, {swiglu: {order: interleaved}}]]",
+            "gemm_fp16_rcr_bias_swiglu_interleaved__tiled_pointer_auto_grouped",
+        ),
+        ("epilogue: [[{geglu: {order: concatenated}}, mul]]", "gemm_fp16_rcr_geglu_mul__tiled_pointer_auto_grouped"),
+        ("epilogue: bias+save+gelu+row_sum", "gemm_fp16_rcr_bias_save_gelu_rowsum__tiled_pointer_auto_grouped"),
+        (
+            "epilogue: [[{save: hidden}, {accumulate: {beta: 0.5}}, {row_amax: row_amax}]]",
+            "gemm_fp16_rcr_save_1hidden_accumulate_0p5_beta_rowamax__tiled_pointer_auto_grouped",
+        ),
+        ("batch: strided\nepilogue: bias", "bmm_fp16_rcr_bias__tiled_pointer_auto_grouped"),
+    ],
+)
+def test_examples(spec: str, name: str) -> None:
+    assert [kernel.name for kernel in family_of(f"{BASE}{spec}\n").kernels] == [name]
+
+
+def test_the_example_of_the_language() -> None:
+    v = Variant(
+        Layout.of("rcr"),
+        Dtype.of("fp16"),
+        "none",
+        chain_of(("bias", "gelu_tanh")),
+        "mnk",
+        "grouped_n",
+        "split_k",
+        "pointer",
+        "as_load",
+    )
+    assert v.name + ".py" == "gemm_fp16_rcr_bias_gelutanh__splitk_pointer_mnk_groupedn.py"
+    assert v.contract == "gemm_fp16_rcr_bias_gelutanh"
+
+
+@pytest.mark.parametrize("path", SPECS, ids=lambda path: path.stem)
+def test_shipped_names(path) -> None:
+    names = [kernel.name for kernel in expand(read(path)).kernels]
+    assert len(set(names)) == len(names)
+    assert all(GRAMMAR.fullmatch(name) and len(name) < 200 for name in names)

@@ -1,0 +1,135 @@
+"""The formulas of resources.py against what Triton 3.6.0 compiled: measured/resources.csv, a row a compilation.
+
+Rows of the shipped tables on every target, and others drawn at random. The compile level holds the shipped ones to it
+on every Triton version.
+"""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import replace
+
+import pytest
+
+from generator.language.built_in import chain_of
+from generator.language.model import Dtype, Layout, Tile, Variant
+from generator.language.vocabulary import DTYPE_SHORTHANDS, PRODUCT, TARGETS
+from generator.plan.legality import too_many_registers
+from generator.plan.memory import BARRIERS, shared_memory
+from generator.plan.resources import TENSOR_MEMORY, matrix_instruction, tensor_memory, through_registers
+from tests.helpers.support import GENERATED, ROOT
+
+Row = dict[str, str]
+
+with (ROOT / "measured" / "resources.csv").open() as file:
+    ROWS = list(csv.DictReader(file))
+
+
+def dtype_of(word: str) -> Dtype:
+    """The type that a word of a name stands for."""
+    if word in DTYPE_SHORTHANDS:
+        return Dtype.of(word)
+    a, acc, out, *precision = word.split("_")
+    implied = {"fp32": "ieee", "fp8e4m3": "full"}.get(a)
+    return Dtype(a, a, acc, out, precision[0] if precision else implied)
+
+
+def read(row: Row) -> tuple[Variant, Tile]:
+    operations = tuple(row["epilogue"].split("+")) if row["epilogue"] != "none" else ()
+    layout, dtype = Layout.of(row["layout"]), dtype_of(row["dtype"])
+    how = ("auto", "grouped", row["schedule"], row["load"], row["store"], row["product"])
+    sizes = {key: int(row[key]) for key in ("m", "n", "k", "warps", "stages")}
+    return Variant(layout, dtype, "none", chain_of(operations), *how), Tile(**sizes)
+
+
+@pytest.mark.parametrize("target", sorted({row["target"] for row in ROWS}))
+def test_a_row_is_refused_where_it_does_not_fit_and_only_there(target: str) -> None:
+    limit = TARGETS[target].shared_memory
+    rows = [row for row in ROWS if row["target"] == target]
+    assert len(rows) > 10
+    for row in rows:
+        variant, tile = read(row)
+        if too_many_registers(variant, tile, target) is None:
+            assert (shared_memory(variant, tile, target) <= limit) == (int(row["shared"]) <= limit), row
+
+
+def test_shared_memory_is_a_bound() -> None:
+    near = 0
+    for row in ROWS:
+        variant, tile = read(row)
+        over = shared_memory(variant, tile, row["target"]) - int(row["shared"])
+        assert over >= 0, row
+        near += over <= BARRIERS
+    # Of ragged launches more passes through shared memory, of walking ones perhaps the whole result.
+    assert near > 0.65 * len(ROWS)
+
+
+def test_what_is_surely_needed_is_never_less() -> None:
+    for row in ROWS:
+        variant, tile = read(row)
+        assert shared_memory(variant, tile, row["target"], surely=True) <= int(row["shared"]) + BARRIERS, row
+
+
+def test_tensor_memory_is_exact_but_for_three_products() -> None:
+    counted = 0
+    for row in ROWS:
+        variant, tile = read(row)
+        if row["dtype"] != "tf32x3":
+            assert tensor_memory(variant, tile, row["target"]) == int(row["tensor_memory"]) <= TENSOR_MEMORY, row
+            counted += int(row["tensor_memory"]) > 0
+    assert counted > 20
+
+
+def test_the_instruction_is_the_one_expected() -> None:
+    for row in ROWS:
+        variant, tile = read(row)
+        assert (matrix_instruction(variant, tile, row["target"]) or "") == row["instruction"], row
+
+
+@pytest.mark.parametrize(
+    ("target", "m", "n", "direct", "exchanged"),
+    [
+        ("sm90", 16, 64, "mma.sync", "wgmma"),
+        ("sm90", 64, 32, "wgmma", "mma.sync"),
+        ("sm90", 64, 64, "wgmma", "wgmma"),
+        ("sm100", 16, 64, "mma.sync", "tcgen05"),
+        ("sm80", 16, 64, "mma.sync", "mma.sync"),
+    ],
+)
+def test_columns_fill_the_matrix_unit_where_operands_are_exchanged(
+    target: str, m: int, n: int, direct: str, exchanged: str
+) -> None:
+    v, tile = read(ROWS[0] | {"product": "direct"})[0], Tile(m, n, 64, warps=4)
+    found = [matrix_instruction(replace(v, product=product), tile, target) for product in ("direct", "exchanged")]
+    assert found == [direct, exchanged]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "layout", "product", "load", "held"),
+    [
+        ("tf32", "ccr", "direct", "pointer", "a"),
+        ("tf32", "rrr", "exchanged", "pointer", "b"),
+        ("tf32", "rrr", "direct", "pointer", None),
+        ("tf32", "crr", "direct", "pointer", None),
+        ("tf32", "crr", "exchanged", "pointer", None),
+        ("tf32", "rcr", "exchanged", "pointer", None),
+        ("tf32", "ccr", "direct", "descriptor", None),
+        ("fp16", "ccr", "direct", "pointer", None),
+    ],
+)
+def test_the_operand_that_goes_through_registers(
+    dtype: str, layout: str, product: str, load: str, held: str | None
+) -> None:
+    row = ROWS[0] | {"dtype": dtype, "layout": layout, "schedule": "tiled", "load": load, "product": product}
+    assert through_registers(read(row)[0]) == held
+
+
+def test_the_record_covers_every_dtype_load_and_schedule_shipped() -> None:
+    from generator.emit.manifest_reader import read as read_family
+
+    seen = {(row["dtype"], row["schedule"], row["load"]) for row in ROWS}
+    assert {row["product"] for row in ROWS} == set(PRODUCT)
+    for folder in sorted(GENERATED.iterdir()):
+        for kernel in read_family(folder).kernels:
+            v = kernel.variant
+            assert v.schedule == "elementwise" or (v.dtype.word, v.schedule, v.load) in seen, kernel.name

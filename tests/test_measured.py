@@ -1,0 +1,56 @@
+"""Measurements in the repository: every file has a limit, so that none grows unseen, and tuning again adds nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.helpers.support import ROOT
+
+#: The most that a file may hold, in thousands of bytes. A file of a new name needs a limit here.
+LIMITS = {
+    "measured/nvidia_h200/bench_batched.json": 50,
+    "measured/nvidia_h200/bench_decode.json": 170,
+    "measured/nvidia_h200/bench_fused.json": 150,
+    "measured/nvidia_h200/bench_inductor.json": 80,
+    "measured/nvidia_h200/bench_speed.json": 1500,
+    "measured/nvidia_h200/bench_spine.json": 60,
+    "measured/nvidia_h200/bench_types.json": 650,
+    "measured/nvidia_h200/launch.json": 15,
+    "measured/nvidia_h200/profile.csv": 2,
+    "measured/nvidia_h200/tune_batched.jsonl": 100,
+    "measured/nvidia_h200/tune_fused.jsonl": 500,
+    "measured/nvidia_h200/tune_gemm16.jsonl": 3300,
+    "measured/nvidia_h200/tune_types.jsonl": 1900,
+    "measured/product/nvidia_h200.json": 350,
+    "measured/proofs/nvidia_h200.json": 280,
+    "measured/proofs/triton_3.6.0.json": 240,
+    "measured/proofs/triton_3.7.1.json": 400,
+    "measured/proofs/triton_3.8.0.json": 280,
+    "measured/proofs/triton_3.9.0.json": 260,
+    "measured/resources.csv": 350,
+    "specs/tuned/nvidia_h200/batched.json": 60,
+    "specs/tuned/nvidia_h200/fp8e4m3_rcr.json": 200,
+    "specs/tuned/nvidia_h200/fused.json": 130,
+    "specs/tuned/nvidia_h200/gemm16.json": 450,
+    "specs/tuned/nvidia_h200/int8_rcr.json": 80,
+    "specs/tuned/nvidia_h200/tf32.json": 150,
+}
+#: The most of all files together, in the same unit.
+TOTAL = 12_000
+
+FILES = {
+    path.relative_to(ROOT).as_posix(): path
+    for folder in (ROOT / "measured", ROOT / "specs" / "tuned")
+    for path in sorted(folder.rglob("*"))
+    if path.is_file()
+}
+
+
+def test_the_limits_are_of_the_files_there_are() -> None:
+    assert set(LIMITS) == set(FILES)
+    assert sum(LIMITS.values()) <= TOTAL
+
+
+@pytest.mark.parametrize("name", sorted(FILES))
+def test_a_file_stays_below_its_limit(name: str) -> None:
+    assert FILES[name].stat().st_size <= LIMITS[name] * 1000

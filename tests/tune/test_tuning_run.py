@@ -1,0 +1,314 @@
+"""A call from specs to the file of winners: what wins, what is kept, what a stopped call leaves, what is told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import generator.cli
+from generator.bench import competitor
+from generator.bench.peers import NoPeer, Peer
+from generator.bench.problem import Problem
+from generator.language import tuned_file
+from generator.language.errors import CallError
+from generator.tune import cli, trial_worker
+from generator.tune.journal import Journal
+from tests.helpers.tune import fake_gpu as fakes
+
+from .conftest import Bench
+
+AtOnce = Callable[..., fakes.AtOnce]
+
+
+def winners_of(path: Path) -> list[tuple[str, int, int, int, str, int]]:
+    """Each winner of a file: contract, sizes, the order of tiles, and BLOCK_M of its row."""
+    return [
+        (
+            entry["contract"],
+            entry["m"],
+            entry["n"],
+            entry["k"],
+            entry["kernel"].rpartition("_")[2],
+            entry["config"]["BLOCK_M"],
+        )
+        for entry in json.loads(path.read_text())["winners"]
+    ]
+
+
+ALL = [
+    ("gemm_fp16_rcr_none", 16, 64, 32, "grouped", 32),
+    ("gemm_fp16_rcr_none", 32, 32, 32, "grouped", 32),
+    ("gemm_fp16_rrr_none", 16, 64, 32, "grouped", 32),
+    ("gemm_fp16_rrr_none", 32, 32, 32, "grouped", 32),
+]
+
+
+def test_the_fastest_of_each_size_is_kept(bench: Bench, at_once: AtOnce) -> None:
+    at_once()
+    assert bench.tune() == 0
+    assert winners_of(bench.winners) == ALL
+    data = json.loads(bench.winners.read_text())
+    assert {name: data[name] for name in ("format", "device", "multiprocessors", "torch", "triton")} == {
+        "format": 1,
+        "device": "NVIDIA H200",
+        "multiprocessors": 132,
+        "torch": "2.11.0",
+        "triton": "3.7.1",
+    }
+    first = data["winners"][0]
+    assert set(data["kernels"]) == {f"gemm_fp16_{layout}_none__tiled_pointer_auto_grouped" for layout in ("rcr", "rrr")}
+    assert first["seconds"] == 2e-3 and 0 < first["library_seconds"] <= fakes.Device.library
+    assert (first["runner_up"]["config"]["BLOCK_M"], first["runner_up"]["seconds"]) == (16, 3e-3)
+
+
+def test_one_winner_stands_on_one_line(bench: Bench, at_once: AtOnce) -> None:
+    at_once()
+    bench.tune()
+    lines = bench.winners.read_text().splitlines()
+    assert [line[:2] for line in lines if '"contract"' in line] == ["  "] * 4
+    assert lines[0] == "{" and lines[-1] == "}"
+
+
+def test_a_second_call_measures_nothing_and_writes_the_same(bench: Bench, at_once: AtOnce) -> None:
+    at_once()
+    bench.tune()
+    before, journal = bench.winners.read_bytes(), bench.journal.read_bytes()
+    again = at_once()
+    assert bench.tune() == 0
+    assert len(again.calls) == 1, "a worker says what its device is"
+    assert (bench.winners.read_bytes(), bench.journal.read_bytes()) == (before, journal)
+
+
+def test_a_stopped_call_goes_on_where_it_stopped(bench: Bench, at_once: AtOnce) -> None:
+    at_once(stop_after=3)
+    with pytest.raises(KeyboardInterrupt):
+        bench.tune()
+    assert len(Journal(bench.journal).outcomes) == 2
+    assert not bench.winners.exists()
+    # Killed in the middle of a line.
+    bench.journal.write_bytes(bench.journal.read_bytes()[:-100])
+    rest = at_once()
+    assert bench.tune() == 0
+    assert len(rest.calls) == 1 + 3
+    assert winners_of(bench.winners) == ALL
+    assert len(Journal(bench.journal).outcomes) == 4
+
+
+def test_a_journal_that_is_something_else_is_refused(bench: Bench, at_once: AtOnce) -> None:
+    at_once()
+    (bench.folder / "notes.txt").write_text("one line\n")
+    with pytest.raises(CallError, match=r"--journal: line 1 of notes\.txt is no outcome"):
+        bench.tune("--journal", "notes.txt")
+    assert (bench.folder / "notes.txt").read_text() == "one line\n"
+
+
+def test_a_spent_budget_ends_in_good_order(
+    bench: Bench, at_once: AtOnce, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    at_once()
+    ticks = iter(range(1000))
+    monkeypatch.setattr("generator.tune.tuning_run.time.monotonic", lambda: float(next(ticks)))
+    assert bench.tune("--budget", "3") == 0
+    spoken = capsys.readouterr()
+    done = len(Journal(bench.journal).outcomes)
+    assert 0 < done < 4
+    assert f"{4 - done} of 4 are left; the same call goes on" in spoken.err
+    assert len(winners_of(bench.winners)) == done and set(winners_of(bench.winners)) < set(ALL)
+
+
+def test_the_second_run_decides(bench: Bench, at_once: AtOnce) -> None:
+    """Fast in the first run alone: memory is given back between the two, which the stand-in sees."""
+    at_once()
+    fakes.freed = 0
+    fakes.write(bench.kernel("rcr", "grouped"), "3e-3, (4e-3 if fakes.freed % 2 else 1e-3), 8e-3")
+    bench.tune("--only", "*rcr*")
+    (first, second) = json.loads(bench.winners.read_text())["winners"]
+    for winner in (first, second):
+        assert (winner["config"]["BLOCK_M"], winner["seconds"]) == (16, 3e-3)
+        assert (winner["runner_up"]["config"]["BLOCK_M"], winner["runner_up"]["seconds"]) == (32, 4e-3)
+
+
+@pytest.mark.parametrize(
+    ("body", "message", "status"),
+    [
+        ("out.copy_(result * 1.02)", "wrong result: relative error 0.02", 1),
+        ("raise RuntimeError('no such instruction')", "RuntimeError: no such instruction", 1),
+        ("raise ValueError('not these sizes')", None, 0),
+        ("raise type('OutOfResources', (Exception,), {})('shared memory')", None, 0),
+    ],
+)
+def test_what_is_wrong_or_refused_wins_nothing(
+    bench: Bench,
+    at_once: AtOnce,
+    capsys: pytest.CaptureFixture[str],
+    body: str,
+    message: str | None,
+    status: int,
+) -> None:
+    at_once()
+    for layout in ("rcr", "rrr"):
+        fakes.write(bench.kernel(layout, "grouped"), "3e-3, 2e-3, 8e-3", body)
+    assert bench.tune() == status
+    assert [(swizzle, block) for *_, swizzle, block in winners_of(bench.winners)] == [("linear", 32)] * 4
+    told = capsys.readouterr().err
+    assert (message in told) if message is not None else ("tune: gemm" not in told)
+
+
+def test_where_nothing_is_right_nothing_wins(bench: Bench, at_once: AtOnce, capsys: pytest.CaptureFixture[str]) -> None:
+    at_once()
+    for swizzle in ("linear", "grouped"):
+        fakes.write(bench.kernel("rcr", swizzle), "1e-3, 1e-3, 1e-3", "out.zero_()")
+    assert bench.tune() == 1
+    assert winners_of(bench.winners) == ALL[2:]
+    assert "nothing to choose from" in capsys.readouterr().err
+
+
+def test_a_winner_may_have_neither_rival_nor_library(
+    bench: Bench, at_once: AtOnce, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none(problem: Problem) -> Peer:
+        raise NoPeer("not on this device")
+
+    monkeypatch.setattr(competitor, "PEERS", {"cublas": none})
+    at_once()
+    assert bench.tune("--candidates", "1", "--only", "*rcr*") == 0
+    for winner in json.loads(bench.winners.read_text())["winners"]:
+        assert winner["library_seconds"] is None and winner["runner_up"] is None
+
+
+def test_a_lost_device_ends_the_call_and_its_trial_is_not_tried_again(
+    bench: Bench, at_once: AtOnce, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(fakes, "raised", [])
+    fakes.write(bench.kernel("rcr", "linear"), "1e-3, 1e-3, 1e-3", "fakes.raised.append(1); raise RuntimeError('x')")
+    at_once()
+    assert bench.tune(factory="tests.helpers.tune.fake_gpu:LosesIt") == 1
+    told = capsys.readouterr().err
+    assert "LOST: RuntimeError: x" in told and "3 of 4 are left" in told
+    fakes.raised.clear()
+    assert bench.tune("--only", "*rrr*", factory="tests.helpers.tune.fake_gpu:LosesIt") == 0
+    assert winners_of(bench.winners) == ALL[2:]
+    rest = at_once()
+    assert bench.tune(factory="tests.helpers.tune.fake_gpu:LosesIt") == 1
+    assert len(rest.calls) == 1 + 1, "the one that lost it is not tried again, the other of its contract is"
+
+
+def test_winners_of_other_sizes_stay_and_stale_ones_go(
+    bench: Bench, at_once: AtOnce, capsys: pytest.CaptureFixture[str]
+) -> None:
+    at_once()
+    bench.tune()
+    (bench.folder / "shapes.yaml").write_text("[48x16x16]")
+    bench.tune("--only", "*rcr*")
+    new = ("gemm_fp16_rcr_none", 48, 16, 16, "grouped", 32)
+    assert winners_of(bench.winners) == [*ALL[:2], new, *ALL[2:]]
+    fakes.write(bench.kernel("rrr", "grouped"), "3e-3, 2e-3, 8e-3", "out.copy_(result); pass")
+    capsys.readouterr()
+    bench.tune("--only", "*rcr*")
+    assert winners_of(bench.winners) == [*ALL[:2], new]
+    assert "dropped 2 winners whose kernels have changed since: gemm_fp16_rrr_none__" in capsys.readouterr().out
+
+
+def test_a_file_of_another_place_is_refused_before_anything_is_measured(bench: Bench, at_once: AtOnce) -> None:
+    at_once()
+    bench.tune()
+    bench.winners.write_text(bench.winners.read_text().replace('"triton": "3.7.1"', '"triton": "3.6.0"'))
+    bench.journal.unlink()
+    again = at_once()
+    with pytest.raises(CallError, match=r"triton 3\.6\.0, and this is NVIDIA H200 .* triton 3\.7\.1"):
+        bench.tune()
+    assert len(again.calls) == 1 and not bench.journal.exists()
+    bench.winners.write_text("[]")
+    with pytest.raises(CallError, match="is no file of winners"):
+        bench.tune()
+    assert bench.tune("--tuned", "mine.json") == 0
+    assert winners_of(bench.folder / "mine.json") == ALL
+    assert bench.winners.read_text() == "[]"
+
+
+def test_a_change_of_kernel_or_device_is_measured_again(
+    bench: Bench, at_once: AtOnce, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_once()
+    bench.tune()
+    fakes.write(bench.kernel("rcr", "linear"), "5e-4, 4e-3, 6e-3")
+    changed = at_once()
+    bench.tune()
+    assert len(changed.calls) == 1 + 2
+    assert winners_of(bench.winners)[0] == ("gemm_fp16_rcr_none", 16, 64, 32, "linear", 16)
+    monkeypatch.setattr(trial_worker, "METHOD", {**trial_worker.METHOD, "version": 2})
+    every = at_once()
+    bench.tune()
+    assert len(every.calls) == 1 + 4
+
+
+def test_several_calls_of_a_size_are_one_measurement(bench: Bench, at_once: AtOnce) -> None:
+    """The journal remembers what other calls measured of the same kernels: the best of all of them wins."""
+    at_once()
+    bench.tune("--candidates", "6")
+    best = winners_of(bench.winners)
+    bench.winners.unlink()
+    worse = at_once()
+    bench.tune("--only", "*linear*")
+    assert len(worse.calls) == 1 + 4
+    assert winners_of(bench.winners) == best == ALL
+
+
+def test_again_chooses_from_the_journal_alone(
+    bench: Bench, at_once: AtOnce, capsys: pytest.CaptureFixture[str]
+) -> None:
+    at_once()
+    bench.tune()
+    before = bench.winners.read_bytes()
+    bench.winners.unlink()
+    none = at_once()
+    again = ["specs/tiny.yaml", "--again", "--journal", str(bench.journal), "--device"]
+    assert cli.main([*again, "nvidia_h200"]) == 0
+    assert none.calls == [] and bench.winners.read_bytes() == before
+    assert cli.main([*again, "nvidia_a100"]) == 2
+    assert "holds nothing of nvidia_a100" in capsys.readouterr().err
+
+
+def test_some_kernels_alone_have_times_and_no_winner(bench: Bench, at_once: AtOnce) -> None:
+    at_once()
+    assert bench.tune("--only", "*_linear") == 0
+    assert not bench.winners.exists()
+    assert len(Journal(bench.journal).outcomes) == 4 and '"whole":false' in bench.journal.read_text()
+    at_once()
+    assert bench.tune() == 0
+    assert winners_of(bench.winners) == ALL
+
+
+def test_refine_also_tries_what_the_fitted_rates_promise(bench: Bench, at_once: AtOnce) -> None:
+    at_once()
+    shapes = [f"{16 * i}x{32 * i}x{32 * i}" for i in range(1, 6)]
+    (bench.folder / "shapes.yaml").write_text(f"[{', '.join(shapes)}]")
+    bench.tune("--candidates", "6")
+    first = at_once()
+    bench.tune("--candidates", "1")
+    at_once()
+    refined = len(Journal(bench.journal).outcomes)
+    bench.tune("--candidates", "1", "--refine")
+    found = list(Journal(bench.journal).outcomes.values())[refined:]
+    assert len(first.calls) == 1 + 10
+    assert found and all(len({(row.kernel, str(row.config)) for row in o.times}) == 2 for o in found)
+
+
+def test_a_batch_is_a_size_of_its_own(bench: Bench, at_once: AtOnce) -> None:
+    spec = bench.folder / "specs" / "tiny.yaml"
+    spec.write_text(fakes.SPEC.replace("dtype: fp16\n", "dtype: fp16\nbatch: strided\n"))
+    assert generator.cli.main([str(spec), "--force"]) == 0
+    for path in (bench.folder / "generated" / "tiny").glob("bmm_*.py"):
+        fakes.write(path, "3e-3, 2e-3, 8e-3" if "grouped" in path.name else "5e-3, 4e-3, 6e-3")
+    (bench.folder / "shapes.yaml").write_text("[3x32x32x32, 5x32x32x32]")
+    at_once()
+    assert bench.tune() == 0
+    winners = json.loads(bench.winners.read_text())["winners"]
+    assert [(w["contract"], w["batch"], w["m"]) for w in winners] == [
+        (f"bmm_fp16_{layout}_none", batch, 32) for layout in ("rcr", "rrr") for batch in (3, 5)
+    ]
+    baked = tuned_file.parse(bench.winners.read_text())
+    assert {winner.sizes for winner in baked.winners} == {(3, 32, 32, 32), (5, 32, 32, 32)}

@@ -1,0 +1,88 @@
+"""Winners that a row which was not measured beside them promises to beat: left out, told, and measured by --refine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from generator.bench.comparison_plan import Families
+from generator.cost.analytic import DEVICES
+from generator.tune.outcome import Winner
+from generator.tune.rate_fit import Row, Sample, row_of
+from generator.tune.winner_validation import DOUBTED, doubtful
+from tests.helpers.tune import fake_gpu as fakes
+
+from .conftest import Bench
+
+CONTRACT = "gemm_fp16_rcr_none"
+KERNEL = f"{CONTRACT}__tiled_pointer_auto_grouped"
+ROWS = [{"BLOCK_M": m, "BLOCK_N": n, "BLOCK_K": 16, "num_warps": 1, "num_stages": 2} for m, n in ((16, 16), (32, 16))]
+SLOW, FAST = (row_of(CONTRACT, KERNEL, row) for row in ROWS)
+SIZES = (32, 32, 32)
+
+
+def rates(launch: float) -> tuple[float, ...]:
+    """Rates by which everything takes what a launch does, and next to nothing else."""
+    return (1, 1e-12, 1e-12, 1e-12, 1e18, launch)
+
+
+@pytest.mark.parametrize(
+    ("promised", "measured", "library", "doubted"),
+    [
+        (2e-3, [SLOW], 2.9e-3, True),
+        # What was measured is known, whatever is promised.
+        (2e-3, [SLOW, FAST], 2.9e-3, False),
+        # The rates are off by as much.
+        (3e-3 / DOUBTED * 1.01, [SLOW], 2.9e-3, False),
+        (3e-3 / DOUBTED * 0.99, [SLOW], 2.9e-3, True),
+        # Nobody was faster.
+        (2e-3, [SLOW], 3.1e-3, False),
+        (2e-3, [SLOW], None, True),
+    ],
+)
+def test_a_winner_is_in_doubt_where_an_unmeasured_row_promises_far_more(
+    bench: Bench, promised: float, measured: list[Row], library: float | None, doubted: bool
+) -> None:
+    winner = Winner(CONTRACT, *SIZES, KERNEL, ROWS[0], 3e-3, library)
+    samples = [Sample(row, SIZES, 2, 3e-3) for row in measured]
+    families = Families([bench.folder / "specs" / "tiny.yaml"], bench.folder / "generated")
+    found = doubtful(
+        families, "tiny", [winner], samples, {SLOW: rates(3e-3), FAST: rates(promised)}, DEVICES["nvidia_h200"], "3.7.1"
+    )
+    assert [each for each, _ in found] == ([winner] if doubted else [])
+
+
+def test_a_row_that_cannot_run_promises_nothing(bench: Bench) -> None:
+    """A kernel that refuses the sizes, as one by descriptors does of rows that do not step by 16 bytes."""
+    winner = Winner(CONTRACT, *SIZES, KERNEL, ROWS[0], 3e-3)
+    path = bench.kernel("rcr", "grouped")
+    path.write_text(path.read_text() + "\n\ndef refusal(a, b, *, out=None):\n    return 'not these'\n")
+    families = Families([bench.folder / "specs" / "tiny.yaml"], bench.folder / "generated")
+    assert not list(doubtful(families, "tiny", [winner], [], {FAST: rates(1e-6)}, DEVICES["nvidia_h200"], "3.7.1"))
+
+
+def test_what_is_in_doubt_is_left_out_until_it_is_measured(
+    bench: Bench,
+    at_once: Callable[..., fakes.AtOnce],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    at_once()
+    monkeypatch.setattr(fakes.Device, "library", 1e-3)
+    shapes = [f"{16 * i}x{32 * i}x{32 * i}" for i in range(1, 5)]
+    (bench.folder / "shapes.yaml").write_text(f"[{', '.join(shapes)}]")
+    only = ("--only", f"{CONTRACT}__*")
+    bench.tune(*only, "--candidates", "6")
+    assert "left out" not in capsys.readouterr().out
+    # The best candidate alone by the prior, which knows nothing of what these stand-ins cost: none of the fast ones.
+    (bench.folder / "shapes.yaml").write_text("[64x48x64]")
+    bench.tune(*only, "--candidates", "1")
+    told = capsys.readouterr().out
+    sizes = [(w["m"], w["n"], w["k"]) for w in json.loads(bench.winners.read_text())["winners"]]
+    assert (64, 48, 64) not in sizes and len(sizes) == 4
+    assert f"{CONTRACT} 64x48x64: " in told and "--refine measures it" in told
+    bench.tune(*only, "--candidates", "1", "--refine")
+    sizes = [(w["m"], w["n"], w["k"]) for w in json.loads(bench.winners.read_text())["winners"]]
+    assert (64, 48, 64) in sizes

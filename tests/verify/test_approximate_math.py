@@ -1,0 +1,182 @@
+"""The fast forms of functions, on every value of fp16 and bf16: how far they are off, and that kernels say so."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from generator.cli import main
+from generator.emit.manifest_reader import Rendered, read
+from generator.epilogue.formula import FUNCTIONS
+from generator.language.built_in import OPERATIONS, chain_of
+from generator.lowering import approximate_math
+from generator.verify.compare import compare
+from generator.verify.error_propagation import Bounded, functions
+from tests.helpers.verify.operation_values import every_value, fast_errors
+
+DTYPES = {"fp16": "{a: fp16, out: fp32}", "bf16": "{a: bf16, out: fp32}"}
+#: Results that one rounding may be off by.
+HALF = 0.5
+
+
+@pytest.fixture(scope="module")
+def family(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
+    folder = tmp_path_factory.mktemp("fast")
+    (folder / "fast.yaml").write_text(
+        f"summary: Fast forms.\nlayout: rrr\ndtype: [{', '.join(DTYPES.values())}, bf16, fp16]\nmath: fast\n"
+        f"masking: mnk\nselect: fixed\nepilogue: [{', '.join(approximate_math.ERRORS)}, bias+tanh+silu]\n"
+        "tile: [{m: 64, n: 64, k: 64, warps: 4}]\n"
+    )
+    assert main([str(folder / "fast.yaml"), "--out", str(folder)]) == 0
+    return read(folder / "fast")
+
+
+def test_what_the_table_has_are_operations_that_have_fast_forms() -> None:
+    """One that is not there is exact unless a spec says `math: fast`: an operation needs no place but its own."""
+    assert approximate_math.ERRORS.keys() == {"sigmoid", "tanh", "silu", "gelu_tanh", "quick_gelu"}
+    assert all(approximate_math.takes(*chain_of([name]).steps, "auto") for name in approximate_math.ERRORS)
+
+
+@pytest.mark.parametrize(("gate", "of"), [("swiglu", "silu"), ("geglu_tanh", "gelu_tanh")])
+def test_a_gate_is_as_exact_as_the_function_that_it_is_a_product_of(gate: str, of: str) -> None:
+    assert OPERATIONS[gate].formula == re.sub(r"\bx\b", "gate", OPERATIONS[of].formula) + " * x"
+
+
+SOFT_CAP = 'ops: {soft_cap: {formula: "30 * tanh(x / 30)"}}\n'
+
+
+@pytest.mark.parametrize(
+    ("dtype", "epilogue", "more", "cheaper"),
+    [
+        ("bf16", "silu", "", True),
+        ("fp16", "swiglu", "", True),
+        ("fp16", "reglu", "", False),
+        ("fp8e4m3", "gelu_tanh", "", True),
+        ("{a: int8, out: int8}", "scale+sigmoid", "", True),
+        ("{a: bf16, out: fp32}", "silu", "", False),
+        # Sums and maxima are fp32, what is saved is of C's type.
+        ("bf16", "silu+save", "", True),
+        ("bf16", "silu+row_sum", "", False),
+        ("bf16", "row_amax+silu", "", False),
+        ("bf16", "silu", "rounding: torch\n", False),
+        ("bf16", "silu", "math: exact\n", False),
+        ("bf16", "soft_cap", SOFT_CAP, False),
+        ("bf16", "soft_cap", f"math: fast\n{SOFT_CAP}", True),
+        # Each operation of a chain by itself.
+        ("bf16", "soft_cap+silu", SOFT_CAP, True),
+    ],
+)
+def test_what_auto_computes_in_fast_forms(dtype: str, epilogue: str, more: str, cheaper: bool, tmp_path: Path) -> None:
+    (tmp_path / "s.yaml").write_text(f"summary: S.\nlayout: rrr\ndtype: {dtype}\nepilogue: {epilogue}\n{more}")
+    assert main([str(tmp_path / "s.yaml"), "--out", str(tmp_path)]) == 0
+    (kernel,) = read(tmp_path / "s").kernels
+    text = (tmp_path / "s" / f"{kernel.name}.py").read_text()
+    assert ("APPROX: tl.constexpr" in text, "fast form" in text) == (cheaper, cheaper)
+    if epilogue == "soft_cap+silu":
+        assert "_tanh(acc / 30" in text and "_fast_tanh" not in text and "_coarse_tanh" not in text
+
+
+@pytest.mark.parametrize("operation", approximate_math.ERRORS)
+def test_the_table_is_what_every_value_comes_to(
+    operation: str, family: Rendered, interpreted: Callable[..., Any]
+) -> None:
+    kernels = [k for k in family.kernels if k.variant.epilogue.word == operation and k.variant.dtype.out == "fp32"]
+    found = [interpreted(fast_errors, family.folder, kernel.name) for kernel in kernels]
+    assert len(found) == len(DTYPES)
+    for word, stated in approximate_math.ERRORS[operation].items():
+        for which, limit in enumerate(stated):
+            most = max(errors[word][which] for errors in found)
+            assert most <= limit <= 1.1 * most, (word, which)
+    for word in ("fp16", "bf16"):
+        assert max(approximate_math.ERRORS[operation][word]) <= HALF
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("operation", approximate_math.ERRORS)
+def test_every_value(operation: str, dtype: str, family: Rendered, interpreted: Callable[..., Any]) -> None:
+    """Within the bounds that the reference has for the form, NaN and infinities among the values."""
+    kernels = (k for k in family.kernels if k.variant.epilogue.word == operation and k.variant.dtype.a == dtype)
+    for kernel in kernels:
+        assert interpreted(every_value, family.folder, kernel.name) == []
+
+
+@pytest.mark.parametrize(
+    ("dtype", "epilogue", "sentence"),
+    [
+        (
+            "fp16",
+            "silu",
+            "silu uses a fast form, whose error over all fp16 and bf16 inputs is at most 0.0014 ulp of fp16 in "
+            "Triton's interpreter, and at most 0.0041 with a GPU's approximate instructions. The result is rounded",
+        ),
+        (
+            "bf16",
+            "bias+tanh+silu",
+            "tanh and silu use fast forms, whose error over all fp16 and bf16 inputs is at most 0.0053 and 0.00086 ulp "
+            "of bf16 in Triton's interpreter, and at most 0.13 and 0.0023 with a GPU's approximate instructions; "
+            "results nearer to 0 than 2**-118 may become 0. The result is rounded once",
+        ),
+    ],
+)
+def test_the_docstring_says_how_far_it_is_off(dtype: str, epilogue: str, sentence: str, family: Rendered) -> None:
+    (kernel,) = (k for k in family.kernels if (k.variant.dtype.word, k.variant.epilogue.word) == (dtype, epilogue))
+    assert sentence in " ".join((family.folder / f"{kernel.name}.py").read_text().split())
+
+
+def test_a_tanh_of_the_hardware_is_for_types_that_hold_less_than_it() -> None:
+    assert [out for out in ("fp32", "fp16", "bf16", "fp8e4m3", "fp8e5m2", "int8") if approximate_math.coarse(out)] == [
+        "bf16",
+        "fp8e4m3",
+        "fp8e5m2",
+        "int8",
+    ]
+    # A number has at most 2**8 units of bf16's last place.
+    assert approximate_math.TANH_APPROX * 2**8 < HALF < approximate_math.TANH_APPROX * 2**11
+
+
+def fast_sigmoid(x: torch.Tensor) -> torch.Tensor:
+    return 1 / (1 + torch.exp2(x * -1.4426950408889634))
+
+
+def fast_tanh(x: torch.Tensor) -> torch.Tensor:
+    return torch.where(x.abs() < 2.0**-7, x, 1 - 2 * (1 / (torch.exp2(x * 2.8853900817779268) + 1)))
+
+
+def coarse_tanh(x: torch.Tensor) -> torch.Tensor:
+    """As far off as the hardware's own may be, to either side by turns."""
+    sides = torch.arange(len(x)) % 2 * 2 - 1
+    return (torch.tanh(x.double()) * (1 + sides * approximate_math.TANH_APPROX)).float()
+
+
+@pytest.mark.parametrize("spread", [2.0**-7, 1.0, 30.0])
+@pytest.mark.parametrize(
+    ("function", "out", "hardware", "form"),
+    [
+        ("sigmoid", "bf16", True, fast_sigmoid),
+        ("tanh", "fp16", True, fast_tanh),
+        ("tanh", "bf16", False, fast_tanh),
+        ("tanh", "bf16", True, coarse_tanh),
+    ],
+)
+def test_the_bound_holds_for_a_form_of_an_inexact_accumulator(
+    function: str, out: str, hardware: bool, form: Callable[[torch.Tensor], torch.Tensor], spread: float
+) -> None:
+    random = torch.Generator().manual_seed(1)
+    exact = torch.randn(20000, generator=random, dtype=torch.float64) * spread
+    computed = (exact * (1 + 1e-6 * (2 * torch.rand(20000, generator=random, dtype=torch.float64) - 1))).float()
+    given = Bounded(exact, (computed.double() - exact).abs() * 1.01)
+    expected = functions(True, out, hardware=hardware)[function](given)
+    assert compare(form(computed), expected).fault is None
+    # No looser than it need be: a tanh that is twice as far off is seen.
+    if form is coarse_tanh:
+        twice = 2 * coarse_tanh(computed) - torch.tanh(computed)
+        assert compare(twice, expected).fault is not None
+
+
+def test_exact_forms_have_the_bounds_that_they_had() -> None:
+    assert functions(False, "bf16", hardware=True) is FUNCTIONS

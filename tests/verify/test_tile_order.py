@@ -1,0 +1,135 @@
+"""The orders of tiles by their meaning, and their kernels held to it, also where programs walk the tiles."""
+
+from __future__ import annotations
+
+import ast
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from generator.bounds import concrete_run, prove
+from generator.cli import main
+from generator.emit.manifest_reader import Rendered, read
+from generator.language import vocabulary
+from generator.language.model import Tile, Variant
+from generator.verify.coverage import Coverage
+from generator.verify.job_selection import covered, plan
+from generator.verify.jobs import State
+from generator.verify.tile_order import hilbert, tiles
+from generator.verify.worker_pool import Pool
+from tests.helpers.support import family_of
+
+SPEC = """\
+summary: A product in orders that are not straight.
+layout: rcr
+dtype: bf16
+masking: [auto, none]
+swizzle: [hilbert, chiplet]
+schedule: [tiled, persistent]
+tile:
+  - {m: 32, n: 32, k: 32, group: 2, chiplets: 3, warps: 4}
+  - {m: 64, n: 32, k: 32, group: 3, chiplets: 1, warps: 4}
+"""
+
+
+def variant(swizzle: str) -> Variant:
+    return family_of(f"summary: x\nlayout: rcr\ndtype: fp16\nswizzle: {swizzle}\n").kernels[0].variant
+
+
+@pytest.mark.parametrize("swizzle", [word for word, order in vocabulary.SWIZZLE.items() if order.available])
+@pytest.mark.parametrize("group", [1, 3, 8])
+def test_every_tile_has_one_number(swizzle: str, group: int) -> None:
+    tile = Tile(16, 16, 16, warps=4, group=group, chiplets=3)
+    for rows in range(10):
+        for columns in range(10):
+            found = list(tiles(variant(swizzle), tile, rows, columns))
+            assert sorted(found) == [(m, n) for m in range(rows) for n in range(columns)]
+
+
+def test_the_curve_over_four_by_four_is_the_one_of_hilbert() -> None:
+    first = [(0, 0), (0, 1), (1, 1), (1, 0)]
+    second = [(2, 0), (3, 0), (3, 1), (2, 1)]
+    third = [(2, 2), (3, 2), (3, 3), (2, 3)]
+    last = [(1, 3), (1, 2), (0, 2), (0, 3)]
+    found = list(hilbert(4, 4))
+    # It may begin along either side.
+    assert found in ([*first, *second, *third, *last], [(n, m) for m, n in [*first, *second, *third, *last]])
+
+
+def test_the_curve_goes_from_each_tile_to_one_beside_it() -> None:
+    corners = 0
+    for rows in range(1, 25):
+        for columns in range(1, 25):
+            found = list(hilbert(rows, columns))
+            steps = [(abs(a - c), abs(b - d)) for (a, b), (c, d) in pairwise(found)]
+            assert set(steps) <= {(0, 1), (1, 0), (1, 1)}
+            corners += steps.count((1, 1))
+            # An even side that is not the shorter one leaves no tile over.
+            assert max(rows, columns) % 2 or (1, 1) not in steps
+    assert 0 < corners < 24 * 24
+
+
+def test_each_die_has_a_run_of_tiles() -> None:
+    tile = Tile(16, 16, 16, warps=4, group=2, chiplets=3)
+    straight = list(tiles(variant("grouped"), tile, 4, 5))
+    dealt = list(tiles(variant("chiplet"), tile, 4, 5))
+    assert [dealt[die::3] for die in range(3)] == [straight[:7], straight[7:14], straight[14:]]
+
+
+@pytest.fixture(scope="module")
+def family(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
+    folder = tmp_path_factory.mktemp("orders")
+    (folder / "bent.yaml").write_text(SPEC)
+    assert main([str(folder / "bent.yaml"), "--out", str(folder)]) == 0
+    return read(folder / "bent")
+
+
+def test_the_function_beside_the_kernel_finds_the_tiles_of_the_curve(family: Rendered) -> None:
+    text = family.file("gemm_bf16_rcr_none__tiled_pointer_auto_hilbert").read_text()
+    functions = {node.name: node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)}
+    for rows in range(1, 11):
+        for columns in range(1, 11):
+            found = [concrete_run.returned(functions["_hilbert"], (at, rows, columns)) for at in range(rows * columns)]
+            assert found == list(hilbert(rows, columns))
+
+
+def test_the_orders_are_proved_for_a_launch_and_for_a_walk(family: Rendered) -> None:
+    assert len(family.kernels) == 8
+    for kernel in family.kernels:
+        proof = prove(family.file(kernel.name))
+        assert proof.order.state == "proved", (kernel.name, proof.order)
+        assert {access.state for access in proof.accesses} == {"proved"}, kernel.name
+
+
+def test_every_order_goes_with_steps_that_are_shared_out(tmp_path: Path) -> None:
+    # A macro of an order shares its names with a template that goes on to use its own.
+    words = [word for word, order in vocabulary.SWIZZLE.items() if order.available]
+    text = SPEC.replace("[hilbert, chiplet]", f"[{', '.join(words)}]").replace("[tiled, persistent]", "stream_k")
+    (tmp_path / "shared.yaml").write_text(text.replace("[auto, none]", "mnk"))
+    assert main([str(tmp_path / "shared.yaml"), "--out", str(tmp_path)]) == 0
+    shared = read(tmp_path / "shared")
+    assert len(shared.kernels) == len(words)
+    for kernel in shared.kernels:
+        proof = prove(shared.file(kernel.name))
+        assert proof.order.state == "proved", (kernel.name, proof.order)
+    pool = Pool("interpret", 2)
+    results = [pool.submit(job) for job in plan([shared], ("interpret",)) if "chiplet" in job.name]
+    assert [future.result().state for future in results] == [State.PASSED]
+    pool.close()
+
+
+def test_kernels_of_all_pairs_are_right_in_the_interpreter(family: Rendered) -> None:
+    jobs, _ = covered(plan([family], ("interpret",)), [family], Coverage.parse("kernels"))
+    pool = Pool("interpret", 2)
+    results = [pool.submit(job) for job in jobs if not job.contract]
+    for future in results:
+        result = future.result()
+        assert result.state is State.PASSED and result.cases > 20, result
+    pool.close()
+
+
+def test_the_table_has_the_number_of_dies_where_the_order_tells_them_apart(family: Rendered) -> None:
+    rows = {name: family.file(name).read_text().partition("CONFIGS")[2].partition("]")[0] for name in family.by_name}
+    for name, text in rows.items():
+        assert ('"NUM_CHIPLETS": 3' in text) == name.endswith("chiplet")
