@@ -1,6 +1,6 @@
 """Time the first call of a family's function in a process, beyond importing torch and triton.
 
-python benchmarks/first_call.py FAMILY, with a GPU: run it twice, the second time Triton's cache is warm. What
+python measured/scripts/first_call.py FAMILY, with a GPU: run it twice, the second time Triton's cache is warm. What
 Triton hashes of itself before it looks into its cache is timed apart: every process that launches a kernel does it.
 """
 

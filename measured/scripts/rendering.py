@@ -1,6 +1,6 @@
 """How long rendering takes: 1,000 and 10,000 variants, rendered and written to an empty folder.
 
-    python benchmarks/rendering.py
+    python measured/scripts/rendering.py
 
 Prints, for each, the best and the median of several runs in processes of their own (seconds, start included) and the
 largest resident memory of the parent; then how long a fixed loop takes, by which to judge the machine.

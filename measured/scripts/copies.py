@@ -1,4 +1,4 @@
-"""What it takes to copy operands that lie badly, beside torch: `python benchmarks/copies.py generated/gemm16`.
+"""What it takes to copy operands that lie badly, beside torch: `python measured/scripts/copies.py generated/gemm16`.
 
 Microseconds, the median of nine replays of a graph, over operands that outgrow the L2.
 """
