@@ -145,7 +145,8 @@ def proved(request: pytest.FixtureRequest, rendered: Rendered) -> Iterator[Prove
         if not each.contract:
             jobs.setdefault((each.level, COMBINATIONS[each.name]), []).append(each)
     asked = [item.callspec.params.get("point") for item in request.session.items if hasattr(item, "callspec")]
-    outcomes = Outcomes([each for point in asked if point in jobs for each in jobs[point]])
+    # With `--dist loadfile` one process runs all of a file.
+    outcomes = Outcomes([each for point in asked if point in jobs for each in jobs[point]], together=True)
     yield lambda point: [outcomes(each) for each in jobs[point]]
     outcomes.close()
     with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
