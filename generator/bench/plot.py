@@ -15,7 +15,7 @@ from typing import Any
 
 from generator.bench import stats
 from generator.bench.results import Record, Results
-from generator.bench.summary import ratio
+from generator.bench.summary import best, ratio
 from generator.bench.table import roofline
 from generator.errors import CallError
 
@@ -71,11 +71,17 @@ def _roofline(axes: Any, results: Results, records: Sequence[Record]) -> None:
     span = [min(intensities) / 2, max(intensities) * 2]
     steps = [span[0] * (span[1] / span[0]) ** (step / 200) for step in range(201)]
     ceilings = {(record.environment, record.problem.dtype.word): roofline(record, results) for record in records}
-    for (_, word), roof in ceilings.items():
+    names: dict[float, list[str]] = {}
+    for (_, word), roof in sorted(ceilings.items(), key=lambda entry: entry[1].rate or 0):
         if roof.rate and roof.bandwidth:
             heights = [min(roof.rate, step * roof.bandwidth) / 1e12 for step in steps]
-            (line,) = axes.plot(steps, heights, linewidth=1, color="0.5")
-            axes.annotate(word, (steps[-1], heights[-1]), ha="right", va="bottom", color=line.get_color())
+            axes.plot(steps, heights, linewidth=1, color="0.5")
+            # Ceilings that lie close together share one label.
+            near = next((height for height in names if height > 0.8 * heights[-1]), heights[-1])
+            names.setdefault(near, []).append(word)
+    for height, words in names.items():
+        text = ", ".join(dict.fromkeys(words))
+        axes.annotate(text, (steps[-1], height * 1.03), ha="right", va="bottom", fontsize=7, color="0.4")
     for role, color, marker in (("ours", _OURS, "o"), ("peer", _PEER, "x")):
         points = [
             (record.problem.flops / record.problem.bytes, record.problem.flops / _median(side.gpu.samples) / 1e6)
@@ -86,6 +92,9 @@ def _roofline(axes: Any, results: Results, records: Sequence[Record]) -> None:
         if points:
             axes.scatter(*zip(*points), color=color, marker=marker, s=22, label=role, zorder=3)
     axes.set(xscale="log", yscale="log", xlabel="operations / least bytes", ylabel="TFLOP/s on the GPU")
+    axes.margins(y=0.1)
+    _ticks(axes.xaxis, 4)
+    _ticks(axes.yaxis, 2)
     axes.set_title("Roofline with measured ceilings")
     axes.grid(True, which="both", linewidth=0.3)
     if axes.get_legend_handles_labels()[1]:
@@ -93,27 +102,41 @@ def _roofline(axes: Any, results: Results, records: Sequence[Record]) -> None:
 
 
 def _ratios(axes: Any, records: Sequence[Record]) -> None:
-    """Peer's time over ours, with quartiles, over the geometric mean of M, N and K."""
+    """The time of the fastest peer over ours, with quartiles, over the geometric mean of M, N and K."""
     series: dict[str, list[tuple[float, stats.Summary]]] = {}
+    labelled = len({side.label for record in records for side in record.sides if side.role != "peer"}) > 1
     for record in records:
         for side in record.sides:
-            found = ratio(record.peer, side, "gpu")
+            found = ratio(best(record), side, "gpu")
             if found is not None and side.role != "peer" and not side.forced:
                 size = (record.problem.flops / 2) ** (1 / 3)
-                series.setdefault(f"{record.case}: {side.label}", []).append((size, found))
+                # Cases of one suite are named KERNELS/SHAPES.
+                name = record.case.split("/")[0]
+                series.setdefault(f"{name}: {side.label}" if labelled else name, []).append((size, found))
     for number, (label, points) in enumerate(sorted(series.items())):
         middles = [point.median for _, point in points]
         spread = [[p.median - p.low for _, p in points], [p.high - p.median for _, p in points]]
-        marker = "osv^D"[number // 10 % 5]
+        marker = "osv^D"[number % 5]
         sizes = [size for size, _ in points]
         style = {"linestyle": "none", "marker": marker, "markersize": 4, "elinewidth": 0.8}
         axes.errorbar(sizes, middles, yerr=spread, label=label, **style)
     axes.axhline(1.0, color="0.4", linewidth=1)
+    peers = {word for record in records for word in record.peers}
+    title = "fastest peer" if len(peers) > 1 else next(iter(peers), "peer")
     axes.set(xscale="log", xlabel="(M N K)^(1/3)", ylabel="peer's time / ours (above 1: ours is faster)")
-    axes.set_title("Ratio over size, median and quartiles of the rounds")
+    _ticks(axes.xaxis, 2)
+    axes.set_title(f"Ratio to {title}: median and quartiles of the rounds")
     axes.grid(True, which="both", linewidth=0.3)
     if 0 < len(series) <= 30:
         axes.legend(fontsize=7, ncols=1 + len(series) // 16)
+
+
+def _ticks(axis: Any, base: int) -> None:
+    """Label the powers of `base` on a logarithmic axis, as plain numbers."""
+    ticker: Any = importlib.import_module("matplotlib.ticker")
+    axis.set_major_locator(ticker.LogLocator(base))
+    axis.set_major_formatter(ticker.FormatStrFormatter("%g"))
+    axis.set_minor_locator(ticker.NullLocator())
 
 
 def _median(samples: Sequence[float]) -> float:
