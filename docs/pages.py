@@ -26,8 +26,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+import yaml
+
 from generator import cli, operations, taps, vocabulary
 from generator.bench import plot, results, summary
+from generator.errors import SpecError
+from generator.families import families
 
 #: Committed measurements and proofs. Pages name this folder `measured`.
 MEASURED = ROOT / "tests" / "results"
@@ -143,6 +147,57 @@ def _targets() -> str:
     return markdown(head, rows)
 
 
+#: One spec for each rule of legality.py that a user may meet, as keys beside those of _BASE.
+_ILLEGAL = (
+    "{schedule: elementwise, load: descriptor}",
+    "{schedule: elementwise, dtype: tf32}",
+    "{load: descriptor, masking: none}",
+    "{load: descriptor, layout: srr}",
+    "{load: descriptor, layout: rrs}",
+    "{load: descriptor, schedule: persistent, epilogue: add}",
+    "{load: block_pointer, triton: '>=3.9'}",
+    "{load: block_pointer, epilogue: swiglu}",
+    "{dtype: int8, epilogue: bias}",
+    "{schedule: elementwise, epilogue: row_sum}",
+    "{schedule: split_k, batch: strided}",
+    "{schedule: split_k_atomic, dtype: {a: fp16, out: fp32}, epilogue: bias}",
+    "{schedule: split_k_atomic}",
+    "{schedule: paired, load: pointer}",
+    "{schedule: paired, load: descriptor, store: pointer, dtype: fp32}",
+    "{schedule: paired, load: descriptor, store: pointer, epilogue: swiglu}",
+    "{schedule: paired, load: descriptor, store: pointer, batch: strided}",
+    "{rounding: torch, dtype: {a: fp16, out: int8}, epilogue: relu}",
+    "{select: autotune, epilogue: accumulate}",
+    "{select: autotune, epilogue: row_sum}",
+    "{load: descriptor, targets: [sm80]}",
+    "{dtype: fp8e4m3, targets: [sm80]}",
+    "{dtype: {a: fp16, out: fp8e4m3}, targets: [sm80]}",
+    "{dtype: tf32, targets: [gfx90a]}",
+    "{dtype: tf32x3, targets: [gfx942]}",
+    "{product: exchanged, targets: [sm80]}",
+)
+_BASE = {"summary": "An illegal combination.", "layout": "rcr", "dtype": "fp16"}
+
+
+def _legality() -> str:
+    """Combinations that cannot exist, each with the reason that the command line gives."""
+    rows = []
+    with tempfile.TemporaryDirectory() as scratch:
+        path = Path(scratch) / "illegal.yaml"
+        for keys in _ILLEGAL:
+            path.write_text(yaml.safe_dump({**_BASE, **yaml.safe_load(keys)}))
+            try:
+                families([path])
+            except SpecError as error:
+                found = re.search(r"left out: (.*?)(?:; to leave something.*)?$", str(error).splitlines()[0])
+                if found is None:
+                    raise ValueError(f"{keys}: no reason in {error}") from None
+                rows.append((_code(keys[1:-1]), found[1]))
+            else:
+                raise ValueError(f"{keys} is legal")
+    return markdown(("combination", "reason"), rows)
+
+
 def _quantised() -> str:
     rows = [(_code(word), str(found.least), str(found.most), found.nan) for word, found in vocabulary.QUANTISED.items()]
     return markdown(("`out`", "from", "to", "NaN"), rows)
@@ -155,6 +210,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "dtypes": _dtypes,
     "quantised": _quantised,
     "targets": _targets,
+    "legality": _legality,
     **{f"axis_{name}": _axis(name) for name in (*vocabulary.WORDS, "select")},
     "proofs": _proofs,
     "speed": _speed,
