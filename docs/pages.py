@@ -278,7 +278,7 @@ def console(block: str) -> str:
                 stderr=subprocess.STDOUT,
                 text=True,
             )
-            lines += [f"$ {command}", *done.stdout.rstrip("\n").splitlines()]
+            lines += [f"$ {command}", *map(str.rstrip, done.stdout.rstrip("\n").splitlines())]
     return "".join(f"{line}\n" for line in lines)
 
 
