@@ -15,11 +15,11 @@ _BRIEF_LEGEND = (
     "run interleaved. The host ratio compares the time until a call returns."
 )
 _LEGEND = (
-    "A ratio is the peer's time divided by ours, so above 1 is faster. Both sides run interleaved, the ratio is taken in "
-    "each round, and the table gives the median, with the quartiles in brackets. GPU times are replays of a CUDA graph "
-    "over operands larger than the L2 cache; a * marks calls that were launched one by one. Times with the host run from "
-    "an idle device to the end of the call; times of the host alone run until the call returns. The roofline time is the "
-    "longer of operations over the measured matrix rate and least bytes over the measured copy rate."
+    "A ratio is the peer's time divided by ours, so above 1 is faster. Both sides run interleaved, the ratio is taken "
+    "in each round, and the table gives the median, with the quartiles in brackets. GPU times are replays of a CUDA "
+    "graph over operands larger than the L2 cache; a * marks calls that were launched one by one. Times with the host "
+    "run from an idle device to the end of the call; times of the host alone run until the call returns. The roofline "
+    "time is the longer of operations over the measured matrix rate and least bytes over the measured copy rate."
 )
 
 
