@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib.util
 import re
 import shlex
@@ -35,18 +36,17 @@ TEXTS = {page.relative_to(ROOT).as_posix(): page.read_text(encoding="utf-8") for
 FOLDERS = {"measured": pages.MEASURED, **{n: ROOT / n for n in ("specs", "generated", "templates", "tests", "docs")}}
 
 
-@pytest.fixture(scope="module")
-def made() -> Callable[[str], str]:
+@functools.cache
+def _made(name: str) -> str:
     """Each table is made once, however many pages hold it."""
-    cache: dict[str, str] = {}
-    return lambda name: cache.setdefault(name, pages.TABLES[name]().strip())
+    return pages.TABLES[name]().strip()
 
 
 @pytest.mark.parametrize(
     ("page", "name"), [(page, name) for page, text in TEXTS.items() for name in pages.tables(text)]
 )
-def test_a_table_is_what_its_command_makes(page: str, name: str, made: Callable[[str], str]) -> None:
-    assert pages.table(name, TEXTS[page]) == made(name), "renew it: python docs/pages.py"
+def test_a_table_is_what_its_command_makes(page: str, name: str) -> None:
+    assert pages.table(name, TEXTS[page]) == _made(name), "renew it: python docs/pages.py"
 
 
 def test_every_table_stands_on_a_page() -> None:
