@@ -5,6 +5,7 @@ extensions = ["myst_parser"]
 html_theme = "furo"
 html_title = project
 html_copy_source = False
+html_show_copyright = False
 # A reference to nothing is a warning, and -W makes that an error.
 nitpicky = True
 # Links to a heading of a page: choosing.md#a-heading.

@@ -97,7 +97,7 @@ def test_a_table_has_at_most_seven_columns(page: str) -> None:
 
 def _commands(text: str) -> list[list[str]]:
     """The arguments of each `python -m generator` in the page's blocks."""
-    blocks = re.findall(r"```(?:bash|console)\n(.*?)```", text, re.S)
+    blocks = re.findall(r"```(?:bash|console)\n(.*?)```", text.replace("\\\n", ""), re.S)
     lines = [re.split(r"&&|;|\|", line.removeprefix("$ "))[-1] for block in blocks for line in block.splitlines()]
     words = [shlex.split(line, comments=True) for line in lines if line.lstrip().startswith("python -m generator")]
     return [found[3:] for found in words]
