@@ -4,33 +4,21 @@ from __future__ import annotations
 
 import argparse
 import functools
-import importlib.util
 import re
 import shlex
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import support
 
 from generator import cli
 from generator.bench import cli as bench_cli
 from generator.bench import plot
 from generator.tune import cli as tune_cli
 
-ROOT = Path(__file__).resolve().parent.parent
-
-
-def _load() -> object:
-    spec = importlib.util.spec_from_file_location("docs_pages", ROOT / "docs" / "pages.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-pages = _load()
+ROOT = support.ROOT
+pages = support.pages()
 TEXTS = {page.relative_to(ROOT).as_posix(): page.read_text(encoding="utf-8") for page in pages.PAGES}
 #: What a path in the text may begin with. Pages call the folder of measurements by its own name.
 FOLDERS = {"measured": pages.MEASURED, **{n: ROOT / n for n in ("specs", "generated", "templates", "tests", "docs")}}
@@ -130,3 +118,14 @@ def test_a_path_that_is_named_exists(page: str) -> None:
 
 def test_the_readme_is_short() -> None:
     assert len(TEXTS["README.md"].splitlines()) <= 250
+
+
+def test_a_link_of_the_readme_leads_somewhere() -> None:
+    """Sphinx looks after the links of the other pages."""
+    links = re.findall(r"\]\(([^)]+)\)", TEXTS["README.md"])
+    assert links
+    for link in links:
+        path, _, heading = link.partition("#")
+        headings = re.findall(r"^#+ (.*)$", TEXTS.get(path, ""), re.M)
+        slugs = {re.sub(r"[^\w -]", "", text.lower()).replace(" ", "-") for text in headings}
+        assert (ROOT / path).is_file() and (not heading or heading in slugs), link

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+import support
 from packaging.specifiers import SpecifierSet
 
 from generator.parts import of_file
@@ -16,11 +17,11 @@ from generator.verify.jobs import Subject
 from generator.versions import minor_versions
 from generator.vocabulary import DTYPE_SHORTHANDS, SELECT, TARGETS, WORDS
 
-ROOT = Path(__file__).parent.parent
+ROOT = support.ROOT
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 DOCS = ROOT / "docs"
 PROVING = (DOCS / "proving.md").read_text(encoding="utf-8")
-PROOFS = ROOT / "tests" / "results" / "proofs"
+PROOFS = support.pages().MEASURED / "proofs"
 TUNED = ROOT / "specs" / "tuned" / "nvidia_h200"
 
 
