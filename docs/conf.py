@@ -6,6 +6,8 @@ html_theme = "furo"
 html_title = project
 html_copy_source = False
 html_show_copyright = False
+html_static_path = ["static"]
+html_css_files = ["console.css"]
 # A reference to nothing is a warning, and -W makes that an error.
 nitpicky = True
 # Links to a heading of a page: choosing.md#a-heading.
