@@ -1,10 +1,9 @@
-"""The README says what is so: its tables are what the commands beside them print, its example is what is rendered."""
+"""README.md and docs/ say what is so: of examples, of the words of the language, of what is proved."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,35 +11,18 @@ from packaging.specifiers import SpecifierSet
 
 from generator.emit.code_parts import of_file
 from generator.emit.manifest_reader import read
-from generator.language import built_in
 from generator.language.versions import minor_versions
-from generator.language.vocabulary import DTYPE_SHORTHANDS, QUANTISED, SELECT, TARGETS, WORDS
+from generator.language.vocabulary import DTYPE_SHORTHANDS, SELECT, TARGETS, WORDS
 from generator.verify import proof_records
 from generator.verify.jobs import Subject
-from tests.helpers.support import ROOT, called
+from tests.helpers import support
 
+ROOT = support.ROOT
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-
-
-RESULTS = ROOT / "measured" / "nvidia_h200"
+DOCS = ROOT / "docs"
+PROVING = (DOCS / "proving.md").read_text(encoding="utf-8")
+PROOFS = support.pages().MEASURED / "proofs"
 TUNED = ROOT / "specs" / "tuned" / "nvidia_h200"
-SUITES = ("speed", "spine", "inductor", "decode", "types", "batched", "fused")
-
-
-@pytest.mark.parametrize(
-    ("name", "command"),
-    [
-        *((f"bench_{n}", ["bench", "--json", RESULTS / f"bench_{n}.json", "--summary"]) for n in SUITES),
-        *((f"tuned_{n}", ["tune", "--report", "--tuned", TUNED / f"{n}.json"]) for n in ("gemm16", "batched", "fused")),
-    ],
-)
-def test_a_table_of_measurements_is_what_the_command_prints(
-    name: str, command: list[str | Path], capsys: pytest.CaptureFixture[str]
-) -> None:
-    spoken = called(capsys, *command)
-    assert spoken.status == 0, spoken.err
-    written = README.split(f"<!-- table: {name} -->\n")[1].split("<!-- end of table -->")[0]
-    assert written.strip() == spoken.out.strip()
 
 
 @pytest.mark.parametrize("path", sorted(TUNED.glob("*.json")), ids=lambda path: path.stem)
@@ -58,53 +40,27 @@ def test_the_kernel_shown_is_the_one_rendered() -> None:
     assert shown[1] in rendered.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("table", [built_in.table, built_in.functions, built_in.outputs_table])
-def test_a_table_of_the_language_is_what_the_code_says(table: Callable[[], str]) -> None:
-    names = {built_in.table: "operations", built_in.functions: "functions", built_in.outputs_table: "outputs"}
-    name = names[table]
-    written = README.split(f"<!-- table: {name} -->\n")[1].split("<!-- end of table -->")[0]
-    assert written.strip() == table()
-
-
-def test_the_types_that_saturate_are_those_of_the_language() -> None:
-    written = README.split("<!-- table: quantised -->\n")[1].split("<!-- end of table -->")[0]
-    rows = [f"| `{word}` | {found.least} | {found.most} | {found.nan} |" for word, found in QUANTISED.items()]
-    assert written.strip().splitlines()[2:] == rows
-
-
-def test_the_operations_shown_are_those_of_the_spec() -> None:
-    shown = re.search(r"```yaml\n(ops:\n.*?)epilogue:", README, re.S)
-    assert shown is not None
-    rendered = (ROOT / "specs" / "ops.yaml").read_text(encoding="utf-8")
-    assert all(line in rendered for line in shown[1].splitlines())
+def test_the_operations_shown_are_those_of_the_specs() -> None:
+    shown = re.findall(r"```yaml\n(ops:\n.*?)epilogue:", (DOCS / "epilogues.md").read_text(encoding="utf-8"), re.S)
+    rendered = "".join((ROOT / "specs" / name).read_text(encoding="utf-8") for name in ("ops.yaml", "gated.yaml"))
+    assert len(shown) == 2
+    assert all(line in rendered for block in shown for line in block.splitlines())
 
 
 def test_the_axes_named_are_those_of_the_language() -> None:
-    table = README.split("## What is supported")[1].split("The other words")[0]
+    table = README.split("## What is supported")[1].split("\n\nTriton")[0]
     words = {*DTYPE_SHORTHANDS, *(word for word, entry in SELECT.items() if entry.available)}
     for entries in WORDS.values():
         words |= {word for word, entry in entries.items() if entry.available}
     assert {word for word in words if not re.search(rf"\b{word}\b", table)} == set()
 
 
-def test_the_table_of_proofs_is_what_the_command_prints(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(ROOT)
-    specs = sorted(map(str, (ROOT / "specs").glob("*.yaml")))
-    records = sorted(map(str, (ROOT / "measured" / "proofs").glob("*.json")))
-    spoken = called(capsys, "verify", *specs, "--table", *records)
-    assert spoken.status == 0, spoken.err
-    written = README.split("<!-- table: proofs -->\n")[1].split("<!-- end of table -->")[0]
-    assert written.strip() == spoken.out.strip()
-
-
-def test_every_kernel_is_proved_as_far_as_the_readme_says() -> None:
+def test_every_kernel_is_proved_as_far_as_the_pages_say() -> None:
     """On a GPU and on each Triton version that it is for: a kernel that has changed since must be proved anew."""
     families = [read(folder) for folder in sorted((ROOT / "generated").iterdir())]
-    assert "run on an NVIDIA H200: every kernel in `generated/`; compiled" in README
+    assert "run on an NVIDIA H200: every kernel in `generated/`; compiled" in PROVING
     proved: dict[Subject, set[str]] = {}
-    for path in (ROOT / "measured" / "proofs").glob("*.json"):
+    for path in PROOFS.glob("*.json"):
         record = proof_records.read(path)
         minor = ".".join(record.place["triton"].split(".")[:2])
         for subject, levels in record.proved.items():
@@ -121,5 +77,5 @@ def test_every_kernel_is_proved_as_far_as_the_readme_says() -> None:
 
 
 def test_every_target_is_told() -> None:
-    table = README.split("how far its kernels are proved |")[1].split("\n\n")[0]
+    table = PROVING.split("how far its kernels are proved |")[1].split("\n\n")[0]
     assert {target for target in TARGETS if not re.search(rf"\b{target}\b", table)} == set()

@@ -10,12 +10,16 @@ from generator.bench.measurements import COPY, Record, Results, Side
 
 _NONE = "—"
 
+_BRIEF_LEGEND = (
+    "A ratio is the peer's GPU time divided by ours, so above 1 is faster: the median over rounds in which both sides "
+    "run interleaved. The host ratio compares the time until a call returns."
+)
 _LEGEND = (
-    "Ratio = peer's time / ours, taken round by round in the same run; above 1 is faster; median and quartiles. "
-    "GPU times are replays of a CUDA graph over operands that outgrow the L2 (a * marks those launched one by one); "
-    "times with the host are plain calls from an idle device to the end, those of the host alone until a call returns. "
-    "Roofline: the longer of operations over the measured matrix rate and least bytes over the measured copy rate, as "
-    "a part of the time taken."
+    "A ratio is the peer's time divided by ours, so above 1 is faster. Both sides run interleaved, the ratio is taken "
+    "in each round, and the table gives the median, with the quartiles in brackets. GPU times are replays of a CUDA "
+    "graph over operands larger than the L2 cache; a * marks calls that were launched one by one. Times with the host "
+    "run from an idle device to the end of the call; times of the host alone run until the call returns. The roofline "
+    "time is the longer of operations over the measured matrix rate and least bytes over the measured copy rate."
 )
 
 
@@ -51,7 +55,7 @@ def render(results: Results, records: Sequence[Record], bound: float = 1.0, *, b
         for case in dict.fromkeys(record.case for record in here) if not brief else ():
             parts.append(_case(results, [record for record in here if record.case == case]))
         parts += summary.render(here, bound)
-    parts.append(_LEGEND)
+    parts.append(_BRIEF_LEGEND if brief else _LEGEND)
     return "\n\n".join(parts) + "\n"
 
 

@@ -12,8 +12,8 @@ from generator.bench.problem import Shape
 #: Fewer comparisons than this need no summary: their table says it all.
 _FEWEST = 2
 _ALL = "all"
-#: What stands for whichever peer was the fastest at each size.
-BEST = "the best of them"
+#: The word for whichever peer was the fastest at each size.
+BEST = "fastest peer"
 
 
 def best(record: Record) -> Side | None:
@@ -95,15 +95,18 @@ def render(records: Sequence[Record], bound: float) -> list[str]:
     groups = [group for group in summarize(records) if group.found]
     if len(records) < _FEWEST or not groups:
         return []
-    columns = ["case", "", "peer", "cases", "mean ratio", "smallest", "at", f"under {bound:g}", "of the host alone"]
+    # A label says something only where there are several.
+    labelled = len({group.label for group in groups if group.label}) > 1
+    columns = ["case", "peer", "cases", "mean ratio", "smallest ratio", f"under {bound:g}", "mean host ratio"]
     lines = [row(columns), row(["---"] * len(columns))]
     for group in groups:
         shape, smallest = group.smallest
-        cells = [group.case, group.label, group.peer, str(len(group.found)), f"{group.mean:.3f}", f"{smallest:.3f}"]
-        cells[3] += f" (and {group.missing} without a ratio)" if group.missing else ""
-        cells += [str(shape), str(group.under(bound)), f"{geometric_mean(group.host):.3f}" if group.host else "—"]
-        lines.append(row(cells))
-    return ["**Summary**, means are geometric", "\n".join(lines)]
+        case = f"{group.case}: {group.label}" if labelled and group.label else group.case
+        cases = str(len(group.found)) + (f" (and {group.missing} without a ratio)" if group.missing else "")
+        host = f"{geometric_mean(group.host):.3f}" if group.host else "—"
+        cells = [case, group.peer, cases, f"{group.mean:.3f}", f"{smallest:.3f} at {shape}", str(group.under(bound))]
+        lines.append(row([*cells, host]))
+    return ["**Summary** (means are geometric)", "\n".join(lines)]
 
 
 def row(cells: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""What a file of winners comes to: for each contract the mean ratio to torch's product, and the smallest."""
+"""A report of a file of winners: for each contract the mean and the smallest ratio to torch's product."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _FEW_ROWS = 64
 
 
 def render(found: Winners) -> str:
-    """`found` as Markdown, means geometric; the last lines say how good the model is that its rates are for."""
-    columns = ["contract", "sizes", "mean ratio", "of M up to 64", "of larger M", "smallest", "at", "under 0.93"]
+    """`found` as Markdown, with geometric means; the last lines give the error of the fitted cost model."""
+    columns = ["contract", "sizes", "mean ratio", "M up to 64", "larger M", "smallest ratio", "under 0.93"]
     place = found.place
     lines = [
         f"{place.device}, torch {place.torch}, triton {place.triton}.",
@@ -27,9 +27,9 @@ def render(found: Winners) -> str:
     error, regret = f"{found.fit.error:.1%}", f"{found.fit.regret:.1%}"
     lines += [
         "",
-        f"The model is off by {error} of the time at the median. At sizes that it was not fitted to, its choice",
+        f"The median error of the fitted cost model is {error}. At sizes that it was not fitted to, its choice takes",
+        f"{regret} longer than the fastest measured configuration (geometric mean).",
     ]
-    lines += [f"takes {regret} longer than the best of what was measured, in the geometric mean."]
     return "\n".join(lines) + "\n"
 
 
@@ -42,8 +42,8 @@ def _cells(contract: str, winners: Sequence[Winner]) -> list[str]:
     few = [ratio for shape, ratio in ratios.items() if shape.m <= _FEW_ROWS]
     many = [ratio for shape, ratio in ratios.items() if shape.m > _FEW_ROWS]
     if not ratios:
-        return [contract, str(len(winners)), *["—"] * 6]
+        return [contract, str(len(winners)), *["—"] * 5]
     smallest = min(ratios, key=lambda key: ratios[key])
     means = [f"{geometric_mean(values):.3f}" if values else "—" for values in (list(ratios.values()), few, many)]
     under = sum(ratio < 0.93 for ratio in ratios.values())
-    return [contract, str(len(winners)), *means, f"{ratios[smallest]:.3f}", str(smallest), str(under)]
+    return [contract, str(len(winners)), *means, f"{ratios[smallest]:.3f} at {smallest}", str(under)]

@@ -36,7 +36,7 @@ _Parsed = TypeVar("_Parsed")
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Verify what the arguments name; the exit status."""
-    arguments = _parser().parse_args(argv)
+    arguments = parser().parse_args(argv)
     try:
         return _verify(arguments)
     except SpecError as error:
@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 2
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m generator verify", description=__doc__.splitlines()[0])
     parser.add_argument(
         "specs",

@@ -115,7 +115,7 @@ def test_a_gate_is_checked_and_compared_like_any_other_epilogue(tiny: Path) -> N
     assert fused.refused and "torch has no call for a product of fp16" in str(fused.failure)
     timed = [side for record in (gate, interleaved) for side in record.sides if side is not fused]
     assert len(timed) == 4 + 4 and all(side.gpu is not None and side.error for side in timed)
-    assert "| gate | public | the best of them | 1 |" in done.stdout and "refused: torch has no call" in done.stdout
+    assert "| gate: public | fastest peer | 1 |" in done.stdout and "refused: torch has no call" in done.stdout
 
 
 def test_a_suite_says_how_it_is_timed_and_the_call_overrides_it(tiny: Path) -> None:

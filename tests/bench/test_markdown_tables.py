@@ -100,9 +100,9 @@ def test_the_summary_has_mean_smallest_and_count_for_each_case() -> None:
     lines = [line for line in text.split("**Summary**")[1].splitlines() if line.startswith("| ")]
     mean, overall = math.sqrt(0.95 * 0.475), (0.95 * 0.475) ** (1 / 3)
     assert lines[2:] == [
-        f"| squares | tiled | cublas | 2 (and 1 without a ratio) | {mean:.3f} | 0.475 | 8x4096x4096 | 1 | {mean:.3f} |",
-        "| others | same | cublas | 1 | 1.000 | 1.000 | 4096x4096x4096 | 0 | 1.000 |",
-        f"| all |  | cublas | 3 (and 1 without a ratio) | {overall:.3f} | 0.475 | 8x4096x4096 | 1 | {overall:.3f} |",
+        f"| squares: tiled | cublas | 2 (and 1 without a ratio) | {mean:.3f} | 0.475 at 8x4096x4096 | 1 | {mean:.3f} |",
+        "| others: same | cublas | 1 | 1.000 | 1.000 at 4096x4096x4096 | 0 | 1.000 |",
+        f"| all | cublas | 3 (and 1 without a ratio) | {overall:.3f} | 0.475 at 8x4096x4096 | 1 | {overall:.3f} |",
     ]
     assert "under 0.9" in text
     two = samples.record(OURS, slow, PEER, case="two")
@@ -126,10 +126,7 @@ def test_the_summary_has_the_best_of_several_peers_at_each_size() -> None:
     assert [ratio for _, ratio in groups["squares", "eager"].found] == [0.95, 0.95]
     assert [ratio for _, ratio in groups["all", summary.BEST].found] == [0.5, 0.95, 0.5]
     text = markdown_tables.render(samples.results(*records), records, bound=0.95)
-    assert (
-        "| squares | tiled | the best of them | 2 (and 1 without a ratio) | 0.689 | 0.500 | 4096x4096x4096 | 1 |"
-        in text
-    )
+    assert "| squares | fastest peer | 2 (and 1 without a ratio) | 0.689 | 0.500 at 4096x4096x4096 | 1 |" in text
     assert not any(group.peer == summary.BEST for group in summary.summarize([samples.record(OURS, PEER)]))
 
 

@@ -117,7 +117,7 @@ def test_json_is_read_too(tmp_path: Path) -> None:
         ),
         ("[1, 2, 3]", "512x256x128", "8:27: shapes: '512x256x128' is listed twice"),
         ("name: squares", "name: Squares", "3:11: case.name: expected lower-case letters, digits and _"),
-        ("family: ladder, schedule", "family: ../x, schedule", "6:30: kernels.family: '../x' is no name"),
+        ("family: ladder, schedule", "family: ../x, schedule", "6:30: kernels.family: '../x' is not a name"),
         (
             "{family: ladder, contract: gemm",
             "{layout: rcr, contract: gemm",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import functools
+import importlib.util
 import os
 import subprocess
 import sys
@@ -10,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import ModuleType
 
 import pytest
 
@@ -27,6 +30,16 @@ GENERATED = ROOT / "generated"
 
 #: The three keys that a spec needs, on lines 1 to 3: what a test adds begins on line 4.
 BASE = "summary: A product.\nlayout: rcr\ndtype: fp16\n"
+
+
+@functools.cache
+def pages() -> ModuleType:
+    """docs/pages.py, which makes what README.md and docs/ take from code and data."""
+    spec = importlib.util.spec_from_file_location("docs_pages", ROOT / "docs" / "pages.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def read_text(text: str | bytes, name: str = "family.yaml", beside: Mapping[str, str] = {}) -> Spec:

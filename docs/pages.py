@@ -1,0 +1,319 @@
+"""Make what README.md and the pages of docs/ take from code and data: `python docs/pages.py`.
+
+Three things are made, and tests/test_docs.py compares each with what is committed:
+
+    <!-- table: NAME -->      up to `<!-- end of table -->`: a Markdown table, made by an entry of TABLES
+    ```console                each line `$ COMMAND` is run, and what it prints follows
+    plots/NAME.svg            a plot of committed measurements, made by an entry of PLOTS
+
+`python docs/pages.py --check` writes nothing; its exit status is 1 where something is out of date.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fnmatch
+import io
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+import yaml
+
+from generator import cli
+from generator.bench import measurements, plot, summary
+from generator.language import built_in, vocabulary
+from generator.language.errors import SpecError
+from generator.plan.families import families
+
+#: Committed measurements and proofs. Pages name this folder `measured`.
+MEASURED = ROOT / "measured"
+DEVICE = MEASURED / "nvidia_h200"
+TUNED = ROOT / "specs" / "tuned" / "nvidia_h200"
+SPECS = sorted((ROOT / "specs").glob("*.yaml"))
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PLOT_FOLDER = ROOT / "docs" / "plots"
+
+_TABLE = re.compile(r"(?<=<!-- table: )(\w+) -->\n(.*?)(?=<!-- end of table -->)", re.S)
+_CONSOLE = re.compile(r"(?<=```console\n)(.*?)(?=```\n)", re.S)
+
+
+def printed(*arguments: str | Path) -> str:
+    """What `python -m generator ARGUMENTS` prints on standard output."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        status = cli.main(list(map(str, arguments)))
+    if status != 0:
+        raise ValueError(f"python -m generator {' '.join(map(str, arguments))}: exit status {status}")
+    return out.getvalue()
+
+
+def _bench(suite: str) -> Callable[[], str]:
+    return lambda: printed("bench", "--json", DEVICE / f"bench_{suite}.json", "--summary")
+
+
+def _tuned(family: str) -> Callable[[], str]:
+    return lambda: printed("tune", "--report", "--tuned", TUNED / f"{family}.json")
+
+
+def _proofs() -> str:
+    return printed("verify", *SPECS, "--table", *sorted((MEASURED / "proofs").glob("*.json")))
+
+
+def markdown(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    """A Markdown table."""
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, ("---",) * len(head), *rows))
+
+
+def _code(words: object) -> str:
+    return f"`{words}`"
+
+
+#: A row of the summary: its words, what it is compared with, the suite, the cases, and the peer's word.
+_SPEED = (
+    ("fp16 and bf16, four layouts, aligned sizes", "cuBLAS (`torch.matmul`)", "speed", "*/*[!d]", "cublas"),
+    ("fp16 and bf16, four layouts, ragged sizes", "cuBLAS (`torch.matmul`)", "speed", "*/ragged", "cublas"),
+    ("fp16 and bf16, 1 to 64 rows", "cuBLAS (`torch.matmul`)", "decode", "*", "cublas"),
+    ("int8", "cuBLAS (`torch._int_mm`)", "types", "int8/*", "cublas"),
+    ("fp8, short accumulator (`fast`)", "cuBLASLt (`torch._scaled_mm`)", "types", "fp8_fast/*", "cublas"),
+    ("fp8, promoted to fp32 (`full`)", "cuBLASLt (`torch._scaled_mm`)", "types", "fp8_full/*", "cublas"),
+    ("tf32, four layouts", "cuBLAS (`torch.matmul`)", "types", "tf32_*", "cublas"),
+    ("fp16 and bf16, batched", "cuBLAS (`torch.bmm`)", "batched", "*", "cublas"),
+    ("fused epilogues", "the fastest of eager, cuBLASLt and `torch.compile`", "fused", "*", summary.BEST),
+)
+
+
+def _speed() -> str:
+    """One row for each kind of product, over all its sizes."""
+    rows = []
+    for words, peer, suite, cases, word in _SPEED:
+        records = [
+            record
+            for record in measurements.load(DEVICE / f"bench_{suite}.json").records
+            if fnmatch.fnmatchcase(record.case, cases)
+        ]
+        groups = [group for group in summary.summarize(records) if group.case != "all" and group.peer == word]
+        found = [entry for group in groups for entry in group.found]
+        shape, least = min(found, key=lambda entry: entry[1])
+        mean = summary.geometric_mean([ratio for _, ratio in found])
+        rows.append((words, peer, str(len(found)), f"{mean:.2f}", f"{least:.2f} at {shape}"))
+    return markdown(("products", "compared with", "sizes", "mean ratio", "smallest ratio"), rows)
+
+
+def _axis(name: str) -> Callable[[], str]:
+    """The available values of an axis, each with its meaning."""
+
+    def table() -> str:
+        words = vocabulary.SELECT if name == "select" else vocabulary.WORDS[name]
+        default = vocabulary.DEFAULTS[name]
+        rows = [
+            (_code(word) + (" (default)" if word == default else ""), entry.meaning)
+            for word, entry in words.items()
+            if entry.available
+        ]
+        return markdown((_code(name), "meaning"), rows)
+
+    return table
+
+
+def _dtypes() -> str:
+    rows = [
+        (_code(word), *map(_code, parts[:4]), _code(parts[4]) if parts[4] else "—")
+        for word, parts in vocabulary.DTYPE_SHORTHANDS.items()
+    ]
+    return markdown(("shorthand", "`a`", "`b`", "`acc`", "`out`", "`precision`"), rows)
+
+
+def _targets() -> str:
+    rows = [
+        (
+            _code(word),
+            {"nvidia": "NVIDIA", "amd": "AMD"}[target.vendor],
+            f"{target.shared_memory:,}",
+            ", ".join(map(_code, sorted(target.fp8))) or "—",
+            "yes" if target.descriptors else "no",
+        )
+        for word, target in vocabulary.TARGETS.items()
+    ]
+    head = ("target", "vendor", "shared memory of a program, bytes", "fp8 operands", "`load: descriptor`")
+    return markdown(head, rows)
+
+
+#: One spec for each rule of legality.py that a user may meet, as keys beside those of _BASE.
+_ILLEGAL = (
+    "{schedule: elementwise, load: descriptor}",
+    "{schedule: elementwise, dtype: tf32}",
+    "{load: descriptor, masking: none}",
+    "{load: descriptor, layout: srr}",
+    "{load: descriptor, layout: rrs}",
+    "{load: descriptor, schedule: persistent, epilogue: add}",
+    "{load: block_pointer, triton: '>=3.9'}",
+    "{load: block_pointer, epilogue: swiglu}",
+    "{dtype: int8, epilogue: bias}",
+    "{schedule: elementwise, epilogue: row_sum}",
+    "{schedule: split_k, batch: strided}",
+    "{schedule: split_k_atomic, dtype: {a: fp16, out: fp32}, epilogue: bias}",
+    "{schedule: split_k_atomic}",
+    "{schedule: paired, load: pointer}",
+    "{schedule: paired, load: descriptor, store: pointer, dtype: fp32}",
+    "{schedule: paired, load: descriptor, store: pointer, epilogue: swiglu}",
+    "{schedule: paired, load: descriptor, store: pointer, batch: strided}",
+    "{rounding: torch, dtype: {a: fp16, out: int8}, epilogue: relu}",
+    "{select: autotune, epilogue: accumulate}",
+    "{select: autotune, epilogue: row_sum}",
+    "{load: descriptor, targets: [sm80]}",
+    "{dtype: fp8e4m3, targets: [sm80]}",
+    "{dtype: {a: fp16, out: fp8e4m3}, targets: [sm80]}",
+    "{dtype: tf32, targets: [gfx90a]}",
+    "{dtype: tf32x3, targets: [gfx942]}",
+    "{product: exchanged, targets: [sm80]}",
+)
+_BASE = {"summary": "An illegal combination.", "layout": "rcr", "dtype": "fp16"}
+
+
+def _legality() -> str:
+    """Combinations that cannot exist, each with the reason that the command line gives."""
+    rows = []
+    with tempfile.TemporaryDirectory() as scratch:
+        path = Path(scratch) / "illegal.yaml"
+        for keys in _ILLEGAL:
+            path.write_text(yaml.safe_dump({**_BASE, **yaml.safe_load(keys)}))
+            try:
+                families([path])
+            except SpecError as error:
+                found = re.search(r"left out: (.*?)(?:; to leave something.*)?$", str(error).splitlines()[0])
+                if found is None:
+                    raise ValueError(f"{keys}: no reason in {error}") from None
+                rows.append((_code(keys[1:-1]), found[1]))
+            else:
+                raise ValueError(f"{keys} is legal")
+    return markdown(("combination", "reason"), rows)
+
+
+def _quantised() -> str:
+    rows = [(_code(word), str(found.least), str(found.most), found.nan) for word, found in vocabulary.QUANTISED.items()]
+    return markdown(("`out`", "from", "to", "NaN"), rows)
+
+
+TABLES: Mapping[str, Callable[[], str]] = {
+    "operations": built_in.table,
+    "functions": built_in.functions,
+    "outputs": built_in.outputs_table,
+    "dtypes": _dtypes,
+    "quantised": _quantised,
+    "targets": _targets,
+    "legality": _legality,
+    # What `math: auto` means takes more than a line: epilogues.md has it.
+    **{f"axis_{name}": _axis(name) for name in (*vocabulary.WORDS, "select") if name != "math"},
+    "proofs": _proofs,
+    "speed": _speed,
+    **{f"bench_{n}": _bench(n) for n in ("speed", "spine", "inductor", "decode", "types", "batched", "fused")},
+    **{f"tuned_{n}": _tuned(n) for n in ("gemm16", "batched", "fused")},
+}
+
+#: Plot -> the suite, and the cases that it shows.
+PLOTS: Mapping[str, tuple[str, str]] = {
+    "speed_rcr": ("speed", "*16_rcr/*[!d]"),
+    "speed_ragged": ("speed", "*/ragged"),
+    "decode": ("decode", "*"),
+    "eight_bits": ("types", "*8*/*"),
+    "tf32": ("types", "tf32*"),
+    "batched": ("batched", "*"),
+    "fused": ("fused", "*"),
+    "inductor": ("inductor", "*"),
+}
+
+
+def plotted(name: str) -> tuple[measurements.Results, list[measurements.Record]]:
+    """The measurements that a plot shows."""
+    suite, only = PLOTS[name]
+    kept = measurements.load(DEVICE / f"bench_{suite}.json")
+    return kept, [record for record in kept.records if fnmatch.fnmatchcase(record.case, only)]
+
+
+def draw(name: str, path: Path) -> None:
+    """Draw a plot, as `python -m generator bench --json FILE --only CASES --summary --plot PATH` does."""
+    plot.draw(*plotted(name), path)
+
+
+def tables(text: str) -> Iterator[str]:
+    """The names of the tables of a page."""
+    for found in _TABLE.finditer(text):
+        yield found[1]
+
+
+def consoles(text: str) -> Iterator[str]:
+    """The console blocks of a page."""
+    for found in _CONSOLE.finditer(text):
+        yield found[1]
+
+
+def table(name: str, text: str) -> str:
+    """A table as a page holds it."""
+    return next(found[2] for found in _TABLE.finditer(text) if found[1] == name).strip()
+
+
+def console(block: str) -> str:
+    """A console block with what its commands print now, in a folder that has what a checkout has and may be written."""
+    lines = []
+    with tempfile.TemporaryDirectory() as scratch:
+        for name, target in {"specs": ROOT / "specs", "docs": ROOT / "docs", "measured": MEASURED}.items():
+            (Path(scratch) / name).symlink_to(target)
+        (Path(scratch) / "generated").symlink_to(ROOT / "generated")
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "PATH": path, "COLUMNS": "100"}
+        for command in re.findall(r"^\$ (.*)$", block, re.M):
+            done = subprocess.run(
+                ["bash", "-c", command],
+                cwd=scratch,
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+            lines += [f"$ {command}", *map(str.rstrip, done.stdout.rstrip("\n").splitlines())]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def made(text: str) -> str:
+    """A page with its tables and console blocks made anew."""
+    text = _TABLE.sub(lambda found: f"{found[1]} -->\n{TABLES[found[1]]().strip()}\n", text)
+    return _CONSOLE.sub(lambda found: console(found[1]), text)
+
+
+def main() -> int:
+    """Write every page and plot that has changed, or name them."""
+    parser = argparse.ArgumentParser(prog="python docs/pages.py", description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="write nothing; exit status 1 where a file would change")
+    parser.add_argument("pages", nargs="*", type=Path, help="only these pages, and no plot (default: everything)")
+    arguments = parser.parse_args()
+    changed = []
+    for page in map(Path.resolve, arguments.pages or PAGES):
+        text = page.read_text(encoding="utf-8")
+        new = made(text)
+        if new != text:
+            changed.append(page)
+            if not arguments.check:
+                page.write_text(new, encoding="utf-8")
+    for name in PLOTS if not arguments.pages else ():
+        path = PLOT_FOLDER / f"{name}.svg"
+        if not path.is_file() or plot.digest(*plotted(name)) not in path.read_text(encoding="utf-8"):
+            changed.append(path)
+            if not arguments.check:
+                draw(name, path)
+    for path in changed:
+        print(f"{'out of date' if arguments.check else 'written'}: {path.relative_to(ROOT)}")
+    return 1 if changed and arguments.check else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
