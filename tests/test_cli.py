@@ -118,7 +118,7 @@ def test_list(family: Cli) -> None:
     assert lines[7] == "  left out: 2"
     assert lines[8] == (
         "  - gemm_fp16_rcr_none__tiled_descriptor_none_grouped: "
-        "descriptor accesses are bounded by the hardware, so none would say nothing; use mnk or auto"
+        "the hardware bounds descriptor accesses, so 'masking: none' has no effect; use mnk or auto"
     )
 
 

@@ -81,7 +81,7 @@ def test_what_cannot_be_is_refused_where_it_stands(ops: str, chain: str, expecte
 @pytest.mark.parametrize(
     ("axes", "reason"),
     [
-        ("load: block_pointer", "two columns of B for each of C, which block pointers do not"),
+        ("load: block_pointer", "block pointers cannot load the two columns of B"),
         ("schedule: split_k_atomic\ndtype: {a: fp16, out: fp32}", "an epilogue needs the whole sum"),
     ],
 )
