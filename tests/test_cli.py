@@ -225,7 +225,7 @@ def test_a_wrong_spec_is_status_2_in_every_mode(family: Cli, options: tuple[str,
         (
             (),
             "python -m generator: no spec given; "
-            "name one, such as specs/fp16_rcr.yaml, or say --all (--help for more)\n",
+            "name one, such as specs/fp16_rcr.yaml, or use --all (--help for more)\n",
         ),
         (("family.yaml", "--json"), "python -m generator: --json goes with --list\n"),
         *(
