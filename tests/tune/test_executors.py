@@ -36,7 +36,7 @@ def test_a_process_that_dies_ends_the_call(bench: Bench, capsys: pytest.CaptureF
     fakes.write(bench.kernel("rcr", "linear"), "1e-3, 1e-3, 1e-3", "import os; os._exit(3)")
     assert bench.tune() == 1
     told = capsys.readouterr().err
-    assert "gemm_fp16_rcr_none 32x32x32: LOST: BrokenProcessPool" in told and "3 of 4 are left" in told
+    assert "gemm_fp16_rcr_none 32x32x32: LOST: BrokenProcessPool" in told and "3 of 4 problems are left" in told
     assert not bench.winners.exists()
 
 
@@ -59,9 +59,9 @@ def test_two_processes_of_dask_tune(bench: Bench) -> None:
     [
         ("no_such_module:make", "ModuleNotFoundError: No module named 'no_such_module'"),
         ("tune.fakes:absent", "AttributeError: module 'tune.fakes' has no attribute 'absent'"),
-        ("tune.fakes", "tune.fakes gives no executor"),
+        ("tune.fakes", "tune.fakes returns no executor"),
         ("tune.fakes:SPEC", "TypeError: tune.fakes:SPEC is str, which cannot be called"),
-        ("tune.fakes:no_executor", "gives str, not a concurrent.futures.Executor"),
+        ("tune.fakes:no_executor", "returns str, not a concurrent.futures.Executor"),
     ],
 )
 def test_what_gives_no_executor_is_told(word: str, message: str) -> None:
@@ -71,7 +71,7 @@ def test_what_gives_no_executor_is_told(word: str, message: str) -> None:
 
 
 def test_a_worker_without_a_device_is_told(bench: Bench) -> None:
-    with pytest.raises(CallError, match="a worker has no device to time on"):
+    with pytest.raises(CallError, match="a worker has no device to measure on"):
         bench.tune("--executor", "tune.fakes:threads", factory="tune.fakes:absent")
 
 
