@@ -1,4 +1,4 @@
-"""The command line: `python -m generator SPEC...` renders; verify, bench and tune are commands of their own."""
+"""The command line: `python -m generator SPEC...` renders; verify, bench and tune are subcommands."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from generator.language.errors import CallError, SpecError
 from generator.plan.families import families
 from generator.plan.kernels import Family
 
-#: Subcommand -> the module whose `main` it is. They need torch and triton, rendering does not.
+#: Subcommand -> the module whose `main` runs it. Subcommands need torch and triton; rendering does not.
 COMMANDS = {"verify": "generator.verify.cli", "bench": "generator.bench.cli", "tune": "generator.tune.cli"}
 
 SPECS = Path("specs")
@@ -25,7 +25,10 @@ OUT = Path("generated")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command line; 0 done, 1 a check failed or a file is in the way, 2 the spec or the call is wrong."""
+    """Run a command line and return its exit status.
+
+    0: done. 1: a check failed, or a file is in the way. 2: a spec or the command line is wrong. 130: interrupted.
+    """
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         if arguments and arguments[0] in COMMANDS:
@@ -43,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 1
     except BrokenPipeError:
-        # The reader of our output has gone, as `head` does; what is left to flush goes nowhere.
+        # The reader of the output has closed it, as `head` does: discard what is left to flush.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
@@ -67,7 +70,7 @@ def parser() -> argparse.ArgumentParser:
         prog="python -m generator",
         description="Render standalone Triton GEMM kernels from YAML specs.",
         epilog="Commands: python -m generator verify SPEC... | bench ... | tune SPEC...; "
-        "a file of such a name is written ./verify.",
+        "write ./verify for a spec file of that name.",
         allow_abbrev=False,
     )
     made.add_argument("specs", nargs="*", type=Path, metavar="SPEC", help="a spec file; each makes one family")
@@ -78,14 +81,14 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--json", action="store_true", help="with --list: as JSON")
     made.add_argument("--version", action="version", version=f"%(prog)s {generator.__version__}")
     mode = made.add_mutually_exclusive_group()
-    mode.add_argument("--check", action="store_true", help="compare with what is on disk, write nothing")
-    mode.add_argument("--diff", action="store_true", help="the same, shown as a unified diff")
+    mode.add_argument("--check", action="store_true", help="print which files would change; write nothing")
+    mode.add_argument("--diff", action="store_true", help="print what would change as a unified diff; write nothing")
     mode.add_argument("--list", action="store_true", help="print the variants and what was left out; write nothing")
     return made
 
 
 def spec_paths(specs: Sequence[Path], every: bool) -> list[Path]:
-    """The spec files of a call; raise `CallError` where there are none."""
+    """The spec files of a call; raise `CallError` if there are none."""
     paths = list(specs)
     if every:
         found = sorted(SPECS.glob("*.yaml"))
@@ -93,7 +96,7 @@ def spec_paths(specs: Sequence[Path], every: bool) -> list[Path]:
             raise CallError(f"--all: no spec found as {SPECS}/*.yaml")
         paths += [path for path in found if path not in paths]
     if not paths:
-        raise CallError("no spec given; name one, such as specs/fp16_rcr.yaml, or say --all (--help for more)")
+        raise CallError("no spec given; name one, such as specs/fp16_rcr.yaml, or use --all (--help for more)")
     return paths
 
 
@@ -111,13 +114,13 @@ def _render(arguments: list[str]) -> int:
     if options.list:
         return _list(jobs, options.json)
     if options.check or options.diff:
-        strangers = _orphans(options.out, found) if options.all else []
-        return (check if options.check else diff)(jobs, strangers)
+        orphans = _orphans(options.out, found) if options.all else []
+        return (check if options.check else diff)(jobs, orphans)
     return render(jobs)
 
 
 def _orphans(out: Path, found: Sequence[Family]) -> list[Path]:
-    """Rendered folders that no spec makes."""
+    """Rendered folders that belong to no spec."""
     names = {family.spec.name for family in found}
     return sorted(path.parent for path in out.glob("*/manifest.json") if path.parent.name not in names)
 

@@ -118,7 +118,7 @@ def test_list(family: Cli) -> None:
     assert lines[7] == "  left out: 2"
     assert lines[8] == (
         "  - gemm_fp16_rcr_none__tiled_descriptor_none_grouped: "
-        "descriptor accesses are bounded by the hardware, so none would say nothing; use mnk or auto"
+        "the hardware bounds descriptor accesses, so 'masking: none' has no effect; use mnk or auto"
     )
 
 
@@ -225,7 +225,7 @@ def test_a_wrong_spec_is_status_2_in_every_mode(family: Cli, options: tuple[str,
         (
             (),
             "python -m generator: no spec given; "
-            "name one, such as specs/fp16_rcr.yaml, or say --all (--help for more)\n",
+            "name one, such as specs/fp16_rcr.yaml, or use --all (--help for more)\n",
         ),
         (("family.yaml", "--json"), "python -m generator: --json goes with --list\n"),
         *(

@@ -1,4 +1,4 @@
-"""How long a kernel takes before anything was measured: what the tuner prunes by."""
+"""An analytic cost model: predicts the seconds of a kernel without measurements. The tuner prunes by it."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from generator.plan.memory import staged
 
 
 def slug(name: str) -> str:
-    """A device's name as a folder: `nvidia_h200`."""
+    """The name of a folder for a device: `nvidia_h200` for `NVIDIA H200`."""
     return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
 
 
 @dataclass(frozen=True)
 class Device:
-    """What the model knows of a GPU."""
+    """A GPU, as far as the cost models need it."""
 
-    #: As torch names it: `NVIDIA H200`.
+    #: The name that torch reports: `NVIDIA H200`.
     name: str
-    #: The word of its architecture: `sm90`.
+    #: The architecture as a spec's `targets` names it: `sm90`.
     target: str
     multiprocessors: int
     #: Bytes of shared memory of one multiprocessor.
@@ -36,7 +36,7 @@ class Device:
         return slug(self.name)
 
 
-#: Devices that can be planned for without having one, as torch describes them.
+#: Devices that tuning can be planned for on a machine without them, with the figures that torch reports.
 DEVICES: Mapping[str, Device] = {
     device.slug: device
     for device in (
@@ -46,40 +46,41 @@ DEVICES: Mapping[str, Device] = {
     )
 }
 
-#: Products of two 16-bit numbers that one multiprocessor makes in a second, near what the library reaches on an H200;
-#: other widths in proportion, fp32 without a matrix unit by the factor of an H200.
+#: Multiplications of two 16-bit numbers per second and multiprocessor, close to what cuBLAS reaches on an H200. Other
+#: widths are in proportion.
 PRODUCTS = 2.6e12
+#: The factor for fp32 without the matrix unit, of an H200.
 _IEEE = 0.07
-#: Bytes a second that one multiprocessor takes in: 64 a cycle at an H200's clock, as small tiles are held to there; and
-#: the seconds that a load is under way, which hold tiles of few stages to less.
+#: Bytes per second that one multiprocessor loads: 64 per cycle at the clock of an H200, which limits small tiles.
 _LOADED = 1.1e11
+#: Seconds of one load, which limit tiles with few stages.
 _LATENCY = 1.4e-6
 
 
 def seconds(kernel: Kernel, tile: Tile, sizes: tuple[int, ...], device: Device) -> float:
-    """The seconds that `kernel` with the row `tile` takes for M, N and K on `device`, by the model of `select.j2`,
-    and no fewer than its tiles take to be loaded.
+    """The predicted seconds of `kernel` with the configuration `tile` on `device`.
 
-    In front of the sizes stands the number of a batch's products, where there is one.
-
-    Good for an order among rows and for telling the hopeless, not for a time to rely on.
+    `sizes` are M, N and K, after the number of products if there is a batch. The model is that of the template
+    `select.j2`, with the time for loading the tiles as a lower bound. It can rank configurations and find those that
+    are far too slow; it does not predict times accurately.
     """
     *batch, m, n, k = sizes
     dtype = kernel.variant.dtype
     width = ELEMENTS[dtype.a].bits // 8
     tiles = math.prod(batch) * -(-m // tile.m) * -(-n // tile.n)
-    turns = -(-tiles // device.multiprocessors)
+    waves = -(-tiles // device.multiprocessors)
     depth = tile.k * tile.stages
     columns = tile.n * kernel.variant.epilogue.columns_of_b
-    # Bytes that a tile takes in for each 1 along K.
+    # Bytes that a tile loads for each index along K.
     line = (tile.m + columns) * width
-    taken = line * depth + (tile.m * tile.n * 4 if staged(kernel.variant) else 0)
-    resident = max(1, min(turns, device.shared_memory // taken))
-    # Products of a step (a matrix unit has no fewer than 64 rows), and the latency that loads in flight hide.
+    shared = line * depth + (tile.m * tile.n * 4 if staged(kernel.variant) else 0)
+    resident = max(1, min(waves, device.shared_memory // shared))
+    # The multiplications for each index along K (the matrix unit has at least 64 rows), and a term for the latency that
+    # the loads in flight do not hide.
     area = tile.m * max(columns, 64) if kernel.variant.product == "exchanged" else max(tile.m, 64) * columns
-    products = turns * (area + 400_000 / (depth * resident))
+    products = waves * (area + 400_000 / (depth * resident))
     rate = PRODUCTS * (_IEEE if dtype.precision == "ieee" else 2 / width)
-    loads = turns * line
-    # While a step is multiplied its operands are still there: one stage of them is not under way.
-    under_way = resident * line * tile.k * max(tile.stages - 1, 1)
-    return max(k, tile.k) * max(products / rate, loads / min(_LOADED, under_way / _LATENCY))
+    loads = waves * line
+    # The stage that is being multiplied is not in flight.
+    in_flight = resident * line * tile.k * max(tile.stages - 1, 1)
+    return max(k, tile.k) * max(products / rate, loads / min(_LOADED, in_flight / _LATENCY))

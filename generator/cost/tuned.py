@@ -1,4 +1,4 @@
-"""Measured winners as a family's source holds them, each with the kernel and the configuration that it names."""
+"""The measurements of a family as its rendered source holds them: winners and rates, by kernel and configuration."""
 
 from __future__ import annotations
 
@@ -12,24 +12,27 @@ from generator.plan.kernels import Family
 
 @dataclass(frozen=True)
 class Baked:
-    """What of the measurements concerns a family, as its source holds it."""
+    """The measurements of a family, as its source holds them. A configuration is an index of its kernel's `CONFIGS`.
 
-    #: The model's error at the median, as a share of the time.
+    `how` is the part of a kernel's name after the `__`.
+    """
+
+    #: The median error of the model, as a share of the time: `5.3%`.
     error: str
-    #: Contract -> the contract whose measurements stand for it.
+    #: Contract -> the contract whose measurements are used for it.
     like: tuple[tuple[str, str], ...]
-    #: Device, contract, and (M, N, K) -> how, row.
+    #: Device, contract, and (M, N, K) -> how and configuration of the fastest kernel.
     won: tuple[tuple[str, str, tuple[tuple[tuple[int, ...], str, int], ...]], ...]
-    #: Device, contract, and how -> row -> rates.
+    #: Device, contract, and how -> configuration -> rates.
     rates: tuple[tuple[str, str, tuple[tuple[str, tuple[tuple[int, str], ...]], ...]], ...]
 
 
-#: The parts of a kernel's name that say how, and the rows of its table.
+#: How -> the configurations of the kernel of that name.
 _Tables = dict[str, tuple[dict[str, int], ...]]
 
 
 def bake(family: Family) -> Baked:
-    """The winners and rates that name a kernel and a row of the family's own, contract by contract."""
+    """The winners and rates of the kernels and configurations that `family` has, contract by contract."""
     tables: dict[str, _Tables] = {}
     variants: dict[str, Variant] = {}
     for kernel in family.kernels:
@@ -42,18 +45,18 @@ def bake(family: Family) -> Baked:
     won, rates = [], []
     for found in family.spec.tuned:
         for contract in sorted(set(like.values())):
-            # Together those of contracts that are alike: not each has every kernel.
-            known: _Tables = {}
+            # The tables of all contracts that share the measurements: not every contract has every kernel.
+            shared: _Tables = {}
             for name, first in like.items():
-                known |= tables[name] if first == contract else {}
+                shared |= tables[name] if first == contract else {}
             winners = [
-                (w.sizes, w.how, row)
+                (w.sizes, w.how, index)
                 for w in found.winners
-                if w.contract == sources[contract] and (row := _index(known.get(w.how, ()), w.row)) is not None
+                if w.contract == sources[contract] and (index := _index(shared.get(w.how, ()), w.row)) is not None
             ]
             if winners:
                 won.append((found.device, contract, tuple(sorted(winners))))
-            fitted = tuple(_fitted(found, sources[contract], known))
+            fitted = tuple(_fitted(found, sources[contract], shared))
             if fitted:
                 rates.append((found.device, contract, fitted))
     error = max((found.error for found in family.spec.tuned), default=0.0)
@@ -61,44 +64,46 @@ def bake(family: Family) -> Baked:
 
 
 def _first_like(name: str, sources: Mapping[str, str], tables: Mapping[str, _Tables]) -> str:
-    """The family's first contract of the same measurements whose kernels have the same rows as those of `name`."""
+    """The first contract with the same measurements whose kernels have the same configurations as those of `name`."""
     own = tables[name]
     return next(
         other
         for other, source in sources.items()
-        if source == sources[name] and all(own[how] == rows for how, rows in tables[other].items() if how in own)
+        if source == sources[name] and all(own[how] == table for how, table in tables[other].items() if how in own)
     )
 
 
 def _source(variant: Variant, measured: Sequence[str]) -> str | None:
-    """The contract measured that stands for `variant`'s: itself, or the plain product of its layout and widths."""
+    """The measured contract to use for `variant`: its own, or the plain product of its layout and element widths."""
     words = variant.words
-    kind = "gemm" if variant.batch == "none" else "bmm"
+    prefix = "gemm" if variant.batch == "none" else "bmm"
     same_width = {"fp16": "bf16", "bf16": "fp16"}.get(words["dtype"], words["dtype"])
     if variant.epilogue.order is not None:
-        # A plain product has one column of B for each of C, and other rows.
+        # A plain product has one column of B for each column of C, and other configurations.
         return variant.contract if variant.contract in measured else None
-    plain = [f"{kind}_{dtype}_{words['layout']}_none" for dtype in (words["dtype"], same_width)]
+    plain = [f"{prefix}_{dtype}_{words['layout']}_none" for dtype in (words["dtype"], same_width)]
     return next((name for name in (variant.contract, *plain) if name in measured), None)
 
 
-def _fitted(found: Measured, contract: str, known: _Tables) -> Iterator[tuple[str, tuple[tuple[int, str], ...]]]:
+def _fitted(found: Measured, contract: str, tables: _Tables) -> Iterator[tuple[str, tuple[tuple[int, str], ...]]]:
+    """For each kernel of `tables` with rates its how, and the index and rates of each configuration."""
     for how in sorted({entry.how for entry in found.fitted if entry.contract == contract}):
-        rows = sorted(
-            (row, _spelled(entry.rates))
+        entries = sorted(
+            (index, _literal(entry.rates))
             for entry in found.fitted
             if entry.contract == contract and entry.how == how
-            if (row := _index(known.get(how, ()), entry.row)) is not None
+            if (index := _index(tables.get(how, ()), entry.row)) is not None
         )
-        if rows:
-            yield how, tuple(rows)
+        if entries:
+            yield how, tuple(entries)
 
 
-def _spelled(rates: Rates) -> str:
+def _literal(rates: Rates) -> str:
+    """The rates as a Python tuple."""
     first, *others = rates
     return f"({int(first)}, {', '.join(f'{value:.4g}'.replace('e+', 'e') for value in others)})"
 
 
-def _index(rows: Sequence[Mapping[str, int]], row: Mapping[str, int]) -> int | None:
-    """The index of the row in a kernel's table, None where it has none like it."""
-    return next((index for index, own in enumerate(rows) if own == row), None)
+def _index(table: Sequence[Mapping[str, int]], configuration: Mapping[str, int]) -> int | None:
+    """The index of the configuration in a kernel's table; None if the table does not have it."""
+    return next((index for index, own in enumerate(table) if own == configuration), None)

@@ -1,1 +1,1 @@
-"""From kernels to a folder: the text of each file, the manifest, and the folder brought to what was rendered."""
+"""From kernels to a folder: render the text of each file, make the manifest, and update the folder."""

@@ -1,7 +1,8 @@
-"""Bring a folder to what was rendered: only what changed, each file whole or absent, never another's work.
+"""Update a folder with rendered files: write only what changed, each file atomically, and no file of anyone else.
 
-Nothing here knows of GEMM. A folder belongs to its manifest, a JSON file whose `files` maps names to sha256: only files
-that it lists are replaced or removed, and one whose text is no longer what was written is left alone unless forced.
+Nothing here depends on GEMM. A folder belongs to the generator if it has a manifest, a JSON file whose `files` maps
+names to sha256. Only files that the manifest lists are replaced or removed. A listed file that was edited since is left
+alone unless `force` is set.
 """
 
 from __future__ import annotations
@@ -19,19 +20,23 @@ MANIFEST = "manifest.json"
 
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 
-#: Folders that Python leaves beside what it imports; they make no folder foreign.
+#: Folders that Python creates beside imported files; they do not count as files of someone else.
 _IGNORED = frozenset({"__pycache__"})
 
 
 class Refused(Exception):
-    """A folder or a file in it is not the generator's to change; nothing was written."""
+    """A folder, or a file in it, does not belong to the generator or cannot be read or written.
+
+    `survey` raises it before anything is written.
+    """
 
 
 @dataclass(frozen=True)
 class Change:
-    """What became, or would become, of one file: created, updated, same or removed; the old and the new text."""
+    """What happens to one file, with its old and its new text."""
 
     name: str
+    #: created, updated, same or removed.
     outcome: str
     old: str = ""
     new: str = ""
@@ -39,26 +44,28 @@ class Change:
 
 @dataclass(frozen=True)
 class Survey:
-    """A folder that was found to be the generator's to change: what its manifest records and which of it stays."""
+    """A folder that the generator may change, as it was found."""
 
     folder: Path
     #: The names in the folder before anything is written.
     present: frozenset[str]
+    #: File name -> sha256, as the manifest records them.
     recorded: Mapping[str, str]
+    #: Names in the manifest that stay although they are not rendered now.
     kept: frozenset[str]
 
     def read(self, name: str) -> str | None:
-        """The text of a file as it was found; None where there is none."""
+        """The text of a file as it was found; None if there is no such file."""
         return _read(self.folder / name) if name in self.present else None
 
 
 def digest(text: str) -> str:
-    """sha256 of the text as it lies on disk."""
+    """sha256 of the text in UTF-8, as hexadecimal digits."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
-    """The folder's manifest; None where there is none. Raise `Refused` for one that cannot be read."""
+    """The folder's manifest; None if there is none. Raise `Refused` for one that cannot be read."""
     path = folder / MANIFEST
     try:
         text = path.read_text(encoding="utf-8")
@@ -69,15 +76,15 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
-        raise Refused(f"{path}: is no manifest; restore it, or move the folder away") from None
+        raise Refused(f"{path}: is not a manifest; restore it, or move the folder away") from None
     files = found.get("files") if isinstance(found, dict) else None
     if not isinstance(files, dict) or not all(_is_name(name) and isinstance(d, str) for name, d in files.items()):
-        raise Refused(f"{path}: is no manifest; restore it, or move the folder away")
+        raise Refused(f"{path}: is not a manifest; restore it, or move the folder away")
     return dict(found)
 
 
 def _is_name(name: str) -> bool:
-    """Whether a name that a manifest lists is a file of the folder, not a path out of it."""
+    """Whether a name that a manifest lists is a file name, not a path that leads out of the folder."""
     return bool(name) and name not in (".", "..") and not set(name) & {"/", "\\", "\0"} and name != MANIFEST
 
 
@@ -98,21 +105,22 @@ def survey(
     kept: frozenset[str] = frozenset(),
     force: bool = False,
 ) -> Survey:
-    """Find everything that could be wrong with writing `names` into the folder, before anything is written.
+    """Check that `names` can be written into the folder, before anything is written.
 
-    `text` renders a name, asked only for the few files whose text on disk is in doubt. `untouched` says of a text
-    whether it is as the generator once wrote it, whatever the manifest says: a run that was interrupted leaves such.
-    `kept` names files of the manifest that stay although they are not among `names`.
-    Raises `Refused` for a folder that is not the generator's, and for files edited by hand unless `force`.
+    `text` renders a name; it is called only for files whose text on disk differs from the manifest. `untouched` returns
+    whether a text is exactly as the generator wrote it, whatever the manifest says: an interrupted run leaves such
+    files. `kept` names files of the manifest that stay although they are not among `names`.
+
+    Raises `Refused` for a folder that does not belong to the generator, and for files edited by hand unless `force`.
     """
     if folder.exists() and not folder.is_dir():
-        raise Refused(f"{folder}: is a file, and the family's folder is to be there")
+        raise Refused(f"{folder}: is a file, and the family's folder must be there; move the file away")
     manifest = read_manifest(folder)
     wanted = dict.fromkeys(names)
     if manifest is None and folder.exists():
-        strangers = sorted(path.name for path in folder.iterdir() if not _may_be_ours(path, wanted, untouched))
-        if strangers:
-            raise Refused(f"{folder}: holds files ({', '.join(strangers[:3])}) and no {MANIFEST}: not rendered here")
+        foreign = sorted(path.name for path in folder.iterdir() if not _may_be_ours(path, wanted, untouched))
+        if foreign:
+            raise Refused(f"{folder}: holds files ({', '.join(foreign[:3])}) and no {MANIFEST}: not rendered here")
     recorded = manifest["files"] if manifest else {}
     assert isinstance(recorded, dict)
     found = Survey(folder, _names(folder), recorded, kept)
@@ -142,7 +150,7 @@ def _names(folder: Path) -> frozenset[str]:
 
 
 def _may_be_ours(path: Path, wanted: Mapping[str, None], untouched: Callable[[str], bool]) -> bool:
-    """Whether a file in a folder without a manifest can come from a run that was interrupted."""
+    """Whether a file in a folder without a manifest can come from an interrupted run."""
     if path.name in _IGNORED or (path.name.startswith(".") and path.name.endswith(".new")):
         return True
     text = _read(path) if path.name in wanted and path.is_file() else None
@@ -150,9 +158,9 @@ def _may_be_ours(path: Path, wanted: Mapping[str, None], untouched: Callable[[st
 
 
 def compare(found: Survey, files: Iterable[tuple[str, str]], digests: dict[str, str]) -> Iterator[Change]:
-    """What becomes of each of `files`, and of those that the manifest lists and that no longer belong.
+    """The change of each of `files`, names and texts, and of the files that only the old manifest lists.
 
-    Fills `digests` with what the manifest is to record.
+    Adds the sha256 of each file of the new manifest to `digests`.
     """
     for name, text in files:
         digests[name] = digest(text)
@@ -171,11 +179,11 @@ def compare(found: Survey, files: Iterable[tuple[str, str]], digests: dict[str, 
 
 
 def carry_out(found: Survey, changes: Iterable[Change]) -> Iterator[tuple[str, str]]:
-    """Make the changes one after another; each file's name and outcome."""
+    """Make the changes one after another; yield each file's name and outcome."""
     try:
         found.folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise Refused(f"{found.folder}: cannot be made: {error.strerror}") from None
+        raise Refused(f"{found.folder}: cannot be created: {error.strerror}") from None
     for change in changes:
         path = found.folder / change.name
         if change.outcome in ("created", "updated"):
@@ -189,7 +197,7 @@ def carry_out(found: Survey, changes: Iterable[Change]) -> Iterator[tuple[str, s
 
 
 def compare_manifest(found: Survey, manifest: Mapping[str, object], digests: Mapping[str, str]) -> Change:
-    """What becomes of the manifest, the last file of all."""
+    """The change of the manifest, which is written last."""
     text = manifest_text({**manifest, "files": dict(sorted(digests.items()))})
     old = found.read(MANIFEST)
     if old == text:
@@ -198,7 +206,7 @@ def compare_manifest(found: Survey, manifest: Mapping[str, object], digests: Map
 
 
 def manifest_text(manifest: Mapping[str, object]) -> str:
-    """JSON with an entry of each table or list a line, so that a diff of it can be read."""
+    """JSON with one line for each entry of a table or list, so that diffs are readable."""
     lines = []
     for key, value in manifest.items():
         if isinstance(value, dict) and value:
@@ -216,28 +224,28 @@ _json = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def write(path: Path, text: str) -> None:
-    """Write a file that is whole or absent: beside it first, then moved into place; raise `Refused` where it cannot be.
+    """Write a file atomically: under a temporary name in its folder, then renamed. Raise `Refused` if that fails.
 
-    What stands at the place beside it is replaced, never followed.
+    A file or a symbolic link with the temporary name is replaced, never followed.
     """
     final = os.fspath(path)
-    beside = os.path.join(os.path.dirname(final), f".{os.path.basename(final)}.new")
+    temporary = os.path.join(os.path.dirname(final), f".{os.path.basename(final)}.new")
     data = text.encode()
     try:
         try:
-            handle = os.open(beside, _CREATE, 0o666)
+            handle = os.open(temporary, _CREATE, 0o666)
         except FileExistsError:
-            os.unlink(beside)
-            handle = os.open(beside, _CREATE, 0o666)
+            os.unlink(temporary)
+            handle = os.open(temporary, _CREATE, 0o666)
         try:
             try:
                 while data:
                     data = data[os.write(handle, data) :]
             finally:
                 os.close(handle)
-            os.replace(beside, final)
+            os.replace(temporary, final)
         except BaseException:
-            os.unlink(beside)
+            os.unlink(temporary)
             raise
     except OSError as error:
         raise Refused(f"{path}: cannot be written: {error.strerror}") from None

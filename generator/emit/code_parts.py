@@ -1,11 +1,11 @@
-"""A kernel's file in parts, by meaning: what Triton's compiler sees of it, and what runs on the host alone.
+"""Digests of the parts of a kernel's file: the part that Triton's compiler depends on, and the part that it does not.
 
-A part is the digest of its syntax trees, as `generator.emit.syntax_digest` writes them, so that a comment or a
-docstring belongs to none.
+A digest is of syntax trees (`generator.emit.syntax_digest`), so comments and docstrings do not count.
 
-The compiler sees the functions under `triton.jit` with all their decorators, the tables of configurations, whose rows
-are constants of a compilation, and the launches: which types and constants a launch passes follows from the expressions
-in its arguments and from what is assigned to their names. It sees whatever of the module any of these names, too.
+Compiled code depends on the functions under `triton.jit` with their decorators; on the tables of configurations, whose
+values are compile-time constants; and on the launches, because the expressions of their arguments, and the assignments
+to the names in these, determine the types and constants that are passed. It also depends on every statement of the
+module that defines a name used in any of these.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from pathlib import Path
 
 from generator.emit.syntax_digest import digest_of, undocumented, written
 
-#: Names that hold the configurations of a kernel.
+#: The names of the tables of configurations.
 _TABLES = frozenset({"CONFIGS", "TOO_LARGE"})
-#: The function that chooses one of them.
+#: The function that chooses a configuration.
 _CHOICE = "_select"
-#: Functions whose results the compiler does not see: each returns a configuration of the table, all of which are
-#: compiled, or sizes, which Triton specialises on by classes alone.
+#: Functions whose results do not change compiled code: a configuration of the table, all of which are compiled, or
+#: sizes, of which Triton specialises on a class only (1, a multiple of 16, any other).
 _UNSEEN = frozenset({_CHOICE, "_row", "_sizes"})
 
 
 @dataclass(frozen=True)
 class Parts:
-    """The digests of a kernel's file."""
+    """The digests of the parts of a kernel's file."""
 
-    #: What Triton's compiler sees.
+    #: What compiled code depends on.
     device: str
-    #: The launcher, the choice of a configuration, the checks: every other statement of the module.
+    #: Every other statement of the module: the launcher, the choice of a configuration, the checks.
     host: str
-    #: What the times of a configuration follow from: all but the tables and the choice.
+    #: What the time of a configuration depends on: everything but the tables and the choice.
     timed: str
 
 
 @lru_cache(maxsize=1024)
 def parts(text: str) -> Parts:
-    """The digests of the file whose text this is; raises SyntaxError or ValueError where it is no Python known here."""
+    """The digests of a file's text; raises SyntaxError or ValueError if it is not Python that `written` can write."""
     body = [_Statement(node) for node in undocumented(ast.parse(text))]
     device, launches = _device(body)
     seen = [*(body[place].text for place in sorted(device)), *map(written, launches)]
@@ -51,12 +51,12 @@ def parts(text: str) -> Parts:
 
 
 def of_file(path: Path) -> Parts:
-    """The digests of a file; raises OSError where there is none, and what `parts` raises."""
+    """The digests of a file; raises OSError if it cannot be read, and what `parts` raises."""
     return parts(path.read_text(encoding="utf-8"))
 
 
 class _Statement:
-    """A statement of a module, as text, with the names in it and those of the module that it binds."""
+    """A statement of a module: its text, the names that it uses, and the names of the module that it binds."""
 
     def __init__(self, node: ast.stmt) -> None:
         self.nodes: list[ast.AST] = []
@@ -73,7 +73,7 @@ class _Statement:
 
 
 def _device(body: Sequence[_Statement]) -> tuple[set[int], list[ast.AST]]:
-    """The places of the statements that the compiler sees, and what it sees of launches in the others."""
+    """What compiled code depends on: the indices of whole statements, and the nodes of launches in other statements."""
     places: dict[str, list[int]] = {}
     for place, statement in enumerate(body):
         for name in statement.binds:
@@ -92,26 +92,26 @@ def _device(body: Sequence[_Statement]) -> tuple[set[int], list[ast.AST]]:
 
 
 def _launches(nodes: Sequence[ast.AST]) -> list[ast.AST]:
-    """Of each `kernel[grid](...)` among the nodes the kernel and the arguments, then what is assigned to their names.
+    """The kernel and the arguments of each `kernel[grid](...)` among the nodes, and the assignments they depend on.
 
-    What is assigned to names in that follows, and so on.
+    These are the assignments to names in the arguments, then those to names in these assignments, and so on.
     """
     seen: list[ast.AST] = []
     for node in nodes:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript):
             seen += [node.func.value, *node.args, *node.keywords]
-    left = list(_assignments(nodes)) if seen else []
+    remaining = list(_assignments(nodes)) if seen else []
     names = {name for node in seen for name in _names(ast.walk(node))}
-    while fresh := [entry for entry in left if not names.isdisjoint(entry[0])]:
-        left = [entry for entry in left if entry not in fresh]
-        given = [node for _, values in fresh for node in values]
-        seen += given
-        names |= {name for node in given for name in _names(ast.walk(node))}
+    while fresh := [entry for entry in remaining if not names.isdisjoint(entry[0])]:
+        remaining = [entry for entry in remaining if entry not in fresh]
+        assigned = [node for _, values in fresh for node in values]
+        seen += assigned
+        names |= {name for node in assigned for name in _names(ast.walk(node))}
     return seen
 
 
 def _assignments(nodes: Sequence[ast.AST]) -> Iterator[tuple[set[str], list[ast.AST]]]:
-    """Names that are bound among the nodes, with what says to which value."""
+    """The names that are bound among the nodes, with the nodes that determine their values."""
     for node in nodes[1:]:
         if isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.NamedExpr, ast.withitem)):
             yield _stored(ast.walk(node)), [node]
@@ -122,7 +122,7 @@ def _assignments(nodes: Sequence[ast.AST]) -> Iterator[tuple[set[str], list[ast.
 
 
 def _bound(node: ast.AST) -> set[str]:
-    """The names that a definition or an import binds; none for anything else."""
+    """The names that a definition or an import binds; none for any other node."""
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         return {node.name}
     if isinstance(node, (ast.Import, ast.ImportFrom)):

@@ -1,4 +1,4 @@
-"""The family as a package: which kernels implement a contract, and in which order they are tried."""
+"""A family as a Python package: which kernels implement a contract, and the order in which they are tried."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ _RANKED = ("schedule", "load", "masking", "swizzle")
 
 @dataclass(frozen=True)
 class Contract:
-    """One function of a family's package: its name, formula, and its kernels, the first that accepts being run."""
+    """One function of a family's package: its name, its formula, and its kernels.
+
+    A call runs the first kernel that accepts the operands.
+    """
 
     name: str
     formula: str
@@ -31,12 +34,12 @@ def _rank(kernel: Kernel) -> tuple[int, ...]:
 
 
 def _variants(family: Family) -> dict[str, Variant]:
-    """For each contract one of the variants that say what it computes."""
+    """One variant of each contract; all variants of a contract compute the same."""
     return {kernel.variant.contract: kernel.variant for kernel in family.kernels}
 
 
-def _turned(variant: Variant) -> dict[str, Variant]:
-    """What `variant` becomes where one operand that does not lie along K does, by the operand's name."""
+def _transposed(variant: Variant) -> dict[str, Variant]:
+    """`variant` with one operand contiguous along K that is not, by the operand's name."""
     layout, found = variant.layout, {}
     if layout.a == "column":
         found["a"] = replace(variant, layout=replace(layout, a="row"))
@@ -46,11 +49,14 @@ def _turned(variant: Variant) -> dict[str, Variant]:
 
 
 def twins(family: Family) -> tuple[tuple[str, str], ...]:
-    """For each contract those that want K contiguous in `a` or `b` where it does not, as a dictionary's entries."""
+    """For each contract the family's contracts that differ only in that `a` or `b` is contiguous along K.
+
+    They are written as the entries of a dictionary: `"a": "gemm_fp16_rcr_none"`.
+    """
     names = _variants(family)
     found = []
     for name, variant in names.items():
-        others = _turned(variant).items()
+        others = _transposed(variant).items()
         entries = [f'"{operand}": "{other.contract}"' for operand, other in others if other.contract in names]
         if entries:
             found.append((name, ", ".join(entries)))
@@ -58,10 +64,11 @@ def twins(family: Family) -> tuple[tuple[str, str], ...]:
 
 
 def turning(family: Family, names: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    """Those contracts of `names` whose matrix unit wants K contiguous, as Hopper's does for all but 16-bit elements.
+    """The contracts of `names` whose matrix unit needs operands contiguous along K: on Hopper, all but 16-bit elements.
 
-    Each has the letters of the operands that it takes across K as well, through registers: one of them, where both lie
-    so and the other is turned.
+    Each contract comes with the letters of the operands that its kernels can read without K contiguous, through
+    registers. If neither operand is contiguous, this includes the operand that can be read so once the other has been
+    transposed.
     """
     variants = _variants(family)
     held: dict[str, set[str]] = {}
@@ -71,18 +78,18 @@ def turning(family: Family, names: Iterable[str]) -> tuple[tuple[str, str], ...]
     for name in names:
         variant = variants[name]
         if variant.dtype.precision == "tf32" or ELEMENTS[variant.dtype.a].bits == 8:
-            others = (x.contract for x in _turned(variant).values())
+            others = (x.contract for x in _transposed(variant).values())
             found.append((name, "".join(sorted(held[name].union(*(held.get(other, ()) for other in others))))))
     return tuple(found)
 
 
 def gated(family: Family) -> tuple[str, ...]:
-    """The contracts whose product has two columns for each of the result."""
+    """The contracts with a gated linear unit: their product has two columns for each column of C."""
     return tuple(name for name, variant in _variants(family).items() if variant.epilogue.gate is not None)
 
 
 def contracts(family: Family) -> tuple[Contract, ...]:
-    """The contracts of a family in the order of its product, each with its kernels in the order they are tried."""
+    """The contracts of a family in the order of its kernels, each with its kernels in the order they are tried."""
     grouped: dict[str, list[Kernel]] = {}
     for kernel in family.kernels:
         grouped.setdefault(kernel.variant.contract, []).append(kernel)

@@ -1,4 +1,4 @@
-"""One family on its way to its folder: rendered, compared, written, with a word on what became of it."""
+"""Render a family and compare it with its folder; then write it, check it or show the differences."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ from generator.emit.render import (
 )
 from generator.plan.kernels import Family, Kernel, LeftOut
 
-#: Fewer kernels than this are rendered before a progress bar could be read.
+#: Fewer kernels than this are rendered too fast for a progress bar.
 _MANY = 500
 
 
 @dataclass(frozen=True)
 class Job:
-    """What a call asks of one family."""
+    """The rendering of one family with the options of a call."""
 
     family: Family
     out: Path
@@ -52,7 +52,7 @@ class Job:
 
     @cached_property
     def selected(self) -> tuple[Kernel, ...]:
-        """The kernels whose name matches `only`."""
+        """The kernels whose name matches `only`, or all."""
         return tuple(kernel for kernel in self.family.kernels if self._matches(kernel.name))
 
     @cached_property
@@ -64,7 +64,7 @@ class Job:
 
     @cached_property
     def recorded(self) -> dict[str, Any]:
-        """The kernels of the folder's manifest that a call with `only` leaves as they are."""
+        """The manifest's entries of the kernels that a call with `only` does not render and leaves in the folder."""
         if self.only is None:
             return {}
         entries = dict((read_manifest(self.folder) or {}).get("kernels", {}))
@@ -73,12 +73,12 @@ class Job:
 
     @cached_property
     def present(self) -> Family:
-        """The family as far as the folder will hold it: the selected kernels, and those already there."""
+        """The family with the kernels that the folder will have: the selected ones, and those already there."""
         names = {kernel.name for kernel in self.selected} | self.recorded.keys()
         return replace(self.family, kernels=tuple(k for k in self.family.kernels if k.name in names))
 
     def survey(self) -> Survey:
-        """The folder, found fit to be written; raise `Refused` where it is not."""
+        """The state of the folder; raise `Refused` if it cannot be written."""
         names = [*(f"{kernel.name}.py" for kernel in self.selected), *package_names(self.family.spec)]
         kept = frozenset(f"{name}.py" for name in self.recorded)
         return survey(self.folder, names, self._text, lambda text: body_digest(text) is not None, kept, self.force)
@@ -90,7 +90,7 @@ class Job:
         return kernel_source(self.family.spec, kernel)
 
     def files(self, bodies: dict[str, str]) -> Iterator[tuple[str, str]]:
-        """Every file but the manifest, name and text; fills `bodies` with the digest of each kernel's body."""
+        """The name and text of every file but the manifest; adds the digest of each kernel's body to `bodies`."""
         shown = len(self.selected) >= _MANY and sys.stderr.isatty()
         sources = kernel_sources(self.family.spec, self.selected)
         if shown:
@@ -106,7 +106,7 @@ class Job:
         return manifest(self.present, bodies, self.recorded)
 
     def listing(self) -> dict[str, object]:
-        """The variants for `--list --json`: the manifest's entries, less digests of files not rendered."""
+        """The variants for `--list --json`: the manifest's entries without digests, because nothing is rendered."""
         entries: dict[str, Any] = manifest(
             replace(self.family, kernels=self.selected, left_out=self.left_out),
             {kernel.name: "" for kernel in self.selected},
@@ -117,7 +117,7 @@ class Job:
 
 
 def render(jobs: Sequence[Job]) -> int:
-    """Write every family; raise `Refused`, with nothing written, where something is in the way of one."""
+    """Write every family and return 0; if a folder of one cannot be written, write nothing and raise `Refused`."""
     surveys: list[tuple[Job, Survey]] = []
     obstacles: list[str] = []
     for job in jobs:
@@ -147,13 +147,13 @@ def counted(number: int, one: str, several: str | None = None) -> str:
 OUTCOMES = ("created", "updated", "removed", "same")
 
 
-def check(jobs: Sequence[Job], strangers: Sequence[Path]) -> int:
-    """Say what would change; 1 if anything would."""
+def check(jobs: Sequence[Job], orphans: Sequence[Path]) -> int:
+    """Print what would change; return 1 if anything would, else 0."""
     different = 0
     for job, change in _differences(jobs):
         different += 1
         print(f"{job.folder / change.name}: would be {change.outcome}", file=sys.stderr)
-    for folder in strangers:
+    for folder in orphans:
         different += 1
         print(f"{folder}: no spec makes this family", file=sys.stderr)
     if different:
@@ -165,19 +165,19 @@ def check(jobs: Sequence[Job], strangers: Sequence[Path]) -> int:
     return 0
 
 
-def diff(jobs: Sequence[Job], strangers: Sequence[Path]) -> int:
-    """Show what would change as a unified diff; 1 if anything would."""
-    different = bool(strangers)
+def diff(jobs: Sequence[Job], orphans: Sequence[Path]) -> int:
+    """Print what would change as a unified diff; return 1 if anything would, else 0."""
+    different = bool(orphans)
     for job, change in _differences(jobs):
         different = True
         sys.stdout.writelines(unified(job.folder, change))
-    for folder in strangers:
+    for folder in orphans:
         print(f"{folder}: no spec makes this family", file=sys.stderr)
     return 1 if different else 0
 
 
 def _differences(jobs: Sequence[Job]) -> Iterator[tuple[Job, Change]]:
-    """The changes that rendering would make, were nothing in the way."""
+    """The changes that rendering would make with `force`."""
     for job in jobs:
         if not job.selected:
             continue

@@ -1,4 +1,4 @@
-"""A family's manifest: what was rendered from what, for which targets and versions, and what was left out and why."""
+"""A family's manifest: the spec and templates it was rendered from, its kernels, and what was left out and why."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from generator.plan.kernels import Family, Kernel
 
 
 def manifest(family: Family, bodies: dict[str, str], kept: dict[str, Any] | None = None) -> dict[str, object]:
-    """The manifest less its `files`.
+    """The manifest without its `files`.
 
-    `bodies` maps each kernel's name to the digest of its body; a kernel that is not there was not rendered anew, and
-    its entry is taken from `kept`.
+    `bodies` maps each kernel's name to the digest of its body. A kernel that is not in `bodies` was not rendered now,
+    and its entry is taken from `kept`.
     """
     spec = family.spec
     steps = [step for kernel in family.kernels for step in kernel.variant.epilogue.steps]
-    # What a tap is, the language says; its output's name is in the chain.
+    # Auxiliary outputs are part of the language; the name of each is in the epilogue of its kernel.
     operations = {step.operation: step.meaning for step in steps if step.output is None}
     return {
         "manifest": VERSION,

@@ -1,4 +1,4 @@
-"""A rendered family read back from its folder: the manifest is enough, the spec need not be at hand."""
+"""Read a rendered family from the manifest in its folder; the spec is not needed."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from generator.language.model import Dtype, Layout, Tile, Variant
 from generator.language.vocabulary import DEFAULTS, ELEMENTS, LAYOUT_LETTERS, PRECISIONS, SELECT, TARGETS, WORDS
 from generator.plan.kernels import Kernel, LeftOut
 
-#: The layout of a manifest; one of another is refused.
+#: The version of the manifest's format; others are refused.
 VERSION = 1
 
 
 @dataclass(frozen=True)
 class Rendered:
-    """What a folder's manifest tells: the kernels as they were expanded, and what was left out."""
+    """The contents of a folder's manifest: the kernels as they were expanded, and what was left out."""
 
     folder: Path
     name: str
@@ -47,16 +47,16 @@ class Rendered:
 
     @property
     def own_files(self) -> list[Path]:
-        """The family's own files beside its kernels, which run them: `__init__.py` and what it imports."""
+        """The family's files other than kernels, which run these: `__init__.py` and what it imports."""
         return sorted(self.folder.glob("_*.py"))
 
     def file(self, name: str, *, contract: bool = False) -> Path:
-        """Where a kernel lies, or the package that holds a contract's function."""
+        """The file of a kernel; with `contract`, the package that holds the function of a contract."""
         return self.folder / ("__init__.py" if contract else f"{name}.py")
 
 
 def read(folder: Path) -> Rendered:
-    """The family in `folder`; raise `CallError` where there is none, or its manifest tells what cannot be."""
+    """The family in `folder`; raise `CallError` if there is none, or if its manifest is invalid."""
     try:
         manifest = read_manifest(folder)
     except Refused as error:
@@ -77,7 +77,7 @@ def read(folder: Path) -> Rendered:
         return Rendered(folder, str(manifest["name"]), tuple(kernels.values()), left_out, digests)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         reason = f"{type(error).__name__}: {error}"
-        raise CallError(f"{folder / MANIFEST}: tells what cannot be ({reason}); render it again") from None
+        raise CallError(f"{folder / MANIFEST}: is invalid ({reason}); render the family again") from None
 
 
 @lru_cache(maxsize=64)
@@ -100,7 +100,7 @@ def _kernel(name: str, entry: Mapping[str, Any], operations: Mapping[str, Operat
         **{axis: _one_of(axes.get(axis, DEFAULTS[axis]), words) for axis, words in WORDS.items()},
     )
     if variant.name != name:
-        # Names become paths: one that does not follow from the axes could lead anywhere.
+        # Names become paths: a name that does not follow from the axes could lead to any file.
         raise ValueError(f"the axes of {name!r} make {variant.name!r}")
     return Kernel(
         variant,
@@ -116,7 +116,7 @@ _PRECISIONS = {precision for precisions in PRECISIONS.values() for precision in 
 
 
 def _epilogue(entries: Sequence[Mapping[str, Any]], operations: Mapping[str, Operation]) -> Epilogue:
-    """The chain, each step with the operands that it is told to have."""
+    """The epilogue, each step with the operands that its entry states."""
     used = [_used(entry, operations) for entry in entries]
     reason = why_no_chain([meaning for _, meaning, _ in used])
     if reason is not None:
@@ -125,7 +125,7 @@ def _epilogue(entries: Sequence[Mapping[str, Any]], operations: Mapping[str, Ope
 
 
 def _used(entry: Mapping[str, Any], operations: Mapping[str, Operation]) -> Used:
-    """An operation with its settings, or a tap with the name of its output."""
+    """The name and meaning of a step, and its settings; an auxiliary output has the name of the output instead."""
     name = entry["operation"]
     if name not in TAPS:
         return name, operations[name], settings_of(entry.get("settings", {}), operations[name])

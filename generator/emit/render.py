@@ -1,7 +1,7 @@
-"""Render a family's files: Python chooses, Jinja spells.
+"""Render a family's files: Python makes every decision, and Jinja templates write the text.
 
-A template gets a `generator.lowering.view.View` (or the family's contracts) with finished names and typed values; an
-undefined name raises. The output is already formatted: no formatter runs after it.
+A template gets a `generator.lowering.view.View` (or the family's contracts) with finished names and typed values. An
+undefined name raises an exception. Templates write formatted code: no formatter runs after them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from generator.lowering.lines import paragraph
 from generator.lowering.view import View, view
 from generator.plan.kernels import Family, Kernel
 
-#: The family's own files beside its kernels: what is imported, how its functions run and copy, and what was measured.
+#: The family's files other than kernels: the package, its functions' launching and copying, winners, the cost model.
 PACKAGE, LAUNCH, COPIES, TUNED, TIMING = "__init__.py", "_launch.py", "_copies.py", "_tuned.py", "_timing.py"
 
 # Starting a worker costs about as much as rendering this many kernels.
@@ -64,14 +64,14 @@ def templates_digest() -> str:
 
 
 def with_head(spec: Spec, body: str) -> str:
-    """`body` under the spec's header, the command that renders it and its digest."""
+    """`body` after the spec's header, the command that renders the file, and the digest of `body`."""
     digest = hashlib.sha256(body.encode()).hexdigest()
     head = [*(comment(line) for line in spec.header), command_line(spec.path), DIGEST_LINE + digest]
     return "\n".join(head) + "\n" + body
 
 
 def named_digest(text: str) -> str | None:
-    """The digest of its body that a rendered file names, in the line above its docstring; None for another file."""
+    """The digest that a rendered file states for its body, in the line above its docstring; None for other files."""
     body = text.find('\n"""')
     start = text.rfind("\n", 0, body) + 1
     if body < 0 or not text.startswith(DIGEST_LINE, start):
@@ -80,7 +80,7 @@ def named_digest(text: str) -> str | None:
 
 
 def body_digest(text: str) -> str | None:
-    """The digest that a rendered file names, if its body still has it; None for an edited or foreign file."""
+    """The digest that a rendered file states, if its body still matches; None for an edited or foreign file."""
     digest = named_digest(text)
     body = text[text.find('\n"""') + 1 :]
     return digest if digest == hashlib.sha256(body.encode(errors="surrogateescape")).hexdigest() else None
@@ -109,15 +109,15 @@ def kernel_source(spec: Spec, kernel: Kernel) -> str:
 
 @cache
 def _macros(name: str) -> Any:
-    """The macros of a file: handed to templates, since their own import of it costs more than what it renders."""
+    """The macros of a template file, passed to templates: their own import of it takes longer than rendering it."""
     return environment().get_template(name).module
 
 
 @dataclass(frozen=True)
 class Host:
-    """The parts of a file that kernels share whose launchers are alike."""
+    """The parts of a file that kernels with equal launchers share."""
 
-    #: The table of operands in the docstring, what stands before the kernel, and what follows it.
+    #: The table of operands in the docstring, the text before the kernel, and the text after it.
     operands: str
     before: str
     after: str
@@ -127,7 +127,7 @@ _hosts: dict[tuple[object, ...], Host] = {}
 
 
 def _host(k: View) -> Host:
-    """The host parts of a file, rendered once for kernels that differ in the order of tiles alone."""
+    """The host parts of a file, rendered once for kernels that differ only in the order of tiles."""
     key = (*(word for axis, word in k.v.words.items() if axis != "swizzle"), k.autotune, k.choose, k.too_large)
     if key not in _hosts:
         _hosts[key] = Host(operand_table(k), *_launcher_text(launcher(k)))
@@ -142,17 +142,17 @@ def _launcher_text(made: Launcher) -> tuple[str, str]:
 
 @cache
 def part(indent: int, macro: Callable[..., str], *arguments: object) -> str:
-    """The text of a macro, indented behind its first line; rendered once for equal arguments."""
+    """The text of a macro, indented after its first line; rendered once for equal arguments."""
     return macro(*arguments).strip("\n").replace("\n", "\n" + " " * indent)
 
 
 def package_names(spec: Spec) -> tuple[str, ...]:
-    """The family's own files beside its kernels."""
+    """The names of the family's files other than kernels."""
     return (PACKAGE, LAUNCH, COPIES, *((TIMING, TUNED) if spec.tuned else ()))
 
 
 def package_source(family: Family, name: str) -> str:
-    """The text of one of the family's own files."""
+    """The text of one of the files that `package_names` lists."""
     spec = family.spec
     if name == PACKAGE:
         template = environment().get_template("family.py.j2")
@@ -176,7 +176,7 @@ def package_source(family: Family, name: str) -> str:
 
 
 def kernel_sources(spec: Spec, kernels: Sequence[Kernel]) -> Iterator[str]:
-    """The text of each kernel's file in order, rendered on every core where there are many."""
+    """The text of each kernel's file in order; many kernels are rendered on all cores."""
     workers = min(os.cpu_count() or 1, len(kernels) // _ENOUGH)
     if workers < 2:
         yield from (kernel_source(spec, kernel) for kernel in kernels)

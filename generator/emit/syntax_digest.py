@@ -1,8 +1,9 @@
-"""A syntax tree as text of the project's own, so that two sources that mean the same to Python have the same digest.
+"""Write syntax trees as text, so that two sources that mean the same to Python have the same digest.
 
-Comments, positions, quotes, parentheses and docstrings leave no trace; everything else does. The text is the same, byte
-for byte, on each version of Python that the project supports: `ast.dump` and `ast.unparse` are not, since fields, their
-order and the parts of an f-string differ from version to version. Python's own library is enough to import this.
+Comments, positions, quotes, parentheses and docstrings do not change the text; everything else does. The text is the
+same, byte for byte, on each version of Python that the project supports. `ast.dump` and `ast.unparse` differ between
+versions, because the fields of nodes, their order and the parts of f-strings do. This module imports only Python's
+standard library.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import json
 from collections.abc import Iterable, Iterator
 from functools import cache, lru_cache
 
-#: What a node of each type holds, in the order in which it is written.
+#: The fields of each type of node, in the order in which they are written.
 _FIELDS: dict[str, tuple[str, ...]] = {
     "Module": ("body",),
     # Statements.
@@ -91,7 +92,7 @@ _FIELDS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("Eq", "NotEq", "Lt", "LtE", "Gt", "GtE", "Is", "IsNot", "In", "NotIn"), ()),
 }
 
-#: What follows from the place of a node, and what Python does not act on.
+#: Fields that follow from the position of a node, and fields that do not affect execution.
 _SILENT = frozenset({"ctx", "kind", "type_comment", "type_ignores"})
 
 _DOCUMENTED = (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -99,19 +100,19 @@ _DOCUMENTED = (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 @lru_cache(maxsize=256)
 def digest(text: str) -> str:
-    """The digest of a module by its meaning; raises what `ast.parse` and `written` raise."""
+    """The digest of a module's syntax tree; raises what `ast.parse` and `written` raise."""
     return digest_of([written(ast.parse(text))])
 
 
 def digest_of(texts: Iterable[str]) -> str:
-    """The digest of nodes, each as `written` has it, in their order: 32 hexadecimal digits."""
+    """The digest of nodes, each as `written` writes it, in this order: 32 hexadecimal digits."""
     return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:32]
 
 
 def written(node: ast.AST, nodes: list[ast.AST] | None = None) -> str:
-    """A node as text, in ASCII; raises ValueError for a type of node, or a field of one, that is not known here.
+    """A node as ASCII text; raises ValueError for a type of node, or a field of one, that is not supported.
 
-    Adds the nodes in it to `nodes` in the order of the text, without docstrings and constants.
+    Appends the nodes in it to `nodes` in the order of the text, without docstrings and constants.
     """
     writer = _Writer()
     writer.add(node)
@@ -129,14 +130,14 @@ def undocumented(node: ast.AST) -> list[ast.stmt]:
 
 
 class _Writer:
-    """The text of nodes piece by piece, and the nodes."""
+    """Collects the text of nodes piece by piece, and the nodes."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
         self.nodes: list[ast.AST] = []
 
     def add(self, value: object) -> None:
-        """A node, or what a field of one holds."""
+        """Add a node, or the value of a field of a node."""
         if isinstance(value, ast.Constant):
             self.texts.append(_constant(value.value))
         elif isinstance(value, ast.JoinedStr):
@@ -148,7 +149,7 @@ class _Writer:
         elif isinstance(value, str):
             self.texts.append(json.dumps(value))
         elif value is None:
-            # No expression, which is not the constant None: `{**a}` and `{None: a}` differ by it.
+            # A missing expression differs from the constant None: `{**a}` has one, `{None: a}` the other.
             self.texts.append("-")
         else:
             self.texts.append(_constant(value))
@@ -168,11 +169,11 @@ class _Writer:
             held[_fields(name).index("body")] = undocumented(node)
         for field in _foreign(name, node._fields):
             if getattr(node, field, None):
-                raise ValueError(f"{name}.{field} is not known to {__name__}")
+                raise ValueError(f"{__name__} does not support the field {name}.{field}")
         self._add_all(f"({name}", held, ")")
 
     def _add_string(self, node: ast.JoinedStr) -> None:
-        """An f-string by its parts; one that fills nothing in is a plain string."""
+        """Add an f-string by its parts; one without replacement fields is a plain string."""
         parts = list(_parts(node))
         if all(isinstance(part, str) for part in parts):
             self.texts.append(_constant("".join(map(str, parts))))
@@ -184,8 +185,8 @@ class _Writer:
                 self.texts.append(_constant(part))
                 continue
             spec = part.format_spec
-            spelled = isinstance(spec, ast.JoinedStr) and any(_parts(spec))
-            self._add_all("(FormattedValue", [part.value, part.conversion, spec if spelled else None], ")")
+            has_spec = isinstance(spec, ast.JoinedStr) and any(_parts(spec))
+            self._add_all("(FormattedValue", [part.value, part.conversion, spec if has_spec else None], ")")
         self.texts.append(")")
 
 
@@ -193,36 +194,36 @@ def _fields(name: str) -> tuple[str, ...]:
     try:
         return _FIELDS[name]
     except KeyError:
-        raise ValueError(f"nodes of type {name} are not known to {__name__}") from None
+        raise ValueError(f"{__name__} does not support nodes of type {name}") from None
 
 
 @cache
 def _foreign(name: str, fields: tuple[str, ...]) -> tuple[str, ...]:
-    """The fields of a later Python; what holds nothing there is as if they were not there."""
+    """The fields that a later version of Python has added; they are ignored while they are empty."""
     return tuple(field for field in fields if field not in _FIELDS[name] and field not in _SILENT)
 
 
 def _constant(value: object) -> str:
-    """A constant with its type: 1, 1.0, True and "1" differ, 16 and 0x10 do not."""
+    """A constant with its type: 1, 1.0, True and "1" differ; 16 and 0x10 do not."""
     if value is None or value is Ellipsis or isinstance(value, bool):
         return f"<{value}>"
     if isinstance(value, int):
-        # Python refuses to write long numbers in decimal.
+        # Python refuses to convert very long integers to decimal.
         return f"<int {value:#x}>"
     if isinstance(value, float):
         return f"<float {value.hex()}>"
     if isinstance(value, complex):
         return f"<complex {value.real.hex()} {value.imag.hex()}>"
     if isinstance(value, str):
-        # Not `repr`: which letters that escapes depends on the version of Unicode.
+        # Not `repr`: the characters that it escapes depend on the version of Unicode.
         return f"<str {json.dumps(value)}>"
     if isinstance(value, bytes):
         return f"<bytes {value.hex()}>"
-    raise ValueError(f"constants of type {type(value).__name__} are not known to {__name__}")
+    raise ValueError(f"{__name__} does not support constants of type {type(value).__name__}")
 
 
 def _parts(node: ast.JoinedStr) -> Iterator[str | ast.FormattedValue]:
-    """The texts and values of an f-string: versions of Python differ in how many pieces a text is in."""
+    """The texts and replacement fields of an f-string; adjacent texts, which vary with Python's version, are joined."""
     text = ""
     for part in _pieces(node):
         if isinstance(part, str):
@@ -245,4 +246,4 @@ def _pieces(node: ast.JoinedStr) -> Iterator[str | ast.FormattedValue]:
         elif isinstance(part, ast.Constant) and isinstance(part.value, str):
             yield part.value
         else:
-            raise ValueError(f"{type(part).__name__} in an f-string is not known to {__name__}")
+            raise ValueError(f"{__name__} does not support {type(part).__name__} in an f-string")

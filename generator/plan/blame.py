@@ -1,9 +1,9 @@
-"""Which part of a spec leaves its family empty.
+"""Find the part of a spec that leaves its family empty.
 
-A part is an entry of `exclude`, or what the spec says under one key. It is to blame where the family would not be empty
-with another in its place and all else as it is. Four questions are put in this order, and the first that finds a part
-decides: without which one exclusion is something left; is it without all of them; at the default of which key; with any
-other value of which key? One part that is found so is to blame alone. Of several each could be changed.
+A part is one entry of `exclude`, or the value of one key. It is to blame if the family has kernels once the part is
+changed and the rest of the spec stays the same. Four changes are tried in this order, and the first that gives kernels
+decides: remove one exclusion, remove all exclusions, give one key its default, give one key its other values. If one
+part is found, it alone is to blame. If several are found, changing any one of them is enough.
 """
 
 from __future__ import annotations
@@ -28,32 +28,32 @@ from generator.language.vocabulary import (
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a spec, and the spec with another in its place."""
+    """A part of a spec, and the spec with that part changed."""
 
     key: str
-    #: The one value that the key has, the number of an exclusion; empty for the key with all that it says.
+    #: The only value of the key, or the index of one exclusion; empty for all values of the key.
     word: str
-    other: Spec
+    changed: Spec
 
     def place(self, spec: Spec) -> tuple[int, int]:
-        """Its line and column in the file of `spec`."""
+        """The line and column of the part in the file of `spec`, from 1."""
         return spec.positions.get((self.key, self.word)) or spec.positions[self.key, ""]
 
     @property
     def text(self) -> str:
-        """What it is called in a message at its place."""
+        """The name of the part in a message that also gives its place."""
         if self.key == "exclude":
             return "this exclusion" if self.word else "these exclusions"
-        return f"{self.key}: {self.word!r}" if self.word else f"what {self.key} says"
+        return f"{self.key}: {self.word!r}" if self.word else f"the value of {self.key}"
 
 
-def to_blame(spec: Spec, leaves_something: Callable[[Spec], bool]) -> list[Part]:
-    """The parts of `spec`, whose family is empty, of which each would leave something if it alone were another.
+def to_blame(spec: Spec, has_kernels: Callable[[Spec], bool]) -> list[Part]:
+    """The parts of `spec` of which each, changed alone, gives the empty family kernels; in the order of the file.
 
-    In the order of the file.
+    `has_kernels` returns whether the family of a spec has at least one kernel.
     """
-    for ask in (_exclusions, _all_exclusions, _defaults, _others):
-        found = [part for part in ask(spec) if leaves_something(part.other)]
+    for changes in (_exclusions, _all_exclusions, _defaults, _other_values):
+        found = [part for part in changes(spec) if has_kernels(part.changed)]
         if found:
             return sorted(found, key=lambda part: part.place(spec))
     return []
@@ -61,8 +61,8 @@ def to_blame(spec: Spec, leaves_something: Callable[[Spec], bool]) -> list[Part]
 
 def _exclusions(spec: Spec) -> Iterator[Part]:
     for index in range(len(spec.exclude)):
-        left = spec.exclude[:index] + spec.exclude[index + 1 :]
-        yield Part("exclude", str(index), replace(spec, exclude=left))
+        others = spec.exclude[:index] + spec.exclude[index + 1 :]
+        yield Part("exclude", str(index), replace(spec, exclude=others))
 
 
 def _all_exclusions(spec: Spec) -> Iterator[Part]:
@@ -81,7 +81,7 @@ def _defaults(spec: Spec) -> Iterator[Part]:
         yield Part("triton", "", replace(spec, triton=SUPPORTED))
 
 
-def _others(spec: Spec) -> Iterator[Part]:
+def _other_values(spec: Spec) -> Iterator[Part]:
     for axis in AXES:
         if (axis, "") in spec.positions:
             listed = {word_of(value) for value in spec.axes[axis]}
@@ -90,23 +90,25 @@ def _others(spec: Spec) -> Iterator[Part]:
 
 
 def _axis(spec: Spec, axis: str, values: tuple[AxisValue, ...]) -> Iterator[Part]:
-    """The axis with other values, where there are any."""
+    """The axis with `values` instead of its own, if these differ and are not empty."""
     if values and values != spec.axes[axis]:
-        yield Part(axis, _alone([word_of(v) for v in spec.axes[axis]]), replace(spec, axes={**spec.axes, axis: values}))
+        only = _only([word_of(v) for v in spec.axes[axis]])
+        yield Part(axis, only, replace(spec, axes={**spec.axes, axis: values}))
 
 
 def _targets(spec: Spec, targets: tuple[str, ...]) -> Iterator[Part]:
-    """The spec for other targets, where it lists its own."""
+    """The spec for `targets` instead of its own, if it lists targets."""
     if ("targets", "") in spec.positions and targets and set(targets) != set(spec.targets):
-        yield Part("targets", _alone(spec.targets), replace(spec, targets=targets))
+        yield Part("targets", _only(spec.targets), replace(spec, targets=targets))
 
 
-def _alone(words: Sequence[str]) -> str:
+def _only(words: Sequence[str]) -> str:
+    """The word if there is exactly one, else an empty string."""
     return words[0] if len(words) == 1 else ""
 
 
 def _values(axis: str) -> Iterator[AxisValue]:
-    """Every value of an axis that has a word of its own; of an epilogue the empty one."""
+    """Every value of an axis that one word names; for the epilogue only the empty one."""
     if axis == "layout":
         yield from map(Layout.of, map("".join, itertools.product(LAYOUT_LETTERS, repeat=3)))
     elif axis == "dtype":

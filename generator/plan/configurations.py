@@ -1,4 +1,4 @@
-"""The configurations of a kernel as its `CONFIGS` holds them: a column for each size, band and launch option."""
+"""The configurations of a kernel as in its `CONFIGS`: one key for each tile size, band size and launch option."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from generator.plan.kernels import Kernel
 
 
 def columns(v: Variant) -> dict[str, str]:
-    """The columns that the order of tiles and the schedule read, each with the tile's key that fills it."""
+    """The keys that the order of tiles and the schedule add to a configuration, each with its field of `Tile`."""
     return {**SWIZZLE[v.swizzle].columns, **v.traits.columns}
 
 
 def configurations(kernel: Kernel) -> tuple[dict[str, int], ...]:
-    """The configurations of a kernel, in the order of its table."""
+    """The configurations of a kernel, in the order of `CONFIGS`."""
     v = kernel.variant
     return tuple(_configuration(v, tile) for tile in kernel.tiles)
 

@@ -1,4 +1,4 @@
-"""The tile tables that a spec without `tile` gets, per schedule and operand width."""
+"""The configurations of a spec without `tile`, by schedule and operand width."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from generator.language.vocabulary import ELEMENTS
 from generator.plan.memory import staged
 from generator.plan.resources import through_registers
 
-# 16-bit operands: the rows that won at some size between 8 and 8192 rows in a sweep of 17 on an H200.
+# 16-bit operands. Each was the fastest at one or more of 17 values of M from 8 to 8192, measured on an H200.
 _TILED_16 = (
     Tile(128, 128, 64, warps=4, stages=3),
     Tile(128, 128, 64, warps=4, stages=4),
@@ -21,14 +21,15 @@ _TILED_16 = (
     Tile(16, 64, 128, warps=4, stages=4),
     Tile(16, 32, 256, warps=4, stages=4),
 )
-# By descriptors, where a multiprocessor has one program: it takes in 64 bytes a cycle with some 200 KB under way, which
-# takes all of its memory. Each won at some of 12 sizes of 128 to 2048 rows on an H200, by up to a quarter.
+# Descriptor loads with one program per multiprocessor: a multiprocessor loads 64 bytes per cycle only with about 200 KB
+# in flight, which takes all of its shared memory. Each was the fastest, by up to 25 %, at one or more of 12 sizes with
+# M from 128 to 2048 on an H200.
 _DEEP_16 = (
     Tile(128, 128, 64, warps=4, stages=6),
     Tile(64, 128, 64, warps=4, stages=9),
     Tile(64, 64, 128, warps=4, stages=7),
 )
-# One program a multiprocessor fills the device's matrix units with a larger tile, in bands that the L2 holds.
+# One program per multiprocessor: larger tiles keep the matrix units busy, and bands of tiles fit in the L2.
 _PERSISTENT_16 = (
     Tile(128, 256, 64, warps=8, stages=3),
     Tile(128, 256, 64, warps=8, stages=3, group=16),
@@ -41,7 +42,7 @@ _PERSISTENT_16 = (
     Tile(128, 64, 64, warps=4, stages=4),
     Tile(16, 64, 128, warps=4, stages=4),
 )
-# Few rows of C, whose columns fill the matrix unit: deep stages keep the memory busy.
+# Few rows of C, so that its columns fill the rows of the matrix unit; many stages keep enough loads in flight.
 _EXCHANGED_16 = (
     Tile(16, 64, 256, warps=4, stages=5),
     Tile(16, 64, 256, warps=4, stages=4),
@@ -52,7 +53,8 @@ _EXCHANGED_16 = (
     Tile(64, 64, 128, warps=4, stages=4),
     Tile(64, 128, 64, warps=4, stages=3),
 )
-# With 8 bits the same bytes are fewer stages of a longer K; some of these win at 1 to 128 rows on an H200.
+# 8-bit operands: the table above, scaled to the same bytes along K, has few stages of a long K. These have more stages;
+# some are the fastest for M from 1 to 128 on an H200.
 _EXCHANGED_8 = (
     Tile(16, 64, 256, warps=4, stages=8),
     Tile(16, 64, 128, warps=4, stages=10),
@@ -60,8 +62,9 @@ _EXCHANGED_8 = (
     Tile(64, 64, 128, warps=4, stages=8),
     Tile(64, 128, 128, warps=4, stages=8),
 )
-# Two widths side by side, for a grid that is a little more than a wave of powers of two: rows that were among the best
-# at some of 16 such sizes on an H200, most of them by one program a multiprocessor with many loads in flight.
+# Tiles of two widths side by side, for sizes at which tiles of powers of two make slightly more than one wave. Each was
+# among the fastest at one or more of 16 such sizes on an H200; most have one program per multiprocessor and many loads
+# in flight.
 _PAIRED_16 = (
     Tile(128, 288, 64, warps=8, stages=4),
     Tile(128, 192, 64, warps=4, stages=4),
@@ -77,7 +80,8 @@ _PAIRED_16 = (
     Tile(64, 96, 128, warps=4, stages=5),
     Tile(64, 48, 128, warps=4, stages=4),
 )
-# The steps of all tiles shared out: a tile that fills a multiprocessor, smaller ones where that leaves too few steps.
+# The steps along K of all tiles are divided over the programs: one tile that fills a multiprocessor, and smaller ones
+# for sizes at which it leaves too few steps.
 _STREAM_16 = (
     Tile(128, 256, 64, warps=8, stages=3),
     Tile(128, 128, 64, warps=4, stages=4),
@@ -85,10 +89,10 @@ _STREAM_16 = (
     Tile(64, 64, 128, warps=4, stages=4),
     Tile(16, 64, 128, warps=4, stages=4),
 )
-# The tables of each schedule by the bits of an element; other widths have the same bytes along K.
+# The table of each schedule by the bits of an element; other widths have the same bytes along K.
 _TABLES = {
-    name: {bits: tuple(replace(tile, k=tile.k * 16 // bits) for tile in rows) for bits in (8, 16, 32)}
-    for name, rows in (
+    name: {bits: tuple(replace(tile, k=tile.k * 16 // bits) for tile in tiles) for bits in (8, 16, 32)}
+    for name, tiles in (
         ("tiled", _TILED_16),
         ("deep", _DEEP_16),
         ("persistent", _PERSISTENT_16),
@@ -97,9 +101,9 @@ _TABLES = {
         ("exchanged", _EXCHANGED_16),
     )
 }
-# tf32 with both operands across K: Hopper's `wgmma` would have them turned around on the way to it, which takes longer
-# than the older instruction, that two warps or 32 rows leave the compiler with.
-_TURNED_TF32 = (
+# tf32 with an operand that is not contiguous along K and that Hopper's `wgmma` cannot read from registers: transposing
+# it for `wgmma` takes longer than `mma.sync`, which the compiler uses for two warps or fewer than 64 rows.
+_TRANSPOSED_TF32 = (
     Tile(64, 128, 32, warps=2, stages=3),
     Tile(128, 64, 32, warps=2, stages=4),
     Tile(64, 64, 32, warps=2, stages=3),
@@ -107,9 +111,9 @@ _TURNED_TF32 = (
     Tile(32, 64, 32, warps=2, stages=3),
     Tile(16, 32, 128, warps=4, stages=4),
 )
-# With the operand of the rows across K and the other along it, `wgmma` takes that from registers; the older instruction
-# is left to few rows of C.
-_HELD_TF32 = (
+# tf32 where only the operand of the matrix unit's rows is not contiguous along K: `wgmma` reads that operand from
+# registers. The last two, for few rows of C, use `mma.sync`.
+_REGISTER_TF32 = (
     Tile(128, 256, 32, warps=8, stages=4),
     Tile(128, 128, 32, warps=8, stages=6),
     Tile(128, 128, 32, warps=4, stages=6),
@@ -118,13 +122,13 @@ _HELD_TF32 = (
     Tile(32, 64, 32, warps=2, stages=3),
     Tile(16, 32, 128, warps=4, stages=4),
 )
-# The same exchanged: the rows of the matrix unit are columns of C.
-_HELD_EXCHANGED_TF32 = (
-    *(replace(tile, m=tile.n, n=tile.m) for tile in _HELD_TF32[:5]),
+# The same for an exchanged product, where the rows of the matrix unit are columns of C.
+_REGISTER_EXCHANGED_TF32 = (
+    *(replace(tile, m=tile.n, n=tile.m) for tile in _REGISTER_TF32[:5]),
     Tile(32, 64, 64, warps=4, stages=6),
     Tile(16, 64, 64, warps=4, stages=8),
 )
-# fp32 without tf32 runs on the scalar units: registers bound the tile, not the matrix unit.
+# fp32 without tf32 does not use the matrix unit: the number of registers limits the tile.
 _TILED_FP32 = (
     Tile(128, 128, 16, warps=4, stages=3),
     Tile(128, 64, 16, warps=4, stages=3),
@@ -135,11 +139,11 @@ _TILED_FP32 = (
 
 
 def _split(tiles: tuple[Tile, ...]) -> tuple[Tile, ...]:
-    """Each tile with its K divided over 2, 4 and 8 programs."""
+    """Each of `tiles` with its K divided over 2, 4 and 8 programs."""
     return tuple(replace(tile, split=split) for tile in tiles for split in (2, 4, 8))
 
 
-# K divided: for products of few tiles and a long K.
+# K divided over programs: for products with few tiles and a long K.
 _SPLIT_16 = _split(
     (
         Tile(128, 128, 64, warps=4, stages=4),
@@ -149,14 +153,14 @@ _SPLIT_16 = _split(
     )
 )
 _SPLIT = {bits: tuple(replace(tile, k=tile.k * 16 // bits) for tile in _SPLIT_16) for bits in (8, 16)}
-# fp32 and three products in tf32 hold their operands in registers, beside a sum that is handed in: smaller tiles.
+# fp32 and tf32x3 hold their operands in registers, beside a partial sum for the workspace: the tiles are smaller.
 _STREAM_TF32 = (
     Tile(64, 128, 32, warps=4, stages=4),
     Tile(64, 64, 64, warps=4, stages=4),
     Tile(16, 64, 64, warps=4, stages=4),
 )
 _STREAM_FP32 = (Tile(64, 64, 16, warps=4, stages=3), *_TILED_FP32[3:])
-# All of K in one load: k is the largest K that the row takes.
+# All of K in one load: k is the largest K that the configuration accepts.
 _NAIVE_16 = (
     Tile(32, 32, 64, warps=4, stages=1),
     Tile(32, 32, 128, warps=4, stages=1),
@@ -166,39 +170,41 @@ _NAIVE_16 = (
 )
 _NAIVE_32 = _NAIVE_16[:4]
 
-# The one row of a schedule that has no tile.
+# The only configuration of a schedule without tiles.
 _ELEMENT = Tile(1, 1, 1, warps=1, stages=1)
 
 
 def defaults(v: Variant) -> tuple[Tile, ...]:
-    """The table for a variant's schedule, types, layout and product, largest tile first."""
-    rows = tuple(row for row in _whole(v) if not _spills(v, row))
+    """The configurations for a variant's schedule, types, layout and product, largest tile first."""
+    tiles = tuple(tile for tile in _ungated(v) if not _spills(v, tile))
     if v.epilogue.order is None or not v.traits.tiled:
-        return rows
-    # Two columns of B for each of C: as much of B and of the sums as half the columns of another product.
-    return tuple(dict.fromkeys(_halved(v, row) for row in rows))
+        return tiles
+    # A gated linear unit reads two columns of B for each column of C: half the columns of C need the same resources.
+    return tuple(dict.fromkeys(_halved(v, tile) for tile in tiles))
 
 
-def _spills(v: Variant, row: Tile) -> bool:
-    """Whether the threads of a program that walks tiles have too few registers for a row.
+def _spills(v: Variant, tile: Tile) -> bool:
+    """Whether a program that walks tiles has too few registers per thread for `tile`.
 
-    With vectors in the chain and sums along both sides of a tile, 128 elements a thread spill up to 4 KB by ptxas for
-    sm90, and 64 next to nothing; without one of the three 128 spill less than 1 KB, most of them nothing.
+    With vector operands in the epilogue and reductions over both rows and columns, 128 elements of C per thread spill
+    up to 4 KB (ptxas, sm90), and 64 elements almost nothing. If one of these three conditions is missing, 128 elements
+    spill less than 1 KB, and mostly nothing.
     """
     reduced = {output.shape for output in v.epilogue.outputs if output.tap.reduction}
     vectors = any(operand.shape in (ROWS, COLUMNS, HALVES) for operand in v.epilogue.operands)
-    return v.traits.walks_tiles and len(reduced) == 2 and vectors and row.m * row.n >= 128 * 32 * row.warps
+    return v.traits.walks_tiles and len(reduced) == 2 and vectors and tile.m * tile.n >= 128 * 32 * tile.warps
 
 
-def _halved(v: Variant, row: Tile) -> Tile:
+def _halved(v: Variant, tile: Tile) -> Tile:
+    """`tile` with half its columns, or with half its K where the columns would be too few for the matrix unit."""
     least = 16
     if v.product == "exchanged":
         least = 32 if v.epilogue.order == INTERLEAVED else 64
-    return replace(row, n=row.n // 2) if row.n // 2 >= least else replace(row, k=max(row.k // 2, 32))
+    return replace(tile, n=tile.n // 2) if tile.n // 2 >= least else replace(tile, k=max(tile.k // 2, 32))
 
 
-def _whole(v: Variant) -> tuple[Tile, ...]:
-    """The table for a product with as many columns as B."""
+def _ungated(v: Variant) -> tuple[Tile, ...]:
+    """The configurations of a product in which C has as many columns as B."""
     schedule, dtype = v.schedule, v.dtype
     bits = ELEMENTS[dtype.a].bits
     if not v.traits.tiled:
@@ -207,22 +213,22 @@ def _whole(v: Variant) -> tuple[Tile, ...]:
         return _NAIVE_32 if bits == 32 else _NAIVE_16
     ieee = dtype.precision == "ieee"
     if bits == 32 and v.traits.divides_k:
-        rows = _STREAM_FP32 if ieee else _STREAM_TF32
-        return _split(rows) if v.traits.splits else rows
+        tiles = _STREAM_FP32 if ieee else _STREAM_TF32
+        return _split(tiles) if v.traits.splits else tiles
     if v.traits.splits:
         return _SPLIT[bits]
     if ieee:
         return _TILED_FP32
     if v.traits.plain and through_registers(v):
-        return _HELD_EXCHANGED_TF32 if v.product == "exchanged" else _HELD_TF32
+        return _REGISTER_EXCHANGED_TF32 if v.product == "exchanged" else _REGISTER_TF32
     if v.traits.plain and dtype.precision == "tf32" and (v.layout.a, v.layout.b) != ("row", "column"):
-        return _TURNED_TF32
+        return _TRANSPOSED_TF32
     if v.product == "exchanged":
         return _TABLES["exchanged"][bits] + (_EXCHANGED_8 if bits == 8 else ())
     return _TABLES[schedule][bits] + (_deep(v) if v.traits.plain and v.load == "descriptor" else ())
 
 
 def _deep(v: Variant) -> tuple[Tile, ...]:
-    """The rows of as many stages as there is room for: a result with a tile of its own takes that of one."""
-    rows = _TABLES["deep"][ELEMENTS[v.dtype.a].bits]
-    return tuple(replace(row, stages=row.stages - 1) for row in rows) if staged(v) else rows
+    """The configurations with as many stages as fit: one less if the result is staged in shared memory."""
+    tiles = _TABLES["deep"][ELEMENTS[v.dtype.a].bits]
+    return tuple(replace(tile, stages=tile.stages - 1) for tile in tiles) if staged(v) else tiles

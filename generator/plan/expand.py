@@ -1,4 +1,4 @@
-"""Expand a spec into its family: the product of the axes in order, less what is excluded or cannot exist."""
+"""Expand a spec into its family: the product of the axes in order, minus exclusions and illegal combinations."""
 
 from __future__ import annotations
 
@@ -15,15 +15,17 @@ from generator.plan import default_configurations, legality
 from generator.plan.blame import to_blame
 from generator.plan.kernels import Family, Kernel, LeftOut
 
-#: More than this is a slip of the pen: nobody reads, compiles or vendors that many.
+#: A larger family is assumed to be a mistake in the spec: nobody reads, compiles or vendors so many kernels.
 LARGEST_FAMILY = 100_000
+
+_NOTHING_FITS = "no configuration fits"
 
 
 def expand(spec: Spec) -> Family:
-    """The kernels of `spec`, and what was left out with its reason.
+    """The kernels of `spec`, and what was left out, each with its reason.
 
-    Raises `SpecError` where a listed value survives in no variant, a listed target can run none, a tile row fits none,
-    an exclusion matches nothing, or nothing is left.
+    Raises `SpecError` if the product of the axes is larger than `LARGEST_FAMILY`, if no kernel has a listed value, runs
+    on a listed target or can use a listed tile, if an exclusion matches nothing, or if the family is empty.
     """
     size = math.prod(len(spec.axes[axis]) for axis in AXES)
     if size > LARGEST_FAMILY:
@@ -36,8 +38,8 @@ def expand(spec: Spec) -> Family:
     return Family(spec, tuple(expansion.kernels), tuple(expansion.left_out))
 
 
-def _leaves_something(spec: Spec) -> bool:
-    """Whether a variant of `spec`, among as many as a family may have, is a kernel."""
+def _has_kernels(spec: Spec) -> bool:
+    """Whether one of the first `LARGEST_FAMILY` variants of `spec` is a kernel."""
     expansion = _Expansion(spec)
     values = itertools.product(*(spec.axes[axis] for axis in AXES))
     for each in itertools.islice(values, LARGEST_FAMILY):
@@ -48,45 +50,54 @@ def _leaves_something(spec: Spec) -> bool:
 
 
 @dataclass(frozen=True)
-class Offer:
-    """The rows and targets of variants that differ in masking and order alone, what they lack, and why."""
+class _Support:
+    """The configurations and targets of a variant: the same for variants that differ in masking and tile order only."""
 
     tiles: tuple[Tile, ...]
     targets: tuple[str, ...]
+    #: Target -> the indices in `tiles` of the configurations that do not fit on it.
     not_offered: tuple[tuple[str, tuple[int, ...]], ...]
+    #: The reason and the target of each configuration, and of each target, that is left out.
     left_out: tuple[tuple[str, str | None], ...]
+    #: Why there is no kernel, where `tiles` is empty.
     refusal: str
+    #: The Triton versions as a range.
     triton: str
 
 
 class _Expansion:
-    """What has been seen of the product so far."""
+    """The kernels of the variants visited so far, and what the checks at the end need to know."""
 
     def __init__(self, spec: Spec) -> None:
         self.spec = spec
         self.kernels: list[Kernel] = []
         self.left_out: list[LeftOut] = []
+        #: The words that make a difference -> the first variant that has them.
         self.first: dict[tuple[str, ...], Variant] = {}
-        self.survivors: set[tuple[str, str]] = set()
+        #: (key, word) of everything in the spec that some kernel has.
+        self.used: set[tuple[str, str]] = set()
+        #: (key, word) -> why a variant with it was left out, the first reason found.
         self.reasons: dict[tuple[str, str], str] = {}
-        self.used: set[int] = set()
-        self.offers: dict[tuple[str, ...], Offer] = {}
+        #: The indices of exclusions that match a variant.
+        self.matching: set[int] = set()
+        self.supports: dict[tuple[str, ...], _Support] = {}
 
     def visit(self, variant: Variant) -> None:
+        """Add a variant to the kernels, or to what is left out."""
         keys = list(variant.words.items())
         reason = self.reason(variant)
         if reason is None:
-            essence = legality.essence(variant)
-            if essence in self.first:
-                self.left_out.append(LeftOut(variant.name, f"the same kernel as {self.first[essence].name}"))
-                self.survivors.update(keys)
+            words = legality.effective_words(variant)
+            if words in self.first:
+                self.left_out.append(LeftOut(variant.name, f"the same kernel as {self.first[words].name}"))
+                self.used.update(keys)
                 return
             kernel, reason = self.kernel(variant)
             if kernel is not None:
-                self.first[essence] = variant
+                self.first[words] = variant
                 self.kernels.append(kernel)
-                self.survivors.update(keys)
-                self.survivors.update(("targets", target) for target in kernel.targets)
+                self.used.update(keys)
+                self.used.update(("targets", target) for target in kernel.targets)
                 return
         assert reason is not None
         self.left_out.append(LeftOut(variant.name, reason))
@@ -94,76 +105,80 @@ class _Expansion:
             self.reasons.setdefault(key, reason)
 
     def reason(self, variant: Variant) -> str | None:
-        """Why the variant does not exist: the spec's own exclusions first."""
+        """Why the variant is left out, or None: the spec's own exclusions come before the legality rules."""
         excluded = None
         for index, exclusion in enumerate(self.spec.exclude):
             if exclusion.matches(variant):
-                self.used.add(index)
+                self.matching.add(index)
                 excluded = excluded or f"excluded: {exclusion.because}"
         return excluded or legality.why_not(variant) or legality.why_not_selected(variant, self.spec.select)
 
     def kernel(self, variant: Variant) -> tuple[Kernel | None, str | None]:
-        """The kernel on the targets and with the rows that it can have, or why it has none."""
-        # No rule about a row, a target or a version reads the masking or the order of tiles.
+        """The kernel of `variant` and None, or None and the reason why it has no kernel."""
+        # No rule about a configuration, a target or a version reads the masking or the order of tiles.
         key = tuple(word for axis, word in variant.words.items() if axis not in ("masking", "swizzle"))
-        if key not in self.offers:
-            self.offers[key] = self.offer(variant)
-        offer = self.offers[key]
-        self.left_out += [LeftOut(variant.name, reason, target) for reason, target in offer.left_out]
-        if not offer.tiles:
-            return None, offer.refusal
-        return Kernel(variant, offer.tiles, offer.targets, offer.triton, self.spec.select, offer.not_offered), None
+        if key not in self.supports:
+            self.supports[key] = self.support(variant)
+        found = self.supports[key]
+        self.left_out += [LeftOut(variant.name, reason, target) for reason, target in found.left_out]
+        if not found.tiles:
+            return None, found.refusal
+        return Kernel(variant, found.tiles, found.targets, found.triton, self.spec.select, found.not_offered), None
 
-    def offer(self, variant: Variant) -> Offer:
-        """What `variant` can have of the spec's targets, rows and Triton versions."""
+    def support(self, variant: Variant) -> _Support:
+        """The configurations, targets and Triton versions of the spec that `variant` can have."""
         spec = self.spec
         allowed = spelled(spec.triton & legality.versions(variant))
         reason = legality.why_no_version(variant, spec.triton)
         if reason is not None:
-            return Offer((), (), (), (), reason, allowed)
+            return _Support((), (), (), (), reason, allowed)
         own = spec.tiles if variant.traits.tiled else None
         wanted = own or default_configurations.defaults(variant)
         refused = {target: legality.why_not_on(variant, target) for target in spec.targets}
         running = [target for target in spec.targets if refused[target] is None]
-        rows: list[Tile] = []
+        tiles: list[Tile] = []
         lacking: dict[str, list[int]] = {target: [] for target in running}
         left_out: list[tuple[str, str | None]] = []
-        for index, row in enumerate(wanted):
+        for index, tile in enumerate(wanted):
             if not variant.traits.splits:
-                # Rows that differ in the split alone are one here.
-                row = replace(row, split=Tile.split)
-                if row in rows:
-                    self.survivors.add(("tile", str(index)))
+                # Tiles that differ only in `split` are the same configuration here.
+                tile = replace(tile, split=Tile.split)
+                if tile in tiles:
+                    self.used.add(("tile", str(index)))
                     continue
-            never = legality.why_no_row(variant, row)
-            reasons = {target: never or legality.why_no_row_on(variant, row, target) for target in running}
+            never = legality.why_no_row(variant, tile)
+            reasons = {target: never or legality.why_no_row_on(variant, tile, target) for target in running}
             fits = any(reason is None for reason in reasons.values())
-            label = f"tile {row.m}x{row.n}x{row.k}, {row.warps} warps, {row.stages} stages"
+            label = f"tile {tile.m}x{tile.n}x{tile.k}, {tile.warps} warps, {tile.stages} stages"
             for target, reason in reasons.items():
                 if reason is not None:
                     left_out.append((f"{label}: {reason}", target))
                     self.reasons.setdefault(("tile", str(index)), reason)
                     if fits:
-                        lacking[target].append(len(rows))
+                        lacking[target].append(len(tiles))
             if fits:
-                rows.append(row)
+                tiles.append(tile)
                 if own:
-                    self.survivors.add(("tile", str(index)))
-        held = tuple(target for target in running if len(lacking[target]) < len(rows))
+                    self.used.add(("tile", str(index)))
+        targets = tuple(target for target in running if len(lacking[target]) < len(tiles))
         for target in spec.targets:
-            why = refused[target] or (None if target in held else "no row of the tile table fits")
+            why = refused[target] or (None if target in targets else _NOTHING_FITS)
             if why is not None:
                 self.reasons.setdefault(("targets", target), why)
-                if held:
+                if targets:
                     left_out.append((why, target))
-        found = [reason for reason in refused.values() if reason] or ["no row of the tile table fits"]
-        not_offered = tuple((target, tuple(lacking[target])) for target in held if lacking[target])
-        return Offer(
-            tuple(rows) if held else (), held, not_offered, tuple(left_out), "; ".join(dict.fromkeys(found)), allowed
+        refusals = [reason for reason in refused.values() if reason] or [_NOTHING_FITS]
+        return _Support(
+            tuple(tiles) if targets else (),
+            targets,
+            tuple((target, tuple(lacking[target])) for target in targets if lacking[target]),
+            tuple(left_out),
+            "; ".join(dict.fromkeys(refusals)),
+            allowed,
         )
 
     def check(self) -> None:
-        """Raise for all that the spec lists and nothing came of."""
+        """Raise `SpecError` with everything that the spec lists and that has no effect."""
         spec = self.spec
         mistakes = []
 
@@ -172,39 +187,39 @@ class _Expansion:
             mistakes.append(Mistake(spec.path, line, column, message))
 
         for index in range(len(spec.exclude)):
-            if index not in self.used:
+            if index not in self.matching:
                 wrong(("exclude", str(index)), "exclude: matches no variant of the family; correct it or take it out")
         if self.kernels:
             for key in self.listed():
-                if key not in self.survivors:
+                if key not in self.used:
                     axis, word = key
                     wrong(key, f"{axis}: {word!r} survives in no variant: {self.reasons.get(key, 'nothing uses it')}")
         for index in range(len(spec.tiles or ())):
             key = ("tile", str(index))
-            if key not in self.survivors and key in self.reasons:
-                wrong(key, f"tile: no target can hold this row: {self.reasons[key]}")
-            elif key not in self.survivors and self.kernels:
-                wrong(key, "tile: no schedule of the spec has tiles; leave the key out")
+            if key not in self.used and key in self.reasons:
+                wrong(key, f"tile: no target can run this configuration: {self.reasons[key]}")
+            elif key not in self.used and self.kernels:
+                wrong(key, "tile: no schedule of the spec has tiles; remove the key")
         if not self.kernels and not mistakes:
             mistakes.append(self.empty())
         if mistakes:
             raise SpecError(mistakes)
 
     def empty(self) -> Mistake:
-        """The mistake that nothing is left, at the one part of the spec to blame if there is one (`plan.blame`)."""
+        """The mistake of an empty family, at the place of the one part that is to blame if there is one (`blame`)."""
         spec = self.spec
         found = dict.fromkeys(left.reason for left in self.left_out)
         reasons = f"left out: {'; '.join(itertools.islice(found, 3))}"
-        parts = to_blame(spec, _leaves_something)
+        parts = to_blame(spec, _has_kernels)
         if len(parts) == 1:
-            message = f"the family is empty, by {parts[0].text} alone; {reasons}"
+            message = f"the family is empty because of {parts[0].text} alone; {reasons}"
             return Mistake(spec.path, *parts[0].place(spec), message)
-        told = [f"{part.text} ({line}:{column})" for part in parts for line, column in [part.place(spec)]]
-        change = f"; to leave something, change one of: {', '.join(told)}" if told else ""
+        places = [f"{part.text} ({line}:{column})" for part in parts for line, column in [part.place(spec)]]
+        change = f"; to leave something, change one of: {', '.join(places)}" if places else ""
         return Mistake(spec.path, 1, 1, f"the family is empty; {reasons}{change}")
 
     def listed(self) -> Iterable[tuple[str, str]]:
-        """Every value of an axis and every target that the spec lists, none that it has by default."""
+        """(key, word) of every value of an axis, and of every target that the spec itself lists."""
         for axis in AXES:
             for value in self.spec.axes[axis]:
                 yield axis, word_of(value)

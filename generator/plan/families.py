@@ -1,4 +1,4 @@
-"""Several specs at once: every one read and expanded, the mistakes of all of them told together."""
+"""Read and expand several specs, and report the mistakes of all of them together."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from generator.plan.kernels import Family
 
 
 def families(paths: Iterable[Path]) -> list[Family]:
-    """Every spec read and expanded; raise `SpecError` with the mistakes of all of them, two of one name among them."""
+    """The families of the specs at `paths`, each path once.
+
+    Raises `SpecError` with the mistakes of all specs; two specs with the same name are a mistake, too.
+    """
     found: list[Family] = []
     mistakes: list[Mistake] = []
     for path in dict.fromkeys(paths):

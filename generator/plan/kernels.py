@@ -1,4 +1,4 @@
-"""What a spec comes to: a family of kernels, and what was left out of it."""
+"""The result of expanding a spec: a family of kernels, and what was left out of it."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from generator.language.model import Spec, Tile, Variant
 
 @dataclass(frozen=True)
 class Kernel:
-    """A variant that exists: the tile rows and targets it is offered for, and the Triton versions it runs on."""
+    """A legal variant: its configurations, the targets that can run it, and the Triton versions that compile it."""
 
     variant: Variant
     tiles: tuple[Tile, ...]
     targets: tuple[str, ...]
-    #: The versions as a range: `>=3.6,<3.9`.
+    #: The Triton versions as a range: `>=3.6,<3.9`.
     triton: str
     select: str
-    #: Target -> the indices of the rows that it cannot hold.
+    #: Target -> the indices in `tiles` of the configurations that do not fit on it.
     not_offered: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
     @property
@@ -27,7 +27,9 @@ class Kernel:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A variant, or a target or tile row of one, that is not rendered, and why."""
+    """A variant, or one target or configuration of a variant, that is not rendered, and why."""
+
+    #: The name of the variant.
 
     name: str
     reason: str
@@ -36,7 +38,7 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Family:
-    """What a spec comes to: the kernels in the order of the product, and what was left out."""
+    """The kernels of a spec in the order of the product of its axes, and what was left out."""
 
     spec: Spec
     kernels: tuple[Kernel, ...]

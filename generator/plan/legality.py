@@ -1,7 +1,8 @@
-"""The legality table: what cannot exist or makes no difference, each as a rule with its reason.
+"""The legality table: which variants, targets and configurations cannot exist, each rule with its reason.
 
-The expansion, the renderer, the harness and the documentation all ask this module; no template and no test has rules
-of its own. A rule returns the reason, or None where it has nothing against.
+The expansion, the renderer, the harness and the documentation all use this module; no template and no test has rules of
+its own. A rule returns the reason why it forbids a combination, or None. Users read the reasons in `--list`, in error
+messages and in manifests.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ from generator.plan.resources import (
     widths,
 )
 
-#: File systems hold 255 bytes; `.py` and the suffix of a file being written take some.
+#: File systems allow 255 bytes; `.py` and the suffix of a temporary file need some of them.
 _LONGEST_NAME = 240
 
-#: How far past K a number may go: launchers keep K that far from 2**31.
+#: How far past K an index along K may go: launchers refuse a K that is not so far below 2**31.
 _BEYOND_K = 2**16
 
 VariantRule = Callable[[Variant], str | None]
@@ -39,19 +40,19 @@ TargetRule = Callable[[Variant, str], str | None]
 
 def _tile_load_of_elements(v: Variant) -> str | None:
     if not v.traits.tiled and v.load != "pointer":
-        return f"elementwise loads single elements, which {v.load} cannot address"
+        return f"{v.schedule} loads single elements, which {v.load} cannot address; use 'load: pointer'"
     return None
 
 
 def _precision_of_elements(v: Variant) -> str | None:
     if not v.traits.tiled and v.dtype.precision in ("tf32", "tf32x3", "fast"):
-        return f"{v.dtype.precision} belongs to the matrix unit, which elementwise does not use"
+        return f"{v.dtype.precision} is a mode of the matrix unit, which {v.schedule} does not use; use tiled"
     return None
 
 
 def _descriptor_masking(v: Variant) -> str | None:
     if v.load == "descriptor" and v.masking not in ("mnk", "auto"):
-        return f"descriptor accesses are bounded by the hardware, so {v.masking} would say nothing; use mnk or auto"
+        return f"the hardware bounds descriptor accesses, so 'masking: {v.masking}' has no effect; use mnk or auto"
     return None
 
 
@@ -59,7 +60,7 @@ def _descriptor_strides(v: Variant) -> str | None:
     if v.load != "descriptor":
         return None
     if "strided" in (v.layout.a, v.layout.b):
-        return "a descriptor needs a unit inner stride, which a strided A or B does not promise"
+        return "a descriptor needs an inner stride of 1, which a strided A or B need not have; use 'load: pointer'"
     if v.layout.c == "strided" and v.store == "as_load":
         return "a descriptor cannot write a strided C; use 'store: pointer'"
     return None
@@ -70,7 +71,7 @@ def _descriptor_matrices(v: Variant) -> str | None:
     matrices += [output.name for output in v.epilogue.outputs if output.shape == MATRIX]
     matrices += ["C"] if v.epilogue.reads_out else []
     if v.traits.walks_tiles and v.load == "descriptor" and v.store == "as_load" and matrices:
-        return f"a tile of {matrices[0]} would lie in shared memory beside the loads in flight; use 'store: pointer'"
+        return f"a tile of {matrices[0]} would need shared memory beside the loads in flight; use 'store: pointer'"
     return None
 
 
@@ -83,15 +84,15 @@ def _integer_output(v: Variant) -> str | None:
 def _elementwise_reduction(v: Variant) -> str | None:
     reduced = [step.operation for step in v.epilogue.steps if step.output is not None and step.output.tap.reduction]
     if not v.traits.tiled and reduced:
-        return f"{reduced[0]} is made of what each tile has of it, and elementwise has no tiles; use tiled"
+        return f"{reduced[0]} is reduced tile by tile, and {v.schedule} has no tiles; use tiled"
     if v.traits.pairs and reduced:
-        return f"{reduced[0]} is made of what each tile has of it, and a tile of two widths has two; use tiled"
+        return f"{reduced[0]} is reduced tile by tile, and a tile of {v.schedule} has two accumulators; use tiled"
     return None
 
 
 def _batch_schedule(v: Variant) -> str | None:
     if v.batch == "strided" and (v.traits.splits or v.traits.workspace):
-        return f"{v.schedule} divides the K of one product, and has no place for the sums of several; use tiled"
+        return f"{v.schedule} divides the K of a single product, not those of a batch; use tiled"
     return None
 
 
@@ -99,11 +100,11 @@ def _atomic_result(v: Variant) -> str | None:
     if v.traits.repeatable:
         return None
     if v.epilogue.steps:
-        return "each part of K is added to the result by itself, and an epilogue needs the whole sum; use split_k"
+        return "each partial sum is added to the result separately, and an epilogue needs the whole sum; use split_k"
     if v.dtype.out != "fp32":
-        return f"parts of K are added in the type of the result, and {v.dtype.out} rounds each sum; use split_k"
+        return f"partial sums are added in the result's type, and {v.dtype.out} rounds each addition; use split_k"
     if v.dtype.acc == "int32":
-        return "parts of K are added in the type of the result, and fp32 rounds int32 sums; use split_k"
+        return "partial sums are added in the result's type, and fp32 rounds int32 sums; use split_k"
     if v.load != "pointer" and v.store == "as_load":
         return f"{v.load} has no atomic add; use 'store: pointer'"
     return None
@@ -113,23 +114,23 @@ def _paired(v: Variant) -> str | None:
     if not v.traits.pairs:
         return None
     if v.load != "descriptor":
-        return f"columns of two widths are loaded by descriptors, which {v.load} is not; use 'load: descriptor'"
+        return f"{v.schedule} loads by descriptors only; use 'load: descriptor'"
     if v.store != "pointer":
-        return "columns of two widths are stored through pointers; use 'store: pointer'"
+        return f"{v.schedule} stores through pointers only; use 'store: pointer'"
     if v.dtype.precision == "ieee":
-        return "plain arithmetic holds operands in registers, which are too few for those of two products; use tiled"
+        return "fp32 without tf32 holds operands in registers, which are too few for two products; use tiled"
     if v.product != "direct":
-        return "the narrower columns need not fill the matrix unit's 64 rows; use 'product: direct'"
+        return "the narrower part of a tile may have too few columns for an exchanged product; use 'product: direct'"
     if v.batch != "none":
-        return "the tiles of a batch are many, and fill the last wave in one width; use tiled or persistent"
+        return "a batch has enough tiles of one width to fill the last wave; use tiled or persistent"
     if v.epilogue.order is not None:
-        return "a gate has a sum for each of its columns already; use tiled or persistent"
+        return "a gated linear unit already needs two columns of B for each of C; use tiled or persistent"
     return None
 
 
 def _gate_load(v: Variant) -> str | None:
     if v.epilogue.order is not None and v.load == "block_pointer":
-        return "a gate takes two columns of B for each of C, which block pointers do not; use pointer or descriptor"
+        return "block pointers cannot load the two columns of B of a gated linear unit; use pointer or descriptor"
     return None
 
 
@@ -141,7 +142,7 @@ def _rounding_to(v: Variant) -> str | None:
 
 def _name_length(v: Variant) -> str | None:
     if len(v.name) > _LONGEST_NAME:
-        return f"its name has {len(v.name)} characters, and a file system holds {_LONGEST_NAME}; shorten the epilogue"
+        return f"its name has {len(v.name)} characters, and {_LONGEST_NAME} are allowed; shorten the epilogue"
     return None
 
 
@@ -176,9 +177,9 @@ def _fp8_target(v: Variant, target: str) -> str | None:
 
 def _fp8_result_target(v: Variant, target: str) -> str | None:
     found = TARGETS[target]
-    # Triton 3.6 converts to fp8e5m2 by an instruction of sm89, too.
+    # Triton 3.6 uses an instruction of sm89 for fp8e5m2, too.
     if v.dtype.out in ("fp8e4m3", "fp8e5m2") and found.vendor == "nvidia" and found.capability < 89:
-        return f"Triton stores no {v.dtype.out} on {target}; int8 is stored there"
+        return f"Triton cannot convert results to {v.dtype.out} on {target}; use int8"
     return None
 
 
@@ -186,13 +187,13 @@ def _tf32_target(v: Variant, target: str) -> str | None:
     if v.dtype.precision == "tf32" and TARGETS[target].vendor == "amd" and target != "gfx942":
         return f"{target} has no tf32"
     if v.dtype.precision == "tf32x3" and TARGETS[target].vendor == "amd":
-        return "Triton emulates fp32 by three tf32 products on NVIDIA only"
+        return "Triton emulates fp32 by three tf32 products on NVIDIA GPUs only"
     return None
 
 
 def _exchanged_target(v: Variant, target: str) -> str | None:
     if v.product == "exchanged" and TARGETS[target].capability not in (90, 100):
-        return f"{target}'s matrix unit has no 64 rows for columns of C to fill"
+        return f"an exchanged product is for matrix instructions of 64 rows, which {target} does not have"
     return None
 
 
@@ -206,9 +207,9 @@ TARGET_RULES: tuple[TargetRule, ...] = (
 )
 
 
-def _collapses(v: Variant) -> tuple[str, ...]:
+def _axes_without_effect(v: Variant) -> tuple[str, ...]:
     """The axes whose value makes no difference in `v`."""
-    # Not where nothing is rounded between the product and the store.
+    # `rounding` makes none where nothing is rounded between the product and the store.
     same = ("rounding",) if v.epilogue.rounded(v.dtype.acc, v.dtype.out) == v.epilogue else ()
     if not v.traits.tiled:
         return (*same, "masking", "swizzle", "store", "product")
@@ -223,14 +224,14 @@ def why_not(v: Variant) -> str | None:
 
 
 def why_not_selected(v: Variant, select: str) -> str | None:
-    """Why the row of `v` cannot be chosen by `select`, or None."""
+    """Why `select` cannot choose a configuration of `v`, or None."""
     if select != "autotune":
         return None
     if v.epilogue.reads_out:
-        return "the tuner runs a kernel many times, and accumulate would read what the run before wrote; use heuristic"
+        return "the autotuner repeats a kernel, and accumulate would read what the run before wrote; use heuristic"
     if any(output.tap.reduction for output in v.epilogue.outputs):
         name = next(output.name for output in v.epilogue.outputs if output.tap.reduction)
-        return f"the room for the parts of {name} is made before the tuner chooses its tiles; use heuristic"
+        return f"the workspace of {name} is allocated before the autotuner chooses a tile; use heuristic"
     return None
 
 
@@ -239,10 +240,10 @@ def why_not_on(v: Variant, target: str) -> str | None:
     return next((reason for rule in TARGET_RULES if (reason := rule(v, target))), None)
 
 
-def essence(v: Variant) -> tuple[str, ...]:
-    """What makes `v` differ from others: two variants of one essence are the same kernel under two names."""
-    free = _collapses(v)
-    return tuple(word for axis, word in v.words.items() if axis not in free)
+def effective_words(v: Variant) -> tuple[str, ...]:
+    """The words of the axes that make a difference in `v`: variants with equal words here are the same kernel."""
+    without_effect = _axes_without_effect(v)
+    return tuple(word for axis, word in v.words.items() if axis not in without_effect)
 
 
 def versions(v: Variant) -> SpecifierSet:
@@ -258,27 +259,27 @@ def why_no_version(v: Variant, allowed: SpecifierSet) -> str | None:
 
 
 def why_no_row(v: Variant, tile: Tile) -> str | None:
-    """Why no target can hold `tile` for `v` at all, or None."""
+    """Why no target can run `v` with the configuration `tile`, or None."""
     if not v.traits.tiled:
         return None
     parts = widths(v, tile)
     if any(part & (part - 1) for part in parts):
-        return f"n is {tile.n}, and {v.schedule} needs a power of two; of two widths are the tiles of paired"
+        return f"n is {tile.n}, and {v.schedule} needs a power of two; only tiles of paired have two widths"
     if len(parts) == 2 and tile.left == tile.right:
-        return f"n is {tile.n}, and the columns of {v.schedule} are two powers of two, as 160 is 128 and 32"
+        return f"n is {tile.n}, and {v.schedule} needs a sum of two different powers of two, such as 160 = 128 + 32"
     shallowest = 32 if ELEMENTS[v.dtype.a].bits == 8 else 16
     if tile.k < shallowest:
         return f"k is {tile.k}, and the matrix unit needs at least {shallowest} for {v.dtype.a}"
     if min(tile.m, *parts) < 16:
-        told = " and ".join(map(str, parts))
-        return f"m and n are {tile.m} and {told}, and the matrix unit needs at least 16 of each"
+        n = " + ".join(map(str, parts))
+        return f"m and n are {tile.m} and {n}, and the matrix unit needs at least 16 of each"
     if v.product == "exchanged" and matrix_rows(v, tile) < 64:
-        return f"n is {tile.n}, and operands are exchanged for columns of C to fill the matrix unit's 64 rows"
+        return f"n is {tile.n}, too few columns of C for the 64 rows of the matrix unit in an exchanged product"
     if not v.traits.looped and tile.m * tile.n <= 256 and tile.k > 256:
         return f"Triton compiles 16x16 tiles with {tile.k} along K in one load to reads past shared memory; use m: 32"
     if v.traits.splits and (tile.split + 1) * tile.k > _BEYOND_K:
         most = _BEYOND_K // tile.k - 1
-        return f"split is {tile.split}, and steps of {tile.k} along K allow {most}: a part's end has 32 bits"
+        return f"split is {tile.split}, and at most {most} is allowed with k: {tile.k}: indices along K have 32 bits"
     largest = largest_tensor(v, tile)
     if largest > 1 << 20:
         return f"it holds {largest} elements in one tensor, and Triton allows {1 << 20}"
@@ -286,7 +287,7 @@ def why_no_row(v: Variant, tile: Tile) -> str | None:
 
 
 def why_no_row_on(v: Variant, tile: Tile, target: str) -> str | None:
-    """Why `target` cannot hold `tile` for `v`, or None."""
+    """Why `target` cannot run `v` with the configuration `tile`, which `why_no_row` allows, or None."""
     most = 1024 // TARGETS[target].lanes
     if tile.warps > most:
         return f"{tile.warps} warps, and {target} runs at most {most} in a program"
@@ -294,24 +295,21 @@ def why_no_row_on(v: Variant, tile: Tile, target: str) -> str | None:
 
 
 def too_many_registers(v: Variant, tile: Tile, target: str) -> str | None:
-    """How the registers that the sums and operands of `tile` take exceed those of a thread, or None."""
+    """Why the accumulators and operands of `tile` need more registers than a thread of `target` has, or None."""
     if not v.traits.tiled:
         return None
-    there, sums = registers(tile, target), registers_of_sums(v, tile, target)
-    if sums >= there:
-        return f"its sums take {sums} registers of each thread, and {target} has {there} with {_warps(tile)}"
-    needed = sums + registers_of_operands(v, tile, target)
-    if needed >= 2 * there:
-        return f"sums and operands take {needed} registers of each thread, and {target} has {there} with {_warps(tile)}"
+    available, needed = registers(tile, target), registers_of_sums(v, tile, target)
+    limit = f"{target} has {available} with {tile.warps} warp{'s' if tile.warps > 1 else ''}"
+    if needed >= available:
+        return f"its accumulators need {needed} registers per thread, and {limit}"
+    needed += registers_of_operands(v, tile, target)
+    if needed >= 2 * available:
+        return f"accumulators and operands need {needed} registers per thread, and {limit}"
     return None
 
 
-def _warps(tile: Tile) -> str:
-    return "1 warp" if tile.warps == 1 else f"{tile.warps} warps"
-
-
 def too_much_memory(v: Variant, tile: Tile, target: str) -> str | None:
-    """How the memory that a program of `tile` needs exceeds what `target` has, or None."""
+    """Why a program of `tile` needs more shared or tensor memory than `target` has, or None."""
     needed = shared_memory(v, tile, target)
     if needed > TARGETS[target].shared_memory:
         return f"{needed} bytes of shared memory, and {target} has {TARGETS[target].shared_memory}"
@@ -322,6 +320,6 @@ def too_much_memory(v: Variant, tile: Tile, target: str) -> str | None:
 
 
 def ragged(masking: str) -> dict[str, bool | None]:
-    """Whether each of m, n, k is masked: True always, False never, None where the call decides."""
+    """Whether each of m, n and k is masked: True always, False never, None if the call decides."""
     dimensions = MASKED_DIMENSIONS[masking]
     return {d: None if dimensions is None else d in dimensions for d in "mnk"}

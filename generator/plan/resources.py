@@ -1,6 +1,6 @@
-"""What one program of a tile takes of a target, as Triton lays it out: formulas that the compile level measures.
+"""Registers, tensor memory and matrix instructions of one program of a tile, as Triton compiles it for a target.
 
-Shared memory has a module of its own, `memory`.
+The compile level of `verify` compares these formulas with compiled kernels. `memory` has those of shared memory.
 """
 
 from __future__ import annotations
@@ -9,39 +9,39 @@ from generator.epilogue.gated_units import INTERLEAVED
 from generator.language.model import Tile, Variant
 from generator.language.vocabulary import ELEMENTS, TARGETS
 
-#: Columns of 128 lanes of 32 bits (PTX ISA, "Tensor Memory").
+#: Columns of tensor memory, each with 128 lanes of 32 bits (PTX ISA, "Tensor Memory").
 TENSOR_MEMORY = 512
 
 
 def widths(v: Variant, tile: Tile) -> tuple[int, ...]:
-    """What the columns of a tile are in, each a power of two."""
+    """The numbers of columns of a tile's parts, each a power of two: two parts for `paired`, else one."""
     return (tile.left, tile.right) if v.traits.pairs else (tile.n,)
 
 
 def accumulated_columns(v: Variant, tile: Tile) -> tuple[int, ...]:
-    """The columns of each accumulator: a gate wants two columns for each of C."""
+    """The columns of each accumulator: a gated linear unit needs two columns for each column of C."""
     if v.epilogue.order is None:
         return widths(v, tile)
     return (2 * tile.n,) if v.epilogue.order == INTERLEAVED else (tile.n, tile.n)
 
 
 def largest_tensor(v: Variant, tile: Tile) -> int:
-    """The elements of the largest tensor of a program."""
+    """The elements of the largest tensor of a program: an operand tile, an accumulator or a partial sum."""
     n = max(accumulated_columns(v, tile))
-    handed = 2 * tile.n if v.epilogue.order is not None and v.traits.workspace else n
-    return max(tile.m * handed, tile.m * tile.k, tile.k * n)
+    partial = 2 * tile.n if v.epilogue.order is not None and v.traits.workspace else n
+    return max(tile.m * partial, tile.m * tile.k, tile.k * n)
 
 
 def matrix_rows(v: Variant, tile: Tile) -> int:
-    """The rows of the matrix unit that a product fills."""
+    """The rows of the tile's matrix product as the matrix unit computes it."""
     return accumulated_columns(v, tile)[0] if v.product == "exchanged" else tile.m
 
 
 def through_registers(v: Variant) -> str | None:
-    """The operand, "a" or "b", that goes to the matrix unit through registers; None where both lie in shared memory.
+    """The operand, "a" or "b", that the matrix unit reads from registers; None if it reads both from shared memory.
 
-    Hopper's and Blackwell's read tf32 in shared memory along K alone, and what fills their rows from registers, or
-    tensor memory, too: A, or B where the operands are exchanged.
+    The matrix units of Hopper and Blackwell read tf32 from shared memory only if it is contiguous along K. They can
+    also read the operand of their rows from registers, or tensor memory: A, or B in an exchanged product.
     """
     if v.dtype.precision != "tf32" or v.load != "pointer" or not (v.traits.tiled and v.traits.looped):
         return None
@@ -51,18 +51,18 @@ def through_registers(v: Variant) -> str | None:
 
 
 def matrix_instruction(v: Variant, tile: Tile, target: str) -> str | None:
-    """The instruction that multiplies a tile on `target`; None where it is done in plain arithmetic."""
+    """The matrix instruction that multiplies a tile on `target`; None if plain arithmetic does."""
     found = TARGETS[target]
     if not v.traits.tiled:
         return None
     if found.vendor == "amd" and found.lanes == 64:
         return "mfma"
     if v.dtype.precision == "ieee":
-        # No other matrix unit multiplies fp32 as it is.
+        # No other matrix unit multiplies fp32 in full precision.
         return None
     if found.vendor == "amd":
         return "wmma"
-    # Both want 64 rows and whole groups of four warps, the later one or two of them.
+    # wgmma and tcgen05 need 64 rows and groups of four warps, tcgen05 one or two of them.
     rows = matrix_rows(v, tile)
     if found.capability == 90 and rows >= 64 and tile.warps % 4 == 0:
         return "wgmma"
@@ -72,23 +72,26 @@ def matrix_instruction(v: Variant, tile: Tile, target: str) -> str | None:
 
 
 def registers(tile: Tile, target: str) -> int:
-    """Registers of 32 bits that a thread of a program may have: by its instructions' encoding, and its share of all."""
+    """The 32-bit registers that a thread of a program may have.
+
+    The limits are the encoding of the instructions and the thread's share of the multiprocessor's registers.
+    """
     found = TARGETS[target]
     if found.vendor == "nvidia":
         return min(255, 65536 // (32 * tile.warps))
-    # A compute unit has four units that compute; AMD's other 256 hold sums of the matrix unit and no operands.
+    # A compute unit has four SIMD units. AMD's other 256 registers hold accumulators and no operands.
     each = 512 if found.lanes == 64 else 1536
     return min(256, each // -(-tile.warps // 4))
 
 
 def registers_of_sums(v: Variant, tile: Tile, target: str) -> int:
-    """Registers that the sums of a tile take of each thread: in 32 bits, as the epilogue has them."""
+    """Registers per thread for the accumulators of a tile, with 32 bits per element, as in the epilogue."""
     threads = tile.warps * TARGETS[target].lanes
     return -(-tile.m * sum(accumulated_columns(v, tile)) // threads)
 
 
 def registers_of_operands(v: Variant, tile: Tile, target: str) -> int:
-    """Registers that a step's operand tiles take of each thread at least, where they are in registers; else 0."""
+    """Registers per thread for the operand tiles of a step, at least; 0 if the matrix unit reads shared memory."""
     if matrix_instruction(v, tile, target) in ("wgmma", "tcgen05") and not through_registers(v):
         return 0
     threads = tile.warps * TARGETS[target].lanes
@@ -97,23 +100,23 @@ def registers_of_operands(v: Variant, tile: Tile, target: str) -> int:
 
 
 def tensor_memory(v: Variant, tile: Tile, target: str) -> int:
-    """Columns of tensor memory that hold the accumulator of one program of `tile`, 0 where it is in registers."""
+    """Columns of tensor memory that one program of `tile` needs; 0 if the accumulator is in registers."""
     if matrix_instruction(v, tile, target) != "tcgen05":
         return 0
-    # An operand on its way through registers stands beside the accumulator.
-    held = tile.k * -(-matrix_rows(v, tile) // 128) if through_registers(v) else 0
+    # An operand that does not come from shared memory takes columns beside the accumulator.
+    operand = tile.k * -(-matrix_rows(v, tile) // 128) if through_registers(v) else 0
     needed = []
     for n in accumulated_columns(v, tile):
         rows, columns = (n, tile.m) if v.product == "exchanged" else (tile.m, n)
         columns *= -(-rows // 128)
         if v.dtype.precision == "tf32x3" and rows < 128:
-            # The parts of A lie beside the accumulator.
+            # The high and the low part of A take columns beside the accumulator.
             columns *= 4
-        if v.traits.walks_tiles and not held:
-            # The next tile is summed while this one is stored.
+        if v.traits.walks_tiles and not operand:
+            # The next tile is accumulated while this one is stored.
             columns *= 2
-        needed.append(max(32, columns) + held)
-    # The memory has 128 rows, so that of two accumulators of 64 one lies under the other.
+        needed.append(max(32, columns) + operand)
+    # Two accumulators of 64 rows share the 128 lanes of the same columns.
     together = max(needed) if len(needed) == 2 and matrix_rows(v, tile) <= 64 else sum(needed)
-    # Only powers of two are allotted.
+    # The hardware allocates powers of two.
     return 1 << (together - 1).bit_length()

@@ -1,12 +1,12 @@
-"""Find the fastest kernel and configuration for each size by measuring, and keep the winners as reviewed data.
+"""Measure which kernel and configuration is the fastest for each size, and write the winners to a file for review.
 
-The stages, each callable alone:
+The stages, each of which can be called alone:
 
-    trial_selection  specs + shapes + device -> Trial ...  the legal candidates, those that the model favours first
+    trial_selection  specs + shapes + device -> Trial ...  the legal candidates, in the order of their predicted times
     trial_worker     Trial + Device -> Outcome             measured in three passes, in any process
-    journal          Outcome ... <-> JSON lines            appended as they come, so that a stopped run can go on
+    journal          Outcome ... <-> JSON lines            appended at once, so that a stopped run can continue
     rate_fit         Outcome ... -> rates                  of the fitted cost model
     winners          Outcome ... + data file -> data file  merged, sorted, one winner a line (`winner_validation`)
 
-`tuning_run` drives them, `executors` makes the worker processes, and `generator.bench` does all timing and checking.
+`tuning_run` runs them, `executors` starts the worker processes, and `generator.bench` does all timing and checking.
 """

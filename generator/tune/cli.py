@@ -1,4 +1,4 @@
-"""`python -m generator tune`: the call, what it runs, and its exit status."""
+"""The command `python -m generator tune`: its options, what it runs, and its exit status."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ DONE, WRONG_CALL = 0, 2
 TUNED = Path("specs") / "tuned"
 JOURNALS = Path(".tune_cache")
 
-#: Seconds that compiling ahead may take at the most: without it one process compiles everything, one by one.
+#: Seconds that parallel compilation before the measurements may take at most.
 _LONGEST_AHEAD = 600.0
 
 _EPILOG = (
-    "Exit status: 0 done, or the budget is spent; 1 a result was wrong, a kernel failed or a device was lost; 2 the "
-    "call or a spec is wrong. A call that is repeated goes on where it stopped."
+    "Exit status: 0 done, or the budget is spent; 1 a result was wrong, a kernel failed or a worker lost its GPU; "
+    "2 the call or a spec is wrong. A repeated call continues where the last one stopped."
 )
 
 
@@ -64,7 +64,7 @@ class Call:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run a call and return its exit status; a wrong command line raises SystemExit(2) with the usage."""
+    """Run a call and return its exit status; a wrong command line prints the usage and raises SystemExit(2)."""
     call = parse(argv)
     try:
         if call.report:
@@ -80,10 +80,11 @@ def main(argv: Sequence[str]) -> int:
 
 
 def parse(argv: Sequence[str]) -> Call:
-    """The command line as a `Call`; raises SystemExit(2) with the usage where it is wrong."""
+    """The command line as a `Call`; a wrong one prints the usage and raises SystemExit(2)."""
     parser = argparse.ArgumentParser(
         prog="python -m generator tune",
-        description="Measure which kernel and row is the fastest for each contract and size, and keep the winners.",
+        description="Measure which kernel and configuration is the fastest for each contract and size, and write the "
+        "winners to a file.",
         epilog=_EPILOG,
         allow_abbrev=False,
     )
@@ -95,26 +96,36 @@ def parse(argv: Sequence[str]) -> Call:
         metavar="NAME_OR_FILE",
         help="a YAML or JSON list of MxNxK, or one of generator/bench/suites/shapes; may be given several times",
     )
-    parser.add_argument("--out", type=Path, default=Path("generated"), metavar="DIR", help="where families lie")
+    parser.add_argument(
+        "--out", type=Path, default=Path("generated"), metavar="DIR", help="the folder of rendered families"
+    )
     parser.add_argument(
         "--only",
         metavar="GLOB",
-        help="measure only kernels whose name matches; of a contract's kernels some alone give times and no winner",
+        help="measure only kernels whose name matches; a contract of which only some kernels match gets no winner",
     )
     parser.add_argument(
-        "--candidates", type=positive, default=12, metavar="N", help="measure the N best by the model (default 12)"
+        "--candidates",
+        type=positive,
+        default=12,
+        metavar="N",
+        help="measure the N best by the analytic cost model (default 12)",
     )
-    parser.add_argument("--refine", action="store_true", help="and the N best by the rates that were fitted before")
     parser.add_argument(
-        "--budget", type=above_0, default=float("inf"), metavar="SECONDS", help="begin nothing after so long"
+        "--refine", action="store_true", help="also measure the N best by the cost model fitted to earlier measurements"
     )
-    parser.add_argument("--gpus", type=positive, default=1, metavar="N", help="trials at a time, one a GPU (default 1)")
+    parser.add_argument(
+        "--budget", type=above_0, default=float("inf"), metavar="SECONDS", help="start no measurement after this time"
+    )
+    parser.add_argument(
+        "--gpus", type=positive, default=1, metavar="N", help="GPUs to measure on, one problem each (default 1)"
+    )
     parser.add_argument(
         "--executor",
         default=executors.PROCESSES,
         metavar="MODULE:CALLABLE",
-        help="who works: processes of this machine (the default), or a callable that returns a "
-        "concurrent.futures.Executor, whose workers see one GPU each",
+        help="where to measure: in processes of this machine (the default), or on the workers of the "
+        "concurrent.futures.Executor that the callable returns; each worker must see one GPU",
     )
     parser.add_argument(
         "--tuned", type=Path, metavar="FILE", help="the file of winners (default specs/tuned/DEVICE/FAMILY.json)"
@@ -124,42 +135,44 @@ def parse(argv: Sequence[str]) -> Call:
     )
     parser.add_argument("--dry-run", action="store_true", help="list what would be measured; measure nothing")
     parser.add_argument(
-        "--report", action="store_true", help="print what --tuned FILE comes to; needs no GPU and no SPEC"
+        "--report", action="store_true", help="print a summary of --tuned FILE; needs no GPU and no SPEC"
     )
     parser.add_argument(
-        "--again", action="store_true", help="choose and fit again from what the journal holds; needs no GPU"
+        "--again", action="store_true", help="choose winners and fit again from the journal only; needs no GPU"
     )
     parser.add_argument(
-        "--device", metavar="DEVICE", help="with --dry-run and --again: a device by name, such as nvidia_h200"
+        "--device", metavar="DEVICE", help="with --dry-run and --again: the name of a device, such as nvidia_h200"
     )
     default = min(16, os.cpu_count() or 1)
-    parser.add_argument("--workers", type=whole, default=default, metavar="N", help="processes that compile ahead")
+    parser.add_argument(
+        "--workers", type=whole, default=default, metavar="N", help="processes that compile before the measurements"
+    )
     call = parser.parse_args(argv, namespace=Call())
     if call.report and call.tuned is None:
         parser.error("--report prints a file of winners: name it with --tuned FILE")
     if not call.report and not call.specs:
         parser.error("the following arguments are required: SPEC")
     if call.device is not None and not call.dry_run and not call.again:
-        parser.error("--device goes with --dry-run and --again; measured is on the device that is there")
+        parser.error("--device goes with --dry-run and --again; measurements use the GPU of this machine")
     if call.again and call.device is None:
         parser.error("--again chooses for a device: name it with --device DEVICE")
     if call.tuned is not None and len(call.specs) > 1:
-        parser.error("--tuned names the file of one family; give one SPEC, or leave it out")
+        parser.error("--tuned names the file of one family; give one SPEC, or omit --tuned")
     return call
 
 
 def shapes_of(call: Call) -> tuple[Shape, ...]:
-    """The shapes of a call, each once; says which are left out. Raises `SpecError` and `CallError`."""
+    """The shapes of a call, each once; prints which are left out. Raises `SpecError` and `CallError`."""
     files = [find_shapes(name) for name in call.shapes or [DEFAULT_SHAPES]]
     found = dict.fromkeys(shape for file in files for shape in read_shapes(file))
     others = [str(shape) for shape in found if shape.pad]
     if others:
-        print(f"tune: left out, for winners are kept by sizes alone: {', '.join(others)}", file=sys.stderr)
+        print(f"tune: left out, because winners are recorded without padding: {', '.join(others)}", file=sys.stderr)
     return tuple(shape for shape in found if not shape.pad)
 
 
 def report(call: Call) -> int:
-    """Print what a file of winners comes to; raise `CallError` where there is none."""
+    """Print a summary of a file of winners; raise `CallError` if there is none."""
     assert call.tuned is not None
     try:
         print(reports.render(winners.read(call.tuned)), end="")
@@ -169,7 +182,7 @@ def report(call: Call) -> int:
 
 
 def dry_run(call: Call) -> int:
-    """Print what would be measured, on the device named or the one that is there."""
+    """Print what would be measured, on the device that `--device` names or else on the GPU of this machine."""
     families, shapes = Families(call.specs, call.out), shapes_of(call)
     if call.device is None:
         require_gpu("--device nvidia_h200, or another, plans")
@@ -177,7 +190,7 @@ def dry_run(call: Call) -> int:
 
         device = CudaDevice().figures
     else:
-        device = _known(call.device)
+        device = _device_named(call.device)
     rates = _rates(call, _files(call, families, device.slug))
     found = plan(families, shapes, device, versions()["triton"], call.candidates, call.only, rates)
     for trial in found.trials:
@@ -185,25 +198,28 @@ def dry_run(call: Call) -> int:
         for candidate in trial.candidates:
             how = candidate.contestant.label
             print(f"  {candidate.predicted * 1e6:10.1f} µs  {how} [{candidate.index}] {tile(candidate.config)}")
-    _told(found, device)
+    _print_counts(found, device)
     return DONE
 
 
 def again(call: Call) -> int:
-    """Write the winners and rates of all that the journal holds of a device; raise `CallError` where it holds none."""
+    """Write the winners and rates that follow from the journal's measurements of a device.
+
+    Raises `CallError` if there are none.
+    """
     assert call.device is not None
     families = Families(call.specs, call.out)
     journal = Journal(_journal(call, call.device))
     places = sorted((p for p in journal.places if analytic.slug(p.device) == call.device), key=str)
     if not places:
-        raise CallError(f"--again: {journal.path} holds nothing of {call.device}")
+        raise CallError(f"--again: {journal.path} has no measurement of {call.device}")
     if len(places) > 1:
         raise CallError(f"--again: {journal.path} mixes {' and '.join(map(winners.spelled, places))}")
-    tuning_run.write(journal, _files(call, families, call.device), places[0], families, _known(call.device))
+    tuning_run.write(journal, _files(call, families, call.device), places[0], families, _device_named(call.device))
     return DONE
 
 
-def _known(slug: str) -> analytic.Device:
+def _device_named(slug: str) -> analytic.Device:
     if slug not in analytic.DEVICES:
         raise CallError(f"--device: {slug!r} is not known; {nearest(slug, analytic.DEVICES)}")
     return analytic.DEVICES[slug]
@@ -219,37 +235,39 @@ def _journal(call: Call, slug: str) -> Path:
 
 
 def _rates(call: Call, files: Mapping[str, Path]) -> dict[Row, tuple[float, ...]]:
-    """The rates that were fitted before, where a call refines what they choose."""
-    known = [path for path in files.values() if path.exists()] if call.refine else []
-    return {row: rates for path in known for row, rates in winners.read(path).fit.rates.items()}
+    """The rates in the files of winners for a call with `--refine`, else none."""
+    existing = [path for path in files.values() if path.exists()] if call.refine else []
+    return {row: rates for path in existing for row, rates in winners.read(path).fit.rates.items()}
 
 
-def _told(found: Plan, device: analytic.Device) -> None:
+def _print_counts(found: Plan, device: analytic.Device) -> None:
     count = sum(len(trial.candidates) for trial in found.trials)
     print(
-        f"{len(found.trials)} problems, {count} rows to measure on {device.name}, {len(calls(found.trials))} to compile"
+        f"{len(found.trials)} problems, {count} configurations to measure on {device.name}, "
+        f"{len(calls(found.trials))} to compile"
     )
-    for reason, rows in found.left_out.most_common():
-        if rows:
-            print(f"  left out: {rows} rows, {reason}")
+    for reason, number in found.left_out.most_common():
+        if number:
+            print(f"  left out: {number} configurations, {reason}")
 
 
 def tune(call: Call, factory: str = trial_worker.CUDA) -> int:
-    """Measure what the journal does not hold, and write the winners; `factory` makes the device of a worker.
+    """Measure what is not in the journal, write the winners and return the exit status.
 
-    Raises `CallError` before anything is measured where the call is wrong, and `SpecError` for specs and shapes.
+    `factory` names the callable that makes the device of a worker. Raises `CallError` for a wrong call and `SpecError`
+    for wrong specs or shapes, before anything is measured.
     """
     until = time.monotonic() + call.budget
     families, shapes = Families(call.specs, call.out), shapes_of(call)
-    here = call.executor == executors.PROCESSES
-    if here and factory == trial_worker.CUDA:
+    local = call.executor == executors.PROCESSES
+    if local and factory == trial_worker.CUDA:
         require_gpu("--dry-run --device nvidia_h200 lists what would be measured")
         _require_gpus(call.gpus)
     executor = executors.make(call.executor, call.gpus)
     try:
         return _tune(call, families, shapes, executor, until, factory)
     finally:
-        # Nothing that a stopped call handed out is waited for.
+        # If the call was stopped, do not wait for trials that are running.
         executor.shutdown(wait=sys.exc_info()[0] is None)
 
 
@@ -257,7 +275,7 @@ def _require_gpus(count: int) -> None:
     import torch
 
     if count > torch.cuda.device_count():
-        raise CallError(f"--gpus: {count}, and there are {torch.cuda.device_count()}")
+        raise CallError(f"--gpus: {count} requested, and torch finds {torch.cuda.device_count()}")
 
 
 def _tune(
@@ -275,13 +293,13 @@ def _tune(
     rates = _rates(call, files)
     found = plan(families, shapes, facts.figures, place.triton, call.candidates, call.only, rates)
     journal = Journal(_journal(call, slug))
-    progress = tuning_run.known(found.trials, facts, journal)
-    # A file that cannot be merged with is told before the hours of measuring, not after.
+    progress = tuning_run.progress_of(found.trials, facts, journal)
+    # A file that the winners cannot be merged into raises an error here, before hours of measuring.
     tuning_run.write(journal, files, place, families, facts.figures, checked=True)
     left = progress.left
     if len(left) < len(progress.keys):
         done = len(progress.keys) - len(left)
-        print(f"{done} of {len(progress.keys)} are in {journal.path} already", file=sys.stderr)
+        print(f"{done} of {len(progress.keys)} problems are already in {journal.path}", file=sys.stderr)
     if left and call.executor == executors.PROCESSES:
         longest = min(_LONGEST_AHEAD, max(0.0, until - time.monotonic()))
         precompilation.compile_ahead(calls([progress.keys[key] for key in left]), call.workers, longest)
@@ -292,8 +310,8 @@ def _tune(
 
 
 def _facts(executor: Executor, factory: str) -> trial_worker.Facts:
-    """What a worker's device is."""
+    """The description of a worker's device; raise `CallError` if a worker has none."""
     try:
         return executor.submit(trial_worker.describe, factory).result()
     except Exception as error:
-        raise CallError(f"a worker has no device to time on ({type(error).__name__}: {error})") from None
+        raise CallError(f"a worker has no device to measure on ({type(error).__name__}: {error})") from None

@@ -1,4 +1,4 @@
-"""Who works: processes of this machine, one a GPU, or whatever `concurrent.futures.Executor` the caller names."""
+"""Executors for trials: processes of this machine, one for each GPU, or an Executor that the user names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 def loaded(name: str) -> Callable[[], Any]:
-    """What `MODULE:CALLABLE` names; raises ImportError, AttributeError or TypeError where it names nothing to call."""
+    """The callable that `MODULE:CALLABLE` names; raises ImportError, AttributeError or TypeError if there is none."""
     module, _, attribute = name.partition(":")
     found: Callable[[], Any] = getattr(importlib.import_module(module), attribute)
     if not callable(found):
@@ -28,20 +28,20 @@ def loaded(name: str) -> Callable[[], Any]:
 
 
 def make(word: str, gpus: int) -> Executor:
-    """The executor of a call; raises `CallError` where what it names does not give one."""
+    """The executor that `--executor` names; raises `CallError` if its callable does not return one."""
     if word == PROCESSES:
         return processes(gpus)
     try:
         found = loaded(word)()
     except Exception as error:
-        raise CallError(f"--executor: {word} gives no executor ({type(error).__name__}: {error})") from None
+        raise CallError(f"--executor: {word} returns no executor ({type(error).__name__}: {error})") from None
     if not isinstance(found, Executor):
-        raise CallError(f"--executor: {word} gives {type(found).__name__}, not a concurrent.futures.Executor")
+        raise CallError(f"--executor: {word} returns {type(found).__name__}, not a concurrent.futures.Executor")
     return found
 
 
 def processes(gpus: int) -> ProcessPoolExecutor:
-    """`gpus` processes started afresh, each of which sees one GPU of those that this one sees."""
+    """`gpus` new processes, each of which sees one of the GPUs that this process sees."""
     context = multiprocessing.get_context("spawn")
     devices = context.Queue()
     seen = [device for device in os.environ.get(_VISIBLE, "").split(",") if device]
@@ -51,7 +51,7 @@ def processes(gpus: int) -> ProcessPoolExecutor:
 
 
 def _take_one(devices: Any) -> None:
-    # Before torch looks for devices, which it does at the first use.
+    # torch looks for devices at the first use, which is later.
     os.environ[_VISIBLE] = devices.get()
-    # Ctrl-C is for the process that hands out: what is under way here is short, and not to be taken for a failure.
+    # Only the main process handles Ctrl-C: a running trial is short and must not be recorded as a failure.
     signal.signal(signal.SIGINT, signal.SIG_IGN)

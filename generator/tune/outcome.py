@@ -1,4 +1,4 @@
-"""What measuring a trial comes to: typed, and plain enough to travel between processes and into a journal."""
+"""The outcome of a trial, as typed values that can be sent between processes and written to a journal."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ class Failure:
 
 @dataclass(frozen=True)
 class Winner:
-    """The fastest for one contract and size, as confirmed beside the runner-up and the library."""
+    """The fastest for one contract and size, confirmed in a second run beside the runner-up and torch's product.
+
+    Times are median seconds of a call.
+    """
 
     contract: str
     m: int
@@ -43,8 +46,8 @@ class Winner:
     config: Mapping[str, int]
     seconds: float
     library_seconds: float | None = None
-    runner_up: Timed | None = None
-    #: Products of a batch; 0 where there is none.
+    runner_up: Rival | None = None
+    #: Products of a batch; 0 if there is no batch.
     batch: int = 0
 
     @property
@@ -53,7 +56,7 @@ class Winner:
 
     @property
     def place(self) -> tuple[str, tuple[int, ...]]:
-        """What it is the winner of, and where it stands in a file."""
+        """The contract and the sizes that it is the winner of; winners are sorted by them."""
         return self.contract, self.shape.sizes
 
 
@@ -65,11 +68,9 @@ class Outcome:
     times: tuple[Timed, ...] = ()
     failures: tuple[Failure, ...] = ()
     winner: Winner | None = None
-    #: The library's call that was timed beside the candidates, where one was.
-    library: str | None = None
-    #: Why the device, or the process that had it, is lost.
+    #: Why the device, or the process that used it, was lost.
     lost: str | None = None
-    #: Whether any kernel of the contract could win; of some of them alone it tells times, and no winner.
+    #: Whether every kernel of the contract was a candidate; otherwise only the times are used, not the winner.
     whole: bool = True
 
     @property

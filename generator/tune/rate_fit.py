@@ -1,6 +1,6 @@
-"""Rates of the rows of a table, fitted to what was measured of them, and how good a choice they make.
+"""Fit the rates of the cost model `generator.cost.fitted` to measurements, and judge the choices that they lead to.
 
-The model is `generator.cost.fitted`. Its rates are found by a random search, the same for the same measurements.
+The rates of each configuration are found by a random search with a fixed seed: equal measurements give equal rates.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ from generator.bench.stats import rounded
 from generator.cost import fitted
 from generator.cost.analytic import PRODUCTS
 
-#: M, N and K, behind the products of a batch where there is one.
+#: M, N and K, after the number of products if there is a batch.
 Sizes = tuple[int, ...]
-#: Contract, kernel and row, the row as sorted pairs.
+#: A configuration: contract, kernel, and the entry of `CONFIGS` as sorted pairs.
 Row = tuple[str, str, tuple[tuple[str, int], ...]]
-#: `map`, or one that works side by side.
+#: `map`, or the `map` of a pool of processes.
 Search = Callable[..., Iterable[tuple[float, ...]]]
 
-#: A row measured at fewer sizes than this has no rates.
+#: A configuration that was measured at fewer sizes than this has no rates.
 _FEWEST = 4
 _TRIES = 400
-#: The sizes are judged in so many parts: half of few sizes would leave too few to fit a row's rates to.
+#: Folds of the cross-validation over sizes: with two, too few sizes might remain to fit a configuration's rates.
 _PARTS = 4
-#: Rows for which another process is worth its start.
+#: The number of configurations for which starting another process is worthwhile.
 _ENOUGH = 8
-#: How far the rates are held to where the search starts, against what they are off by.
-_HELD = 0.002
-#: Programs that a multiprocessor may hold.
+#: The weight in the loss of the distance to the starting point, relative to the error of the predictions.
+_REGULARISATION = 0.002
+#: The numbers of programs that a multiprocessor may hold.
 _RESIDENT = (1, 2, 3, 4)
-#: Where the search starts: seconds a tile takes beside its steps, bytes a second of the memory, seconds of a launch.
+#: Start of the search: seconds of a tile in addition to its steps, memory bytes per second, seconds of a launch.
 _TILE, _BANDWIDTH, _LAUNCH = 1e-6, 4e12, 2e-6
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One row, measured at one size; `width` is the bytes of an element of A."""
+    """The measured seconds of one configuration at one size; `width` is the bytes of an element of A."""
 
     row: Row
     sizes: Sizes
@@ -56,10 +56,10 @@ class Sample:
 
 @dataclass(frozen=True)
 class Fit:
-    """The rates of each row, the median error of the model, and what its choice loses at other sizes.
+    """The rates of each configuration, the median error of the model, and the regret of its choice at other sizes.
 
-    `error` is a share of the measured seconds, `regret` the geometric mean of the seconds of the row chosen over those
-    of the best, less 1.
+    `error` is relative to the measured seconds. `regret` is the geometric mean, over sizes that the model was not
+    fitted to, of the seconds of the chosen configuration divided by those of the fastest one, minus 1.
     """
 
     rates: Mapping[Row, tuple[float, ...]]
@@ -68,12 +68,12 @@ class Fit:
 
 
 def fit(samples: Iterable[Sample], multiprocessors: int) -> Fit:
-    """The rates of every row that was measured often enough; each part of the sizes is also judged by the others."""
+    """The rates of every configuration that was measured at enough sizes, and their cross-validation over sizes."""
     everything = list(samples)
     workers = min(os.cpu_count() or 1, len({sample.row for sample in everything}) // _ENOUGH)
     if workers < 2:
         return _fit(everything, multiprocessors, map)
-    # Ctrl-C is for this process, which then ends the others.
+    # Only this process handles Ctrl-C; it then ends the others.
     quiet = (signal.SIGINT, signal.SIG_IGN)
     with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), signal.signal, quiet) as pool:
         return _fit(everything, multiprocessors, pool.map)
@@ -104,28 +104,28 @@ def _seconds(sample: Sample, rates: tuple[float, ...], multiprocessors: int) -> 
 
 
 def _rates(samples: Sequence[Sample], multiprocessors: int, search: Search) -> dict[Row, tuple[float, ...]]:
-    """The rates of each row that was measured often enough."""
+    """The rates of each configuration that was measured at enough sizes."""
     grouped: dict[Row, list[Sample]] = defaultdict(list)
     for sample in samples:
         grouped[sample.row].append(sample)
-    often = {row: own for row, own in sorted(grouped.items()) if len({s.sizes for s in own}) >= _FEWEST}
-    return dict(zip(often, search(partial(_search, multiprocessors=multiprocessors), often.values())))
+    enough = {row: own for row, own in sorted(grouped.items()) if len({s.sizes for s in own}) >= _FEWEST}
+    return dict(zip(enough, search(partial(_search, multiprocessors=multiprocessors), enough.values())))
 
 
 def _search(samples: Sequence[Sample], multiprocessors: int) -> tuple[float, ...]:
-    """The rates that are off by the least, in the mean of the squared logarithms."""
+    """The rates of one configuration with the least loss that the search finds (`_loss`)."""
     row = dict(samples[0].row[2])
     width = samples[0].width
     step = max(row["BLOCK_M"], 64) * row["BLOCK_N"] * row["BLOCK_K"] / (PRODUCTS * 2 / width)
     start = [math.log(value) for value in (1.5 * step, step, _TILE, _BANDWIDTH, _LAUNCH)]
-    # The same search wherever it runs: no seed of the process enters.
-    dice = random.Random(0)
+    # A fixed seed: the search gives the same rates in every process.
+    generator = random.Random(0)
     best: tuple[float, int, list[float]] | None = None
     for resident in _RESIDENT:
         found, loss = start, _loss(samples, resident, start, start, multiprocessors)
         reach = 0.5
         for attempt in range(_TRIES):
-            other = [value + dice.gauss(0.0, reach) for value in found]
+            other = [value + generator.gauss(0.0, reach) for value in found]
             new = _loss(samples, resident, other, start, multiprocessors)
             if new < loss:
                 found, loss = other, new
@@ -140,25 +140,26 @@ def _search(samples: Sequence[Sample], multiprocessors: int) -> tuple[float, ...
 def _loss(
     samples: Sequence[Sample], resident: int, rates: Sequence[float], start: Sequence[float], multiprocessors: int
 ) -> float:
+    """The squared errors of the predicted seconds and the squared distances to `start`, summed; all in logarithms."""
     values = (resident, *map(math.exp, rates))
-    off = math.fsum(math.log(_seconds(sample, values, multiprocessors) / sample.seconds) ** 2 for sample in samples)
-    return off + _HELD * sum((value - first) ** 2 for value, first in zip(rates, start))
+    error = math.fsum(math.log(_seconds(sample, values, multiprocessors) / sample.seconds) ** 2 for sample in samples)
+    return error + _REGULARISATION * sum((value - first) ** 2 for value, first in zip(rates, start))
 
 
 def _lost(samples: Sequence[Sample], rates: Mapping[Row, tuple[float, ...]], multiprocessors: int) -> list[float]:
-    """For each problem the logarithm of the seconds of the row that the model chooses over those of the best."""
+    """For each problem log(seconds of the configuration that the model chooses / seconds of the fastest one)."""
     problems: dict[tuple[str, Sizes], list[Sample]] = defaultdict(list)
     for sample in samples:
         problems[sample.row[0], sample.sizes].append(sample)
     found = []
     for own in problems.values():
-        known = [sample for sample in own if sample.row in rates]
-        if len(known) > 1:
-            chosen = min(known, key=lambda sample: _seconds(sample, rates[sample.row], multiprocessors))
+        rated = [sample for sample in own if sample.row in rates]
+        if len(rated) > 1:
+            chosen = min(rated, key=lambda sample: _seconds(sample, rates[sample.row], multiprocessors))
             found.append(math.log(chosen.seconds / min(sample.seconds for sample in own)))
     return found
 
 
 def row_of(contract: str, kernel: str, config: Mapping[str, Any]) -> Row:
-    """A row as samples and rates are keyed."""
+    """The key of a configuration in samples and rates."""
     return contract, kernel, tuple(sorted(config.items()))

@@ -1,4 +1,4 @@
-"""What is to be measured: for each contract and size the kernels and rows that are legal and not hopeless."""
+"""Choose what to measure: for each contract and size the legal kernels and configurations that may be the fastest."""
 
 from __future__ import annotations
 
@@ -26,16 +26,17 @@ from generator.language.vocabulary import ELEMENTS
 from generator.plan.kernels import Kernel
 from generator.tune.rate_fit import Row, row_of
 
-#: A row that the model takes to be slower than the best by more than this factor is not tried: one such launch may take
-#: longer than all others together.
+#: A configuration is not measured if its predicted time is more than this many times that of the best: one such launch
+#: may take longer than all others together.
 _HOPELESS = 8.0
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A row of a kernel's table, with the seconds that the model gives it."""
+    """A configuration of a kernel, with its seconds as the analytic cost model predicts them."""
 
     contestant: Contestant
+    #: The index of `config` in the kernel's `CONFIGS`.
     index: int
     config: Mapping[str, int]
     predicted: float
@@ -43,32 +44,32 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Trial:
-    """One problem of one contract, with what may win it, the best by the model first."""
+    """One problem of one contract with its candidates, in the order of their predicted seconds."""
 
     family: str
     contract: str
     problem: Problem
     candidates: tuple[Candidate, ...]
-    #: Whether any kernel of the contract could be a candidate.
+    #: Whether every kernel of the contract could be a candidate.
     whole: bool = True
 
     @cached_property
     def digests(self) -> dict[str, str]:
-        """The kernels that are measured, each with the digest of its code."""
+        """The digest of the code of each kernel that is measured."""
         files = {c.contestant.kernel: c.contestant.file for c in self.candidates}
         return {kernel: code_parts.of_file(file).timed for kernel, file in files.items()}
 
     def key(self, method: Mapping[str, Any], environment: Mapping[str, Any]) -> str:
-        """The digest of all that the outcome depends on."""
+        """The digest of everything that the outcome depends on."""
         problem = self.problem
         work = [str(problem.shape), problem.dtype.word, problem.layout.word, problem.epilogue.word]
-        rows = sorted([c.contestant.kernel, sorted(c.config.items())] for c in self.candidates)
-        return digest_of([self.contract, work, self.digests, rows, dict(environment), dict(method)])
+        candidates = sorted([c.contestant.kernel, sorted(c.config.items())] for c in self.candidates)
+        return digest_of([self.contract, work, self.digests, candidates, dict(environment), dict(method)])
 
 
 @dataclass
 class Plan:
-    """The trials of a call, and how many rows were left out for which reason."""
+    """The trials of a call, and how many configurations were left out for each reason."""
 
     trials: list[Trial] = field(default_factory=list)
     left_out: Counter[str] = field(default_factory=Counter)
@@ -85,9 +86,9 @@ def plan(
 ) -> Plan:
     """The trials of every contract of the families on every shape.
 
-    Each has the `most` best candidates by the model as it is, and as many by the rates that were fitted before.
+    Each trial has the `most` best candidates by the analytic cost model, and the `most` best by the fitted `rates`.
 
-    Raises `CallError` for a file that is not rendered, and where nothing can be measured.
+    Raises `CallError` for a file that is not rendered, and if nothing can be measured.
     """
     found = Plan()
     ranks = {(n, each.name): each.kernels for n, family in families.known.items() for each in contracts(family)}
@@ -95,19 +96,19 @@ def plan(
         name, _, contract = comparison.case.partition("/")
         candidates = candidates_of(comparison, families, device, triton, found.left_out)
         if candidates:
-            # Among equals the kernel that the package tries first.
+            # Of candidates with equal times, the kernel that the package tries first comes first.
             tried = ranks[name, contract]
             ordered = sorted(candidates, key=lambda c: (c.predicted, tried.index(c.contestant.kernel)))
             hopeful = [c for c in ordered if c.predicted <= _HOPELESS * ordered[0].predicted]
-            promised = by_rates(contract, comparison.problem, ordered, rates, device)
-            best = hopeful[:most] + [candidate for _, candidate in promised[:most]]
+            fitted_best = by_rates(contract, comparison.problem, ordered, rates, device)
+            best = hopeful[:most] + [candidate for _, candidate in fitted_best[:most]]
             chosen = tuple(candidate for candidate in ordered if candidate in best)
-            found.left_out["hopeless by the model"] += len(ordered) - len(hopeful)
+            found.left_out[f"predicted to take over {_HOPELESS:g} times the best time"] += len(ordered) - len(hopeful)
             found.left_out["not among the best by the model"] += max(0, len(hopeful) - len(chosen))
             whole = {contestant.kernel for contestant in comparison.contestants} == set(tried)
             found.trials.append(Trial(name, contract, comparison.problem, chosen, whole))
     if not found.trials:
-        raise CallError(f"no row of any kernel can run on {device.name} ({device.target}) at these sizes")
+        raise CallError(f"no configuration of any kernel can run on {device.name} ({device.target}) at these sizes")
     return found
 
 
@@ -118,15 +119,15 @@ def by_rates(
     rates: Mapping[Row, tuple[float, ...]],
     device: analytic.Device,
 ) -> list[tuple[float, Candidate]]:
-    """The candidates whose rows have rates with the seconds that these promise, the fewest first."""
+    """The candidates with fitted rates, each after the seconds that the fitted cost model predicts; fastest first."""
     shape, width = problem.shape, ELEMENTS[problem.dtype.a].bits // 8
     found = []
     for candidate in candidates:
         row = row_of(contract, candidate.contestant.kernel, candidate.config)
         if row in rates:
             config = dict(candidate.config)
-            promised = fitted.seconds(config, rates[row], shape.sizes, device.multiprocessors, width)
-            found.append((promised, candidate))
+            predicted = fitted.seconds(config, rates[row], shape.sizes, device.multiprocessors, width)
+            found.append((predicted, candidate))
     return sorted(found, key=lambda pair: pair[0])
 
 
@@ -137,7 +138,7 @@ def candidates_of(
     triton: str,
     left_out: Counter[str],
 ) -> list[Candidate]:
-    """The rows of a comparison's kernels that can run; `left_out` counts the others by their reasons."""
+    """The configurations of a comparison's kernels that can run; adds the others to `left_out` by their reasons."""
     problem = comparison.problem
     shape = problem.shape
     kernels = {kernel.name: kernel for each in comparison.contestants for kernel in families.known[each.family].kernels}
@@ -146,23 +147,23 @@ def candidates_of(
         kernel = kernels[contestant.kernel]
         table = rows(contestant)
         if len(table) != len(kernel.tiles):
-            raise CallError(f"{contestant.file} is not what the spec says now: render the family again")
+            raise CallError(f"{contestant.file} is not what the spec renders now; render the family again")
         reason = why_not(kernel, contestant, problem, device.target, triton)
         if reason is not None:
             left_out[reason] += len(table)
             continue
-        for index, (row, tile) in enumerate(zip(table, kernel.tiles)):
-            reason = why_not_row(kernel, contestant, index, problem, device.target)
+        for index, (config, tile) in enumerate(zip(table, kernel.tiles)):
+            reason = why_not_configuration(kernel, contestant, index, problem, device.target)
             if reason is None:
                 predicted = analytic.seconds(kernel, tile, shape.sizes, device)
-                found.append(Candidate(contestant, index, dict(row), predicted))
+                found.append(Candidate(contestant, index, dict(config), predicted))
             else:
                 left_out[reason] += 1
     return found
 
 
 def why_not(kernel: Kernel, contestant: Contestant, problem: Problem, target: str, triton: str) -> str | None:
-    """Why no row of a kernel can be measured on this problem, or None."""
+    """Why no configuration of a kernel can be measured on this problem, or None."""
     if target not in kernel.targets:
         return f"not for {target}"
     if Version(triton).base_version not in SpecifierSet(kernel.triton):
@@ -171,25 +172,27 @@ def why_not(kernel: Kernel, contestant: Contestant, problem: Problem, target: st
     if refusal is None:
         return None
     one = shadow(problem)
-    # A kernel's own reason names the sizes at hand, which would make a reason of its own for each.
+    # The kernel's own reason states the sizes, so that each size would be counted as a different reason.
     return (
         None if refusal(one.a, one.b, **one.epilogue, out=one.out) is None else "refused by the kernel at these sizes"
     )
 
 
-def why_not_row(kernel: Kernel, contestant: Contestant, index: int, problem: Problem, target: str) -> str | None:
-    """Why a row of a kernel that takes the problem cannot be measured on it, or None."""
+def why_not_configuration(
+    kernel: Kernel, contestant: Contestant, index: int, problem: Problem, target: str
+) -> str | None:
+    """Why a configuration of a kernel that accepts the problem cannot be measured on it, or None."""
     if index in dict(kernel.not_offered).get(target, ()):
         return f"too large for {target}"
     fits = getattr(module_of(contestant), "_fits", None)
     shape = problem.shape
     if fits is not None and not fits(rows(contestant)[index], shape.m, shape.n, shape.k):
-        return "a row that does not take these sizes"
+        return "not for these sizes"
     return None
 
 
 def calls(trials: Sequence[Trial]) -> list[dict[str, Any]]:
-    """What to compile ahead: of the calls that compile to the same code the one with the least work."""
+    """The calls to compile before the measurements: of calls that compile to the same code, the smallest problem."""
     least: dict[tuple[object, ...], tuple[int, Problem, Candidate]] = {}
     for trial in trials:
         for candidate in trial.candidates:
@@ -201,10 +204,10 @@ def calls(trials: Sequence[Trial]) -> list[dict[str, Any]]:
 
 
 def _specialised(config: Mapping[str, int], problem: Problem) -> tuple[object, ...]:
-    """What of the sizes the compiled code depends on, or a little more than that.
+    """The properties of the sizes that the compiled code may depend on.
 
-    Triton knows sizes of 1 and multiples of 16; a kernel masks where the tile does not divide, and counts in 64 bits
-    where an operand is large.
+    Triton specialises on sizes of 1 and on multiples of 16. A kernel masks sizes that the tile does not divide, and
+    computes offsets in 64 bits if an operand is large.
     """
     shape = problem.shape
     found: list[object] = [max(shape.m * shape.k, shape.k * problem.columns, shape.m * shape.n) > 2**31]

@@ -1,7 +1,7 @@
-"""Measure a trial in the process that it is sent to: a quick pass over all, a longer one over the best, a second run.
+"""Measure a trial in this process: a quick pass over all candidates, a longer pass over the best, and a second run.
 
-Every pass times its candidates in the same rounds with torch's product, on random operands that outgrow the L2, as
-bench does; results are checked against float64 before and after. The second run has operands and graphs of its own.
+Every pass times its candidates in the same rounds as torch's product, as `bench` does: on random operands that are
+larger than the L2, with results checked against float64 before and after. The second run has new operands and graphs.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from generator.tune.executors import loaded
 from generator.tune.outcome import Failure, Outcome, Timed, Winner
 from generator.tune.trial_selection import Candidate, Trial
 
-#: The device of a worker, as `loaded` finds it.
+#: The callable that makes the device of a worker, as `MODULE:CALLABLE`.
 CUDA = "generator.bench.device:CudaDevice"
 
-#: Seconds of a sample, and how many sets of operands are compared: enough where a kernel is checked by bench too.
+#: Seconds of a sample, and the number of operand sets whose results are checked; bench has more of both.
 _SAMPLE = 1e-3
 _CHECKED = 4
-#: Another seed than bench's, and one for the second run.
+#: The seeds of the first and the second run; bench uses another.
 _SEEDS = (31, 32)
 
 
 @dataclass(frozen=True)
 class Pass:
-    """How many go into a pass, the rounds that count, and those before them."""
+    """A pass: the most candidates that it times (None for all), its timed rounds, and its warm-up rounds."""
 
     stage: str
     entrants: int | None
@@ -48,7 +48,7 @@ QUICK = Pass("quick", None, 3, 1)
 AGAIN = Pass("again", 3, 8, 1)
 CONFIRM = Pass("confirm", 2, 15, 3)
 
-#: What of the method an outcome depends on.
+#: The properties of the method that an outcome depends on.
 METHOD: Mapping[str, Any] = {
     "version": 1,
     "sample_us": round(_SAMPLE * 1e6),
@@ -58,10 +58,10 @@ METHOD: Mapping[str, Any] = {
 
 @dataclass(frozen=True)
 class Facts:
-    """What a worker's device is, for a process that may have none."""
+    """A description of a worker's device, for a process that may have no device."""
 
     figures: analytic.Device
-    #: All that a time depends on besides the kernel.
+    #: Everything but the kernel that a time depends on.
     environment: Mapping[str, str | int]
 
 
@@ -90,7 +90,7 @@ def run(trial: Trial, factory: str = CUDA) -> Outcome:
         except DeviceLost:
             raise
         except Exception as error:
-            # What no candidate is to blame for, such as no memory for the operands.
+            # An error that no single candidate causes, such as too little memory for the operands.
             measure.survive(device, error)
             notes.failures.append(Failure(trial.contract, None, measure.reason(error)))
         device.free()
@@ -101,7 +101,7 @@ def run(trial: Trial, factory: str = CUDA) -> Outcome:
 
 @dataclass
 class _Entrant:
-    """A candidate, or the library where `candidate` is None, in one session."""
+    """A candidate, or torch's product if `candidate` is None, in one session."""
 
     candidate: Candidate | None
     competitor: Competitor
@@ -138,7 +138,7 @@ class _Notes:
 
 
 def _enter(session: Session, trial: Trial, candidates: Sequence[Candidate]) -> tuple[list[_Entrant], _Entrant]:
-    """The candidates and the library, compiled, recorded and checked."""
+    """The candidates, and torch's product, each compiled, recorded and checked."""
     pairs: list[tuple[Candidate | None, Competitor]] = [
         (each, forced(each.contestant, each.index)) for each in candidates
     ]
@@ -162,7 +162,7 @@ def _heats(trial: Trial, device: Device, notes: _Notes) -> list[Candidate]:
         left = left[: heat.entrants]
         _rounds(session, heat, left, library, notes)
         left.sort(key=lambda entrant: entrant.median)
-    # A result that was right at first and is not after the rounds wins nothing.
+    # A candidate whose result is wrong after the rounds cannot win.
     kept = []
     for entrant in left:
         assert entrant.candidate is not None and entrant.entry is not None
@@ -174,8 +174,8 @@ def _heats(trial: Trial, device: Device, notes: _Notes) -> list[Candidate]:
     return kept[: CONFIRM.entrants]
 
 
-def _final(trial: Trial, device: Device, best: list[Candidate], notes: _Notes) -> Winner | None:
-    """The last pass, in a session of its own: the winner, None where nothing holds."""
+def _final(trial: Trial, device: Device, best: list[Candidate], measurements: list[Measurement]) -> Winner | None:
+    """The last pass, in a new session: the winner, or None if no candidate has a right result."""
     device.free()
     session = Session(trial.problem, device, seed=_SEEDS[1], sample=_SAMPLE, checked=_CHECKED, host=False)
     ours, library = _enter(session, trial, best)

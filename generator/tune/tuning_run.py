@@ -1,4 +1,4 @@
-"""Hand trials to workers, keep each outcome in the journal as it comes, and write the winners at the end."""
+"""Send trials to workers, append each outcome to the journal at once, and write the winners at the end."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ DONE, FAULT = 0, 1
 
 @dataclass
 class Progress:
-    """The trials of a call with their keys, and what has become of them."""
+    """The trials of a call by their keys, and the outcomes so far."""
 
     keys: dict[str, Trial]
     outcomes: dict[str, Outcome] = field(default_factory=dict)
-    #: Whether a worker lost its device or its life: no more is handed out.
+    #: Whether a worker has lost its device or has died: no more trials are sent.
     lost: bool = False
 
     @property
@@ -41,11 +41,11 @@ class Progress:
         return [key for key in self.keys if key not in self.outcomes]
 
 
-def known(trials: Sequence[Trial], facts: trial_worker.Facts, journal: Journal) -> Progress:
-    """The trials on the device of `facts`, with the outcomes that the journal holds."""
+def progress_of(trials: Sequence[Trial], facts: trial_worker.Facts, journal: Journal) -> Progress:
+    """The trials on the device of `facts`, with the outcomes that are in the journal."""
     keys = {trial.key(trial_worker.METHOD, facts.environment): trial for trial in trials}
-    held = journal.outcomes
-    return Progress(keys, {key: held[key] for key in keys if key in held})
+    recorded = journal.outcomes
+    return Progress(keys, {key: recorded[key] for key in keys if key in recorded})
 
 
 def hand_out(
@@ -57,9 +57,9 @@ def hand_out(
     until: float,
     factory: str = trial_worker.CUDA,
 ) -> None:
-    """Measure what is left, `workers` trials at a time, until the monotonic clock says `until` or a worker is lost.
+    """Measure the remaining trials, `workers` at a time, until `time.monotonic()` reaches `until` or a worker is lost.
 
-    What is under way then is waited for. Interrupted, it hands out no more and leaves.
+    It then waits for the trials that are running. If it is interrupted, it sends no more trials and does not wait.
     """
     waiting = progress.left
     count, total = 0, len(waiting)
@@ -71,7 +71,7 @@ def hand_out(
                 try:
                     running[executor.submit(trial_worker.run, progress.keys[key], factory)] = key
                 except RuntimeError as error:
-                    # A pool whose process has died takes no more.
+                    # A pool with a dead process accepts no more trials.
                     print(f"tune: {error}", file=sys.stderr)
                     progress.lost = True
             if not running:
@@ -91,7 +91,7 @@ def hand_out(
 
 
 def _outcome(future: Future[Outcome]) -> Outcome:
-    """What a worker came back with; one that raised, or died, is lost."""
+    """The outcome that a worker returned; if it raised or died, an outcome that is lost."""
     try:
         return future.result()
     except Exception as error:
@@ -108,7 +108,7 @@ def _told(outcome: Outcome) -> str:
     if outcome.lost is not None:
         words.append(f"LOST: {outcome.lost}")
     elif outcome.winner is None:
-        words.append("nothing to choose from")
+        words.append("no candidate has a right result")
     else:
         winner = outcome.winner
         against = "" if winner.library_seconds is None else f", ratio {winner.library_seconds / winner.seconds:.3f}"
@@ -130,13 +130,14 @@ def write(
     *,
     checked: bool = False,
 ) -> None:
-    """Merge the winners of each family into its file, and say what was dropped; with `checked` write nothing.
+    """Merge the winners of each family into its file, and print what was dropped; with `checked` only read the files.
 
-    All that the journal holds of a size counts, whichever call measured it: of several winners the one that is
-    furthest ahead of the library, which was timed beside each, or else the fastest. A winner that is in doubt is left
-    out, and one of a size that only some of a contract's kernels were measured at, so that the rates choose there.
+    All measurements of a size in the journal count, whichever call made them. Of several winners the one with the
+    highest ratio to torch's product, which was timed beside each, is taken; without such a time, the fastest one. Two
+    kinds of winners are left out, so that the fitted cost model chooses there: those that `winner_validation` doubts,
+    and those of sizes at which only some of a contract's kernels were measured.
 
-    Raises `CallError` for a file that is something else or was measured elsewhere.
+    Raises `CallError` for a file that is not a file of winners, or that was measured elsewhere.
     """
     for name, path in files.items():
         old = winners.load(path, place)
@@ -146,10 +147,10 @@ def write(
         standing = list(journal.standing(place, digests))
         new: dict[tuple[str, tuple[int, ...]], Winner] = {}
         won = [(outcome.winner, outcome.whole) for outcome in standing if outcome.winner is not None]
-        open_to_all = {winner.place for winner, whole in won if whole}
+        complete = {winner.place for winner, whole in won if whole}
         for winner, _ in won:
             rival = new.get(winner.place)
-            if winner.place in open_to_all and (rival is None or _cost(winner) < _cost(rival)):
+            if winner.place in complete and (rival is None or _cost(winner) < _cost(rival)):
                 new[winner.place] = winner
         widths = {
             kernel.variant.contract: ELEMENTS[kernel.variant.dtype.a].bits // 8
@@ -162,7 +163,8 @@ def write(
         if doubts:
             found = winners.without(found, [winner for winner, _ in doubts])
             print(
-                f"{path}: left out {len(doubts)} winners; a row not measured there promises {DOUBTED} times the speed"
+                f"{path}: left out {len(doubts)} winners; the fitted cost model predicts that a configuration that was "
+                f"not measured there is {DOUBTED} times as fast"
             )
             print("  (--refine measures it):", *map(_doubt, doubts), sep="\n  ")
         if dropped:
@@ -171,22 +173,22 @@ def write(
         if not found.winners and not path.exists():
             continue
         winners.save(found, path)
-        kept = sum(winner.place in new for winner in found.winners)
-        print(f"{path}: {len(found.winners)} winners, {kept} of them in {journal.path}")
+        recorded = sum(winner.place in new for winner in found.winners)
+        print(f"{path}: {len(found.winners)} winners, {recorded} of them in {journal.path}")
 
 
 def _doubt(found: tuple[Winner, float]) -> str:
-    winner, promised = found
-    return f"{winner.contract} {winner.shape}: {winner.seconds * 1e6:.4g} µs, promised {promised * 1e6:.4g}"
+    winner, predicted = found
+    return f"{winner.contract} {winner.shape}: {winner.seconds * 1e6:.4g} µs, predicted {predicted * 1e6:.4g} µs"
 
 
 def _cost(winner: Winner) -> float:
-    """What orders winners of one size: clocks differ from run to run, and the library's with them."""
+    """The time relative to torch's product, if that was timed: clock rates differ between runs, and affect both."""
     return winner.seconds / winner.library_seconds if winner.library_seconds else winner.seconds
 
 
 def samples_of(outcomes: Iterable[Outcome], widths: Mapping[str, int]) -> Iterator[Sample]:
-    """The seconds of each row at each size, those of its last pass; `widths` are bytes of an element of A."""
+    """The seconds of each configuration at each size, in its last pass; `widths` are bytes of an element of A."""
     for outcome in outcomes:
         if outcome.winner is None or outcome.winner.contract not in widths:
             continue
@@ -196,7 +198,7 @@ def samples_of(outcomes: Iterable[Outcome], widths: Mapping[str, int]) -> Iterat
 
 
 def digests_of(families: Families, name: str) -> dict[str, str]:
-    """The digests of the code of a family's kernels as it is rendered now; those not rendered are not there."""
+    """The digests of the code of a family's rendered kernels; kernels that are not rendered are omitted."""
     found = {}
     for kernel in families.known[name].kernels:
         try:
@@ -207,7 +209,7 @@ def digests_of(families: Families, name: str) -> dict[str, str]:
 
 
 def status(progress: Progress) -> int:
-    """Say what is left and what went wrong; the exit status."""
+    """Print the failures and how many trials remain; return the exit status."""
     faults = 0
     for key, outcome in progress.outcomes.items():
         about = _about(progress.keys[key])
@@ -218,5 +220,8 @@ def status(progress: Progress) -> int:
             faults += 1
             print(f"tune: {about}: lost, and not tried again: {outcome.lost}", file=sys.stderr)
     if progress.left:
-        print(f"tune: {len(progress.left)} of {len(progress.keys)} are left; the same call goes on", file=sys.stderr)
+        print(
+            f"tune: {len(progress.left)} of {len(progress.keys)} problems are left; repeat the call to go on",
+            file=sys.stderr,
+        )
     return FAULT if faults else DONE

@@ -1,7 +1,7 @@
-"""Winners that are none: the rates promise far more of a row that was not measured beside them.
+"""Find winners that are probably not the fastest: the fitted cost model predicts a much faster configuration.
 
-A call that measures few candidates may miss all good ones of a size. The winner then is the best of the bad, and a
-table that believed it would be worse there than no table.
+A call that measures few candidates may miss all fast ones of a size. A table with the winner of such a call would
+choose worse at that size than the cost model does.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from generator.tune.outcome import Winner
 from generator.tune.rate_fit import Row, Sample, row_of
 from generator.tune.trial_selection import by_rates, candidates_of
 
-#: How many times as fast a row must promise to be: beyond what the rates were ever off by where the row was measured.
+#: The least predicted speed-up that casts doubt on a winner: more than any error of the model where it can be checked.
 DOUBTED = 1.3
 
 
@@ -28,10 +28,11 @@ def doubtful(
     device: analytic.Device,
     triton: str,
 ) -> Iterator[tuple[Winner, float]]:
-    """The winners of the family `name` that another row promises to beat `DOUBTED` times, with its seconds.
+    """The winners of the family `name` that another configuration is predicted to beat, with its predicted seconds.
 
-    Of `samples` the times are known: they promise nothing, and neither do rows that cannot run there. A winner that was
-    no slower than the library is not in doubt: rates know no roofline.
+    The other configuration must be `DOUBTED` times as fast, must be able to run, and must not be in `samples`, whose
+    times were measured. A winner that was no slower than torch's product is not doubted, because the model does not
+    include the roofline.
     """
     behind = [winner for winner in winners if winner.seconds > (winner.library_seconds or 0.0)]
     timed = {(sample.sizes, sample.row) for sample in samples}
@@ -43,9 +44,9 @@ def doubtful(
                 continue
             shape, winner = comparison.problem.shape, own[comparison.problem.shape]
             candidates = candidates_of(comparison, families, device, triton, Counter())
-            for promised, candidate in by_rates(contract, comparison.problem, candidates, rates, device):
-                if promised * DOUBTED >= winner.seconds:
+            for predicted, candidate in by_rates(contract, comparison.problem, candidates, rates, device):
+                if predicted * DOUBTED >= winner.seconds:
                     break
                 if (shape.sizes, row_of(contract, candidate.contestant.kernel, candidate.config)) not in timed:
-                    yield winner, promised
+                    yield winner, predicted
                     break

@@ -1,6 +1,6 @@
-"""The file of winners: reviewed data for one family on one device, of which a spec may say `tuned`.
+"""The file of winners: reviewed data for one family on one device, which a spec may name as `tuned`.
 
-One winner a line, sorted, the same bytes for the same winners: a difference between two versions reads as what changed.
+The file has one winner on each line, sorted; equal winners give equal bytes, so a diff shows what changed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from generator.tune.rate_fit import Fit, row_of
 
 @dataclass(frozen=True)
 class Place:
-    """What all winners of a file were measured on."""
+    """The device and the versions that all winners of a file were measured with."""
 
     device: str
     multiprocessors: int
@@ -33,15 +33,15 @@ class Winners:
     """The contents of a file."""
 
     place: Place
-    #: Kernel -> the digest of its code less its table, for every kernel that a winner or a runner-up names.
+    #: Kernel -> the digest of its code without its table, for every kernel that the file names.
     kernels: Mapping[str, str] = field(default_factory=dict)
     winners: tuple[Winner, ...] = ()
-    #: The rates of rows for sizes that were not measured.
+    #: The rates of configurations, for sizes that were not measured.
     fit: Fit = field(default_factory=lambda: Fit({}, 0.0, 0.0))
 
 
 def read(path: Path) -> Winners:
-    """What `path` holds; raise `CallError` for a file that is something else, FileNotFoundError where there is none."""
+    """The contents of `path`; raise FileNotFoundError if it does not exist, `CallError` if it is not such a file."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         if data["format"] != FORMAT:
@@ -59,13 +59,13 @@ def read(path: Path) -> Winners:
     except FileNotFoundError:
         raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CallError(f"{path} is no file of winners ({type(error).__name__}: {error})") from None
+        raise CallError(f"{path} is not a file of winners ({type(error).__name__}: {error})") from None
 
 
 def load(path: Path, place: Place) -> Winners:
-    """What `path` holds of `place`, nothing where there is no file.
+    """The contents of `path`; no winners if it does not exist.
 
-    Raises `CallError` for a file that is something else, or was measured elsewhere: no file mixes two places.
+    Raises `CallError` if it is not a file of winners, or if it was not measured at `place`: no file mixes two places.
     """
     try:
         found = read(path)
@@ -85,12 +85,12 @@ def spelled(place: Place) -> str:
 
 
 def merge(old: Winners, new: Iterable[Winner], fit: Fit, digests: Mapping[str, str]) -> tuple[Winners, list[Winner]]:
-    """The winners of both, the new in the place of the old; and the old whose kernel is not what it was.
+    """The winners of both, where new ones replace old ones of the same contract and sizes; and the old ones dropped.
 
-    `digests` are those of the kernels as they are now. A runner-up that is not what it was is forgotten. The rates of a
-    contract are those of `fit` where that has any.
+    `digests` are those of the kernels as they are now. An old winner is dropped if its kernel has changed, and so is a
+    runner-up. The rates of a contract are those of `fit` if that has any, else the old ones.
     """
-    kept: dict[tuple[str, tuple[int, ...]], Winner] = {}
+    merged: dict[tuple[str, tuple[int, ...]], Winner] = {}
     stale = []
     for winner in old.winners:
         if not _current(winner.kernel, old.kernels, digests):
@@ -99,24 +99,24 @@ def merge(old: Winners, new: Iterable[Winner], fit: Fit, digests: Mapping[str, s
         rival = winner.runner_up
         if rival is not None and not _current(rival.kernel, old.kernels, digests):
             winner = replace(winner, runner_up=None)
-        kept[winner.place] = winner
-    kept |= {winner.place: winner for winner in new}
-    ordered = tuple(kept[place] for place in sorted(kept))
-    dropped = [winner for winner in stale if winner.place not in kept]
-    anew = {contract for contract, _, _ in fit.rates}
+        merged[winner.place] = winner
+    merged |= {winner.place: winner for winner in new}
+    ordered = tuple(merged[place] for place in sorted(merged))
+    dropped = [winner for winner in stale if winner.place not in merged]
+    refitted = {contract for contract, _, _ in fit.rates}
     rates = {
         row: found
         for row, found in old.fit.rates.items()
-        if row[0] not in anew and _current(row[1], old.kernels, digests)
+        if row[0] not in refitted and _current(row[1], old.kernels, digests)
     }
     fit = replace(fit if fit.rates else old.fit, rates={**rates, **fit.rates})
     return Winners(old.place, {name: digests[name] for name in _named(ordered, fit)}, ordered, fit), dropped
 
 
 def without(found: Winners, left_out: Collection[Winner]) -> Winners:
-    """`found` less some winners, and less the kernels that only they name."""
-    kept = tuple(winner for winner in found.winners if winner not in left_out)
-    return replace(found, winners=kept, kernels={name: found.kernels[name] for name in _named(kept, found.fit)})
+    """`found` without some winners, and without the kernels that only these name."""
+    others = tuple(winner for winner in found.winners if winner not in left_out)
+    return replace(found, winners=others, kernels={name: found.kernels[name] for name in _named(others, found.fit)})
 
 
 def _named(winners: Iterable[Winner], fit: Fit) -> list[str]:
@@ -130,7 +130,7 @@ def _current(kernel: str, then: Mapping[str, str], now: Mapping[str, str]) -> bo
 
 
 def dump(found: Winners) -> str:
-    """The text of a file, one kernel and one winner a line."""
+    """The text of a file, with one kernel or one winner on each line."""
     place = found.place
     head = {
         "format": FORMAT,
@@ -158,5 +158,5 @@ def _json(value: Any) -> str:
 
 
 def save(found: Winners, path: Path) -> None:
-    """Write the file in one step."""
+    """Write the file atomically."""
     measurements.put(path, dump(found))

@@ -164,7 +164,10 @@ def test_a_file_in_the_way_of_the_folder(cli: Cli) -> None:
     OUT.mkdir()
     FOLDER.write_text("mine\n")
     said = cli("family.yaml")
-    assert (said.status, said.err) == (1, f"{FOLDER}: is a file, and the family's folder is to be there\n")
+    assert (said.status, said.err) == (
+        1,
+        f"{FOLDER}: is a file, and the family's folder must be there; move the file away\n",
+    )
     assert FOLDER.read_text() == "mine\n"
 
 
@@ -194,7 +197,7 @@ def test_a_manifest_that_is_none(rendered: Cli, text: str) -> None:
     before = contents(OUT)
     for options in ((), ("--force",), ("--check",), ("--diff",), ("--only", "*bias*")):
         said = rendered("family.yaml", *options)
-        message = f"{FOLDER / 'manifest.json'}: is no manifest; restore it, or move the folder away\n"
+        message = f"{FOLDER / 'manifest.json'}: is not a manifest; restore it, or move the folder away\n"
         assert (said.status, said.err) == (1, message)
     assert contents(OUT) == before
 

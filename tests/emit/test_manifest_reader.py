@@ -90,7 +90,7 @@ def outward(manifest: dict[str, Any]) -> None:
 def test_a_manifest_that_tells_what_cannot_be_is_refused(
     tmp_path: Path, change: Callable[[dict[str, Any]], None], words: str
 ) -> None:
-    with pytest.raises(CallError, match=r"tells what cannot be|version") as caught:
+    with pytest.raises(CallError, match=r"is invalid|version") as caught:
         read(ladder(tmp_path, change))
     assert words in str(caught.value)
     assert str(tmp_path / "ladder" / "manifest.json") in str(caught.value)
@@ -103,5 +103,5 @@ def test_a_folder_without_a_manifest_is_refused(tmp_path: Path) -> None:
 
 def test_a_broken_manifest_is_refused(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text("{")
-    with pytest.raises(CallError, match="is no manifest"):
+    with pytest.raises(CallError, match="is not a manifest"):
         read(tmp_path)

@@ -200,7 +200,7 @@ def test_a_type_of_node_that_is_not_known_is_refused() -> None:
     class Strange(ast.expr):
         _fields = ("value",)
 
-    with pytest.raises(ValueError, match="type Strange are not known"):
+    with pytest.raises(ValueError, match="does not support nodes of type Strange"):
         written(ast.Expr(Strange(value=ast.Name("a", ast.Load()))))
 
 
@@ -212,13 +212,13 @@ def test_a_field_that_is_not_known_is_refused_where_it_holds_something() -> None
     empty.later = []  # type: ignore[attr-defined]
     assert written(empty) == written(ast.Return(value=None))
     empty.later = [ast.Pass()]  # type: ignore[attr-defined]
-    with pytest.raises(ValueError, match=r"Return\.later is not known"):
+    with pytest.raises(ValueError, match=r"does not support the field Return\.later"):
         written(empty)
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="before Python 3.12 there is no such syntax to refuse")
 def test_syntax_that_the_oldest_python_does_not_know_is_refused() -> None:
-    with pytest.raises(ValueError, match="type_params is not known"):
+    with pytest.raises(ValueError, match=r"does not support the field .*type_params"):
         digest("def f[T](a: T): pass")
 
 

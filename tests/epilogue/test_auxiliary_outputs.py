@@ -80,12 +80,12 @@ def test_an_operation_of_the_spec_is_not_called_as_a_tap() -> None:
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        ("epilogue: [none, col_sum]\nschedule: elementwise", "col_sum is made of what each tile has of it"),
+        ("epilogue: [none, col_sum]\nschedule: elementwise", "col_sum is reduced tile by tile"),
         ("epilogue: [none, save]\nschedule: [split_k_atomic]\nstore: pointer", "an epilogue needs the whole sum"),
-        ("epilogue: [none, save]\nschedule: persistent\nload: descriptor", "a tile of preact would lie in shared"),
-        ("epilogue: [none, accumulate]\nschedule: persistent\nload: descriptor", "a tile of C would lie in shared"),
-        ("epilogue: [none, accumulate]\nselect: autotune", "the tuner runs a kernel many times, and accumulate"),
-        ("epilogue: [none, row_amax]\nselect: autotune", "the room for the parts of row_amax is made before"),
+        ("epilogue: [none, save]\nschedule: persistent\nload: descriptor", "a tile of preact would need shared"),
+        ("epilogue: [none, accumulate]\nschedule: persistent\nload: descriptor", "a tile of C would need shared"),
+        ("epilogue: [none, accumulate]\nselect: autotune", "the autotuner repeats a kernel, and accumulate"),
+        ("epilogue: [none, row_amax]\nselect: autotune", "the workspace of row_amax is allocated before"),
     ],
 )
 def test_what_cannot_be_is_refused_with_its_reason(more: str, words: str) -> None:

@@ -187,22 +187,22 @@ def test_an_operation_with_parameters_outside_a_list_is_shown_where_it_belongs()
         ),
         (
             "[{m: 64, n: 64, k: 64, warps: 4}, {m: 512, n: 512, k: 512, warps: 4}]",
-            ["4:41: tile: no target can hold this row: 2097152 bytes of shared memory, and sm80 has 166912"],
+            ["4:41: tile: no target can run this configuration: 2097152 bytes of shared memory, and sm80 has 166912"],
         ),
         (
             "[{m: 64, n: 64, k: 8, warps: 4}, {m: 64, n: 64, k: 64, warps: 4}]",
-            ["4:8: tile: no target can hold this row: k is 8, and the matrix unit needs at least 16 for fp16"],
+            ["4:8: tile: no target can run this configuration: k is 8, and the matrix unit needs at least 16 for fp16"],
         ),
         (
             "[{m: 64, n: 64, k: 64, warps: 4}, {m: 8, n: 64, k: 64, warps: 4}]",
             [
-                "4:41: tile: no target can hold this row: "
+                "4:41: tile: no target can run this configuration: "
                 "m and n are 8 and 64, and the matrix unit needs at least 16 of each"
             ],
         ),
         (
             "[{m: 64, n: 64, k: 64, warps: 64}, {m: 64, n: 64, k: 64, warps: 4}]",
-            ["4:8: tile: no target can hold this row: 64 warps, and sm80 runs at most 32 in a program"],
+            ["4:8: tile: no target can run this configuration: 64 warps, and sm80 runs at most 32 in a program"],
         ),
     ],
 )
@@ -221,7 +221,7 @@ def test_tile_mistakes(value: str, expected: list[str]) -> None:
 def test_the_only_row_fits_nowhere(row: str) -> None:
     # The family is empty then, and what empties it is the row: the answer is at its place.
     assert any(
-        line.startswith("family.yaml:4:8: tile: no target can hold this row: ")
+        line.startswith("family.yaml:4:8: tile: no target can run this configuration: ")
         for line in mistakes_of(spec(more=f"tile: [{row}]"))
     )
 

@@ -184,7 +184,7 @@ MISTAKES = {
     ),
     "a family that excludes itself": (
         f"{TWO_MASKINGS}exclude: [{{masking: [none, mnk], because: neither}}]",
-        ["5:11: the family is empty, by this exclusion alone; left out: excluded: neither"],
+        ["5:11: the family is empty because of this exclusion alone; left out: excluded: neither"],
     ),
     # Several at once, in the order of the file.
     "several mistakes": (
@@ -203,7 +203,7 @@ MISTAKES = {
             f"4:17: targets: 'sm80' survives in no variant: {NO_DESCRIPTORS}",
             *(
                 f"6:{column}: masking: {word!r} survives in no variant: "
-                f"descriptor accesses are bounded by the hardware, so {word} would say nothing; use mnk or auto"
+                f"the hardware bounds descriptor accesses, so 'masking: {word}' has no effect; use mnk or auto"
                 for column, word in ((17, "none"), (23, "k"))
             ),
         ],

@@ -197,8 +197,8 @@ def test_the_range_of_triton_is_narrowed_by_what_a_kernel_uses() -> None:
 
 NO_DESCRIPTORS = "sm80 has no bulk tensor copies; descriptors need sm90 or later"
 UNLIKE = (
-    "descriptor accesses are bounded by the hardware, so none would say nothing; use mnk or auto; "
-    "descriptor accesses are bounded by the hardware, so k would say nothing; use mnk or auto"
+    "the hardware bounds descriptor accesses, so 'masking: none' has no effect; use mnk or auto; "
+    "the hardware bounds descriptor accesses, so 'masking: k' has no effect; use mnk or auto"
 )
 
 
@@ -215,12 +215,12 @@ UNLIKE = (
         ("masking: none\nload: descriptor\ntargets: [sm80]", "5:7", "load: 'descriptor'"),
         ("epilogue: bias+row_sum\nselect: autotune\nschedule: elementwise", "4:11", "epilogue: 'bias+row_sum'"),
         # All that an axis lists.
-        ("schedule: [split_k_atomic, paired]", "4:11", "what schedule says"),
+        ("schedule: [split_k_atomic, paired]", "4:11", "the value of schedule"),
         # A value of a key that has no default.
         ("epilogue: gelu\nrounding: torch", "3:8", "dtype: 'int8'"),
         # One target, and several.
         ("targets: [sm80]", "4:11", "targets: 'sm80'"),
-        ("targets: [sm80, sm86]", "4:10", "what targets says"),
+        ("targets: [sm80, sm86]", "4:10", "the value of targets"),
         # One exclusion: it takes out what the spec asks for, so that no value is to blame.
         ("masking: none\nexclude: [{masking: none, because: x}]", "5:11", "this exclusion"),
         ("masking: [none, mnk]\nexclude:\n  - {masking: [none, mnk], because: x}", "6:5", "this exclusion"),
@@ -241,7 +241,7 @@ def test_an_empty_family_names_the_part_that_is_to_blame_alone(text: str, place:
     elif "targets" in part:
         base = BASE.replace("fp16", "fp8e4m3")
     (told,) = mistakes_of(f"{base}{text}\n")
-    head = f"family.yaml:{place}: the family is empty, by {part} alone; left out: "
+    head = f"family.yaml:{place}: the family is empty because of {part} alone; left out: "
     assert told.startswith(head) and len(told) > len(head)
 
 
@@ -249,15 +249,15 @@ def test_an_empty_family_names_the_part_that_is_to_blame_alone(text: str, place:
     ("text", "reasons", "parts"),
     [
         ("load: descriptor\ntargets: [sm80]", NO_DESCRIPTORS, "load: 'descriptor' (4:7), targets: 'sm80' (5:11)"),
-        ("masking: [none, k]\nload: descriptor", UNLIKE, "what masking says (4:10), load: 'descriptor' (5:7)"),
+        ("masking: [none, k]\nload: descriptor", UNLIKE, "the value of masking (4:10), load: 'descriptor' (5:7)"),
         (
             "triton: '>=3.9'\nload: block_pointer",
             "block_pointer needs Triton <3.9, and the spec allows >=3.9,<3.10",
-            "what triton says (4:9), load: 'block_pointer' (5:7)",
+            "the value of triton (4:9), load: 'block_pointer' (5:7)",
         ),
         (
             "select: autotune\nepilogue: accumulate",
-            "the tuner runs a kernel many times, and accumulate would read what the run before wrote; use heuristic",
+            "the autotuner repeats a kernel, and accumulate would read what the run before wrote; use heuristic",
             "select: 'autotune' (4:9), epilogue: 'accumulate' (5:11)",
         ),
         (
@@ -280,7 +280,7 @@ def test_an_empty_family_for_which_nothing_alone_is_to_blame() -> None:
 
 def test_a_row_that_empties_the_family_is_named_at_its_place() -> None:
     row = "{m: 256, n: 256, k: 256, warps: 8}"
-    message = "tile: no target can hold this row: 524288 bytes of shared memory, and sm80 has 166912"
+    message = "tile: no target can run this configuration: 524288 bytes of shared memory, and sm80 has 166912"
     assert mistakes_of(f"{BASE}tile:\n  - {row}\n") == [f"family.yaml:5:5: {message}"]
 
 
@@ -290,7 +290,9 @@ def test_the_part_to_blame_for_a_large_family_is_found_in_seconds() -> None:
     text += "masking: [none, k, mn, mnk, auto]\nswizzle: [linear, grouped]\nschedule: split_k_atomic\n"
     started = time.monotonic()
     (told,) = mistakes_of(text)
-    assert told.startswith("family.yaml:7:11: the family is empty, by schedule: 'split_k_atomic' alone; left out: ")
+    assert told.startswith(
+        "family.yaml:7:11: the family is empty because of schedule: 'split_k_atomic' alone; left out: "
+    )
     assert time.monotonic() - started < 60
 
 

@@ -14,7 +14,7 @@ from tests.helpers.support import BASE, read_text, variant
 INT8 = Dtype.of("int8")
 BIAS = chain_of(("bias",))
 NO_INT32 = "the epilogue is computed in fp32, and no rounding back to int32 is defined; give dtype.out a float type"
-STRIDED = "a descriptor needs a unit inner stride, which a strided A or B does not promise"
+STRIDED = "a descriptor needs an inner stride of 1, which a strided A or B need not have; use 'load: pointer'"
 
 
 @pytest.mark.parametrize(
@@ -24,15 +24,15 @@ STRIDED = "a descriptor needs a unit inner stride, which a strided A or B does n
         (variant(schedule="elementwise"), None),
         (
             variant(schedule="elementwise", load="descriptor"),
-            "elementwise loads single elements, which descriptor cannot address",
+            "elementwise loads single elements, which descriptor cannot address; use 'load: pointer'",
         ),
         (
             variant(schedule="elementwise", load="block_pointer"),
-            "elementwise loads single elements, which block_pointer cannot address",
+            "elementwise loads single elements, which block_pointer cannot address; use 'load: pointer'",
         ),
         (
             variant(schedule="elementwise", dtype=Dtype.of("tf32")),
-            "tf32 belongs to the matrix unit, which elementwise does not use",
+            "tf32 is a mode of the matrix unit, which elementwise does not use; use tiled",
         ),
         (variant(schedule="elementwise", dtype=Dtype.of("fp32")), None),
         (variant(load="descriptor"), None),
@@ -40,13 +40,13 @@ STRIDED = "a descriptor needs a unit inner stride, which a strided A or B does n
         (variant(batch="strided", schedule="persistent", load="descriptor"), None),
         (
             variant(batch="strided", schedule="stream_k"),
-            "stream_k divides the K of one product, and has no place for the sums of several; use tiled",
+            "stream_k divides the K of a single product, not those of a batch; use tiled",
         ),
         (variant(load="descriptor", masking="auto"), None),
         *(
             (
                 variant(load="descriptor", masking=masking),
-                f"descriptor accesses are bounded by the hardware, so {masking} would say nothing; use mnk or auto",
+                f"the hardware bounds descriptor accesses, so 'masking: {masking}' has no effect; use mnk or auto",
             )
             for masking in ("none", "k", "mn")
         ),
@@ -69,15 +69,15 @@ STRIDED = "a descriptor needs a unit inner stride, which a strided A or B does n
         (variant(schedule="split_k_atomic", dtype=Dtype("fp16", "fp16", "fp32", "fp32", None)), None),
         (
             variant(schedule="split_k_atomic"),
-            "parts of K are added in the type of the result, and fp16 rounds each sum; use split_k",
+            "partial sums are added in the result's type, and fp16 rounds each addition; use split_k",
         ),
         (
             variant(schedule="split_k_atomic", dtype=Dtype("int8", "int8", "int32", "fp32", None)),
-            "parts of K are added in the type of the result, and fp32 rounds int32 sums; use split_k",
+            "partial sums are added in the result's type, and fp32 rounds int32 sums; use split_k",
         ),
         (
             variant(schedule="split_k_atomic", dtype=Dtype.of("fp32"), epilogue=chain_of(("bias",))),
-            "each part of K is added to the result by itself, and an epilogue needs the whole sum; use split_k",
+            "each partial sum is added to the result separately, and an epilogue needs the whole sum; use split_k",
         ),
         *(
             (
@@ -95,7 +95,7 @@ STRIDED = "a descriptor needs a unit inner stride, which a strided A or B does n
         ),
         (
             variant(epilogue=chain_of(("bias",) * 60)),
-            "its name has 340 characters, and a file system holds 240; shorten the epilogue",
+            "its name has 340 characters, and 240 are allowed; shorten the epilogue",
         ),
     ],
 )
@@ -126,7 +126,7 @@ def test_which_targets_cannot_run_it(v: Variant, refused: set[str]) -> None:
 
 @pytest.mark.parametrize("target", ["sm80", "sm120", "gfx942"])
 def test_an_exchange_needs_a_matrix_unit_of_64_rows(target: str) -> None:
-    reason = f"{target}'s matrix unit has no 64 rows for columns of C to fill"
+    reason = f"an exchanged product is for matrix instructions of 64 rows, which {target} does not have"
     assert legality.why_not_on(variant(product="exchanged"), target) == reason
 
 
@@ -194,17 +194,17 @@ def test_shared_memory(axes: dict[str, object], target: str, stages: int, needed
         (
             Tile(256, 256, 64, warps=8, stages=3),
             "sm90",
-            "its sums take 256 registers of each thread, and sm90 has 255 with 8 warps",
+            "its accumulators need 256 registers per thread, and sm90 has 255 with 8 warps",
         ),
         (
             Tile(256, 256, 32, warps=16, stages=3),
             "sm90",
-            "its sums take 128 registers of each thread, and sm90 has 128 with 16 warps",
+            "its accumulators need 128 registers per thread, and sm90 has 128 with 16 warps",
         ),
         (
             Tile(16, 128, 256, warps=1, stages=2),
             "sm80",
-            "sums and operands take 640 registers of each thread, and sm80 has 255 with 1 warp",
+            "accumulators and operands need 640 registers per thread, and sm80 has 255 with 1 warp",
         ),
         (Tile(256, 256, 64, warps=8, stages=4), "sm90", "262144 bytes of shared memory, and sm90 has 232448"),
     ],
@@ -240,7 +240,7 @@ def test_rows_on_any_target(dtype: str, tile: Tile, reason: str | None) -> None:
             (
                 "exchanged",
                 Tile(64, n, 16, warps=4),
-                f"n is {n}, and operands are exchanged for columns of C to fill the matrix unit's 64 rows",
+                f"n is {n}, too few columns of C for the 64 rows of the matrix unit in an exchanged product",
             )
             for n in (16, 32)
         ),
@@ -258,8 +258,10 @@ def test_rows_of_an_exchanged_product(product: str, tile: Tile, reason: str | No
     [
         ("split_k", 1, None),
         ("split_k", 1023, None),
-        ("split_k", 1024, "split is 1024, and steps of 64 along K allow 1023: a part's end has 32 bits"),
-        ("split_k_atomic", 2048, "split is 2048, and steps of 64 along K allow 1023: a part's end has 32 bits"),
+        *(
+            (schedule, split, f"split is {split}, and at most 1023 is allowed with k: 64: indices along K have 32 bits")
+            for schedule, split in (("split_k", 1024), ("split_k_atomic", 2048))
+        ),
         ("tiled", 2048, None),
     ],
 )
@@ -303,8 +305,8 @@ def test_versions() -> None:
         ({"epilogue": BIAS, "math": "fast"}, {"epilogue": BIAS}, False),
     ],
 )
-def test_essence(one: dict[str, object], other: dict[str, object], same: bool) -> None:
-    assert (legality.essence(variant(**one)) == legality.essence(variant(**other))) is same
+def test_effective_words(one: dict[str, object], other: dict[str, object], same: bool) -> None:
+    assert (legality.effective_words(variant(**one)) == legality.effective_words(variant(**other))) is same
 
 
 @pytest.mark.parametrize(

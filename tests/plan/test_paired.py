@@ -30,10 +30,10 @@ def test_the_wider_part_is_at_the_left(n: int, left: int, right: int) -> None:
 @pytest.mark.parametrize(
     ("schedule", "n", "reason"),
     [
-        ("paired", 128, "n is 128, and the columns of paired are two powers of two, as 160 is 128 and 32"),
-        ("paired", 136, "m and n are 64 and 128 and 8, and the matrix unit needs at least 16 of each"),
-        ("tiled", 160, "n is 160, and tiled needs a power of two; of two widths are the tiles of paired"),
-        ("split_k", 96, "n is 96, and split_k needs a power of two; of two widths are the tiles of paired"),
+        ("paired", 128, "n is 128, and paired needs a sum of two different powers of two, such as 160 = 128 + 32"),
+        ("paired", 136, "m and n are 64 and 128 + 8, and the matrix unit needs at least 16 of each"),
+        ("tiled", 160, "n is 160, and tiled needs a power of two; only tiles of paired have two widths"),
+        ("split_k", 96, "n is 96, and split_k needs a power of two; only tiles of paired have two widths"),
     ],
 )
 def test_a_row_that_the_schedule_cannot_have_is_refused(schedule: str, n: int, reason: str) -> None:
@@ -45,7 +45,7 @@ def test_a_row_that_the_schedule_cannot_have_is_refused(schedule: str, n: int, r
     [
         ({"load": "pointer"}, "use 'load: descriptor'"),
         ({"store": "as_load"}, "use 'store: pointer'"),
-        ({"dtype": Dtype.of("fp32")}, "too few for those of two products; use tiled"),
+        ({"dtype": Dtype.of("fp32")}, "too few for two products; use tiled"),
         ({"product": "exchanged"}, "use 'product: direct'"),
         ({"batch": "strided"}, "use tiled or persistent"),
         ({"epilogue": chain_of(("swiglu",))}, "use tiled or persistent"),
@@ -57,7 +57,7 @@ def test_what_it_cannot_be_combined_with_is_told(axes: dict[str, object], words:
 
 
 def test_sums_over_a_tile_are_refused() -> None:
-    reason = "row_sum is made of what each tile has of it, and a tile of two widths has two; use tiled"
+    reason = "row_sum is reduced tile by tile, and a tile of paired has two accumulators; use tiled"
     told = mistakes_of(PAIRED.replace("paired", "[paired, tiled]") + "epilogue: bias+row_sum\n")
     assert told == [f"family.yaml:4:12: schedule: 'paired' survives in no variant: {reason}"]
 

@@ -33,8 +33,8 @@ def test_a_dry_run_lists_what_would_be_measured(bench: Bench, capsys: pytest.Cap
         f"gemm_fp16_{layout}_none {shape}" for layout in ("rcr", "rrr") for shape in ("32x32x32", "16x64x32")
     ]
     assert "µs  tiled_pointer_auto_grouped [0] 16x16x16, 1 warp, 2 stages" in lines[1]
-    assert "4 problems, 16 rows to measure on NVIDIA H200" in spoken.out
-    assert "left out: 8 rows, not among the best by the model" in spoken.out
+    assert "4 problems, 16 configurations to measure on NVIDIA H200" in spoken.out
+    assert "left out: 8 configurations, not among the best by the model" in spoken.out
     assert not bench.journal.exists() and not bench.winners.exists()
 
 
@@ -43,7 +43,7 @@ def test_shapes_come_from_several_files_each_once(bench: Bench, capsys: pytest.C
     call = cli.parse(["specs/tiny.yaml", "--shapes", "shapes.yaml", "--shapes", "more.yaml", "--shapes", "squares"])
     shapes = cli.shapes_of(call)
     assert shapes[:4] == (Shape(32, 32, 32), Shape(16, 64, 32), Shape(48, 16, 16), Shape(256, 256, 256))
-    assert "left out, for winners are kept by sizes alone: 64x64x64+8" in capsys.readouterr().err
+    assert "left out, because winners are recorded without padding: 64x64x64+8" in capsys.readouterr().err
     with pytest.raises(CallError, match=r"--shapes: no file of shapes is named 'square'; known: .*squares"):
         cli.shapes_of(cli.parse(["specs/tiny.yaml", "--shapes", "square"]))
 
@@ -57,7 +57,7 @@ def test_an_unknown_device_is_told_with_the_nearest(bench: Bench, capsys: pytest
 def test_more_gpus_than_there_are_is_refused(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
-    with pytest.raises(CallError, match="--gpus: 2, and there are 1"):
+    with pytest.raises(CallError, match="--gpus: 2 requested, and torch finds 1"):
         cli.tune(cli.parse(["specs/tiny.yaml", "--gpus", "2"]))
 
 

@@ -40,7 +40,7 @@ def test_a_process_that_dies_ends_the_call(bench: Bench, capsys: pytest.CaptureF
     fakes.write(bench.kernel("rcr", "linear"), "1e-3, 1e-3, 1e-3", "import os; os._exit(3)")
     assert bench.tune() == 1
     told = capsys.readouterr().err
-    assert "gemm_fp16_rcr_none 32x32x32: LOST: BrokenProcessPool" in told and "3 of 4 are left" in told
+    assert "gemm_fp16_rcr_none 32x32x32: LOST: BrokenProcessPool" in told and "3 of 4 problems are left" in told
     assert not bench.winners.exists()
 
 
@@ -62,10 +62,10 @@ def test_two_processes_of_dask_tune(bench: Bench) -> None:
     ("word", "message"),
     [
         ("no_such_module:make", "ModuleNotFoundError: No module named 'no_such_module'"),
-        (f"{FAKES}:absent", f"AttributeError: module {FAKES!r} has no attribute 'absent'"),
-        (FAKES, f"{FAKES} gives no executor"),
-        (f"{FAKES}:SPEC", f"TypeError: {FAKES}:SPEC is str, which cannot be called"),
-        (f"{FAKES}:no_executor", "gives str, not a concurrent.futures.Executor"),
+        ("tune.fakes:absent", "AttributeError: module 'tune.fakes' has no attribute 'absent'"),
+        ("tune.fakes", "tune.fakes returns no executor"),
+        ("tune.fakes:SPEC", "TypeError: tune.fakes:SPEC is str, which cannot be called"),
+        ("tune.fakes:no_executor", "returns str, not a concurrent.futures.Executor"),
     ],
 )
 def test_what_gives_no_executor_is_told(word: str, message: str) -> None:
@@ -75,8 +75,8 @@ def test_what_gives_no_executor_is_told(word: str, message: str) -> None:
 
 
 def test_a_worker_without_a_device_is_told(bench: Bench) -> None:
-    with pytest.raises(CallError, match="a worker has no device to time on"):
-        bench.tune("--executor", f"{FAKES}:threads", factory=f"{FAKES}:absent")
+    with pytest.raises(CallError, match="a worker has no device to measure on"):
+        bench.tune("--executor", "tune.fakes:threads", factory="tune.fakes:absent")
 
 
 def interpreted(folder: Path, axes: str, shapes: str) -> list[Outcome]:

@@ -76,7 +76,7 @@ def test_every_row_that_is_legal_is_a_candidate(mixed: Path) -> None:
 @pytest.mark.parametrize(
     ("shape", "target", "triton", "kernel", "rows", "reason"),
     [
-        ((192, 256, 256), "sm90", TRITON, "pointer_none", [1], "a row that does not take these sizes"),
+        ((192, 256, 256), "sm90", TRITON, "pointer_none", [1], "not for these sizes"),
         ((256, 256, 250), "sm90", TRITON, "pointer_none", None, "refused by the kernel at these sizes"),
         ((256, 256, 250), "sm90", TRITON, "descriptor_auto", None, "refused by the kernel at these sizes"),
         ((256, 256, 256), "sm80", TRITON, "descriptor_auto", None, "not for sm80"),
@@ -107,16 +107,16 @@ def test_the_best_by_the_model_come_first_and_the_hopeless_not_at_all(
     monkeypatch.setattr(analytic, "seconds", seconds)
     found = planned(Shape(256, 256, 256))
     assert list(offered(found)) == ["pointer_auto", "pointer_none", "descriptor_auto"]
-    assert found.left_out["hopeless by the model"] == 3
+    assert found.left_out["predicted to take over 8 times the best time"] == 3
     few = planned(Shape(256, 256, 256), most=4)
     assert offered(few) == {"pointer_auto": [0, 1, 2], "pointer_none": [0]}
     assert few.left_out["not among the best by the model"] == 5
 
 
 def test_a_plan_of_nothing_is_refused(mixed: Path) -> None:
-    with pytest.raises(CallError, match=r"no row of any kernel can run on NVIDIA H200 \(gfx942\)"):
+    with pytest.raises(CallError, match=r"no configuration of any kernel can run on NVIDIA H200 \(gfx942\)"):
         planned(Shape(256, 256, 256), device=replace(H200, target="gfx942"))
-    with pytest.raises(CallError, match="no row of any kernel can run on NVIDIA H200"):
+    with pytest.raises(CallError, match="no configuration of any kernel can run on NVIDIA H200"):
         planned()
     with pytest.raises(CallError, match="render the family 'mixed' first"):
         plan(Families([Path("mixed.yaml")], Path("elsewhere")), (Shape(1, 1, 1),), H200, TRITON, 12)
@@ -125,7 +125,7 @@ def test_a_plan_of_nothing_is_refused(mixed: Path) -> None:
 def test_files_of_an_older_spec_are_refused(mixed: Path) -> None:
     shorter = SPEC.replace("  - {m: 64, n: 64, k: 64, warps: 4, stages: 3}\n", "")
     (mixed / "mixed.yaml").write_text(shorter)
-    with pytest.raises(CallError, match="is not what the spec says now: render the family again"):
+    with pytest.raises(CallError, match="is not what the spec renders now; render the family again"):
         planned(Shape(256, 256, 256))
 
 
