@@ -131,8 +131,8 @@ def _precision(v: Variant, target: str, code: MachineCode) -> Iterator[str]:
         longest = max(stretches, default=0)
         if v.dtype.precision == "full" and not 0 < longest <= _PROMOTED_EVERY:
             yield (
-                f"fp8 products of {longest or 'all'} steps along K stay in the short accumulator; at most "
-                f"{_PROMOTED_EVERY} may"
+                f"fp8 products of {longest or 'all'} steps along K stay in the short accumulator, expected at most "
+                f"{_PROMOTED_EVERY}"
             )
         shortest = min(stretches, default=0)
         if v.dtype.precision == "fast" and shortest < _NEVER_PROMOTED:
