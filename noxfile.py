@@ -1,6 +1,6 @@
-"""`nox` proves every shipped kernel on each Triton version, in an environment of its own: `nox -s "triton(3.6.0)"`.
+"""Verify every shipped kernel with each Triton version, in a separate environment: `nox -s "triton(3.6.0)"`.
 
-What follows `--` goes to `verify` in place of the levels: `nox -- --level gpu`.
+Arguments after `--` are passed to `verify` instead of the levels: `nox -- --level gpu`.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ nox.options.default_venv_backend = "venv"
 #: The last release of each minor version that the project supports.
 TRITON = ("3.6.0", "3.7.1", "3.8.0", "3.9.0")
 
-#: What depends on Triton; static and bounds read the text alone.
+#: The levels that depend on Triton; static and bounds only read the text.
 INTERPRET = ("--level", "interpret")
 COMPILE = ("--level", "compile", "--coverage", "pairs", "--target", "sm90")
 
 
 def pins(triton: str) -> list[str]:
-    """What CI pins, with this Triton and what goes with it."""
+    """The requirements of constraints.txt, with this version of Triton and a numpy that supports it."""
     lines = Path("constraints.txt").read_text().splitlines()
     found = [line for line in lines if not re.match(r"#|triton==|numpy==", line)]
-    # Triton 3.6's interpreter does what numpy 2.4 forbids.
+    # The interpreter of Triton 3.6 fails with numpy 2.4.
     return [*found, f"triton=={triton}", "numpy<2.4" if triton.startswith("3.6.") else "numpy"]
 
 
 @nox.session(name="triton")
 @nox.parametrize("triton", TRITON, ids=TRITON)
 def triton(session: nox.Session, triton: str) -> None:
-    """The levels that need Triton and no GPU; what passed goes to measured/proofs/triton_VERSION.json."""
+    """Run the levels that need Triton and no GPU; record what passed in tests/results/proofs/triton_VERSION.json."""
     constraints = Path(session.create_tmp()) / "constraints.txt"
     constraints.write_text("\n".join(pins(triton)) + "\n")
     session.install("-c", str(constraints), ".[verify]", "torch==2.13.0")
@@ -44,8 +44,8 @@ def triton(session: nox.Session, triton: str) -> None:
     fresh.unlink(missing_ok=True)
     for levels in (INTERPRET, COMPILE):
         session.run("python", "-m", "generator", "verify", *specs, *levels, "--results", str(fresh))
-    # Not before all has passed, nor where --install-only runs nothing.
+    # All levels have passed here; with --install-only nothing ran and there is no file.
     if fresh.exists():
-        code = "import sys, pathlib; from generator.verify import proof_records as kept; "
-        code += "kept.renew(*map(pathlib.Path, sys.argv[1:]))"
+        code = "import sys, pathlib; from generator.verify import proof_records; "
+        code += "proof_records.renew(*map(pathlib.Path, sys.argv[1:]))"
         session.run("python", "-c", code, str(results), str(fresh))

@@ -1,8 +1,8 @@
-"""A pytest plugin that proves rendered families: `pytest --gemm-family path/to/family`, once for each.
+"""A pytest plugin that verifies rendered families: `pytest --gemm-family path/to/family`; the option may be repeated.
 
-The family's manifest is enough; its spec need not be at hand. Every kernel is a test at every level that the machine
-has: static, bounds, interpret and compile anywhere, gpu where torch sees one. What a level leaves out by its nature is
-skipped; what it should have proved and could not fails, unless `--gemm-allow-undecided` makes that an expected failure.
+The family's folder is enough; the spec is not needed. Every kernel is one test at every level that the machine
+supports: static, bounds, interpret and compile on all machines, gpu where torch sees a GPU. Jobs that a level leaves
+out are skipped. Jobs that are not proved fail, unless `--gemm-allow-undecided` makes them expected failures.
 """
 
 from __future__ import annotations
@@ -18,37 +18,37 @@ import pytest
 if TYPE_CHECKING:
     from generator.verify.jobs import Job, Result
 
-#: Written out, since nothing of the harness is imported for sessions that do not use the plugin.
+#: A copy of LEVELS, since sessions that do not use the plugin must not import `generator.verify`.
 _LEVELS = ("static", "bounds", "interpret", "compile", "gpu")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The options; `--help` lists them under the plugin's name."""
-    group = parser.getgroup("gemm-generator", "proof of rendered GEMM kernels")
+    """Add the options; `--help` lists them under the plugin's name."""
+    group = parser.getgroup("gemm-generator", "verification of rendered GEMM kernels")
     group.addoption(
-        "--gemm-family", action="append", default=[], metavar="DIR", help="prove the kernels of this rendered family"
+        "--gemm-family", action="append", default=[], metavar="DIR", help="verify the kernels of this rendered family"
     )
     group.addoption(
         "--gemm-level", action="append", choices=_LEVELS, help="only this level (default: all that the machine has)"
     )
     group.addoption(
-        "--gemm-target", action="append", default=[], metavar="TARGET", help="compile for this (default: the kernel's)"
+        "--gemm-target", action="append", default=[], metavar="TARGET", help="compile for it (default: each kernel's)"
     )
     group.addoption(
         "--gemm-coverage",
         default="pairs",
         metavar="all|pairs|triples|kernels|N%",
-        help="which launches are compiled (default: enough for every pair of axis values)",
+        help="which launches to compile (default: enough for every pair of axis values)",
     )
     group.addoption("--gemm-shard", default="1/1", metavar="I/N", help="only the I-th of N parts of equal cost")
     group.addoption(
-        "--gemm-allow-undecided", action="store_true", help="what is not proved is an expected failure (xfail)"
+        "--gemm-allow-undecided", action="store_true", help="jobs that are not proved are expected failures (xfail)"
     )
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Add a test for each job of the families named, before `-k` and `-m` choose among all tests."""
+    """Add a test for each job of the families, before `-k` and `-m` select among all tests."""
     families = config.getoption("--gemm-family")
     if not families:
         return
@@ -58,7 +58,7 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
         jobs, aside = _jobs(config, [Path(folder) for folder in families])
     except (CallError, ValueError) as error:
         raise pytest.UsageError(f"--gemm-family: {error}") from None
-    outcomes = Outcomes(known=aside)
+    outcomes = Outcomes(finished=aside)
     config.stash[_OUTCOMES] = outcomes
     items += [
         Proof.from_parent(session, name=f"{job.folder.name}::{job.label}::{job.name}", job=job, outcomes=outcomes)
@@ -67,7 +67,7 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
 
 
 def _jobs(config: pytest.Config, folders: Sequence[Path]) -> tuple[list[Job], dict[Job, Result]]:
-    """The jobs of the call, and what becomes of those that cannot run here."""
+    """The jobs of the session, and the results of those that cannot run here."""
     from generator.language.vocabulary import TARGETS
     from generator.verify.cli import architecture, default_levels, gpu, part
     from generator.verify.coverage import Coverage
@@ -77,14 +77,14 @@ def _jobs(config: pytest.Config, folders: Sequence[Path]) -> tuple[list[Job], di
 
     for folder in folders:
         if not folder.is_dir():
-            raise ValueError(f"{folder} is no folder of a rendered family")
+            raise ValueError(f"{folder} is not the folder of a rendered family")
     unknown = sorted(set(config.getoption("--gemm-target")) - TARGETS.keys())
     if unknown:
         raise ValueError(f"--gemm-target {unknown[0]!r} is unknown; legal: {', '.join(TARGETS)}")
     coverage = Coverage.parse(config.getoption("--gemm-coverage"))
     index, count = part(config.getoption("--gemm-shard"))
     found = rendered(folders, Path())
-    # It takes seconds to ask for a GPU: what is wrong with the call is said before.
+    # The query for a GPU takes seconds: mistakes in the options are reported first.
     device = gpu()
     levels = config.getoption("--gemm-level") or (*default_levels(device), "compile")
     if "gpu" in levels and device is None:
@@ -93,14 +93,14 @@ def _jobs(config: pytest.Config, folders: Sequence[Path]) -> tuple[list[Job], di
         raise ValueError("--gemm-target goes with --gemm-level compile")
     jobs = plan(found, [level for level in levels if level != "compile"])
     compiled = plan(found, ("compile",) * ("compile" in levels), targets=config.getoption("--gemm-target"))
-    # As `verify` has it, of the whole run.
+    # Computed for the whole run, as in `verify`.
     aside = out_of_reach([*jobs, *compiled], found, architecture() if "gpu" in levels else None)
     jobs += within_reach(compiled, [job for job in compiled if job in aside], found, coverage)[0]
     return shard(jobs, index, count, Costs.shipped().of), aside
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Tell the workers what is left after `-k` and `-m`, so that they work ahead of the tests."""
+    """Pass the workers the jobs that `-k` and `-m` select, so that they run ahead of the tests."""
     outcomes = session.config.stash.get(_OUTCOMES, None)
     if outcomes is not None:
         selected = [item.job for item in session.items if isinstance(item, Proof)]
@@ -122,20 +122,20 @@ class Proof(pytest.Item):
         self.job, self.outcomes = job, outcomes
 
     def runtest(self) -> None:
-        """Wait for the result of the job, and raise what is wrong."""
+        """Wait for the job's result; raise if it failed or is not proved."""
         from generator.verify.jobs import State
-        from generator.verify.run_report import told
+        from generator.verify.run_report import explanation
 
         result = self.outcomes(self.job)
         if result.state is State.LEFT_OUT:
-            pytest.skip(told(result))
+            pytest.skip(explanation(result))
         if result.state is State.NOT_PROVED and self.config.getoption("--gemm-allow-undecided"):
-            pytest.xfail(told(result))
+            pytest.xfail(explanation(result))
         if result.state is not State.PASSED:
             raise _Unproved(result)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """What failed and what is not proved as `verify` prints it, with the command that repeats each."""
+        """The failures and cases not proved as `verify` prints them, each with the command that repeats it."""
         if isinstance(excinfo.value, _Unproved):
             from generator.verify.run_report import whole_text
 
@@ -143,7 +143,7 @@ class Proof(pytest.Item):
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, int, str]:
-        """Where the test stands: in the kernel's file."""
+        """The location of the test: the kernel's file."""
         return self.job.file, 0, self.name
 
 
@@ -154,18 +154,11 @@ class _Unproved(Exception):
 
 
 class Outcomes:
-    """The results of all jobs that were selected, worked out side by side while the first are waited for.
+    """The results of all selected jobs, which run in the background while tests wait for them."""
 
-    A process of pytest-xdist, which runs a part of what it collected, works out a job when it is asked for it, unless
-    the caller knows that the tests of all these jobs are run in one process and says `together`.
-    """
-
-    def __init__(
-        self, jobs: Sequence[Job] = (), known: Mapping[Job, Result] = {}, *, together: bool | None = None
-    ) -> None:
+    def __init__(self, jobs: Sequence[Job] = (), finished: Mapping[Job, Result] = {}) -> None:
         self.jobs = list(jobs)
-        self.together = "PYTEST_XDIST_WORKER" not in os.environ if together is None else together
-        self.done = dict(known)
+        self.done = dict(finished)
         self.error: Exception | None = None
         self.changed = threading.Condition()
         self.begun: set[str] = set()
@@ -175,7 +168,8 @@ class Outcomes:
     def __call__(self, job: Job) -> Result:
         if job in self.done:
             return self.done[job]
-        if not self.together:
+        if "PYTEST_XDIST_WORKER" in os.environ:
+            # With pytest-xdist each process runs only some of the tests that it collected: run one job at a time.
             return next(iter(self._results(job.level, [job])))
         if job.level not in self.begun:
             self.begin((job.level,))
@@ -187,7 +181,7 @@ class Outcomes:
         return self.done[job]
 
     def begin(self, levels: Sequence[str]) -> None:
-        """Work out the jobs of these levels from now on, one level after the other."""
+        """Start to run the jobs of these levels, one level after the other."""
         self.begun.update(levels)
         self.threads.append(threading.Thread(target=self._work, args=(levels,), daemon=True))
         self.threads[-1].start()
@@ -213,7 +207,7 @@ class Outcomes:
                 self.changed.notify_all()
 
     def close(self) -> None:
-        """Give up what has not begun."""
+        """Cancel the jobs that have not started."""
         self.stopped = True
         for thread in self.threads:
             thread.join()

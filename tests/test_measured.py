@@ -42,7 +42,7 @@ FILES = {
     path.relative_to(ROOT).as_posix(): path
     for folder in (ROOT / "measured", ROOT / "specs" / "tuned")
     for path in sorted(folder.rglob("*"))
-    if path.is_file()
+    if path.is_file() and path.suffix != ".py"
 }
 
 

@@ -64,7 +64,7 @@ def test_every_kernel_is_proved_as_far_as_the_pages_say() -> None:
         record = proof_records.read(path)
         minor = ".".join(record.place["triton"].split(".")[:2])
         for subject, levels in record.proved.items():
-            stand = {level for level, figures in levels.items() if proof_records.stands(figures)}
+            stand = {level for level, figures in levels.items() if proof_records.complete(figures)}
             proved.setdefault(subject, set()).update(f"{level} {minor}" for level in stand)
     for family in families:
         for subject in proof_records.current([family]):

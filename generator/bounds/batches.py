@@ -1,7 +1,7 @@
-"""Which matrix of a batch a program is for: every matrix is there, and has as many programs as it has tiles.
+"""The matrix of a batch that a program computes: every matrix must have exactly one program per tile.
 
-`program // tiles` and `program % tiles` are a matrix and a place among its tiles, and no two programs have both alike.
-What is written otherwise is tried with small numbers.
+This holds if the matrix is `program // tiles` and the place among its tiles is `program % tiles`. Other expressions are
+not proved; small numbers are tried to refute them.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from generator.bounds.symbolic_values import Number
 from generator.bounds.terms import Condition, Poly, poly, variable
 from generator.bounds.triton_semantics import PID
 
-#: Numbers of matrices, and sizes, that are tried.
+#: Numbers of matrices, and sizes, to try.
 _MATRICES = (1, 2, 3)
 _SIZES = (1, 17, 65, 257)
-#: Programs that are tried.
+#: The number of programs to try.
 _PROGRAMS = 512
 
 
 def prove_split(
     matrix: Number, place: Number, matrices: Poly, grid: Sequence[Poly], facts: Iterable[Condition]
 ) -> Order:
-    """What becomes of the claim for a program's `matrix` and `place`.
+    """Whether every matrix of a batch has one program per tile, for a program's `matrix` and `place` among its tiles.
 
-    A matrix has the product of `grid` tiles, of which there are fewer than 2**31 in all.
+    The number of tiles of a matrix is the product of `grid`; all matrices have fewer than 2**31 tiles.
     """
     program, tiles, known = variable(PID), prod(grid, start=poly(1)), list(facts)
     if matrix.value != program // tiles or place.value != program % tiles:
-        told = _searched(matrix.value, place.value, matrices, tiles, known)
-        if told is not None:
-            return Order("refuted", told)
+        counterexample = _counterexample(matrix.value, place.value, matrices, tiles, known)
+        if counterexample is not None:
+            return Order("refuted", counterexample)
         return Order("not proved", f"the matrix {matrix.value} and the place {place.value} are not understood")
     for part in sorted({part.value for number in (matrix, place) for part in number.parts} - {tiles}, key=str):
         if not fits(part, known):
@@ -42,8 +42,8 @@ def prove_split(
     return Order("proved", "")
 
 
-def _searched(matrix: Poly, place: Poly, matrices: Poly, tiles: Poly, facts: Sequence[Condition]) -> str | None:
-    """Sizes and programs that break the claim, if some small ones do."""
+def _counterexample(matrix: Poly, place: Poly, matrices: Poly, tiles: Poly, facts: Sequence[Condition]) -> str | None:
+    """A message with small sizes and programs that break the claim, or None."""
     names = sorted((matrix.variables | place.variables | matrices.variables | tiles.variables) - {PID})
     choices = [_MATRICES if name == "B" else _SIZES for name in names]
     for numbers in product(*choices):
@@ -51,18 +51,17 @@ def _searched(matrix: Poly, place: Poly, matrices: Poly, tiles: Poly, facts: Seq
         if not all(holds(fact, at) for fact in facts if fact.variables <= set(at)):
             continue
         size = (value(matrices, at), value(tiles, at))
-        told = ", ".join(f"{name} = {number}" for name, number in at.items())
+        sizes = ", ".join(f"{name} = {number}" for name, number in at.items())
         seen: dict[tuple[int, ...], int] = {}
         for program in range(min(prod(size), _PROGRAMS)):
             try:
                 found = tuple(value(index, {**at, PID: program}) for index in (matrix, place))
             except ZeroDivisionError:
-                return f"of {told}, program {program} divides by zero"
+                return f"for {sizes}, program {program} divides by zero"
             if not all(0 <= index < extent for index, extent in zip(found, size)):
-                return f"of {told}, program {program} computes tile {found[1]} of matrix {found[0]}"
+                return f"for {sizes}, program {program} computes tile {found[1]} of matrix {found[0]}"
             if found in seen:
-                return (
-                    f"of {told}, programs {seen[found]} and {program} both compute tile {found[1]} of matrix {found[0]}"
-                )
+                both = f"programs {seen[found]} and {program} both compute tile {found[1]} of matrix {found[0]}"
+                return f"for {sizes}, {both}"
             seen[found] = program
     return None

@@ -1,4 +1,4 @@
-"""One of two values by a condition: behind a branch, which computes one, or of `tl.where`, which computes both."""
+"""Values that depend on a condition: after a branch, which computes one, or of `tl.where`, which computes both."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ARGUMENTS = ("condition", "x", "y")
 
 
 def merged(test: Truth, a: Value, b: Value) -> Value:
-    """What a name stands for behind a choice."""
+    """The value of a name after a branch: `a` if `test` holds, otherwise `b`."""
     if a == b:
         return a
     shapes = (a.shape, b.shape) if isinstance(a, Number | Truth) and isinstance(b, Number | Truth) else ((), ())
@@ -36,21 +36,21 @@ def merged(test: Truth, a: Value, b: Value) -> Value:
         other = every([negation(test.condition), b.condition])
         return Truth(either([taken, other]), a.shape, a.parts | b.parts | test.parts)
     if shapes[0] == shapes[1] and isinstance(a, Number) and isinstance(b, Number):
-        # Behind a condition that the machine decides, a constant is a number of 32 bits.
+        # A constant that depends on a condition at run time is a number of 32 bits.
         widths: set[Width] = {"32" if x.width == "constant" else x.width for x in (a, b)}
         if len(widths) == 1:
             value = choice(test.condition, a.value, b.value)
             return Number(value, a.shape, widths.pop(), a.parts | b.parts | test.parts)
     if isinstance(a, Count) and isinstance(b, Number) and not b.shape and a.otherwise is None:
         return replace(a, under=test.condition, otherwise=b.value)
-    return Opaque("what depends on a condition", reaches_memory(a) or reaches_memory(b))
+    return Opaque("a value that depends on a condition", reaches_memory(a) or reaches_memory(b))
 
 
 def where(place: Place, arguments: Sequence[Value], keywords: Mapping[str, Value]) -> Value:
-    """What `tl.where` is in each lane: the same as behind a choice, but that both sides are computed in every lane."""
+    """The value of `tl.where` in each lane: the same as after a branch, but every lane computes both sides."""
     given = dict(zip(_ARGUMENTS, arguments)) | dict(keywords)
     if set(given) != set(_ARGUMENTS) or len(arguments) + len(keywords) != len(_ARGUMENTS):
-        raise NotUnderstood(place.line, "tl.where of something else than a condition and two values")
+        raise NotUnderstood(place.line, "tl.where without exactly one condition and two values")
     if any(map(reaches_memory, given.values())):
         raise NotUnderstood(place.line, "tl.where of addresses")
     test, a, b = (given[name] for name in _ARGUMENTS)
@@ -58,29 +58,32 @@ def where(place: Place, arguments: Sequence[Value], keywords: Mapping[str, Value
         test = Truth(negation(equal(test.value, 0)), test.shape, test.parts)
     match test, a, b:
         case Truth(), Number(), Number():
-            # Constants become numbers of 32 bits, unless they meet a longer one.
+            # Constants become numbers of 32 bits, unless the other value is wider.
             width = wider("32", a.width, b.width)
             a, b = (replace(x, width=width, parts=x.parts | _fitting(place, x, width)) for x in (a, b))
         case Truth(), Truth(), Truth():
             pass
         case _:
-            return next((x for x in given.values() if isinstance(x, Opaque)), Opaque("tl.where of unlike values"))
+            return next(
+                (x for x in given.values() if isinstance(x, Opaque)), Opaque("tl.where of values of different types")
+            )
     shape = broadcast([test.shape, a.shape, b.shape])
     if shape is None:
-        raise NotUnderstood(place.line, f"shapes {test.shape}, {a.shape} and {b.shape} together")
+        shapes = f"{test.shape}, {a.shape} and {b.shape}"
+        raise NotUnderstood(place.line, f"shapes {shapes}, which do not broadcast")
     a, b = (replace(x, shape=shape, parts=x.parts | _divisions(place, x)) for x in (a, b))
     return merged(test, a, b)
 
 
 def _fitting(place: Place, number: Number, width: Width) -> frozenset[Part]:
-    """That a constant fits the width that it takes."""
+    """The part that states that a constant fits the width that it is converted to."""
     constant = number.width == "constant" and width in ("32", "index")
     part = Part(number.value, number.shape, False, place.path, place.line)
     return frozenset({part} if constant else ())
 
 
 def _divisions(place: Place, side: Number | Truth) -> frozenset[Part]:
-    """That a side divides by no zero, also where the other one is taken: 1 // 0 has no value, and so fits no width."""
+    """Parts that state that a side does not divide by zero even if it is not taken: 1 // 0 fits no width."""
     term = side.value if isinstance(side, Number) else side.condition
     found = (Part(poly(1) // x, side.shape, False, (*place.path, *path), place.line) for x, path in divisors(term))
     return frozenset(part for part in found if part.value.constant is None)

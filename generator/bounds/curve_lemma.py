@@ -1,10 +1,11 @@
-"""A function that finds a tile by its number in a grid that it cuts into parts: its lemma, by induction over the parts.
+"""A proof by induction that a function from numbers to tiles, such as a Hilbert curve, is one-to-one on a grid.
 
-The function's loop leaves one part of the grid after the other, and a number within it. A part is `far` tiles from its
-corner (m, n) in direction (dm, dn) by `wide` tiles in direction (dn, dm). Proved of one turn, for any part and number:
-what is left is a smaller part, within the one before, and a number within it; numbers that are left in two different
-parts are left in parts that do not meet, and in one part they still differ. Of the end: numbers of one part give
-different tiles, all within it. By induction, any two numbers give different tiles of the grid.
+Each iteration of the function's loop selects a part of the previous part of the grid, and a number inside it. A part is
+a rectangle of `far` tiles from its corner (m, n) in direction (dm, dn) by `wide` tiles in direction (dn, dm). For one
+iteration, for any part and number, it is proved that the selected part is smaller and inside the previous one; that the
+selected number is inside it; that two numbers that select different parts select disjoint parts, and that two numbers
+that select the same part stay different. After the loop, numbers of one part give different tiles, all inside it. By
+induction, any two numbers give different tiles of the grid.
 """
 
 from __future__ import annotations
@@ -41,25 +42,25 @@ from generator.bounds.terms import (
 from generator.bounds.triton_semantics import operate
 from generator.emit.syntax_digest import digest_of, undocumented, written
 
-#: What names a part: its corner, its lengths, the direction of the first of them.
+#: The variables that describe a part: its corner, its lengths, and the direction of the first length.
 _CORNER, _LENGTHS, _DIRECTION = ("m", "n"), ("far", "wide"), ("dm", "dn")
 _DIRECTIONS = ((0, 1), (1, 0), (0, -1), (-1, 0))
-#: What a function returns, as if it had names for it.
+#: Names for the two numbers that a function returns.
 _RETURNED = ("returned m", "returned n")
-#: A number within a part, and what makes another one of it.
+#: A number inside a part, and the replacement that gives a second number.
 _NUMBER = variable("number")
 _TWIN: Mapping[Atom, Poly] = {Variable("number"): variable("number'")}
 
 
 @dataclass(frozen=True)
 class Curve:
-    """A function of a file: statements, a loop, statements, and the two numbers that it returns."""
+    """A function of a file with statements, one loop, further statements, and two returned numbers."""
 
     node: ast.FunctionDef
 
     @cached_property
     def text(self) -> str:
-        """What it is known by: its name, and a digest of all that it does."""
+        """The identity of the function: its name, and a digest of its syntax tree."""
         return f"{self.node.name}@{digest_of([written(self.node)])[:8]}"
 
     def __eq__(self, other: object) -> bool:
@@ -79,7 +80,7 @@ class Curve:
 
     @property
     def known(self) -> bool:
-        """Whether it has three parameters, and one loop."""
+        """Whether the function has three parameters and one loop."""
         try:
             return len(self.parameters) == 3 and self._parts is not None
         except NotUnderstood:
@@ -87,23 +88,23 @@ class Curve:
 
     @cached_property
     def parameters(self) -> tuple[str, ...]:
-        """The names of its parameters."""
+        """The names of the parameters."""
         return tuple(parameter.arg for parameter in self.node.args.args)
 
     def start(self, arguments: Sequence[Number]) -> list[Expressions]:
-        """Each way to the loop."""
+        """Each path to the loop."""
         return list(_ways(self._parts[0], Expressions(dict(zip(self.parameters, arguments)))))
 
     def turns(self, at: Expressions) -> list[Expressions]:
-        """Each way through the loop and back to its head."""
+        """Each path through one iteration of the loop."""
         loop = self._parts[1]
         return [way for entered in _taken(at, loop.test, True) for way in _ways(loop.body, entered)]
 
     def ends(self, at: Expressions) -> list[tuple[Expressions, tuple[Number, Number]]]:
-        """Each way out of the loop, and what is returned there."""
+        """Each path from the end of the loop to the return, with the returned numbers."""
         _, loop, after, returned = self._parts
         found: list[tuple[Expressions, tuple[Number, Number]]] = []
-        # What is returned is taken apart as if it were given names first.
+        # The returned tuple is treated as an assignment to names.
         names: list[ast.expr] = [ast.Name(name, ast.Store()) for name in _RETURNED]
         last = ast.copy_location(ast.Assign([ast.Tuple(names, ast.Store())], returned), returned)
         for left in _taken(at, loop.test, False):
@@ -116,7 +117,7 @@ class Curve:
         return found
 
     def value(self, arguments: Sequence[int]) -> tuple[int, ...]:
-        """What it returns for whole numbers; raises as `plain.returned` does."""
+        """The numbers that the function returns for integers; raises like `concrete_run.returned`."""
         return concrete_run.returned(self.node, arguments)
 
 
@@ -127,7 +128,7 @@ def _taken(at: Expressions, test: ast.expr, holds: bool) -> Iterator[Expressions
 
 
 def _ways(body: Sequence[ast.stmt], at: Expressions) -> Iterator[Expressions]:
-    """Each way through statements, with what the names stand for at its end and what holds on it."""
+    """Each path through statements, with the values of the names at its end and the conditions that hold on it."""
     if not body:
         yield at
         return
@@ -155,7 +156,7 @@ def _ways(body: Sequence[ast.stmt], at: Expressions) -> Iterator[Expressions]:
 
 
 def _apart(at: Expressions) -> Iterator[Expressions]:
-    """Each way through the choices that names stand for, as if each were a branch."""
+    """One path for each combination of choices in the values of names, as if each choice were a branch."""
     numbers = {name: x for name, x in at.names.items() if isinstance(x, Number)}
     choices = [x for x in atoms(number.value for number in numbers.values()) if isinstance(x, Choice)]
     if not choices:
@@ -170,8 +171,8 @@ def _apart(at: Expressions) -> Iterator[Expressions]:
 
 
 @dataclass(frozen=True)
-class _Left:
-    """A part of the grid, and a number within it."""
+class _Part:
+    """A part of the grid, and a number inside it."""
 
     number: Poly
     corner: tuple[Poly, ...]
@@ -180,7 +181,7 @@ class _Left:
 
     @property
     def shape(self) -> tuple[Poly, ...]:
-        """What names the part."""
+        """The corner and the lengths."""
         return *self.corner, *self.lengths
 
     @property
@@ -189,36 +190,36 @@ class _Left:
 
     @property
     def spans(self) -> list[tuple[Poly, Poly]]:
-        """The first row and the one behind the last; the same of columns."""
+        """The first row and the row after the last one; the same for columns."""
         far, wide = self.lengths
         dm, dn = self.direction
         spans = zip(self.corner, (far, wide) if dm else (wide, far), (dm or dn, dn or dm))
         return [(at, at + length) if sign > 0 else (at - length + 1, at + 1) for at, length, sign in spans]
 
     def holds(self, grid: Sequence[Poly]) -> list[Condition]:
-        """That it is a part of the grid, with a number within."""
+        """The conditions that the part is inside the grid and the number inside the part."""
         far, wide = self.lengths
         bounds = [at_most(1, far), at_most(1, wide), at_most(0, self.number), below(self.number, self.area)]
         for (first, behind), extent in zip(self.spans, grid):
             bounds += [at_most(0, first), at_most(behind, extent)]
-        # A product of two unknowns is hard: this much is what its number's width needs.
+        # Products of two unknowns are hard for the solver; this bound is enough for the width of the number.
         return [*bounds, at_most(self.area, 2**31 - 1)]
 
-    def within(self, other: _Left) -> list[Condition]:
-        """That it is a smaller part of another one."""
+    def within(self, other: _Part) -> list[Condition]:
+        """The conditions that the part is smaller than `other` and inside it."""
         pairs = zip(self.spans, other.spans)
         bounds = [x for (a, b), (c, d) in pairs for x in (at_most(c, a), at_most(b, d))]
         return [*bounds, below(self.lengths[0] + self.lengths[1], other.lengths[0] + other.lengths[1])]
 
-    def apart(self, other: _Left) -> Condition:
-        """That no tile is in both."""
+    def apart(self, other: _Part) -> Condition:
+        """The condition that no tile is in both parts."""
         pairs = zip(self.spans, other.spans)
         return either([x for (a, b), (c, d) in pairs for x in (at_most(b, c), at_most(d, a))])
 
 
 @dataclass(frozen=True)
 class _Induction:
-    """The steps of the proof, each a search for what is not known: the first found is told."""
+    """The steps of the proof; each yields messages about claims that it cannot prove."""
 
     curve: Curve
     program: Poly
@@ -226,38 +227,38 @@ class _Induction:
     facts: tuple[Condition, ...]
 
     def start(self) -> Iterator[str]:
-        """The loop begins with the program's number in a part that is the same for all programs."""
+        """The loop starts with the program's number, in a part that is the same for all programs."""
         for way in self.curve.start([Number(x, width="32") for x in (self.program, *self.grid)]):
-            part = _left(self.curve, way)
+            part = _part(self.curve, way)
             if part.number != self.program or _depends([*part.shape, *way.path], self.program):
-                yield "the loop does not begin with the program's number"
+                yield "the loop does not start with the program's number"
             known = [*self.facts, *way.path]
-            yield from self._missed(known, part.holds(self.grid), "at the loop")
-            yield from self._wide(way, known)
+            yield from self._not_proved(known, part.holds(self.grid), "before the loop")
+            yield from self._too_wide(way, known)
 
-    def turn(self, before: _Left) -> Iterator[str]:
-        """One turn leaves a smaller part with a number within, different turns leave parts that do not meet."""
+    def turn(self, before: _Part) -> Iterator[str]:
+        """One iteration selects a smaller part with a number inside; different paths select disjoint parts."""
         inside = self._inside(before)
-        ways = [(way, _left(self.curve, way)) for way in self.curve.turns(_at(self.curve, before, self.grid))]
+        ways = [(way, _part(self.curve, way)) for way in self.curve.turns(_at(self.curve, before, self.grid))]
         for way, after in ways:
             if _depends([*after.shape, after.number - _NUMBER], _NUMBER):
-                yield "after a turn, what is left depends on the number"
-            yield from self._missed(
-                [*inside, *way.path], [*after.holds(self.grid), *after.within(before)], "after a turn"
+                yield "after an iteration, the part depends on the number"
+            yield from self._not_proved(
+                [*inside, *way.path], [*after.holds(self.grid), *after.within(before)], "after an iteration"
             )
-            yield from self._wide(way, [*inside, *way.path])
+            yield from self._too_wide(way, [*inside, *way.path])
         for (one, first), (two, second) in combinations(ways, 2):
             both = [*inside, *one.path, *(replaced_in(x, _TWIN) for x in (*inside, *two.path))]
-            yield from self._missed(both, [first.apart(second)], "after two different turns")
+            yield from self._not_proved(both, [first.apart(second)], "after two different iterations")
 
-    def end(self, before: _Left) -> Iterator[str]:
-        """Behind the loop a part is a line, the tile is one of the part, and no other number's."""
+    def end(self, before: _Part) -> Iterator[str]:
+        """After the loop the part is a line; tiles are inside it, and different numbers give different tiles."""
         inside = self._inside(before)
         line = either([at_most(length, 1) for length in before.lengths])
         for way, _ in self.curve.ends(_at(self.curve, before, self.grid)):
             if _depends(way.path, _NUMBER):
                 yield "the end of the loop depends on the number"
-            yield from self._missed([*inside, *way.path], [line], "behind the loop")
+            yield from self._not_proved([*inside, *way.path], [line], "after the loop")
         far, wide = before.lengths
         for lengths in ((poly(1), wide), (far, poly(1))):
             part = replace(before, lengths=lengths)
@@ -266,18 +267,19 @@ class _Induction:
                 places = [(at.value, *span) for at, span in zip(tile, part.spans)]
                 bounds = [x for at, first, behind in places for x in (at_most(first, at), below(at, behind))]
                 twins = [*(replaced_in(x, _TWIN) for x in known), *(equal(x, replaced(x, _TWIN)) for x, *_ in places)]
-                yield from self._missed(known, bounds, "behind the loop")
-                yield from self._missed([*known, *twins], [equal(_NUMBER, replaced(_NUMBER, _TWIN))], "behind the loop")
-                yield from self._wide(way, known, tile)
+                yield from self._not_proved(known, bounds, "after the loop")
+                same = equal(_NUMBER, replaced(_NUMBER, _TWIN))
+                yield from self._not_proved([*known, *twins], [same], "after the loop")
+                yield from self._too_wide(way, known, tile)
 
-    def _inside(self, part: _Left) -> list[Condition]:
-        """What holds of a part and the grid."""
+    def _inside(self, part: _Part) -> list[Condition]:
+        """The conditions that hold for a part and the grid."""
         return [*(fact for fact in self.facts if not _depends([fact], self.program)), *part.holds(self.grid)]
 
-    def _missed(self, known: Iterable[Condition], wanted: Iterable[Condition], where: str) -> Iterator[str]:
-        """Of what is wanted, that which is not known."""
+    def _not_proved(self, known: Iterable[Condition], wanted: Iterable[Condition], where: str) -> Iterator[str]:
+        """A message for each of the conditions `wanted` that does not follow from `known`."""
         known = list(known)
-        # Products of unknowns make questions hard, and most answers need none.
+        # Products of unknowns are hard for the solver, and most proofs do not need them.
         plain = [x for x in known if _linear(x)]
         for each in wanted:
             if not (_linear(each) and _known(plain, each)) and not _known(
@@ -285,37 +287,37 @@ class _Induction:
             ):
                 yield f"{where}, {each} is not known"
 
-    def _wide(self, way: Expressions, known: Sequence[Condition], results: Iterable[Number] = ()) -> Iterator[str]:
-        """Of the numbers computed on a way, those that are not known to fit 32 bits."""
+    def _too_wide(self, way: Expressions, known: Sequence[Condition], results: Iterable[Number] = ()) -> Iterator[str]:
+        """A message for each number computed on a path that is not known to fit 32 bits."""
         numbers = [x for x in (*way.names.values(), *results) if isinstance(x, Number)]
         parts = way.decided.union(*(x.parts for x in numbers))
         for part in sorted(parts, key=lambda part: (part.line, str(part.value))):
             fitting = [at_most(-(2**31), part.value), below(part.value, 2**31)]
-            yield from self._missed([*known, *part.path], fitting, f"in 32 bits of line {part.line}")
+            yield from self._not_proved([*known, *part.path], fitting, f"for the 32 bits of line {part.line}")
 
 
 def why_not(curve: Curve, program: Poly, grid: Sequence[Poly], facts: Iterable[Condition]) -> str:
-    """Why two programs are not known to have different tiles, all of the grid; empty where they are.
+    """Why it is not proved that all programs have different tiles of the grid; empty if it is proved.
 
-    `facts` hold of the program's number and of the grid's sides. Raises `NotUnderstood`.
+    `facts` are conditions on the program's number and the grid's sides. Raises `NotUnderstood`.
     """
     steps = _Induction(curve, program, tuple(grid), tuple(facts))
     corner, lengths = (tuple(map(variable, names)) for names in (_CORNER, _LENGTHS))
-    parts = [_Left(_NUMBER, corner, lengths, direction) for direction in _DIRECTIONS]
+    parts = [_Part(_NUMBER, corner, lengths, direction) for direction in _DIRECTIONS]
     faults = chain(steps.start(), *(chain(steps.turn(part), steps.end(part)) for part in parts))
     return next(faults, "")
 
 
-def _at(curve: Curve, part: _Left, grid: Sequence[Poly]) -> Expressions:
-    """The head of the loop, with that part left."""
+def _at(curve: Curve, part: _Part, grid: Sequence[Poly]) -> Expressions:
+    """The state at the start of an iteration with `part`."""
     sums = dict(zip((*_CORNER, *_LENGTHS), (*part.corner, *part.lengths)))
     sums |= dict(zip(curve.parameters, (part.number, *grid)))
     names = {name: Number(sum, width="32") for name, sum in sums.items()}
     return Expressions({**names, **{name: Number(poly(x)) for name, x in zip(_DIRECTION, part.direction)}})
 
 
-def _left(curve: Curve, at: Expressions) -> _Left:
-    """What is left where the loop begins or comes back; raises `NotUnderstood`."""
+def _part(curve: Curve, at: Expressions) -> _Part:
+    """The part at the start of an iteration; raises `NotUnderstood`."""
     found = [at.names.get(name) for name in (curve.parameters[0], *_CORNER, *_LENGTHS, *_DIRECTION)]
     sums = [x.value for x in found if isinstance(x, Number)]
     if len(sums) == len(found):
@@ -323,8 +325,8 @@ def _left(curve: Curve, at: Expressions) -> _Left:
         direction = dm.constant, dn.constant
         for known in _DIRECTIONS:
             if direction == known:
-                return _Left(number, (m, n), (far, wide), known)
-    raise NotUnderstood(curve.node.lineno, f"{curve.node.name}, whose loop leaves no part of a grid")
+                return _Part(number, (m, n), (far, wide), known)
+    raise NotUnderstood(curve.node.lineno, f"{curve.node.name}, whose loop does not select parts of a grid")
 
 
 def _known(facts: Iterable[Condition], wanted: Condition) -> bool:
@@ -332,9 +334,9 @@ def _known(facts: Iterable[Condition], wanted: Condition) -> bool:
 
 
 def _products(facts: Sequence[Condition], among: Iterable[Condition]) -> list[Condition]:
-    """That what is not negative has no negative products, as far as these are of the products in some conditions.
+    """Conditions that products of nonnegative terms are nonnegative, for products that occur in `among`.
 
-    With them, what follows of the products follows as if each were an unknown of its own.
+    They allow the solver to treat each product as an independent unknown.
     """
     found = {atoms for condition in among for sum in sums_of(condition) for atoms, _ in sum.terms if len(atoms) > 1}
     factors = sorted({atom for atoms in found for atom in atoms}, key=str)
@@ -350,10 +352,10 @@ def _products(facts: Sequence[Condition], among: Iterable[Condition]) -> list[Co
 
 
 def _depends(on: Iterable[Poly | Condition], number: Poly) -> bool:
-    """Whether anything depends on a number."""
+    """Whether any of the terms depends on `number`."""
     return any(number.variables & x.variables for x in on)
 
 
 def _linear(condition: Condition) -> bool:
-    """Whether no two unknowns are multiplied in a condition, but for its quotients' own."""
+    """Whether a condition has no products of unknowns, except inside quotients."""
     return all(len(atoms) < 2 for sum in sums_of(condition) for atoms, _ in sum.terms)

@@ -1,7 +1,8 @@
-"""Programs dealt to dies in turn, those of each die renumbered into a run: every number is one program's.
+"""Programs that the GPU distributes to dies round-robin, renumbered so that each die has a contiguous range of tiles.
 
-For the programs pid = dies * turn + die, those of one die, all is linear in the turn, and the runs follow one another:
-so the lemma is put to the solver die by die. Of the grid nothing counts but the number of its tiles.
+It is proved that different programs have different numbers below the number of tiles. For the programs of one die,
+pid = dies * turn + die, the new number is linear in the turn, and the ranges of the dies follow one another: the solver
+proves the lemma die by die. Only the number of tiles in the grid matters.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ _TURN, _NEXT = variable("turn"), variable("turn'")
 
 
 def why_not(number: Poly, parts: Iterable[Poly], grid: tuple[Poly, Poly]) -> str:
-    """Why not every program of a grid is known to have another `number`, 0 <= number < tiles; empty where it is.
+    """Why it is not proved that every program of a grid has a different `number` in [0, tiles); empty if it is.
 
-    `parts` is what is computed on the way, which must fit 32 bits, as the number of tiles does.
+    `parts` are intermediate results, which must fit 32 bits, as the number of tiles does.
     """
     asked = [_of_tiles(x, grid) for x in (number, *parts)]
     if None in asked:
@@ -28,7 +29,7 @@ def why_not(number: Poly, parts: Iterable[Poly], grid: tuple[Poly, Poly]) -> str
     place, *others = [x for x in asked if x is not None]
     divided = [x for x in quotients([place]) if x.dividend == _PID and (x.divisor.constant or 0) > 1]
     if len(divided) != 1:
-        return "" if place == _PID else f"{number} is not known to deal programs to a number of dies"
+        return "" if place == _PID else f"{number} is not known to distribute programs to dies"
     dies = divided[0].divisor.constant or 0
 
     def dealt(die: int, turn: Poly) -> dict[Atom, Poly]:
@@ -44,17 +45,17 @@ def why_not(number: Poly, parts: Iterable[Poly], grid: tuple[Poly, Poly]) -> str
         fitting = [x for part in others for x in (at_most(-most, replaced(part, by)), below(replaced(part, by), most))]
         for each in (at_most(0, here), below(here, _TILES), *fitting):
             if not _follows(known(by), each):
-                return f"of die {die}, {each} is not known"
+                return f"for die {die}, {each} is not known"
         if not _follows([*known(by), *known(again), below(_TURN, _NEXT)], below(here, replaced(place, again))):
-            return f"of die {die}, later programs are not known to have larger numbers"
-        # Where a die has no program, none behind it has one: so what holds of neighbours holds of all.
+            return f"for die {die}, later programs are not known to have larger numbers"
+        # If a die has no program, no later die has one: the proof for neighbours is enough.
         if die + 1 < dies and not _follows([*known(by), *known(after)], below(here, replaced(place, after))):
-            return f"of die {die}, the run is not known to end before the next die's"
+            return f"for die {die}, the range is not known to end before that of the next die"
     return ""
 
 
 def _of_tiles(sum: Poly, grid: tuple[Poly, Poly]) -> Poly | None:
-    """A sum as one of the number of tiles; None where it depends on the grid in another way."""
+    """A sum expressed with the number of tiles; None if it depends on the grid in another way."""
     atoms = [atom for side in grid for product, _ in side.terms for atom in product]
     if len(atoms) != 2:
         return None

@@ -1,7 +1,8 @@
-"""The walk through the kernel: statements, branches, and the loop over K by induction.
+"""Symbolic execution of the kernel: statements, branches, and the loop over K by induction.
 
-A loop is walked once, for an iteration `step` that the solver may choose: a pointer that every iteration moves by the
-same distance is where it began, and `step` times that distance. What a loop changes in any other way is not followed.
+A loop body is executed once, for an iteration `step` that the solver may choose: a pointer that every iteration moves
+by the same distance is at its start plus `step` times that distance. Names that a loop changes in any other way are not
+followed.
 """
 
 from __future__ import annotations
@@ -32,35 +33,35 @@ from generator.bounds.symbolic_values import (
 )
 from generator.bounds.terms import Condition, Poly, Renumbered, at_most, below, of, poly, variable
 
-#: Names that hold a program's place, a tile's or an element's: replaced by symbols where the order of tiles is proved.
+#: Names of the coordinates of a program's tile or element; symbols replace them once the order of tiles is proved.
 COORDINATES = (("pid_m", "pid_n"), ("m", "n"))
 
-#: A name that holds another number of the program than its own, by which it finds its tile.
+#: The name of a renumbered program id, from which a program computes its tile.
 NUMBER = "tile"
 
-#: Given the names and the two coordinates of a tile, and how many tiles the programs walk (None where each program has
-#: a tile of its own): the lemma about them.
+#: A function that returns the lemma for the names and coordinates of a tile, and for the number of tiles over which
+#: programs loop (None if each program has one tile).
 Order = Callable[[tuple[str, str], Number, Number, Poly | None], Lemma]
 
-#: Names that hold a program's matrix, and its place among the programs of that matrix.
+#: Names of a program's matrix, and of its number among the programs of that matrix.
 MATRIX = ("batch", "pid")
 
-#: Given those two: what is then known of the matrix; raises `NotUnderstood`.
+#: A function that returns the conditions on the matrix, given those two; raises `NotUnderstood`.
 Split = Callable[[Number, Number], tuple[Condition, ...]]
 
-#: The programs walk the numbers below the loop's end, and each number has one program that comes to it.
+#: The loop of a persistent kernel over tiles: each number below its end belongs to exactly one program.
 _WALK = tuple(f"{each}(tl.program_id(0), $end, tl.num_programs(0), **$options)" for each in ("range", "tl.range"))
 
 
 @dataclass
 class Walk:
-    """What a walk through a kernel found."""
+    """The result of the symbolic execution of a kernel."""
 
     sites: list[Site] = field(default_factory=list)
-    #: What holds of the symbols that replaced the coordinates, and what these were.
+    #: The conditions on the symbols that replaced the coordinates, and the coordinates themselves.
     facts: tuple[Condition, ...] = ()
     replaced: dict[str, Poly] = field(default_factory=dict)
-    #: The accesses that one program alone of those that share a tile comes to.
+    #: The accesses that only one of the programs that share a tile executes.
     alone: slice | None = None
 
 
@@ -72,10 +73,10 @@ def walk(
     depth: int | None = None,
     split: Split | None = None,
 ) -> Walk:
-    """The accesses of a kernel called with these arguments, `programs` to a tile; raises `NotUnderstood`.
+    """The accesses of a kernel called with `arguments`, with `programs` programs per tile; raises `NotUnderstood`.
 
-    Where programs deal out the steps along K of all tiles, these have `depth` elements each. `split` is there where the
-    operands are batches: what is known of a program's matrix.
+    `depth` is the number of elements of a step along K if programs divide the steps of all tiles (stream-K). `split`
+    is given if the operands are batches.
     """
     missing = [parameter.arg for parameter in kernel.args.args if parameter.arg not in arguments]
     if missing:
@@ -85,7 +86,7 @@ def walk(
         walker.statement(statement)
         walker.cut(statement)
     if walker.split is not None:
-        raise NotUnderstood(kernel.lineno, "a batch, and nothing that tells the matrix of a program")
+        raise NotUnderstood(kernel.lineno, "a batch without an assignment of a program's matrix")
     walker.found.sites = walker.at.sites
     return walker.found
 
@@ -106,19 +107,19 @@ class _Walker:
         self.found = Walk()
         self.programs, self.depth = programs, depth
         self.loops = 0
-        #: What names were assigned last, in this order, as far as nothing else has changed them since.
+        #: The last assignment of each name, in the order of assignment, while no other statement changes the name.
         self.latest: dict[str, ast.expr] = {}
-        #: Whether the walk is in the loop over the tiles that share out their steps.
+        #: Whether execution is inside the loop over tiles whose steps several programs divide.
         self.deals = False
-        #: How many accesses lie before the last barrier.
+        #: The number of accesses before the last barrier.
         self.fence = 0
-        #: The number of tiles, within the loop over them.
+        #: The number of tiles, inside the loop over them.
         self.tiles: Poly | None = None
-        #: How many accesses lie before the first statement behind which both coordinates of a tile are known.
+        #: The number of accesses before the first statement after which both coordinates of a tile are known.
         self.addressed: int | None = None
 
     def statement(self, node: ast.stmt) -> None:
-        """Go through a statement."""
+        """Execute a statement."""
         self._go(node)
         for name in assigned([node]):
             self.latest.pop(name, None)
@@ -158,7 +159,7 @@ class _Walker:
                 raise NotUnderstood(node.lineno, ast.unparse(node).partition("\n")[0])
 
     def cut(self, statement: ast.stmt) -> None:
-        """Replace the coordinates of the program, once both are known, by symbols that the lemma alone knows of."""
+        """Once both coordinates of the program are known, replace them with symbols that only the lemma describes."""
         if self.split is not None:
             self._cut_batch(statement, self.split)
         number = self.at.names.get(NUMBER)
@@ -176,20 +177,20 @@ class _Walker:
             if not self._final(names, statement):
                 continue
             if len(self.at.sites) > self.addressed:
-                raise NotUnderstood(statement.lineno, f"{' and '.join(names)}, changed behind an access")
+                raise NotUnderstood(statement.lineno, f"{' and '.join(names)}, changed after an access")
             lemma = self.order(names, first, second, self.tiles)
             self.found.facts += lemma.inside
             self.order = None
             for name, number in zip(names, (first, second)):
                 self.found.replaced[name] = number.value
-                # The lemma answers for what is computed of the program's number, and mostly for the rest.
+                # The lemma proves the widths of results that depend on the program's number, and mostly of the others.
                 rest = frozenset(
                     x for x in number.parts if not lemma.fits and triton_semantics.PID not in x.value.variables
                 )
                 self.at.names[name] = Number(variable(name), width="32", parts=rest)
 
     def _cut_batch(self, statement: ast.stmt, split: Split) -> None:
-        """Replace a program's matrix, and its place among the programs of that matrix, which is `pid` from then on."""
+        """Replace a program's matrix and its number in that matrix with symbols; the latter is `pid` from then on."""
         matrix, place = (self.at.names.get(name) for name in MATRIX)
         if not isinstance(matrix, Number) or not isinstance(place, Number) or matrix.shape or place.shape:
             return
@@ -197,27 +198,27 @@ class _Walker:
             return
         self.split = None
         self.found.facts += split(matrix, place)
-        # From here on the symbol of the program's number means another one, so that none may be left of the old.
+        # From here on the symbol PID is the number in the matrix: no value with its old meaning may remain.
         called = (node for node in ast.walk(self.kernel) if isinstance(node, ast.Attribute))
         if any(node.attr == "program_id" and node.lineno > statement.lineno for node in called):
-            raise NotUnderstood(statement.lineno, "the program's number, behind that of its matrix")
+            raise NotUnderstood(statement.lineno, "the program id, used after the matrix is computed from it")
         for name, value in self.at.names.items():
             if isinstance(value, Number | Truth) and triton_semantics.PID in _variables(value):
-                self.at.names[name] = Opaque(f"{name}, which is of all matrices")
+                self.at.names[name] = Opaque(f"{name}, which depends on the program id of the whole batch")
             elif isinstance(value, Block) or (isinstance(value, Pointer) and value.offset != poly(0)):
-                raise NotUnderstood(statement.lineno, f"{name}, an address made before the matrix is known")
+                raise NotUnderstood(statement.lineno, f"{name}, an address computed before the matrix is known")
         for name, symbol in zip(MATRIX, ("batch", triton_semantics.PID)):
             self.at.names[name] = Number(variable(symbol), width="32")
 
     def _final(self, names: tuple[str, str], statement: ast.stmt) -> bool:
-        """Whether nothing behind a statement assigns any of the names."""
+        """Whether no code after a statement assigns any of the names."""
         end = statement.end_lineno or 0, statement.end_col_offset or 0
         stored = (node for node in ast.walk(self.kernel) if isinstance(node, ast.Name) and node.id in names)
         return all((node.lineno, node.col_offset) < end for node in stored if isinstance(node.ctx, ast.Store))
 
     def _unpack(self, node: ast.stmt, targets: list[ast.expr], value: Value) -> None:
         if isinstance(value, Opaque) and not value.memory:
-            # Data taken apart is data.
+            # The items of data are data.
             value = Several((value,) * len(targets))
         if not isinstance(value, Several) or len(value.items) != len(targets):
             raise NotUnderstood(node.lineno, ast.unparse(node))
@@ -227,7 +228,7 @@ class _Walker:
             self.at.names[target.id] = item
 
     def _leave(self, node: ast.If, count: Value, others: Value) -> None:
-        """`if before != SPLIT - 1: return`: of the programs that share a tile one goes on, after all the others."""
+        """`if before != SPLIT - 1: return`: only the last of the programs that share a tile continues."""
         if (
             not isinstance(count, Count)
             or not isinstance(others, Number)
@@ -235,46 +236,46 @@ class _Walker:
             or self.tiles is not None
         ):
             raise NotUnderstood(node.lineno, ast.unparse(node.test))
-        self._handed_in(node, count, sharing.place(self.programs), ())
+        self._check_partial_sums(node, count, sharing.place(self.programs), ())
         if others.value.constant != self.programs - 1 or count.otherwise is not None:
-            told = f"of {self.programs} programs that share a tile the one that finds {others.value} there goes on"
-            raise Refuted(node.lineno, told)
+            message = f"{self.programs} programs share a tile, and the one that reads {others.value} continues"
+            raise Refuted(node.lineno, message)
         self.found.alone = slice(len(self.at.sites), None)
 
     def _counted(self, name: str) -> bool:
         return isinstance(self.at.names.get(name), Count)
 
     def _last(self, node: ast.If, count: Value, others: Value, body: list[ast.stmt]) -> None:
-        """`if before == others:` the last program of a tile, or its only one, whose `before` is `others`."""
+        """`if before == others:` only the last program of a tile, or its only one, executes the body."""
         assert isinstance(count, Count)
         if not isinstance(others, Number) or not self.deals or self.found.alone is not None:
             raise NotUnderstood(node.lineno, ast.unparse(node.test))
         shared = at_most(1, variable("others"))
-        self._handed_in(node, count, sharing.place_of_two(), (shared,))
+        self._check_partial_sums(node, count, sharing.place_of_two(), (shared,))
         if not (others.value == variable("others") == count.otherwise) or count.under != shared:
-            raise Refuted(node.lineno, f"the program that finds {others.value} others counted makes the result")
+            raise Refuted(node.lineno, f"the program that reads {others.value} in the counter computes the result")
         first = len(self.at.sites)
         for statement in body:
             self.statement(statement)
         self.found.alone = slice(first, len(self.at.sites))
 
-    def _handed_in(self, node: ast.If, count: Count, place: Poly, path: tuple[Condition, ...]) -> None:
-        """Raise unless each program of a tile stores its sum at its own place, and then raises the tile's counter."""
-        raised = [site for site in self.at.sites if site.operand == count.operand]
-        once = len(raised) == 1 and raised[0].path == path and not self.at.path
+    def _check_partial_sums(self, node: ast.If, count: Count, place: Poly, path: tuple[Condition, ...]) -> None:
+        """Raise unless each program of a tile stores its sum at its own place, then increments the tile's counter."""
+        incremented = [site for site in self.at.sites if site.operand == count.operand]
+        once = len(incremented) == 1 and incremented[0].path == path and not self.at.path
         if count.operand != COUNTERS or count.offset != variable(triton_semantics.PID) or not once:
-            raise NotUnderstood(node.lineno, "a counter that is not raised once by every program of its tile")
+            raise NotUnderstood(node.lineno, "a counter that not every program of its tile increments exactly once")
         stored = [site for site in self.at.sites if site.operand == WORK and site.kind == "store"]
         if not count.ordered or any(site in self.at.sites[self.fence :] for site in stored):
             raise Refuted(
-                node.lineno, "a sum that is counted before it is stored, without a barrier and a release between"
+                node.lineno, "the counter is incremented without a barrier and a release after the partial sum's store"
             )
         for site in stored:
             expected = sharing.sum_at(place, site.shape)
             if not expected.variables <= site.offset.variables:
-                raise Refuted(site.line, f"a sum at {site.offset}, which is not a place of its own for every program")
+                raise Refuted(site.line, f"a partial sum at {site.offset}, a place that several programs use")
             if len(stored) > 1 or (site.path, site.offset) != (path, expected):
-                raise NotUnderstood(site.line, f"a sum at {site.offset}, which is not known to be a place of its own")
+                raise NotUnderstood(site.line, f"a partial sum at {site.offset}, which other programs may use, too")
 
     def _branch(self, test: Truth, body: list[ast.stmt], orelse: list[ast.stmt]) -> None:
         before = self.at
@@ -284,7 +285,7 @@ class _Walker:
             for statement in statements:
                 self.statement(statement)
             ends.append(self.at.names)
-        unset = Opaque("what one branch leaves unset")
+        unset = Opaque("a name that one branch does not assign")
         keys = dict.fromkeys([*ends[0], *ends[1]])
         before.names = {key: merged(test, ends[0].get(key, unset), ends[1].get(key, unset)) for key in keys}
         self.at = before
@@ -310,7 +311,7 @@ class _Walker:
         self.at = before
 
     def _tiles(self, node: ast.For, target: str, end: ast.expr, body: list[ast.stmt]) -> None:
-        """A loop over tiles: the number of the tile is then what a program's own is where each has one."""
+        """The loop of a persistent kernel over tiles: inside it, the tile's number replaces the program id."""
         assert isinstance(node.iter, ast.Call)
         tiles = self.at.value(end)
         known = isinstance(tiles, Number) and not tiles.shape
@@ -329,7 +330,7 @@ class _Walker:
         self.at = before
 
     def _dealt(self, node: ast.For, target: str, body: list[ast.stmt]) -> None:
-        """A loop over the tiles of which a program has steps."""
+        """The loop of a stream-K kernel over the tiles of which a program computes steps."""
         changed, within = assigned(body) | {target}, sharing.names()
         known = self.depth is not None and sharing.dealt(target, self.latest) and not changed & within.keys() - {target}
         known = known and not assigned(self.kernel.body) & sharing.GIVEN
@@ -349,7 +350,7 @@ class _Walker:
         self.at = before
 
     def _without(self, changed: set[str], loop: ast.For) -> dict[str, Value]:
-        """The names as a loop leaves them, and finds them again: nothing is known of what it changes."""
+        """The names before and after any iteration of a loop: names that the loop changes are opaque."""
         names = dict(self.at.names)
         for name in changed:
             hidden = name in names and reaches_memory(names[name])
@@ -369,10 +370,10 @@ class _Walker:
         return start, stop, stride
 
     def _moving(self, name: str, body: list[ast.stmt], first: Value | None, count: Poly) -> Value | None:
-        """What a name stands for in iteration `count`, if every iteration moves it once and by the same; or None."""
+        """The value of a name in iteration `count`, if every iteration adds the same distance once; otherwise None."""
         if sum(name in assigned([statement]) for statement in body) != 1 or first is None:
             return None
-        # By now one iteration has passed, and only where there is a second one is the distance of any matter.
+        # The distance is evaluated after a first iteration, and only matters if there is a second one.
         again = Expressions(dict(self.at.names), (*self.at.path, at_most(1, count)), self.at.decided, [])
         for statement in body:
             place = replace(again.place(statement), line=statement.lineno)

@@ -1,4 +1,4 @@
-"""Expressions of the kernel, evaluated over symbols; each access met on the way is written down."""
+"""Symbolic evaluation of the kernel's expressions; each access in them is recorded."""
 
 from __future__ import annotations
 
@@ -31,28 +31,28 @@ from generator.bounds.symbolic_values import (
 )
 from generator.bounds.terms import Condition, Result, either, every, negation, of, poly
 
-#: The arguments of tl.load and tl.store that say nothing about addresses.
+#: The arguments of tl.load and tl.store that do not affect addresses.
 _IDLE = frozenset({"other", "padding_option", "cache_modifier", "eviction_policy", "volatile"})
-#: Expressions that bind names, or run later: none is part of the language.
+#: Expressions that bind names or run later, which are not supported.
 _BINDING = (ast.NamedExpr, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Starred)
 
 
 @dataclass
 class Expressions:
-    """Expressions at a place of the kernel, over what its names stand for."""
+    """The state of the symbolic execution at a place of the kernel: the values of names, and the path to it."""
 
     names: dict[str, Value]
     path: tuple[Condition, ...] = ()
-    #: What was computed to decide that the walk comes here.
+    #: The numbers computed for the conditions of the path.
     decided: frozenset[Part] = frozenset()
     sites: list[Site] = field(default_factory=list)
 
     def place(self, node: ast.expr | ast.stmt) -> Place:
-        """Where a node is."""
+        """The place of a node on the current path."""
         return Place(node.lineno, node.col_offset, self.path, self.decided)
 
     def value(self, node: ast.expr) -> Value:
-        """What an expression stands for; raises `NotUnderstood`."""
+        """The value of an expression; raises `NotUnderstood`."""
         match node:
             case ast.Constant(constant):
                 return triton_semantics.constant(constant)
@@ -89,19 +89,19 @@ class Expressions:
         return found
 
     def truth(self, node: ast.expr) -> Truth:
-        """A condition that decides where the walk goes on."""
+        """The condition of a branch."""
         found = self.value(node)
         if isinstance(found, Truth) and not found.shape:
             return found
-        raise NotUnderstood(node.lineno, f"the condition {ast.unparse(node)}, {sites.told(found)}")
+        raise NotUnderstood(node.lineno, f"the condition {ast.unparse(node)}, {sites.described_value(found)}")
 
     def under(self, condition: Truth, holds: bool) -> Expressions:
-        """The same place where a condition holds, or does not."""
+        """The same state on the path where a condition holds, or does not hold."""
         taken = condition.condition if holds else negation(condition.condition)
         return Expressions(dict(self.names), (*self.path, taken), self.decided | condition.parts, self.sites)
 
     def _unknown(self, node: ast.expr) -> Value:
-        """What is not followed; whatever it is made of must not be able to touch memory."""
+        """The value of an expression that is not followed; nothing in it may reach memory."""
         children = [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
         if isinstance(node, _BINDING) or any(reaches_memory(self.value(child)) for child in children):
             raise NotUnderstood(node.lineno, ast.unparse(node))
@@ -134,27 +134,27 @@ class Expressions:
         return merged(test, self.under(test, True).value(node.body), self.under(test, False).value(node.orelse))
 
     def _index(self, node: ast.Subscript, base: Value, index: ast.expr) -> Value:
-        """`x[:, None]`: the axes of x at other places."""
+        """`x[:, None]`: the axes of x in a tensor with more dimensions."""
         if isinstance(base, Opaque) and not base.memory:
             return base
         if not isinstance(base, Number | Truth):
             return self._unknown(node)
         items = index.elts if isinstance(index, ast.Tuple) else [index]
-        kept: list[int] = []
+        sources: list[int] = []
         for place, item in enumerate(items):
             match item:
                 case ast.Slice(None, None, None):
-                    kept.append(place)
+                    sources.append(place)
                 case ast.Constant(None):
                     pass
                 case _:
                     raise NotUnderstood(node.lineno, ast.unparse(node))
-        if len(kept) != len(base.shape):
+        if len(sources) != len(base.shape):
             raise NotUnderstood(node.lineno, ast.unparse(node))
         sizes = [1] * len(items)
-        for place, size in zip(kept, base.shape):
+        for place, size in zip(sources, base.shape):
             sizes[place] = size
-        return moved(base, dict(enumerate(kept)), tuple(sizes))
+        return moved(base, dict(enumerate(sources)), tuple(sizes))
 
     def _call(self, node: ast.Call) -> Value:
         text = dotted(node.func)
@@ -198,14 +198,14 @@ class Expressions:
         strange = set(given) - {"pointer", "value", "mask", "boundary_check"} - _IDLE
         if strange or len(node.args) > len(order) or "pointer" not in given:
             raise NotUnderstood(node.lineno, ast.unparse(node))
-        # All are evaluated: an access may stand inside another one.
+        # All arguments are evaluated, since an access may be inside another one.
         values = {name: self.value(value) for name, value in given.items()}
         mask, checked = values.get("mask", TRUE), values.get("boundary_check", Several(()))
         self.sites.append(sites.plain(self.place(node), kind, values["pointer"], mask, checked))
         return Opaque(f"data of line {node.lineno}")
 
     def _add(self, node: ast.Call) -> Value:
-        """An atomic add, which touches what a store would; of 1 to a single counter, what it finds is a count."""
+        """An atomic add, which accesses memory like a store; adding 1 to a single counter returns a `Count`."""
         given = dict(zip(("pointer", "value", "mask"), node.args)) | {str(x.arg): x.value for x in node.keywords}
         values = {name: self.value(value) for name, value in given.items() if name not in ("sem", "scope")}
         if set(values) - {"pointer", "value", "mask"} or not {"pointer", "value"} <= set(values) or len(node.args) > 3:
@@ -233,5 +233,5 @@ def _results(called: Called, arguments: list[Number]) -> Several:
 
 
 def _strange(node: ast.expr, values: list[Value]) -> Opaque:
-    """What comes of an operand that is not followed: of the first such one, its own reason."""
+    """The value of an operation on operands that are not followed, with the first operand's reason."""
     return next((value for value in values if isinstance(value, Opaque)), Opaque(ast.unparse(node)))

@@ -1,4 +1,4 @@
-"""The ways in which an access can go wrong: each a condition on numbers that must be impossible."""
+"""The faults of an access: each is a condition on numbers that must be impossible."""
 
 from __future__ import annotations
 
@@ -12,59 +12,59 @@ from generator.bounds.sites import Site
 from generator.bounds.symbolic_values import Part, lanes
 from generator.bounds.terms import Condition, Poly, Variable, at_most, below, either, equal, negation, poly
 
-#: What the indices of a tensor count, by its dimensions.
+#: The names of a tensor's indices, by its number of dimensions.
 _DIMENSIONS = {1: ("element",), 2: ("row", "column"), 3: ("matrix", "row", "column")}
 
 Numbers = Mapping[str, int]
 
 
 class NotLinear(Exception):
-    """An address that is no sum of indices times strides."""
+    """An address that is not a sum of indices times strides."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """Something that must not be."""
+    """A condition that must be impossible for an access."""
 
     condition: Condition
-    #: What is denied, in words, for where neither a proof nor numbers are found.
+    #: The opposite claim in words, for messages without a counterexample.
     claim: str
-    #: What to say of numbers that make it so; None where they would show that the claim fails, but no harm yet.
-    told: Callable[[Numbers], str] | None
-    #: What holds where it could happen, beyond what holds of the access.
+    #: The message for a counterexample; None if numbers would disprove the claim without showing a wrong access.
+    message: Callable[[Numbers], str] | None
+    #: Conditions that hold where the fault could occur, besides those of the access.
     path: tuple[Condition, ...] = ()
     #: Whether only lanes that are not masked off count.
     masked: bool = True
 
 
 def of_address(site: Site, operand: Operand, strides: Iterable[str]) -> Iterator[Fault]:
-    """An index outside its dimension, or steps that are no stride of the operand."""
+    """An index outside its dimension, or a distance that is not a multiple of the operand's strides."""
     if site.demand.variables:
         yield Fault(negation(site.demand), f"{operand.name} is an address", lambda at: f"{operand.name} is a number")
     counted = by_stride(site.offset, strides)
     for word, index, extent in zip(_DIMENSIONS[len(operand.shape)], _indices(counted, operand), operand.shape):
-        claim = f"{word} {index} lies in {operand.name}"
-        yield Fault(_outside(index, extent), claim, _index_told(word, operand.name, index, extent))
+        claim = f"{word} {index} is inside {operand.name}"
+        yield Fault(_outside(index, extent), claim, _index_message(word, operand.name, index, extent))
     for stride, times in counted.items():
         if stride not in operand.strides and not (stride == "" and operand.unit is not None):
             unit = stride or "1"
             claim = f"{times} times {unit} is a distance in {operand.name}"
-            yield Fault(negation(equal(times, 0)), claim, _stray_told(operand.name, times, unit))
+            yield Fault(negation(equal(times, 0)), claim, _stray_message(operand.name, times, unit))
 
 
 def of_widths(site: Site, operand: Operand, strides: Iterable[str], indexed: bool) -> Iterator[Fault]:
-    """A number on the way to the address that does not fit the width in which it is computed.
+    """An intermediate result of the address that does not fit the width in which it is computed.
 
-    INDEX has 32 bits only where no operand that decides it, `indexed`, spans over 2**31 elements: there, indices in
-    range count no more than 2**31 - 1 elements between them.
+    INDEX has 32 bits only if no operand that decides it (`indexed`) spans more than 2**31 elements: offsets of indices
+    in range are then at most 2**31 - 1 elements.
     """
     for part in sorted(site.parts, key=lambda part: (part.line, str(part.value))):
         counted = by_stride(part.value, strides)
         claim = f"{part.value} of line {part.line} fits 32 bits"
         if set(counted) <= {""}:
-            # Nothing but sizes and places: every lane must fit, for masks are made of them too.
+            # Without strides: every lane must fit, since masks depend on such numbers, too.
             path = (*part.path, *lanes(part.shape))
-            yield Fault(outside_32_bits(part.value), claim, _wide_told(part), path, masked=False)
+            yield Fault(outside_32_bits(part.value), claim, _wide_message(part), path, masked=False)
         elif part.index and indexed:
             for index, extent in zip(_indices(counted, operand), operand.shape):
                 yield Fault(_outside(index, extent), claim, None, part.path)
@@ -73,12 +73,12 @@ def of_widths(site: Site, operand: Operand, strides: Iterable[str], indexed: boo
         else:
             for stride, times in counted.items():
                 if stride:
-                    yield Fault(at_most(2, times), claim, _long_told(stride, times), part.path)
+                    yield Fault(at_most(2, times), claim, _long_message(stride, times), part.path)
                     yield Fault(negation(equal(times, 0)), claim, None, part.path)
 
 
 def by_stride(sum: Poly, strides: Iterable[str]) -> dict[str, Poly]:
-    """A sum by the stride that it counts, "" for what counts none; raises `NotLinear`."""
+    """The coefficient of each stride in a sum, and under "" the terms without a stride; raises `NotLinear`."""
     names = frozenset(strides)
     found: dict[str, Poly] = {}
     for atoms, coefficient in sum.terms:
@@ -92,7 +92,7 @@ def by_stride(sum: Poly, strides: Iterable[str]) -> dict[str, Poly]:
 
 
 def _indices(counted: Mapping[str, Poly], operand: Operand) -> list[Poly]:
-    """The index along each dimension: what its stride is counted by, and of stride 1 what counts no stride."""
+    """The index along each dimension: its stride's coefficient, or for stride 1 the terms without a stride."""
     found = [counted.get(stride, poly(0)) for stride in operand.strides]
     if operand.unit is not None:
         found[operand.unit] = found[operand.unit] + counted.get("", poly(0))
@@ -103,26 +103,26 @@ def _outside(index: Poly, extent: Poly) -> Condition:
     return either([below(index, 0), at_most(extent, index)])
 
 
-def _index_told(word: str, operand: str, index: Poly, extent: Poly) -> Callable[[Numbers], str]:
-    def told(at: Numbers) -> str:
+def _index_message(word: str, operand: str, index: Poly, extent: Poly) -> Callable[[Numbers], str]:
+    def message(at: Numbers) -> str:
         size = value(extent, at)
         return f"{word} {value(index, at)} of {operand}, which has {size} {word}{'' if size == 1 else 's'}"
 
-    return told
+    return message
 
 
-def _stray_told(operand: str, times: Poly, unit: str) -> Callable[[Numbers], str]:
-    return lambda at: f"an address of {operand} counts {value(times, at)} times {unit}, which is no stride of it"
+def _stray_message(operand: str, times: Poly, unit: str) -> Callable[[Numbers], str]:
+    return lambda at: f"an address of {operand} has {value(times, at)} times {unit}, which is not one of its strides"
 
 
-def _wide_told(part: Part) -> Callable[[Numbers], str]:
+def _wide_message(part: Part) -> Callable[[Numbers], str]:
     return lambda at: f"{part.value} of line {part.line} is {value(part.value, at)}, which does not fit 32 bits"
 
 
-def _long_told(stride: str, times: Poly) -> Callable[[Numbers], str]:
-    def told(at: Numbers) -> str:
+def _long_message(stride: str, times: Poly) -> Callable[[Numbers], str]:
+    def message(at: Numbers) -> str:
         count = value(times, at)
         length = -(-(2**31) // count)
         return f"with {stride} = {length}, {count} times it is {count * length}, which does not fit 32 bits"
 
-    return told
+    return message

@@ -1,4 +1,4 @@
-"""The proof of one rendered file: every load and store, for every row of CONFIGS."""
+"""The proof for one rendered file: every load and store, with every configuration of CONFIGS."""
 
 from __future__ import annotations
 
@@ -21,34 +21,34 @@ from generator.bounds.verdicts import Judge, State
 
 @dataclass(frozen=True)
 class Access:
-    """One load or store with one row of CONFIGS, and what became of the claim that it stays inside its operand.
+    """One load or store with one configuration, and the verdict on the claim that it stays inside its operand.
 
-    proved: for all sizes, strides and programs, and no number on the way to an address leaves its width.
-    hardware: a descriptor of the operand's own shape and strides, which the hardware does not let it leave.
-    refuted: `detail` has sizes and a program that break it. not proved: `detail` says what is not understood.
+    proved: for all sizes, strides and programs, without an integer overflow in the address.
+    hardware: a descriptor with the operand's shape and strides, whose bounds the hardware checks.
+    refuted: `detail` has sizes and a program that break the claim. not proved: `detail` says what is not understood.
     """
 
     line: int
     operand: str
     kind: Kind
     state: State
-    #: The index in CONFIGS; None where the file is not understood before a row matters.
+    #: The index in CONFIGS; None if the file is not understood before a configuration matters.
     row: int | None
     detail: str
 
 
 @dataclass(frozen=True)
 class Proof:
-    """What is proved of a rendered file."""
+    """The verdicts on a rendered file."""
 
     accesses: tuple[Access, ...]
     order: Order
 
 
 def prove(path: Path) -> Proof:
-    """The proof for a rendered file, up to the first row that is refuted.
+    """The proof for a rendered file, up to the first configuration that is refuted.
 
-    Raises `NotUnderstood` where no kernel can be found in it at all.
+    Raises `NotUnderstood` if the file has no kernel.
     """
     source = read(path)
     try:
@@ -57,24 +57,24 @@ def prove(path: Path) -> Proof:
         return Proof(tuple(_not_proved(call, str(error)) for call in source.calls), Order("not proved", str(error)))
     accesses: list[Access] = []
     orders = []
-    # Rows that differ in warps and stages alone have one proof.
+    # Configurations that differ only in warps and stages have the same proof.
     proofs: dict[tuple[tuple[str, int], ...], tuple[list[Access], Order]] = {}
-    for index, row in enumerate(source.rows):
-        tiles = {name: size for name, size in row.items() if not name.startswith("num_")}
+    for index, configuration in enumerate(source.rows):
+        tiles = {name: size for name, size in configuration.items() if not name.startswith("num_")}
         key = tuple(sorted(tiles.items()))
         if key not in proofs:
             proofs[key] = _with_tiles(source, known, tiles)
         found, order = proofs[key]
         accesses += [replace(access, row=index) for access in found]
         orders.append(order)
-        # One refuted row refutes the kernel; each costs a search for the sizes that break it.
+        # One refuted configuration refutes the kernel; each needs a search for a counterexample.
         if order.state == "refuted" or any(access.state == "refuted" for access in found):
             break
     return Proof(tuple(accesses), _worst(orders))
 
 
 def _with_tiles(source: Source, known: Launcher, tiles: Mapping[str, int]) -> tuple[list[Access], Order]:
-    lemma = Lemma(Order("not proved", "the kernel has no coordinates of a tile"))
+    lemma = Lemma(Order("not proved", "the kernel does not assign the coordinates of a tile"))
     launch: Launch | None = None
     divided = False
     try:
@@ -84,10 +84,10 @@ def _with_tiles(source: Source, known: Launcher, tiles: Mapping[str, int]) -> tu
             nonlocal lemma
             whole = prod(found.grid, start=found.batch or poly(1))
             if (tiles is not None) != found.walks or tiles not in (None, whole):
-                lemma = Lemma(Order("not proved", "the launcher's programs are not known to come to every tile"))
+                lemma = Lemma(Order("not proved", "the launcher's programs are not known to compute every tile"))
             elif found.batch is not None and not divided:
-                # Of one matrix every tile would be computed, and which one a program is for is not known.
-                lemma = Lemma(Order("not proved", "a tile is chosen before the matrix of a program is known"))
+                # The lemma would hold for one matrix, but the program's matrix is not known.
+                lemma = Lemma(Order("not proved", "the tile is computed before the matrix of a program is known"))
             else:
                 lemma = prove_order(names, (first, second), found.grid, found.facts)
             return lemma
@@ -108,11 +108,11 @@ def _with_tiles(source: Source, known: Launcher, tiles: Mapping[str, int]) -> tu
             source.kernel, known_here, order, launch.sharing, depth, split if launch.batch is not None else None
         )
     except NotUnderstood as error:
-        # Where programs share tiles, which of them stores the result is part of the order.
+        # If programs share tiles, the order includes the claim that one of them stores the result.
         shared = launch is not None and (launch.sharing > 1 or launch.deals)
-        told = Order("refuted" if isinstance(error, Refuted) else "not proved", str(error)) if shared else lemma.order
-        return [_not_proved(call, str(error)) for call in source.calls], told
-    wrong = _stored_otherwise(known, launch, walked)
+        own = Order("refuted" if isinstance(error, Refuted) else "not proved", str(error))
+        return [_not_proved(call, str(error)) for call in source.calls], own if shared else lemma.order
+    wrong = _wrong_store(known, launch, walked)
     if wrong is not None:
         lemma = replace(lemma, order=Order("refuted", wrong))
     judge = Judge(known, launch, walked, lemma, tiles)
@@ -121,7 +121,8 @@ def _with_tiles(source: Source, known: Launcher, tiles: Mapping[str, int]) -> tu
     for call in source.calls:
         site = sites.get((call.line, call.column))
         if site is None:
-            accesses.append(_not_proved(call, f"not understood: line {call.line}: the walk does not come here"))
+            reason = f"not understood: line {call.line}: the symbolic execution does not reach it"
+            accesses.append(_not_proved(call, reason))
         else:
             verdict = judge.verdict(site)
             accesses.append(Access(site.line, site.operand, site.kind, verdict.state, None, verdict.detail))
@@ -129,15 +130,15 @@ def _with_tiles(source: Source, known: Launcher, tiles: Mapping[str, int]) -> tu
 
 
 def _finders(source: Source) -> dict[str, Value]:
-    """The functions of the file that may find tiles by their numbers."""
+    """The functions of the file that may compute a tile from a number."""
     return {name: Called(Curve(node)) for name, node in source.functions.items() if Curve(node).known}
 
 
-def _stored_otherwise(known: Launcher, launch: Launch, walked: Walk) -> str | None:
-    """Why a result is not what one program stores, or what all that share its tile add to zero; None where it is."""
+def _wrong_store(known: Launcher, launch: Launch, walked: Walk) -> str | None:
+    """A message if several programs store a result, unless they add to zeros; else None."""
     results = [site for site in walked.sites if site.operand in known.results and site.kind == "store"]
     if any(site.adds and not known.zeroed for site in results):
-        return "what is added to was not zero before"
+        return "programs add to a result that the launcher does not set to zero"
     alone = walked.sites[walked.alone] if walked.alone is not None else []
     if (launch.sharing > 1 or launch.deals) and not all(site in alone or site.adds for site in results):
         return "programs share a tile, and more than one of them stores the result"

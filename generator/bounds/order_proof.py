@@ -1,7 +1,7 @@
-"""The order of tiles: every program's tile lies in the grid, and no two programs have the same one.
+"""The order of tiles: every program's tile is in the grid, and no two programs have the same tile.
 
-Both are proved for any number of tiles, with divisions by numbers that are not constants. A map from the programs into
-as many tiles that has no two programs meet leaves no tile out: so every tile is computed, and computed once.
+Both are proved for any number of tiles, with divisions by numbers that are not constants. There are as many programs as
+tiles, so that a one-to-one map from programs to tiles reaches every tile: every tile is computed exactly once.
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ from generator.bounds.triton_semantics import PID
 
 _TILES = (variable("num_m"), variable("num_n"))
 _SIZES = ("M", "N")
-#: Limits to the tiles along M or along N, of which the first that is proved counts: tiles of 16 and more, and elements.
+#: Limits to the number of tiles along M or N, for tiles of at least 16 elements and of 1; the first proved one is used.
 _MOST_TILES = (2**27, 2**31)
-#: Numbers of tiles that are tried where a proof fails: one band and part of another.
+#: Numbers of tiles to try if a proof fails: they cover one band and part of another.
 _TRIED = range(1, 13)
-#: Sizes that are tried where the order does not depend on the numbers of tiles alone.
+#: Sizes to try if the order does not depend on the numbers of tiles alone.
 _TRIED_SIZES = (1, 16, 17, 33, 65, 129, 200, 257, 513)
-#: How many of them, where the order depends on K as well; where it depends on more, none.
+#: How many of these sizes to try if the order also depends on K; if it depends on more, none are tried.
 _FEW = 4
-#: Programs of a grid that are tried.
+#: The number of programs of a grid to try.
 _PROGRAMS = 4096
 
 
 @dataclass(frozen=True)
 class Order:
-    """What became of the lemma; `detail` says why it is not proved, or gives programs that break it."""
+    """The verdict on the lemma; `detail` says why it is not proved, or gives programs that break it."""
 
     state: Literal["proved", "refuted", "not proved"]
     detail: str
@@ -62,13 +62,13 @@ class Order:
 
 @dataclass(frozen=True)
 class Lemma:
-    """The lemma, what it gives to the proof of the addresses, and the program that breaks it where there is one."""
+    """The lemma, the conditions that it gives to the proof of addresses, and a program that breaks it, if any."""
 
     order: Order
-    #: Of the coordinates' bounds, those that are proved: all four, unless something is wrong.
+    #: The proved bounds of the coordinates: all four, unless something is wrong.
     inside: tuple[Condition, ...] = ()
     witness: tuple[Condition, ...] = ()
-    #: Whether what is computed of the sizes alone on the way to the coordinates is known to fit 32 bits.
+    #: Whether intermediate results that depend on the sizes alone are known to fit 32 bits.
     fits: bool = False
 
 
@@ -78,21 +78,21 @@ def prove_order(
     grid: Sequence[Poly],
     facts: Iterable[Condition],
 ) -> Lemma:
-    """The lemma for a program's coordinates along M and N, over a grid that the launcher gives as a product."""
+    """The lemma for a program's coordinates along M and N; the launcher's grid has the product of `grid` programs."""
     factors = [[factor for factor in grid if factor.variables == {size}] for size in _SIZES]
     if len(grid) != 2 or any(len(found) != 1 for found in factors):
-        grid_told = " * ".join(f"({factor})" for factor in grid)
-        return Lemma(Order("not proved", f"the grid is not known as tiles along M by tiles along N: {grid_told}"))
+        product_of_grid = " * ".join(f"({factor})" for factor in grid)
+        return Lemma(Order("not proved", f"the grid is not known as tiles along M times along N: {product_of_grid}"))
     extents = (factors[0][0], factors[1][0])
     parts = sorted({part.value for number in coordinates for part in number.parts}, key=str)
     known = tuple(conjuncts(facts))
     for part in parts:
-        # What depends on the sizes alone needs no order; what counts tiles may need that they are counted in 32 bits.
+        # Results that depend on the sizes alone need no order; some need that the number of tiles fits 32 bits.
         if PID not in part.variables and not fits(part, known) and not fits(part, [*known, _counted(extents)]):
             return Lemma(Order("not proved", f"{part} is not known to fit 32 bits"))
     by = _tiles(extents)
     lemma = _lemma(_in_tiles([number.value for number in coordinates], parts, extents, known, by))
-    # Back from numbers of tiles to sizes, and from what was written for the coordinates to their names.
+    # Replace numbers of tiles with sizes again, and the coordinates with their names.
     back: dict[Atom, Poly] = {_atom(tiles): of(atom) for atom, tiles in by.items()}
     symbols = [variable(name) for name in names]
     bounds = [(at_most(0, symbol), below(symbol, extent)) for symbol, extent in zip(symbols, extents)]
@@ -108,17 +108,17 @@ def fits(number: Poly, facts: Iterable[Condition]) -> bool:
 
 
 def outside_32_bits(number: Poly) -> Condition:
-    """That a number does not fit 32 bits."""
+    """The condition that a number does not fit 32 bits."""
     return either([at_most(2**31, number), below(number, -(2**31))])
 
 
 def _counted(extents: Sequence[Poly]) -> Condition:
-    """That the number of tiles is one of 32 bits: so a grid is given to a launch, and the end of a walk to its loop."""
+    """The condition that the number of tiles fits 32 bits, as a launch's grid and a persistent loop require."""
     return at_most(extents[0] * extents[1], 2**31 - 1)
 
 
 def _tiles(extents: Sequence[Poly]) -> dict[Atom, Poly]:
-    """What the launcher divides each size into, as a number of tiles."""
+    """The launcher's quotients for the numbers of tiles, each with the variable that replaces it."""
     atoms = [{atom for product, _ in extent.terms for atom in product} for extent in extents]
     return {found.pop(): tiles for found, tiles in zip(atoms, _TILES) if len(found) == 1}
 
@@ -130,8 +130,8 @@ def _in_tiles(
     facts: tuple[Condition, ...],
     by: Mapping[Atom, Poly],
 ) -> _Question:
-    """The lemma over the numbers of tiles alone, if no size is left then: kernels of all tile sizes then share it."""
-    # Of what is computed on the way, only what depends on the program is still open.
+    """The lemma in terms of numbers of tiles, if no size remains: kernels of all tile sizes then share one proof."""
+    # Of the intermediate results, only those that depend on the program are not proved yet.
     open_parts = tuple(part for part in parts if PID in part.variables)
     inner, inner_parts = (tuple(replaced(x, by) for x in sums) for sums in (coordinates, open_parts))
     left = frozenset().union(*(x.variables for x in (*inner, *inner_parts)))
@@ -147,30 +147,30 @@ def _in_tiles(
 
 
 def _atom(sum: Poly) -> Atom:
-    """The atom that a sum of a single one is."""
+    """The atom of a sum that consists of one atom."""
     (((atom,), _),) = sum.terms
     return atom
 
 
 @dataclass(frozen=True)
 class _Question:
-    """The lemma to be proved: coordinates, what is computed on the way to them, the grid, what is known."""
+    """The lemma to prove: coordinates, intermediate results, the grid, and known conditions."""
 
     coordinates: tuple[Poly, ...]
     parts: tuple[Poly, ...]
     extents: tuple[Poly, Poly]
     facts: tuple[Condition, ...]
-    #: What is known besides, of which only widths need be proved.
+    #: Further known conditions, which are only used to prove widths.
     limits: tuple[Condition, ...] = ()
 
 
 @dataclass(frozen=True)
 class _Answer:
-    """The lemma over numbers of tiles: `held` says which of its four bounds are proved."""
+    """The verdict on the lemma; `held` says which of its four bounds are proved."""
 
     order: Order
     held: tuple[bool, ...] = (False,) * 4
-    #: The numbers of tiles and the program that break it, and the tile that this one computes.
+    #: The numbers of tiles and the program that break the lemma, and the tile that the program computes.
     witness: tuple[Condition, ...] = ()
     tile: tuple[int, ...] = ()
 
@@ -195,22 +195,22 @@ def _lemma(asked: _Question) -> _Answer:
     held = tuple(together([*known, negation(bound)]).verdict == "impossible" for bound in inside)
     if not all(held):
         found = _searched(asked, held)
-        return found or _Answer(Order("not proved", "a tile of the grid for every program is not known"), held)
-    # A program's number is one of 32 bits itself.
+        return found or _Answer(Order("not proved", "every program's tile is not known to be in the grid"), held)
+    # The program id itself fits 32 bits.
     limits = [at_most(pid, 2**31 - 1), *asked.limits]
     for part in asked.parts:
-        # What is proved by now mostly suffices, and leaves out the product of the grid's sides, which is hard.
+        # The bounds proved above are mostly enough; they avoid the product of the grid's sides, which is hard.
         near, all_known = [*asked.facts, *defined, *inside, *limits], [*known, *limits, _counted(asked.extents)]
         if not fits(part, near) and not fits(part, all_known):
             return _Answer(Order("not proved", f"{part} is not known to fit 32 bits"))
     if _one_to_one(asked.coordinates, known):
         return _Answer(Order("proved", ""), held)
     found = _searched(asked, held)
-    return found or _Answer(Order("not proved", "in the grid, but one program a tile is not known"), held)
+    return found or _Answer(Order("not proved", "tiles are in the grid, but not known to differ by program"), held)
 
 
 def _renumbered(asked: _Question, number: Renumbered) -> _Answer:
-    """The lemma where programs find their tiles by another number than their own, if that is one program's each."""
+    """The lemma if programs compute their tiles from a renumbered program id, which must differ by program."""
     own = [part for part in asked.parts if number not in atoms([part])]
     reason = die_order.why_not(number.number, own, asked.extents)
     by: dict[Atom, Poly] = {number: variable(PID)}
@@ -220,7 +220,7 @@ def _renumbered(asked: _Question, number: Renumbered) -> _Answer:
         parts=tuple(replaced(part, by) for part in asked.parts if part not in own),
     )
     if any(PID in replaced(x, {number: poly(0)}).variables for x in asked.coordinates):
-        reason = "a tile is found by two numbers of its program"
+        reason = "a tile is computed from both the program id and another number"
     answer = _lemma(then)
     if not reason and answer.order.state == "proved":
         return answer
@@ -228,7 +228,7 @@ def _renumbered(asked: _Question, number: Renumbered) -> _Answer:
 
 
 def _curve(asked: _Question) -> Curve | None:
-    """The function that finds the coordinates, where they are what one function has for the program and the grid."""
+    """The function that computes both coordinates from the program id and the grid, or None."""
     found = [atom for x in asked.coordinates for product, _ in x.terms for atom in product if isinstance(atom, Result)]
     given = (variable(PID), *asked.extents)
     if [of(atom) for atom in found] != list(asked.coordinates) or any(atom.arguments != given for atom in found):
@@ -239,7 +239,7 @@ def _curve(asked: _Question) -> Curve | None:
 
 
 def _defined(sums: Sequence[Poly], known: Sequence[Condition]) -> list[Condition]:
-    """That the divisions are of what is not negative by what is positive, inner ones first, as far as it is proved."""
+    """Those of the conditions that are proved: dividends are not negative and divisors positive, inner ones first."""
     found: list[Condition] = []
     for atom in quotients(sums):
         for condition in (at_most(1, atom.divisor), at_most(0, atom.dividend)):
@@ -249,7 +249,7 @@ def _defined(sums: Sequence[Poly], known: Sequence[Condition]) -> list[Condition
 
 
 def _one_to_one(coordinates: Sequence[Poly], known: Sequence[Condition]) -> bool:
-    """Whether two programs of one tile are proved to be one program."""
+    """Whether it is proved that two programs with the same tile are the same program."""
     passes: list[Mapping[Atom, Poly]] = [{Variable(PID): variable(f"{PID}'")}]
 
     def other(sum: Poly) -> Poly:
@@ -263,7 +263,7 @@ def _one_to_one(coordinates: Sequence[Poly], known: Sequence[Condition]) -> bool
             twins = [replaced_in(condition, by) for condition in twins]
         return [*known, *twins, *(equal(x, other(x)) for x in coordinates)]
 
-    # Inner quotients first: where the two programs are proved to agree in one, it is one.
+    # Inner quotients first: if a quotient is proved equal for both programs, one symbol represents both.
     for atom in quotients(coordinates):
         twin = other(of(atom))
         if together([*met(), negation(equal(of(atom), twin))]).verdict == "impossible" and len(twin.terms) == 1:
@@ -272,7 +272,7 @@ def _one_to_one(coordinates: Sequence[Poly], known: Sequence[Condition]) -> bool
 
 
 def _searched(asked: _Question, held: tuple[bool, ...]) -> _Answer | None:
-    """The smallest grid and program that break the lemma, if some small ones do."""
+    """The smallest grid and program that break the lemma, if small ones do; else None."""
     names = sorted(frozenset().union(*(x.variables for x in (*asked.coordinates, *asked.extents))) - {PID})
     tried: Sequence[int] = _TRIED_SIZES if set(names) & set(_SIZES) else _TRIED
     if len(names) > len(_SIZES):
@@ -283,19 +283,19 @@ def _searched(asked: _Question, held: tuple[bool, ...]) -> _Answer | None:
         if not all(holds(fact, at) for fact in facts):
             continue
         size = [value(extent, at) for extent in asked.extents]
-        told = f"of {size[0]} by {size[1]} tiles"
+        where = f"in a grid of {size[0]} by {size[1]} tiles"
         seen: dict[tuple[int, ...], int] = {}
         for pid in range(min(prod(size), _PROGRAMS)):
             witness = (*(equal(variable(name), number) for name, number in at.items()), equal(variable(PID), pid))
             try:
                 tile = tuple(value(coordinate, {**at, PID: pid}) for coordinate in asked.coordinates)
             except ZeroDivisionError as error:
-                fault = "comes to no end" if isinstance(error, Endless) else "divides by zero"
-                return _Answer(Order("refuted", f"{told}, program {pid} {fault}"), held, witness)
+                fault = "does not terminate" if isinstance(error, Endless) else "divides by zero"
+                return _Answer(Order("refuted", f"{where}, program {pid} {fault}"), held, witness)
             if not all(0 <= index < extent for index, extent in zip(tile, size)):
-                return _Answer(Order("refuted", f"{told}, program {pid} computes tile {tile}"), held, witness, tile)
+                return _Answer(Order("refuted", f"{where}, program {pid} computes tile {tile}"), held, witness, tile)
             if tile in seen:
                 both = f"programs {seen[tile]} and {pid} both compute tile {tile}"
-                return _Answer(Order("refuted", f"{told}, {both}"), held, witness, tile)
+                return _Answer(Order("refuted", f"{where}, {both}"), held, witness, tile)
             seen[tile] = pid
     return None

@@ -1,9 +1,9 @@
-"""Syntax trees compared with patterns, Python with holes: what is compared is what a tree says, not how it is written.
+"""Comparison of syntax trees with patterns, which are Python code with holes.
 
-In a pattern `$name` stands for any expression, and as a statement of its own for any statement; `*$name` for any number
-of them in a row, `**$name` for the keyword arguments that are left. A name that comes twice stands for equal trees.
-Comments, docstrings, line breaks, quotes and redundant parentheses make no difference. All else does: what reads
-otherwise and means the same is another tree.
+In a pattern `$name` matches any expression, and as a separate statement any statement; `*$name` matches any number of
+consecutive ones, `**$name` the other keyword arguments. A name that occurs twice must match equal trees. Comments,
+docstrings, line breaks, quotes and redundant parentheses are ignored. Everything else must be the same: code that is
+written differently does not match, even if it is equivalent.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from typing import Any
 
 from generator.emit.syntax_digest import undocumented
 
-#: What a hole is called in the tree of a pattern: a name that no file has.
+#: The prefix of a hole's name in the tree of a pattern, which no file uses.
 _HOLE = "HOLE_IN_A_PATTERN_"
-#: Fields of a node that say nothing of what it means, or that another one says already.
+#: Fields of a node that do not affect its meaning, or that other fields imply.
 _IDLE = frozenset({"ctx", "kind", "type_comment"})
 
-#: What the holes of a pattern stand for: a node each, or a list of them.
+#: The matches of a pattern's holes: a node each, or a list of nodes.
 Found = dict[str, Any]
 
 
 def matched(tree: ast.AST | Sequence[ast.stmt], *patterns: str) -> Found | None:
-    """What the holes of the first pattern that an expression, a statement or several are of stand for; else None."""
+    """The matches of the holes in the first pattern that matches an expression, a statement or several; or None."""
     if isinstance(tree, ast.expr):
         tree = ast.Expr(tree)
     trees = [tree] if isinstance(tree, ast.AST) else list(tree)
@@ -37,7 +37,7 @@ def matched(tree: ast.AST | Sequence[ast.stmt], *patterns: str) -> Found | None:
 
 
 def matches(tree: ast.AST | Sequence[ast.stmt], *patterns: str) -> bool:
-    """Whether an expression, a statement or several are of one of the patterns."""
+    """Whether an expression, a statement or several match one of the patterns."""
     return matched(tree, *patterns) is not None
 
 
@@ -47,14 +47,14 @@ def expression(text: str) -> ast.expr:
 
 
 def assigned(trees: Iterable[ast.AST]) -> set[str]:
-    """The names that statements give another meaning, in whatever depth."""
+    """The names that statements assign or define, at any depth."""
     nodes = [node for tree in trees for node in ast.walk(tree)]
     names = {node.id for node in nodes if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)}
     return names | {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
 
 
 def dotted(node: ast.expr) -> str:
-    """A name, or one that is found in another, as it is called: `tl.cdiv`; empty for any other expression."""
+    """The dotted name of an expression, such as `tl.cdiv`; empty for any other expression."""
     match node:
         case ast.Name(name):
             return name
@@ -71,7 +71,7 @@ def _parsed(pattern: str) -> list[ast.stmt]:
 def _same(tree: object, wanted: object, found: Found) -> bool:
     hole = _hole(wanted)
     if hole is not None:
-        return isinstance(tree, ast.AST) and _stands(hole, tree, found)
+        return isinstance(tree, ast.AST) and _fits(hole, tree, found)
     if isinstance(wanted, list):
         return isinstance(tree, list) and _same_rows(tree, wanted, found)
     if type(tree) is not type(wanted):
@@ -83,7 +83,7 @@ def _same(tree: object, wanted: object, found: Found) -> bool:
 
 
 def _same_rows(trees: list[Any], wanted: list[Any], found: Found) -> bool:
-    """The same of nodes in a row, of which one of the pattern's may stand for any number."""
+    """Whether a list of nodes matches a list in a pattern, in which one hole may match any number of nodes."""
     rest = next((place for place, node in enumerate(wanted) if _rest(node) is not None), None)
     if rest is None:
         return len(trees) == len(wanted) and all(map(_same, trees, wanted, [found] * len(trees)))
@@ -92,12 +92,12 @@ def _same_rows(trees: list[Any], wanted: list[Any], found: Found) -> bool:
         behind >= rest
         and _same_rows(trees[:rest], wanted[:rest], found)
         and _same_rows(trees[behind:], wanted[rest + 1 :], found)
-        and _stands(str(_rest(wanted[rest])), trees[rest:behind], found)
+        and _fits(str(_rest(wanted[rest])), trees[rest:behind], found)
     )
 
 
-def _stands(hole: str, tree: Any, found: Found) -> bool:
-    """Whether a hole may stand for a tree: it does from here on, or it stands for an equal one already."""
+def _fits(hole: str, tree: Any, found: Found) -> bool:
+    """Whether a hole matches a tree: the first match is recorded, and later ones must be equal to it."""
     return _same(tree, found.setdefault(hole, tree), {})
 
 

@@ -1,4 +1,4 @@
-"""Plain arithmetic of the launcher and of decorators: sizes, rows of tiles, `triton.cdiv`, comparisons."""
+"""Arithmetic in the launcher and in decorators: sizes, entries of configurations, `triton.cdiv`, comparisons."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from generator.bounds.source import NotUnderstood
 from generator.bounds.terms import Condition, Poly, at_most, below, either, equal, every, negation, poly
 
 Names = Mapping[str, Poly]
-#: `row["BLOCK_M"]` is found under "row", then "BLOCK_M".
+#: `row["BLOCK_M"]` is stored under "row", then "BLOCK_M".
 Tables = Mapping[str, Names]
 
 
 def number_of(node: ast.expr, names: Names, tables: Tables) -> Poly:
-    """A whole number; raises `NotUnderstood`."""
+    """The value of an integer expression; raises `NotUnderstood`."""
     found = _number(node, names, tables)
     if found is None:
         raise NotUnderstood(node.lineno, ast.unparse(node))
@@ -22,7 +22,7 @@ def number_of(node: ast.expr, names: Names, tables: Tables) -> Poly:
 
 
 def condition_of(node: ast.expr, names: Names, tables: Tables) -> Condition:
-    """A condition; raises `NotUnderstood`."""
+    """The condition that an expression states; raises `NotUnderstood`."""
     if isinstance(node, ast.BoolOp):
         parts = [condition_of(part, names, tables) for part in node.values]
         return every(parts) if isinstance(node.op, ast.And) else either(parts)
@@ -35,7 +35,7 @@ def condition_of(node: ast.expr, names: Names, tables: Tables) -> Condition:
 
 
 def compared(operator: ast.cmpop, a: Poly, b: Poly) -> Condition | None:
-    """The condition that a comparison states, or None for one that is not of numbers."""
+    """The condition that a comparison states, or None for operators that do not compare numbers."""
     match operator:
         case ast.Lt():
             return below(a, b)
@@ -53,7 +53,7 @@ def compared(operator: ast.cmpop, a: Poly, b: Poly) -> Condition | None:
 
 
 def combined(operator: ast.operator, a: Poly, b: Poly) -> Poly | None:
-    """The result of an operation, or None for one that is not known."""
+    """The result of an operation, or None for an unknown operator."""
     match operator:
         case ast.Add():
             return a + b
@@ -71,7 +71,7 @@ def combined(operator: ast.operator, a: Poly, b: Poly) -> Poly | None:
 
 
 def ceiling(a: Poly, b: Poly) -> Poly:
-    """`cdiv(a, b)`, as Triton writes it."""
+    """`cdiv(a, b)`, as Triton defines it."""
     return (a + b - 1) // b
 
 

@@ -1,4 +1,4 @@
-"""What terms come to: their values where the variables are known, and other terms put in for their atoms."""
+"""Operations on terms: their values for given variables, and the replacement of atoms by other terms."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from generator.bounds.terms import (
 
 
 def value(sum: Poly, at: Mapping[str, int]) -> int:
-    """What a sum is where its variables are `at`; raises ZeroDivisionError where it divides by zero."""
+    """The value of a sum for the variables `at`; raises ZeroDivisionError if it divides by zero."""
     total = 0
     for atoms, coefficient in sum.terms:
         for atom in atoms:
@@ -41,7 +41,7 @@ def value(sum: Poly, at: Mapping[str, int]) -> int:
 
 
 def holds(condition: Condition, at: Mapping[str, int]) -> bool:
-    """Whether a condition holds where its variables are `at`."""
+    """Whether a condition holds for the variables `at`."""
     if isinstance(condition, AtMostZero):
         return value(condition.sum, at) <= 0
     if isinstance(condition, Zero):
@@ -52,7 +52,7 @@ def holds(condition: Condition, at: Mapping[str, int]) -> bool:
 
 
 def replaced(sum: Poly, by: Mapping[Atom, Poly]) -> Poly:
-    """A sum with atoms replaced, at any depth; what replaces is not looked into."""
+    """A sum with atoms replaced, at any depth; replacements are not replaced again."""
     if not by:
         return sum
     total = poly(0)
@@ -76,12 +76,12 @@ def replaced_in(condition: Condition, by: Mapping[Atom, Poly]) -> Condition:
 
 
 def quotients(sums: Iterable[Poly]) -> list[Quotient]:
-    """The quotients in sums, at any depth, each after those that it is made of."""
+    """The quotients in sums, at any depth, each after those inside it."""
     return [atom for atom in atoms(sums) if isinstance(atom, Quotient)]
 
 
 def atoms(sums: Iterable[Poly]) -> list[Atom]:
-    """The atoms of sums, at any depth, each after those that it is made of."""
+    """The atoms of sums, at any depth, each after those inside it."""
     found: dict[Atom, None] = {}
 
     def visit(sum: Poly) -> None:
@@ -97,7 +97,7 @@ def atoms(sums: Iterable[Poly]) -> list[Atom]:
 
 
 def divisors(term: Poly | Condition, path: tuple[Condition, ...] = ()) -> Iterator[tuple[Poly, tuple[Condition, ...]]]:
-    """What a term divides by, at any depth, each with what holds where it does: of a choice one side is computed."""
+    """The divisors in a term, at any depth, each with its conditions: a choice computes only one side."""
     if not isinstance(term, Poly):
         for sum in sums_of(term):
             yield from divisors(sum, path)
@@ -116,7 +116,7 @@ def divisors(term: Poly | Condition, path: tuple[Condition, ...] = ()) -> Iterat
 
 
 def sums_of(condition: Condition) -> Iterator[Poly]:
-    """The sums that a condition is of."""
+    """The sums in a condition."""
     if isinstance(condition, Not):
         yield from sums_of(condition.condition)
     elif isinstance(condition, Every):
@@ -127,7 +127,7 @@ def sums_of(condition: Condition) -> Iterator[Poly]:
 
 
 def _inner(atom: Atom) -> tuple[Poly, ...]:
-    """The sums that an atom is made of, but for those of its condition."""
+    """The sums inside an atom, except those of its condition."""
     if isinstance(atom, Quotient):
         return atom.dividend, atom.divisor
     if isinstance(atom, Least):

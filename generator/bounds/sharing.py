@@ -1,14 +1,16 @@
-"""Programs that share a tile: how the steps along K are dealt out, and that one program alone makes each result.
+"""Programs that share a tile: how steps along K are divided, and why exactly one program computes each result.
 
-Of the programs that raise a counter from zero, each once, the one that finds all others counted is one and the last.
+Each program increments a counter, which starts at zero, once. Exactly one program, the last, reads the number of all
+other programs.
 
-Steps dealt out are known as written here. For tiles T >= 1 of S = steps >= 1 steps each and P programs, share is
-T S / P rounded up, so at least 1, and program p has the steps from min(p share, T S) to min((p + 1) share, T S): side
-by side, in the order of p, and all of them. Where it has any, the loop is over the tiles that hold one of them; where
-it has none both ends are T S, and the loop is empty. So begin < (pid + 1) S and end > pid S in it. The steps of a tile
-begin in program pid S // share and end in ((pid + 1) S - 1) // share, which is below P, and every program from the one
-to the other, and no other, comes to the tile. A program whose steps begin within the tile did not open it, and there
-is one such tile to a program at most, its first; a tile that it opens and shares is its last.
+The division of steps (stream-K) is recognised only as it is written below. Let there be T >= 1 tiles of S = steps >= 1
+steps each, and P programs. share is ceil(T S / P), so at least 1, and program p has the steps from min(p share, T S) to
+min((p + 1) share, T S): these ranges are disjoint, in the order of p, and cover all steps. If the range is not empty,
+the loop is over the tiles with steps in it; if it is empty, both ends are T S and the loop is empty. Inside the loop,
+therefore, begin < (pid + 1) S and end > pid S. The first step of a tile belongs to program pid S // share and the last
+to program ((pid + 1) S - 1) // share, which is below P; exactly the programs from the first to the last compute steps
+of the tile. A program whose range begins inside a tile is not the first program of that tile; this is at most one tile
+per program, its first one. A tile whose first program it is, and that it shares, is its last one.
 """
 
 from __future__ import annotations
@@ -21,11 +23,11 @@ from generator.bounds.symbolic_values import Number, Shape, Value, lane
 from generator.bounds.terms import Condition, Poly, at_most, below, choice, poly, variable
 from generator.bounds.triton_semantics import PART, PID
 
-#: The number of programs, where it does not follow from the sizes.
+#: The number of programs, if it does not follow from the sizes.
 PROGRAMS = "programs"
 
 TILES_OF_ALL = "tl.cdiv(M, BLOCK_M) * tl.cdiv(N, BLOCK_N)"
-#: What names stand for before the loop over the tiles of a program, the loop, and what they stand for in it.
+#: The assignments before the loop over the tiles of a program, the loop's range, and the assignments inside the loop.
 _BEFORE = {
     "steps": "max(tl.cdiv(K, BLOCK_K), tl.num_programs(1))",
     "total": f"tl.cast({TILES_OF_ALL}, tl.int64) * steps",
@@ -42,19 +44,21 @@ _WITHIN = {
 }
 
 
-#: What all of these are made of.
+#: The names that these expressions use.
 GIVEN = frozenset({"M", "N", "K", "BLOCK_M", "BLOCK_N", "BLOCK_K", "max", "min"})
 
 
 def dealt(target: str, latest: Mapping[str, ast.expr]) -> bool:
-    """Whether the loop `for target in LOOP` is over the tiles of a program; `latest` is what names were assigned last,
-    in the order in which they were."""
+    """Whether the loop `for target in LOOP` is over the tiles of a program.
+
+    `latest` has the last assignment of each name, in the order of assignment.
+    """
     known = [name for name in latest if name in _BEFORE]
     return target == "pid" and known == [*_BEFORE] and all(matches(latest[name], _BEFORE[name]) for name in known)
 
 
 def names() -> dict[str, Value]:
-    """What the names stand for in the loop: begin and end as steps from the tile's first."""
+    """The values of the names inside the loop; begin and end are relative to the tile's first step."""
     steps, first = variable("steps"), variable(PID) * variable("steps")
     return {
         "steps": Number(steps, width="32"),
@@ -67,7 +71,7 @@ def names() -> dict[str, Value]:
 
 
 def within(name: str, value: ast.expr, latest: Mapping[str, ast.expr]) -> Number | None:
-    """What `name` stands for in the loop, assigned `value` behind others; None for what is to be worked out."""
+    """The value of `name`, assigned `value` inside the loop after the earlier names; None if it is not one of these."""
     known = [*_WITHIN]
     if name not in known[1:] or not matches(value, _WITHIN[name]):
         return None
@@ -78,12 +82,12 @@ def within(name: str, value: ast.expr, latest: Mapping[str, ast.expr]) -> Number
 
 
 def facts(depth: int) -> tuple[Condition, ...]:
-    """What holds in the loop for steps of `depth` along K."""
+    """The conditions that hold inside the loop for steps of `depth` elements along K."""
     steps, program, programs = variable("steps"), variable("program"), variable(PROGRAMS)
     opener, others = variable("opener"), variable("others")
     return (
         at_most(1, steps),
-        # One step for an empty K, else as many as it takes.
+        # One step for K = 0, otherwise the number of steps that cover K.
         at_most((steps - 1) * depth, variable("K")),
         at_most(1, variable("share")),
         at_most(0, program),
@@ -93,29 +97,29 @@ def facts(depth: int) -> tuple[Condition, ...]:
         at_most(0, opener),
         at_most(0, others),
         below(opener + others, programs),
-        # No device holds so many.
+        # No device runs more programs at the same time.
         at_most(programs, 2**30),
     )
 
 
 def place(programs: int) -> Poly:
-    """Which of the sums of the workspace is a program's, of so many that share a tile."""
+    """The index of a program's partial sum in the workspace, if `programs` programs share each tile."""
     return variable(PID) * programs + variable(PART)
 
 
 def place_of_two() -> Poly:
-    """The same of a program that may have two: of the tile that it opened, or of the one that another did."""
+    """The index of a stream-K program's partial sum: one for a tile that it begins, one for a tile begun before it."""
     program = variable("program") * 2
     return choice(at_most(variable("ahead"), 0), program + 1, program)
 
 
 def sum_at(place: Poly, shape: Shape) -> Poly:
-    """The addresses of the sum at a place of the workspace."""
+    """The offsets of the elements of the partial sum with index `place` in the workspace."""
     if len(shape) != 2:
         return place
     return place * (shape[0] * shape[1]) + lane(0) * shape[1] + lane(1)
 
 
 def room(row: Mapping[str, int]) -> Poly:
-    """The elements of two partial sums of every program."""
+    """The number of elements of two partial sums per program."""
     return variable(PROGRAMS) * poly(2 * row["BLOCK_M"] * row["BLOCK_N"])

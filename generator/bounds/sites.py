@@ -1,4 +1,4 @@
-"""Accesses as the proof sees them: addresses, the lanes that are not masked off, the numbers computed on the way."""
+"""Accesses with symbolic addresses and masks, and the intermediate results of these."""
 
 from __future__ import annotations
 
@@ -26,42 +26,42 @@ from generator.bounds.terms import ALWAYS, Condition, Poly, at_most, below, ever
 
 @dataclass(frozen=True)
 class Site:
-    """One load or store: who reaches it, at which addresses, which lanes take part."""
+    """One load or store: its path, its addresses, and the lanes that are not masked off."""
 
     line: int
     column: int
     kind: Kind
     operand: str
-    #: What holds of a program and an iteration that come here.
+    #: The conditions on a program and an iteration that execute the access.
     path: tuple[Condition, ...]
-    #: What holds of a lane that is not masked off.
+    #: The condition on a lane that is not masked off.
     mask: Condition
     offset: Poly
     shape: Shape
     parts: frozenset[Part]
-    #: What must hold for the address to be one at all.
+    #: The condition that the operand is an address at all.
     demand: Condition = ALWAYS
-    #: Whether what is there is added to.
+    #: Whether the access adds to the element.
     adds: bool = False
-    #: The descriptor whose hardware bounds the access, where there is one.
+    #: The descriptor of the access, whose bounds the hardware checks, or None.
     descriptor: Descriptor | None = None
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where in the kernel the walk is."""
+    """The current place of the symbolic execution in the kernel."""
 
     line: int
     column: int
     path: tuple[Condition, ...]
-    #: What was computed to decide that the walk comes here.
+    #: The numbers computed for the conditions of the path.
     parts: frozenset[Part]
 
 
 def plain(place: Place, kind: Kind, address: Value, mask: Value, checked: Value) -> Site:
-    """`tl.load` or `tl.store`; raises `NotUnderstood`."""
+    """A `tl.load` or `tl.store`; raises `NotUnderstood`."""
     if not isinstance(mask, Truth):
-        raise NotUnderstood(place.line, f"the mask, {told(mask)}")
+        raise NotUnderstood(place.line, f"the mask, {described_value(mask)}")
     if isinstance(address, Block):
         if mask != TRUE:
             raise NotUnderstood(place.line, "a block pointer with a mask")
@@ -70,7 +70,7 @@ def plain(place: Place, kind: Kind, address: Value, mask: Value, checked: Value)
     if isinstance(address, Either):
         demand, address = address.flag, Pointer(address.operand, poly(0))
     if not isinstance(address, Pointer):
-        raise NotUnderstood(place.line, f"the address, {told(address)}")
+        raise NotUnderstood(place.line, f"the address, {described_value(address)}")
     if broadcast([address.shape, mask.shape]) != address.shape:
         raise NotUnderstood(place.line, f"a mask of shape {mask.shape} over addresses of shape {address.shape}")
     parts = address.parts | mask.parts | place.parts
@@ -89,11 +89,11 @@ def plain(place: Place, kind: Kind, address: Value, mask: Value, checked: Value)
 
 
 def described(place: Place, kind: Kind, descriptor: Descriptor, coordinates: Value) -> Site:
-    """`a_desc.load([row, k])`: the hardware leaves out what lies outside the descriptor's shape."""
+    """`a_desc.load([row, k])`: the hardware skips elements outside the descriptor's shape."""
     items = coordinates.items if isinstance(coordinates, Several) else ()
     numbers = [item for item in items if isinstance(item, Number) and not item.shape]
     if not len(numbers) == len(items) == descriptor.dimensions:
-        raise NotUnderstood(place.line, f"the coordinates, {told(coordinates)}")
+        raise NotUnderstood(place.line, f"the coordinates, {described_value(coordinates)}")
     return Site(
         line=place.line,
         column=place.column,
@@ -108,13 +108,13 @@ def described(place: Place, kind: Kind, descriptor: Descriptor, coordinates: Val
     )
 
 
-def told(value: Value) -> str:
-    """A value that does not serve, in words."""
+def described_value(value: Value) -> str:
+    """A value of an unexpected type, in words."""
     return value.what if isinstance(value, Opaque) else f"a {type(value).__name__.lower()}"
 
 
 def _block(place: Place, kind: Kind, block: Block, checked: list[int]) -> Site:
-    """An element of a block takes part if it lies, along each checked dimension, between 0 and the extent given."""
+    """An access by a block pointer: elements outside the extents along checked dimensions are skipped."""
     offset, mask = block.start, []
     for dimension, (start, stride, extent) in enumerate(zip(block.offsets, block.strides, block.extents)):
         index = start + lane(dimension)
@@ -140,5 +140,5 @@ def _dimensions(place: Place, checked: Value) -> list[int]:
     items = checked.items if isinstance(checked, Several) else (checked,)
     found = [item.value.constant for item in items if isinstance(item, Number)]
     if len(found) != len(items) or None in found:
-        raise NotUnderstood(place.line, "boundary_check is no tuple of numbers")
+        raise NotUnderstood(place.line, "boundary_check is not a tuple of numbers")
     return [dimension for dimension in found if dimension is not None]

@@ -1,4 +1,4 @@
-"""Conditions put to the solver, by name and once each: a fixed seed and a fixed amount of work, never a clock."""
+"""The interface to the solver z3: sorted conditions, cached answers, a fixed seed and a limit on work but not time."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from generator.bounds.terms import (
     variable,
 )
 
-#: The solver's own measure of work: several times what the hardest proof takes.
+#: The limit in z3's unit of work (rlimit): several times what the hardest proof needs.
 EFFORT = 2_000_000
 
 
 @dataclass(frozen=True)
 class Answer:
-    """Whether conditions can hold together, and for which values of their variables."""
+    """Whether conditions can hold together, and values of their variables for which they do."""
 
     verdict: Literal["impossible", "possible", "unknown"]
     values: tuple[tuple[str, int], ...] = ()
@@ -50,13 +50,13 @@ def together(conditions: Iterable[Condition]) -> Answer:
 
 
 def smallest(conditions: Iterable[Condition], names: Iterable[str]) -> Answer:
-    """Values for which the conditions hold, each of `names`, none below zero, in turn as small as can be."""
+    """Values for which the conditions hold, with the smallest nonnegative value of each of `names` in turn."""
     asked = list(conditions)
     best = together(asked)
     for name in names:
         if best.verdict != "possible" or name not in best.model:
             continue
-        # Most are small, so the search goes up from there: 0, 1, 3, 7, ...
+        # Most values are small, so that the search starts at 0 and doubles its steps: 0, 1, 3, 7, ...
         low, high, reach = 0, best.model[name], 0
         while low < high:
             middle = min(low + reach, (low + high) // 2)
@@ -85,11 +85,11 @@ def _answer(conditions: tuple[Condition, ...]) -> Answer:
 
 
 class _Encoder:
-    """Conditions in the solver's language, in a context of their own: no answer depends on what was asked before."""
+    """Encodes conditions for z3 in a new context, so that no answer depends on earlier questions."""
 
     def __init__(self) -> None:
         self.context = z3.Context()
-        # The plain solver: what others do to small questions beforehand takes longer than to answer them.
+        # SimpleSolver: for small questions the preprocessing of other solvers takes longer than the answer.
         self.solver = z3.SimpleSolver(ctx=self.context)
         self.solver.set("random_seed", 0)
         self.solver.set("rlimit", EFFORT)
@@ -130,21 +130,21 @@ class _Encoder:
         if isinstance(atom, Choice):
             return z3.If(self.condition(atom.condition), self.number(atom.then), self.number(atom.otherwise))
         if isinstance(atom, Result):
-            # It may be anything: the solver knows nothing of functions.
+            # An arbitrary integer: the function is not encoded.
             return z3.Int(f"{len(self._atoms)}: {atom}", ctx=self.context)
         if isinstance(atom, Renumbered):
             return self.number(atom.number)
         return self._quotient(atom)
 
     def _quotient(self, atom: Quotient) -> Any:
-        """Defined where the dividend is not negative and the divisor positive; elsewhere it may be anything."""
+        """The quotient if the dividend is not negative and the divisor positive; otherwise an arbitrary integer."""
         name = f"{len(self._atoms)}: {atom}"
         quotient = z3.Int(name, ctx=self.context)
-        # As a sum, so that a multiple of a divisor that is a sum itself is multiplied out.
+        # Multiplied as terms, so that a product with a divisor that is a sum is expanded.
         self._atoms[atom] = quotient
         multiple = self.number(atom.divisor * of(atom))
         dividend, divisor = self.number(atom.dividend), self.number(atom.divisor)
-        # Of this quotient alone: one inside another has a remainder of its own.
+        # The name is unique to this quotient, since nested quotients have different remainders.
         remainder = z3.Int(f"{name}: remainder", ctx=self.context)
         defined = z3.And(divisor >= 1, dividend >= 0)
         rounded = z3.And(multiple + remainder == dividend, remainder >= 0, remainder < divisor)

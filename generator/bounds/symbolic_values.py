@@ -1,4 +1,4 @@
-"""What a name of the kernel stands for while the proof walks through it."""
+"""The values of the kernel's names during symbolic execution."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Literal
 from generator.bounds.rewriting import replaced, replaced_in
 from generator.bounds.terms import ALWAYS, Atom, Condition, Function, Poly, Variable, at_most, below, variable
 
-#: How wide a number is: a constant takes the width of what it meets, `index` is the INDEX that the launcher chose.
+#: The width of a number: a constant takes the width of the other operand, `index` is the launcher's choice for INDEX.
 Width = Literal["constant", "32", "index", "64"]
 _WIDER: tuple[Width, ...] = ("constant", "32", "index", "64")
 
@@ -19,7 +19,7 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Part:
-    """A number that the machine computes on the way to another one, and where: it must fit its width."""
+    """An intermediate result that the machine computes, and its place: it must fit its width."""
 
     value: Poly
     shape: Shape
@@ -30,7 +30,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Number:
-    """Whole numbers, one for each lane of the shape; `lane0`, `lane1` in the value count along its axes."""
+    """Integers, one for each lane of the shape; `lane0`, `lane1` in the value are the indices along its axes."""
 
     value: Poly
     shape: Shape = ()
@@ -49,7 +49,7 @@ class Truth:
 
 @dataclass(frozen=True)
 class Pointer:
-    """Addresses of an operand's elements: so many elements past its first."""
+    """Addresses of an operand's elements: `offset` elements past its first."""
 
     operand: str
     offset: Poly
@@ -59,7 +59,7 @@ class Pointer:
 
 @dataclass(frozen=True)
 class Block:
-    """A block pointer: a window into a matrix of given extents and strides."""
+    """A block pointer: a block of a matrix with the given extents and strides."""
 
     operand: str
     extents: tuple[Poly, ...]
@@ -67,13 +67,13 @@ class Block:
     offsets: tuple[Poly, ...]
     shape: Shape
     parts: frozenset[Part]
-    #: Where the matrix begins, in elements past the operand's first.
+    #: The offset of the matrix in the operand, in elements.
     start: Poly
 
 
 @dataclass(frozen=True)
 class Descriptor:
-    """A descriptor made on the host; `fault` says why it is not one of the operand's own shape and strides."""
+    """A descriptor made on the host; `fault` says how it differs from the operand's shape and strides, or is None."""
 
     operand: str
     dimensions: int
@@ -82,7 +82,7 @@ class Descriptor:
 
 @dataclass(frozen=True)
 class Either:
-    """A parameter that is a number, or a pointer to a single one where the flag is set."""
+    """A parameter that is a number, or a pointer to a single number if the flag is set."""
 
     operand: str
     flag: Condition
@@ -90,27 +90,27 @@ class Either:
 
 @dataclass(frozen=True)
 class Count:
-    """What an atomic add of 1 found at a counter: no two programs that raise the same one find the same."""
+    """The value that an atomic add of 1 reads from a counter: it differs among the programs that increment it."""
 
     operand: str
     offset: Poly
-    #: Whether who sees it sees what was stored before it was raised, and the other way round.
+    #: Whether the add has acquire and release semantics: stores before it are visible to those who read its value.
     ordered: bool
-    #: Where only some programs raise it: under which condition, and the number that the others have instead.
+    #: If only some programs increment the counter: their condition, and the number that the others have instead.
     under: Condition = ALWAYS
     otherwise: Poly | None = None
 
 
 @dataclass(frozen=True)
 class Dtype:
-    """A type of whole numbers."""
+    """An integer type."""
 
     width: Width
 
 
 @dataclass(frozen=True)
 class Called:
-    """A function of the file that finds a tile by its number: of whole numbers it returns two."""
+    """A function of the file that computes a tile from a number: it maps integers to two integers."""
 
     function: Function
 
@@ -124,10 +124,10 @@ class Several:
 
 @dataclass(frozen=True)
 class Opaque:
-    """What the proof does not follow, such as data: no address, mask or condition may depend on it."""
+    """A value that the proof does not follow, such as data: no address, mask or condition may depend on it."""
 
     what: str
-    #: Whether it may hide something that memory can be reached through.
+    #: Whether it may contain a pointer, so that memory could be accessed through it.
     memory: bool = False
 
 
@@ -135,24 +135,24 @@ Value = Number | Truth | Pointer | Block | Descriptor | Either | Count | Dtype |
 
 
 def lane(axis: int) -> Poly:
-    """The place along an axis of the tensor."""
+    """The index of a lane along an axis of the tensor."""
     return variable(f"lane{axis}")
 
 
 @cache
 def lanes(shape: Shape) -> tuple[Condition, ...]:
-    """That every lane lies in the shape."""
+    """The conditions that a lane's indices are inside the shape."""
     bounds = [(at_most(0, lane(axis)), below(lane(axis), size)) for axis, size in enumerate(shape)]
     return tuple(condition for pair in bounds for condition in pair)
 
 
 def wider(*widths: Width) -> Width:
-    """The width of a result of operands of these."""
+    """The width of a result of operands with these widths."""
     return max(widths, key=_WIDER.index)
 
 
 def reaches_memory(value: Value) -> bool:
-    """Whether somebody who holds the value could read or write through it."""
+    """Whether memory can be accessed through the value."""
     if isinstance(value, Several):
         return any(map(reaches_memory, value.items))
     if isinstance(value, Opaque):
@@ -161,7 +161,7 @@ def reaches_memory(value: Value) -> bool:
 
 
 def moved(value: Number | Truth, axes: Mapping[int, int], shape: Shape) -> Number | Truth:
-    """A tensor with its axes at other places of a larger shape."""
+    """A tensor whose axes become other axes of a shape with more dimensions; `axes` maps old axes to new ones."""
     by: dict[Atom, Poly] = {Variable(f"lane{old}"): lane(new) for old, new in axes.items() if old != new}
 
     def placed(part: Part) -> Part:
@@ -177,7 +177,7 @@ def moved(value: Number | Truth, axes: Mapping[int, int], shape: Shape) -> Numbe
 
 
 def broadcast(shapes: Iterable[Shape]) -> Shape | None:
-    """The shape of a result of operands of these, or None where they do not go together."""
+    """The shape to which the shapes broadcast, or None if they do not."""
     result: Shape = ()
     for shape in shapes:
         if not result or not shape:
@@ -189,5 +189,5 @@ def broadcast(shapes: Iterable[Shape]) -> Shape | None:
     return result
 
 
-#: Every lane, everywhere.
+#: The mask that is true in every lane.
 TRUE = Truth(ALWAYS)

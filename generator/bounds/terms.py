@@ -1,7 +1,7 @@
-"""Whole numbers and conditions over a kernel's variables: values that compare, evaluate and substitute.
+"""Symbolic integers and conditions over a kernel's variables.
 
-A `Poly` is a polynomial with whole coefficients over atoms: variables, quotients, least values, choices. It is kept in
-one canonical order, so that two ways of writing one sum are equal, and `pid // n * n + pid % n` is `pid` again.
+A `Poly` is a polynomial with integer coefficients over atoms: variables, quotients, minima, choices. Its terms are in a
+canonical order, so that two ways to write a sum are equal, and `pid // n * n + pid % n` equals `pid`.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Protocol
 
 
 class Term:
-    """What is identified by its text."""
+    """A term, which is identified by its text."""
 
     @cached_property
     def text(self) -> str:
-        """It in words, the same for whatever is equal."""
+        """The term as text; equal terms have equal texts."""
         raise NotImplementedError
 
     @cached_property
@@ -37,7 +37,7 @@ class Term:
 
 @dataclass(frozen=True, eq=False)
 class Variable(Term):
-    """A whole number that the solver chooses."""
+    """An integer that the solver chooses."""
 
     name: str
 
@@ -52,7 +52,7 @@ class Variable(Term):
 
 @dataclass(frozen=True, eq=False)
 class Quotient(Term):
-    """A quotient rounded towards zero, as the machine divides."""
+    """A quotient rounded towards zero, like integer division in hardware."""
 
     dividend: Poly
     divisor: Poly
@@ -68,7 +68,7 @@ class Quotient(Term):
 
 @dataclass(frozen=True, eq=False)
 class Least(Term):
-    """The smaller of two."""
+    """The minimum of two sums."""
 
     first: Poly
     second: Poly
@@ -84,7 +84,7 @@ class Least(Term):
 
 @dataclass(frozen=True, eq=False)
 class Choice(Term):
-    """One of two, by a condition."""
+    """One of two sums, selected by a condition."""
 
     condition: Condition
     then: Poly
@@ -100,18 +100,18 @@ class Choice(Term):
 
 
 class Function(Protocol):
-    """A function of whole numbers that a file defines."""
+    """A function of integers that a file defines."""
 
     @property
     def text(self) -> str:
-        """What it is known by: of two functions that do not compute the same, not the same."""
+        """The identity of the function: it differs for functions with different results."""
 
     def value(self, arguments: Sequence[int]) -> tuple[int, ...]:
-        """What it returns; raises `Endless` where it comes to no end, and ZeroDivisionError as Python does."""
+        """The returned numbers; raises `Endless` if the function does not terminate, and ZeroDivisionError."""
 
 
 class Endless(ZeroDivisionError):
-    """A loop that comes to no end has no value, as a division by zero has none."""
+    """A loop does not terminate; like a division by zero, it has no value."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,7 +133,7 @@ class Result(Term):
 
 @dataclass(frozen=True, eq=False)
 class Renumbered(Term):
-    """Another number of a program, by which it finds its tile: the sum that it stands for."""
+    """A renumbered program id, from which a program computes its tile."""
 
     number: Poly
 
@@ -151,7 +151,7 @@ Atom = Variable | Quotient | Least | Choice | Result | Renumbered
 
 @dataclass(frozen=True, eq=False)
 class Poly(Term):
-    """A sum of products of atoms, each with its coefficient, in the order of their text."""
+    """A sum of products of atoms, each with its coefficient, sorted by text."""
 
     terms: tuple[tuple[tuple[Atom, ...], int], ...]
 
@@ -166,7 +166,7 @@ class Poly(Term):
 
     @property
     def constant(self) -> int | None:
-        """Its value where it has no atoms, otherwise None."""
+        """The value of a sum without atoms, otherwise None."""
         if any(atoms for atoms, _ in self.terms):
             return None
         return sum(coefficient for _, coefficient in self.terms)
@@ -240,7 +240,7 @@ class Not(Term):
 
 @dataclass(frozen=True, eq=False)
 class Every(Term):
-    """All of several conditions hold; of none, always."""
+    """All of several conditions hold; without conditions, always."""
 
     parts: tuple[Condition, ...]
 
@@ -270,14 +270,14 @@ def variable(name: str) -> Poly:
 
 
 def poly(value: Poly | int) -> Poly:
-    """A number as a sum; a sum as it is."""
+    """A number as a sum; a sum is returned unchanged."""
     if isinstance(value, Poly):
         return value
     return Poly((((), value),) if value else ())
 
 
 def least(a: Poly, b: Poly) -> Poly:
-    """The smaller of two."""
+    """The minimum of two sums."""
     difference = (a - b).constant
     if difference is not None:
         return a if difference <= 0 else b
@@ -285,7 +285,7 @@ def least(a: Poly, b: Poly) -> Poly:
 
 
 def choice(condition: Condition, then: Poly, otherwise: Poly) -> Poly:
-    """One of two sums, by a condition."""
+    """`then` if the condition holds, otherwise `otherwise`."""
     return then if then == otherwise else of(Choice(condition, then, otherwise))
 
 
@@ -314,7 +314,7 @@ def negation(condition: Condition) -> Condition:
 
 
 def conjuncts(conditions: Iterable[Condition]) -> list[Condition]:
-    """The same conditions, none of them one of several, and none twice."""
+    """The same conditions without duplicates, with conjunctions split into their parts."""
     parts: list[Condition] = []
     for condition in conditions:
         parts += condition.parts if isinstance(condition, Every) else (condition,)
@@ -322,7 +322,7 @@ def conjuncts(conditions: Iterable[Condition]) -> list[Condition]:
 
 
 def every(conditions: Iterable[Condition]) -> Condition:
-    """All of several conditions."""
+    """The conjunction of conditions."""
     parts = conjuncts(conditions)
     if NEVER in parts:
         return NEVER
@@ -330,7 +330,7 @@ def every(conditions: Iterable[Condition]) -> Condition:
 
 
 def either(conditions: Iterable[Condition]) -> Condition:
-    """At least one of several conditions."""
+    """The disjunction of conditions."""
     return negation(every(negation(condition) for condition in conditions))
 
 
@@ -344,8 +344,10 @@ def _collect(terms: Iterable[tuple[tuple[Atom, ...], int]]) -> Poly:
     for atoms, coefficient in terms:
         key = tuple(sorted(atoms, key=str)) if len(atoms) > 1 else atoms
         total[key] = total.get(key, 0) + coefficient
-    kept = [(atoms, coefficient) for atoms, coefficient in total.items() if coefficient]
-    return Poly(tuple(sorted(kept, key=lambda term: [atom.text for atom in term[0]]) if len(kept) > 1 else kept))
+    nonzero = [(atoms, coefficient) for atoms, coefficient in total.items() if coefficient]
+    return Poly(
+        tuple(sorted(nonzero, key=lambda term: [atom.text for atom in term[0]]) if len(nonzero) > 1 else nonzero)
+    )
 
 
 def _product(atoms: tuple[Atom, ...], coefficient: int) -> str:

@@ -1,4 +1,4 @@
-"""Triton's functions, as far as addresses and masks are made of them; their definitions are those of Triton 3.7."""
+"""The Triton functions that addresses and masks may use, defined as in Triton 3.7."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ from generator.bounds.terms import ALWAYS, NEVER, Poly, least, poly, variable
 Keywords = Mapping[str, Value]
 Function = Callable[[Place, Sequence[Value], Keywords], Value]
 
-#: The number of the program, between 0 and the size of the grid.
+#: The program id, from 0 to below the size of the grid.
 PID = "pid"
-#: Its number among the programs that share a tile, along the grid's second axis, and how a kernel writes that.
+#: The number among the programs that share a tile, along the grid's second axis, and its expression in a kernel.
 PART = "part"
 SECOND_AXIS = "tl.program_id(1)"
-#: The number of tiles, where only that counts: a product of the grid's sides makes questions hard.
+#: The number of tiles, used where possible: a product of the grid's sides is hard for the solver.
 TILES = "tiles"
 DTYPES: Mapping[str, Dtype] = {"int32": Dtype("32"), "int64": Dtype("64")}
 
 
 def operate(place: Place, operator: ast.operator, a: Value, b: Value) -> Value:
-    """`a operator b`: of numbers a number, of an address and a number an address, of anything else nothing known."""
+    """`a operator b`: a number for two numbers, an address for an address plus a number, otherwise opaque."""
     if isinstance(a, Pointer | Number) and isinstance(b, Pointer | Number):
         shape = broadcast([a.shape, b.shape])
         if shape is None:
-            raise NotUnderstood(place.line, f"shapes {a.shape} and {b.shape} together")
+            raise NotUnderstood(place.line, f"shapes {a.shape} and {b.shape}, which do not broadcast")
         if isinstance(a, Number) and isinstance(b, Number):
             return _numbers(place, operator, a, b)
         if isinstance(a, Number):
@@ -63,7 +63,7 @@ def _numbers(place: Place, operator: ast.operator, a: Number, b: Number) -> Valu
     if value is None:
         return Opaque(f"{type(operator).__name__} of numbers")
     shape, width, parts = broadcast([a.shape, b.shape]) or (), wider(a.width, b.width), a.parts | b.parts
-    # A quotient or a remainder is no longer than what is divided.
+    # A quotient or a remainder is not wider than the dividend.
     if width in ("32", "index") and isinstance(operator, ast.Add | ast.Sub | ast.Mult):
         parts |= {Part(value, shape, width == "index", place.path, place.line)}
     return Number(value, shape, width, parts)
@@ -78,18 +78,18 @@ def _number(place: Place, value: Value, what: str) -> Number:
 def _constant(place: Place, value: Value, what: str) -> int:
     number = _number(place, value, what).value.constant
     if number is None:
-        raise NotUnderstood(place.line, f"{what} is not known when compiling")
+        raise NotUnderstood(place.line, f"{what} is not a compile-time constant")
     return number
 
 
 def _items(place: Place, value: Value, what: str) -> list[Number]:
     if not isinstance(value, Several):
-        raise NotUnderstood(place.line, f"{what} is no tuple")
+        raise NotUnderstood(place.line, f"{what} is not a tuple")
     return [_number(place, item, what) for item in value.items]
 
 
 def program_id(place: Place, arguments: Sequence[Value], keywords: Keywords) -> Value:
-    """The number of the program along the grid's first axis; of a second only the launcher knows."""
+    """The program id along the grid's first axis; raises `NotUnderstood` for another axis."""
     if _constant(place, arguments[0], "the axis of the grid") != 0:
         raise NotUnderstood(place.line, "a second axis of the grid")
     return Number(variable(PID), width="32")
@@ -103,18 +103,18 @@ def cdiv(place: Place, arguments: Sequence[Value], keywords: Keywords) -> Value:
 
 
 def minimum(place: Place, arguments: Sequence[Value], keywords: Keywords) -> Value:
-    """The smaller of two."""
+    """The minimum of two numbers."""
     a, b = arguments
     if not isinstance(a, Number) or not isinstance(b, Number):
-        return Opaque("the smaller of what is not followed")
+        return Opaque("the minimum of values that are not followed")
     shape = broadcast([a.shape, b.shape])
     if shape is None:
-        raise NotUnderstood(place.line, f"shapes {a.shape} and {b.shape} together")
+        raise NotUnderstood(place.line, f"shapes {a.shape} and {b.shape}, which do not broadcast")
     return Number(least(a.value, b.value), shape, wider(a.width, b.width), a.parts | b.parts)
 
 
 def maximum(place: Place, arguments: Sequence[Value], keywords: Keywords) -> Value:
-    """The larger of two: what is left of both without the smaller."""
+    """The maximum of two numbers: their sum minus their minimum."""
     least_of = minimum(place, arguments, keywords)
     a, b = arguments
     if not isinstance(a, Number) or not isinstance(b, Number) or not isinstance(least_of, Number):
@@ -123,13 +123,13 @@ def maximum(place: Place, arguments: Sequence[Value], keywords: Keywords) -> Val
 
 
 def arange(place: Place, arguments: Sequence[Value], keywords: Keywords) -> Value:
-    """Numbers one after another, one for each lane."""
+    """Consecutive numbers, one for each lane."""
     start, end = (_constant(place, argument, "a bound of tl.arange") for argument in arguments)
     return Number(lane(0) + start, (end - start,), "32")
 
 
 def full(place: Place, arguments: Sequence[Value], keywords: Keywords) -> Value:
-    """A constant tensor; one of conditions can be a mask."""
+    """A constant tensor; only a boolean one, which can be a mask, is followed."""
     shape, value, *_ = arguments
     if not isinstance(value, Truth):
         return Opaque("a constant tensor")
@@ -138,7 +138,7 @@ def full(place: Place, arguments: Sequence[Value], keywords: Keywords) -> Value:
 
 
 def cast(place: Place, arguments: Sequence[Value], keywords: Keywords) -> Value:
-    """A number in another width."""
+    """A number converted to another width."""
     x, dtype, *_ = arguments
     if isinstance(x, Number) and isinstance(dtype, Dtype):
         narrowed = (
@@ -149,7 +149,7 @@ def cast(place: Place, arguments: Sequence[Value], keywords: Keywords) -> Value:
 
 
 def swizzle2d(place: Place, arguments: Sequence[Value], keywords: Keywords) -> Value:
-    """Triton's order of tiles in bands, with the names that Triton gives."""
+    """`tl.swizzle2d`, with the variable names of Triton's definition."""
     i, j, size_i, size_j, size_g = arguments
 
     def step(operator: ast.operator, a: Value, b: Value) -> Value:
@@ -165,12 +165,12 @@ def swizzle2d(place: Place, arguments: Sequence[Value], keywords: Keywords) -> V
 
 
 def make_block_ptr(place: Place, arguments: Sequence[Value], keywords: Keywords) -> Value:
-    """A window into an operand."""
+    """A block pointer into an operand."""
     names = ("base", "shape", "strides", "offsets", "block_shape", "order")
     given = dict(zip(names, arguments)) | dict(keywords)
     base = given.get("base")
     if not isinstance(base, Pointer) or base.shape or set(given) != set(names):
-        raise NotUnderstood(place.line, "a block pointer to something else than a matrix of an operand")
+        raise NotUnderstood(place.line, "a block pointer whose base is not an operand")
     extents, strides, offsets, sizes = (_items(place, given[name], name) for name in names[1:5])
     if not len(extents) == len(strides) == len(offsets) == len(sizes):
         raise NotUnderstood(place.line, "a block pointer whose tuples differ in length")
@@ -180,22 +180,22 @@ def make_block_ptr(place: Place, arguments: Sequence[Value], keywords: Keywords)
         strides=_values(strides),
         offsets=_values(offsets),
         shape=tuple(_constant(place, size, "a size of the block") for size in sizes),
-        # The block's own arithmetic is in 64 bits.
+        # The block pointer's address arithmetic has 64 bits.
         parts=base.parts.union(*(number.parts for number in (*extents, *strides, *offsets))),
         start=base.offset,
     )
 
 
 def advance(place: Place, arguments: Sequence[Value], keywords: Keywords) -> Value:
-    """A window moved."""
+    """A block pointer, moved."""
     block, by = arguments
     if not isinstance(block, Block):
-        raise NotUnderstood(place.line, "tl.advance of something else than a block pointer")
+        raise NotUnderstood(place.line, "tl.advance of a value that is not a block pointer")
     return moved_block(place, block, by, poly(1))
 
 
 def moved_block(place: Place, block: Block, by: Value, times: Poly) -> Block:
-    """A block pointer moved so many times by the same distances."""
+    """A block pointer moved `times` times by the same distances."""
     distances = _items(place, by, "a distance")
     if len(distances) != len(block.offsets) or any(distance.shape for distance in distances):
         raise NotUnderstood(place.line, f"{len(distances)} distances for {len(block.offsets)} dimensions")

@@ -1,4 +1,4 @@
-"""What becomes of an access: its faults put to the solver, and what the solver finds worked out in plain numbers."""
+"""The verdict on an access: the solver decides about each fault, and counterexamples are evaluated in plain numbers."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from generator.bounds.triton_semantics import PART, PID, TILES
 
 State = Literal["proved", "refuted", "hardware", "not proved"]
 
-#: The detail of an access that is proved because no size comes to it: such a proof says nothing.
+#: The detail of an access that is proved because it is executed for no size: such a proof means nothing.
 NEVER_REACHED = "never reached"
 
-#: Programs that are gone through one by one for that of a counterexample.
+#: Up to this number, all programs are tried to find that of a counterexample.
 _PROGRAMS = 2**12
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of an access, and why or where it fails."""
+    """The verdict on an access, and why or for which numbers it fails."""
 
     state: State
     detail: str = ""
@@ -39,7 +39,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Judge:
-    """All that is known of the accesses of a kernel with one choice of tiles."""
+    """Everything known about the accesses of a kernel with one configuration."""
 
     known: Launcher
     launch: Launch
@@ -48,7 +48,7 @@ class Judge:
     tiles: Mapping[str, int]
 
     def verdict(self, site: Site) -> Verdict:
-        """What becomes of an access."""
+        """The verdict on an access."""
         operand, descriptor = self.launch.operands[site.operand], site.descriptor
         if descriptor is not None and descriptor.fault is not None:
             return Verdict("not proved", f"{operand.name} is {descriptor.fault}")
@@ -67,7 +67,7 @@ class Judge:
         return Verdict("proved", NEVER_REACHED if reached.verdict == "impossible" else "")
 
     def _doubt(self, site: Site, fault: Fault) -> Verdict | None:
-        """None where the fault is proved to be impossible."""
+        """None if the fault is proved impossible, otherwise the verdict."""
         context = self._context(site, fault)
         asked = [*context, fault.condition]
         answer = self._together([*_linked(context, fault.condition), fault.condition])
@@ -77,17 +77,17 @@ class Judge:
             numbers = self._worked_out(model, asked)
             if numbers is not None:
                 listed = self._listed(numbers)
-                if fault.told is None:
+                if fault.message is None:
                     return Verdict("not proved", f"{fault.claim}: not known for {listed}")
-                return Verdict("refuted", f"{listed}: {fault.told(numbers)}")
+                return Verdict("refuted", f"{listed}: {fault.message(numbers)}")
         if answer.verdict == "unknown":
-            return Verdict("not proved", f"{fault.claim}: the solver gives up")
+            return Verdict("not proved", f"{fault.claim}: the solver found no answer within its limit")
         if self.lemma.order.state != "proved":
             return Verdict("not proved", f"{fault.claim}: the order of tiles is {self.lemma.order.state}")
-        return Verdict("not proved", f"{fault.claim}: the solver's numbers do not break it")
+        return Verdict("not proved", f"{fault.claim}: the solver's counterexample does not hold in plain arithmetic")
 
     def _together(self, conditions: list[Condition]) -> Answer:
-        """Whether the conditions can hold together: asked of each program of a tile by itself, for all are too hard."""
+        """Whether the conditions can hold together, one query per program of a tile: one for all is too hard."""
         if PART not in _names(conditions):
             return together(conditions)
         parts: list[dict[Atom, Poly]] = [{Variable(PART): poly(part)} for part in range(self.launch.sharing)]
@@ -95,7 +95,7 @@ class Judge:
         return next((answer for answer in answers if answer.verdict != "impossible"), answers[0])
 
     def _context(self, site: Site, fault: Fault | None = None) -> list[Condition]:
-        """What holds where the access happens, or where a number is computed on the way to it."""
+        """The conditions that hold at the access, or at an intermediate result of its address."""
         context = [*self.launch.facts, *self.walked.facts]
         if fault is None or fault.masked:
             context += [*site.path, *lanes(site.shape), site.mask]
@@ -104,7 +104,7 @@ class Judge:
         # A tensor has no negative strides.
         context += [at_most(0, variable(stride)) for stride in self.known.strides if stride in names]
         if PID in names:
-            # Elsewhere it is left out, for the product of the grid's sides makes questions hard.
+            # Otherwise this is omitted, since the product of the grid's sides is hard for the solver.
             pid, programs = variable(PID), variable(TILES)
             if TILES not in names:
                 programs = prod(self.launch.grid, start=poly(1))
@@ -112,7 +112,7 @@ class Judge:
         return conjuncts(context)
 
     def _models(self, conditions: list[Condition]) -> Iterator[Numbers]:
-        """Numbers for which the conditions hold, as far as the solver can tell, small ones preferred."""
+        """Numbers for which the conditions hold according to the solver; small ones are preferred."""
         asked = [conditions]
         if self.lemma.witness:
             asked.insert(0, [*conditions, *self.lemma.witness])
@@ -122,10 +122,10 @@ class Judge:
                 yield found.model
 
     def _worked_out(self, model: Numbers, conditions: Iterable[Condition]) -> Numbers | None:
-        """The numbers with a program of these coordinates, if the conditions hold for them in plain arithmetic."""
+        """The numbers together with a program that has these coordinates; None unless the conditions hold for them."""
         tiles = prod(self.launch.grid, start=self.launch.batch or poly(1))
         if value(tiles, dict.fromkeys(SIZES, 1) | dict(model)) >= 2**31:
-            # No result has so many.
+            # No result has so many tiles.
             return None
         try:
             for pid in self._programs(model):
@@ -135,7 +135,7 @@ class Judge:
                     at |= found
                     return at if all(holds(condition, at) for condition in conditions) else None
         except (ZeroDivisionError, KeyError):
-            # A division by zero, or a coordinate made of what the solver was not asked about.
+            # A division by zero, or a coordinate that depends on a variable that is not in the model.
             return None
         return None
 
@@ -146,16 +146,16 @@ class Judge:
         programs = model[TILES] if TILES in model else prod(value(factor, model) for factor in self.launch.grid)
         if programs <= _PROGRAMS:
             return range(programs)
-        # With the sizes put in, little is left to ask: which program it is.
+        # With all sizes known, the solver only has to find the program.
         by: dict[Atom, Poly] = {Variable(name): poly(number) for name, number in model.items()}
         sums = {name: replaced(sum, by) for name, sum in self.walked.replaced.items() if name in model}
-        told = [equal(sum, model[name]) for name, sum in sums.items()]
+        same = [equal(sum, model[name]) for name, sum in sums.items()]
         pid = variable(PID)
-        found = together([*told, at_most(0, pid), below(pid, programs)])
+        found = together([*same, at_most(0, pid), below(pid, programs)])
         return [found.model[PID]] if PID in found.model else []
 
     def _listed(self, at: Numbers) -> str:
-        """The sizes, the tiles, the program, then the iteration and the lane."""
+        """The numbers in words: sizes, tile sizes, program, then iteration and lane."""
         hidden = {*SIZES, PID, *self.walked.replaced}
         others = [name for name in sorted(at) if name not in hidden]
         listed = {name: at[name] for name in SIZES if name in at} | dict(self.tiles)
@@ -168,10 +168,10 @@ def _names(conditions: Iterable[Condition]) -> set[str]:
 
 
 def _linked(conditions: list[Condition], goal: Condition) -> list[Condition]:
-    """The conditions that share variables with the goal, or with one that does: what else holds matters to no proof."""
-    names, kept, size = set(goal.variables), list[Condition](), -1
-    while size != len(kept):
-        size = len(kept)
-        kept = [condition for condition in conditions if condition.variables & names]
-        names = names.union(*(condition.variables for condition in kept))
-    return kept
+    """The conditions that share variables with the goal, directly or not: no others can affect the proof."""
+    names, linked, size = set(goal.variables), list[Condition](), -1
+    while size != len(linked):
+        size = len(linked)
+        linked = [condition for condition in conditions if condition.variables & names]
+        names = names.union(*(condition.variables for condition in linked))
+    return linked

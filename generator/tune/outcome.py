@@ -12,7 +12,7 @@ from generator.bench.problem import Shape
 
 @dataclass(frozen=True)
 class Timed:
-    """A kernel and a row of its table, with the median seconds of a call."""
+    """A kernel and a configuration, with the median seconds of a call."""
 
     kernel: str
     config: Mapping[str, int]
@@ -21,9 +21,9 @@ class Timed:
 
 @dataclass(frozen=True)
 class Failure:
-    """One candidate, or the library, and why it has no time or a wrong result."""
+    """One candidate, or torch's product, and why it has no time or a wrong result."""
 
-    #: The kernel's name, or that of the library's call.
+    #: The kernel's name, or that of torch's product.
     kernel: str
     config: Mapping[str, int] | None
     reason: str
@@ -46,7 +46,7 @@ class Winner:
     config: Mapping[str, int]
     seconds: float
     library_seconds: float | None = None
-    runner_up: Rival | None = None
+    runner_up: Timed | None = None
     #: Products of a batch; 0 if there is no batch.
     batch: int = 0
 
@@ -64,10 +64,12 @@ class Winner:
 class Outcome:
     """A trial, done: all that was measured, and the winner where there is one."""
 
-    #: Each row that was timed, with the seconds of the last pass that it was in.
+    #: Each configuration that was timed, with the seconds of its last pass.
     times: tuple[Timed, ...] = ()
     failures: tuple[Failure, ...] = ()
     winner: Winner | None = None
+    #: The name of torch's product that was timed in the same rounds, if one was.
+    library: str | None = None
     #: Why the device, or the process that used it, was lost.
     lost: str | None = None
     #: Whether every kernel of the contract was a candidate; otherwise only the times are used, not the winner.
@@ -80,7 +82,7 @@ class Outcome:
 
 
 def plain(value: Outcome | Winner) -> dict[str, Any]:
-    """As JSON holds it. An outcome's rows of one kernel stand together, as lists of the values of named parameters."""
+    """The value as JSON. An outcome groups configurations by kernel, as lists of values of named parameters."""
     usual = {"batch": 0, "whole": True, "failures": (), "library": None, "lost": None}
     found = {
         name: entry for name, entry in dataclasses.asdict(value).items() if name not in usual or usual[name] != entry

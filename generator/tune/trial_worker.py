@@ -1,7 +1,7 @@
-"""Measure a trial in this process: a quick pass over all candidates, a longer pass over the best, and a second run.
+"""Measure a trial in the process that it is sent to: a quick pass over all, a longer one over the best, a second run.
 
-Every pass times its candidates in the same rounds as torch's product, as `bench` does: on random operands that are
-larger than the L2, with results checked against float64 before and after. The second run has new operands and graphs.
+Every pass times its candidates in the same rounds with torch's product, on random operands that outgrow the L2, as
+bench does; results are checked against float64 before and after. The second run has operands and graphs of its own.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from generator.tune.executors import loaded
 from generator.tune.outcome import Failure, Outcome, Timed, Winner
 from generator.tune.trial_selection import Candidate, Trial
 
-#: The callable that makes the device of a worker, as `MODULE:CALLABLE`.
+#: The device of a worker, as `loaded` finds it.
 CUDA = "generator.bench.device:CudaDevice"
 
-#: Seconds of a sample, and the number of operand sets whose results are checked; bench has more of both.
+#: Seconds of a sample, and how many sets of operands are compared: enough where a kernel is checked by bench too.
 _SAMPLE = 1e-3
 _CHECKED = 4
-#: The seeds of the first and the second run; bench uses another.
+#: Another seed than bench's, and one for the second run.
 _SEEDS = (31, 32)
 
 
 @dataclass(frozen=True)
 class Pass:
-    """A pass: the most candidates that it times (None for all), its timed rounds, and its warm-up rounds."""
+    """How many go into a pass, the rounds that count, and those before them."""
 
     stage: str
     entrants: int | None
@@ -48,7 +48,7 @@ QUICK = Pass("quick", None, 3, 1)
 AGAIN = Pass("again", 3, 8, 1)
 CONFIRM = Pass("confirm", 2, 15, 3)
 
-#: The properties of the method that an outcome depends on.
+#: What of the method an outcome depends on.
 METHOD: Mapping[str, Any] = {
     "version": 1,
     "sample_us": round(_SAMPLE * 1e6),
@@ -58,10 +58,10 @@ METHOD: Mapping[str, Any] = {
 
 @dataclass(frozen=True)
 class Facts:
-    """A description of a worker's device, for a process that may have no device."""
+    """What a worker's device is, for a process that may have none."""
 
     figures: analytic.Device
-    #: Everything but the kernel that a time depends on.
+    #: All that a time depends on besides the kernel.
     environment: Mapping[str, str | int]
 
 
@@ -90,7 +90,7 @@ def run(trial: Trial, factory: str = CUDA) -> Outcome:
         except DeviceLost:
             raise
         except Exception as error:
-            # An error that no single candidate causes, such as too little memory for the operands.
+            # What no candidate is to blame for, such as no memory for the operands.
             measure.survive(device, error)
             notes.failures.append(Failure(trial.contract, None, measure.reason(error)))
         device.free()
@@ -101,7 +101,7 @@ def run(trial: Trial, factory: str = CUDA) -> Outcome:
 
 @dataclass
 class _Entrant:
-    """A candidate, or torch's product if `candidate` is None, in one session."""
+    """A candidate, or the library where `candidate` is None, in one session."""
 
     candidate: Candidate | None
     competitor: Competitor
@@ -174,7 +174,7 @@ def _heats(trial: Trial, device: Device, notes: _Notes) -> list[Candidate]:
     return kept[: CONFIRM.entrants]
 
 
-def _final(trial: Trial, device: Device, best: list[Candidate], measurements: list[Measurement]) -> Winner | None:
+def _final(trial: Trial, device: Device, best: list[Candidate], notes: _Notes) -> Winner | None:
     """The last pass, in a new session: the winner, or None if no candidate has a right result."""
     device.free()
     session = Session(trial.problem, device, seed=_SEEDS[1], sample=_SAMPLE, checked=_CHECKED, host=False)

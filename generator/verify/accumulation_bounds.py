@@ -1,4 +1,4 @@
-"""How far a kernel's accumulator may be from the exact A @ B: worst-case bounds, from the accumulator and K alone."""
+"""Worst-case bounds on the error of a kernel's accumulator against the exact A @ B, from its type and K alone."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from generator.verify.element_types import FP16_ROUNDOFF, FP32_ROUNDOFF
 
 _ROUNDOFF = {"fp32": FP32_ROUNDOFF, "fp16": FP16_ROUNDOFF}
 
-#: tf32 keeps 10 explicit bits, and the matrix unit drops the rest of fp32 without rounding.
+#: tf32 has 10 explicit mantissa bits; the matrix unit truncates the other bits of fp32 without rounding.
 _TF32 = 2.0**-10
 
-#: Hopper's fp8 products are aligned to the largest of an instruction's sum and lose what lies below 13 bits behind its
-#: leading one; DeepSeek-V3 (arXiv 2412.19437), section 3.3.2, measured it. An instruction adds 32 products.
+#: Hopper aligns the fp8 products of an instruction to the largest term of its sum and truncates all bits more than 13
+#: positions below the leading one: measured in DeepSeek-V3 (arXiv 2412.19437), section 3.3.2. An instruction adds 32
+#: products.
 _SHORT = 2.0**-13
 _INSTRUCTION = 32
 #: `precision: full` promotes to fp32 at least this often along K.
@@ -22,10 +23,11 @@ _PROMOTION = 128
 
 
 def accumulation_error(a: torch.Tensor, b: torch.Tensor, dtype: Dtype, *, hardware: bool) -> torch.Tensor:
-    """A bound (M, N) on the error of a kernel's accumulator for float64 `a` (M, K) and `b` (K, N), each one or a batch.
+    """A bound on the absolute error of a kernel's accumulator: float64 (M, N), or (B, M, N) for a batch.
 
-    A sum of K products in any order, each operation off by u, is within (K u / (1 - K u)) |A| |B| (Higham, section
-    3.1); one term more is for products that are rounded themselves. Matrix units truncate where IEEE rounds: 2u.
+    `a` (M, K) and `b` (K, N) are float64, each a matrix or a batch of them. A sum of K products in any order with unit
+    roundoff u is within (K u / (1 - K u)) |A| |B| of the exact one (Higham, section 3.1); one more term accounts for
+    products that are rounded themselves. Matrix units truncate where IEEE 754 rounds, so that u doubles.
     """
     magnitude = a.abs() @ b.abs()
     if not ELEMENTS[dtype.acc].floating:
@@ -38,7 +40,7 @@ def accumulation_error(a: torch.Tensor, b: torch.Tensor, dtype: Dtype, *, hardwa
         case "tf32":
             return (2 * _TF32 + _TF32**2 + _gamma(terms, unit)) * magnitude
         case "tf32x3":
-            # Each operand is the sum of two tf32 numbers up to 2**-20; the product of the two smaller is left out.
+            # Each operand is the sum of two tf32 numbers up to 2**-20; the product of the two smaller ones is omitted.
             return (3 * _TF32**2 + _gamma(3 * terms, unit)) * magnitude
         case "full":
             return _gamma(terms, unit) * magnitude + _short_accumulator(a, b, _PROMOTION)
@@ -48,19 +50,19 @@ def accumulation_error(a: torch.Tensor, b: torch.Tensor, dtype: Dtype, *, hardwa
 
 
 def truncated(x: torch.Tensor) -> torch.Tensor:
-    """An fp32 tensor with the bits that tf32 has."""
+    """An fp32 tensor truncated to the bits of tf32."""
     return (x.view(torch.int32) & -0x2000).view(torch.float32)
 
 
 def _gamma(terms: int, unit: float) -> float:
-    """Higham's gamma: what `terms` roundings of `unit` each can add up to, relatively."""
+    """Higham's gamma: the largest relative error of `terms` roundings of at most `unit` each."""
     return terms * unit / (1 - terms * unit) if terms * unit < 1 else float("inf")
 
 
 def _short_accumulator(a: torch.Tensor, b: torch.Tensor, promotion: int) -> torch.Tensor:
-    """What the fp8 matrix unit loses: of each term of each instruction, what lies below 13 bits of the largest.
+    """The truncation error of the fp8 matrix unit: bits of each term more than 13 below the instruction's largest.
 
-    Of the sum, what lies below 13 bits of its own: it may be larger than each term.
+    The sum is truncated to 13 bits of its own, since it may be larger than each term.
     """
     error = a.new_zeros(*a.shape[:-1], b.shape[-1])
     partial = torch.zeros_like(error)
@@ -70,7 +72,7 @@ def _short_accumulator(a: torch.Tensor, b: torch.Tensor, promotion: int) -> torc
         left, right = a[..., start : start + _INSTRUCTION], b[..., start : start + _INSTRUCTION, :]
         terms = left.abs()[..., None] * right.abs()[..., None, :, :]
         grid = _grid(torch.maximum(terms.amax(-2), partial.abs() + error))[..., None, :]
-        # A product of two fp8 numbers has at most 8 bits: one of 2**8 steps of the grid or more is kept whole.
+        # A product of two fp8 numbers has at most 8 bits: one of at least 2**8 steps of the grid is exact.
         lost = torch.where(terms < 256 * grid, torch.minimum(terms, grid), 0.0)
         error += lost.sum(-2) + grid[..., 0, :]
         partial = partial + left @ right
@@ -79,6 +81,6 @@ def _short_accumulator(a: torch.Tensor, b: torch.Tensor, promotion: int) -> torc
 
 
 def _grid(largest: torch.Tensor) -> torch.Tensor:
-    """The step of 13 bits behind the leading one of a number."""
+    """The unit in the 13th bit below the leading one of a number."""
     _, exponent = torch.frexp(largest)
     return torch.ldexp(torch.full_like(largest, _SHORT), exponent - 1)

@@ -1,4 +1,4 @@
-"""What a kernel's autotuner would try, asked without a device: it cannot be called without one."""
+"""Check the configurations that a kernel's autotuner would try. This needs no GPU; calling the autotuner does."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ import torch
 from generator.language.vocabulary import TARGETS
 from generator.plan.kernels import Kernel
 from generator.verify.cases import Fit
-from generator.verify.manifest_configurations import row_of, takes
+from generator.verify.manifest_configurations import configuration_of, takes
 
 
 def tuner_fault(module: ModuleType, kernel: Kernel) -> str | None:
     """What is wrong with the tuner of `module.gemm_kernel`, or None."""
     tuner = module.gemm_kernel
     if list(tuner.keys) != ["M", "N", "K"]:
-        return f"its choice is kept for {', '.join(tuner.keys)}, expected M, N, K"
-    rows = [
+        return f"the autotuner caches its choice by {', '.join(tuner.keys)}, expected M, N, K"
+    configurations = [
         config.kwargs | {"num_warps": config.num_warps, "num_stages": config.num_stages} for config in tuner.configs
     ]
-    expected = [row_of(kernel.variant, tile) for tile in kernel.tiles]
-    if rows != expected:
-        return f"it is given {rows}, expected {expected}"
-    lacking = {target: set(rows) for target, rows in kernel.not_offered}
+    expected = [configuration_of(kernel.variant, tile) for tile in kernel.tiles]
+    if configurations != expected:
+        return f"the autotuner has the configurations {configurations}, expected {expected}"
+    excluded = {target: set(indices) for target, indices in kernel.not_offered}
     for target in kernel.targets:
         for tile in kernel.tiles:
             m, n, k = Fit(kernel.variant, tile)(tile.m, tile.n, tile.k)
@@ -37,18 +37,18 @@ def tuner_fault(module: ModuleType, kernel: Kernel) -> str | None:
                     tried = tuner.early_config_prune(tuner.configs, arguments)
             wanted = [
                 config
-                for row, (config, t) in enumerate(zip(tuner.configs, kernel.tiles, strict=True))
-                if takes(kernel.variant, t, (m, n, k)) and row not in lacking.get(target, ())
+                for index, (config, t) in enumerate(zip(tuner.configs, kernel.tiles, strict=True))
+                if takes(kernel.variant, t, (m, n, k)) and index not in excluded.get(target, ())
             ]
             if tried != wanted:
-                told = f"of M, N, K = {m}, {n}, {k} on {target}"
-                return f"{told} it tries {len(tried)} rows, and {len(wanted)} take them"
+                problem = f"for M, N, K = {m}, {n}, {k} on {target}"
+                return f"{problem} the autotuner tries {len(tried)} configurations, and {len(wanted)} are valid"
     return None
 
 
 @contextmanager
 def _claimed(target: str) -> Iterator[None]:
-    """Within, torch says that the current device is a GPU of the target, whether there is one or none."""
+    """Make torch report that the current device is a GPU of the target, whether or not a GPU is present."""
     major, minor = divmod(TARGETS[target].capability, 10)
     properties = SimpleNamespace(major=major, minor=minor, gcnArchName=target)
     with (

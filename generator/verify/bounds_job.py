@@ -1,4 +1,4 @@
-"""One job of the bounds level: every access of a kernel proved inside its operand, or the sizes that break it."""
+"""One job of the bounds level: prove every access of a kernel inside its operand, or find sizes that break it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from generator.verify.loading import subject
 
 
 def run(job: Job) -> Result:
-    """Prove what `job` names. What is refuted has failed; what is not understood is not proved."""
+    """Run the proof for the kernel of `job`. A refuted access is a failure; one not understood is not proved."""
     started = time.monotonic()
     failures: list[Failure] = []
     not_proved: list[tuple[str, str]] = []
@@ -28,14 +28,14 @@ def run(job: Job) -> Result:
             if access.state == "refuted":
                 failures.append(Failure(_name(access), "no access leaves its operand, for all sizes", access.detail))
             elif access.detail == NEVER_REACHED:
-                failures.append(Failure(_name(access), "every access is made for some size", access.detail))
+                failures.append(Failure(_name(access), "every access is executed for some size", access.detail))
             elif access.state == "not proved":
                 not_proved.append((_name(access), access.detail))
         if not proof.accesses:
-            not_proved.append(("accesses", "no load and no store is found in the kernel"))
+            not_proved.append(("accesses", "no load or store was found in the kernel"))
         if proof.order.state == "refuted":
             cases += 1
-            failures.append(Failure("order", "every tile is computed, by one program", proof.order.detail))
+            failures.append(Failure("order", "every tile is computed by exactly one program", proof.order.detail))
         elif proof.order.state == "not proved":
             not_proved.append(("order", proof.order.detail))
         else:
@@ -52,5 +52,5 @@ def run(job: Job) -> Result:
 
 
 def _name(access: Access) -> str:
-    row = "" if access.row is None else f", row {access.row}"
-    return f"line {access.line}: {access.kind} of {access.operand}{row}"
+    configuration = "" if access.row is None else f", row {access.row}"
+    return f"line {access.line}: {access.kind} of {access.operand}{configuration}"

@@ -1,4 +1,4 @@
-"""The operands of one case: sizes, strides and offsets as the case has them, seeded values, poison around them."""
+"""The operands of one case: its sizes, strides and offsets, seeded values, and poisoned margins around them."""
 
 from __future__ import annotations
 
@@ -18,23 +18,24 @@ from generator.verify.poisoned_operands import Operand, fill, place
 
 #: A stride in elements that is a multiple of 16 bytes for every type.
 _STEP = 16
-#: The product's standard deviation: where the epilogue's functions bend, and their rounding shows.
+#: The product's standard deviation: in this range the epilogue's functions are nonlinear and rounding errors show.
 _SPREAD = 2.0
-#: The same where the result is saturated: to either side of the ends, with whole numbers up to this in place of all.
+#: The same for saturated results, so that values exceed the range on both sides. Integer operands then have values of
+#: at most _SATURATING_WHOLE instead of their whole range.
 _SATURATING_SPREAD = {"int8": 100.0, "fp8e4m3": 200.0, "fp8e5m2": 3000.0}
 _SATURATING_WHOLE = 8
 _PADDING = {"a": 3, "b": 7, "c": 11}
-#: A stride that no layout has and no copy of the hardware takes.
+#: A stride that no layout has and no hardware copy accepts.
 _ODD = 7
-#: In elements.
+#: The largest margin, in elements.
 _LARGEST_MARGIN = 1 << 18
 
 
 @dataclass
 class Setup:
-    """What a launcher is called with; `scalars` are the operands that are Python numbers.
+    """The arguments of a launcher; `scalars` are the operands that are Python numbers.
 
-    `outputs` are the results beside `out` that are given; `c` is what `out` holds where it is read.
+    `outputs` are the caller's tensors for results other than `out`; `c` is a copy of `out`'s values if they are read.
     """
 
     a: Operand
@@ -47,23 +48,23 @@ class Setup:
 
     @property
     def written(self) -> list[Operand]:
-        """The results that are given."""
+        """The result tensors that the caller supplies."""
         return [*([] if self.out is None else [self.out]), *self.outputs.values()]
 
     @property
     def results(self) -> dict[str, torch.Tensor]:
-        """The results that are given, as the launcher's keywords."""
+        """The result tensors that the caller supplies, by the launcher's keywords."""
         given = {name: operand.view for name, operand in self.outputs.items()}
         return given if self.out is None else {"out": self.out.view, **given}
 
     @property
     def read(self) -> dict[str, torch.Tensor | float]:
-        """What the epilogue reads: its operands, and C where it does."""
+        """What the epilogue reads: its operands, and C if it reads C."""
         return self.operands if self.c is None else {**self.operands, "c": self.c}
 
     @property
     def operands(self) -> dict[str, torch.Tensor | float]:
-        """The epilogue's operands as the launcher's keywords."""
+        """The epilogue's operands, by the launcher's keywords."""
         return {name: operand.view for name, operand in self.tensors.items()} | self.scalars
 
     @property
@@ -72,7 +73,7 @@ class Setup:
 
 
 def prepare(kernel: Kernel, case: Case, device: torch.device) -> Setup:
-    """Place and fill the operands of `case`, the same ones whenever it is run. Raises `NoMemory`."""
+    """Allocate and fill the operands of `case`; the values are the same in every run. Raises `NoMemory`."""
     return _Builder(kernel, case, device).setup()
 
 
@@ -85,7 +86,7 @@ class _Builder:
     def setup(self) -> Setup:
         m, n, k = self.case.sizes
         dtype, layout = self.variant.dtype, self.variant.layout
-        # Both factors carry the fourth root, so that neither leaves the range of fp8.
+        # Both factors are scaled by the same amount, so that neither leaves the range of fp8.
         spread = (_SATURATING_SPREAD.get(dtype.out, _SPREAD) / max(k, 1) ** 0.5) ** 0.5
         a = self.matrix("a", (m, k), layout.a, torch_type(dtype.a))
         b = self.matrix("b", (k, n * self.variant.epilogue.columns_of_b), layout.b, torch_type(dtype.b))
@@ -109,12 +110,12 @@ class _Builder:
         return setup
 
     def add(self, setup: Setup, name: str, shape: str) -> None:
-        """One epilogue operand, as large as the product, so that sums cancel and show an early rounding."""
+        """Add one epilogue operand, of the product's magnitude, so that sums cancel and expose an early rounding."""
         m, n, k = self.case.sizes
         dtype = OPERAND_TYPES[self.case.operand_type]
         spread = _SPREAD
         if not ELEMENTS[self.variant.dtype.a].floating and self.variant.dtype.out not in QUANTISED:
-            # Integer products are as large as they come; operands of their size cancel them.
+            # Integer factors use their whole range; operands of the product's magnitude cancel it.
             spread = 5000.0 * max(k, 1) ** 0.5
         if shape == SCALAR and not self.case.scalar_tensor:
             setup.scalars[name] = -1.3
@@ -131,7 +132,7 @@ class _Builder:
         setup.tensors[name] = operand
 
     def output(self, output: Output) -> Operand:
-        """A result beside C: a matrix that lies as C does, or a vector of a sum or maximum each."""
+        """An auxiliary output: a matrix in the layout of C, or a vector of sums or maxima."""
         m, n, _ = self.case.sizes
         if output.shape == MATRIX:
             return self.matrix(output.name, (m, n), self.variant.layout.c, torch_type(self.variant.dtype.out))
@@ -141,9 +142,9 @@ class _Builder:
         return place(output.name, shape, strides, torch_type(REDUCED), self.device, offset=offset, margin=margin)
 
     def matrix(self, name: str, shape: tuple[int, int], layout: str, dtype: torch.dtype) -> Operand:
-        """A matrix laid out by its letter, with a margin of a tile on every side."""
+        """A matrix in the layout `layout`, with a margin of a tile on every side."""
         sizes, strides = self.batch(name, shape, self.strides(name, shape, layout, dtype))
-        # The lines that a tile too far would touch, short of filling the memory.
+        # The memory that an access one tile out of range would touch, limited to save memory.
         margin = min(max(self.tile.m, self.tile.n, self.tile.k, _STEP) * max(strides), _LARGEST_MARGIN)
         offset = 1 if self.case.unaligned else 0
         return place(name, sizes, strides, dtype, self.device, offset=offset, margin=margin)
@@ -151,7 +152,7 @@ class _Builder:
     def batch(
         self, name: str, shape: tuple[int, int], strides: tuple[int, int]
     ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Shape and strides with the batch in front: matrices one after another, unless the case has them otherwise."""
+        """Shape and strides with the batch dimension in front: matrices are contiguous unless the case differs."""
         case, count = self.case, self.case.batch
         front = leading_extents(self.variant, case)
         if not front:
@@ -172,16 +173,16 @@ class _Builder:
         return (*front, *shape), (apart, *strides)
 
     def strides(self, name: str, shape: tuple[int, int], layout: str, dtype: torch.dtype) -> tuple[int, int]:
-        """Strides in elements for a layout word, padded where the case or the hardware's copies ask for it."""
+        """Strides in elements for a layout, padded where the case or the hardware's copies require it."""
         column = layout == "column" or (layout == "strided" and self.case.strided == "column")
         lines, inner = shape[::-1] if column else shape
         leading = inner
         if self.case.padded:
-            # By different amounts, or two leading dimensions that are swapped look alike; off every alignment, unless
-            # the hardware wants one.
+            # Different amounts expose two leading dimensions that are swapped. They break every alignment, unless the
+            # hardware requires one.
             leading += _PADDING.get(name, 5) * (_STEP if addressed(self.variant) else 1)
         if addressed(self.variant):
-            # Its copies step by 16 bytes, and want a stride even of a single line.
+            # Hardware copies need strides of a multiple of 16 bytes, even for a single line.
             step = 16 // torch.empty((), dtype=dtype).element_size()
             leading = max(-(-leading // step) * step, step)
         if name == self.case.huge:
@@ -194,8 +195,8 @@ class _Builder:
         return strides
 
     def fill(self, operand: Operand, spread: float) -> None:
-        """Seeded values, none of them 0: normal of that spread, or over the whole range of an integer type."""
-        # Of one matrix for the whole batch nothing is written twice.
+        """Write seeded nonzero values: normal with standard deviation `spread`, or over an integer type's range."""
+        # A matrix that the whole batch shares is written once.
         view = operand.view[:1] if operand.name == self.case.repeated else operand.view
         shape, dtype = view.shape, view.dtype
         if dtype.is_floating_point:
@@ -212,7 +213,7 @@ class _Builder:
         fill(operand, values.to(operand.view.device))
 
     def spoil(self, setup: Setup) -> None:
-        """Infinity and NaN at the corners of each operand, most rows and columns left as they are."""
+        """Write infinity and NaN at the corners of each operand; most rows and columns stay unchanged."""
         for operand in (setup.a, setup.b):
             view = operand.view
             infinity = float("inf") if has_infinity(view.dtype) else float("nan")

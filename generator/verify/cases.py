@@ -1,4 +1,4 @@
-"""The sizes a kernel is run at, derived from its tiles, each with the reason why it is there."""
+"""The sizes a kernel is run with, derived from its tiles, each with the reason for it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from generator.plan.kernels import Kernel
 
 @dataclass(frozen=True)
 class Case:
-    """One call of a kernel: its sizes, how its operands lie in memory, what is in them, and why."""
+    """One call of a kernel: its sizes (M, N, K), its operands' layouts and values, and the reason for it."""
 
     name: str
     reason: str
     sizes: tuple[int, int, int]
-    #: Index into CONFIGS; None leaves the choice to the launcher, which only a GPU can always make.
+    #: Index into CONFIGS; None leaves the choice to the launcher, which may need a GPU for it (autotuning).
     row: int | None
     #: Leading dimensions longer than the matrix needs.
     padded: bool = False
@@ -28,52 +28,52 @@ class Case:
     unaligned: bool = False
     #: Infinity and NaN among the inputs.
     special: bool = False
-    #: The operand, of a, b and c, whose offsets pass 2**31 elements.
+    #: The operand whose offsets exceed 2**31 elements.
     huge: str = ""
     #: The type of the epilogue's vectors and matrices, and of a scalar that is a tensor.
     operand_type: str = "fp32"
     scalar_tensor: bool = False
-    #: That tensor lies on the CPU, wherever the operands are.
+    #: That tensor is on the CPU, whatever the device of the operands.
     scalar_elsewhere: bool = False
-    #: A dimension of one element has a stride that nothing steps by.
+    #: A dimension of one element has an arbitrary stride.
     odd_single: bool = False
-    #: a is larger by this power of two, and b smaller.
+    #: a is scaled by two to this power, and b by two to its negative.
     shift: int = 0
-    #: Operands of no fixed layout lie column after column, with gaps along both dimensions, or row after row.
+    #: Layout of the operands whose layout is `strided`: "row", "column", or "gaps" along both dimensions.
     strided: str = "row"
-    #: Whether the result goes into a tensor of the caller's; if not, the launcher makes one.
+    #: Whether the caller supplies the result's tensor; if not, the launcher allocates it.
     given_out: bool = True
-    #: Matrices of a batch, the operand whose matrices are all one, the operand whose offsets pass 2**31 elements from
-    #: matrix to matrix, and whether matrices lie between each other's lines; of no meaning where there is no batch.
+    #: The number of matrices in a batch, the operand with one matrix for the whole batch, the operand whose batch
+    #: stride makes offsets exceed 2**31 elements, and whether lines of the matrices are interleaved. Only for a batch.
     batch: int = 2
     repeated: str = ""
     apart: str = ""
     interleaved: bool = False
-    #: Run twice on a GPU, and the two compared bit for bit.
+    #: On a GPU the case runs twice, and the results are compared bit for bit.
     repeat: bool = False
 
 
 @dataclass(frozen=True)
 class Fit:
-    """Rounds the sizes of a case to what one row of a kernel's table can take."""
+    """Rounds the sizes of a case to sizes that one configuration supports."""
 
     variant: Variant
     tile: Tile
 
     @property
     def unit(self) -> tuple[int, int, int]:
-        """What stands for a tile: its sizes, or a few elements where one program computes one."""
+        """The sizes of a tile (M, N, K); a few elements if one program computes one element."""
         return (2, 2, 2) if not self.variant.traits.tiled else (self.tile.m, self.tile.n, self.tile.k)
 
     @property
     def primes(self) -> tuple[int, int, int]:
-        """Sizes that are primes, each below a tile."""
+        """Prime sizes (M, N, K), each smaller than a tile."""
         if not self.variant.traits.tiled:
             return 3, 5, 2
         return _prime(self.tile.m), _prime(self.tile.n), _prime(self.tile.k)
 
     def __call__(self, m: int, n: int, k: int) -> tuple[int, int, int]:
-        """The nearest legal sizes that are not smaller, except for K where it is bounded."""
+        """The nearest supported sizes that are not smaller; K is limited where one tile must hold it."""
         ragged = legality.ragged(self.variant.masking)
         if not self.variant.traits.tiled:
             return m, n, k
@@ -91,33 +91,34 @@ class Fit:
 
 
 def written_step(variant: Variant) -> int:
-    """What the inner extent of C must be a multiple of: 16 bytes where the hardware copies it, else one element."""
+    """The inner extent of C must be a multiple of this many elements: 16 bytes if the hardware copies it, else 1."""
     if variant.load != "descriptor" or variant.store != "as_load":
         return 1
     return 16 * 8 // ELEMENTS[variant.dtype.out].bits
 
 
 def read_step(variant: Variant) -> int:
-    """What N must be a multiple of: 16 bytes where the hardware reads the second half of B's rows, else one element."""
+    """N must be a multiple of this many elements: 16 bytes if descriptors read the second half of B's rows, else 1."""
     if variant.load != "descriptor" or variant.epilogue.order != CONCATENATED or variant.layout.b != "row":
         return 1
     return 16 * 8 // ELEMENTS[variant.dtype.b].bits
 
 
 def addressed(variant: Variant) -> bool:
-    """Whether operands are copied by the hardware, which wants them aligned."""
+    """Whether tensor descriptors copy the operands, which must then be aligned to 16 bytes."""
     return variant.load == "descriptor"
 
 
 def leading_extents(variant: Variant, case: Case) -> tuple[int, ...]:
-    """The extents in front of a matrix's own: how many matrices a batch has, nothing where there is none."""
+    """The extents in front of those of a matrix: the number of matrices of a batch, or nothing without a batch."""
     return () if variant.batch == "none" else (case.batch,)
 
 
 def cases(kernel: Kernel, *, hardware: bool) -> tuple[Case, ...]:
-    """Every case of `kernel`: the full list on its smallest row, a ragged and an aligned one on each other row.
+    """Every case of `kernel`: the full list for its smallest configuration, two for each other configuration.
 
-    The interpreter knows nothing of warps and stages: of rows that differ in these alone it runs one.
+    The two are one with partial tiles and one with whole tiles. The interpreter ignores warps and stages: of
+    configurations that differ in these alone it runs one.
     """
     smallest = smallest_row(kernel)
     found = list(distinct(_full(kernel, smallest, hardware=hardware)))
@@ -130,19 +131,19 @@ def cases(kernel: Kernel, *, hardware: bool) -> tuple[Case, ...]:
 
 
 def _interpreted(tile: Tile) -> tuple[int, ...]:
-    """What the interpreter sees of a row."""
+    """The part of a configuration that changes what the interpreter does."""
     return tile.m, tile.n, tile.k, tile.group, tile.split, tile.chiplets
 
 
 def smallest_row(kernel: Kernel) -> int:
-    """The index of the row whose tiles cost the interpreter least."""
+    """The index of the configuration whose tiles cost the interpreter least."""
     return min(
         range(len(kernel.tiles)), key=lambda row: (kernel.tiles[row].m * kernel.tiles[row].n, kernel.tiles[row].k)
     )
 
 
 def distinct(found: Iterator[Case]) -> Iterator[Case]:
-    """Without the cases that are equal to one before but for their names, as rounding makes them."""
+    """Drop each case that differs from an earlier one in name and reason alone: rounding of sizes makes such cases."""
     seen = set()
     for case in found:
         essence = replace(case, name="", reason="")
@@ -165,9 +166,9 @@ def _full(kernel: Kernel, row: int, *, hardware: bool) -> Iterator[Case]:
         fit = Fit(kernel.variant, deepest)
         m, n, k = fit.unit
         small = fit(m + 1, n + 1, 2 * k + 1)
-        yield Case("plain", "the call that a user writes: no config, no out", small, None, given_out=False, repeat=True)
+        yield Case("plain", "a plain call, without config and out", small, None, given_out=False, repeat=True)
     if hardware and any(operand.shape == SCALAR for operand in kernel.variant.epilogue.operands):
-        reason = "a scalar as a tensor on the CPU"
+        reason = "a scalar is a tensor on the CPU"
         yield Case("scalar-elsewhere", reason, fit(*fit.primes), row, scalar_tensor=True, scalar_elsewhere=True)
 
 
@@ -179,32 +180,32 @@ def _sizes(fit: Fit, row: int) -> Iterator[Case]:
 
     yield case("empty-m", "M = 0: nothing to compute, nothing to launch", 0, n, k)
     yield case("empty-n", "N = 0: nothing to compute, nothing to launch", m, 0, k)
-    yield case("empty-k", "K = 0: the epilogue of 0", *fit.primes[:2], 0)
-    one = case("one", "1 x 1 x 1: all of a tile but one element is outside", 1, 1, 1)
+    yield case("empty-k", "K = 0: the result is the epilogue of 0", *fit.primes[:2], 0)
+    one = case("one", "1 x 1 x 1: all elements of a tile but one are masked", 1, 1, 1)
     yield one
     if 1 in one.sizes:
-        yield replace(one, name="single", reason="dimensions of 1, with strides that nothing steps by", odd_single=True)
+        yield replace(one, name="single", reason="dimensions of 1 with arbitrary strides", odd_single=True)
     if not fit.variant.traits.tiled:
-        yield case("primes", "no two dimensions alike", *fit.primes, repeat=True)
+        yield case("primes", "three different dimensions", *fit.primes, repeat=True)
         yield case("long-k", "K much longer than M and N", 2, 3, 17)
         return
     yield case("aligned", "whole tiles, two along M and K: no mask is needed", 2 * m, n, 2 * k)
-    yield case("past-tile", "one past a tile in every dimension", m + 1, n + 1, 2 * k + 1, repeat=True)
+    yield case("past-tile", "one element past a tile in every dimension", m + 1, n + 1, 2 * k + 1, repeat=True)
     if fit.variant.masking == "auto":
-        # Each dimension has code of its own for whole tiles.
-        yield case("past-m", "one past a tile along M alone", m + 1, n, k)
-        yield case("past-n", "one past a tile along N alone", m, n + 1, k)
-        yield case("past-k", "one past a tile along K alone", m, n, k + 1)
-    yield case("primes", "primes below a tile, K too", *fit.primes)
+        # Each dimension has a branch of its own for whole tiles.
+        yield case("past-m", "one element past a tile along M alone", m + 1, n, k)
+        yield case("past-n", "one element past a tile along N alone", m, n + 1, k)
+        yield case("past-k", "one element past a tile along K alone", m, n, k + 1)
+    yield case("primes", "prime sizes smaller than a tile, K too", *fit.primes)
     if fit.variant.traits.walks_steps:
-        yield case("shared", "one tile, of which every program has steps", m, n, 7 * k - 1)
+        yield case("shared", "one tile, and every program computes some of its steps along K", m, n, 7 * k - 1)
         yield case(
-            "handed-on", "five tiles of three steps: each end of the second program lies within one", 5 * m, n, 3 * k
+            "handed-on", "five tiles of three steps: the second program starts and ends inside a tile", 5 * m, n, 3 * k
         )
     if fit.variant.traits.splits:
         parts = fit.tile.split
-        yield case("parts", "every part of K has two steps, the last of them a short one", m, n + 1, 2 * parts * k - 1)
-        yield case("few-parts", "a step more than parts: two steps each, and none for the last", m, n, (parts + 1) * k)
+        yield case("parts", "every part of K has two steps, and the last step is partial", m, n + 1, 2 * parts * k - 1)
+        yield case("few-parts", "one step more than parts: two steps each, none for the last", m, n, (parts + 1) * k)
 
 
 def _layouts(fit: Fit, row: int) -> Iterator[Case]:
@@ -213,13 +214,14 @@ def _layouts(fit: Fit, row: int) -> Iterator[Case]:
     yield base
     if not addressed(fit.variant):
         yield replace(
-            base, name="unaligned", reason="views that start and step off every alignment", unaligned=True, padded=True
+            base, name="unaligned", reason="addresses and strides without any alignment", unaligned=True, padded=True
         )
     letters = (fit.variant.layout.a, fit.variant.layout.b, fit.variant.layout.c)
     if "strided" in letters:
-        yield replace(base, name="strided-columns", reason="strided operands, column after column", strided="column")
+        yield replace(base, name="strided-columns", reason="strided operands are column-major", strided="column")
         yield replace(base, name="strided-gaps", reason="no stride of a strided operand is 1", strided="gaps")
-    yield replace(base, name="made-out", reason="the launcher makes the result's tensor", given_out=False, padded=False)
+    reason = "the launcher allocates the result's tensor"
+    yield replace(base, name="made-out", reason=reason, given_out=False, padded=False)
 
 
 def _orders(fit: Fit, row: int) -> Iterator[Case]:
@@ -236,69 +238,70 @@ def _orders(fit: Fit, row: int) -> Iterator[Case]:
         reason = f"{bands} tile columns: a whole band of {bands - 1} and a band of one"
         yield Case("bands", reason, fit(m + 1, (bands - 1) * n + 1, k), row)
     elif fit.variant.swizzle == "hilbert":
-        reason = "5 by 7 tiles, which a Hilbert curve cuts in every way that it has"
+        reason = "5 by 7 tiles, which a Hilbert curve divides in every way that it can"
         yield Case("curve", reason, fit(4 * m + 1, 6 * n + 1, k), row)
     else:
         yield Case("grid", "more tiles along N than along M", fit(m + 1, 2 * n + 1, k), row)
 
 
-#: The products stay as they are; what is 2**-40 is 0 in fp16.
+#: The products are unchanged, but 2**-40 is 0 in fp16.
 _SHIFT = 40
 
 
 def _contents(fit: Fit, row: int) -> Iterator[Case]:
     sizes = fit(*fit.primes)
     if fit.variant.dtype.a in ("bf16", "fp32"):
-        yield Case("range", "numbers past the range of fp16, and below it", sizes, row, shift=_SHIFT)
+        yield Case("range", "numbers above and below the range of fp16", sizes, row, shift=_SHIFT)
     if ELEMENTS[fit.variant.dtype.a].floating:
-        yield Case("special", "infinity and NaN go through as arithmetic has it", sizes, row, special=True)
+        yield Case("special", "infinity and NaN propagate as in IEEE arithmetic", sizes, row, special=True)
     shapes = {operand.shape for operand in fit.variant.epilogue.operands}
     if shapes:
         for word in ("fp64", "bf16", "fp16"):
             tensor = word != "fp16"
-            reason = f"the epilogue's operands in {word}" + (", a scalar as a tensor of one element" * tensor)
+            reason = f"the epilogue's operands are {word}" + (", a scalar is a tensor of one element" * tensor)
             yield Case(f"operands-{word}", reason, sizes, row, operand_type=word, scalar_tensor=tensor)
     if SCALAR in shapes:
-        yield Case("scalar-tensor", "a scalar as a tensor of one element", sizes, row, scalar_tensor=True)
+        yield Case("scalar-tensor", "a scalar is a tensor of one element", sizes, row, scalar_tensor=True)
 
 
 def _matrices(variant: Variant) -> list[str]:
-    """The matrices of the epilogue."""
+    """The names of the epilogue's operands that are matrices."""
     return [operand.name for operand in variant.epilogue.operands if operand.shape == MATRIX]
 
 
 def _saved(variant: Variant) -> list[str]:
-    """The matrices that are written beside C."""
+    """The names of the auxiliary outputs that are matrices."""
     return [output.name for output in variant.epilogue.outputs if output.shape == MATRIX]
 
 
-#: Few elements, but more than two lines, so that the stride is below 2**31 and only what it is multiplied to is not.
+#: Few elements, but more than two lines: the stride is below 2**31, and only its product with a line's index is not.
 _HUGE_LINES = 3
 
 
 def _large(fit: Fit, row: int) -> Iterator[Case]:
     sizes = fit(_HUGE_LINES, _HUGE_LINES, _HUGE_LINES)
     for name in ("a", "b", "c", *_matrices(fit.variant), *_saved(fit.variant)):
-        yield Case(f"huge-{name}", f"offsets of {name} pass 2**31 elements", sizes, row, huge=name)
+        yield Case(f"huge-{name}", f"offsets of {name} exceed 2**31 elements", sizes, row, huge=name)
 
 
 def _batches(fit: Fit, row: int) -> Iterator[Case]:
-    several = Case("batch", "five matrices, each of one tile and a part of another", _batch_sizes(fit), row, batch=5)
+    reason = "five matrices, each with one whole tile and a part of another"
+    several = Case("batch", reason, _batch_sizes(fit), row, batch=5)
     yield several
     yield replace(several, name="batch-empty", reason="B = 0: nothing to compute, nothing to launch", batch=0)
     yield replace(several, name="batch-one", reason="a batch of one", batch=1)
     between = replace(several, batch=3, interleaved=True)
-    yield replace(between, name="batch-interleaved", reason="matrices lie between each other's lines")
+    yield replace(between, name="batch-interleaved", reason="lines of the matrices are interleaved")
     if not addressed(fit.variant):
         yield replace(
-            between, name="batch-unaligned", reason="the same, off every alignment", padded=True, unaligned=True
+            between, name="batch-unaligned", reason="the same without any alignment", padded=True, unaligned=True
         )
         for name in ("a", "b", *_matrices(fit.variant)):
             reason = f"{name} is one matrix for the whole batch"
             yield replace(several, name=f"batch-repeats-{name}", reason=reason, batch=3, repeated=name)
     few = fit(_HUGE_LINES, _HUGE_LINES, _HUGE_LINES)
     for name in ("a", "b", "c", *_matrices(fit.variant), *_saved(fit.variant)):
-        reason = f"offsets of {name} pass 2**31 elements from matrix to matrix"
+        reason = f"the batch stride of {name} makes offsets exceed 2**31 elements"
         yield Case(f"batch-huge-{name}", reason, few, row, batch=_HUGE_LINES, apart=name)
 
 
@@ -310,8 +313,8 @@ def _batch_sizes(fit: Fit) -> tuple[int, int, int]:
 def _other(fit: Fit, row: int) -> Iterator[Case]:
     m, n, k = fit.unit
     ragged = fit(m + m // 2, n // 2, k + k // 2)
-    label = f"row {row} of CONFIGS: "
-    reason = f"{label}half a tile more along M and K, half a tile along N: multiples of smaller powers of two"
+    label = f"configuration {row}: "
+    reason = f"{label}1.5 tiles along M and K, half a tile along N: multiples of smaller powers of two"
     yield Case(f"row{row}-ragged", reason, ragged, row)
     yield Case(f"row{row}-aligned", f"{label}one whole tile", fit(m, n, k), row)
 

@@ -1,7 +1,7 @@
-"""`python -m generator verify`: prove rendered kernels right.
+"""`python -m generator verify`: verify rendered kernels.
 
-Exit status: 0 everything passed, 1 something failed, or was not proved where --allow-undecided is not given, 2 the spec
-or the call is wrong. What a level leaves out by its nature, and says so, is no reason for 1.
+Exit status: 0 everything passed; 1 something failed, or was not proved without --allow-undecided; 2 the spec or the
+command line is wrong. Jobs that a level leaves out, and reports with a reason, do not change the exit status.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from generator.verify.job_selection import plan, rendered, shard, within_reach
 from generator.verify.jobs import LEVELS, WHOLE, Failure, Job, Result, status
 from generator.verify.level_scope import out_of_reach
 from generator.verify.page import page
-from generator.verify.result_cache import Kept
+from generator.verify.result_cache import ResultCache
 from generator.verify.run_report import failure_text, summary, write_junit
 from generator.verify.worker_pool import workers_by_default
 
@@ -35,7 +35,7 @@ _Parsed = TypeVar("_Parsed")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Verify what the arguments name; the exit status."""
+    """Run `verify` with the command line's arguments; return the exit status."""
     arguments = parser().parse_args(argv)
     try:
         return _verify(arguments)
@@ -53,63 +53,64 @@ def parser() -> argparse.ArgumentParser:
         nargs="+",
         type=Path,
         metavar="SPEC",
-        help="spec files whose kernels to verify, or folders of rendered families, whose manifest is enough",
+        help="spec files whose kernels to verify, or folders of rendered families, which need no spec",
     )
     parser.add_argument(
         "--level",
         action="append",
         choices=LEVELS,
-        help="what to prove; may be given several times (default: static, bounds, interpret, and gpu if any)",
+        help="level to prove; may be given several times (default: static, bounds, interpret, and gpu with a GPU)",
     )
     parser.add_argument(
         "--target",
         action="append",
         choices=("all", *TARGETS),
-        help="what the compile level compiles for; may be given several times (default: the targets of each kernel)",
+        help="target of the compile level; may be given several times (default: the targets of each kernel)",
     )
     parser.add_argument(
         "--coverage",
-        type=_told(Coverage.parse),
+        type=_reported(Coverage.parse),
         default=Coverage.parse("all"),
         metavar="all|pairs|triples|kernels|N%",
-        help="which combinations of kernel, row, class and target: every one, enough for every pair or triple of axis "
-        "values that there is, enough kernels for every pair of theirs with one launch each, or a share (default: all)",
+        help="which combinations of kernel, configuration, class of arguments and target to run: all; enough to cover "
+        "every pair or triple of axis values; enough kernels to cover every pair, with one launch each; or a share "
+        "(default: all)",
     )
     parser.add_argument(
-        "--out", type=Path, default=Path("generated"), help="where the families lie (default: generated)"
+        "--out", type=Path, default=Path("generated"), help="the folder of the rendered families (default: generated)"
     )
     parser.add_argument("--only", default="*", metavar="GLOB", help="only kernels and contracts whose name matches")
     parser.add_argument("--case", metavar="GLOB", help="only cases whose name matches")
     parser.add_argument(
-        "--shard", type=_told(part), default=(1, 1), metavar="I/N", help="the I-th of N parts of equal cost, I from 1"
+        "--shard", type=_reported(part), default=(1, 1), metavar="I/N", help="run the I-th of N parts of equal cost"
     )
-    parser.add_argument("--jobs", type=int, metavar="N", help="worker processes (default: one a processor)")
+    parser.add_argument("--jobs", type=int, metavar="N", help="worker processes (default: one per processor)")
     parser.add_argument(
         "--allow-undecided",
         action="store_true",
-        help="exit status 0 although cases are not proved (they could not be run here, or are not understood)",
+        help="do not fail if cases are not proved (they could not run here, or bounds does not understand them)",
     )
-    parser.add_argument("--junit", type=Path, metavar="FILE", help="write the outcome as JUnit XML")
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write the outcome as one page of HTML")
+    parser.add_argument("--junit", type=Path, metavar="FILE", help="write the results as JUnit XML")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write the results as one HTML page")
     parser.add_argument(
         "--results",
         type=Path,
         metavar="FILE",
-        help="write what passed as JSON, keyed by syntax trees; adds to FILE, and keeps records there of more cases",
+        help="add the results that passed to FILE as JSON, keyed by syntax trees; records of more cases stay",
     )
     parser.add_argument(
-        "--table", type=Path, nargs="+", metavar="FILE", help="prove nothing: print what such files hold, as Markdown"
+        "--table", type=Path, nargs="+", metavar="FILE", help="prove nothing; print the records in FILE as Markdown"
     )
-    parser.add_argument("--costs", type=Path, metavar="FILE", help="write what jobs took, by which --shard divides")
+    parser.add_argument("--costs", type=Path, metavar="FILE", help="write the durations of jobs, used by --shard")
     parser.add_argument(
-        "--cache", type=Path, default=Path(".verify_cache"), metavar="DIR", help="where results are kept between runs"
+        "--cache", type=Path, default=Path(".verify_cache"), metavar="DIR", help="folder of the result cache"
     )
-    parser.add_argument("--fresh", action="store_true", help="do everything again, whatever results are kept")
+    parser.add_argument("--fresh", action="store_true", help="run every job again and ignore cached results")
     return parser
 
 
-def _told(parse: Callable[[str], _Parsed]) -> Callable[[str], _Parsed]:
-    """`parse`, with the words of its ValueError as argparse tells them."""
+def _reported(parse: Callable[[str], _Parsed]) -> Callable[[str], _Parsed]:
+    """`parse`, with its ValueError raised as the error that argparse reports."""
 
     def parsed(text: str) -> _Parsed:
         try:
@@ -148,7 +149,7 @@ def _verify(arguments: argparse.Namespace) -> int:
         raise CallError(f"--case {arguments.case!r} matches no case: the level {levels[0]} proves a kernel as a whole")
     jobs = plan(found, levels, arguments.only, arguments.case, targets)
     _refuse_idle(jobs, arguments, found)
-    # Of the whole run: every shard sees alike what a level leaves out, and whether that is everything.
+    # Computed for the whole run: every shard then agrees on what a level leaves out.
     aside = out_of_reach(jobs, found, architecture() if "gpu" in levels else None)
     chosen, choices = within_reach(jobs, aside, found, arguments.coverage)
     for choice in choices:
@@ -156,12 +157,12 @@ def _verify(arguments: argparse.Namespace) -> int:
     index, count = arguments.shard
     jobs = shard(chosen, index, count, Costs.shipped().of)
     if not jobs:
-        print(f"--shard {index}/{count} holds no job; in all shards together: {len(chosen)}")
-    kept = Kept(arguments.cache, found, device)
+        print(f"--shard {index}/{count} has no job; all shards together have {len(chosen)}")
+    cache = ResultCache(arguments.cache, found, device)
     try:
-        done = _run(jobs, aside, kept, arguments.jobs or workers_by_default(), fresh=arguments.fresh)
+        done = _run(jobs, aside, cache, arguments.jobs or workers_by_default(), fresh=arguments.fresh)
     finally:
-        kept.close()
+        cache.close()
     if arguments.case is not None:
         _refuse_unmatched(arguments.case, [result for result in done if result.job not in aside])
     for line in summary(done, time.monotonic() - started):
@@ -179,14 +180,14 @@ def _verify(arguments: argparse.Namespace) -> int:
 
 
 def _refuse_idle(jobs: Sequence[Job], arguments: argparse.Namespace, found: Sequence[Rendered]) -> None:
-    """Raise `CallError` where `--only` leaves nothing to do, or a level asked for with nothing; say which families."""
+    """Raise `CallError` if `--only` matches no job, or none at a requested level; print families without a match."""
     only, names = arguments.only, ", ".join(str(path) for path in arguments.specs)
     if not jobs:
         raise CallError(f"--only {only!r} matches no kernel of {names}")
     idle = [level for level in arguments.level or () if not any(job.level == level for job in jobs)]
     if idle:
-        told = "a contract's function is run at the levels interpret and gpu"
-        raise CallError(f"--only {only!r} matches no kernel of {names} at the {idle[0]} level: {told}")
+        levels = "a contract's function runs only at the levels interpret and gpu"
+        raise CallError(f"--only {only!r} matches no kernel of {names} at the {idle[0]} level: {levels}")
     folders = {job.folder for job in jobs}
     without = [family.name for family in found if family.folder not in folders]
     if without:
@@ -194,7 +195,7 @@ def _refuse_idle(jobs: Sequence[Job], arguments: argparse.Namespace, found: Sequ
 
 
 def _refuse_unmatched(case: str, results: Sequence[Result]) -> None:
-    """Raise `CallError` where `--case` matches no case of a level that has cases."""
+    """Raise `CallError` if `--case` matches no case of a level that has cases."""
     matched: dict[str, bool] = {}
     for result in results:
         if result.job.level not in WHOLE:
@@ -204,16 +205,18 @@ def _refuse_unmatched(case: str, results: Sequence[Result]) -> None:
         raise CallError(f"--case {case!r} matches no case at the level {' and at the level '.join(missing)}")
 
 
-def _run(jobs: Sequence[Job], aside: Mapping[Job, Result], kept: Kept, workers: int, *, fresh: bool) -> list[Result]:
-    """The result of every job, of those that are left `aside` the one given there.
+def _run(
+    jobs: Sequence[Job], aside: Mapping[Job, Result], cache: ResultCache, workers: int, *, fresh: bool
+) -> list[Result]:
+    """The result of every job, in the order of `jobs`; a job in `aside` does not run and has the result given there.
 
-    Failures are printed as they come; results are sorted as the jobs are, since workers finish as they like.
+    Failures are printed as soon as they are known.
     """
     done = [aside[job] for job in jobs if job in aside]
     left = [job for job in jobs if job not in aside]
     if not fresh:
-        known, left = kept.known(left)
-        done += known
+        cached, left = cache.cached(left)
+        done += cached
     asked = {(job.level, job.folder, job.name, job.contract, job.target): job for job in jobs}
     for level in LEVELS:
         at_level = [job for job in left if job.level == level]
@@ -222,21 +225,21 @@ def _run(jobs: Sequence[Job], aside: Mapping[Job, Result], kept: Kept, workers: 
         outcomes = static_checks.run(at_level) if level == "static" else worker_pool.results(level, at_level, workers)
         for result in _progress(outcomes, len(at_level), level):
             job = result.job
-            result = kept.whole(result, asked[job.level, job.folder, job.name, job.contract, job.target])
+            result = cache.whole(result, asked[job.level, job.folder, job.name, job.contract, job.target])
             if result.failures:
                 print(failure_text(result), flush=True)
-            kept.keep(result)
+            cache.store(result)
             done.append(result)
     order = {job: place for place, job in enumerate(jobs)}
-    lacking = Failure("process", "every job has a result", "no worker gave one")
+    missing = Failure("process", "every job has a result", "no worker returned a result")
     for job in order.keys() - {result.job for result in done}:
-        done.append(Result(job, failures=(lacking,)))
+        done.append(Result(job, failures=(missing,)))
         print(failure_text(done[-1]), flush=True)
     return sorted(done, key=lambda result: order[result.job])
 
 
 def _progress(outcomes: Iterable[Result], total: int, level: str) -> Iterable[Result]:
-    """The same results, counted on a terminal."""
+    """The same results, with a progress bar on a terminal."""
     if not sys.stderr.isatty():
         return outcomes
     from tqdm import tqdm
@@ -245,7 +248,7 @@ def _progress(outcomes: Iterable[Result], total: int, level: str) -> Iterable[Re
 
 
 def default_levels(device: str | None) -> tuple[str, ...]:
-    """The levels that are quick: static, bounds, interpret, and gpu where there is a device."""
+    """The fast levels: static, bounds, interpret, and gpu if there is a device."""
     return ("static", "bounds", "interpret", *(("gpu",) if device else ()))
 
 
@@ -255,18 +258,18 @@ def gpu() -> str | None:
 
 
 def architecture() -> str | None:
-    """The architecture of that GPU, as targets are named, or None."""
+    """The architecture of that GPU as a target's name, such as `sm90`, or None."""
     return _device()[1]
 
 
 @cache
 def _device() -> tuple[str | None, str | None]:
-    """Both, asked of a process of its own, so that this one stays free of CUDA."""
+    """Both, queried in a separate process, so that this process does not initialise CUDA."""
     if importlib.util.find_spec("torch") is None:
         raise CallError("verify needs torch; install the extra: pip install 'gemm-generator[verify]'")
     asked = subprocess.run([sys.executable, "-m", "generator.verify.gpu"], capture_output=True, text=True)
     if asked.returncode != 0:
-        said = asked.stderr.strip().rpartition("\n")[2] or f"status {asked.returncode}"
-        raise CallError(f"torch cannot be asked for a GPU: {said}")
+        reason = asked.stderr.strip().rpartition("\n")[2] or f"status {asked.returncode}"
+        raise CallError(f"torch cannot query the GPU: {reason}")
     name, architecture = json.loads(asked.stdout.splitlines()[-1])
     return name, architecture

@@ -1,4 +1,4 @@
-"""Compare a kernel's result with the reference: within the bound and one rounding, or not."""
+"""Compare a kernel's result with the reference: the error must be within the bound plus one rounding."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from generator.verify.error_propagation import Bounded
 
 @dataclass(frozen=True)
 class Verdict:
-    """`fault` says what is wrong, None where nothing is; `ratio` is the worst error as a part of what is allowed."""
+    """`fault` says what is wrong, or is None; `ratio` is the largest error divided by the allowed one."""
 
     fault: str | None
     ratio: float
 
 
 def compare(got: torch.Tensor, expected: Bounded) -> Verdict:
-    """Whether each element of `got`, (M, N) or (B, M, N), is the reference rounded once, up to its error bound.
+    """Whether each element of `got`, (M, N) or (B, M, N), equals the reference up to its error bound and one rounding.
 
-    Integers must be equal, unless they are saturated: those, and fp8, lie between what the ends of the bound are
-    quantised to. Where the reference is NaN or infinite the result must be so too, with the sign; a finite
-    reference may come out infinite only where the bound reaches past the type's range.
+    Integers must be equal. Saturated integers and fp8 must be between the two ends of the bound, quantised. Where the
+    reference is NaN or infinite, the result must be the same, with the same sign. A result may be infinite for a
+    finite reference only if the reference plus its bound exceeds the type's range.
     """
     value, error = expected.value.expand(got.shape), expected.error.expand(got.shape)
     if got.numel() == 0:
@@ -37,11 +37,11 @@ def compare(got: torch.Tensor, expected: Bounded) -> Verdict:
     difference = (computed - value).abs()
     finite = value.isfinite() & (value.abs() < overflow(got.dtype))
     may_overflow = computed.isinf() & (computed.sign() == value.sign()) & (value.abs() + error >= overflow(got.dtype))
-    # A bound that is NaN or infinite stands for operands that bound nothing, a division by what may be 0.
+    # A bound of NaN or infinity means that no bound is known, as for a division by a number that may be 0.
     within = (difference <= allowed) | ~allowed.isfinite() | may_overflow
     # Comparisons with NaN are false: equality alone decides where the reference is not finite.
     beyond = torch.where(value.isnan(), computed.isnan(), (computed == value) | may_overflow | (difference <= allowed))
-    # A bound that is NaN stands for a formula that is not defined everywhere near: anything is right.
+    # A bound of NaN means that the formula is undefined somewhere within the error: any result is accepted.
     right = torch.where(finite, within & computed.isnan().logical_not(), beyond) | error.isnan()
     ratio = torch.where(finite & computed.isfinite() & allowed.isfinite(), difference / allowed, 0.0)
     if bool(right.all()):
@@ -55,8 +55,8 @@ def compare(got: torch.Tensor, expected: Bounded) -> Verdict:
 
 
 def _quantised(got: torch.Tensor, value: torch.Tensor, error: torch.Tensor) -> Verdict:
-    """Quantising only rises: what is off by `error` at the most comes out between the quantised ends."""
-    # Not every version of torch takes fp8 to float64 in one step.
+    """Quantisation is monotonic: a value with at most `error` is quantised to between the quantised ends."""
+    # Some versions of torch cannot convert fp8 to float64 in one step.
     computed = got.float().double()
     wanted = quantise(value, got.dtype)
     ends = (torch.where(error.isinf(), side * torch.inf, value + side * error) for side in (-1, 1))
@@ -92,5 +92,5 @@ def _exact(got: torch.Tensor, value: torch.Tensor) -> Verdict:
 
 
 def _worst(badness: torch.Tensor) -> tuple[int, ...]:
-    """Where the largest element of a tensor is: row and column, behind the matrix where there are several."""
+    """The index of the largest element: (row, column), or (matrix, row, column) for a batch."""
     return tuple(map(int, torch.unravel_index(badness.argmax(), badness.shape)))

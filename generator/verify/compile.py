@@ -1,4 +1,4 @@
-"""One job of the compile level: every launch of a kernel compiled down to machine code for one target."""
+"""One job of the compile level: compile every launch of a kernel to machine code for one target."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from generator.verify.launches import REFUSED, Launch, launches
 from generator.verify.level_scope import why_not_compiled
 from generator.verify.loading import load_kernel, subject
 from generator.verify.machine_code import CompileError, MachineCode, compile_to_machine_code, memory_needed
-from generator.verify.manifest_configurations import row_of
+from generator.verify.manifest_configurations import configuration_of
 from generator.verify.specialise import Specialisation, specialise
 
 
 def run(job: Job) -> Result:
-    """Compile the launches that `job` names; whatever fails is a failure of the kernel, never the harness's end."""
+    """Compile the launches that `job` names; any exception becomes a failure of the kernel."""
     started = time.monotonic()
     assert job.target is not None
     kernel = remembered(job.folder).by_name[job.name]
@@ -58,7 +58,7 @@ def run(job: Job) -> Result:
 
 @contextmanager
 def _fresh_cache() -> Iterator[None]:
-    """A cache of Triton's that holds nothing yet and is gone afterwards: a warm one would hide failures."""
+    """An empty Triton cache that is removed afterwards: a warm cache would hide failures."""
     folder = tempfile.mkdtemp(prefix="compiled-")
     before = os.environ.get("TRITON_CACHE_DIR")
     os.environ["TRITON_CACHE_DIR"] = folder
@@ -72,7 +72,7 @@ def _fresh_cache() -> Iterator[None]:
 
 
 class _Work:
-    """What one job has found so far."""
+    """The state of one job: launches, failures, figures and compiled code so far."""
 
     def __init__(self, job: Job, kernel: Kernel, target: str) -> None:
         self.job, self.kernel, self.target = job, kernel, target
@@ -104,7 +104,7 @@ class _Work:
             self.fail(launch, fault)
 
     def machine_code(self, module: ModuleType, launch: Launch) -> MachineCode:
-        """What the launch compiles to; launches that Triton specialises alike are compiled once."""
+        """The machine code of a launch; launches with the same specialisation are compiled once."""
         wanted = specialise(module, self.kernel, launch, self.target)
         for fault in self.launched(module, launch, wanted):
             self.fail(launch, fault)
@@ -120,50 +120,50 @@ class _Work:
         return found
 
     def launched(self, module: ModuleType, launch: Launch, wanted: Specialisation) -> Iterator[str]:
-        """What is wrong with what the launcher passes."""
-        row = row_of(self.kernel.variant, launch.tile)
-        passed = {name: value for name, value in wanted.passed.items() if name in row}
-        if passed != row:
-            yield f"launched with {passed}, and the row is {row}"
+        """Messages about wrong arguments that the launcher passes."""
+        expected = configuration_of(self.kernel.variant, launch.tile)
+        passed = {name: value for name, value in wanted.passed.items() if name in expected}
+        if passed != expected:
+            yield f"launched with {passed}, expected the configuration {expected}"
         fuses, rounds = wanted.options["enable_fp_fusion"], self.kernel.variant.rounds_between
         if fuses == rounds:
-            told = "one by one, and the compiler may" if fuses else "late, and the compiler may not"
-            yield f"operations are rounded {told} fuse them"
+            message = "after each operation, but the launch lets" if rounds else "late, but the launch does not let"
+            yield f"the kernel rounds {message} the compiler fuse operations"
         if not wanted.on_device:
-            yield "launched on the current device, whichever the operands' is"
+            yield "launched on the current device, even if the operands are on another one"
         if launch.case.scalar_elsewhere:
             number = replace(launch, case=replace(launch.case, scalar_tensor=False, scalar_elsewhere=False))
             if specialise(module, self.kernel, number, self.target).key != wanted.key:
-                yield "a scalar on another device is passed as it is, and the kernel reads it there"
+                yield "a scalar tensor on another device is passed to the kernel, which cannot read it there"
 
     def faults(self, launch: Launch, code: MachineCode) -> Iterator[str]:
-        """What the machine code must not need, or must do and does not."""
+        """Messages about resources and instructions of the machine code that break the expectations."""
         target, v, tile = TARGETS[self.target], self.kernel.variant, launch.tile
         if launch.case.name == REFUSED:
             fits = code.shared <= target.shared_memory and code.tensor_memory <= TENSOR_MEMORY
-            # What may be needed and is not, by this version of the compiler, is refused rightly.
+            # It is correct to refuse memory that only other versions of the compiler need.
             sure = shared_memory(v, tile, self.target, surely=True) > target.shared_memory
             if fits and (sure or tensor_memory(v, tile, self.target) > TENSOR_MEMORY):
                 reason = legality.too_much_memory(v, tile, self.target)
-                yield f"the legality table refuses this row ({reason}), and it takes {code.shared} bytes"
+                yield f"the legality table refuses this configuration ({reason}), but it needs {code.shared} bytes"
             return
         if code.shared > target.shared_memory:
-            yield f"{code.shared} bytes of shared memory, and {self.target} has {target.shared_memory}"
-        # Versions of Triton differ in barriers and padding, never by a tile.
+            yield f"it needs {code.shared} bytes of shared memory, and {self.target} has {target.shared_memory}"
+        # Versions of Triton differ in barriers and padding, but not by a whole tile.
         needed = shared_memory(v, tile, self.target) + BARRIERS + _held_longer(v, tile)
         if launch.case.name == "aligned" and code.shared > needed:
-            yield f"{code.shared} bytes of shared memory, and by its formula it takes at most {needed}"
+            yield f"it needs {code.shared} bytes of shared memory, and the formula predicts at most {needed}"
         if code.tensor_memory > TENSOR_MEMORY:
-            yield f"{code.tensor_memory} columns of tensor memory, and {self.target} has {TENSOR_MEMORY}"
+            yield f"it needs {code.tensor_memory} columns of tensor memory, and {self.target} has {TENSOR_MEMORY}"
         yield from faults(self.kernel, launch, self.target, code)
 
     def fail(self, launch: Launch, message: str) -> None:
-        row = launch.row_label
-        self.failures.append(Failure(launch.name, f"{launch.case.reason} (row {launch.row}: {row})", message))
+        configuration = f"configuration {launch.row}: {launch.row_label}"
+        self.failures.append(Failure(launch.name, f"{launch.case.reason} ({configuration})", message))
 
 
 def _held_longer(v: Variant, tile: Tile) -> int:
-    """Bytes of a stage that Triton 3.8 alone, for tf32x3 by descriptors, frees later than the other versions do."""
+    """Bytes of a stage that Triton 3.8 alone, for tf32x3 with descriptors, frees later than other versions do."""
     if not triton.__version__.startswith("3.8.") or v.dtype.precision != "tf32x3" or v.load != "descriptor":
         return 0
     return (tile.m + tile.n) * tile.k * ELEMENTS[v.dtype.a].bits // 8

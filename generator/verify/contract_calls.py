@@ -1,4 +1,4 @@
-"""The calls that a contract's function is tried with."""
+"""The calls with which a contract's function is tested."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from generator.plan import legality
 from generator.plan.kernels import Kernel
 from generator.verify.cases import Case, Fit, addressed, smallest_row
 
-#: Rows and columns of C at which operands that no descriptor addresses are copied, and a K that is no multiple of 16.
+#: Sizes (M, N, K) at which operands that descriptors cannot address are copied; no size is a multiple of 16.
 _COPIED = (401, 403, 203)
 
 
 def contract_cases(kernels: Sequence[Kernel], *, hardware: bool) -> Iterator[tuple[Kernel, Case]]:
-    """Calls of one contract's function, each with a kernel of it that can take them.
+    """Calls of one contract's function, each with a kernel of the contract that supports it.
 
-    On hardware a function keeps what it launched, so that a call of the same kind follows each.
+    On hardware the function caches its launches by call signature, so that each call is made again.
     """
     for kernel, case in _calls(kernels, hardware):
         yield kernel, case
         if hardware:
-            reason = "a call of the kind of the one before, launched as that was"
+            reason = "a call with the same signature as the one before, which reuses its launch"
             yield kernel, replace(case, name=f"{case.name}-again", reason=reason)
 
 
@@ -33,7 +33,7 @@ def _calls(kernels: Sequence[Kernel], hardware: bool) -> Iterator[tuple[Kernel, 
         sizes = Fit(largest.variant, tiles[0]).primes
     yield (
         largest,
-        Case("aligned", "whole tiles of every kernel, which each of them takes", sizes, None, given_out=False),
+        Case("aligned", "whole tiles of every kernel, which every kernel supports", sizes, None, given_out=False),
     )
     anything = [
         kernel
@@ -47,7 +47,7 @@ def _calls(kernels: Sequence[Kernel], hardware: bool) -> Iterator[tuple[Kernel, 
         anything[0],
         Case(
             "fallback",
-            "sizes and addresses that only some kernels of the contract take",
+            "sizes and addresses that only some kernels of the contract support",
             fit(*fit.primes),
             None,
             padded=True,
@@ -55,14 +55,14 @@ def _calls(kernels: Sequence[Kernel], hardware: bool) -> Iterator[tuple[Kernel, 
         ),
     )
     if anything[0].variant.batch == "strided":
-        reason = "one matrix for the whole batch, which only some kernels of the contract read"
+        reason = "one matrix for the whole batch, which only some kernels of the contract support"
         yield anything[0], Case("fallback-repeats", reason, sizes, None, repeated="b")
     if hardware and anything[0].variant.traits.tiled:
         m, n, k = fit(*fit.primes)
-        plain = Case("row", "A is a vector, which lies in two layouts at once", fit(1, n, k), None, given_out=False)
+        plain = Case("row", "A is a vector, which matches two layouts", fit(1, n, k), None, given_out=False)
         yield anything[0], plain
         yield anything[0], replace(plain, name="column", reason="B is a vector, likewise", sizes=fit(m, 1, k))
-        reason = "operands that no descriptor addresses, each element of which enters many products"
+        reason = "operands that descriptors cannot address, and whose elements enter many products"
         yield (
             anything[0],
             replace(plain, name="copied", reason=reason, sizes=fit(*_COPIED), padded=True, unaligned=True),

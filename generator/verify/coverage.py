@@ -1,7 +1,7 @@
-"""Which of the combinations that exist are run: all of them, a covering array over their axes, or an even share.
+"""Which of the existing combinations run: all of them, a covering array over their axes, or a hash-sampled share.
 
-The covering array is the library covertable's. Here stand what it is asked for, the rule that its rows are combinations
-that exist, and the count of what was chosen, which takes nothing from the library.
+The library covertable makes the covering array. This module states its parameters and the constraint that its rows are
+existing combinations, and counts the coverage of the result independently of the library.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
 
-#: How many axes go together in what each word covers.
+#: The strength of each coverage: how many axes its tuples of values span.
 _STRENGTH = {"pairs": 2, "triples": 3, "kernels": 2}
 
 _SHARE = re.compile(r"([0-9]+(?:\.[0-9]+)?)%")
 
-#: What there is to cover times the fewest rows that can, up to which the library's thorough criterion takes seconds.
+#: Up to this product of the number of tuples to cover and the fewest rows possible, covertable's greedy criterion takes
+#: seconds.
 _QUICK = 5_000_000
 
-#: How many positions there are, over which the points are spread evenly; a share takes the foremost.
+#: Hashes spread the points evenly over this many positions; a share takes the lowest positions.
 _POSITIONS = 1 << 64
 
 _Row = tuple[str, ...]
@@ -32,9 +33,9 @@ _Row = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Coverage:
-    """What is to be covered: `all`, `pairs`, `triples`, a share of the combinations such as `10%`, or `kernels`.
+    """The coverage: `all`, `pairs`, `triples`, a share of the combinations such as `10%`, or `kernels`.
 
-    `kernels` is all pairs of the axes of kernels alone, with one launch of each where they are compiled.
+    `kernels` covers all pairs of the axes of kernels alone, and the compile level runs one launch of each kernel.
     """
 
     word: str
@@ -47,24 +48,24 @@ class Coverage:
 
     @classmethod
     def parse(cls, text: str) -> Coverage:
-        """The coverage that `text` names; raises ValueError with what is legal."""
+        """The coverage that `text` names; raises ValueError with the legal words."""
         return cls(text)
 
     @property
     def of_launches(self) -> bool:
-        """Whether it is launches that are chosen where kernels are compiled, by row and class too."""
+        """Whether the compile level chooses among launches, with configuration and class as further axes."""
         return self.word != "kernels"
 
     @property
     def share(self) -> Fraction | None:
-        """The share of the combinations, where the word is one."""
+        """The share of the combinations as a fraction, or None if the word is not a share."""
         match = _SHARE.fullmatch(self.word)
         return Fraction(match[1]) / 100 if match else None
 
 
 @dataclass(frozen=True)
 class Count:
-    """How many of the pairs, or triples, of axis values that occur in some combination occur in a chosen one."""
+    """How many pairs, or triples, of axis values exist in some combination, and how many the chosen ones cover."""
 
     noun: str
     covered: int
@@ -77,29 +78,28 @@ class Count:
 
 @dataclass(frozen=True)
 class Choice:
-    """The combinations that were chosen, and what was counted in them afterwards."""
+    """The chosen combinations, and the coverage counted in them."""
 
     coverage: Coverage
-    #: Into the points there were, ascending.
+    #: Indices of the chosen points, ascending.
     indices: tuple[int, ...]
     total: int
     axes: int
     covered: tuple[Count, ...]
 
     def text(self) -> str:
-        """One line: how many were chosen of how many, and what they cover."""
+        """One line: how many combinations of how many were chosen, and their coverage."""
         counts = ", ".join(count.text() for count in self.covered)
         chosen = _of(len(self.indices), self.total)
         return f"coverage {self.coverage.word}: {chosen} combinations, {counts} of {self.axes} axes"
 
 
 def choose(points: Sequence[Mapping[str, str]], coverage: Coverage, costs: Sequence[float] | None = None) -> Choice:
-    """The points that `coverage` asks for, each of which says its word on every axis.
+    """Choose among `points`, each of which maps every axis to its value, as `coverage` says.
 
-    The same points give the same choice anywhere, in whatever order they and their axes come. With pairs and kernels
-    (triples) every two (three) words that stand together in some point stand together in a chosen one; `costs`, a
-    figure a point, has cheap points chosen where they cover as much.
-    Raises ValueError where two points differ in their axes.
+    The choice does not depend on the order of the points and axes. With pairs and kernels (triples), every two (three)
+    values that occur together in some point occur together in a chosen one. `costs` has one number per point; cheap
+    points are preferred where they cover as much. Raises ValueError if two points differ in their axes.
     """
     axes = sorted(points[0]) if points else []
     for place, point in enumerate(points):
@@ -116,7 +116,7 @@ def choose(points: Sequence[Mapping[str, str]], coverage: Coverage, costs: Seque
         indices = list(range(len(rows)))
     else:
         sizes = existing[nouns[-1]]
-        # What some axes have together takes a row each, so the most of these is the fewest rows there can be.
+        # Each tuple of values of the same axes needs a row of its own: the largest count is a lower bound on the rows.
         thorough = sum(sizes) * max(sizes, default=0) <= _QUICK
         indices = _array(rows, _STRENGTH[coverage.word], thorough, costs)
     chosen = [rows[place] for place in indices]
@@ -131,21 +131,21 @@ def _of(part: int, whole: int) -> str:
 
 
 def _position(axes: Sequence[str], row: _Row) -> int:
-    """Where a point stands, below `_POSITIONS`: by what it says alone, so that others come and go without moving it."""
+    """The position of a point, below `_POSITIONS`: a hash of its content, so that other points do not change it."""
     content = json.dumps([axes, row])
     return int.from_bytes(hashlib.sha256(content.encode()).digest()[:8], "big")
 
 
 def _sizes(rows: Sequence[_Row], strength: int) -> list[int]:
-    """How many different words each `strength` axes have together."""
+    """For each `strength` axes, the number of different tuples of their values."""
     columns = list(zip(*rows))
     return [len(set(zip(*together))) for together in combinations(columns, strength)]
 
 
 def _array(rows: Sequence[_Row], strength: int, thorough: bool, costs: Sequence[float] | None) -> list[int]:
-    """The places of rows in which all words stand together that do so, `strength` at a time, in some row."""
+    """Indices of rows that cover every tuple of `strength` values that occurs in some row."""
     words = [sorted(set(column)) for column in zip(*rows)]
-    # An axis of one word is covered by any row. Those of most words come first: that gives the fewest rows.
+    # Any row covers an axis with one value. Axes with the most values come first, which gives the fewest rows.
     order = sorted((axis for axis, found in enumerate(words) if len(found) > 1), key=lambda axis: -len(words[axis]))
     if not order:
         return [0] if rows else []
@@ -161,7 +161,7 @@ def _array(rows: Sequence[_Row], strength: int, thorough: bool, costs: Sequence[
 
 
 def _cheaper(cost: Mapping[_Row, float], chosen: Sequence[_Row], strength: int) -> list[_Row]:
-    """`chosen` with each row, dearest first, exchanged for the cheapest that covers what no other chosen row does."""
+    """`chosen` with each row, most expensive first, replaced by the cheapest row that keeps the coverage complete."""
     ranked = sorted(cost, key=lambda row: (cost[row], row))
     holders = [_holders(column) for column in zip(*ranked)]
     covering = Counter(words for row in chosen for words in combinations(enumerate(row), strength))
@@ -174,7 +174,7 @@ def _cheaper(cost: Mapping[_Row, float], chosen: Sequence[_Row], strength: int) 
             able = -1
             for axis, word in alone:
                 able &= holders[axis][word]
-            # The lowest bit is the cheapest row.
+            # The lowest bit set is the cheapest row.
             taken = ranked[(able & -able).bit_length() - 1]
             covering.update(combinations(enumerate(taken), strength))
             found.append(taken)
@@ -182,14 +182,14 @@ def _cheaper(cost: Mapping[_Row, float], chosen: Sequence[_Row], strength: int) 
 
 
 def _covering(rows: Sequence[_Row], words: list[list[str]], strength: int, thorough: bool) -> list[_Row]:
-    """Some of `rows`, which covertable makes a covering array of."""
-    # Only pairs and triples need the library.
+    """A covering array made of some of `rows` by covertable."""
+    # Imported here, since only pairs and triples need the library.
     from covertable import criteria, make
 
     holders = [_holders(column) for column in zip(*rows)]
 
     def exists(partial: Mapping[int, str]) -> bool | None:
-        """False where no row has all these words; None, for "not decided yet", has the library ask again with more."""
+        """False if no row has all these values; None ("undecided") makes the library call again with more values."""
         left = -1
         for axis, word in partial.items():
             left &= holders[axis][word]
@@ -200,16 +200,16 @@ def _covering(rows: Sequence[_Row], words: list[list[str]], strength: int, thoro
     array: list[list[str]] = make(
         words,
         strength=strength,
-        # Greedy finds up to a tenth fewer rows, in three times the time.
+        # Greedy finds up to 10 % fewer rows in three times the time.
         criterion=criteria.greedy if thorough else criteria.simple,
-        # Requiring no axis, it is asked from a row's first word on, so that no row begun comes to a dead end.
+        # With no required axis, the constraint is evaluated from the first value of a row on, which avoids dead ends.
         constraints=[{"operator": "fn", "requires": [], "evaluate": exists}],
     )
     return [tuple(row) for row in array]
 
 
 def _holders(column: Sequence[str]) -> dict[str, int]:
-    """Of each word, the rows that have it, as the bits of a number: `&` finds the rows that have several words."""
+    """For each value, the rows that have it, as the bits of an integer: `&` finds the rows with several values."""
     size = math.ceil(len(column) / 8)
     bits = {word: bytearray(size) for word in dict.fromkeys(column)}
     for place, word in enumerate(column):

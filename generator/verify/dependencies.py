@@ -1,4 +1,4 @@
-"""What of the harness the results of a level depend on: the modules that it imports, by meaning, and their data."""
+"""The modules and data files of the package that the results of a level depend on, as one digest."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from generator.emit.syntax_digest import digest_of, written
 
 _ROOT = Path(generator.__file__).parent
 
-#: Where a level begins; what these import, inside functions too, and what that imports, a result may depend on.
+#: The first module of each level. Results depend on it and on all that it imports, directly or not, functions included.
 ENTRIES = {
     "static": "generator.verify.static_checks",
     "bounds": "generator.verify.bounds_job",
@@ -22,13 +22,13 @@ ENTRIES = {
     "compile": "generator.verify.compile",
     "gpu": "generator.verify.worker",
 }
-#: What starts the workers, and what spells kept results. What these import is not followed: it leads to every level.
+#: The modules that start workers and store results. Their imports are not followed, since these lead to every level.
 ALONE = ("generator.verify.worker_pool", "generator.verify.result_cache")
 
 
 @dataclass(frozen=True)
 class Module:
-    """A module of the package: its digest, by meaning, with that of the data files it names, and what it imports."""
+    """A module of the package: the digest of its syntax tree and of the data files it names, and its imports."""
 
     digest: str
     imports: frozenset[str]
@@ -36,7 +36,7 @@ class Module:
 
 @cache
 def harness_digest(level: str) -> str:
-    """The digest of every module that results of a level depend on: of another harness nothing is known."""
+    """The digest of every module that results of a level depend on; results of another digest are not reused."""
     found = hashlib.sha256()
     for name in sorted({*modules(ENTRIES[level]), *ALONE}):
         found.update(f"{name} {module(name).digest}\n".encode())
@@ -44,7 +44,7 @@ def harness_digest(level: str) -> str:
 
 
 def modules(entry: str) -> set[str]:
-    """A module of the package and all of the package that it imports, directly or not."""
+    """The module `entry` and all modules of the package that it imports, directly or not."""
     found: set[str] = set()
     waiting = [entry]
     while waiting:
@@ -57,7 +57,7 @@ def modules(entry: str) -> set[str]:
 
 @cache
 def module(name: str) -> Module:
-    """What is known of a module by its file; raises `KeyError` where the package has none of that name."""
+    """The digest and imports of a module; raises `KeyError` if the package has no module of that name."""
     file = _file(name)
     if file is None:
         raise KeyError(name)
@@ -70,7 +70,7 @@ def module(name: str) -> Module:
 
 
 def _file(name: str) -> Path | None:
-    """The file of a module of the package, None where there is none: the name is another package's, or no module's."""
+    """The file of a module of the package; None if the name is not a module of the package."""
     first, *rest = name.split(".")
     path = _ROOT.joinpath(*rest)
     files = (path / "__init__.py", path.parent / f"{path.name}.py")
@@ -78,7 +78,7 @@ def _file(name: str) -> Path | None:
 
 
 def _data(node: ast.AST, folder: Path) -> Path | None:
-    """The file that a string names, where it is one that lies beside the module and is no module."""
+    """The data file that a string constant names: a file in the module's folder that is not Python; else None."""
     if not (isinstance(node, ast.Constant) and isinstance(node.value, str) and 0 < len(node.value) < 64):
         return None
     name = node.value
@@ -87,7 +87,7 @@ def _data(node: ast.AST, folder: Path) -> Path | None:
 
 
 def _imported(node: ast.AST, package: str) -> Iterator[str]:
-    """The names that an import statement may mean modules by."""
+    """The names in an import statement that may be modules."""
     if isinstance(node, ast.Import):
         yield from (alias.name for alias in node.names)
     elif isinstance(node, ast.ImportFrom):
@@ -98,7 +98,7 @@ def _imported(node: ast.AST, package: str) -> Iterator[str]:
 
 
 def _with_packages(name: str) -> Iterator[str]:
-    """A module of the package, where the name is one, and the packages above it, whose code runs before."""
+    """The module `name` and the packages that contain it, whose code runs first; nothing if it is another package's."""
     if _file(name) is not None:
         parts = name.split(".")
         yield from (".".join(parts[:count]) for count in range(1, len(parts) + 1))

@@ -1,4 +1,4 @@
-"""Element types as torch has them, and the spacing of their numbers."""
+"""Element types as torch dtypes, and the spacing of their numbers."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from generator.language.vocabulary import ELEMENTS, QUANTISED
 FP32_ROUNDOFF = 2.0**-24
 FP16_ROUNDOFF = 2.0**-11
 
-#: The smallest normal fp32 number: what an operation on subnormals may be off by, whether they are flushed or not.
+#: The smallest normal fp32 number: the largest error of an operation on subnormals, flushed to zero or not.
 FP32_TINY = 2.0**-126
 
 #: Real types that an epilogue operand may have.
 OPERAND_TYPES = {"fp32": torch.float32, "fp64": torch.float64, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
-#: The types that results are saturated to, each with its ends.
+#: The types that results are saturated to, each with its smallest and largest number.
 SATURATED = {getattr(torch, ELEMENTS[word].torch): (found.least, found.most) for word, found in QUANTISED.items()}
 
 
@@ -29,10 +29,10 @@ def torch_type(word: str) -> torch.dtype:
 
 
 def half_ulp(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """Half the distance between neighbours of type `dtype` at |x|: the most that one rounding can be off.
+    """Half the distance between neighbours of type `dtype` at |x|: the largest error of one rounding.
 
-    `x` is float64 of any shape; the result is too. Below the normal range the distance is that of subnormals. Where
-    `x` is not finite the result means nothing.
+    `x` is float64 of any shape; so is the result. Below the normal range the distance is that of subnormals. Where
+    `x` is not finite the result is undefined.
     """
     numbers = torch.finfo(dtype)
     _, exponent = torch.frexp(x.abs())
@@ -41,7 +41,7 @@ def half_ulp(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
 
 def quantise(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """Float64 `x` saturated to `dtype`, one of SATURATED, and rounded to nearest even: float64, NaN 0 in an integer."""
+    """Float64 `x` saturated to `dtype` (one of SATURATED) and rounded to nearest even; NaN becomes 0 in integers."""
     saturated = x.clamp(*SATURATED[dtype])
     if not dtype.is_floating_point:
         return saturated.round().nan_to_num(0.0)
@@ -50,12 +50,12 @@ def quantise(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
 
 def overflow(dtype: torch.dtype) -> float:
-    """From where on rounding to `dtype` gives infinity: half a spacing above its largest number."""
+    """The smallest number that rounds to infinity in `dtype`: half a spacing above its largest number."""
     numbers = torch.finfo(dtype)
     largest = torch.tensor(numbers.max, dtype=torch.float64)
     return float(largest + half_ulp(largest, dtype))
 
 
 def has_infinity(dtype: torch.dtype) -> bool:
-    """Whether the type can hold an infinity: `float8_e4m3fn` cannot."""
+    """Whether the type can represent infinity: `float8_e4m3fn` cannot."""
     return dtype.is_floating_point and bool(torch.tensor(float("inf")).to(dtype).float().isinf())

@@ -1,9 +1,9 @@
-"""The formula language in float64, each value with a bound on what fp32 arithmetic may have made of it.
+"""The formula language in float64: each value has a bound on its error in fp32 arithmetic.
 
-Running error analysis as in Higham, Accuracy and Stability of Numerical Algorithms, section 3.3. A function of a value
-that is off by its error is off by what the function does over that interval, which for one that only rises or only
-falls its ends tell; its own roundings come on top. A bound that is infinite stands for values that bound nothing, one
-that is NaN for such that may be NaN besides.
+This is running error analysis as in Higham, Accuracy and Stability of Numerical Algorithms, section 3.3. The error of a
+function's argument gives an interval; the function's change over it, which the ends of the interval give for a
+monotonic function, plus the function's own rounding errors bound the error of the result. An infinite bound means that
+the error is unbounded; a bound of NaN means that the result may also be NaN.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import torch
 from generator.lowering.approximate_math import TANH_APPROX, coarse
 from generator.verify.element_types import FP32_ROUNDOFF, FP32_TINY, overflow
 
-#: What functions may be off by, in units of roundoff relative to their result; an ulp is at most two roundoffs.
+#: The largest errors of functions, in units of roundoff relative to their result; an ulp is at most two roundoffs.
 #: PTX ISA, section Floating Point Instructions: `div.full.f32` 2 ulp, `ex2.approx.f32` 2**-22, `sqrt.approx.f32`
 #: 2**-23, `rsqrt.approx.f32` 2**-22.9. AMD's and NumPy's are within 2 ulp too.
 _DIVISION = 4.0
@@ -27,15 +27,15 @@ _ROOT = 4.0
 #: CUDA C++ programming guide, table of single-precision functions: erff 2 ulp, logf 1 ulp.
 _ERF = 4.0
 _LOGARITHM = 4.0
-#: PTX ISA: `lg2.approx.f32`, where a logarithm is made of it, is within 2**-22 absolutely for numbers from 0.5 to 2.
+#: PTX ISA: `lg2.approx.f32`, which may implement the logarithm, has an absolute error of 2**-22 between 0.5 and 2.
 _NEAR_ONE = 2.0**-22
-#: tanh as 1 - 2 / (exp(2x) + 1) down to x = -1/4, where the quotient is 1.25 and the result 0.245: the roundings of the
-#: quotient count five times. Nearer zero a series is needed, and is better than this.
+#: tanh as 1 - 2 / (exp(2x) + 1) down to x = -1/4, where the quotient is 1.25 and the result 0.245: relative to the
+#: result, rounding errors of the quotient count five times. Nearer zero a series is needed, which is more exact.
 _TANH = 5.0 * (_DIVISION + _EXPONENTIAL)
-#: log(1 + u) as 2 artanh(u / (2 + u)): a sum, a division, and a series of positive terms whose first is the largest.
+#: log(1 + u) as 2 artanh(u / (2 + u)): a sum, a division, and a series of positive terms, the first one the largest.
 _LOG_OF_SUM = _DIVISION + 8.0
 
-#: Below this a fast tanh of x is x.
+#: Below this the approximate tanh of x is x.
 _NEAR_ZERO = 2.0**-7
 
 _OVERFLOW = overflow(torch.float32)
@@ -43,7 +43,7 @@ _OVERFLOW = overflow(torch.float32)
 
 @dataclass(frozen=True)
 class Bounded:
-    """A value and what a kernel's may differ from it: float64 tensors that broadcast to (M, N), or (B, M, N)."""
+    """A value and a bound on a kernel's error: float64 tensors that broadcast to (M, N), or (B, M, N)."""
 
     value: torch.Tensor
     error: torch.Tensor
@@ -51,34 +51,35 @@ class Bounded:
 
 @dataclass(frozen=True)
 class Truth:
-    """Whether a comparison holds, and where a kernel's may come out otherwise."""
+    """Whether a comparison holds, and where a kernel may find the opposite: boolean tensors."""
 
     holds: torch.Tensor
     doubtful: torch.Tensor
 
 
 def read(x: Bounded) -> Bounded:
-    """`x` read as fp32: exact where fp32 holds it, otherwise off by one rounding."""
+    """`x` converted to fp32: exact where fp32 can represent it, otherwise rounded once."""
     exact = (x.value.float().double() == x.value) & (x.error == 0)
     magnitude = x.value.abs() + x.error
     return Bounded(x.value, torch.where(exact, 0.0, x.error + FP32_ROUNDOFF * magnitude))
 
 
 def constant(value: float, like: torch.Tensor) -> Bounded:
-    """A number of the formula, which a kernel holds in fp32."""
+    """A constant of the formula, which a kernel converts to fp32."""
     made = torch.tensor(float(value), dtype=torch.float64, device=like.device)
     return read(Bounded(made, torch.zeros_like(made)))
 
 
 def _scaled(by: torch.Tensor, error: torch.Tensor) -> torch.Tensor:
-    """`error` times the size of `by`: 0 where there is no error, though `by` be infinite, and where `by` is NaN."""
+    """`error` times |by|: 0 where the error is 0, even if `by` is infinite, and where `by` is NaN."""
     return torch.where((error == 0) | by.isnan(), 0.0, by.abs() * error)
 
 
 def _rounded(value: torch.Tensor, error: torch.Tensor, roundoffs: float | torch.Tensor = 1.0) -> Bounded:
-    """A computed value: the operands' `error` and `roundoffs` units of its own, relative and at the bottom of fp32.
+    """A computed value whose error is the operands' `error`, plus `roundoffs` relative roundoffs and FP32_TINY.
 
-    What is past the range of fp32 whatever was rounded is infinite, and exactly so, as what was infinite or NaN.
+    A value that exceeds the range of fp32 with either sign of its error is infinite without an error; values that are
+    infinite or NaN have none either.
     """
     own = FP32_ROUNDOFF * roundoffs * (value.abs() + error)
     error = torch.where(value.isfinite() | error.isnan(), error + own + FP32_TINY, 0.0)
@@ -101,7 +102,7 @@ def _multiply(x: Bounded, y: Bounded) -> Bounded:
         + _scaled(y.value, x.error)
         + torch.where(x.error == 0, 0.0, _scaled(x.error, y.error))
     )
-    # Where the other factor is infinite, what may have come out as 0 makes NaN.
+    # If one factor is infinite and the other may be 0 after rounding, the product may be NaN.
     doubtful = (x.value.isinf() & _vanishes(y)) | (y.value.isinf() & _vanishes(x))
     return _rounded(x.value * y.value, torch.where(doubtful, math.nan, error))
 
@@ -112,8 +113,8 @@ def _vanishes(x: Bounded) -> torch.Tensor:
 
 def _divide(x: Bounded, y: Bounded) -> Bounded:
     value = x.value / y.value
-    # |x'/y' - x/y| = |(x' - x) - (x/y)(y' - y)| / |y'|; a divisor that may be 0 bounds nothing.
-    # A subnormal one may be taken for 0.
+    # |x'/y' - x/y| = |(x' - x) - (x/y)(y' - y)| / |y'|; a divisor that may be 0 gives no bound.
+    # A subnormal divisor may be flushed to 0.
     flushed = (y.value.abs() < FP32_TINY) & (y.value != 0)
     nearest = torch.where(flushed, 0.0, (y.value.abs() - y.error).clamp(min=0))
     error = (x.error + _scaled(value, y.error)) / nearest
@@ -133,8 +134,8 @@ def _negative(x: Bounded) -> Bounded:
 
 def _either(function: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> Callable[[Bounded, Bounded], Bounded]:
     def choose(x: Bounded, y: Bounded) -> Bounded:
-        # |max(x', y') - max(x, y)| is at most the larger of the two differences, and nothing is rounded. Where the two
-        # are further apart than that, one of them is taken for sure.
+        # |max(x', y') - max(x, y)| is at most the larger of the two errors, without rounding. If the values differ by
+        # more than the sum of their errors, the choice is certain.
         value = function(x.value, y.value)
         apart = (x.value - y.value).abs() > x.error + y.error
         taken = torch.where(value == x.value, x.error, y.error)
@@ -145,7 +146,7 @@ def _either(function: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> C
 
 def _compare(function: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> Callable[[Bounded, Bounded], Truth]:
     def compare(x: Bounded, y: Bounded) -> Truth:
-        # Subnormals may be taken for 0.
+        # Subnormals may be flushed to 0.
         flushed = (x.value != y.value) & (x.value.abs() < FP32_TINY) & (y.value.abs() < FP32_TINY)
         reach = x.error + y.error
         apart = (x.value - y.value).abs()
@@ -158,7 +159,7 @@ def _where(condition: Truth, x: Bounded, y: Bounded) -> Bounded:
     value = torch.where(condition.holds, x.value, y.value)
     error = torch.where(condition.holds, x.error, y.error)
     other = torch.where(condition.holds, y.value, x.value)
-    # The other branch, where the comparison may come out otherwise: NaN and infinities there bound nothing.
+    # The error if the kernel takes the other branch; NaN and infinity there give no bound.
     apart = torch.where(other == value, 0.0, (other - value).abs()) + torch.where(condition.holds, y.error, x.error)
     return Bounded(value, torch.where(condition.doubtful, torch.maximum(error, apart), error))
 
@@ -166,7 +167,7 @@ def _where(condition: Truth, x: Bounded, y: Bounded) -> Bounded:
 def _rising(
     function: Callable[[torch.Tensor], torch.Tensor], roundoffs: float, least: float = -math.inf
 ) -> Callable[[Bounded], Bounded]:
-    """A function that only rises or only falls, from `least` on; below that it is not defined."""
+    """A monotonic function, defined from `least` on."""
 
     def bounded(x: Bounded) -> Bounded:
         value = function(x.value)
@@ -175,7 +176,7 @@ def _rising(
         ends = [function(torch.clamp(x.value + side * reach, min=least)) for side in (-1, 1)]
         error = torch.where(reach == 0, 0.0, torch.maximum((ends[0] - value).abs(), (ends[1] - value).abs()))
         if least == 0:
-            # What may be below 0 may be NaN.
+            # A negative argument gives NaN.
             error = torch.where((x.error > 0) & (x.value - x.error < 0) & ~x.value.isinf(), math.nan, error)
         return _rounded(value, error, roundoffs)
 
@@ -183,7 +184,7 @@ def _rising(
 
 
 def _exp(function: Callable[[torch.Tensor], torch.Tensor], scaled: float) -> Callable[[Bounded], Bounded]:
-    """An exponential, made of that of 2, its argument scaled in fp32 first: `scaled` roundoffs for each unit of it."""
+    """An exponential computed as exp2 of its argument scaled in fp32: `scaled` roundoffs for each unit of |x|."""
 
     def bounded(x: Bounded) -> Bounded:
         value = function(x.value)
@@ -209,8 +210,8 @@ def _sigmoid(x: Bounded) -> Bounded:
     value = torch.sigmoid(x.value)
     nearest = (x.value.abs() - x.error).clamp(min=0)
     slope = torch.sigmoid(nearest) * torch.sigmoid(-nearest)
-    # 1 / (1 + exp(-x)): the exponential is off by its own roundoffs and, as its argument is scaled by log2(e) in fp32
-    # first, by two more for each unit of x; all of it weighs as exp(-x) does in the sum, which is 1 - value.
+    # 1 / (1 + exp(-x)): the error of the exponential is its own roundoffs plus two for each unit of x, since its
+    # argument is scaled by log2(e) in fp32; its weight is the share of exp(-x) in the sum, which is 1 - value.
     exponential = (1 - value) * (_EXPONENTIAL + 2 * x.value.abs())
     exponential = torch.where(x.value.isfinite(), exponential, 0.0)
     return _rounded(value, _scaled(slope, x.error), exponential + 1 + _DIVISION)
@@ -227,7 +228,7 @@ def _fast_tanh(x: Bounded) -> Bounded:
     value = torch.tanh(x.value)
     magnitude, quotient = x.value.abs(), 1 - value
     slope = 1 - torch.tanh((magnitude - x.error).clamp(min=0)) ** 2
-    # The exponential weighs in its sum with 1 as sigmoid(2x) does.
+    # The weight of the exponential is its share in the sum with 1, which is sigmoid(2x).
     exponential = (1 - quotient / 2) * (_EXPONENTIAL + 4 * magnitude)
     far = quotient * (torch.where(x.value.isfinite(), exponential, 0.0) + 2 + _DIVISION)
     near = torch.where(magnitude - x.error < _NEAR_ZERO, (magnitude + x.error).clamp(max=_NEAR_ZERO) ** 3 / 3, 0.0)
@@ -236,29 +237,29 @@ def _fast_tanh(x: Bounded) -> Bounded:
 
 
 def _coarse_tanh(x: Bounded) -> Bounded:
-    """As the hardware's own instruction may have it, which is off by more than what else computes it."""
+    """tanh by the hardware's instruction, whose error is larger than that of the other implementations."""
     slope = 1 - torch.tanh((x.value.abs() - x.error).clamp(min=0)) ** 2
     return _rounded(torch.tanh(x.value), _scaled(slope, x.error), TANH_APPROX / FP32_ROUNDOFF)
 
 
 def _softplus(x: Bounded) -> Bounded:
-    # max(x, 0) + log(1 + exp(-|x|)), in whose second part the roundoffs of the exponential count, as above.
+    # max(x, 0) + log(1 + exp(-|x|)); the roundoffs of the exponential count in the second part, as in `_sigmoid`.
     tail = torch.log1p(torch.exp(-x.value.abs()))
     value = x.value.clamp(min=0) + tail
     part = torch.where(x.value.isfinite(), tail / value * (_EXPONENTIAL + 2 * x.value.abs() + _LOG_OF_SUM), 0.0)
-    # exp(-|x|) is 0 in float64 from -746 on, and long before in fp32.
+    # exp(-|x|) is 0 in float64 from |x| = 746 on, and much earlier in fp32.
     return _rounded(value, _scaled(torch.sigmoid(x.value + x.error), x.error), part.nan_to_num(0.0) + 1)
 
 
 def _to(dtype: torch.dtype) -> Callable[[Bounded], Bounded]:
     def rounded(x: Bounded) -> Bounded:
         def to(value: torch.Tensor) -> torch.Tensor:
-            # From fp32, which a kernel's values are: straight from float64 some would be rounded to the other side.
+            # Through fp32, the type of a kernel's values: a direct conversion would round some values differently.
             return value.float().to(dtype).double()
 
         value = to(x.value)
         ends = (to(x.value + side * x.error) for side in (-1, 1))
-        # What is infinite on either side of the error is so for sure.
+        # A value that is infinite at both ends of the error is certainly infinite.
         below, above = (torch.where(end == value, 0.0, (end - value).abs()) for end in ends)
         error = torch.where(x.error == 0, 0.0, torch.maximum(below, above))
         return Bounded(value, torch.where(value.abs() < FP32_TINY, error + value.abs(), error))
@@ -267,19 +268,19 @@ def _to(dtype: torch.dtype) -> Callable[[Bounded], Bounded]:
 
 
 def sum_along(x: Bounded, dimension: int) -> Bounded:
-    """The sum along a dimension, in whichever order: Higham, section 3.1, of terms that are off by their errors."""
+    """The sum along a dimension in any order (Higham, section 3.1), with the errors of the terms."""
     value, error = x.value, x.error.expand(x.value.shape)
     terms = value.shape[dimension] * FP32_ROUNDOFF
     magnitude = torch.where(value.isfinite(), value.abs() + error, 0.0).sum(dimension)
     total, own = value.sum(dimension), error.sum(dimension)
     own = own + terms / (1 - terms) * magnitude + value.shape[dimension] * FP32_TINY
-    # What has infinite or NaN terms is so exactly.
+    # A sum with infinite or NaN terms has no error.
     own = torch.where(value.isfinite().all(dimension) | ~own.isfinite(), own, 0.0)
-    # Of finite ones a part of the sum may be past the range of fp32, and another part too, with the other sign.
+    # Partial sums of finite terms may exceed the range of fp32 with opposite signs, which makes NaN.
     return Bounded(total, torch.where(magnitude < _OVERFLOW, own, math.nan))
 
 
-#: What each function and operator of the formula language does to values and their bounds.
+#: Each function and operator of the formula language, on values with error bounds.
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "+": _add,
     "-": _subtract,
@@ -296,7 +297,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "where": _where,
     "max": _either(torch.maximum),
     "min": _either(torch.minimum),
-    # Nothing is rounded, and two numbers are no further apart without their signs.
+    # No rounding, and the difference of two absolute values is at most that of the values.
     "abs": lambda x: Bounded(x.value.abs(), x.error),
     "exp": _exp(torch.exp, 2.0),
     "exp2": _exp(torch.exp2, 0.0),
@@ -314,8 +315,8 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
 
 
 def functions(cheaper: bool, out: str, *, hardware: bool) -> Mapping[str, Callable[..., Any]]:
-    """The functions as kernels with results of the type `out` compute them, on hardware or interpreted."""
-    # A fast sigmoid is as exact as any: an approximate reciprocal is no worse than a division.
+    """FUNCTIONS, with approximate math if `cheaper`, for kernels with results of type `out`."""
+    # The approximate sigmoid needs no larger bound: an approximate reciprocal is as exact as the division's bound.
     if not cheaper:
         return FUNCTIONS
     return {**FUNCTIONS, "tanh": _coarse_tanh if hardware and coarse(out) else _fast_tanh}

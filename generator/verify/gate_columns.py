@@ -1,4 +1,4 @@
-"""The two columns of a product of which a gate makes one, in torch."""
+"""The pairs of columns that a gated linear unit combines, in torch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from generator.epilogue.gated_units import INTERLEAVED
 
 
 def taken_apart(x: torch.Tensor, order: str) -> tuple[torch.Tensor, torch.Tensor]:
-    """The gate's columns of `x` (..., 2N) and the others, (..., N) each; of one column that stands for all both."""
+    """The gate's columns of `x` (..., 2N) and the other columns, (..., N) each; a single column is both."""
     if x.dim() == 0 or x.shape[-1] == 1:
         return x, x
     if order == INTERLEAVED:
@@ -18,7 +18,10 @@ def taken_apart(x: torch.Tensor, order: str) -> tuple[torch.Tensor, torch.Tensor
 
 
 def columns_of(columns: torch.Tensor, n: int, order: str | None) -> torch.Tensor:
-    """The columns of b that make `columns` of a result with `n`, in the same order; None has as many as the result."""
+    """The indices of the columns of b from which `columns` of a result with `n` columns are computed.
+
+    `order` is the order of gated columns; None means that b has as many columns as the result.
+    """
     if order is None:
         return columns
     if order == INTERLEAVED:

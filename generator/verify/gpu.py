@@ -1,4 +1,4 @@
-"""The GPU that a process sees; run as a module it prints the GPU's name and architecture as JSON."""
+"""The GPU of this process; run as a module, it prints the GPU's name and architecture as JSON."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 
 
 def architecture() -> str:
-    """The architecture of the current device, as targets are named: `sm90`, `gfx942`."""
+    """The architecture of the current device as a target's name: `sm90`, `gfx942`."""
     properties = torch.cuda.get_device_properties(torch.cuda.current_device())
     if torch.version.hip:
         return str(properties.gcnArchName).partition(":")[0]

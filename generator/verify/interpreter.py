@@ -1,8 +1,8 @@
-"""Triton's interpreter, mended where it computes something else than the compiler, with every address checked.
+"""Triton's interpreter, corrected where its results differ from the compiler's, with every address checked.
 
-`install` changes the interpreter of this process, once. `watch` then names the operands of one call: while it is open,
-each lane that is not masked must hit exactly an element of one of them, a store one of the output. Membership follows
-from the strides, so that nothing is as large as the operand. Written for Triton 3.6 to 3.9.
+`install` changes the interpreter of this process once. `watch` then takes the operands of one call: inside its context,
+each unmasked lane must access exactly one element of an operand, and a store one of an output. Membership is computed
+from the strides, without a table as large as the operand. Supports Triton 3.6 to 3.9.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class StrayAccess(Exception):
-    """A kernel read or wrote what is no element of its operands, or wrote an input."""
+    """A kernel accessed an address that is not an element of its operands, or wrote to an input."""
 
 
 @dataclass
@@ -38,16 +38,16 @@ class Region:
     strides: tuple[int, ...]
     width: int
     writable: bool
-    #: Which elements were stored to, in the order of `extents`.
+    #: Whether each element was stored to, in the order of `extents`.
     written: _Array = field(repr=False)
-    #: Of each extent, the dimension of the tensor that it is.
+    #: For each extent, the dimension of the tensor.
     dimensions: tuple[int, ...]
-    #: Of each store, in their order, the least index along each extent.
+    #: For each store, in their order, the smallest index along each extent.
     corners: list[tuple[int, ...]] = field(default_factory=list, repr=False)
 
     @classmethod
     def of(cls, name: str, tensor: torch.Tensor, *, writable: bool = False) -> Region:
-        """The region of `tensor`; dimensions of one element or of stride 0 add no address."""
+        """The region of `tensor`; dimensions of one element or of stride 0 are dropped."""
         width = tensor.element_size()
         numbered = enumerate(zip(tensor.stride(), tensor.shape, strict=True))
         dims = [(stride * width, size, number) for number, (stride, size) in numbered if size != 1 and stride]
@@ -58,12 +58,12 @@ class Region:
         return cls(name, tensor.data_ptr(), extents, strides, width, writable, written, order)
 
     def stored(self, indices: tuple[_Array, ...]) -> None:
-        """Remember that the elements of these indices were written."""
+        """Record that the elements with these indices were written."""
         self.written[indices] = True
         self.corners.append(tuple(int(index.min()) for index in indices))
 
     def find(self, addresses: _Array) -> tuple[_Array, tuple[_Array, ...]]:
-        """For int64 `addresses`: which are elements, and the index along each dimension (of no meaning elsewhere)."""
+        """For int64 `addresses`: whether each is an element, and its index along each extent (undefined if not)."""
         rest = addresses - self.address
         inside = np.ones(rest.shape, dtype=bool)
         if 0 in self.extents:
@@ -77,14 +77,14 @@ class Region:
 
 
 class _Guard:
-    """The operands of the call under way; none outside of one."""
+    """The operands of the current call; outside a call there are none."""
 
     def __init__(self) -> None:
         self.regions: list[Region] = []
         self.active = False
 
     def check(self, access: str, addresses: _Array, mask: _Array | None, width: int) -> None:
-        """Raise `StrayAccess` unless every lane of `mask` is an element of a region that `access` may touch."""
+        """Raise `StrayAccess` unless every lane in `mask` is an element of a region that `access` may use."""
         if not self.active:
             return
         lanes = addresses.astype(np.int64)
@@ -106,14 +106,14 @@ class _Guard:
             raise StrayAccess(self.describe(access, lanes[stray], width))
 
     def describe(self, access: str, stray: _Array, width: int) -> str:
-        """Which operand the first stray lane is nearest to, and where it is from there."""
+        """The message for stray lanes: the operand nearest to the first one, and the offset from its start."""
         address = int(stray[0])
-        where = "no operand is known"
+        where = "the call has no operands"
         if self.regions:
             nearest = min(self.regions, key=lambda region: _distance(region, address))
             offset = address - nearest.address
-            where = f"the first lies {offset} bytes from the start of {nearest.name}"
-        return f"stray {access}: {len(stray)} lanes of {width} bytes hit no element they may touch; {where}"
+            where = f"the first address is {offset} bytes from the start of {nearest.name}"
+        return f"stray {access}: {len(stray)} lanes of {width} bytes are outside all operands they may use; {where}"
 
 
 def _distance(region: Region, address: int) -> int:
@@ -125,7 +125,7 @@ _guard = _Guard()
 
 
 class _Checked:
-    """The interpreter's native memory functions, each behind the address check."""
+    """The interpreter's native memory functions, each with an address check before it."""
 
     def __init__(self, native: Any) -> None:
         self._native = native
@@ -150,13 +150,13 @@ class _Checked:
         return self._native.atomic_cas(addresses, compared, values, order)
 
 
-#: Types that the interpreter keeps as unsigned integers, and the torch type of the same bits.
+#: Types that the interpreter represents as unsigned integers, and the torch type of the same bits.
 _BITS = {"bf16": torch.bfloat16, "fp8e4nv": torch.float8_e4m3fn, "fp8e5": torch.float8_e5m2}
 _CARRIERS = {1: (np.uint8, torch.uint8), 2: (np.int16, torch.int16)}
 
 
 def _to_torch(data: _Array, dtype: Any) -> torch.Tensor:
-    """The numbers that an interpreter's array of triton type `dtype` stands for."""
+    """The numbers that an interpreter's array of Triton type `dtype` represents."""
     contiguous = np.array(data, order="C")
     if dtype.name not in _BITS:
         return torch.from_numpy(contiguous)
@@ -164,21 +164,21 @@ def _to_torch(data: _Array, dtype: Any) -> torch.Tensor:
 
 
 def _convert(src: Any, target: Any) -> Any:
-    """`src` converted to the triton floating type `target`, rounded to nearest even, NaN and infinity kept."""
+    """`src` converted to the Triton floating type `target`, rounded to nearest even; NaN and infinity stay."""
     wide = _to_torch(src.data, src.dtype.scalar)
     target = target.scalar
     if target.name in _BITS:
-        # From fp64 by way of fp32, as the compiler goes.
+        # fp64 is converted through fp32, as the compiler does.
         narrow = wide.float().to(_BITS[target.name])
         data = narrow.view(_CARRIERS[narrow.element_size()][1]).numpy()
         return interpreter.TensorHandle(data.view(f"u{data.itemsize}"), target)
     return interpreter.TensorHandle(wide.to(getattr(torch, f"float{target.primitive_bitwidth}")).numpy(), target)
 
 
-def _mend_conversions(builder: Any) -> None:
-    """fp32 to bf16 truncates, fp64 to bf16 converts to an integer, NaN in e4m3 becomes 480: all else is kept."""
+def _correct_conversions(builder: Any) -> None:
+    """Correct conversions: fp32 to bf16 truncates, fp64 to bf16 makes an integer, NaN in e4m3 becomes 480."""
 
-    def mended(original: Any) -> Any:
+    def corrected(original: Any) -> Any:
         def convert(self: Any, src: Any, target: Any, *rest: Any) -> Any:
             kinds = {src.dtype.scalar.name, target.scalar.name}
             if kinds & _BITS.keys() and src.dtype.scalar.is_floating() and target.scalar.is_floating():
@@ -188,11 +188,11 @@ def _mend_conversions(builder: Any) -> None:
         return convert
 
     for name in ("create_fp_trunc", "create_fp_ext", "create_fp_to_fp"):
-        setattr(builder, name, mended(getattr(builder, name)))
+        setattr(builder, name, corrected(getattr(builder, name)))
 
 
-def _mend_dot(builder: Any) -> None:
-    """bf16 operands are multiplied as the integers of their bits, NaN in e4m3 as 480: widen both to fp32, exactly."""
+def _correct_dot(builder: Any) -> None:
+    """Convert operands to fp32, which is exact: bf16 is multiplied as the integers of its bits, NaN in e4m3 as 480."""
     original = builder.create_dot
 
     def create_dot(self: Any, a: Any, b: Any, *rest: Any) -> Any:
@@ -202,8 +202,8 @@ def _mend_dot(builder: Any) -> None:
     builder.create_dot = create_dot
 
 
-def _mend_missing_other(builder: Any) -> None:
-    """A masked load without `other` is undefined, and the interpreter says 0: poison shows who relies on it."""
+def _poison_missing_other(builder: Any) -> None:
+    """Return poison where a masked load has no `other`: the value is undefined, and the interpreter returns 0."""
     original = builder.create_masked_load
 
     def create_masked_load(self: Any, ptrs: Any, mask: Any, other: Any, *rest: Any, **named: Any) -> Any:
@@ -218,8 +218,8 @@ def _mend_missing_other(builder: Any) -> None:
     builder.create_masked_load = create_masked_load
 
 
-def _spare_searches() -> None:
-    """Each launch, and each call of a helper, searches all of triton.language for builtins: remember what it found."""
+def _cache_builtin_search() -> None:
+    """Cache the search of triton.language for builtins, which each launch and each call of a helper repeats."""
     builtins: dict[int, list[tuple[str, Any]]] = {}
 
     def patch_builtin(package: Any, builder: Any, scope: Any) -> None:
@@ -227,37 +227,37 @@ def _spare_searches() -> None:
             members = inspect.getmembers(package)
             builtins[id(package)] = [(name, member) for name, member in members if tl.core.is_builtin(member)]
         for name, member in builtins[id(package)]:
-            # Within a launch they are replaced already.
+            # Inside a launch they are already replaced.
             if getattr(package, name) is member:
                 interpreter._patch_attr(package, name, member, builder, scope)
 
     interpreter._patch_builtin = patch_builtin
 
 
-def _spare_overflow_checks() -> None:
-    """Integer arithmetic is done twice, in 64 bits too, for an assertion that only a debug build makes."""
+def _disable_overflow_checks() -> None:
+    """Disable a second computation of integer arithmetic in 64 bits, whose assertion only a debug build makes."""
     builder = interpreter.interpreter_builder
     builder.options = replace(builder.options, sanitize_overflow=False)
 
 
 def install() -> None:
-    """Mend and guard the interpreter of this process; a second call does nothing."""
+    """Install the corrections and the address checks in this process; a second call does nothing."""
     if isinstance(interpreter._interpreter, _Checked):
         return
     interpreter._interpreter = _Checked(interpreter._interpreter)
     builder = interpreter.InterpreterBuilder
-    _mend_conversions(builder)
-    _mend_dot(builder)
-    _mend_missing_other(builder)
-    _spare_searches()
-    _spare_overflow_checks()
-    # On the CPU the interpreter works on the caller's own memory, then copies every operand's storage onto itself: for
-    # an operand of gigabytes that is mostly untouched virtual memory, this is all that the call costs.
+    _correct_conversions(builder)
+    _correct_dot(builder)
+    _poison_missing_other(builder)
+    _cache_builtin_search()
+    _disable_overflow_checks()
+    # On the CPU the interpreter works on the caller's memory and then copies every operand's storage onto itself. For
+    # gigabytes of virtual memory that are mostly untouched, this copy dominates the time of the call.
     interpreter.GridExecutor._restore_args_dev = lambda *_: None
 
 
 def allow(name: str, tensor: torch.Tensor) -> Region:
-    """Let the call under way write `tensor`, which the launcher made itself."""
+    """Allow the current call to write to `tensor`, which the launcher allocated."""
     region = Region.of(name, tensor, writable=True)
     _guard.regions.append(region)
     return region
@@ -265,11 +265,11 @@ def allow(name: str, tensor: torch.Tensor) -> Region:
 
 @contextmanager
 def watch(regions: list[Region]) -> Iterator[None]:
-    """Check every access of what runs within against `regions`."""
+    """Check every access inside the context against `regions`."""
     _guard.regions, _guard.active = list(regions), True
     try:
         with np.errstate(all="ignore"), warnings.catch_warnings():
-            # numpy's own warnings for the NaN and infinity that a case feeds in.
+            # numpy warns about the NaN and infinity in a case's operands.
             warnings.simplefilter("ignore", RuntimeWarning)
             yield
     finally:

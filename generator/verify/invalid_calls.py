@@ -1,4 +1,4 @@
-"""How a right call is made wrong: one operand changed, or one size in every operand that has it."""
+"""Changes that make a valid call invalid: one operand is changed, or one size in every operand that has it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Call = dict[str, Any]
 
 
 def changed(name: str, change: Callable[[Any], Any]) -> Callable[[Call], None]:
-    """Replace an operand of a call by what `change` makes of it."""
+    """Replace an operand of a call with `change` applied to it."""
 
     def spoil(call: Call) -> None:
         call[name] = change(call[name])
@@ -26,40 +26,40 @@ def changed(name: str, change: Callable[[Any], Any]) -> Callable[[Call], None]:
 
 
 def drop(call: Call, name: str) -> None:
-    """Leave an operand out."""
+    """Remove an operand from a call."""
     del call[name]
 
 
 def longer(x: torch.Tensor) -> torch.Tensor:
-    """A matrix, or each of several, with a row too many."""
+    """A matrix, or a batch, with one more row."""
     return torch.cat([x, x[..., :1, :]], -2)
 
 
-def turned(x: torch.Tensor) -> torch.Tensor:
-    """The same matrix, stored along its other dimension."""
+def other_layout(x: torch.Tensor) -> torch.Tensor:
+    """The same matrix, contiguous along its other dimension."""
     return x.mT.contiguous().mT if x.stride(-1) == 1 else x.contiguous()
 
 
 def too_near(out: torch.Tensor) -> torch.Tensor:
-    """`out` with matrices one element too near to each other."""
+    """`out` with a batch stride that is one element too small."""
     reach = sum((size - 1) * stride for size, stride in zip(out.shape[1:], out.stride()[1:]))
     return out.as_strided(out.shape, (reach, *out.stride()[1:]))
 
 
 def overlapping(out: torch.Tensor) -> torch.Tensor:
-    """All lines of `out` in the place of its first."""
+    """`out` with all lines at the address of the first."""
     return out[..., :1, :].expand_as(out) if out.stride(-1) == 1 else out[..., :1].expand_as(out)
 
 
 def crowded(out: torch.Tensor) -> torch.Tensor:
-    """`out` with lines one element too near to each other."""
+    """`out` with a leading dimension that is one element too small."""
     *front, m, n = out.shape
     lines = (n - 1, 1) if out.stride(-1) == 1 else (1, m - 1)
     return out.as_strided(out.shape, (*(m * n for _ in front), *lines))
 
 
 def resized(kernel: Kernel, case: Case, dimension: str, size: int, **changes: Any) -> Callable[[Call], None]:
-    """Give one dimension another size in every operand that has it."""
+    """Change the size of one dimension in every operand that has it; `changes` are further keywords."""
     sizes = dict(zip("mnk", case.sizes, strict=True)) | {dimension: size}
     sizes["2n"] = 2 * sizes["n"]
     front = leading_extents(kernel.variant, case)
@@ -93,9 +93,9 @@ def _empty(like: torch.Tensor, shape: tuple[int, ...], layout: str) -> torch.Ten
 
 
 def moved(layout: str, *, offset: int = 0, stretch: int = 0, apart: int = 0) -> Callable[[torch.Tensor], torch.Tensor]:
-    """A copy that starts `offset` elements past an aligned address, its lines `stretch` further apart.
+    """A copy at `offset` elements past an aligned address; the leading dimension is `stretch` past a multiple of 16.
 
-    Of a batch the matrices are `apart` elements further apart than a multiple of 16.
+    The batch stride is `apart` elements past a multiple of 16.
     """
 
     def move(x: torch.Tensor) -> torch.Tensor:
@@ -112,7 +112,7 @@ def moved(layout: str, *, offset: int = 0, stretch: int = 0, apart: int = 0) -> 
 
 
 def aligned(spoil: Callable[[Call], None]) -> Callable[[Call], None]:
-    """After `spoil`, bring back lines of whole 16 bytes, so that an extent is the only thing left to refuse."""
+    """After `spoil`, restore leading dimensions of a multiple of 16 elements: only the extent remains invalid."""
 
     def both(call: Call) -> None:
         spoil(call)
@@ -124,7 +124,7 @@ def aligned(spoil: Callable[[Call], None]) -> Callable[[Call], None]:
 
 
 def to_cpu(call: Call) -> None:
-    """Bring every tensor to the CPU."""
+    """Move every tensor to the CPU."""
     for name, value in call.items():
         if isinstance(value, torch.Tensor):
             call[name] = value.cpu()

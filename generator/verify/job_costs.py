@@ -1,4 +1,4 @@
-"""What jobs take, as measured once and shipped: every shard of a run divides by the same figures."""
+"""Durations of jobs, measured once and shipped, so that every shard of a run computes the same division."""
 
 from __future__ import annotations
 
@@ -18,45 +18,46 @@ _FILE = Path(__file__).with_name("job_costs.json")
 
 @dataclass(frozen=True)
 class Costs:
-    """Seconds by kind of job; at the compile level seconds a launch."""
+    """Seconds by category of job; at the compile level seconds per launch."""
 
     seconds: Mapping[str, float]
 
     @classmethod
     @lru_cache(maxsize=1)
     def shipped(cls) -> Costs:
-        """The figures that come with the package."""
+        """The durations in the package's data file."""
         return cls(json.loads(_FILE.read_text()))
 
     @classmethod
     def measured(cls, results: Iterable[Result]) -> Costs:
-        """The means over `results`, those of earlier runs among them."""
+        """The mean durations of `results`, cached ones included."""
         sums: dict[str, list[float]] = {}
         for result in results:
             if result.left_out is None and result.seconds:
                 count = result.cases if result.job.level == "compile" else 1
-                for kind in _kinds(result.job):
-                    entry = sums.setdefault(kind, [0.0, 0.0])
+                for category in _categories(result.job):
+                    entry = sums.setdefault(category, [0.0, 0.0])
                     entry[0] += result.seconds
                     entry[1] += count
-        return cls({kind: round(total / max(count, 1), 3) for kind, (total, count) in sorted(sums.items())})
+        return cls({category: round(total / max(count, 1), 3) for category, (total, count) in sorted(sums.items())})
 
     def of(self, job: Job) -> float:
-        """Seconds that `job` can be expected to take."""
+        """The expected duration of `job` in seconds."""
         return self.each(job) * _launches(job) if job.level == "compile" else self.each(job)
 
     def each(self, job: Job) -> float:
-        """Seconds of `job`, at the compile level of one of its launches; of the nearest kind that was measured."""
-        return next((self.seconds[kind] for kind in _kinds(job) if kind in self.seconds), 1.0)
+        """Seconds of `job`, at the compile level of one of its launches, from the nearest measured category."""
+        return next((self.seconds[category] for category in _categories(job) if category in self.seconds), 1.0)
 
     def text(self) -> str:
-        """As the shipped file has it."""
+        """The content of the data file, as JSON."""
         return json.dumps(dict(self.seconds), indent=1) + "\n"
 
     def one(self, job: Job, launch: Launch) -> float:
-        """How dear one launch of `job` is beside others: by its kind, and by the code that its tile unrolls to.
+        """The relative cost of compiling one launch of `job`, from its category and the code size of its tile.
 
-        No time: elements of the result and of A and B that a thread holds, each function of the epilogue on the former.
+        The estimate is not in seconds: it weights the category by the elements of the tile, more for each function of
+        the epilogue, and by the warps.
         """
         t = launch.tile
         epilogue = remembered(job.folder).by_name[job.name].variant.epilogue
@@ -64,8 +65,8 @@ class Costs:
         return self.each(job) * (1024 * t.warps + t.m * t.n * (1 + 2 * functions) + (t.m + t.n) * t.k)
 
 
-def _kinds(job: Job) -> list[str]:
-    """What takes about as long as `job`, the nearest first: its level and target, then schedule, load and so on."""
+def _categories(job: Job) -> list[str]:
+    """Categories of jobs that take about as long as `job`, the most specific first."""
     words = [f"{job.level} {job.target}" if job.target else job.level, *(["contract"] if job.contract else [])]
     if not job.contract and job.level != "static":
         v = remembered(job.folder).by_name[job.name].variant

@@ -1,4 +1,4 @@
-"""Which jobs a call comes to: the families it names, the levels and targets it asks for, the part that it is given."""
+"""The jobs of a run: families, levels and targets from the command line, reduced by coverage and shard."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from generator.verify.launches import Launch, launches
 
 
 def rendered(paths: Sequence[Path], out: Path, only: str = "*") -> list[Rendered]:
-    """The rendered family of each spec, and of each folder that holds one.
+    """The rendered family of each path: a spec, or a folder of a rendered family.
 
-    Raises `SpecError` with every mistake of all specs, and `CallError`, with the command that mends it, where a family
-    is not rendered or was rendered from another spec than the one at hand.
+    Raises `SpecError` with every mistake of all specs, and `CallError`, with the command to run, if a family is not
+    rendered or was rendered from a different spec.
     """
     specs = {family.spec.path: family for family in families([path for path in paths if not path.is_dir()])}
     return [_of_spec(specs[path], out, only) if path in specs else read(path) for path in dict.fromkeys(paths)]
@@ -30,13 +30,13 @@ def rendered(paths: Sequence[Path], out: Path, only: str = "*") -> list[Rendered
 
 def _of_spec(family: Family, out: Path, only: str) -> Rendered:
     folder = out / family.spec.name
-    mend = f"python -m generator {family.spec.path}" + ("" if out == Path("generated") else f" --out {out}")
+    render = f"python -m generator {family.spec.path}" + ("" if out == Path("generated") else f" --out {out}")
     if not folder.is_dir():
-        raise CallError(f"{folder} is not there; render it first: {mend}")
+        raise CallError(f"{folder} does not exist; render it first: {render}")
     found = read(folder)
     for kernel in family.kernels:
         if fnmatchcase(kernel.name, only) and found.by_name.get(kernel.name) != kernel:
-            raise CallError(f"{folder} is not what {family.spec.path} makes now ({kernel.name}); render it: {mend}")
+            raise CallError(f"{folder} is out of date with {family.spec.path} ({kernel.name}); render it: {render}")
     return found
 
 
@@ -47,9 +47,9 @@ def plan(
     case: str | None = None,
     targets: Sequence[str] = (),
 ) -> list[Job]:
-    """One job a kernel and level, and one a contract where its function runs; those whose name matches `only`.
+    """One job per kernel and level, and one per contract at levels that call its function, of names that match `only`.
 
-    At the compile level there is one a target: of `targets`, or of the kernel's own.
+    The compile level has one job per target: of `targets`, or of the kernel's own.
     """
     jobs = []
     for level in levels:
@@ -65,33 +65,32 @@ def plan(
                 jobs += [Job(level, family.folder, name, contract=True, case=case) for name in names]
     for job in jobs:
         if not job.file.exists():
-            raise CallError(f"{job.file} is not there, and the manifest beside it lists it; render the family again")
+            raise CallError(f"{job.file} does not exist, but the family's manifest lists it; render the family again")
     return jobs
 
 
 def within_reach(
     jobs: Sequence[Job], aside: Collection[Job], found: Sequence[Rendered], coverage: Coverage
 ) -> tuple[list[Job], list[Choice]]:
-    """The jobs that `coverage` chooses among those that are not left `aside`, and these: in the order that they have.
+    """The jobs that `coverage` chooses among those not in `aside`, together with `aside`, in the order of `jobs`.
 
-    Raises `CallError` where it chooses none of a level that has some.
+    Raises `CallError` if it chooses no job of a level that has jobs.
     """
     able = [job for job in jobs if job not in aside]
     chosen, choices = covered(able, found, coverage)
     for level in dict.fromkeys(job.level for job in able):
         if not any(job.level == level for job in chosen):
-            raise CallError(
-                f"coverage {coverage.word} chooses none of what there is at the {level} level; ask for more"
-            )
+            raise CallError(f"coverage {coverage.word} chooses no job at the {level} level; use a larger share")
     places = {job: place for place, job in enumerate(jobs)}
     return sorted([*chosen, *aside], key=lambda job: places[replace(job, chosen=())]), choices
 
 
 def covered(jobs: Sequence[Job], found: Sequence[Rendered], coverage: Coverage) -> tuple[list[Job], list[Choice]]:
-    """The jobs that `coverage` chooses, level by level, and what each choice covers.
+    """The jobs that `coverage` chooses, level by level, and the choice of each level.
 
-    What is chosen among are kernels, at the compile level launches of kernels; with `kernels` that level has one launch
-    of each, and the same choice as the others. A contract's function stays where one of its kernels does.
+    Each level chooses among kernels, and the compile level among launches of kernels; with the coverage `kernels` that
+    level chooses the same kernels as the others, with one launch each. A contract's function is chosen if one of its
+    kernels is.
     """
     if coverage.word == "all":
         return list(jobs), []
@@ -115,7 +114,7 @@ def covered(jobs: Sequence[Job], found: Sequence[Rendered], coverage: Coverage) 
                 points.append(point)
                 owners.append((job, launch.name if launch else ""))
                 costs.append(shipped.one(job, launch) if launch else shipped.each(job))
-        # Costs differ from level to level, and would have each choose kernels of its own.
+        # With `kernels` all levels choose the same kernels, so that costs, which differ by level, are not used.
         choice = choose(points, coverage, costs if coverage.of_launches else None)
         choices.append(choice)
         chosen: dict[Job, list[str]] = {}
@@ -133,13 +132,13 @@ def _kernels(found: Sequence[Rendered]) -> dict[tuple[Path, str], Kernel]:
 
 
 def _launches(job: Job, kernel: Kernel, coverage: Coverage) -> Sequence[Launch]:
-    """What is chosen among of a kernel at the compile level: every launch, or the cheapest plain one."""
+    """The launches of a kernel to choose among at the compile level: every one, or the cheapest aligned one."""
     assert job.target is not None
     found = launches(kernel, job.target)
     if coverage.of_launches or not found:
         return found
     cost = Costs.shipped().one
-    # A kernel of which no row fits has no aligned launch, only those that must not fit.
+    # A kernel without a configuration that fits has no aligned launch, only those that must not fit.
     return (min(found, key=lambda launch: (launch.case.name != "aligned", cost(job, launch))),)
 
 
@@ -149,10 +148,10 @@ def _with(job: Job, chosen: Sequence[str]) -> Job:
 
 
 def shard(jobs: Sequence[Job], index: int, count: int, cost: Callable[[Job], float] = lambda job: 1.0) -> list[Job]:
-    """The `index`-th of `count` parts (from 1): disjoint, the same each time, together all, of nearly equal cost."""
+    """The `index`-th (from 1) of `count` disjoint parts of nearly equal cost; the division is deterministic."""
     parts: list[tuple[float, int]] = [(0.0, part) for part in range(count)]
     mine = set()
-    # The costliest first, each to the part that has least (Graham's rule, within 4/3 of the best there is).
+    # Most expensive first, each to the part with the smallest load (Graham's LPT rule, within 4/3 of the optimum).
     for place, job in sorted(enumerate(jobs), key=lambda entry: (-cost(entry[1]), entry[0])):
         load, part = heapq.heappop(parts)
         heapq.heappush(parts, (load + cost(job), part))

@@ -1,4 +1,4 @@
-"""What travels between the command line and the workers: plain values, nothing of torch or triton."""
+"""The values that the command line and the workers exchange; importing them needs neither torch nor triton."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pathlib import Path
 
 from generator.emit.code_parts import Parts
 
-#: In the order in which they run: what is quick and finds the most comes first.
+#: In the order in which they run: fast levels that find most mistakes come first.
 LEVELS = ("static", "bounds", "interpret", "compile", "gpu")
 
 
-#: Levels whose job is one case: `--case` chooses nothing there.
+#: Levels whose job is a single case, to which `--case` does not apply.
 WHOLE = ("static", "bounds")
 
 
@@ -31,43 +31,43 @@ class Job:
     contract: bool = False
     #: Run only the cases whose name matches.
     case: str | None = None
-    #: What is compiled for, at the compile level.
+    #: The target of the compile level.
     target: str | None = None
-    #: At the compile level, the launches that are compiled: none means every one.
+    #: At the compile level, the launches to compile; empty means all.
     chosen: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:
-        """The level, with the target where there is one: `compile sm90`."""
+        """The level, followed by the target if there is one: `compile sm90`."""
         return f"{self.level} {self.target}" if self.target else self.level
 
     def takes(self, case: str) -> bool:
-        """Whether a case, or a launch, is one that the job runs."""
+        """Whether the job runs this case or launch."""
         return (not self.chosen or case in self.chosen) and (self.case is None or fnmatchcase(case, self.case))
 
     @property
     def file(self) -> Path:
-        """What is proved: a kernel's file, or the package that holds a contract's function."""
+        """The file under proof: a kernel's, or the `__init__.py` with a contract's function."""
         return self.folder / ("__init__.py" if self.contract else f"{self.name}.py")
 
 
 @dataclass(frozen=True, order=True)
 class Subject:
-    """What is proved of a kernel: its code, by meaning, as far as a level's result depends on it.
+    """The code of a kernel that a level's result depends on, as digests of syntax trees.
 
-    The name is part of it, since the types of a kernel's operands are in the name and not always in the code.
+    The name is part of it, since it states the types of a kernel's operands, which the code does not always do.
     """
 
     kernel: str
     device: str
-    #: Empty at the compile level: code of the host alone leaves what is compiled as it is.
+    #: Empty at the compile level, whose results do not depend on host code.
     host: str = ""
 
     @classmethod
     def of(cls, job: Job, parts: Parts) -> Subject | None:
-        """What a job proves of the kernel whose file has these parts.
+        """The subject of a job on the kernel whose file has these parts.
 
-        None where that is no kernel's code: the static level is about the text, a contract about several kernels.
+        None for the static level, which checks the text, and for a contract, which has several kernels.
         """
         if job.contract or job.level == "static":
             return None
@@ -75,19 +75,19 @@ class Subject:
 
 
 class State(IntEnum):
-    """What became of a job."""
+    """The outcome of a job."""
 
     PASSED = 0
     FAILED = 1
-    #: Not for this level, version or machine, by what the kernel is: another has to prove it.
+    #: The kernel does not support this level, version or machine: another one has to prove it.
     LEFT_OUT = 2
-    #: The level should have decided cases and could not, or ran none.
+    #: The level could not decide some cases, or ran none.
     NOT_PROVED = 3
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A case that went wrong: its reason to be, what was found, and the command that repeats it."""
+    """A case that failed: its name, the reason for the case, and a message about what was found."""
 
     case: str
     reason: str
@@ -96,32 +96,33 @@ class Failure:
 
 @dataclass(frozen=True)
 class Result:
-    """What became of a job, which `state` sums up; `left_out` says why it was not run at all."""
+    """The outcome of a job, which `state` summarises; `left_out` is the reason if the job did not run."""
 
     job: Job
     cases: int = 0
     failures: tuple[Failure, ...] = ()
-    #: Cases that could not be decided here, each with the reason. They are not among `cases`.
+    #: Cases that could not be decided, each with the reason. `cases` does not count them.
     not_proved: tuple[tuple[str, str], ...] = ()
     left_out: str | None = None
-    #: The worst error as a part of what is allowed, and the error as a part of the vendor library's.
+    #: The largest ratio of an error to the allowed one, and the root mean square error divided by that of torch's
+    #: product, which cuBLAS or rocBLAS computes.
     worst_error: float = 0.0
     vendor_error: float | None = None
-    #: What it was found of; None of a contract's function, at the static level, and where the file is no Python.
+    #: The code under proof; None for a contract's function, at the static level, and if the file is not Python.
     subject: Subject | None = None
-    #: Where it ran: the device's name, and versions of python, torch and triton.
+    #: The device's name, and the versions of python, torch and triton.
     place: tuple[tuple[str, str], ...] = ()
     seconds: float = 0.0
-    #: The process that ran the job can run no other: its device answers nothing after an illegal access.
+    #: The worker process cannot run further jobs: its GPU returns errors only after an illegal access.
     lost: bool = False
-    #: Of each launch that was compiled, its name and what was read from the machine code.
+    #: For each compiled launch, its name and the figures read from the machine code.
     measured: tuple[tuple[str, tuple[tuple[str, int], ...]], ...] = ()
-    #: It passed in an earlier run, and nothing that it depends on has changed since.
-    kept: bool = False
+    #: The result comes from the result cache.
+    cached: bool = False
 
     @property
     def state(self) -> State:
-        """What it comes to: nothing has passed that failed a case, left one undecided, or ran none."""
+        """The outcome; a job passes only if it ran cases and every one passed."""
         if self.failures:
             return State.FAILED
         if self.left_out is not None:
@@ -130,17 +131,17 @@ class Result:
 
     @property
     def short(self) -> bool:
-        """Whether cases wanted memory and may run next time; what bounds does not understand never is."""
+        """Whether cases lacked memory and may run next time; this does not apply to the bounds level."""
         return bool(self.not_proved) and self.job.level != "bounds"
 
     @property
     def partial(self) -> bool:
-        """Whether part of the kernel's cases alone ran."""
+        """Whether only some of the kernel's cases ran."""
         return bool(self.job.case or self.job.chosen) or self.short
 
 
 def command(job: Job, failure: Failure | None = None) -> str:
-    """The command, quoted for a shell, that repeats one job, or of it the one case that failed."""
+    """The shell command that repeats a job, or only the case of `failure`."""
     words = ["python", "-m", "generator", "verify", str(job.folder), "--only", job.name, "--level", job.level]
     if job.target is not None:
         words += ["--target", job.target]
@@ -150,6 +151,6 @@ def command(job: Job, failure: Failure | None = None) -> str:
 
 
 def status(results: Iterable[Result], *, allow_undecided: bool = False) -> int:
-    """The exit status of a run: 1 where something failed, or was not proved and need be, else 0."""
+    """The exit status of a run: 1 if a job failed, or was not proved without `allow_undecided`; else 0."""
     wrong = {State.FAILED} if allow_undecided else {State.FAILED, State.NOT_PROVED}
     return 1 if any(result.state in wrong for result in results) else 0

@@ -1,4 +1,4 @@
-"""What a level leaves out by its nature, and why: another level, Triton or device has to prove it."""
+"""The jobs that a level cannot run, and why: another level, Triton version or device has to prove them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from generator.plan.kernels import Kernel
 from generator.verify.jobs import Job, Result
 from generator.verify.launches import left_out
 
-#: The case of a job that its level leaves out with all others.
+#: The name of the case in the result of a job that cannot run.
 EVERY = "every case"
 
 
 def out_of_reach(jobs: Iterable[Job], found: Sequence[Rendered], device: str | None) -> dict[Job, Result]:
-    """The results of the jobs that their level leaves out; `device` is the GPU's architecture, None if not known.
+    """The results of the jobs that their level leaves out; `device` is the GPU's architecture, or None if unknown.
 
-    A level of which that is every job proves nothing: there they are not proved, rather than left out.
+    If a level leaves out every job, it proves nothing, and its jobs are not proved instead of left out.
     """
     families = {family.folder: family for family in found}
     reasons = {job: why_not(job, families[job.folder], device) for job in jobs}
@@ -33,13 +33,13 @@ def out_of_reach(jobs: Iterable[Job], found: Sequence[Rendered], device: str | N
         if reason is not None and job.level in working:
             results[job] = Result(job, left_out=reason)
         elif reason is not None:
-            told = f"{reason}; nothing of what is asked of the {job.level} level can be proved here"
-            results[job] = Result(job, not_proved=((EVERY, told),))
+            message = f"{reason}; the {job.level} level can prove none of the requested jobs here"
+            results[job] = Result(job, not_proved=((EVERY, message),))
     return results
 
 
 def why_not(job: Job, family: Rendered, device: str | None) -> str | None:
-    """Why the level of `job` leaves it out on a machine with that GPU, or None."""
+    """Why the level of `job` leaves it out on a machine with the GPU `device`, or None."""
     if job.level in ("static", "bounds"):
         return None
     if job.contract:
@@ -53,31 +53,31 @@ def why_not_run(kernel: Kernel, device: str | None) -> str | None:
     reason = _other_triton(kernel.triton)
     if reason is not None or device is None or any(_runs(device, target) for target in kernel.targets):
         return reason
-    return f"it is for {', '.join(kernel.targets)}, and the device is {device}"
+    return f"its targets are {', '.join(kernel.targets)}, and the device is {device}"
 
 
 def why_not_called(kernels: Sequence[Kernel], device: str | None, *, hardware: bool) -> str | None:
-    """Why the function that picks among `kernels` cannot be called, in the interpreter or on hardware, or None.
+    """Why the contract's function that selects among `kernels` cannot be called, interpreted or on a GPU, or None.
 
-    A function whose first choice cannot run here must find a kernel that can.
+    A function whose first choice cannot run here must select a kernel that can.
     """
     reasons = [why_not_run(kernel, device) for kernel in kernels]
     if None not in reasons:
         return reasons[0]
     here = [kernel for kernel, reason in zip(kernels, reasons, strict=True) if reason is None]
     if not hardware and any(kernel.select == "autotune" for kernel in here):
-        return "without a GPU Triton's autotuner cannot choose"
+        return "Triton's autotuner needs a GPU"
     return None
 
 
 def why_not_compiled(kernel: Kernel, target: str) -> str | None:
-    """Why the installed Triton compiles nothing of `kernel` for `target`, or None."""
+    """Why the installed Triton cannot compile `kernel` for `target`, or None."""
     return _other_triton(kernel.triton) or left_out(kernel, target)
 
 
 @cache
 def _other_triton(wanted: str) -> str | None:
-    """How the installed Triton is none of those wanted, or None."""
+    """A message if the version of the installed Triton is not in `wanted`, or None."""
     try:
         installed = Version(version("triton")).base_version
     except PackageNotFoundError:
@@ -86,7 +86,7 @@ def _other_triton(wanted: str) -> str | None:
 
 
 def _runs(device: str, target: str) -> bool:
-    """Whether `device` runs what is made for `target`: later NVIDIA devices run what earlier ones do."""
+    """Whether `device` runs kernels for `target`: later NVIDIA devices run kernels for earlier ones."""
     if TARGETS[target].vendor != "nvidia" or not device.startswith("sm"):
         return device == target
     return int(device[2:]) >= TARGETS[target].capability

@@ -1,4 +1,4 @@
-"""What a row of a kernel's table is in the file, by the meaning of the manifest: never by the templates."""
+"""The configurations that a kernel's file must list, computed from the manifest and not from the templates."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from generator.plan import legality
 from generator.plan.kernels import Kernel
 
 
-def row_of(variant: Variant, tile: Tile) -> dict[str, int]:
-    """The row of CONFIGS that stands for `tile`."""
+def configuration_of(variant: Variant, tile: Tile) -> dict[str, int]:
+    """The entry of CONFIGS for `tile`."""
     launched = {"num_warps": tile.warps}
     if not variant.traits.tiled:
         return launched
@@ -20,7 +20,7 @@ def row_of(variant: Variant, tile: Tile) -> dict[str, int]:
 
 
 def takes(variant: Variant, tile: Tile, sizes: tuple[int, int, int]) -> bool:
-    """Whether a product of `sizes` can be computed in tiles of that row."""
+    """Whether the configuration `tile` supports a product of `sizes` (M, N, K)."""
     if not variant.traits.tiled:
         return True
     ragged = legality.ragged(variant.masking)
@@ -33,8 +33,8 @@ def takes(variant: Variant, tile: Tile, sizes: tuple[int, int, int]) -> bool:
 
 
 def tables(kernel: Kernel) -> dict[str, object]:
-    """The tables of a kernel's file, by the name that each has there."""
-    found: dict[str, object] = {"CONFIGS": [row_of(kernel.variant, tile) for tile in kernel.tiles]}
+    """The tables of a kernel's file, by their names in the file."""
+    found: dict[str, object] = {"CONFIGS": [configuration_of(kernel.variant, tile) for tile in kernel.tiles]}
     if kernel.not_offered:
-        found["TOO_LARGE"] = {target: tuple(rows) for target, rows in kernel.not_offered}
+        found["TOO_LARGE"] = {target: tuple(indices) for target, indices in kernel.not_offered}
     return found

@@ -1,7 +1,8 @@
-"""The outcome of a run as one HTML page: kernels by levels and targets, and why what failed or is left out is so.
+"""The results of a run as one HTML page: a table of kernels by levels and targets, with the details of each cell.
 
-The page needs no other file and no network. It carries the outcome as JSON: what the table shows in one value, the
-details behind its cells in parts that are read when a cell is opened, so that ten thousand kernels open as fast as one.
+The page needs no other file and no network. It contains the results as JSON: the data of the table in one value, and
+the details of its cells in parts that are parsed when a cell is opened. The page therefore opens fast for ten thousand
+kernels, too.
 """
 
 from __future__ import annotations
@@ -21,16 +22,16 @@ from generator.plan.kernels import Kernel
 from generator.verify.jobs import LEVELS, Failure, Job, Result, State, command
 from generator.verify.run_report import verdict
 
-#: Rows whose details are read together.
+#: The number of rows whose details are parsed together.
 _PART = 200
-#: More than this of one cell, or of one message, says nothing new and would make the page heavy.
+#: The largest number of failures of a cell, and of characters of a message: more would only make the page larger.
 _FAILURES = 25
 _MESSAGE = 8000
 
 
 @dataclass(frozen=True)
 class _Row:
-    """A kernel, or a contract's function: that has no kernel of its own, and the contract's axes only."""
+    """A kernel, or a contract's function (`kernel` is None, and `words` has the contract's axes only)."""
 
     family: Rendered
     name: str
@@ -44,35 +45,35 @@ class _Row:
 
 @dataclass(frozen=True)
 class _Cell:
-    """What a row comes to in a column: a result, or the family's own reason that there is none."""
+    """The cell of a row and column: a result, or the family's reason for having none."""
 
     result: Result | None = None
     left_out: str | None = None
-    #: Why rows of the kernel's table are not offered on the column's target.
+    #: Why configurations of the kernel are not offered on the column's target.
     not_offered: tuple[str, ...] = ()
 
     @property
     def state(self) -> State:
-        """What became of it, which the page spells and colours by its number."""
+        """The outcome, whose number selects the cell's text and colour."""
         return State.LEFT_OUT if self.result is None else self.result.state
 
 
 @dataclass(frozen=True)
 class Total:
-    """A line of the summary: what a level came to, at the compile level for one target."""
+    """A line of the summary: the results of a level, at the compile level for one target."""
 
     label: str
     kernels: int
     functions: int
     cases: int
     states: tuple[int, ...]
-    kept: int
+    cached: int
     not_proved: int
     places: tuple[str, ...]
 
 
 class _Texts:
-    """Texts that occur many times, each written once and named by its place."""
+    """A table of texts that occur many times; a call returns the index of a text."""
 
     def __init__(self) -> None:
         self._places: dict[Any, int] = {}
@@ -86,7 +87,7 @@ class _Texts:
 
 
 def page(results: Sequence[Result], families: Sequence[Rendered]) -> str:
-    """The page of `results`, whose jobs are of `families`; plain ASCII, and the same for the same results."""
+    """The page of `results`, whose jobs are of `families`, in ASCII; the output is deterministic."""
     families = list({family.folder: family for family in families}.values())
     places = {family.folder: place for place, family in enumerate(families)}
     columns = _columns(results)
@@ -123,7 +124,7 @@ def page(results: Sequence[Result], families: Sequence[Rendered]) -> str:
         parts=[details[start : start + _PART] for start in range(0, len(details), _PART)],
         texts=texts.all,
     )  # fmt: skip
-    # What Jinja writes outside of the JSON may hold any letter; the file may be written in any encoding.
+    # Text outside the JSON may have any character, but the file may be written in any encoding.
     return made.encode("ascii", "xmlcharrefreplace").decode("ascii")
 
 
@@ -142,7 +143,7 @@ def _environment() -> jinja2.Environment:
 
 
 def _columns(results: Iterable[Result]) -> list[str]:
-    """The labels of the levels and targets that occur, in the order in which they run."""
+    """The labels of the levels and targets in `results`, in the order in which they run."""
     targets = list(TARGETS)
     jobs = {result.job.label: result.job for result in results}
 
@@ -156,12 +157,12 @@ def _columns(results: Iterable[Result]) -> list[str]:
 def _table(
     results: Iterable[Result], families: Sequence[Rendered], columns: Sequence[str]
 ) -> Iterator[tuple[_Row, dict[str, _Cell]]]:
-    """Every kernel and every contract's function, this before its kernels, with its cells by column."""
+    """Every contract's function, followed by its kernels, each with its cells by column."""
     found: dict[tuple[Path, bool, str], dict[str, Result]] = {}
     for result in results:
-        known = found.setdefault((result.job.folder, result.job.contract, result.job.name), {})
-        if result.job.label not in known or result.failures:
-            known[result.job.label] = result
+        own = found.setdefault((result.job.folder, result.job.contract, result.job.name), {})
+        if result.job.label not in own or result.failures:
+            own[result.job.label] = result
     for family in families:
         reasons: dict[tuple[str, str], list[str]] = {}
         for entry in family.left_out:
@@ -175,11 +176,11 @@ def _table(
                 if column in own:
                     cells[column] = _Cell(own[column], own[column].left_out, notes)
                 elif notes and any(label.startswith("compile ") for label in own):
-                    # Nothing is asked of a target that the family itself leaves out: say why here too.
+                    # No job exists for a target that the family excludes: show the family's reason.
                     cells[column] = _Cell(left_out="; ".join(notes))
             yield row, cells
     if found:
-        raise ValueError(f"results of what no family has: {', '.join(name for *_, name in found)}")
+        raise ValueError(f"results of names that no family has: {', '.join(name for *_, name in found)}")
 
 
 def _rows(family: Rendered) -> Iterator[_Row]:
@@ -191,19 +192,19 @@ def _rows(family: Rendered) -> Iterator[_Row]:
 
 
 def _shown(cell: _Cell, reasons: _Texts) -> list[int]:
-    """What the table shows: state, number of cases or of a reason, cases not proved, known from before.
+    """The data of a cell: its state, a number, the number of cases not proved, and whether the result is cached.
 
-    The cases are those that passed, that failed, or that are not proved, as the state says.
+    The number counts cases that passed, failed or are not proved, by state; if left out, it is the reason's index.
     """
     result = cell.result
     if result is None or cell.state is State.LEFT_OUT:
         return [State.LEFT_OUT, reasons(cell.left_out), 0, 0]
     counts = {State.FAILED: len(result.failures), State.NOT_PROVED: len(result.not_proved)}
-    return [cell.state, counts.get(cell.state, result.cases), len(result.not_proved), int(result.kept)]
+    return [cell.state, counts.get(cell.state, result.cases), len(result.not_proved), int(result.cached)]
 
 
 def _details(row: _Row, cells: Mapping[str, _Cell], columns: Sequence[str], texts: _Texts) -> list[Any]:
-    """What an opened row tells: digests, rows of the tile table, and the details of each cell, 0 where none is."""
+    """The content of an opened row: digests, configurations, and the details of each cell, or 0 without one."""
     results = [cell.result for cell in cells.values() if cell.result is not None]
     subject = max((result.subject for result in results if result.subject), key=lambda each: each.host, default=None)
     digests = {} if subject is None else {"device code": subject.device, "host code": subject.host}
@@ -211,18 +212,18 @@ def _details(row: _Row, cells: Mapping[str, _Cell], columns: Sequence[str], text
     splits = row.kernel is not None and row.kernel.variant.traits.splits
     words = [f"{t.m} x {t.n} x {t.k}, {t.warps} warps, {t.stages} stages, group {t.group}" for t in tiles if results]
     lines = [texts(f"{line}, split {t.split}" if splits else line) for t, line in zip(tiles, words)]
-    told = ", ".join(f"{part} {digest[:16]}" for part, digest in digests.items() if digest)
-    return [told, lines, [_detail(cells[column], texts) if column in cells else 0 for column in columns]]
+    code = ", ".join(f"{part} {digest[:16]}" for part, digest in digests.items() if digest)
+    return [code, lines, [_detail(cells[column], texts) if column in cells else 0 for column in columns]]
 
 
 def _detail(cell: _Cell, texts: _Texts) -> dict[str, Any]:
-    told: dict[str, Any] = {"notOffered": [texts(reason) for reason in cell.not_offered]}
+    found: dict[str, Any] = {"notOffered": [texts(reason) for reason in cell.not_offered]}
     result = cell.result
     if result is not None:
-        told |= {
+        found |= {
             "cases": result.cases,
             "seconds": f"{result.seconds:.1f}" if result.seconds else "",
-            # Texts, since an error may be infinite, for which JSON has no number.
+            # Strings, since an error may be infinite, which JSON cannot represent.
             "worst": f"{result.worst_error:.3g}" if result.worst_error else "",
             "vendor": f"{result.vendor_error:.3g}" if result.vendor_error is not None else "",
             "place": texts(_place(result)),
@@ -230,12 +231,12 @@ def _detail(cell: _Cell, texts: _Texts) -> dict[str, Any]:
             "notProved": [[texts(case), texts(reason)] for case, reason in result.not_proved],
         }
         if result.measured:
-            told["measured"] = _measured(result, texts)
-    return {key: value for key, value in told.items() if value or value == 0}
+            found["measured"] = _measured(result, texts)
+    return {key: value for key, value in found.items() if value or value == 0}
 
 
 def _failure(result: Result, failure: Failure, texts: _Texts) -> list[int]:
-    """Case, reason, message and the command that repeats it."""
+    """Indices of the texts of a failure: case, reason, message and the command that repeats it."""
     message = failure.message
     if len(message) > _MESSAGE:
         message = f"{message[:_MESSAGE]}\n[{len(message) - _MESSAGE} more characters]"
@@ -243,7 +244,7 @@ def _failure(result: Result, failure: Failure, texts: _Texts) -> list[int]:
 
 
 def _measured(result: Result, texts: _Texts) -> list[Any]:
-    """Launches that came to the same figures together: the figures' names, then per line launches and figures."""
+    """The names of the figures, then lines of launches that have the same figures, and these figures."""
     lines: dict[tuple[tuple[str, int], ...], list[int]] = {}
     for launch, figures in result.measured:
         lines.setdefault(figures, []).append(texts(launch))
@@ -257,7 +258,7 @@ def _place(result: Result) -> str:
 
 
 def _command(family: Rendered, column: str) -> list[str]:
-    """The command that repeats a job of this family and column, without its name: what stands before and behind."""
+    """The command that repeats a job of this family and column: the texts before and after the kernel's name."""
     level, _, target = column.partition(" ")
     before, _, behind = command(Job(level, family.folder, "@", target=target or None)).rpartition("@")
     return [before, behind]
@@ -273,14 +274,14 @@ def _total(column: str, table: Sequence[tuple[_Row, Mapping[str, _Cell]]]) -> To
         sum(row.kernel is None for row, _ in members),
         sum(result.cases for result in results),
         tuple(states[state] for state in State),
-        sum(result.kept for result in results),
+        sum(result.cached for result in results),
         sum(len(result.not_proved) for result in results),
         tuple(dict.fromkeys(place for result in results if (place := _place(result)))),
     )
 
 
 def _left_out(families: Sequence[Rendered]) -> Iterator[tuple[int, str, str, list[str]]]:
-    """Family, target, reason and names of what the families have not, what has the same reason together."""
+    """Family, target, reason and names of the kernels that the families leave out, grouped by reason."""
     for index, family in enumerate(families):
         together: dict[tuple[str, str], list[str]] = {}
         for entry in family.left_out:

@@ -1,4 +1,4 @@
-"""Operands in larger buffers with poisoned margins, so that a stray read spoils the result and a stray write shows."""
+"""Operands in larger buffers with poisoned margins, which expose reads and writes outside the operand."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 import torch
 
-#: All bits set is NaN in every floating type in use, with a payload that no arithmetic makes.
+#: All bits set is NaN in every floating type in use, with a payload that arithmetic never produces.
 FLOAT_POISON = 0xFF
-#: A byte that makes neither 0 nor -1 of any integer.
+#: A byte that gives neither 0 nor -1 in any integer type.
 INTEGER_POISON = 0x5A
 
 #: Margins are whole multiples of this many bytes, so that an operand is as aligned as its buffer.
 _ALIGNMENT = 256
 
-#: An operand whose offsets pass 2**31 elements is not filled with poison: it is virtual memory, mostly never touched.
+#: The largest buffer, in bytes, that is filled with poison. Larger ones are virtual memory and mostly never touched.
 LARGEST_POISONED = 1 << 28
 
 # Python 3.11 and 3.12 do not name the flag on every platform; the value is Linux's.
@@ -23,12 +23,15 @@ _MAP_NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)
 
 
 class NoMemory(Exception):
-    """A case needs more memory than there is."""
+    """A case needs more memory than is available."""
 
 
 @dataclass
 class Operand:
-    """One operand: `view` is what the launcher gets, `storage` all bytes of the buffer around it."""
+    """One operand: `view` is the launcher's argument, `storage` all bytes of its buffer, `before` a copy of these.
+
+    `before` is None for buffers without poison.
+    """
 
     name: str
     view: torch.Tensor
@@ -36,14 +39,14 @@ class Operand:
     before: torch.Tensor | None
 
     def changed(self) -> str | None:
-        """What was written although nothing may be, or None; an operand too large for poison is not asked."""
+        """A message if an input or its margins were written to, else None; None without poison."""
         if self.before is None or torch.equal(self.storage, self.before):
             return None
         count = int((self.storage != self.before).sum())
         return f"{count} bytes of the input {self.name} or its margins were written"
 
     def margins_changed(self) -> str | None:
-        """What was written outside the elements of an output, or None; what was written inside is taken back."""
+        """A message if memory outside the elements of an output was written to, else None; resets its elements."""
         if self.before is None:
             return None
         before = self.before.view(self.view.dtype)
@@ -68,7 +71,7 @@ def poison(view: torch.Tensor) -> None:
 
 
 def unwritten(view: torch.Tensor) -> torch.Tensor:
-    """Which elements of `view` still hold their poison: a boolean tensor of its shape."""
+    """Whether each element of `view` still has its poison: a boolean tensor of its shape."""
     fresh = torch.empty_like(view, memory_format=torch.contiguous_format)
     poison(fresh)
     integer = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[view.element_size()]
@@ -85,9 +88,9 @@ def place(
     offset: int = 0,
     margin: int = 0,
 ) -> Operand:
-    """An operand of that shape with `strides` and `offset` in elements, every byte of it and its margins poisoned.
+    """An operand of `shape`; every byte of it and of its margins has poison, unless it is too large.
 
-    `margin` is in elements, on either side. Raises `NoMemory` where the buffer cannot be had.
+    `strides`, `offset` and `margin` (on either side) are in elements. Raises `NoMemory` if allocation fails.
     """
     width = torch.empty((), dtype=dtype).element_size()
     extent = sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True)) + 1 if 0 not in shape else 0
@@ -114,13 +117,15 @@ def _allocate(size: int, device: torch.device) -> torch.Tensor:
         return torch.frombuffer(memory, dtype=torch.uint8)
     free, _ = torch.cuda.mem_get_info(device)
     if size > free:
-        raise NoMemory(f"{size >> 20} MiB on {device}, of which {free >> 20} MiB are free")
+        raise NoMemory(f"{size >> 20} MiB needed on {device}, and {free >> 20} MiB are free")
     return torch.empty(max(size, _ALIGNMENT), dtype=torch.uint8, device=device)
 
 
 def fill(operand: Operand, values: torch.Tensor) -> None:
-    """Write `values` (of the operand's shape, or (1, rows, columns) for a batch of one matrix, repeated) into the
-    elements, and remember the buffer as it is then."""
+    """Write `values` into the operand and update `before`.
+
+    `values` has the operand's shape, or (1, rows, columns) if the whole batch shares one matrix.
+    """
     operand.view[: len(values)].copy_(values)
     if operand.before is not None:
         operand.before = operand.storage.clone()

@@ -1,8 +1,8 @@
-"""What was proved, and on what: a file of its own beside the manifest, keyed by the meaning of each kernel's code.
+"""Records of proofs: JSON files that list, for the code of each kernel, the levels that passed and where they ran.
 
-A record says of a kernel's device code what was compiled, and beside each host code of it what ran. It stands for
-whatever file has that code, in whichever family, so that a comment or a docstring makes nothing fall. The static level
-is about the text, and takes seconds: it is not recorded.
+Kernels are identified by digests of syntax trees: of the device code for the compile level, of device and host code for
+the other levels. A record is valid for every file with that code, in any family: changes to comments and docstrings
+invalidate nothing. The static level checks the text in seconds and is not recorded.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from generator.emit.manifest_reader import Rendered
 from generator.language.errors import CallError
 from generator.verify.jobs import Result, State, Subject
 
-#: What a level found of a kernel: counts, and the worst that there was.
+#: The result of a level for a kernel: counts, and the largest of each figure.
 Figures = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Record:
-    """What passed on one machine: of each kernel's code the levels, by their labels."""
+    """The levels that passed on one machine, by their labels, for each kernel's code."""
 
-    #: The machine and its versions. No date, no path.
+    #: The device and versions, without dates and paths.
     place: dict[str, str]
     proved: dict[Subject, dict[str, Figures]]
 
     def cases(self, subject: Subject, label: str) -> int:
-        """How many cases of a kernel passed at a level."""
+        """The number of a kernel's cases that passed at a level."""
         return int(self.proved.get(subject, {}).get(label, {}).get("cases", 0))
 
 
 def current(families: Iterable[Rendered]) -> set[Subject]:
-    """What there is to prove of the kernels of families, as their files lie, at whichever level."""
+    """The code of all kernels of the families, as their files are now: one subject for each part that levels use."""
     found: set[Subject] = set()
     for family in families:
         for name in family.by_name:
@@ -61,21 +61,21 @@ def _record(recorded: Iterable[Result]) -> Record:
 
 
 def _recorded(results: Iterable[Result]) -> list[Result]:
-    """The results that are recorded, one of a subject and level: cases of kernels that passed, none chosen by name."""
+    """The results to record, one per subject and level: kernels without failures, from runs without --case."""
     found: dict[tuple[Subject, str], Result] = {}
     for result in results:
         job = result.job
         if result.failures or not result.cases or job.contract or job.level == "static" or job.case is not None:
             continue
         key = (_subject(result), job.label)
-        # Two families may have the same kernel.
+        # Two families may contain the same kernel.
         if not (key in found and _fewer(result, found[key].cases)):
             found[key] = result
     return list(found.values())
 
 
 def _fewer(result: Result, cases: int) -> bool:
-    """Whether a result must not take the place of one of so many cases: a whole run may, whatever it comes to."""
+    """Whether a partial result has fewer than `cases` cases, so that it must not replace that record."""
     return result.partial and result.cases < cases
 
 
@@ -96,41 +96,41 @@ def _figures(result: Result) -> Figures:
 
 
 def _worst(result: Result) -> dict[str, int]:
-    """The most of each resource that a launch of the kernel takes, those that must not fit left out."""
+    """The largest use of each resource among the kernel's launches, without those that must not fit."""
     offered = [dict(figures) for name, figures in result.measured if not name.endswith("-refused")]
     keys = ("shared", "tensor_memory", "registers", "spilled")
     return {key: max(figures[key] for figures in offered) for key in keys if any(f[key] for f in offered)}
 
 
 def write(path: Path, results: Sequence[Result]) -> list[str]:
-    """Write what passed to `path`, with what an earlier run on the same machine and versions left there.
+    """Add what passed to the record in `path`, which must be of the same machine and versions.
 
-    Part of a kernel's cases does not take the place of more of them. Returns what is told of that, a line a level, and
-    of what is not recorded at all.
+    A partial result does not replace a record of more cases. Returns messages about such results, one per level, and
+    about results that are not recorded. Raises `CallError` if the record is of another machine.
     """
-    recorded, told = _recorded(results), []
+    recorded, messages = _recorded(results), []
     found = _record(recorded)
     if path.exists():
         before = read(path)
         machine = _machine(before.place)
         if any(machine.get(key, value) != value for key, value in _machine(found.place).items()):
-            raise CallError(f"{path} holds results of {before.place}, and these are of {found.place}")
+            raise CallError(f"{path} has results of {before.place}, but these are of {found.place}; use another file")
         fuller = [result for result in recorded if _fewer(result, before.cases(_subject(result), result.job.label))]
         for result in fuller:
             del found.proved[_subject(result)][result.job.label]
-        told = _told_of(path, fuller, before)
+        messages = _messages_of_fuller(path, fuller, before)
         found = Record(before.place | found.place | machine, _joined(before.proved, found.proved))
-    told += _of_nothing(path, results)
+    messages += _messages_of_none(path, results)
     if any(result.job.case is not None for result in results):
-        told.append(f"{path}: nothing of what ran is recorded, for --case takes some of the cases alone")
+        messages.append(f"{path}: no result is recorded, because --case runs only some of the cases")
     path.write_text(_text(found))
-    return told
+    return messages
 
 
 def renew(path: Path, fresh: Path) -> None:
-    """Put the record of a run over all kernels, `fresh`, in the place of `path`.
+    """Replace the record in `path` with `fresh`, the record of a run over all kernels.
 
-    What `path` holds besides stays where it is of code that was proved again, on the same machine and versions.
+    If machine and versions are the same, other levels in `path` stay for code that `fresh` proves again.
     """
     found = read(fresh)
     before = read(path) if path.exists() else found
@@ -148,49 +148,50 @@ def renew(path: Path, fresh: Path) -> None:
 def _joined(
     before: Mapping[Subject, dict[str, Figures]], found: Mapping[Subject, dict[str, Figures]]
 ) -> dict[Subject, dict[str, Figures]]:
-    """What both hold of each subject, where both have a level what is found now."""
+    """The levels of both for each subject; where both have a level, that of `found`."""
     return {subject: before.get(subject, {}) | found.get(subject, {}) for subject in {**before, **found}}
 
 
-def _told_of(path: Path, fuller: Sequence[Result], before: Record) -> list[str]:
+def _messages_of_fuller(path: Path, fuller: Sequence[Result], before: Record) -> list[str]:
+    """A message per level about results whose earlier records stay, since they have more cases."""
     lines = []
     for label, count in Counter(result.job.label for result in fuller).items():
         first = next(result for result in fuller if result.job.label == label)
         cases = before.cases(_subject(first), label)
-        kernels = "1 kernel stays" if count == 1 else f"{count} kernels stay"
+        records = "record of 1 kernel stays" if count == 1 else f"records of {count} kernels stay"
         more = "" if count == 1 else ", and others"
         lines.append(
-            f"{path}: {label} of {kernels} as recorded, where more cases ran: {first.job.name} ({cases}, here "
+            f"{path}: the {label} {records}, with more cases than this run: {first.job.name} ({cases} cases, here "
             f"{first.cases}){more}"
         )
     return lines
 
 
-def _of_nothing(path: Path, results: Iterable[Result]) -> list[str]:
-    """What is told of kernels of which no case is proved."""
+def _messages_of_none(path: Path, results: Iterable[Result]) -> list[str]:
+    """A message per level about kernels of which no case is proved."""
     found: dict[str, list[str]] = {}
     for result in results:
         if result.state is State.NOT_PROVED and not result.cases and not result.job.contract:
             found.setdefault(result.job.label, []).append(result.job.name)
     return [
-        f"{path}: {label} of {len(names)} {'kernel' if len(names) == 1 else 'kernels'} is not recorded, for no case is "
-        f"proved: {names[0]}{', and others' * (len(names) > 1)}"
+        f"{path}: {label} of {len(names)} {'kernel' if len(names) == 1 else 'kernels'} is not recorded, since no case "
+        f"is proved: {names[0]}{', and others' * (len(names) > 1)}"
         for label, names in found.items()
     ]
 
 
-def stands(found: Figures) -> bool:
-    """Whether what is recorded of a kernel at a level proves it: cases, and none beside them that is not proved."""
+def complete(found: Figures) -> bool:
+    """Whether the record of a kernel at a level has cases, and none that is not proved."""
     return found["cases"] > 0 and "not_proved" not in found
 
 
 def _machine(place: Mapping[str, str]) -> dict[str, str]:
-    """The machine and versions; the interpreter runs on any, beside a GPU or none."""
+    """The machine and versions; "interpreter" is dropped, since it runs with and without a GPU."""
     return {key: value for key, value in place.items() if value != "interpreter"}
 
 
 def _text(found: Record) -> str:
-    """JSON with a line a kernel's device code, so that a difference reads kernel by kernel."""
+    """JSON with one line per device code of a kernel, so that a diff lists kernels."""
     lines: dict[tuple[str, str], dict[str, Any]] = {}
     for subject, levels in sorted(found.proved.items()):
         line = lines.setdefault((subject.kernel, subject.device), {"kernel": subject.kernel, "device": subject.device})
@@ -202,7 +203,7 @@ def _text(found: Record) -> str:
 
 
 def read(path: Path) -> Record:
-    """The results in `path`; raise `CallError` where it holds none."""
+    """The record in `path`; raise `CallError` if it is not one."""
     try:
         found = json.loads(path.read_text())
         if not (isinstance(found["place"], dict) and isinstance(found["kernels"], list)):
@@ -214,14 +215,14 @@ def read(path: Path) -> Record:
             proved |= levels | {Subject(kernel, device, host): own for host, own in hosts.items()}
         return Record(found["place"], proved)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CallError(f"{path} holds no results of verify: {error}") from None
+        raise CallError(f"{path} is not a file that verify --results wrote: {error}") from None
 
 
 def table(files: Sequence[Path], current: set[Subject]) -> str:
-    """What `files` prove of `current`, as a table in Markdown.
+    """The proofs in `files` of the code in `current`, as a table in Markdown.
 
-    Results of a kernel whose code has changed since are not counted, nor those with a case that is not proved; those of
-    one that two families have count once.
+    Records of code that is not in `current`, and records with a case that is not proved, are not counted. A kernel in
+    two families counts once.
     """
     rows: dict[tuple[str, str, str, str], Counter[str]] = {}
     for path in files:
@@ -229,7 +230,7 @@ def table(files: Sequence[Path], current: set[Subject]) -> str:
         place = found.place
         for subject, levels in found.proved.items():
             for label, proved in levels.items() if subject in current else ():
-                if stands(proved):
+                if complete(proved):
                     level, _, target = label.partition(" ")
                     where = place.get("device", "interpreter") if level == "gpu" else "no GPU"
                     key = (level, target or where, place.get("triton", ""), place.get("torch", ""))

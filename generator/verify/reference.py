@@ -1,7 +1,7 @@
-"""What a kernel should compute, in float64 from the meaning of its spec, and how far rounding may take it from there.
+"""The float64 result of a spec, with a bound on the rounding error of any correct kernel.
 
-Every value travels with a bound on the error that a correct kernel may have made by then (`verify.arithmetic`). The
-store's own rounding is not in the bound; `compare` adds it.
+Every value has a bound on the error that a correct kernel may have made so far (`error_propagation`). The bound does
+not include the rounding of the store; `compare` adds it.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ def reference(
     *,
     hardware: bool,
 ) -> Bounded:
-    """The (M, N) result of `variant` on `a` (M, K), `b` (K, N) and the epilogue's operands, before the store rounds it.
+    """The (M, N) result of `variant` for `a` (M, K), `b` (K, N) and the epilogue's operands, before the store.
 
-    Of a batch all matrices have its dimension in front. With a gate `b` is (K, 2N).
+    For a batch, all matrices have its dimension in front. With a gated linear unit `b` is (K, 2N).
 
-    `hardware` tells whether a matrix unit multiplies (tf32, a short fp8 accumulator, truncated sums) or the
+    `hardware` states whether a matrix unit multiplies (with tf32, a short fp8 accumulator, truncated sums) or the
     interpreter, which has none of these.
     """
     return references(variant, a, b, operands, hardware=hardware)[0]
@@ -51,18 +51,18 @@ def references(
     *,
     hardware: bool,
 ) -> tuple[Bounded, ...]:
-    """The result as `reference` has it, and the outputs beside it in the order of the chain.
+    """The result as in `reference`, followed by the auxiliary outputs in the order of the chain.
 
-    Where C is read, `operands` has what it was before as `c`.
+    If the epilogue reads C, its old values are `operands["c"]`.
     """
     if not hardware and (held := through_registers(variant)):
-        # The kernel drops them by itself; where a matrix unit multiplies, the other operand's are gone, too.
+        # The kernel truncates this operand to tf32 itself; a matrix unit truncates the other one, too.
         a, b = (truncated(a), b) if held == "a" else (a, truncated(b))
     a64, b64 = a.double(), b.double()
     product = a64 @ b64
     error = accumulation_error(a64, b64, variant.dtype, hardware=hardware)
     outputs: list[Bounded] = []
-    # What is infinite or NaN is so exactly.
+    # Infinite and NaN elements have no error.
     x = Bounded(product, torch.where(product.isfinite(), error, 0.0))
     return finish(variant, x, operands, outputs, hardware=hardware), *outputs
 
@@ -75,9 +75,9 @@ def finish(
     *,
     hardware: bool = False,
 ) -> Bounded:
-    """The epilogue of `variant` on the accumulator `x`: fp32 arithmetic, integers kept while every step keeps them.
+    """The epilogue of `variant` on the accumulator `x`: fp32 arithmetic, after integer steps on an integer accumulator.
 
-    `outputs` are given what is written beside the result.
+    The auxiliary outputs are appended to `outputs`.
     """
     math, out = approximate_math.math_of(variant), variant.dtype.out
     integer = not ELEMENTS[variant.dtype.acc].floating
@@ -89,25 +89,25 @@ def finish(
         if integer and not formula.keeps_integers(step.tree):
             x, integer = read(x), False
         x = _apply(step, x, operands, functions(approximate_math.takes(step, math), out, hardware=hardware))
-    return _handed_on(out, x, integer=integer)
+    return _stored(out, x, integer=integer)
 
 
-def _handed_on(out: str, x: Bounded, *, integer: bool) -> Bounded:
-    """The running value as it is stored: an integer becomes fp32 on its way to a floating result."""
+def _stored(out: str, x: Bounded, *, integer: bool) -> Bounded:
+    """The value to store: an integer is converted to fp32 for a floating result."""
     return read(x) if integer and ELEMENTS[out].floating else x
 
 
 def tapped(tap: Tap, x: Bounded, out: str, *, integer: bool) -> Bounded:
-    """What a tap makes of the running value beside a C of type `out`; a sum may come to its terms in any order."""
+    """The auxiliary output `tap` of the running value `x`, beside a C of type `out`; sums may be in any order."""
     if not tap.reduction:
-        return _handed_on(out, x, integer=integer)
+        return _stored(out, x, integer=integer)
     x = read(x) if integer else x
     if tap.reduction == "sum":
         return sum_along(x, tap.dimension)
     value, error = x.value, x.error.expand(x.value.shape)
     if not value.shape[tap.dimension]:
         return Bounded(value.sum(tap.dimension), value.sum(tap.dimension))
-    # Nothing is rounded, and the largest of values is off by no more than one of them is.
+    # No rounding; the error of a maximum is at most the largest error of the values.
     return Bounded(value.abs().amax(tap.dimension), error.amax(tap.dimension))
 
 
@@ -128,7 +128,7 @@ def _apply(
 def spread(
     value: torch.Tensor, shape: str, rows: torch.Tensor | None = None, columns: torch.Tensor | None = None
 ) -> torch.Tensor:
-    """An operand of `shape` as it broadcasts to (M, N), or to those `rows` and `columns` alone that are given."""
+    """An operand of `shape`, reshaped to broadcast to (M, N), or to the given `rows` and `columns` of it."""
     if shape == ROWS:
         value = value[:, None]
     elif shape in (COLUMNS, HALVES):
@@ -143,5 +143,5 @@ def spread(
 def evaluate(
     tree: ast.expr, names: Mapping[str, Bounded], table: Mapping[str, Callable[..., Any]] = FUNCTIONS
 ) -> Bounded:
-    """The value of a checked formula over `names`, with the error that fp32 arithmetic may have made."""
+    """The value of a checked formula for the values `names`, with a bound on the error of fp32 arithmetic."""
     return formula.evaluate(tree, names, table, lambda value: constant(value, names[formula.X].value))

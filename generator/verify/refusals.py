@@ -1,4 +1,4 @@
-"""What a launcher must turn down, with which exception and which words in its message."""
+"""Calls that a launcher must refuse, each with the exception and words of its message."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from generator.verify.invalid_calls import (
     drop,
     longer,
     moved,
+    other_layout,
     overlapping,
     resized,
     to_cpu,
     too_near,
-    turned,
 )
 from generator.verify.manifest_configurations import takes
 
@@ -43,35 +43,35 @@ class Refusal:
     reason: str
     error: type[Exception]
     words: tuple[str, ...]
-    #: Makes the call wrong: takes the keywords of a right one, operands included.
+    #: Changes the keywords of a valid call, operands included, so that the call is invalid.
     spoil: Callable[[Call], None]
-    #: Whether `refusal()` must say so too: the contract allows the operands, and this kernel cannot take them.
+    #: Whether `refusal()` must report it too: the contract allows the operands, but this kernel does not support them.
     sibling: bool = False
-    #: What the machine is made to look like meanwhile.
+    #: The context of the call, such as another version of Triton.
     under: Callable[[], contextlib.AbstractContextManager[object]] = contextlib.nullcontext
 
 
 def right_case(kernel: Kernel, row: int) -> Case:
-    """The call that each refusal spoils: one whole tile."""
+    """The valid call that each refusal changes: one whole tile."""
     fit = Fit(kernel.variant, kernel.tiles[row])
-    return Case("right", "what the refusals spoil", fit(*fit.unit), row)
+    return Case("right", "the valid call that the refusals change", fit(*fit.unit), row)
 
 
 def right_call(setup: Setup, case: Case) -> Call:
-    """The keywords of a right call."""
+    """The keywords of a valid call."""
     assert setup.out is not None
     call: Call = {"a": setup.a.view, "b": setup.b.view, "config": case.row}
     return call | setup.results | setup.operands
 
 
 def refusals(kernel: Kernel, case: Case, configs: tuple[Any, ...], *, hardware: bool) -> Iterator[Refusal]:
-    """Every refusal that `kernel` owes its caller, spoiling the right call `case`."""
+    """Every invalid call that `kernel` must refuse, each made from the valid call `case`."""
     yield from _operands(kernel, case)
     if kernel.variant.batch == "strided":
         yield from _batches(kernel, case)
     yield from _layouts(kernel)
     yield from _outputs(kernel, case)
-    yield from _beside(kernel, case)
+    yield from _auxiliary_outputs(kernel, case)
     yield from _configs(configs)
     yield from _epilogue(kernel, case)
     yield from _sizes(kernel, case, configs, hardware=hardware)
@@ -79,18 +79,18 @@ def refusals(kernel: Kernel, case: Case, configs: tuple[Any, ...], *, hardware: 
         yield from _addresses(kernel, case)
     if kernel.variant.load == "block_pointer":
         words = ("3.9",)
-        reason = "a Triton that has no block pointers"
+        reason = "a version of Triton without block pointers"
         yield Refusal("version", reason, ValueError, words, lambda call: None, sibling=True, under=_later_triton)
     if hardware:
-        yield Refusal("cpu", "operands that are on no GPU", ValueError, ("cpu",), to_cpu)
+        yield Refusal("cpu", "operands on the CPU", ValueError, ("cpu",), to_cpu)
     else:
-        reason = "operands that are on no GPU, without the interpreter"
+        reason = "operands on the CPU, without the interpreter"
         yield Refusal("cpu", reason, ValueError, ("cpu",), lambda call: None, under=_no_interpreter)
         yield from _too_large(kernel, case)
 
 
 def _shape(kernel: Kernel, case: Case, rows: int, columns: int) -> str:
-    """The shape of an operand as a message gives it."""
+    """The shape of an operand as it is written in a message."""
     return str((*leading_extents(kernel.variant, case), rows, columns))
 
 
@@ -98,42 +98,44 @@ def _operands(kernel: Kernel, case: Case) -> Iterator[Refusal]:
     m, _, k = case.sizes
     yield Refusal("not-a-tensor", "a is a list", TypeError, ("a ", "list"), changed("a", lambda a: a.tolist()))
     words = "(1, " + _shape(kernel, case, m, k)[1:]
-    yield Refusal("dimensions", "a has a dimension too many", ValueError, (words,), changed("a", lambda a: a[None]))
+    yield Refusal("dimensions", "a has one dimension more", ValueError, (words,), changed("a", lambda a: a[None]))
     if kernel.variant.epilogue.order is not None:
         spoil, words = changed("b", lambda b: b[..., :-1]), f"{2 * case.sizes[1] - 1} columns"
-        yield Refusal("odd-columns", "b has a column without another", ValueError, (words, "even"), spoil)
+        yield Refusal("odd-columns", "b has an odd number of columns", ValueError, (words, "even"), spoil)
     spoil = changed("b", lambda b: b[..., :-1, :])
-    yield Refusal("inner", "a and b disagree about K", ValueError, (str(k), str(k - 1)), spoil)
+    yield Refusal("inner", "a and b have different K", ValueError, (str(k), str(k - 1)), spoil)
     for name in ("a", "b"):
         spoil = changed(name, lambda x: x.double())
-        yield Refusal(f"dtype-{name}", f"{name} is of float64", TypeError, (name, "float64"), spoil)
-    yield Refusal("device", "b is elsewhere than a", ValueError, ("b", "meta"), changed("b", lambda b: b.to("meta")))
+        yield Refusal(f"dtype-{name}", f"{name} is float64", TypeError, (name, "float64"), spoil)
+    spoil = changed("b", lambda b: b.to("meta"))
+    yield Refusal("device", "b is not on the device of a", ValueError, ("b", "meta"), spoil)
 
 
 def _batches(kernel: Kernel, case: Case) -> Iterator[Refusal]:
-    """What is no batch, or not the same one."""
+    """Operands without a batch dimension, or with different ones."""
     m, n, k = case.sizes
     for name, rows, columns in (("a", m, k), ("b", k, n * kernel.variant.epilogue.columns_of_b)):
         words = (name, "three dimensions", str((rows, columns)))
         yield Refusal(f"matrix-{name}", f"{name} is a single matrix", ValueError, words, changed(name, lambda x: x[0]))
     words = (str(case.batch), "1", "expand")
     spoil = changed("b", lambda b: b[:1])
-    yield Refusal("matrices", "a and b disagree about the number of matrices", ValueError, words, spoil)
+    yield Refusal("matrices", "a and b have different numbers of matrices", ValueError, words, spoil)
     for operand in kernel.variant.epilogue.operands:
         if operand.shape == MATRIX:
             name, spoil = operand.name, changed(operand.name, lambda x: x[0])
             yield Refusal(f"matrix-{name}", f"{name} is a single matrix", ValueError, (name, str((m, n))), spoil)
     spoil = changed("out", lambda out: out[:1].expand_as(out))
-    yield Refusal("out-repeated", "all matrices of out are one", ValueError, ("out", "overlap"), spoil)
+    yield Refusal("out-repeated", "all matrices of out are the same one", ValueError, ("out", "overlap"), spoil)
     spoil = changed("out", too_near)
-    yield Refusal("out-near", "each matrix of out ends where the next has begun", ValueError, ("out", "overlap"), spoil)
+    reason = "each matrix of out overlaps the next one in one element"
+    yield Refusal("out-near", reason, ValueError, ("out", "overlap"), spoil)
 
 
 def _layouts(kernel: Kernel) -> Iterator[Refusal]:
     layout = kernel.variant.layout
     for name, word in (("a", layout.a), ("b", layout.b), ("out", layout.c)):
         if word != "strided":
-            spoil = changed(name, turned)
+            spoil = changed(name, other_layout)
             yield Refusal(f"layout-{name}", f"{name} is not {word}-major", ValueError, (name, "stride"), spoil)
 
 
@@ -141,26 +143,28 @@ def _outputs(kernel: Kernel, case: Case) -> Iterator[Refusal]:
     m, n, _ = case.sizes
     words = ("out", _shape(kernel, case, m, n), _shape(kernel, case, m + 1, n))
     spoil = changed("out", longer)
-    yield Refusal("out-shape", "out has a row too many", ValueError, words, spoil)
+    yield Refusal("out-shape", "out has one row more", ValueError, words, spoil)
     yield Refusal(
-        "out-dtype", "out is of float64", TypeError, ("out", "float64"), changed("out", lambda out: out.double())
+        "out-dtype", "out is float64", TypeError, ("out", "float64"), changed("out", lambda out: out.double())
     )
     yield Refusal("out-overlap", "elements of out share addresses", ValueError, ("out",), changed("out", overlapping))
     if min(m, n) > 1:
         spoil = changed("out", crowded)
-        yield Refusal("out-crowded", "each line of out ends where the next has begun", ValueError, ("out",), spoil)
+        reason = "each line of out overlaps the next one in one element"
+        yield Refusal("out-crowded", reason, ValueError, ("out",), spoil)
 
 
-def _beside(kernel: Kernel, case: Case) -> Iterator[Refusal]:
-    """What is no output beside C, and C where it is read and not there."""
+def _auxiliary_outputs(kernel: Kernel, case: Case) -> Iterator[Refusal]:
+    """Invalid auxiliary outputs, and a missing C where the epilogue reads it."""
     m, n, _ = case.sizes
     v = kernel.variant
     if v.epilogue.reads_out:
-        yield Refusal("out-missing", "out is read, and not given", ValueError, ("out",), partial(drop, name="out"))
+        reason = "out is missing, but the epilogue reads it"
+        yield Refusal("out-missing", reason, ValueError, ("out",), partial(drop, name="out"))
     for output in v.epilogue.outputs:
         name = output.name
         spoil = changed(name, lambda x: x.double())
-        yield Refusal(f"{name}-dtype", f"{name} is of float64", TypeError, (name, "float64"), spoil)
+        yield Refusal(f"{name}-dtype", f"{name} is float64", TypeError, (name, "float64"), spoil)
         if output.shape != MATRIX:
             size = str((*leading_extents(v, case), {"M": m, "N": n}[output.shape] + 1))
             spoil = changed(name, lambda x: torch.cat([x, x[..., :1]], -1))
@@ -169,15 +173,16 @@ def _beside(kernel: Kernel, case: Case) -> Iterator[Refusal]:
             yield Refusal(f"{name}-gaps", f"{name} is not contiguous", ValueError, (name, "stride"), spoil)
             if v.batch == "strided":
                 spoil = changed(name, lambda x: x[:1].expand_as(x))
-                yield Refusal(f"{name}-repeated", f"{name} is one vector", ValueError, (name, "overlap"), spoil)
+                reason = f"{name} is one vector for the whole batch"
+                yield Refusal(f"{name}-repeated", reason, ValueError, (name, "overlap"), spoil)
             continue
         words = (name, _shape(kernel, case, m + 1, n))
-        yield Refusal(f"{name}-shape", f"{name} has a row too many", ValueError, words, changed(name, longer))
+        yield Refusal(f"{name}-shape", f"{name} has one row more", ValueError, words, changed(name, longer))
         spoil = changed(name, overlapping)
         yield Refusal(f"{name}-overlap", f"elements of {name} share addresses", ValueError, (name,), spoil)
         if v.layout.c != "strided":
-            spoil = changed(name, turned)
-            yield Refusal(f"{name}-layout", f"{name} is not laid out as C is", ValueError, (name, "stride"), spoil)
+            spoil = changed(name, other_layout)
+            yield Refusal(f"{name}-layout", f"{name} is not in C's layout", ValueError, (name, "stride"), spoil)
 
 
 @contextlib.contextmanager
@@ -199,7 +204,7 @@ def _no_interpreter() -> Iterator[None]:
 
 
 def _too_large(kernel: Kernel, case: Case) -> Iterator[Refusal]:
-    """Sizes that no memory is had for: the operands have none."""
+    """Sizes that exceed memory: the operands are on the device "meta", which allocates nothing."""
 
     def without_memory(spoil: Callable[[Call], None]) -> Callable[[Call], None]:
         def both(call: Call) -> None:
@@ -212,97 +217,98 @@ def _too_large(kernel: Kernel, case: Case) -> Iterator[Refusal]:
         size = 2**31
         gated = kernel.variant.epilogue.order is not None and dimension == "n"
         spoil = without_memory(resized(kernel, case, dimension, size // 2 if gated else size))
-        reason = f"{'2N' if gated else dimension.upper()} is past 32 bits"
+        reason = f"{'2N' if gated else dimension.upper()} exceeds 32 bits"
         yield Refusal(f"large-{dimension}", reason, ValueError, (str(size),), spoil)
     if kernel.variant.batch == "strided":
-        for size, reason in ((2**31, "B is past 32 bits"), (2**31 - 2**16, "more tiles than programs have numbers")):
+        for size, reason in ((2**31, "B exceeds 32 bits"), (2**31 - 2**16, "more tiles than program ids")):
             larger = replace(case, batch=size, sizes=(2 * case.sizes[0], *case.sizes[1:]))
             spoil = without_memory(resized(kernel, larger, "m", larger.sizes[0] + 16))
             yield Refusal(f"large-batch-{size}", reason, ValueError, (str(size),), spoil)
     if not kernel.variant.traits.tiled:
         wide = resized(kernel, replace(case, sizes=(2**16, *case.sizes[1:])), "n", 2**16)
         high, spoil = 2**32 * prod(leading_extents(kernel.variant, case)), without_memory(wide)
-        yield Refusal("programs", "more elements than programs", ValueError, (str(high),), spoil, sibling=True)
+        yield Refusal("programs", "more elements than program ids", ValueError, (str(high),), spoil, sibling=True)
 
 
 def _configs(configs: tuple[Any, ...]) -> Iterator[Refusal]:
     count = len(configs)
     unknown = dict(configs[0]) | {"num_warps": 77}
     yield Refusal(
-        "config-index", "config past the table", ValueError, (str(count),), changed("config", lambda _: count)
+        "config-index", "config is out of range", ValueError, (str(count),), changed("config", lambda _: count)
     )
-    yield Refusal("config-row", "config is no row", ValueError, ("77",), changed("config", lambda _: unknown))
+    reason = "config is not an entry of CONFIGS"
+    yield Refusal("config-row", reason, ValueError, ("77",), changed("config", lambda _: unknown))
 
 
 def _epilogue(kernel: Kernel, case: Case) -> Iterator[Refusal]:
     m, n, _ = case.sizes
     for operand in kernel.variant.epilogue.operands:
         name = operand.name
-        yield Refusal(f"{name}-missing", f"{name} is not given", TypeError, (name,), partial(drop, name=name))
+        yield Refusal(f"{name}-missing", f"{name} is missing", TypeError, (name,), partial(drop, name=name))
         if operand.shape == SCALAR:
             spoil = changed(name, lambda _: torch.ones(2))
             yield Refusal(f"{name}-two", f"{name} has two elements", ValueError, (name, "(2,)"), spoil)
             continue
         spoil = changed(name, lambda x: x.to(torch.int32))
-        yield Refusal(f"{name}-dtype", f"{name} is of int32", TypeError, (name, "int32"), spoil)
+        yield Refusal(f"{name}-dtype", f"{name} is int32", TypeError, (name, "int32"), spoil)
         sizes = {"1": "(1,)", "M": f"({m + 1},)", "N": f"({n + 1},)", HALVES: f"({2 * n + 1},)"}
         size = sizes.get(operand.shape) or _shape(kernel, case, m + 1, n)
         spoil = changed(name, longer if operand.shape == MATRIX else lambda x: torch.cat([x, x[:1]]))
         yield Refusal(f"{name}-shape", f"{name} is too long", ValueError, (name, size), spoil)
         if operand.shape == ELEMENT:
             spoil = changed(name, lambda x: x.to("meta"))
-            yield Refusal(f"{name}-device", f"{name} is elsewhere than a", ValueError, (name, "meta"), spoil)
+            yield Refusal(f"{name}-device", f"{name} is not on the device of a", ValueError, (name, "meta"), spoil)
         elif operand.shape != MATRIX:
             spoil = changed(name, lambda x: x.repeat_interleave(2)[::2])
             yield Refusal(f"{name}-gaps", f"{name} is not contiguous", ValueError, (name, "stride"), spoil)
         elif kernel.variant.layout.c != "strided":
-            spoil = changed(name, turned)
-            yield Refusal(f"{name}-layout", f"{name} is not laid out as C is", ValueError, (name, "stride"), spoil)
+            spoil = changed(name, other_layout)
+            yield Refusal(f"{name}-layout", f"{name} is not in C's layout", ValueError, (name, "stride"), spoil)
 
 
 def _sizes(kernel: Kernel, case: Case, configs: tuple[Any, ...], *, hardware: bool) -> Iterator[Refusal]:
-    """Dimensions that the masking does not allow, and K past what one load holds."""
+    """Sizes that the masking does not allow, and a K larger than BLOCK_K in kernels without a loop."""
     if not kernel.variant.traits.tiled:
         return
     for dimension, masked in legality.ragged(kernel.variant.masking).items():
         if masked is not False or addressed(kernel.variant):
             continue
         name = dimension.upper()
-        offered = sorted({row[f"BLOCK_{name}"] for row in configs})
+        offered = sorted({config[f"BLOCK_{name}"] for config in configs})
         size = offered[0] + 1 if dimension != "k" or kernel.variant.traits.looped else offered[0] - 1
-        reason = f"{name} is a multiple of no tile"
+        reason = f"{name} is not a multiple of any tile"
         spoil = resized(kernel, case, dimension, size)
         words: tuple[str, ...] = (name, str(size), str(configs[case.row or 0][f"BLOCK_{name}"]))
         yield Refusal(f"multiple-{dimension}", reason, ValueError, words, spoil)
         if hardware or kernel.select != "autotune":
             words = (name, str(size), *map(str, offered))
             spoil = resized(kernel, case, dimension, size, config=None)
-            yield Refusal(f"multiple-{dimension}-any", f"{reason}, whichever row", ValueError, words, spoil)
+            yield Refusal(f"multiple-{dimension}-any", f"{reason}, without config", ValueError, words, spoil)
     if not addressed(kernel.variant) or not kernel.variant.traits.looped:
         yield from _unsuited(kernel)
     if not kernel.variant.traits.looped:
-        most = max(row["BLOCK_K"] for row in configs)
+        most = max(config["BLOCK_K"] for config in configs)
         spoil = resized(kernel, case, "k", 2 * most, config=None)
         if hardware or kernel.select != "autotune":
             yield Refusal(
-                "bounded-k", "K is more than one load holds", ValueError, ("K", str(2 * most), str(most)), spoil
+                "bounded-k", "K is larger than every BLOCK_K", ValueError, ("K", str(2 * most), str(most)), spoil
             )
 
 
 def _unsuited(kernel: Kernel) -> Iterator[Refusal]:
-    """A row that does not take sizes which another row takes."""
+    """A configuration that does not support sizes that another one supports."""
     for tile in kernel.tiles:
         sizes = Fit(kernel.variant, tile)(tile.m, tile.n, tile.k)
         for index, other in enumerate(kernel.tiles):
             if takes(kernel.variant, tile, sizes) and not takes(kernel.variant, other, sizes):
                 case = Case("unsuited", "", sizes, index)
                 spoil = resized(kernel, case, "m", sizes[0], config=index)
-                yield Refusal("unsuited", "config does not take the sizes", ValueError, ("BLOCK_",), spoil)
+                yield Refusal("unsuited", "config does not support the sizes", ValueError, ("BLOCK_",), spoil)
                 return
 
 
 def _addresses(kernel: Kernel, case: Case) -> Iterator[Refusal]:
-    """Operands that the hardware's copies cannot address: the base, the leading dimension, the extent written."""
+    """Operands that descriptors cannot address: base, leading dimension and written extent that are not aligned."""
     layout, store = kernel.variant.layout, kernel.variant.store
     copied = [("a", layout.a), ("b", layout.b)]
     if store == "as_load":
@@ -311,15 +317,15 @@ def _addresses(kernel: Kernel, case: Case) -> Iterator[Refusal]:
         copied += [(o.name, layout.c) for o in kernel.variant.epilogue.outputs if o.shape == MATRIX]
     for name, word in copied:
         base, leading = changed(name, moved(word, offset=1)), changed(name, moved(word, stretch=1))
-        reason = f"{name} starts off 16 bytes"
+        reason = f"{name} starts one element past a multiple of 16 bytes"
         yield Refusal(f"base-{name}", reason, ValueError, (name, "16"), base, sibling=True)
-        reason = f"{name} steps by no multiple of 16 bytes"
+        reason = f"the leading dimension of {name} is one element past a multiple of 16 bytes"
         yield Refusal(f"leading-{name}", reason, ValueError, (name, "leading"), leading, sibling=True)
         half = 8 // _width(kernel, name)
         base, leading = changed(name, moved(word, offset=half)), changed(name, moved(word, stretch=half))
-        reason = f"{name} starts at half of 16 bytes"
+        reason = f"{name} starts 8 bytes past a multiple of 16"
         yield Refusal(f"base-half-{name}", reason, ValueError, (name, "16"), base, sibling=True)
-        reason = f"{name} steps by half of 16 bytes more"
+        reason = f"the leading dimension of {name} is 8 bytes past a multiple of 16"
         yield Refusal(f"leading-half-{name}", reason, ValueError, (name, "leading"), leading, sibling=True)
         if kernel.variant.batch == "strided":
             written = name in ("out", *(output.name for output in kernel.variant.epilogue.outputs))
@@ -331,27 +337,30 @@ def _addresses(kernel: Kernel, case: Case) -> Iterator[Refusal]:
             size = case.sizes["mnk".index(dimension)] + more
             spoil = aligned(resized(kernel, case, dimension, size))
             words = (dimension.upper(), str(size), str(step))
-            yield Refusal(name, "C's lines are no multiple of 16 bytes", ValueError, words, spoil, sibling=True)
+            reason = "the inner extent of C is not a multiple of 16 bytes"
+            yield Refusal(name, reason, ValueError, words, spoil, sibling=True)
     read = read_step(kernel.variant)
     if read > (written_step(kernel.variant) if layout.c != "column" else 1):
         size = case.sizes[1] + read // 2
         spoil = aligned(resized(kernel, case, "n", size))
-        reason = "b's second half starts at no multiple of 16 bytes"
+        reason = "b's second half does not start at a multiple of 16 bytes"
         yield Refusal("read-extent", reason, ValueError, ("N", str(size), str(read)), spoil, sibling=True)
 
 
 def _distances(name: str, layout: str, *, written: bool) -> Iterator[Refusal]:
-    """Matrices of a batch at distances that the hardware does not step by."""
+    """Batch strides that descriptors do not support."""
     words = (name, "batch stride")
     spoil = changed(name, moved(layout, apart=1))
-    yield Refusal(f"apart-{name}", f"{name} steps on by no 16 bytes", ValueError, words, spoil, sibling=True)
+    reason = f"the batch stride of {name} is not a multiple of 16 bytes"
+    yield Refusal(f"apart-{name}", reason, ValueError, words, spoil, sibling=True)
     if not written:
         spoil = changed(name, lambda x: x[:1].expand_as(x))
-        yield Refusal(f"repeated-{name}", f"{name} is one matrix", ValueError, (*words, "0"), spoil, sibling=True)
+        reason = f"{name} is one matrix for the whole batch"
+        yield Refusal(f"repeated-{name}", reason, ValueError, (*words, "0"), spoil, sibling=True)
 
 
 def _width(kernel: Kernel, name: str) -> int:
-    """Bytes of an element of an operand: a matrix of the epilogue is of fp32 in the call that is spoilt."""
+    """Bytes of an operand's element; matrices of the epilogue are fp32 in the valid call."""
     dtype = kernel.variant.dtype
     written = dict.fromkeys(("out", *(output.name for output in kernel.variant.epilogue.outputs)), dtype.out)
     return ELEMENTS[{"a": dtype.a, "b": dtype.b, **written}.get(name, "fp32")].bits // 8

@@ -1,10 +1,10 @@
-"""Results kept by what they depend on, so that a second run does only what has changed.
+"""A cache of results, keyed by everything that they depend on, so that a second run only proves what has changed.
 
-A result is known by the kernel's code, by meaning and as far as the level depends on it (at the static level by its
-text, of a contract's function by the code of all that it may run), what the manifest says of it, the level, at the
-compile level the launch and its target, the modules of the harness that the level imports, the versions of what these
-import, and the device. A change to any of these makes another key: nothing is ever out of date, and only what passed is
-kept. A comment or a docstring, in a kernel or in the harness, changes none of them.
+The key of a result has these parts: the syntax tree of the code that the level depends on (the text at the static
+level; for a contract's function, the code of all kernels that it may run); the kernel's entry in the manifest; the
+level, and at the compile level launch and target; the modules of this package that the level imports; the versions of
+the packages that these import; and the device. Any change gives another key, so that no entry is ever out of date. Only
+results that passed are stored. Comments and docstrings, in kernels and in this package, change no key.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from generator.verify.jobs import Job, Result, Subject
 from generator.verify.launches import launches
 
 _RUNS = ("triton", "torch", "numpy")
-#: What is installed beside the package that results of a level depend on.
+#: The installed packages that results of a level depend on.
 PACKAGES = {"static": ("ruff",), "bounds": ("z3-solver",), "interpret": _RUNS, "compile": _RUNS, "gpu": _RUNS}
 
 
@@ -40,8 +40,8 @@ def _installed(package: str) -> str:
         return ""
 
 
-class Kept:
-    """The results of earlier runs in a folder; `device` is the GPU's name where there is one."""
+class ResultCache:
+    """The results of earlier runs, in a folder; `device` is the GPU's name, or None without a GPU."""
 
     def __init__(self, folder: Path, found: Sequence[Rendered], device: str | None) -> None:
         self.folder, self.device = folder, device
@@ -57,8 +57,8 @@ class Kept:
             connection.execute(f"CREATE TABLE IF NOT EXISTS {name} (key TEXT PRIMARY KEY, value TEXT NOT NULL)")
         return connection
 
-    def known(self, jobs: Sequence[Job]) -> tuple[list[Result], list[Job]]:
-        """The results that are kept, and the jobs, or the parts of jobs, that are left to do."""
+    def cached(self, jobs: Sequence[Job]) -> tuple[list[Result], list[Job]]:
+        """The cached results of `jobs`, and the jobs or parts of jobs without one."""
         results, left = [], []
         for job in jobs:
             if job.level == "compile":
@@ -78,7 +78,7 @@ class Kept:
         return results, left
 
     def whole(self, result: Result, asked: Job) -> Result:
-        """The result of `asked`, of which `result` is the part that was not known."""
+        """The result of the job `asked`, of which `result` is the part that was not cached."""
         if result.job == asked or result.left_out is not None:
             return replace(result, job=asked)
         done = set(result.job.chosen)
@@ -89,10 +89,10 @@ class Kept:
             result, job=asked, cases=result.cases + earlier.cases, measured=earlier.measured + result.measured
         )
 
-    def keep(self, result: Result) -> None:
-        """Remember what passed of `result`, unless a case of it was not run: that is tried again."""
+    def store(self, result: Result) -> None:
+        """Store what passed of `result`, unless some of its cases did not run."""
         job = result.job
-        if result.left_out is not None or result.kept or result.not_proved or (job.case and job.level != "compile"):
+        if result.left_out is not None or result.cached or result.not_proved or (job.case and job.level != "compile"):
             return
         if job.level == "compile":
             failed = {failure.case for failure in result.failures}
@@ -115,11 +115,11 @@ class Kept:
         place = tuple((str(k), str(v)) for k, v in first["place"])
         seconds = sum(value["seconds"] for value in values)
         subject = self._subject(job)
-        return Result(job, len(names), subject=subject, place=place, measured=measured, seconds=seconds, kept=True)
+        return Result(job, len(names), subject=subject, place=place, measured=measured, seconds=seconds, cached=True)
 
     @cached_property
     def _machines(self) -> dict[str, list[str]]:
-        """Of each level the harness and the versions that its results depend on."""
+        """For each level, the modules and versions that its results depend on."""
         installed = {package: _installed(package) for packages in PACKAGES.values() for package in packages}
         return {
             level: [
@@ -131,7 +131,7 @@ class Kept:
         }
 
     def _keys(self, job: Job, names: Sequence[str]) -> list[str]:
-        """The key of the job, at the compile level of each launch named."""
+        """The key of the job for each of `names`: launches at the compile level, else one empty name."""
         common = [*self._machines[job.level], job.level, self._what(job), job.case or ""]
         if job.level == "compile":
             common[-1] = job.target or ""
@@ -146,7 +146,7 @@ class Kept:
         return keys
 
     def _what(self, job: Job) -> str:
-        """What is proved: the code or the texts, and what the manifest says of them."""
+        """The subject of the proof: the code or texts, and their entries in the manifest."""
         family = self.families[job.folder]
         kernels: tuple[Kernel, ...] = family.contracts[job.name] if job.contract else (family.by_name[job.name],)
         if job.level == "static":
@@ -160,11 +160,11 @@ class Kept:
         return repr((code, kernels))
 
     def _subject(self, job: Job) -> Subject | None:
-        """What of a kernel's code a job proves, as `loading.subject`."""
+        """The code of a kernel that a job depends on, as in `loading.subject`."""
         return Subject.of(job, self._parts_of(job.file))
 
     def _parts_of(self, path: Path) -> code_parts.Parts:
-        """The parts of a file, remembered by its text; where it is no Python, each is the text."""
+        """The parts of a file, cached by its text; if it is not Python, each part is the text."""
         if path not in self._parts:
             text = _digest(path)
             key = "".join(
@@ -190,20 +190,20 @@ class Kept:
             self._connection.executemany(f"INSERT OR REPLACE INTO {table} VALUES (?, ?)", rows)
 
     def close(self) -> None:
-        """Let go of the folder."""
+        """Close the database."""
         if "_connection" in self.__dict__:
             with closing(self._connection):
                 pass
 
 
-#: The fields of a result that are kept.
+#: The fields of a result that are stored.
 _FIELDS = ("cases", "worst_error", "vendor_error", "place", "seconds", "measured")
 
 
 def _result(job: Job, subject: Subject | None, value: Mapping[str, Any]) -> Result:
     place = tuple((str(k), str(v)) for k, v in value["place"])
     found = {**value, "place": place, "measured": _measured(value["measured"])}
-    return Result(job, subject=subject, **found, kept=True)
+    return Result(job, subject=subject, **found, cached=True)
 
 
 def _measured(found: Iterable[Any]) -> tuple[tuple[str, tuple[tuple[str, int], ...]], ...]:

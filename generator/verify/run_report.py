@@ -1,4 +1,4 @@
-"""What a run found, on the terminal and as JUnit XML."""
+"""The results of a run, on the terminal and as JUnit XML."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 
 from generator.verify.jobs import Result, State, command
 
-# XML 1.0 has no way to write these, not even as an entity.
+# XML 1.0 cannot represent these characters, not even as entities.
 _NOT_XML = {code: "?" for code in range(32) if chr(code) not in "\t\n\r"}
 
 
 def failure_text(result: Result) -> str:
-    """The file, each case that failed with its reason and what was wrong, and the command that repeats it."""
+    """For each failed case: the file, the case and its reason, what is wrong, and the command that repeats it."""
     lines = []
     for failure in result.failures:
         lines += [
@@ -27,7 +27,7 @@ def failure_text(result: Result) -> str:
 
 
 def undecided_text(results: Iterable[Result]) -> str:
-    """What is not proved, reason by reason: the file, the first case and how many more, and the command to repeat."""
+    """For each reason why cases are not proved: the first file and case, the number of others, and the command."""
     found: dict[tuple[str, str], list[tuple[Result, str]]] = {}
     for result in results:
         for case, reason in result.not_proved:
@@ -36,7 +36,7 @@ def undecided_text(results: Iterable[Result]) -> str:
     for (label, reason), members in found.items():
         result, case = members[0]
         kernels = len({member.job for member, _ in members})
-        more = f", and {len(members) - 1} more" * (len(members) > 1) + f", of {kernels} kernels" * (kernels > 1)
+        more = f", and {len(members) - 1} more" * (len(members) > 1) + f", in {kernels} kernels" * (kernels > 1)
         lines += [
             f"NOT PROVED {result.job.file} ({label}{f' contract {result.job.name}' * result.job.contract})",
             f"  case:   {case}{more}",
@@ -46,8 +46,8 @@ def undecided_text(results: Iterable[Result]) -> str:
     return "\n".join(lines)
 
 
-def told(result: Result) -> str:
-    """A line of why a job did not pass."""
+def explanation(result: Result) -> str:
+    """Why a job did not pass, in one line."""
     if result.failures:
         return f"{result.failures[0].case}: {result.failures[0].message}"
     if result.left_out is not None:
@@ -56,12 +56,12 @@ def told(result: Result) -> str:
 
 
 def whole_text(result: Result) -> str:
-    """What failed in a job, then what is not proved; empty for one that passed or is left out."""
+    """The failures of a job, then its cases that are not proved; empty if it passed or is left out."""
     return "\n".join(filter(None, (failure_text(result), undecided_text([result]))))
 
 
 def verdict(results: Iterable[Result]) -> str:
-    """What a run comes to in a few words: `all 12 passed`, `2 of 12 failed, 3 not proved (7 cases)`."""
+    """The outcome of a run in a few words: `all 12 passed`, `2 of 12 failed, 3 not proved (7 cases)`."""
     found = list(results)
     states = Counter(result.state for result in found)
     ran = len(found) - states[State.LEFT_OUT]
@@ -79,7 +79,7 @@ def verdict(results: Iterable[Result]) -> str:
 
 
 def summary(results: Sequence[Result], seconds: float) -> list[str]:
-    """What was left out, by reason; what is not proved; a table; and the closing line."""
+    """The jobs left out, by reason; the cases not proved; a table; and the verdict."""
     reasons = Counter(f"{r.job.label}: left out: {r.left_out}" for r in results if r.left_out is not None)
     lines = [f"{reason} ({count} {'kernel' if count == 1 else 'kernels'})" for reason, count in reasons.items()]
     lines += undecided_text(results).splitlines()
@@ -89,8 +89,8 @@ def summary(results: Sequence[Result], seconds: float) -> list[str]:
 
 
 def _table(results: Sequence[Result]) -> list[str]:
-    """A line a level and target; the seconds are those of the workers together."""
-    counted = ("kernels", "functions", "cases", "failed", "not proved", "left out", "known", "seconds")
+    """One line per level and target; the seconds are the sum over all workers."""
+    counted = ("kernels", "functions", "cases", "failed", "not proved", "left out", "cached", "seconds")
     rows: list[tuple[str, ...]] = [("level", *counted)]
     for label in dict.fromkeys(result.job.label for result in results):
         members = [result for result in results if result.job.label == label]
@@ -102,9 +102,9 @@ def _table(results: Sequence[Result]) -> list[str]:
             sum(result.state is State.FAILED for result in ran),
             sum(result.state is State.NOT_PROVED for result in ran),
             len(members) - len(ran),
-            sum(result.kept for result in ran),
+            sum(result.cached for result in ran),
         )
-        seconds = sum(result.seconds for result in ran if not result.kept)
+        seconds = sum(result.seconds for result in ran if not result.cached)
         rows.append((label, *map(str, counts), f"{seconds:.1f}"))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
@@ -116,9 +116,10 @@ def _table(results: Sequence[Result]) -> list[str]:
 
 
 def write_junit(path: Path, results: Iterable[Result], *, allow_undecided: bool = False) -> None:
-    """JUnit XML: a suite a level and target, a test case a kernel.
+    """JUnit XML with one suite per level and target, and one test case per job.
 
-    What is not proved is an error, which CI shows as not passed; where that is allowed it is skipped, with its reason.
+    A job that is not proved is an error, which CI shows as not passed; with `allow_undecided` it is skipped instead,
+    with its reason.
     """
     root = ET.Element("testsuites")
     suites: dict[str, list[Result]] = {}
@@ -136,7 +137,7 @@ def write_junit(path: Path, results: Iterable[Result], *, allow_undecided: bool 
             name = f"{result.job.folder.name}.{label}"
             case = ET.SubElement(suite, "testcase", classname=name, name=result.job.name, time=f"{result.seconds:.3f}")
             if result.state in elements:
-                message = told(result).translate(_NOT_XML)
+                message = explanation(result).translate(_NOT_XML)
                 element = ET.SubElement(case, elements[result.state], message=message)
                 element.text = whole_text(result).translate(_NOT_XML) or None
     ET.indent(root)

@@ -1,4 +1,4 @@
-"""The text of rendered files: it parses, lints clean, is formatted, matches its digest, imports what it may."""
+"""Checks of the text of rendered files: it parses, lints clean, is formatted, and matches digest and manifest."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from generator.verify.loading import stated_and_actual_digest
 from generator.verify.manifest_configurations import tables
 
 _LINE = "120"
-#: What a rendered file may import besides Python's own library.
+#: The packages that a rendered file may import besides Python's standard library.
 _PACKAGES = frozenset({"torch", "triton"})
-#: Python's own library: everything but what is installed beside it.
+#: The modules of Python's standard library.
 _STANDARD = sys.stdlib_module_names
 
 
 def run(jobs: Sequence[Job]) -> Iterator[Result]:
-    """The results of the static jobs: each kernel's file, with its family's own files counted to its first."""
+    """The results of the static jobs, one per kernel's file; the family's other files count to its first job."""
     files = {job: job.file for job in jobs}
     own = {folder: remembered(folder).own_files for folder in {job.folder for job in jobs}}
     faults = check(sorted({*files.values(), *(file for found in own.values() for file in found)}))
@@ -36,12 +36,12 @@ def run(jobs: Sequence[Job]) -> Iterator[Result]:
         wrong = [*wrong, *_tables(file, remembered(job.folder).by_name[job.name])]
         _, digest = stated_and_actual_digest(file.read_text())
         if digest != remembered(job.folder).digests.get(job.name):
-            wrong = [*wrong, Failure("manifest", "the manifest lists the body's digest", f"it lists no {digest}")]
+            wrong = [*wrong, Failure("manifest", "the manifest lists the body's digest", f"it does not list {digest}")]
         yield Result(job, cases=1, failures=tuple(wrong))
 
 
 def _tables(file: Path, kernel: Kernel) -> Iterator[Failure]:
-    """Where the file's tables are not those that the manifest tells of."""
+    """A failure for each table of the file that differs from the manifest."""
     try:
         tree = ast.parse(file.read_bytes())
     except (SyntaxError, ValueError):
@@ -56,12 +56,12 @@ def _tables(file: Path, kernel: Kernel) -> Iterator[Failure]:
     for name, table in tables(kernel).items():
         if found.get(name) != repr(table):
             yield Failure(
-                "manifest", "the file's tables are the manifest's", f"{name} is {found.get(name)}, not {table}"
+                "manifest", "the file's tables match the manifest", f"{name} is {found.get(name)}, not {table}"
             )
 
 
 def check(files: Sequence[Path]) -> dict[Path, list[Failure]]:
-    """What is wrong with the text of each of `files`; raise `CallError` where ruff is not installed."""
+    """The failures of each of `files`; raise `CallError` if ruff is not installed."""
     found: dict[Path, list[Failure]] = defaultdict(list)
     for file in files:
         found[file] += [Failure(case, reason, message) for case, reason, message in _text(file)]
@@ -78,22 +78,22 @@ def _text(file: Path) -> Iterable[tuple[str, str, str]]:
     text = file.read_bytes().decode("utf-8", errors="replace")
     if not text.isascii():
         line = next(i for i, line in enumerate(text.split("\n"), 1) if not line.isascii())
-        yield "ascii", "the file is ASCII", f"line {line} is not"
+        yield "ascii", "the file is ASCII", f"line {line} is not ASCII"
     stated, actual = stated_and_actual_digest(text)
     if stated != actual:
-        yield "digest", "the body is what its digest says", f"the file states {stated}, its body has {actual}"
+        yield "digest", "the body matches its digest", f"the file states {stated}, but its body has {actual}"
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError) as error:
         yield "parse", "the file is Python", str(error)
         return
-    strange = sorted(_imports(tree) - _PACKAGES - _STANDARD)
-    if strange:
-        yield "imports", "the file needs torch, triton and Python alone", f"it imports {', '.join(strange)}"
+    others = sorted(_imports(tree) - _PACKAGES - _STANDARD)
+    if others:
+        yield "imports", "the file needs only torch, triton and Python", f"it imports {', '.join(others)}"
 
 
 def _imports(tree: ast.Module) -> set[str]:
-    """The top-level packages that a module imports; those of its own folder are not counted."""
+    """The top-level packages that a module imports, without relative imports."""
     found = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -104,11 +104,11 @@ def _imports(tree: ast.Module) -> set[str]:
 
 
 def _ruff(*arguments: str, files: Sequence[Path]) -> str:
-    """The standard output of one call of ruff over all files, with no configuration but the arguments."""
+    """The standard output of ruff on all files, configured by the arguments alone."""
     call = [sys.executable, "-m", "ruff", *arguments, "--no-cache", "--isolated", *map(str, files)]
     done = subprocess.run(call, capture_output=True, text=True)
     if done.returncode not in (0, 1) or "No module named ruff" in done.stderr:
-        raise CallError(f"the static level needs ruff (pip install ruff): {done.stderr.strip()}")
+        raise CallError(f"the static level needs ruff; install it with pip install ruff: {done.stderr.strip()}")
     return done.stdout
 
 
@@ -125,7 +125,7 @@ def _lint(files: Sequence[Path]) -> Iterable[tuple[Path, str]]:
 def _unformatted(files: Sequence[Path]) -> Iterable[Path]:
     if not files:
         return
-    # A diff, since what a plain check prints has changed between versions.
+    # A diff, since the output of --check differs between versions of ruff.
     lines = _ruff("format", "--diff", "--line-length", _LINE, files=files).splitlines()
     known = {file.resolve(): file for file in files}
     for line, following in pairwise(lines):

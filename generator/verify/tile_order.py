@@ -1,4 +1,4 @@
-"""The order in which output tiles are visited, by the meaning of the spec's word."""
+"""The order in which output tiles are computed, derived from the spec and not from the templates."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from generator.language.vocabulary import INTERPRETED
 
 
 def tiles(variant: Variant, tile: Tile, rows: int, columns: int) -> Iterator[tuple[int, int]]:
-    """Row and column of each tile of a grid, in the order of their numbers."""
+    """Row and column of each tile of a grid of `rows` x `columns` tiles, in the variant's order."""
     word = variant.swizzle if variant.traits.tiled else "linear"
     if word in ("linear_n", "grouped_n"):
         yield from ((m, n) for n, m in _bands(1 if word == "linear_n" else tile.group, columns, rows))
@@ -25,11 +25,11 @@ def tiles(variant: Variant, tile: Tile, rows: int, columns: int) -> Iterator[tup
 def wrong_order(
     variant: Variant, tile: Tile, sizes: tuple[int, int, int], matrices: int, corners: Sequence[tuple[int, ...]]
 ) -> str | None:
-    """Why stores whose first elements are `corners` came in another order than the variant's, or None.
+    """A message if stores were not in the variant's order of tiles, or None.
 
-    A corner is row and column, behind the number of the matrix where there are several (`matrices`), which come one
-    after the other. The interpreter runs one program after the other; where they walk the tiles there are INTERPRETED
-    of them.
+    `corners` are the first elements of the stores, in their order: (row, column), or (matrix, row, column) for a batch
+    of `matrices` matrices, which are computed one after the other. The interpreter runs programs one after the other;
+    a persistent kernel has INTERPRETED programs.
     """
     blocks = (1, 1) if not variant.traits.tiled else (tile.m, tile.n)
     visited = [found for found, _ in groupby((*i, m // blocks[0], n // blocks[1]) for *i, m, n in corners)]
@@ -41,19 +41,19 @@ def wrong_order(
         expected = [found for first in range(INTERPRETED) for found in expected[first::INTERPRETED]]
     for place, (found, wanted) in enumerate(zip(visited, expected)):
         if found != wanted:
-            return f"program {place} computes tile {found}, and in the order {variant.swizzle} it is {wanted}"
+            return f"tile {place} in the order of stores is {found}, but in the order {variant.swizzle} it is {wanted}"
     return None
 
 
 def _bands(height: int, rows: int, columns: int) -> Iterator[tuple[int, int]]:
-    """Bands of that many rows, down the band first."""
+    """Bands of `height` rows of tiles; inside a band, down the columns."""
     for first in range(0, rows, height):
         for n in range(columns):
             yield from ((m, n) for m in range(first, min(first + height, rows)))
 
 
 def _dealt(order: Sequence[tuple[int, int]], dies: int) -> Iterator[tuple[int, int]]:
-    """An order in as many runs as there are dies, the first ones the longer; the dies take their next in turn."""
+    """`order` divided into one contiguous run per die, with the longer runs first; the dies alternate."""
     share, longer = divmod(len(order), dies)
     starts = [die * share + min(die, longer) for die in range(dies)]
     for turn in range(share + 1):
@@ -61,9 +61,9 @@ def _dealt(order: Sequence[tuple[int, int]], dies: int) -> Iterator[tuple[int, i
 
 
 def hilbert(rows: int, columns: int) -> Iterator[tuple[int, int]]:
-    """The generalized Hilbert curve over a grid of any sides (J. Červený, gilbert), row and column of each cell.
+    """Row and column of each cell along the generalised Hilbert curve of a rectangle (J. Červený, gilbert).
 
-    It begins in the first cell, and ends at the other end of that cell's longer side of the grid.
+    The curve starts in the first cell, and ends at the other end of the rectangle's longer side.
     """
     if columns >= rows:
         yield from _curve((0, 0), (0, columns), (rows, 0))
@@ -75,7 +75,7 @@ Vector = tuple[int, int]
 
 
 def _curve(at: Vector, long: Vector, wide: Vector) -> Iterator[Vector]:
-    """The curve over the cells between `at` and the two vectors, each along an axis; it leaves at the end of `long`."""
+    """The curve in the rectangle that the axis-parallel vectors span from `at`; it ends at the end of `long`."""
     length, width = abs(sum(long)), abs(sum(wide))
     if width == 1 or length == 1:
         step = _unit(long if width == 1 else wide)

@@ -1,4 +1,4 @@
-"""Run jobs over worker processes, each level in its own: triton decides at its import whether it interprets."""
+"""Run jobs in worker processes. Each level has its own, since triton selects the interpreter when it is imported."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from typing import Any
 
 from generator.verify.jobs import Failure, Job, Result
 
-#: How many cases of gigabytes may be on one GPU at a time.
+#: How many cases with gigabytes of operands may use the GPU at the same time.
 _LARGE_CASES = 2
 
 _lock: contextlib.AbstractContextManager[object] = contextlib.nullcontext()
 
 
 class Pool:
-    """Worker processes of one level: `submit` a job, get a future of its `Result`."""
+    """Worker processes of one level: `submit` takes a job and returns a future of its `Result`."""
 
     def __init__(self, level: str, workers: int) -> None:
         context = multiprocessing.get_context("spawn")
@@ -34,12 +34,12 @@ class Pool:
         return self._executor.submit(_work, job)
 
     def close(self) -> None:
-        """Give up what has not begun, and end the workers."""
+        """Cancel the jobs that have not started, and end the workers."""
         self._executor.shutdown(wait=True, cancel_futures=True)
 
 
 def _initialize(level: str, lock: Any) -> None:
-    """In a new worker, before anything imports torch or triton."""
+    """Set the environment of a new worker, before anything imports torch or triton."""
     global _lock
     _lock = lock
     os.environ["OMP_NUM_THREADS"] = "1"
@@ -47,10 +47,10 @@ def _initialize(level: str, lock: Any) -> None:
         os.environ["TRITON_INTERPRET"] = "1"
     else:
         os.environ.pop("TRITON_INTERPRET", None)
-    # Nothing is written beside the files under proof.
+    # Write no __pycache__ next to the files under proof.
     sys.dont_write_bytecode = True
-    for said in ("tl.make_block_ptr is deprecated", "TRITON_DEFAULT_FP_FUSION is unset"):
-        warnings.filterwarnings("ignore", message=said)
+    for message in ("tl.make_block_ptr is deprecated", "TRITON_DEFAULT_FP_FUSION is unset"):
+        warnings.filterwarnings("ignore", message=message)
 
 
 def _work(job: Job) -> Result:
@@ -68,9 +68,9 @@ def _work(job: Job) -> Result:
 
 
 def results(level: str, jobs: Sequence[Job], workers: int) -> Iterator[Result]:
-    """The result of every job, each as it is done. A job whose process dies has failed; the others are run again.
+    """The result of every job, as soon as it is done. A job that ends its process has failed; the others run again.
 
-    Closing the iterator gives up what has not begun.
+    Closing the iterator cancels the jobs that have not started.
     """
     left = list(jobs)
     together = True
@@ -82,12 +82,12 @@ def results(level: str, jobs: Sequence[Job], workers: int) -> Iterator[Result]:
                     left.remove(result.job)
                     yield settled(result)
                 if result.lost:
-                    # One worker has lost its device, and would turn down job after job: begin again without it.
+                    # One worker has lost its GPU, and each further job of it would fail: start new workers.
                     break
             together = True
         except BrokenProcessPool:
             if not together:
-                # Alone in its process: this job is what ends it.
+                # The job was alone in its process, so that it is the cause.
                 yield _died(left.pop(0))
             together = not together
         finally:
@@ -95,7 +95,7 @@ def results(level: str, jobs: Sequence[Job], workers: int) -> Iterator[Result]:
 
 
 def settled(result: Result) -> Result:
-    """The same result, with its reason where no case ran: what ran nothing has not passed."""
+    """The same result; if no case ran, with a reason, since such a job has not passed."""
     if result.cases or result.failures or result.not_proved or result.left_out is not None:
         return result
     if result.job.case is not None:
@@ -109,16 +109,16 @@ def _in_any_order(pool: Pool, jobs: Sequence[Job]) -> Iterator[Result]:
 
 
 def _first(pool: Pool, jobs: Sequence[Job]) -> Iterator[Result]:
-    """One after another, so that the job that ends the process is the first that is left."""
+    """One job after the other, so that the first one without a result is the one that ended the process."""
     for job in list(jobs):
         yield pool.submit(job).result()
 
 
 def _died(job: Job) -> Result:
-    failure = Failure("process", "the process outlives the job", "the worker process died (a crash, or out of memory)")
+    failure = Failure("process", "the job does not end its process", "the worker process died (crash or out of memory)")
     return Result(job, failures=(failure,))
 
 
 def workers_by_default() -> int:
-    """As many as this process may use processors."""
+    """The number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

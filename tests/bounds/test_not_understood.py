@@ -42,7 +42,7 @@ LAUNCH = "    with torch.cuda.device_of(a):"
             AUTO,
             LAST,
             f"{LAST}    tl.load(bias_ptr + pid_n, pid_n < N)\n    pid_n = num_n - 1 - pid_n\n",
-            "behind an access",
+            "after an access",
         ),
         (BLOCK, "boundary_check=(0, 1)", "boundary_check=(0, 2)", "boundary_check=(0, 2) of a block"),
         # The launcher: each statement, and each helper that a fact is taken from.

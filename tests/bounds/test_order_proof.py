@@ -20,7 +20,7 @@ from generator.bounds.terms import variable
 from tests.helpers.bounds.kernels import BANDS, CHIPLET, HILBERT, planted, proof_of
 
 #: What is said of small grids that break the order.
-REFUTED = ("computes tile", "both compute tile", "comes to no end")
+REFUTED = ("computes tile", "both compute tile", "does not terminate")
 TILES = "load_pointer/gemm_fp16_rcr_none__tiled_pointer_mnk_"
 
 
@@ -37,9 +37,9 @@ def test_the_order_is_proved_for_other_groups_than_those_shipped(tmp_path: Path,
 @pytest.mark.parametrize(
     ("swizzle", "old", "new", "detail"),
     [
-        ("linear", "pid // num_n", "pid % num_n", "of 1 by 2 tiles, program 1 computes tile (1, 1)"),
+        ("linear", "pid // num_n", "pid % num_n", "1 by 2 tiles, program 1 computes tile (1, 1)"),
         ("linear", "pid_n = pid % num_n", "pid_n = 0", "programs 0 and 1 both compute tile (0, 0)"),
-        ("linearn", "pid_m = pid % num_m", "pid_m = pid // num_m", "of 1 by 2 tiles, program 1 computes tile (1, 1)"),
+        ("linearn", "pid_m = pid % num_m", "pid_m = pid // num_m", "1 by 2 tiles, program 1 computes tile (1, 1)"),
         ("grouped", "min(num_m - first_m, GROUP_M)", "GROUP_M", "computes tile"),
         ("grouped", "pid_n = within // height", "pid_n = within // GROUP_M", "both compute tile"),
         ("groupedn", "pid_m = within // width", "pid_m = within % width", "computes tile"),
@@ -50,7 +50,7 @@ def test_the_order_is_proved_for_other_groups_than_those_shipped(tmp_path: Path,
 def test_a_wrong_order_is_refuted(tmp_path: Path, swizzle: str, old: str, new: str, detail: str) -> None:
     proof = proof_of(tmp_path, planted(TILES + swizzle, (old, new)))
     assert proof.order.state == "refuted"
-    assert proof.order.detail.startswith("of ") and detail in proof.order.detail
+    assert proof.order.detail.startswith("in a grid of ") and detail in proof.order.detail
 
 
 def test_two_programs_of_one_tile_touch_nothing_outside(tmp_path: Path) -> None:
@@ -111,13 +111,13 @@ def test_a_curve_is_proved_whatever_the_grid(tmp_path: Path) -> None:
         ("wide -= side", "wide -= 1", "computes tile"),
         ("if number < half * wide", "if number <= half * wide", "computes tile"),
         ("far, wide = side, far - half", "far, wide = side, half", "computes tile"),
-        ("min(far, wide) > 1", "min(far, wide) > 0", "comes to no end"),
+        ("min(far, wide) > 1", "min(far, wide) > 0", "does not terminate"),
         ("half = (far + 2) // 4 * 2", "half = (far + 2) // 4 * 2 + far // 99 * 99", "not known"),
         ("side = min(", "number = number * 1 + far // 999\n        side = min(", "not known"),
         ("return m + number * dm", "return m + number * dm + m // 1000", "not known"),
         ("min(far, wide) > 1:", "min(far, wide) > 1 + number // 5000:", "depends on the number"),
-        ("m, n = 0, 0", "m, n = 0, number // 5000", "begin with the program's number"),
-        ("    if wide > 1:", "    while wide > 1:", "no coordinates of a tile"),
+        ("m, n = 0, 0", "m, n = 0, number // 5000", "start with the program's number"),
+        ("    if wide > 1:", "    while wide > 1:", "does not assign the coordinates of a tile"),
     ],
 )
 def test_a_curve_is_proved_only_where_it_is_right(tmp_path: Path, old: str, new: str, detail: str) -> None:

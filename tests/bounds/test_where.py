@@ -123,7 +123,7 @@ def test_a_wrong_order_by_where_is_refuted_and_confirmed(order: str, old: str, n
     assert old in right
     text = planted(kernel, (shipped, right.replace(old, new)))
     proof = proof_of(tmp_path, text)
-    found = re.match(r"of (\d+) by (\d+) tiles, program", proof.order.detail)
+    found = re.match(r"in a grid of (\d+) by (\d+) tiles, program", proof.order.detail)
     assert proof.order.state == "refuted" and found is not None, proof.order
     # In plain numbers programs of such a grid leave it, or leave a part of the result out.
     row = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64, "GROUP_M": 8}
@@ -266,9 +266,9 @@ def test_wrong_offsets_of_a_block_are_refuted_and_confirmed(rows: str, tmp_path:
         ("tl.where(offs_m < M, offs_m, tl.where(M < 0, 2**31, 0))", "refuted", "2147483648 of line 83"),
         ("offs_m % M + (tl.where(M < 9, 1, 0) + 2147483647) * 0", "refuted", "which does not fit 32 bits"),
         # Data.
-        ("tl.where(tl.load(bias_ptr) > 0, offs_m, 0)", "not proved", "data of line 83"),
-        ("tl.where(offs_m < M, tl.load(bias_ptr), 0)", "not proved", "data of line 83"),
-        ("tl.where(offs_m < M)", "not proved", "a condition and two values"),
+        ("tl.where(tl.load(bias_ptr) > 0, offs_m, 0)", "not proved", "data of line 82"),
+        ("tl.where(offs_m < M, tl.load(bias_ptr), 0)", "not proved", "data of line 82"),
+        ("tl.where(offs_m < M)", "not proved", "one condition and two values"),
     ],
 )
 def test_what_is_not_taken_counts(rows: str, state: str, detail: str, tmp_path: Path) -> None:

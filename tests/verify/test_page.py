@@ -50,7 +50,7 @@ def sample() -> tuple[list[Result], list[Rendered]]:
                         figures = (("shared", 98304), ("registers", 128), ("spilled", 0), ("wgmma", 16))
                         other = (("shared", 49152), ("registers", 255), ("spilled", 24), ("mma.sync", 64))
                         measured = (("row0-aligned", figures), ("row0-ragged", other), ("row1-aligned", figures))
-                        result = replace(result, cases=3, measured=measured, place=PLACE, kept=place % 2 == 1)
+                        result = replace(result, cases=3, measured=measured, place=PLACE, cached=place % 2 == 1)
                     results.append(result)
         if level == "interpret":
             results.append(

@@ -1,4 +1,4 @@
-"""Kept results: what passed is known again, and anything that it depends on makes it unknown."""
+"""The result cache: what passed is cached, and a change to anything that it depends on makes it run again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from generator.verify import dependencies, result_cache
 from generator.verify.jobs import Failure, Job, Result
 from generator.verify.launches import launches
 from generator.verify.loading import subject
-from generator.verify.result_cache import Kept
+from generator.verify.result_cache import ResultCache
 from tests.helpers.support import ROOT
 
 KERNEL = "gemm_fp16_rcr_none__tiled_pointer_mnk_linear"
@@ -26,12 +26,12 @@ def family(tmp_path: Path) -> Rendered:
     return read(tmp_path / "ladder")
 
 
-def store(tmp_path: Path, family: Rendered, device: str | None = None) -> Kept:
-    return Kept(tmp_path / "cache", [family], device)
+def store(tmp_path: Path, family: Rendered, device: str | None = None) -> ResultCache:
+    return ResultCache(tmp_path / "cache", [family], device)
 
 
-def known(found: Kept, job: Job) -> Result | None:
-    results, left = found.known([job])
+def known(found: ResultCache, job: Job) -> Result | None:
+    results, left = found.cached([job])
     assert len(results) + len(left) == 1
     return results[0] if results else None
 
@@ -40,10 +40,10 @@ def test_what_passed_is_known_again(tmp_path: Path, family: Rendered) -> None:
     job = Job("interpret", family.folder, KERNEL)
     first = Result(job, cases=7, worst_error=0.5, subject=subject(job), place=(("triton", "3.7.1"),), seconds=2.0)
     assert known(store(tmp_path, family), job) is None
-    store(tmp_path, family).keep(first)
+    store(tmp_path, family).store(first)
     again = known(store(tmp_path, family), job)
-    assert again is not None and again.kept
-    assert again == replace(first, kept=True) and subject(job) is not None
+    assert again is not None and again.cached
+    assert again == replace(first, cached=True) and subject(job) is not None
 
 
 @pytest.mark.parametrize(
@@ -56,13 +56,13 @@ def test_what_passed_is_known_again(tmp_path: Path, family: Rendered) -> None:
 )
 def test_what_did_not_pass_is_done_again(tmp_path: Path, family: Rendered, result: dict[str, object]) -> None:
     job = Job("interpret", family.folder, KERNEL)
-    store(tmp_path, family).keep(Result(job, cases=7, **result))  # type: ignore[arg-type]
+    store(tmp_path, family).store(Result(job, cases=7, **result))  # type: ignore[arg-type]
     assert known(store(tmp_path, family), job) is None
 
 
 def test_a_single_case_is_not_the_whole(tmp_path: Path, family: Rendered) -> None:
     one = Job("interpret", family.folder, KERNEL, case="primes")
-    store(tmp_path, family).keep(Result(one, cases=1))
+    store(tmp_path, family).store(Result(one, cases=1))
     assert known(store(tmp_path, family), one) is None
     assert known(store(tmp_path, family), Job("interpret", family.folder, KERNEL)) is None
 
@@ -71,7 +71,7 @@ def test_another_text_manifest_harness_version_or_device_is_unknown(
     tmp_path: Path, family: Rendered, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = Job("gpu", family.folder, KERNEL)
-    store(tmp_path, family, "a GPU").keep(Result(job, cases=7))
+    store(tmp_path, family, "a GPU").store(Result(job, cases=7))
     assert known(store(tmp_path, family, "a GPU"), job)
     assert known(store(tmp_path, family, "another GPU"), job) is None
     with monkeypatch.context() as patched:
@@ -113,7 +113,7 @@ def test_a_level_depends_on_what_it_reads_of_a_kernel(
     names = [launch.name for launch in launches(family.by_name[KERNEL], "sm90")]
     for job in jobs.values():
         measured = tuple((name, FIGURES) for name in names) if job.target else ()
-        store(tmp_path, family).keep(Result(job, len(names), measured=measured))
+        store(tmp_path, family).store(Result(job, len(names), measured=measured))
         assert known(store(tmp_path, family), job)
     change(family.file(KERNEL), old, new)
     assert {level for level, job in jobs.items() if known(store(tmp_path, family), job) is None} == unknown
@@ -122,7 +122,7 @@ def test_a_level_depends_on_what_it_reads_of_a_kernel(
 def test_a_text_is_parsed_once(tmp_path: Path, family: Rendered, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nine hundred files would take longer than all else that a run does where nothing has changed."""
     job = Job("interpret", family.folder, KERNEL)
-    store(tmp_path, family).keep(Result(job, cases=7))
+    store(tmp_path, family).store(Result(job, cases=7))
     with monkeypatch.context() as patched:
         patched.delattr(result_cache.code_parts, "of_file")
         found = known(store(tmp_path, family), job)
@@ -139,14 +139,14 @@ def test_a_file_that_is_no_python_is_known_by_its_text(tmp_path: Path, family: R
     for ending in ("\ndef f(:\n", "\ndef g(:\n"):
         family.file(KERNEL).write_text(text + ending)
         assert known(store(tmp_path, family), job) is None
-        store(tmp_path, family).keep(Result(job, cases=1))
+        store(tmp_path, family).store(Result(job, cases=1))
         assert known(store(tmp_path, family), job)
 
 
 def test_a_contract_depends_on_all_its_kernels_and_on_the_familys_own_code(tmp_path: Path, family: Rendered) -> None:
     (name,) = family.contracts
     job = Job("interpret", family.folder, name, contract=True)
-    store(tmp_path, family).keep(Result(job, cases=2))
+    store(tmp_path, family).store(Result(job, cases=2))
     for file, words, code, other in (
         (family.file(KERNEL), "# Which tile", "tl.dot(a, b, acc)", "tl.dot(b, a, acc)"),
         (family.folder / "_launch.py", "How the functions", "raise ValueError", "raise TypeError"),
@@ -167,8 +167,8 @@ def test_launches_are_kept_one_by_one(tmp_path: Path, family: Rendered) -> None:
     some = Job("compile", family.folder, KERNEL, target="sm90", chosen=tuple(names[:3]))
     measured = tuple((name, FIGURES) for name in names[:3])
     failure = (Failure(names[1], "r", "m"),)
-    store(tmp_path, family).keep(Result(some, 3, failure, measured=measured, subject=subject(some)))
-    results, left = store(tmp_path, family).known([whole])
+    store(tmp_path, family).store(Result(some, 3, failure, measured=measured, subject=subject(some)))
+    results, left = store(tmp_path, family).cached([whole])
     assert not results
     (rest,) = left
     assert set(rest.chosen) == set(names) - {names[0], names[2]}
@@ -178,9 +178,9 @@ def test_launches_are_kept_one_by_one(tmp_path: Path, family: Rendered) -> None:
     joined = found.whole(done, whole)
     assert (joined.job, joined.subject, joined.cases) == (whole, subject(whole), len(names))
     assert {name for name, _ in joined.measured} == set(names)
-    found.keep(done)
+    found.store(done)
     again = known(store(tmp_path, family), whole)
-    assert again is not None and again.kept and again.cases == len(names)
+    assert again is not None and again.cached and again.cases == len(names)
     other = Job("compile", family.folder, KERNEL, target="sm80")
     assert known(store(tmp_path, family), other) is None
 
@@ -190,16 +190,16 @@ def test_launches_that_a_pattern_chooses_are_known_without_the_others(tmp_path: 
     aligned = [name for name in names if name.endswith("-aligned")]
     assert 0 < len(aligned) < len(names)
     job = Job("compile", family.folder, KERNEL, target="sm90", case="*-aligned")
-    store(tmp_path, family).keep(Result(job, len(aligned), measured=tuple((name, FIGURES) for name in aligned)))
+    store(tmp_path, family).store(Result(job, len(aligned), measured=tuple((name, FIGURES) for name in aligned)))
     again = known(store(tmp_path, family), job)
     assert again is not None and [name for name, _ in again.measured] == aligned
     # Other launches that are known besides are none of its business.
     others = Job("compile", family.folder, KERNEL, target="sm90")
-    store(tmp_path, family).keep(Result(others, len(names), measured=tuple((name, FIGURES) for name in names)))
+    store(tmp_path, family).store(Result(others, len(names), measured=tuple((name, FIGURES) for name in names)))
     again = known(store(tmp_path, family), job)
     assert again is not None and again.cases == len(aligned)
 
 
 def test_the_folder_keeps_itself_out_of_git(tmp_path: Path, family: Rendered) -> None:
-    store(tmp_path, family).keep(Result(Job("static", family.folder, KERNEL), cases=1))
+    store(tmp_path, family).store(Result(Job("static", family.folder, KERNEL), cases=1))
     assert (tmp_path / "cache" / ".gitignore").read_text() == "*\n"

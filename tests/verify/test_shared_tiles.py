@@ -10,7 +10,7 @@ from generator.bounds import prove
 from generator.cli import main
 from generator.emit.manifest_reader import Rendered, read
 from generator.verify.cases import cases
-from generator.verify.expectations import _hands_in
+from generator.verify.expectations import _partial_sums
 from generator.verify.jobs import Job, Result, State
 from generator.verify.machine_code import MachineCode
 from generator.verify.worker_pool import Pool
@@ -185,6 +185,6 @@ def test_a_read_past_l1_is_known_as_each_triton_spells_it(family: Rendered, how:
     """Up to 3.8 the first, from 3.9 on the second."""
     counted = "tt.store %0, %1\nttg.barrier local\n%2 = tt.atomic_rmw add, acq_rel, gpu, %3\n"
     code = MachineCode(0, 0, 0, 0, {}, f"{counted}%4 = tt.load %5{how} : tensor<32x32x!tt.ptr<f32>>\n")
-    assert [*_hands_in(family.by_name[SPLIT].variant, code)] == (
+    assert [*_partial_sums(family.by_name[SPLIT].variant, code)] == (
         [] if past else ["partial sums are read through L1, which may hold what was there before"]
     )

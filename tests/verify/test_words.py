@@ -22,7 +22,7 @@ from generator.verify.job_selection import plan
 from generator.verify.jobs import LEVELS, Job, Result
 from generator.verify.launches import launches
 from generator.verify.loading import subject
-from generator.verify.result_cache import Kept
+from generator.verify.result_cache import ResultCache
 from tests.helpers.support import GENERATED, ROOT
 
 #: Of several schedules, with and without descriptors and tables that were measured.
@@ -84,17 +84,17 @@ def jobs(families: Sequence[Rendered]) -> list[Job]:
 def unknown(families: Sequence[Rendered], folder: Path) -> set[tuple[str, str, str]]:
     """The jobs of which nothing is known when all results of the committed families are kept: family, name, level."""
     before = committed()
-    store = Kept(folder, before, "a GPU")
+    store = ResultCache(folder, before, "a GPU")
     for job in jobs(before):
         kernels = next(family for family in before if family.folder == job.folder).by_name
         names = [launch.name for launch in launches(kernels[job.name], TARGET)] if job.target else ["whole"]
         measured = tuple((name, (("shared", 0),)) for name in names) if job.target else ()
-        store.keep(Result(job, len(names), measured=measured, subject=subject(job)))
-    known, left = store.known(jobs(before))
+        store.store(Result(job, len(names), measured=measured, subject=subject(job)))
+    known, left = store.cached(jobs(before))
     assert not left and {result.job.level for result in known} == set(LEVELS)
     store.close()
-    again = Kept(folder, families, "a GPU")
-    _, left = again.known(jobs(families))
+    again = ResultCache(folder, families, "a GPU")
+    _, left = again.cached(jobs(families))
     again.close()
     return {(job.folder.name, job.name, job.level) for job in left}
 
