@@ -269,7 +269,7 @@ def test_a_stopped_run_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert [record.case for record in kept.records] == ["one"]
     device = FakeDevice()
     assert run(call, [one, two], device, scale=1024) == 0
-    assert "1 of 2 comparisons are kept already" in capsys.readouterr().err
+    assert "1 of 2 comparisons are already in " in capsys.readouterr().err
     after = load(tmp_path / "kept.json")
     assert after.records[0] == kept.records[0]
     assert [record.case for record in after.records] == ["one", "two"]
@@ -287,7 +287,7 @@ def test_a_file_is_not_written_so_often_that_it_takes_the_time(tmp_path: Path, m
         written.append(clock[0])
         clock[0] += 0.5
 
-    monkeypatch.setattr("generator.bench.cli.results.save", save)
+    monkeypatch.setattr("generator.bench.cli.measurements.save", save)
     monkeypatch.setattr("generator.bench.cli.time.monotonic", lambda: clock[0])
     keeper = _Keeper(tmp_path / "kept.json")
     for _ in range(24):
