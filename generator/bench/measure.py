@@ -324,11 +324,11 @@ def sample_replays(order: Sequence[Entry], device: Device) -> list[float]:
 def calls_for(seconds: float, sets: int, sample: float = _SAMPLE) -> int:
     """The number of calls of `seconds` each in a sample of at least `sample` seconds.
 
-    It is rounded up to a multiple of `sets`, unless these are over `_MOST_CALLS` calls or ten times the seconds.
+    It is rounded up to a multiple of `sets`, unless that is over `_MOST_CALLS` calls or takes over ten times as long.
     """
     calls = min(_MOST_CALLS, max(1, math.ceil(sample / max(seconds, 1e-9))))
-    turns = math.ceil(calls / sets) * sets
-    return turns if turns <= _MOST_CALLS and turns * seconds <= 10 * sample else calls
+    multiple = math.ceil(calls / sets) * sets
+    return multiple if multiple <= _MOST_CALLS and multiple * seconds <= 10 * sample else calls
 
 
 def _run(competitor: Competitor, sets: list[Operands], returned: dict[int, Any], calls: int) -> None:
