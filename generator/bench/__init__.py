@@ -1,15 +1,15 @@
 """Time rendered kernels against cuBLAS and other peers, side by side in the same rounds.
 
-The stages, each callable alone:
+The stages, each of which can be called alone:
 
-    suite            suite or shapes file -> Suite         what is to be compared, as data
-    comparison_plan  Suite + specs -> Comparison ...       which rendered files, which shapes, which peer
+    suite            suite or shapes file -> Suite         the comparisons to make, as data
+    comparison_plan  Suite + specs -> Comparison ...       the rendered files, shapes and peers of each comparison
     measure          Comparison + Device -> Record         checked against float64, then timed in the same rounds
-    measurements     Record ... <-> JSON                   kept as comparisons are done, so that a stopped run can go on
+    measurements     Record ... <-> JSON                   saved after each comparison, so that a run can be continued
     markdown_tables  results -> Markdown                   without a GPU
-    summary          Record ... -> Ratios                  the mean, the smallest, how many under a bound, a case
+    summary          Record ... -> Ratios                  of each case: the mean, the smallest, how many under a bound
     plot             results -> a picture                  without a GPU, with matplotlib
 
-What reads a results file (`stats`, `suite`, `comparison_plan`, `measurements`, `markdown_tables`, `summary`, `plot`)
-needs neither torch nor a GPU.
+The modules that read a results file (`stats`, `suite`, `comparison_plan`, `measurements`, `markdown_tables`, `summary`,
+`plot`) need neither torch nor a GPU.
 """

@@ -1,6 +1,6 @@
-"""Values of command lines that time something, and what such a command needs of the machine.
+"""Types of command-line arguments for `bench` and `tune`, and their check for a GPU.
 
-The functions named for values raise argparse.ArgumentTypeError for anything else.
+The functions that convert an argument raise argparse.ArgumentTypeError for an invalid value.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def above_0(text: str) -> float:
 
 
 def peer_words(text: str) -> tuple[str, ...]:
-    """The words of peers, none for `none`."""
+    """The peers of a comma-separated list; no peer for `none`."""
     try:
         return peers(text)
     except ValueError as error:
@@ -48,9 +48,9 @@ def peer_words(text: str) -> tuple[str, ...]:
 
 
 def require_gpu(otherwise: str) -> None:
-    """Raise `CallError` where there is no GPU to time on, or kernels would be interpreted.
+    """Raise `CallError` if there is no GPU to time on, or if Triton would interpret kernels.
 
-    `otherwise` is what the command does without one.
+    `otherwise` states what the command can do without a GPU.
     """
     try:
         import torch
@@ -60,4 +60,4 @@ def require_gpu(otherwise: str) -> None:
     if not torch.cuda.is_available():
         raise CallError(f"timing needs a GPU, and torch finds no CUDA device ({otherwise} without one)")
     if os.environ.get("TRITON_INTERPRET", "0") not in ("", "0"):
-        raise CallError("TRITON_INTERPRET is set: interpreted kernels have no times worth keeping; unset it")
+        raise CallError("TRITON_INTERPRET is set: times of interpreted kernels are meaningless; unset it")

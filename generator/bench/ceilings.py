@@ -1,4 +1,4 @@
-"""What the device reaches at best, measured: the roofline's two ceilings."""
+"""Measure the two ceilings of the roofline: the device's memory bandwidth, and its rate of operations."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from generator.language.model import Dtype, Layout
 
 _ROUNDS = 11
 _COPY_BYTES = 2**30
-#: A product large enough that every multiprocessor is busy to the end; fp32 without a matrix unit is ten times slower.
+#: M, N and K of a product that keeps every multiprocessor busy; fp32 without the matrix unit is ten times slower.
 _SQUARE, _SQUARE_IEEE = 8192, 4096
 
 
 def measure(device: Device, dtypes: Iterable[Dtype], *, scale: int = 1) -> tuple[Ceiling, ...]:
-    """Bytes a second of a copy (read and written), operations a second of torch's product for each type.
+    """Bytes per second of a copy (read and written), and operations per second of torch's product for each type.
 
-    Sizes are divided by `scale`. A type that torch does not multiply has no ceiling.
+    The sizes are divided by `scale`. A type that torch cannot multiply has no ceiling.
     """
     found = [Ceiling(COPY, _copy(device, scale))]
     for dtype in dtypes:
@@ -45,7 +45,7 @@ def _copy(device: Device, scale: int) -> float:
     target = torch.empty_like(source)
 
     def copy() -> None:
-        # A kernel: the copy engine, which a captured `copy_` would use, is slower.
+        # A kernel, because a captured `copy_` would use the copy engine, which is slower.
         torch.neg(source, out=target)
 
     return stats.rounded(2 * 4 * count / _median(device, copy))
@@ -63,7 +63,7 @@ def _product(device: Device, problem: Problem) -> float:
 
 
 def _median(device: Device, work: Callable[[], None]) -> float:
-    """Seconds of `work`, the median of several replays after one that does not count."""
+    """Seconds of `work`: the median of several replays, after one replay that is not counted."""
     work()
     device.synchronize()
     replay = device.record(work)

@@ -1,4 +1,4 @@
-"""Whether a timed result is right: its error against float64, held against what its types allow on random operands."""
+"""Check a timed result: compare its error against float64 with the tolerance of its types on random operands."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ from generator.verify.execute import Fault
 from generator.verify.gate_columns import columns_of
 from generator.verify.reference import tapped
 
-#: Up to this many operations the whole product is computed in float64; beyond, random rows and columns of it.
+#: Up to this many operations the whole product is computed in float64; above it, only random rows and columns.
 _WHOLE = 4e12
 _SAMPLED = 256
 
 #: Unit roundoff, 2**-p for p significant bits.
 _ROUNDOFF = {"fp32": 2.0**-24, "fp16": 2.0**-11, "bf16": 2.0**-8, "int32": 0.0}
-#: Narrow results are expected as they are quantised: what is off are the few that lie near a boundary, a spacing each.
+#: 8-bit results are compared after quantisation: only the few values near a rounding boundary differ, by one spacing.
 _ROUNDOFF |= {"fp8e4m3": 2.0**-6, "fp8e5m2": 2.0**-6, "int8": 2.0**-7}
-#: What a product may be off by before it is summed: tf32 keeps 11 bits of each operand, three tf32 products about 22;
-#: the fp8 matrix unit of NVIDIA's sm90 sums 14 bits at a time (DeepSeek-V3, section 3.3.2).
+#: The relative error of a product before it is summed: tf32 has 11 significant bits per operand, three tf32 products
+#: have about 22; the fp8 matrix unit of NVIDIA's sm90 sums with 14 bits (DeepSeek-V3, section 3.3.2).
 _PRODUCT = {"tf32": 2.0**-10, "tf32x3": 2.0**-20, "full": 2.0**-13, "fast": 2.0**-13}
-#: The error of a sum in units of the tolerance: several deviations, for the worst of millions is looked at too.
+#: The tolerance in standard deviations of the error, and the factor on it for the worst of millions of elements.
 _FACTOR = 4.0
 _WORST = 8.0
 
 
 @dataclass(frozen=True)
 class Part:
-    """What is expected of one result, or of random rows or columns of it, which `at` picks: float64.
+    """The expected float64 values of one result, or of the rows or columns of it that `at` selects.
 
-    Errors are parts of `norm` in all, and one by one of `scale` beside the element. `own` is what computing the result
-    from the running value may be off by besides.
+    The error of the whole part is relative to `norm`, the error of one element to its value plus `scale`. `own` is the
+    absolute error that computing the result from the running value may add.
     """
 
     at: tuple[EllipsisType | torch.Tensor, ...]
@@ -54,7 +54,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Expected:
-    """One result of a set, C or an output beside it, in parts that are judged each by itself."""
+    """One result of an operand set, C or an auxiliary output, in parts that are checked separately."""
 
     name: str
     shape: tuple[int, ...]
@@ -63,11 +63,12 @@ class Expected:
 
 @dataclass(frozen=True)
 class Verdict:
-    """How far the result `name` is from float64.
+    """The error of the result `name` against float64.
 
-    `error` is |out - reference| / |reference| in the Frobenius norm, `worst` the largest single error over the
-    reference's element plus the root mean square of the accumulator, or of a gate's results. Errors of the terms of a
-    sum are random and add up as their squares do, whatever the terms come to: their own norm counts where it is larger.
+    `error` is |out - reference| / |reference| in the Frobenius norm. `worst` is the largest error of one element,
+    divided by the element of the reference plus the root mean square of the accumulator, or of the results of a gated
+    linear unit. The errors of the terms of a sum are random and add up in squares even if the terms cancel: the norm of
+    the terms replaces that of the sum if it is larger.
     """
 
     name: str
@@ -77,7 +78,7 @@ class Verdict:
 
     @property
     def fault(self) -> str | None:
-        """What is wrong, None where nothing is."""
+        """What is wrong, or None."""
         if not self.error <= self.tolerance:
             return f"wrong {self.name}: relative error {self.error:.3g}, at most {self.tolerance:.3g} is right"
         if not self.worst <= _WORST * self.tolerance:
@@ -87,11 +88,11 @@ class Verdict:
 
 
 def tolerance(dtype: Dtype, k: int) -> float:
-    """The relative error, in the Frobenius norm, that a right product of standard normal operands stays under.
+    """The largest relative error, in the Frobenius norm, of a right product of standard normal operands.
 
-    Rounding the output, rounding the products, and the sum: random roundings grow as sqrt(K) (Higham, Accuracy and
-    Stability of Numerical Algorithms, section 2.8), truncated ones, which matrix units make, as their number, here a
-    fourth of K at the most. Exact types allow nothing.
+    It is the sum of the errors of rounding the output, rounding the products, and summing. The error of a sum grows as
+    sqrt(K) if it is rounded (Higham, Accuracy and Stability of Numerical Algorithms, section 2.8), and as the number of
+    additions if it is truncated, as in matrix units: here at most K / 4. Exact types allow no error.
     """
     if not ELEMENTS[dtype.acc].floating:
         return _FACTOR * _ROUNDOFF[dtype.out]
@@ -105,7 +106,7 @@ def tolerance(dtype: Dtype, k: int) -> float:
 
 
 def expect(problem: Problem, operands: Operands, generator: torch.Generator) -> tuple[Expected, ...]:
-    """The float64 results of `operands`, computed where they are: C, then the outputs beside it."""
+    """The float64 results of `operands`, computed on their device: C, then the auxiliary outputs."""
     a, b = _double(operands.a), _double(operands.b)
     m, n, epilogue = problem.shape.m, problem.shape.n, problem.epilogue
     if problem.flops <= _WHOLE or problem.shape.batch:
@@ -133,7 +134,7 @@ def _parts(
     rows: torch.Tensor | None = None,
     columns: torch.Tensor | None = None,
 ) -> list[Part | None]:
-    """What is expected of each result by a product that has those `rows` or `columns` alone that are given."""
+    """The expected part of each result; `product` has only the given `rows` or `columns`."""
     at: tuple[EllipsisType | torch.Tensor, ...] = (...,)
     if rows is not None:
         at = (rows,)
@@ -148,7 +149,7 @@ def _parts(
     def part(tap: Tap, x: torch.Tensor) -> Part | None:
         if not tap.reduction:
             return matrix(x)
-        # Some rows do not make the sum of a column, nor some columns that of a row.
+        # A sum over a column needs all rows, and a sum over a row all columns.
         if (columns if tap.shape == ROWS else rows) is not None:
             return None
         exact = tapped(tap, Bounded(x, x.new_zeros(())), problem.dtype.out, integer=integer)
@@ -165,18 +166,18 @@ def _parts(
 
 
 def _stored(problem: Problem, value: torch.Tensor) -> torch.Tensor:
-    """What is expected in memory: narrow results are saturated, which no tolerance of theirs has room for."""
+    """The expected value in memory: 8-bit results are saturated, because their tolerance does not cover saturation."""
     dtype = torch_type(problem.dtype.out)
     return quantise(value, dtype) if dtype in SATURATED else value
 
 
 def _double(x: torch.Tensor) -> torch.Tensor:
-    # 8-bit types convert to float64 by way of fp32 on every version of torch.
+    # Not every version of torch converts 8-bit types to float64 directly.
     return x.float().double() if x.element_size() == 1 else x.double()
 
 
 def judge(problem: Problem, out: torch.Tensor, expected: Expected) -> Verdict:
-    """The error of one result; an element that is NaN, as one that was never written is, is infinitely wrong.
+    """The error of one result. An element that is NaN, for example because it was never written, has an infinite error.
 
     Raises `Fault` for a result of another shape.
     """
@@ -194,10 +195,11 @@ def judge(problem: Problem, out: torch.Tensor, expected: Expected) -> Verdict:
 
 
 def _scale(problem: Problem, x: torch.Tensor) -> float:
-    """What errors of the elements of `x` are parts of beside them: the root mean square of A @ B.
+    """The scale of the errors of the elements of `x`: the root mean square of A @ B.
 
-    It is sqrt(K) of the operands' own, 1 for normal ones, 2**b / sqrt(12) for integers. A gate multiplies two sums, so
-    that the error of one counts by the other: behind it at least the root mean square of `x`.
+    It is sqrt(K) * s**2, where s is the root mean square of the operands: 1 for normal ones, 2**b / sqrt(12) for b-bit
+    integers. A gated linear unit multiplies two sums, so the error of one is multiplied by the other: then the scale is
+    at least the root mean square of `x`.
     """
     bits = 0 if ELEMENTS[problem.dtype.a].floating else ELEMENTS[problem.dtype.a].bits
     deviation = 2.0**bits / math.sqrt(12) if bits else 1.0

@@ -1,4 +1,4 @@
-"""`python -m generator bench`: the call, what it runs, and its exit status."""
+"""The command `python -m generator bench`: its options, what it runs, and its exit status."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ class Call:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run a call and return its exit status; a wrong command line raises SystemExit(2) with the usage."""
+    """Run a call and return its exit status; a wrong command line prints the usage and raises SystemExit(2)."""
     call = parse(argv)
     try:
         if call.table or call.summary:
             return show(call)
         comparisons = plan_of(call)
-        require_gpu("--table prints kept results")
+        require_gpu("--table prints recorded results")
         from generator.bench.device import CudaDevice
 
         return run(call, comparisons, CudaDevice())
@@ -75,22 +75,22 @@ def main(argv: Sequence[str]) -> int:
 
 
 def parse(argv: Sequence[str]) -> Call:
-    """The command line as a `Call`; raises SystemExit(2) with the usage where it is wrong."""
+    """The command line as a `Call`; a wrong one prints the usage and raises SystemExit(2)."""
     parser = argparse.ArgumentParser(
         prog="python -m generator bench",
-        description="Time rendered kernels against torch's own product, interleaved, each checked against float64. "
+        description="Time rendered kernels in the same rounds as torch's product, and check each against float64. "
         f"Without a spec and a suite: the suite {DEFAULT_SUITE!r}.",
         epilog=_EPILOG,
     )
     parser.add_argument("specs", nargs="*", type=Path, metavar="SPEC", help="time every kernel of these specs")
-    parser.add_argument("--suite", metavar="NAME_OR_FILE", help="a suite of generator/bench/suites, or a file like one")
+    parser.add_argument("--suite", metavar="NAME_OR_FILE", help="a suite of generator/bench/suites, or a suite file")
     parser.add_argument(
         "--shapes",
         metavar="NAME_OR_FILE",
-        help="shapes for SPEC: a list of MxNxK in YAML or JSON, or one of suites/shapes",
+        help="shapes for SPEC: a list of MxNxK in YAML or JSON, or a name in generator/bench/suites/shapes",
     )
     parser.add_argument(
-        "--out", type=Path, default=Path("generated"), metavar="DIR", help="where families are rendered"
+        "--out", type=Path, default=Path("generated"), metavar="DIR", help="the folder of rendered families"
     )
     parser.add_argument("--only", metavar="GLOB", help="only kernels, or cases of a suite, whose name matches")
     parser.add_argument(
@@ -98,27 +98,35 @@ def parse(argv: Sequence[str]) -> Call:
         type=peer_words,
         dest="peers",
         metavar="PEERS",
-        help="what they are compared with: cublas (torch's own product), eager (nothing fused), fused (the library's "
-        "call for product and epilogue), inductor (torch.compile, max-autotune), several with a comma, or none "
-        "(default: as the suite says, else cublas)",
+        help="peers to compare with: cublas (torch's product, which fuses a leading bias), eager (nothing fused), "
+        "fused (torch's call of cuBLASLt for product and epilogue), inductor (torch.compile, max-autotune), several "
+        "with a comma, or none (default: the suite's peers, else cublas)",
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="keep results here; what it holds is not timed again")
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="save results to FILE; results that it has are not measured again"
+    )
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw roofline and ratios (needs matplotlib)")
-    parser.add_argument("--rounds", type=positive, default=40, metavar="N", help="rounds that count (default 40)")
+    parser.add_argument("--rounds", type=positive, default=40, metavar="N", help="timed rounds (default 40)")
     parser.add_argument(
         "--seconds",
         type=above_0,
         metavar="S",
-        help="end the rounds of a comparison after about so long (default: as the suite says, else no bound)",
+        help="end the rounds of a comparison after about S seconds (default: the suite's limit, else none)",
     )
     parser.add_argument(
-        "--bound", type=above_0, default=1.0, metavar="RATIO", help="count the ratios under it (default 1)"
+        "--bound", type=above_0, default=1.0, metavar="RATIO", help="count the ratios under RATIO (default 1)"
     )
-    parser.add_argument("--table", action="store_true", help="print what --json FILE holds, time nothing, need no GPU")
-    parser.add_argument("--summary", action="store_true", help="the same, less the tables of single comparisons")
-    parser.add_argument("--configs", choices=("select", "all"), default="select", help="all: every row of CONFIGS too")
+    parser.add_argument(
+        "--table", action="store_true", help="print the results in --json FILE; measures nothing and needs no GPU"
+    )
+    parser.add_argument("--summary", action="store_true", help="the same without the tables of single comparisons")
+    parser.add_argument(
+        "--configs", choices=("select", "all"), default="select", help="all: also time every configuration in CONFIGS"
+    )
     default = min(8, (os.cpu_count() or 1) // 2)
-    parser.add_argument("--workers", type=whole, default=default, metavar="N", help="processes that compile ahead")
+    parser.add_argument(
+        "--workers", type=whole, default=default, metavar="N", help="processes that compile before the measurements"
+    )
     call = parser.parse_args(argv, namespace=Call())
     if (call.table or call.summary) and call.json is None:
         parser.error(f"{'--table' if call.table else '--summary'} prints a results file: name it with --json FILE")
@@ -128,12 +136,14 @@ def parse(argv: Sequence[str]) -> Call:
 
 
 def plan_of(call: Call) -> list[comparison_plan.Comparison]:
-    """The comparisons that a call asks for; raises `CallError` or `SpecError`, before anything is timed."""
+    """The comparisons that a call requests; raises `CallError` or `SpecError`, before anything is timed.
+
+    Sets `seconds` and `peers` of the call to those of the suite if the command line does not give them.
+    """
     families = comparison_plan.Families(call.specs, call.out)
     if call.specs and call.suite is None:
         return comparison_plan.of_specs(families, read_shapes(find_shapes(call.shapes or DEFAULT_SHAPES)), call.only)
     suite = read_suite(find(call.suite or DEFAULT_SUITE))
-    # What the call does not say is as the suite has it.
     call.seconds = suite.seconds if call.seconds is None else call.seconds
     comparisons = comparison_plan.of_suite(suite, families, call.only)
     if call.peers is None:
@@ -143,15 +153,15 @@ def plan_of(call: Call) -> list[comparison_plan.Comparison]:
 
 
 def show(call: Call) -> int:
-    """Print the table of a results file, and draw it where asked; raise `CallError` where it holds nothing."""
+    """Print the tables of a results file, and plot it if requested; raise `CallError` if it has no such results."""
     assert call.json is not None
     if not call.json.is_file():
         raise CallError(f"--json: there is no file {call.json}")
-    kept = measurements.load(call.json)
-    records = [record for record in kept.records if call.only is None or _matches(record, call.only)]
+    recorded = measurements.load(call.json)
+    records = [record for record in recorded.records if call.only is None or _matches(record, call.only)]
     if not records:
         raise CallError(f"--json: {call.json} holds no measurement" + (f" of {call.only!r}" if call.only else ""))
-    return _present(kept, records, call)
+    return _present(recorded, records, call)
 
 
 def _matches(record: Record, only: str) -> bool:
@@ -159,12 +169,13 @@ def _matches(record: Record, only: str) -> bool:
     return any(fnmatch.fnmatchcase(name, only) for name in names)
 
 
-def _present(kept: Results, records: list[Record], call: Call) -> int:
-    print(markdown_tables.render(kept, records, call.bound, brief=call.summary), end="")
+def _present(recorded: Results, records: list[Record], call: Call) -> int:
+    """Print tables of `records`, plot them if requested, print failures to stderr, and return the exit status."""
+    print(markdown_tables.render(recorded, records, call.bound, brief=call.summary), end="")
     if call.plot is not None:
         from generator.bench import plot
 
-        plot.draw(kept, records, call.plot)
+        plot.draw(recorded, records, call.plot)
     faults = [(record, side) for record in records for side in record.faults]
     for record, side in faults:
         print(f"bench: {record.case} {record.problem.shape} {side.label}: {side.failure}", file=sys.stderr)
@@ -172,43 +183,41 @@ def _present(kept: Results, records: list[Record], call: Call) -> int:
 
 
 def run(call: Call, comparisons: Sequence[comparison_plan.Comparison], device: Device, *, scale: int = 1) -> int:
-    """Measure what the results file does not hold yet, keep each comparison at once, print the table.
+    """Measure the comparisons that are not in the results file, save each at once, and print the tables.
 
-    `scale` divides the sizes that ceilings are measured at.
+    `scale` divides the sizes of the products that measure the ceilings.
     """
     from generator.bench import ceilings, measure, precompilation
 
-    kept = measurements.load(call.json) if call.json is not None else Results()
+    recorded = measurements.load(call.json) if call.json is not None else Results()
     environment = measurements.digest_of(dict(device.environment))
     options = measure.Options(
         call.rounds, call.configs, DEFAULT_PEERS if call.peers is None else call.peers, call.seconds
     )
     keys = [measure.key(comparison, environment, options.of(comparison)) for comparison in comparisons]
-    pending = [comparison for comparison, key in zip(comparisons, keys) if kept.find(key) is None]
+    pending = [comparison for comparison, key in zip(comparisons, keys) if recorded.find(key) is None]
     if len(pending) < len(comparisons):
-        print(f"{len(comparisons) - len(pending)} of {len(comparisons)} comparisons are kept already", file=sys.stderr)
-    kept.environments[environment] = device.environment
-    known = {ceiling.name for ceiling in kept.ceilings.get(environment, ())}
+        number = len(comparisons) - len(pending)
+        print(f"{number} of {len(comparisons)} comparisons are already in {call.json}", file=sys.stderr)
+    recorded.environments[environment] = device.environment
+    measured = {ceiling.name for ceiling in recorded.ceilings.get(environment, ())}
     dtypes = {c.problem.dtype.word: c.problem.dtype for c in comparisons}
-    missing = [dtype for word, dtype in dtypes.items() if word not in known]
+    missing = [dtype for word, dtype in dtypes.items() if word not in measured]
     keeper = _Keeper(call.json)
     if pending:
         precompilation.compile_ahead(precompilation.jobs(pending, call.configs), call.workers)
-    if missing and (pending or not known):
-        measured = ceilings.measure(device, missing, scale=scale)
-        kept.ceilings[environment] = (
-            *kept.ceilings.get(environment, ()),
-            *(c for c in measured if c.name not in known),
-        )
-        keeper.keep(kept)
-    done = {record.key: record for key in keys if (record := kept.find(key)) is not None}
+    if missing and (pending or not measured):
+        added = [c for c in ceilings.measure(device, missing, scale=scale) if c.name not in measured]
+        recorded.ceilings[environment] = (*recorded.ceilings.get(environment, ()), *added)
+        keeper.keep(recorded)
+    done = {record.key: record for key in keys if (record := recorded.find(key)) is not None}
     try:
         for number, comparison in enumerate(pending, 1):
             record = measure.measure(comparison, device, environment, options.of(comparison))
             device.free()
-            kept.put(record)
+            recorded.put(record)
             done[record.key] = record
-            keeper.keep(kept)
+            keeper.keep(recorded)
             print(f"[{number}/{len(pending)}] {_line(record)}", file=sys.stderr, flush=True)
     except measure.DeviceLost as lost:
         print(f"bench: {comparison.case} {comparison.problem.shape}: {lost}", file=sys.stderr)
@@ -216,12 +225,12 @@ def run(call: Call, comparisons: Sequence[comparison_plan.Comparison], device: D
         return WRONG_RESULT
     finally:
         if pending:
-            keeper.keep(kept, now=True)
-    return _present(kept, [done[key] for key in keys], call)
+            keeper.keep(recorded, now=True)
+    return _present(recorded, [done[key] for key in keys], call)
 
 
 class _Keeper:
-    """Saves results so often that a stopped run loses little, and so seldom that it costs little of the time."""
+    """Saves results often enough that a stopped run loses little, and takes at most a small share of the time."""
 
     _SHARE = 0.05
 
@@ -229,18 +238,18 @@ class _Keeper:
         self._path = path
         self._next = -math.inf
 
-    def keep(self, kept: Results, *, now: bool = False) -> None:
-        """Write the file, whole, unless it was written a moment ago and `now` does not insist."""
+    def keep(self, results: Results, *, now: bool = False) -> None:
+        """Write the whole file, unless it was written a short time ago and `now` is False."""
         begin = time.monotonic()
         if self._path is None or (begin < self._next and not now):
             return
-        measurements.save(kept, self._path)
+        measurements.save(results, self._path)
         end = time.monotonic()
         self._next = end + (end - begin) / self._SHARE
 
 
 def _line(record: Record) -> str:
-    """A comparison in a line: each side with its ratio, or why it has none."""
+    """One line about a comparison: each side with its ratio, or the reason why it has none."""
     sides = []
     for side in record.sides:
         if side.failure is not None:

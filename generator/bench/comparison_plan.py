@@ -1,4 +1,4 @@
-"""From a suite and the specs it names to comparisons: rendered files, digests, shapes. Nothing is imported or timed."""
+"""From a suite and its specs to comparisons of rendered files on shapes, without importing or timing kernels."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class Contestant:
     kernel: str
     #: The kernel's file, or the family's folder.
     file: Path
-    #: Of the text of the kernel's file, or of everything that the contract's function can run.
+    #: The digest of the kernel's file, or of all files that the contract's function can run.
     digest: str
-    #: The order of C's tiles and the like follow from the name; the layout is the kernel's own, `strided` included.
+    #: The layout as the kernel states it, which may be `strided`.
     layout: Layout
 
     @property
@@ -43,7 +43,10 @@ class Contestant:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What is timed in the same rounds: implementations of one problem, and the peers, those of the run where None."""
+    """Implementations of one problem that are timed in the same rounds, with the peers.
+
+    `peers` is None for the peers of the run.
+    """
 
     case: str
     title: str
@@ -60,7 +63,7 @@ class Families:
         self.known = {family.spec.name: family for family in families(specs)}
 
     def family(self, name: str) -> Family:
-        """The family called `name`, from the specs given or from specs/; raises `CallError` where there is none."""
+        """The family called `name`, from the specs given or from specs/; raises `CallError` if there is none."""
         if name not in self.known:
             path = Path("specs") / f"{name}.yaml"
             if not path.is_file():
@@ -69,12 +72,12 @@ class Families:
         return self.known[name]
 
     def contestant(self, kernel: Kernel, family: str, label: str) -> Contestant:
-        """A kernel as a contestant; raises `CallError` where its file is missing."""
+        """A kernel as a contestant; raises `CallError` if its file is missing."""
         file = self.out / family / f"{kernel.name}.py"
         return Contestant(label, family, kernel.name, file, _digest(file, family), kernel.variant.layout)
 
     def contract(self, kernels: list[Kernel], family: str, label: str) -> Contestant:
-        """The public function of a contract that `kernels` implement; raises `CallError` where a file is missing."""
+        """The public function of a contract that `kernels` implement; raises `CallError` if a file is missing."""
         folder = self.out / family
         files = [*sorted(folder.glob("_*.py")), *(folder / f"{kernel.name}.py" for kernel in kernels)]
         digests = "\n".join(_digest(file, family) for file in files)
@@ -94,22 +97,22 @@ def _digest(file: Path, family: str) -> str:
 def of_suite(suite: Suite, families: Families, only: str | None = None) -> list[Comparison]:
     """The comparisons of a suite in its order; `only` keeps cases and kernels whose name matches.
 
-    Raises `CallError` for a choice that no kernel matches, for kernels that do not compute the same, and where `only`
-    leaves nothing.
+    Raises `CallError` for a choice that no kernel matches, for kernels that do not compute the same, and if `only`
+    matches nothing.
     """
     comparisons = []
     for case in suite.cases:
         whole = only is None or fnmatch.fnmatchcase(case.name, only)
         found = [chosen for choice in case.choices for chosen in _choose(choice, families, case.name)]
-        kept = [(c, k) for c, k in found if whole or fnmatch.fnmatchcase(c.kernel, only or "*")]
-        if kept:
-            _refuse_namesakes(kept, case.name)
-            comparisons += _on_shapes(case.name, case.title, kept, case.shapes, case.peers)
+        selected = [(c, k) for c, k in found if whole or fnmatch.fnmatchcase(c.kernel, only or "*")]
+        if selected:
+            _refuse_equal_labels(selected, case.name)
+            comparisons += _on_shapes(case.name, case.title, selected, case.shapes, case.peers)
     return _refuse_none(comparisons, only, [case.name for case in suite.cases])
 
 
 def of_specs(families: Families, shapes: tuple[Shape, ...], only: str | None = None) -> list[Comparison]:
-    """Every kernel of the families given, on every shape; those that compute the same in the same rounds."""
+    """Every kernel of the given families on every shape; kernels that compute the same are in one comparison."""
     groups: dict[tuple[str, str], list[tuple[Contestant, Kernel]]] = {}
     for name, family in families.known.items():
         for kernel in family.kernels:
@@ -128,11 +131,11 @@ def _refuse_none(comparisons: list[Comparison], only: str | None, cases: list[st
         return comparisons
     if not only:
         raise CallError("there is nothing to time")
-    told = f"; {nearest(only, cases)}" if cases else ""
-    raise CallError(f"--only: no kernel and no case matches {only!r}{told}")
+    hint = f"; {nearest(only, cases)}" if cases else ""
+    raise CallError(f"--only: no kernel and no case matches {only!r}{hint}")
 
 
-def _refuse_namesakes(entries: list[tuple[Contestant, Kernel]], case: str) -> None:
+def _refuse_equal_labels(entries: list[tuple[Contestant, Kernel]], case: str) -> None:
     labels = [contestant.label for contestant, _ in entries]
     twice = {label for label in labels if labels.count(label) > 1}
     if twice:
@@ -140,7 +143,7 @@ def _refuse_namesakes(entries: list[tuple[Contestant, Kernel]], case: str) -> No
 
 
 def _choose(choice: Choice, families: Families, case: str) -> list[tuple[Contestant, Kernel]]:
-    """The contestants of one line of a case; where several kernels match, the words that tell them apart are added."""
+    """The contestants of one line of a case; if several kernels match, their labels get the words that differ."""
     kernels = families.family(choice.family).kernels
     if choice.contract is not None:
         matching = [kernel for kernel in kernels if kernel.variant.contract == choice.contract]
@@ -153,10 +156,11 @@ def _choose(choice: Choice, families: Families, case: str) -> list[tuple[Contest
     if choice.contract is not None:
         label = choice.label or choice.contract
         return [(families.contract(matching, choice.family, label), matching[0])]
-    apart = [axis for axis in AXES if len({kernel.variant.word(axis) for kernel in matching}) > 1]
+    different = [axis for axis in AXES if len({kernel.variant.word(axis) for kernel in matching}) > 1]
     entries = []
     for kernel in matching:
-        words = [choice.label or ("" if apart else kernel.name), *(kernel.variant.word(axis) for axis in apart)]
+        own = choice.label or ("" if different else kernel.name)
+        words = [own, *(kernel.variant.word(axis) for axis in different)]
         label = " ".join(word for word in words if word)
         entries.append((families.contestant(kernel, choice.family, label), kernel))
     return entries
@@ -171,8 +175,8 @@ def _on_shapes(
 ) -> list[Comparison]:
     dtype, epilogue = _shared(case, [kernel for _, kernel in entries])
     if epilogue.reads_out:
-        told = "reads what the call before it wrote, so that calls that are timed over and over compute no one result"
-        raise CallError(f"case {case!r}: {entries[0][1].name} {told}; leave it out by --only")
+        reason = "reads what the previous call wrote, so repeated calls have different results and cannot be timed"
+        raise CallError(f"case {case!r}: {entries[0][1].name} {reason}; exclude it with --only")
     try:
         layout = shared_layout([kernel.variant.layout for _, kernel in entries])
     except ValueError as error:
@@ -180,16 +184,16 @@ def _on_shapes(
     batched = entries[0][1].variant.batch != "none"
     fitting = [shape for shape in shapes if bool(shape.batch) == batched]
     if not fitting:
-        wanted = "batches, and wants shapes of BxMxNxK" if batched else "single products, and wants shapes of MxNxK"
+        wanted = "batches, and needs shapes BxMxNxK" if batched else "single products, and needs shapes MxNxK"
         raise CallError(f"case {case!r}: {entries[0][1].name} multiplies {wanted}; found {shapes[0]}")
     contestants = tuple(contestant for contestant, _ in entries)
     return [Comparison(case, title, Problem(shape, dtype, layout, epilogue), contestants, peers) for shape in fitting]
 
 
 def _shared(case: str, kernels: list[Kernel]) -> tuple[Dtype, Epilogue]:
-    """The type and epilogue that all kernels of a comparison have, as they have all that says what is computed.
+    """The type and epilogue of the kernels of a comparison; raises `CallError` if they do not compute the same.
 
-    Layouts may differ by `strided`, and forms of `math` are ways to compute the same.
+    Layouts may differ (`shared_layout` checks them), and so may implementation axes such as `math`.
     """
     first = kernels[0].variant
     for kernel in kernels[1:]:
@@ -197,6 +201,6 @@ def _shared(case: str, kernels: list[Kernel]) -> tuple[Dtype, Epilogue]:
             if kernel.variant.word(axis) != first.word(axis):
                 raise CallError(
                     f"case {case!r}: {axis} is {first.word(axis)} in {kernels[0].name} and "
-                    f"{kernel.variant.word(axis)} in {kernel.name}; a case compares what computes the same"
+                    f"{kernel.variant.word(axis)} in {kernel.name}; all kernels of a case must compute the same"
                 )
     return first.dtype, first.epilogue

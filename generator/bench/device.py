@@ -1,4 +1,4 @@
-"""The device that is timed: graph replays between events, and what a measurement depends on besides the kernel."""
+"""The device that is timed: CUDA graph replays between events, and the properties that times depend on."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ import torch
 
 from generator.cost import analytic
 
-#: Seconds between the two marks of a sample, to be asked for after the device was synchronized.
+#: Returns the seconds of a sample; to be called after the device was synchronized.
 Reading = Callable[[], float]
 
 
 class Replay(Protocol):
-    """Recorded work that can be run again and again."""
+    """Recorded work that can be run repeatedly."""
 
-    #: `graph`: replays of a CUDA graph, no launch by the host in between; `events`: launched each time by the host.
+    #: `graph`: a replay of a CUDA graph, without launches by the host; `events`: the host launches the work each time.
     method: str
 
     def run(self) -> Reading:
-        """Run once, without waiting for the end."""
+        """Start one run, without waiting for its end."""
 
 
 class Device(Protocol):
-    """What measuring needs of a device."""
+    """The operations and properties of a device that measurements need."""
 
-    #: As torch names it.
+    #: The word for torch's `device` arguments: `cuda`.
     name: str
     l2_bytes: int
-    #: What a model of its speed knows of it.
+    #: The properties that the cost models need.
     figures: analytic.Device
-    #: All that a time depends on besides the kernel: device, versions. No host, no path, no date.
+    #: Everything but the kernel that a time depends on: device, versions. No host, no path, no date.
     environment: Mapping[str, str | int]
 
     def record(self, work: Callable[[], None]) -> Replay:
-        """Record `work`, which has run before."""
+        """Record `work`, which has run once before."""
 
     def synchronize(self) -> None:
-        """Wait until the device is idle; raises where work has failed."""
+        """Wait until the device is idle; raises an exception if work has failed."""
 
     def clock(self) -> float:
         """The host's clock in seconds."""
@@ -52,7 +52,7 @@ class Device(Protocol):
 
 
 def timed(replay: Replay, device: Device) -> float:
-    """Seconds of one replay behind another, for which the host has time to launch it."""
+    """Seconds of one replay. Another replay runs first, so that the host launches the timed one in the meantime."""
     replay.run()
     reading = replay.run()
     device.synchronize()
@@ -86,7 +86,7 @@ class _Graph(_Events):
 
     def __init__(self, graph: torch.cuda.CUDAGraph) -> None:
         super().__init__(graph.replay)
-        # The graph owns the memory that its kernels were captured with.
+        # Keep the graph: it owns the memory that its kernels use.
         self._graph = graph
 
 
@@ -99,7 +99,7 @@ class CudaDevice:
         self._stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         properties = torch.cuda.get_device_properties(torch.cuda.current_device())
         self.l2_bytes = int(getattr(properties, "L2_cache_size", 0)) or 64 * 2**20
-        # On AMD the name of the architecture comes with its features behind a colon; on NVIDIA it is the device's name.
+        # On AMD the name of the architecture is followed by a colon and features; on NVIDIA it is the device's name.
         arch = properties.gcnArchName.partition(":")[0] if torch.version.hip else ""
         self.figures = analytic.Device(
             properties.name,
@@ -118,11 +118,11 @@ class CudaDevice:
         }
 
     def record(self, work: Callable[[], None]) -> Replay:
-        """A graph of `work` where it can be captured, else the work itself."""
+        """A graph of `work` if it can be captured, else the work itself."""
         graph = torch.cuda.CUDAGraph()
         try:
             self._stream.wait_stream(torch.cuda.current_stream())
-            # The outer context restores the stream where the capture fails on its way out.
+            # The outer context restores the stream if leaving the capture raises.
             with torch.cuda.stream(self._stream):
                 work()
                 with torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local"):
@@ -132,7 +132,7 @@ class CudaDevice:
             torch.cuda.synchronize()
         except Exception as error:
             torch.cuda.synchronize()
-            print(f"not capturable, timed by events instead: {_first_line(error)}", file=sys.stderr)
+            print(f"cannot be captured in a CUDA graph, timed by events: {_first_line(error)}", file=sys.stderr)
             return _Events(work)
         return _Graph(graph)
 
@@ -148,14 +148,14 @@ class CudaDevice:
 
 
 def versions() -> dict[str, str]:
-    """The versions of what makes and launches the code."""
+    """The versions of the software that compiles and launches kernels."""
     import triton
 
     return {"python": platform.python_version(), "torch": torch.__version__, "triton": triton.__version__}
 
 
 def _driver() -> str:
-    """The driver's release, or the CUDA version that it offers where nvidia-smi does not answer."""
+    """The release of the driver, or `unknown` if nvidia-smi does not report it."""
     command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
     try:
         answer = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout.split()

@@ -1,4 +1,4 @@
-"""An epilogue in plain torch operations: by its formulas in float64 for the check, by torch's functions for peers."""
+"""An epilogue in plain torch operations: by its formulas for the check in float64, by torch's functions for peers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Value = torch.Tensor | float
 
 
 def _bound(function: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> Callable[[Value, Value], Value]:
-    """A maximum or minimum, NaN where one is; of a tensor and a number the call that needs no tensor of it."""
+    """A maximum or minimum that propagates NaN; a bound that is a number does not need to become a tensor."""
 
     def bound(x: Value, y: Value) -> Value:
         if isinstance(x, torch.Tensor) and isinstance(y, torch.Tensor):
@@ -50,7 +50,7 @@ def _rounded(dtype: torch.dtype) -> Callable[[Value], torch.Tensor]:
     return _on_tensor(lambda x: x.to(dtype).to(x.dtype))
 
 
-#: What each function and operator of the formula language is in torch.
+#: Each function and operator of the formula language, in torch.
 FUNCTIONS: Mapping[str, Callable[..., Value]] = {
     "+": operator.add,
     "-": operator.sub,
@@ -76,7 +76,7 @@ FUNCTIONS: Mapping[str, Callable[..., Value]] = {
     "erf": _on_tensor(torch.erf),
     "tanh": _on_tensor(torch.tanh),
     "sigmoid": _on_tensor(torch.sigmoid),
-    # Without a threshold: it is where the sum rounds to x.
+    # Not torch's softplus, which returns x above a threshold.
     "softplus": _on_tensor(lambda x: torch.logaddexp(x, torch.zeros_like(x))),
     "fp16": _rounded(torch.float16),
     "bf16": _rounded(torch.bfloat16),
@@ -84,7 +84,7 @@ FUNCTIONS: Mapping[str, Callable[..., Value]] = {
 }
 
 
-#: What torch has a function of, given the operation's parameters: one call where the formula would be several.
+#: Operations for which torch has one function with the same parameters, instead of several calls for the formula.
 NATIVE: Mapping[str, Callable[..., torch.Tensor]] = {
     "relu": functional.relu,
     "leaky_relu": functional.leaky_relu,
@@ -96,7 +96,7 @@ NATIVE: Mapping[str, Callable[..., torch.Tensor]] = {
     "softplus": functional.softplus,
     "hardswish": functional.hardswish,
     "clamp": torch.clamp,
-    # Of a gate, given its two values.
+    # Gated linear units, given their two values.
     "swiglu": lambda gate, x: functional.silu(gate) * x,
     "geglu": lambda gate, x: functional.gelu(gate) * x,
     "geglu_tanh": lambda gate, x: functional.gelu(gate, approximate="tanh") * x,
@@ -116,11 +116,12 @@ def apply(
     outputs: list[Any] | None = None,
     tap: Callable[[Tap, torch.Tensor], Any] | None = None,
 ) -> torch.Tensor:
-    """`epilogue` on `product` (M, N), in its dtype; with `rows` or `columns` the result has those alone of `n`.
+    """Apply `epilogue` to `product` (M, N), in the dtype of `product`.
 
-    With a gate the product is (M, 2N), or has the two columns that make each of `columns`. With `native` an operation
-    that torch has a function of is that function, as a user writes it. `outputs` are given what is written beside the
-    result, as `tapped` has it, or what `tap` makes of a tap and the running value.
+    With `rows` or `columns`, `product` and the result have only these rows, or these of `n` columns. With a gated
+    linear unit `product` is (M, 2N), or has the two columns of each of `columns`. With `native`, operations use torch's
+    own functions where these exist, as a user would write them. Auxiliary outputs are appended to `outputs`: each is
+    what `tap` returns for the output and the running value, or `tapped` by default.
     """
     x: Value = product
     for step in epilogue.steps:
@@ -148,21 +149,21 @@ def apply(
 
 
 def tapped(tap: Tap, x: torch.Tensor) -> torch.Tensor:
-    """What a tap writes of the running value, a sum in fp32 at the least: many terms are past the range of fp16."""
+    """The auxiliary output `tap` of the running value `x`. Sums are at least fp32, because fp16 may overflow."""
     if tap.reduction == "sum":
         return x.sum(tap.dimension, dtype=torch.promote_types(x.dtype, torch.float32))
     return x.abs().amax(tap.dimension) if tap.reduction else x
 
 
 def _parameters(step: Step) -> dict[str, Number]:
-    """The numbers that an operation is given, less the bounds that it is left without."""
+    """The numbers of an operation's parameters, without infinite bounds."""
     given = {**step.meaning.scalars, **dict(step.settings)}
     numbers = {name: value for name, value in given.items() if isinstance(value, int | float)}
     return {name: value for name, value in numbers.items() if abs(value) <= formula.LARGEST}
 
 
 def saturated(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """`x` as it is before it becomes a narrow type: at most its ends, and whole for integers; as it is for others."""
+    """`x` clamped to the range of an 8-bit type, and rounded for integers; unchanged for other types."""
     if dtype not in SATURATED:
         return x
     x = x.clamp(*SATURATED[dtype])

@@ -1,4 +1,7 @@
-"""Measure one comparison: check every side against float64, time all of them in the same rounds, check again."""
+"""Measure one comparison: check each side against float64, time all sides in the same rounds, then check again.
+
+A side is a kernel, a function of a contract, or a peer.
+"""
 
 from __future__ import annotations
 
@@ -20,26 +23,26 @@ from generator.bench.problem import Problem
 from generator.bench.random_operands import Operands
 from generator.verify.execute import Fault, results_of
 
-#: Changes whenever times taken before can no longer stand beside times taken after.
+#: The version of the method: it changes whenever times before and after the change cannot be compared.
 METHOD = 1
 
-#: A sample takes at least about this many seconds, so that an event's half microsecond is nothing.
+#: The least seconds of a sample, about: an event's resolution of half a microsecond is negligible against them.
 _SAMPLE = 2e-3
-#: Rounds before the first that counts: the clocks rise, the allocator has its blocks.
+#: Rounds that are not counted: the clock rates rise, and the allocator gets its memory.
 _WARM_ROUNDS = 5
-#: Where the rounds are bounded by time: the part of it that may pass before the first that counts, and the fewest that
-#: count whatever they take.
+#: If the rounds have a time limit: the share of it for rounds that are not counted, and the least number of rounds that
+#: are counted, whatever they take.
 _WARM_PART = 0.25
 _FEWEST_ROUNDS = 5
 _MOST_CALLS = 2000
-#: Calls by the host stay under the depth of the launch queue, or the host would wait in it.
+#: Fewer calls by the host than the launch queue holds: the host would wait while it is full.
 _MOST_QUEUED = 256
 _SEED = 20
 
 
 @dataclass(frozen=True)
 class Options:
-    """How to measure: rounds that count, `select` or `all` rows of each table, the words of the peers.
+    """How to measure: the number of rounds, `select` or `all` configurations of each kernel, the peers.
 
     Rounds end early once they have taken `seconds`.
     """
@@ -50,12 +53,12 @@ class Options:
     seconds: float | None = None
 
     def of(self, comparison: Comparison) -> Options:
-        """The same, with the peers that a comparison has of its own."""
+        """These options with the peers of the comparison, if it has its own."""
         return self if comparison.peers is None else replace(self, peers=comparison.peers)
 
     @property
     def method(self) -> dict[str, str | int]:
-        """What of the method a time depends on."""
+        """The properties of the method that times depend on."""
         return {
             "version": METHOD,
             "rounds": self.rounds,
@@ -67,11 +70,11 @@ class Options:
 
 
 class DeviceLost(Exception):
-    """The device answers no more; nothing later in this process can be trusted."""
+    """The device does not work any more; no later result in this process can be trusted."""
 
 
 def key(comparison: Comparison, environment: str, options: Options) -> str:
-    """The digest of all that the times of a comparison depend on."""
+    """The digest of everything that the times of a comparison depend on."""
     problem = comparison.problem
     sides = [[c.label, c.family, c.kernel, c.digest] for c in comparison.contestants]
     work = [str(problem.shape), problem.dtype.word, problem.layout.word, problem.epilogue.word]
@@ -80,13 +83,14 @@ def key(comparison: Comparison, environment: str, options: Options) -> str:
 
 @dataclass
 class Entry:
-    """A side on its way through the rounds."""
+    """A side with its recorded replay, and its samples in seconds."""
 
     competitor: Competitor
     replay: Replay
-    #: Calls in one replay, and calls by the host in one sample.
+    #: The number of calls in one replay, and of calls by the host in one sample.
     replayed: int
     called: int
+    #: Replays; calls from an idle device until it is idle again; the same calls until the host has queued them.
     gpu: list[float] = field(default_factory=list)
     call: list[float] = field(default_factory=list)
     host: list[float] = field(default_factory=list)
@@ -97,9 +101,9 @@ class Entry:
 
 
 def measure(comparison: Comparison, device: Device, environment: str, options: Options) -> Record:
-    """The record of `comparison`; raises `DeviceLost` where the device fails for good.
+    """The record of `comparison`; raises `DeviceLost` if the device does not work any more.
 
-    A side that raises or is wrong is recorded with its failure and not timed; the others are.
+    A side that raises an exception or has a wrong result is recorded with its failure and has no times.
     """
     set_precision(comparison.problem)
     found = competitors(comparison, options.configs, options.peers)
@@ -112,7 +116,7 @@ def measure(comparison: Comparison, device: Device, environment: str, options: O
     except DeviceLost:
         raise
     except Exception as error:
-        # What no single side is to blame for: no memory for the operands, say.
+        # An error that no single side causes, such as too little memory for the operands.
         survive(device, error)
         sides = [replace(competitor.side, failure=reason(error)) for competitor in found]
     return Record(
@@ -140,7 +144,7 @@ def _timed(session: Session, found: list[Competitor], options: Options) -> tuple
 
 
 def survive(device: Device, error: Exception) -> None:
-    """Raise `DeviceLost` where the device does not answer after `error`."""
+    """Raise `DeviceLost` if the device does not work after `error`."""
     try:
         device.synchronize()
     except Exception:
@@ -148,10 +152,10 @@ def survive(device: Device, error: Exception) -> None:
 
 
 class Session:
-    """The operands of one problem, what is expected of them, and the device.
+    """The operand sets of one problem with their expected results, and the device.
 
-    A sample takes at least about `sample` seconds. With `checked` the results of that many sets alone are compared;
-    without `host` calls by the host are neither timed nor checked.
+    A sample takes at least about `sample` seconds. If `checked` is given, only the results of so many sets are checked.
+    If `host` is False, calls by the host are neither timed nor checked.
     """
 
     def __init__(
@@ -174,7 +178,7 @@ class Session:
         self.expected = [check.expect(problem, each, generator) for each in self.sets[:checked]]
 
     def prepare(self, competitor: Competitor) -> Entry | None:
-        """Compile, record and check a side; None, with the failure noted, for one that cannot be timed."""
+        """Compile, record and check a side; None if it cannot be timed, which its failure explains."""
         side = competitor.side
         try:
             with launches() as seen:
@@ -186,7 +190,7 @@ class Session:
             entry = self._record(competitor)
             competitor.side = self._checked(entry)
         except Exception as error:
-            # A launcher raises ValueError for what it does not take; a row may be too large for the device.
+            # A launcher raises ValueError for what it refuses; a configuration may be too large for the device.
             too_large = side.forced and type(error).__name__ == "OutOfResources"
             refused = isinstance(error, ValueError) or too_large
             competitor.side = replace(side, failure=reason(error), refused=refused)
@@ -195,12 +199,12 @@ class Session:
         return entry if competitor.side.failure is None else None
 
     def _record(self, competitor: Competitor) -> Entry:
-        """Choose how many calls make a sample, and record them over the sets in turn."""
+        """Choose the number of calls in a sample, and record them over the sets in turn."""
         launch, count = competitor.launch, len(self.sets)
         returned: dict[int, Any] = {}
         run = functools.partial(_run, competitor, self.sets, returned)
         calls, replay = 1, self.device.record(functools.partial(run, 1))
-        # A lone short call is timed with the launch of its replay: once more, from what many calls take.
+        # The time of a single short call includes the launch of its replay: repeat with the time of many calls.
         for _ in range(2):
             wanted = calls_for(min(timed(replay, self.device) for _ in range(3)) / calls, count, self.sample)
             if wanted <= 1.2 * calls:
@@ -208,7 +212,7 @@ class Session:
             calls, replay = wanted, self.device.record(functools.partial(run, wanted))
         if not self.host:
             return Entry(competitor, replay, calls, 0, returned=returned)
-        # The first calls find no memory in the allocator and are slow; the second few count.
+        # The first five calls are slow, because the allocator has no memory yet; the second five are used.
         for _ in range(2):
             begin = self.device.clock()
             for each in range(5):
@@ -219,7 +223,7 @@ class Session:
         return Entry(competitor, replay, calls, called, returned=returned)
 
     def _checked(self, entry: Entry) -> Side:
-        """The side with its error: every output poisoned, one replay, every output that it writes compared."""
+        """The side with its error: poison all outputs, run one replay, and check each output that it writes."""
         side = entry.competitor.side
         try:
             for result, expected in self._outputs(entry):
@@ -233,7 +237,7 @@ class Session:
         return side
 
     def _outputs(self, entry: Entry) -> list[tuple[torch.Tensor, check.Expected]]:
-        """What one more replay writes, and what the last plain call returned, each with what is expected of it."""
+        """The results of one more replay and of the last plain call, each with its expected value."""
 
         def left(each: int) -> list[torch.Tensor]:
             return self._results(entry.returned[each], None if entry.competitor.fresh else self.sets[each].out)
@@ -243,15 +247,18 @@ class Session:
                 random_operands.poison(result)
         entry.replay.run()
         self.device.synchronize()
-        # A replay without a graph returns other tensors than those that were poisoned.
+        # A replay without a graph may return new tensors, not those that were poisoned.
         pairs = [(left(each), expected) for each, expected in enumerate(self.expected[: entry.replayed])]
         if entry.last is not None:
-            # Timed as it is called.
+            # The plain calls are timed, too, so their results are checked.
             pairs.append((self._results(entry.last), self.expected[(entry.called - 1) % len(self.sets)]))
         return [pair for results, expected in pairs for pair in zip(results, expected, strict=True)]
 
     def _results(self, returned: object, out: torch.Tensor | None = None) -> list[torch.Tensor]:
-        """The results of a call, C first, which is `out` where that was given; raise `Fault` for what is no such."""
+        """The results of a call: C, which is `out` if that was given, then the auxiliary outputs.
+
+        Raises `Fault` for a value that is not a tensor.
+        """
         result, beside = results_of(self.problem.epilogue, returned)
         found = [result if out is None else out, *beside]
         for each in found:
@@ -260,7 +267,7 @@ class Session:
         return found
 
     def rounds(self, entries: list[Entry], count: int, seconds: float | None = None, warm: int | None = None) -> None:
-        """Sample every side in each of `count` rounds, after `warm` that do not count, for about `seconds`."""
+        """Sample every side in each of `count` rounds, after `warm` uncounted rounds, for about `seconds` at most."""
         begin = 0.0 if seconds is None else self.device.clock()
 
         def over(part: float) -> bool:
@@ -285,7 +292,7 @@ class Session:
                 entry.host.append(host / entry.called)
 
     def _call(self, entry: Entry) -> tuple[float, float]:
-        """Seconds of `called` plain calls, from an idle device to the end, and until the host is free."""
+        """Seconds of `called` plain calls from an idle device: until they are done, until the host has queued them."""
         launch, count, clock = entry.competitor.launch, len(self.sets), self.device.clock
         self.device.synchronize()
         begin = clock()
@@ -296,7 +303,7 @@ class Session:
         return clock() - begin, queued - begin
 
     def finish(self, entry: Entry) -> Side:
-        """The side with its times, its results checked once more on the buffers that were timed."""
+        """The side with its times, after another check of the results in the buffers that were timed."""
         side = self._checked(entry)
         if side.failure is not None:
             return replace(side, failure=f"{side.failure} (right at first, wrong after the rounds)")
@@ -309,10 +316,10 @@ class Session:
 
 
 def sample_replays(order: Sequence[Entry], device: Device) -> list[float]:
-    """Seconds of one replay of each side, queued one behind the other without a pause.
+    """Seconds of one replay of each side, queued one after the other without a pause.
 
-    One more goes first and is not read: the device is busy with it while the host queues what is timed, so that no
-    sample holds the launch of its own replay.
+    Another replay runs first and is not timed: the device is busy with it while the host queues the timed replays, so
+    that no sample includes the launch of its own replay.
     """
     if order:
         order[-1].replay.run()
@@ -322,14 +329,17 @@ def sample_replays(order: Sequence[Entry], device: Device) -> list[float]:
 
 
 def calls_for(seconds: float, sets: int, sample: float = _SAMPLE) -> int:
-    """How many calls of `seconds` make a sample: enough time, and whole turns over the sets where that stays short."""
+    """The number of calls of `seconds` each in a sample of at least `sample` seconds.
+
+    It is rounded up to a multiple of `sets`, unless that is over `_MOST_CALLS` calls or takes over ten times as long.
+    """
     calls = min(_MOST_CALLS, max(1, math.ceil(sample / max(seconds, 1e-9))))
-    turns = math.ceil(calls / sets) * sets
-    return turns if turns <= _MOST_CALLS and turns * seconds <= 10 * sample else calls
+    multiple = math.ceil(calls / sets) * sets
+    return multiple if multiple <= _MOST_CALLS and multiple * seconds <= 10 * sample else calls
 
 
 def _run(competitor: Competitor, sets: list[Operands], returned: dict[int, Any], calls: int) -> None:
-    """Call a side on the sets in turn; `returned` gets what it returns for each."""
+    """Call a side on the sets in turn, and put its results for each set into `returned`."""
     for call in range(calls):
         each = call % len(sets)
         returned[each] = competitor.launch(sets[each], sets[each].out)
@@ -340,12 +350,12 @@ def _timing(method: str, calls: int, seconds: list[float]) -> Timing:
 
 
 def _finite(error: float) -> float | None:
-    """An error that JSON can hold: None for NaN and infinity, which the failure tells of."""
+    """The error as JSON can represent it: None for NaN and infinity, which the failure states."""
     return stats.rounded(error, 3) if math.isfinite(error) else None
 
 
 def reason(error: BaseException) -> str:
-    """An exception on one line, without addresses or paths: its first, and the next where that is a heading."""
+    """An exception on one line: the first line of its message, and the second if the first ends with a colon."""
     lines = str(error).strip().splitlines() or ["no message"]
-    told = lines[0] if not lines[0].endswith(":") else " ".join(lines[:2])
-    return f"{type(error).__name__}: {told}"[:300]
+    message = lines[0] if not lines[0].endswith(":") else " ".join(lines[:2])
+    return f"{type(error).__name__}: {message}"[:300]

@@ -1,4 +1,4 @@
-"""The other side: what the same product costs with the library a user has anyway."""
+"""Peers: calls of torch that compute the same problem, by cuBLAS, cuBLASLt or torch.compile."""
 
 from __future__ import annotations
 
@@ -19,27 +19,28 @@ from generator.language.model import Dtype
 from generator.language.vocabulary import ELEMENTS, QUANTISED
 from generator.verify.element_types import torch_type
 
-#: Computes the result of a set and returns it: a new tensor, or `out` filled where one is given and the side can. With
-#: outputs beside the result it returns a tuple of all, the result first.
+#: Computes the result of an operand set and returns it: in a new tensor, or in `out` if that is given and the side
+#: supports it. With auxiliary outputs it returns a tuple, the result first.
 Launch = Callable[[Operands, torch.Tensor | None], Any]
 
 
 @dataclass(frozen=True)
 class Peer:
-    """A peer for one problem, under the name of the call that it is."""
+    """A peer for one problem."""
 
+    #: The call that it makes: `torch.addmm + relu`.
     name: str
     launch: Launch
-    #: Whether it computes into tensors of its own even where an output is given.
+    #: Whether it returns new tensors even if an output is given.
     fresh: bool = False
 
 
 class NoPeer(Exception):
-    """The library does not compute this problem."""
+    """torch has no call that computes this problem."""
 
 
 def set_precision(problem: Problem) -> None:
-    """Let torch multiply fp32 as the problem does: as tf32 where it says so, else with IEEE products."""
+    """Set how torch multiplies fp32: in tf32 if the problem's precision is tf32, else in full precision."""
     fast = problem.dtype.precision == "tf32"
     matmul = torch.backends.cuda.matmul
     # torch 2.9 renamed the setting; mixing the two names is an error there.
@@ -51,7 +52,7 @@ def set_precision(problem: Problem) -> None:
 
 @dataclass(frozen=True)
 class _Call:
-    """A call of the library: its name, and how many operations of the epilogue it computes besides the product."""
+    """A call of torch: its name, and how many operations of the epilogue it computes in addition to the product."""
 
     name: str
     launch: Launch
@@ -59,31 +60,32 @@ class _Call:
 
 
 def cublas(problem: Problem) -> Peer:
-    """torch's own product, then a call of torch for each operation; raise `NoPeer` where it has no such product.
+    """torch's product, then a call of torch for each operation; raise `NoPeer` if torch has no such product.
 
-    A leading `bias` goes through torch.addmm, which fuses it.
+    A leading `bias` is fused by torch.addmm.
     """
     return _followed(problem, _addmm(problem) or _product(problem))
 
 
 def eager(problem: Problem) -> Peer:
-    """The same with nothing fused: torch's product by itself, then a call for each operation."""
+    """torch's product alone, then a call of torch for each operation; raise `NoPeer` if torch has no such product."""
     return _followed(problem, _product(problem))
 
 
 def fused(problem: Problem) -> Peer:
-    """The call of the library that computes most of the epilogue besides the product, then a call for each other
-    operation; raise `NoPeer` where it has none.
+    """The call that fuses the most operations with the product, then a call of torch for each other operation.
+
+    Raises `NoPeer` if torch has no call that fuses the first operation.
     """
     call = _activated(problem) or _addmm(problem) or _scaled(problem)
     if call is None:
         dtype, epilogue = problem.dtype.word, problem.epilogue.word
-        raise NoPeer(f"torch has no call for a product of {dtype} and the first operation of {epilogue}")
+        raise NoPeer(f"torch has no call that fuses a product of {dtype} with the first operation of {epilogue}")
     return _followed(problem, call)
 
 
 def _followed(problem: Problem, call: _Call) -> Peer:
-    """A call, then what is left of the epilogue in the type of its operands, as torch does one after another."""
+    """`call`, then the rest of the epilogue, one call of torch for each operation, in the type of its operands."""
     rest = Epilogue(problem.epilogue.steps[call.steps :])
     out = problem.dtype.out
     name = " + ".join([call.name, *(step.word for step in rest.steps)])
@@ -97,7 +99,7 @@ def _followed(problem: Problem, call: _Call) -> Peer:
         outputs: list[torch.Tensor] = []
         if rest.steps:
             x = eager_epilogue(rest, x.to(converted), operands.epilogue, native=True, outputs=outputs)
-        # What is saved lies in memory as the result does.
+        # A saved matrix has the layout of the result.
         beside = [
             found if output.tap.reduction else _deliver(found, operands, None)
             for output, found in zip(rest.outputs, outputs, strict=True)
@@ -109,20 +111,20 @@ def _followed(problem: Problem, call: _Call) -> Peer:
 
 
 def _deliver(result: torch.Tensor, operands: Operands, out: torch.Tensor | None) -> torch.Tensor:
-    """A result in the output's type, copied where an output is given."""
+    """A result in the output's type; copied to `out` if that is given."""
     result = saturated(result, operands.out.dtype)
     return result.to(operands.out.dtype) if out is None else out.copy_(result)
 
 
 def _biased(problem: Problem) -> bool:
-    """Whether torch.addmm begins the chain: a bias of the type that everything has."""
+    """Whether torch.addmm can fuse the first operation: a bias of the operands' type, without a batch."""
     if [step.word for step in problem.epilogue.steps[:1]] != ["bias"] or problem.shape.batch:
         return False
     return problem.operand_type == problem.dtype.a
 
 
 def _addmm(problem: Problem) -> _Call | None:
-    """Product and bias."""
+    """torch.addmm, which computes product and bias; None if the problem does not begin so."""
     if not _biased(problem):
         return None
 
@@ -134,12 +136,12 @@ def _addmm(problem: Problem) -> _Call | None:
     return _Call("torch.addmm", launch, 1)
 
 
-#: The operations behind a bias that torch._addmm_activation computes, each as its `use_gelu` has it.
+#: The operations after a bias that torch._addmm_activation computes, each with its `use_gelu`.
 _ACTIVATIONS = {"relu": False, "gelu_tanh": True}
 
 
 def _activated(problem: Problem) -> _Call | None:
-    """Product, bias and activation."""
+    """torch._addmm_activation, which computes product, bias and activation; None if the problem does not begin so."""
     word = problem.epilogue.steps[1].word if len(problem.epilogue.steps) > 1 else ""
     if word not in _ACTIVATIONS or not _biased(problem):
         return None
@@ -153,16 +155,16 @@ def _activated(problem: Problem) -> _Call | None:
 
 
 def _scaled(problem: Problem) -> _Call | None:
-    """A product of fp8 with a scale for each row and one for each column."""
+    """torch._scaled_mm with a scale for each row and each column; None if the problem does not begin so."""
     words = {step.word for step in problem.epilogue.steps[:2]}
-    # The library writes bf16 alone where it scales by rows.
+    # With scales for each row, cuBLASLt writes bf16 only.
     if words != {"scale_m", "scale_n"} or not problem.dtype.a.startswith("fp8") or _unscaled(problem.dtype) != "bf16":
         return None
     return _Call("torch._scaled_mm by rows and columns", _scaled_mm(problem, by_rows=True), 2)
 
 
 def _unscaled(dtype: Dtype) -> str:
-    """The type that torch's product has before an epilogue, or before it is quantised."""
+    """The result type of torch's product before an epilogue or a quantisation."""
     if dtype.a == "int8":
         return "int32"
     if ELEMENTS[dtype.a].bits == 8:
@@ -171,7 +173,7 @@ def _unscaled(dtype: Dtype) -> str:
 
 
 def _product(problem: Problem) -> _Call:
-    """torch's product by itself; raise `NoPeer` where it has none of that kind."""
+    """torch's product alone; raise `NoPeer` if torch has none for these types, layouts and sizes."""
     dtype, shape = problem.dtype, problem.shape
     if problem.epilogue.steps or dtype.out in QUANTISED:
         dtype = replace(dtype, out=_unscaled(dtype))
@@ -199,7 +201,7 @@ def _product(problem: Problem) -> _Call:
 
 def _int_mm(m: int, n: int, k: int) -> Launch:
     if m <= 16 or n % 8 or k % 8:
-        raise NoPeer(f"torch._int_mm takes M above 16 and N, K that are multiples of 8, not {m}, {n}, {k}")
+        raise NoPeer(f"torch._int_mm needs M above 16, and N and K that are multiples of 8, not {m}, {n}, {k}")
 
     def launch(operands: Operands, out: torch.Tensor | None) -> torch.Tensor:
         if out is None:
@@ -210,14 +212,14 @@ def _int_mm(m: int, n: int, k: int) -> Launch:
 
 
 def _scaled_mm(problem: Problem, *, by_rows: bool = False) -> Launch:
-    """torch's product of fp8, with the operands `scale_m` and `scale_n`, or with scales of 1 as it demands some."""
+    """torch's product of fp8, with the operands `scale_m` and `scale_n`, or with the scales of 1 that it requires."""
     if problem.dtype.a == problem.dtype.b == "fp8e5m2":
-        raise NoPeer("torch._scaled_mm takes no two operands of fp8e5m2")
+        raise NoPeer("torch._scaled_mm does not multiply fp8e5m2 by fp8e5m2")
     if (problem.layout.a, problem.layout.b, problem.layout.c) != ("row", "column", "row"):
-        raise NoPeer(f"torch._scaled_mm takes the layout rcr alone, not {problem.layout.word}")
+        raise NoPeer(f"torch._scaled_mm needs the layout rcr, not {problem.layout.word}")
     if problem.columns % 16 or problem.shape.k % 16:
         raise NoPeer(
-            f"torch._scaled_mm takes N and K that are multiples of 16, not {problem.columns}, {problem.shape.k}"
+            f"torch._scaled_mm needs N and K that are multiples of 16, not {problem.columns}, {problem.shape.k}"
         )
     out_type = torch_type(_unscaled(problem.dtype))
     fast = problem.dtype.precision == "fast"
@@ -245,16 +247,17 @@ def _scaled_mm(problem: Problem, *, by_rows: bool = False) -> Launch:
 
 
 def inductor(problem: Problem) -> Peer:
-    """The same expression compiled by torch.compile, its kernels tuned for these sizes alone, into tensors of its own.
+    """The same expression compiled by torch.compile, with kernels tuned for these sizes; it returns new tensors.
 
-    Compiled at the first call. What was compiled before is forgotten, or torch would stop compiling after a few sizes.
+    It is compiled at the first call. Earlier compilations are discarded, because torch stops compiling after a few
+    sizes.
     """
     expression = _followed(problem, _scaled(problem) or _addmm(problem) or _product(problem))
     names = [operand.name for operand in problem.epilogue.operands]
     typed = torch.empty(0, dtype=torch_type(problem.dtype.out))
 
     def product(a: torch.Tensor, b: torch.Tensor, *values: torch.Tensor | float) -> Any:
-        # With the outputs beside the result: what a graph does not return, the compiler leaves out.
+        # Auxiliary outputs are returned, because the compiler removes what a graph does not return.
         return expression.launch(Operands(a, b, dict(zip(names, values)), typed), None)
 
     compiled: list[Callable[..., Any]] = []
@@ -262,9 +265,9 @@ def inductor(problem: Problem) -> Peer:
     def launch(operands: Operands, out: torch.Tensor | None) -> Any:
         values = (operands.a, operands.b, *(operands.epilogue[name] for name in names))
         if not compiled:
-            # Once as it is, so that what the library is given besides, such as scales, is there and not computed anew.
+            # One eager call first, so that tensors such as scales exist and are not part of the graph.
             expression.launch(operands, None)
-            # As a graph of operations: the compiler does not read the formulas that the epilogue is kept in.
+            # A graph of torch operations, because the compiler cannot trace the evaluation of formulas.
             graph = make_fx(product)(*values)
             torch._dynamo.reset()
             compiled.append(torch.compile(graph, mode="max-autotune-no-cudagraphs", dynamic=False))

@@ -1,6 +1,6 @@
-"""Compile ahead of the timing, in several processes: each calls its kernels once and so fills Triton's cache on disk.
+"""Compile kernels before the timing, in several processes, by calling each once; this fills Triton's cache on disk.
 
-A worker that fails or is late costs nothing but time: the timing process compiles what is not there.
+A worker that fails or is too slow does no harm: the timing process compiles what is not in the cache.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from generator.bench.problem import Problem, Shape
 from generator.language.built_in import chain_of
 from generator.language.model import Dtype, Layout
 
-#: Fewer calls than this are compiled sooner than a worker has started.
+#: The number of calls for which starting workers is worthwhile.
 _WORTH_IT = 12
 _LONGEST_SECONDS = 120.0
 
 
 def jobs(comparisons: Sequence[Comparison], configs: str) -> list[dict[str, Any]]:
-    """Every distinct call of the comparisons, as plain data; a contract's function is compiled by its kernels."""
+    """Every distinct call of the comparisons, as plain data for JSON."""
     found: dict[str, dict[str, Any]] = {}
     for comparison in comparisons:
         for contestant in comparison.contestants:
@@ -41,7 +41,7 @@ def jobs(comparisons: Sequence[Comparison], configs: str) -> list[dict[str, Any]
 
 
 def job_of(problem: Problem, contestant: Contestant, index: int | None) -> dict[str, Any]:
-    """One call as plain data: of the row `index`, or of the one that the kernel selects."""
+    """One call as plain data: with the configuration `index`, or with the one that the kernel selects if it is None."""
     return {
         "file": str(contestant.file),
         "kernel": contestant.kernel,
@@ -54,7 +54,7 @@ def job_of(problem: Problem, contestant: Contestant, index: int | None) -> dict[
 
 
 def compile_ahead(work: Sequence[dict[str, Any]], workers: int, longest: float = _LONGEST_SECONDS) -> None:
-    """Make the calls of `work` once in `workers` processes, and wait for them, for `longest` seconds at the most."""
+    """Make each call of `work` once, in `workers` processes, and wait for at most `longest` seconds."""
     if workers < 1 or len(work) < _WORTH_IT:
         return
     workers = min(workers, len(work))
@@ -89,7 +89,7 @@ def _wait(running: list[tuple[subprocess.Popen[str], str]], longest: float) -> N
         for process, _ in running:
             process.wait(timeout=max(0.0, deadline - time.monotonic()))
     except subprocess.TimeoutExpired:
-        print("compiling ahead takes too long; going on without", file=sys.stderr, flush=True)
+        print("compilation takes too long; the remaining calls are compiled when timed", file=sys.stderr, flush=True)
     finally:
         for process, _ in running:
             if process.poll() is None:
@@ -98,7 +98,10 @@ def _wait(running: list[tuple[subprocess.Popen[str], str]], longest: float) -> N
 
 
 def main() -> None:
-    """A worker: read calls from standard input and make each once; what raises is met again by the timing process."""
+    """A worker: read calls from standard input and make each once.
+
+    An exception is printed and ignored: the timing process gets it again.
+    """
     import torch
 
     from generator.bench.random_operands import make_sets

@@ -1,4 +1,4 @@
-"""What is multiplied: sizes, types, layout and epilogue, and the work that they mean at the least."""
+"""A problem to time: sizes, types, layout and epilogue, with its operations and the least bytes that it moves."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Shape:
     k: int
     #: Elements by which the leading dimension of every matrix is larger than its row or column.
     pad: int = 0
-    #: Products of a batch, all operands 3-D; 0 where there is none.
+    #: Products of a batch, with all operands 3-D; 0 if there is no batch.
     batch: int = 0
 
     def __str__(self) -> str:
@@ -29,24 +29,24 @@ class Shape:
 
     @property
     def numbers(self) -> list[int]:
-        """M, N and K, with the padding and the batch where there are: as a file keeps a shape."""
+        """M, N and K, then the padding and the batch if there are any: a shape as JSON stores it."""
         more = [self.pad, self.batch] if self.batch else [self.pad] if self.pad else []
         return [self.m, self.n, self.k, *more]
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """M, N and K, behind the products of a batch where there is one."""
+        """M, N and K, after the number of products if there is a batch."""
         return (*self.front, self.m, self.n, self.k)
 
     @property
     def front(self) -> tuple[int, ...]:
-        """The extents in front of a matrix's rows."""
+        """The sizes of the dimensions before a matrix's rows."""
         return (self.batch,) if self.batch else ()
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A product as both sides compute it; the layout has no `strided`, for operands lie in memory one way."""
+    """A product with its epilogue; its layout is that of the operands in memory, so it is never `strided`."""
 
     shape: Shape
     dtype: Dtype
@@ -55,17 +55,17 @@ class Problem:
 
     @property
     def columns(self) -> int:
-        """The columns of B: as many as C has, or two for each where a gate makes one of them."""
+        """The columns of B: as many as C has, or twice as many with a gated linear unit."""
         return self.shape.n * self.epilogue.columns_of_b
 
     @property
     def flops(self) -> int:
-        """Operations of the product, an addition and a multiplication counted as two."""
+        """Operations of the product, where a multiplication and an addition are two operations."""
         return 2 * self.shape.m * self.columns * self.shape.k * (self.shape.batch or 1)
 
     @property
     def bytes(self) -> int:
-        """The fewest bytes moved: every input read once, the output written once."""
+        """The least bytes moved: every input is read once, and every output is written once."""
         m, n, k, count = self.shape.m, self.shape.n, self.shape.k, self.shape.batch or 1
         bits = (ELEMENTS[self.dtype.a].bits * m * k + ELEMENTS[self.dtype.b].bits * k * self.columns) * count
         bits += ELEMENTS[self.dtype.out].bits * m * n * count
@@ -78,17 +78,19 @@ class Problem:
 
     @property
     def operand_type(self) -> str:
-        """The element type that epilogue operands get: the output's of a product of 16 bits or more, or A's where the
-        output is a narrow one; fp32 beside operands of 8 bits, whose scales these are.
+        """The element type of epilogue operands.
+
+        It is fp32 if A has 8 bits, because the operands are then scales; else A's type if the output has 8 bits; else
+        the output's type.
         """
         narrow = ELEMENTS[self.dtype.out].bits == 8
         return "fp32" if ELEMENTS[self.dtype.a].bits == 8 else self.dtype.a if narrow else self.dtype.out
 
 
 def shared_layout(layouts: list[Layout]) -> Layout:
-    """The layout in which operands serve all `layouts`: `strided` takes any, and means row-major where all do.
+    """The layout of operands that all `layouts` accept: `strided` accepts any, and is row-major if all are strided.
 
-    Raises ValueError where two disagree.
+    Raises ValueError if two layouts do not agree.
     """
     letters = []
     for operand in ("a", "b", "c"):

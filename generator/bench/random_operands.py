@@ -1,4 +1,4 @@
-"""Operands of a problem: random, never zeros, in as many sets as it takes to outgrow the L2 cache."""
+"""Random operands of a problem, in so many sets that they exceed the L2 cache."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ from generator.epilogue.operations import COLUMNS, ELEMENT, HALVES, MATRIX, ROWS
 from generator.language.vocabulary import ELEMENTS
 from generator.verify.element_types import torch_type
 
-#: Sets together are this many times the L2 cache, so that none of a set is left there when its turn comes again.
+#: All sets together are this many times as large as the L2, so that no set is still cached when it is used again.
 _CACHES = 2
 _MOST_SETS = 512
 
-#: What a scalar operand is: a power of two, so that multiplying by it rounds nothing.
+#: The value of scalar operands: a power of two, so that multiplying by it is exact.
 SCALAR = 0.5
 
 
 @dataclass(frozen=True)
 class Operands:
-    """One set: `a` (M, K), `b` (K, N) and the epilogue's operands, and the output `out` (M, N) that belongs to it.
+    """One operand set: `a` (M, K), `b` (K, N), the operands of the epilogue by name, and the output `out` (M, N).
 
-    Of a batch every matrix has the number of products in front. With a gate `b` is (K, 2N).
+    With a batch every matrix has the number of products as its first dimension. With a gated linear unit `b` is
+    (K, 2N).
     """
 
     a: torch.Tensor
@@ -35,7 +36,7 @@ class Operands:
 
 
 def count_sets(problem: Problem, l2_bytes: int) -> int:
-    """How many sets outgrow a cache of `l2_bytes`."""
+    """The number of sets that exceed an L2 of `l2_bytes`, at most `_MOST_SETS`."""
     return min(_MOST_SETS, max(1, math.ceil(_CACHES * l2_bytes / problem.bytes)))
 
 
@@ -47,7 +48,7 @@ def make_sets(problem: Problem, device: str, count: int, seed: int) -> list[Oper
 
 
 def shadow(problem: Problem) -> Operands:
-    """A set without memory: what a kernel's `refusal` reads, for a choice that needs no device."""
+    """A set on torch's meta device, which has no data: enough for a kernel's `refusal`, and needs no GPU."""
     return _make(problem, "meta", None)
 
 
@@ -81,7 +82,7 @@ def _make(problem: Problem, device: str, generator: torch.Generator | None) -> O
 
 
 def _random(size: tuple[int, ...], word: str, device: str, generator: torch.Generator | None) -> torch.Tensor:
-    """Standard normal numbers of the element type, or whole numbers over all of an integer type's range."""
+    """Standard normal numbers, or integers that are uniform over the whole range of an integer type."""
     dtype = torch_type(word)
     if not ELEMENTS[word].floating:
         limits = torch.iinfo(dtype)
@@ -91,8 +92,8 @@ def _random(size: tuple[int, ...], word: str, device: str, generator: torch.Gene
 
 
 def poison(out: torch.Tensor) -> None:
-    """Fill an output with what no right result holds: of integers, which have no NaN, what is nearly the least one.
+    """Fill an output with a value that no right result has: NaN, or the least integer plus 1.
 
-    No sum of products of the sizes timed comes near it, and what saturates passes it.
+    Sums of products at the timed sizes do not come near this integer, and values that saturate go past it.
     """
     out.fill_(math.nan if out.dtype.is_floating_point else torch.iinfo(out.dtype).min + 1)

@@ -1,4 +1,7 @@
-"""Suites as data: which kernels are timed together on what shapes, read from YAML or JSON with every mistake told."""
+"""Read suites and shapes from YAML or JSON: which kernels are timed together, and on which shapes.
+
+All mistakes of a file are reported together.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +21,11 @@ from generator.language.reader import Reader
 from generator.language.vocabulary import AXES
 
 SUITES = Path(__file__).parent / "suites"
-#: The suite that a call without a spec runs, and the shapes that a spec runs on without `--shapes`.
+#: The suite of a call without a spec, and the shapes of a spec without `--shapes`.
 DEFAULT_SUITE = "spine"
 SHAPES = SUITES / "shapes"
 DEFAULT_SHAPES = "default"
-#: The words of `--peer` and of a suite's `peer`: what each means is in `peers`.
+#: The words of `--peer` and of a suite's `peer`; `generator.bench.peers` defines each.
 PEERS = ("cublas", "eager", "fused", "inductor")
 DEFAULT_PEERS = ("cublas",)
 
@@ -34,7 +37,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 
 @dataclass(frozen=True)
 class Choice:
-    """Kernels of one family: those that have every axis word given, or the public function of a contract."""
+    """Kernels of one family: those with all the given words of axes, or the public function of a contract."""
 
     family: str
     label: str | None
@@ -46,31 +49,30 @@ class Choice:
 class Case:
     """Kernels that are timed together, with the peers, in the same rounds, on each of the shapes.
 
-    A case of the file that names files of shapes becomes one case for each of them, `CASE/FILE`, so that each has a
-    summary of its own.
+    A case that names files of shapes becomes one case for each of them, `CASE/FILE`, so that each has its own summary.
     """
 
     name: str
     title: str
     choices: tuple[Choice, ...]
     shapes: tuple[Shape, ...]
-    #: Other peers than the suite's, where the case names them.
+    #: The peers of this case; None for those of the suite.
     peers: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
 class Suite:
-    """The cases of one file, in its order, and how they are timed where the call does not say."""
+    """The cases of one file in its order, and options for calls that do not give these."""
 
     name: str
     cases: tuple[Case, ...]
-    #: About the seconds that the rounds of a comparison may take; None where their number alone counts.
+    #: About the seconds that the rounds of a comparison may take; None for no limit.
     seconds: float | None = None
     peers: tuple[str, ...] | None = None
 
 
 def peers(text: str) -> tuple[str, ...]:
-    """The peers that `cublas,inductor` names, none for `none`; raise ValueError for another word or one named twice."""
+    """The peers in a list such as `cublas,inductor`; none for `none`. Raise ValueError for a wrong or repeated word."""
     if text == "none":
         return ()
     words = tuple(text.split(","))
@@ -85,7 +87,7 @@ def peers(text: str) -> tuple[str, ...]:
 
 
 def find(name: str) -> Path:
-    """The file of a suite given by name or by path; raise `CallError` where there is none."""
+    """The file of a suite given by name or by path; raise `CallError` for an unknown name."""
     if "/" in name or name.endswith((".yaml", ".yml", ".json")):
         return Path(name)
     known = sorted(path.stem for path in SUITES.glob("*.yaml"))
@@ -95,7 +97,7 @@ def find(name: str) -> Path:
 
 
 def find_shapes(name: str) -> Path:
-    """The file of shapes given by a name of suites/shapes or by path; raise `CallError` where there is none."""
+    """The file of shapes given by its name in suites/shapes or by path; raise `CallError` for an unknown name."""
     if "/" in name or "." in name:
         return Path(name)
     known = sorted(path.stem for path in SHAPES.glob("*.yaml"))
@@ -105,7 +107,7 @@ def find_shapes(name: str) -> Path:
 
 
 def read_suite(path: Path) -> Suite:
-    """The suite at `path`; raise `SpecError` with every mistake in it."""
+    """The suite at `path`; raise `SpecError` with all of its mistakes."""
     root = compose(path, _text(path))
     reader = _SuiteReader(path)
     found = reader.mapping(root, ("summary", "seconds", "peer", "cases"), "suite", required=("cases",))
@@ -120,12 +122,12 @@ def read_suite(path: Path) -> Suite:
 
 
 def _file_case(parts: tuple[Case, ...]) -> str:
-    """The name that a case has in its file."""
+    """The name of a case as in its file, without the name of a file of shapes."""
     return parts[0].name.partition("/")[0]
 
 
 def read_shapes(path: Path) -> tuple[Shape, ...]:
-    """The shapes at `path`: a list, or a mapping with the key `shapes`; raise `SpecError` with every mistake."""
+    """The shapes at `path`: a list, or a mapping with the key `shapes`; raise `SpecError` with all mistakes."""
     root = compose(path, _text(path))
     reader = _SuiteReader(path)
     if isinstance(root, MappingNode):
@@ -147,7 +149,7 @@ def _text(path: Path) -> str:
 
 
 class _SuiteReader(Reader):
-    """One method a key, each returning its value or recording what is wrong."""
+    """One method for each key, which returns its value or records a mistake."""
 
     def seconds(self, node: Node) -> float | None:
         value = plain(node)
@@ -174,13 +176,13 @@ class _SuiteReader(Reader):
         choices = [self.choice(item) for item in self.items(found["kernels"], "kernels")] if "kernels" in found else []
         groups = self.groups(found["shapes"]) if "shapes" in found else {}
         own = self.peer(found["peer"]) if "peer" in found else None
-        kept = tuple(choice for choice in choices if choice is not None)
-        if name is None or title is None or not kept or not groups:
+        valid = tuple(choice for choice in choices if choice is not None)
+        if name is None or title is None or not valid or not groups:
             return None
         return tuple(
-            Case(f"{name}/{group}", f"{title}: {group.replace('_', ' ')}", kept, shapes, own)
+            Case(f"{name}/{group}", f"{title}: {group.replace('_', ' ')}", valid, shapes, own)
             if group
-            else Case(name, title, kept, shapes, own)
+            else Case(name, title, valid, shapes, own)
             for group, shapes in groups.items()
         )
 
@@ -199,13 +201,13 @@ class _SuiteReader(Reader):
                 if value is not None:
                     axes.append((axis, word_of(value)))
         if contract is not None and axes:
-            self.wrong(found["contract"], f"kernels: 'contract' stands alone, found {axes[0][0]!r} beside it")
+            self.wrong(found["contract"], f"kernels: 'contract' excludes axes, found {axes[0][0]!r} beside it")
         if family is None or len(self.mistakes) > before:
             return None
         return Choice(family, label, tuple(axes), contract)
 
     def groups(self, node: Node) -> dict[str, tuple[Shape, ...]]:
-        """Shapes by the file of suites/shapes that they come from; those of the suite itself under an empty name."""
+        """Shapes by the file of suites/shapes that they come from; shapes of the suite itself have an empty name."""
         read = self.distinct(node, "shapes", self.shape_or_file, str)
         own = tuple(item for item, _ in read if isinstance(item, Shape))
         groups = {"": own} if own else {}

@@ -63,7 +63,7 @@ def twins(family: Family) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-def turning(family: Family, names: Iterable[str]) -> tuple[tuple[str, str], ...]:
+def contiguous_k(family: Family, names: Iterable[str]) -> tuple[tuple[str, str], ...]:
     """The contracts of `names` whose matrix unit needs operands contiguous along K: on Hopper, all but 16-bit elements.
 
     Each contract comes with the letters of the operands that its kernels can read without K contiguous, through
@@ -71,15 +71,15 @@ def turning(family: Family, names: Iterable[str]) -> tuple[tuple[str, str], ...]
     transposed.
     """
     variants = _variants(family)
-    held: dict[str, set[str]] = {}
+    readable: dict[str, set[str]] = {}
     for kernel in family.kernels:
-        held.setdefault(kernel.variant.contract, set()).update(through_registers(kernel.variant) or "")
+        readable.setdefault(kernel.variant.contract, set()).update(through_registers(kernel.variant) or "")
     found = []
     for name in names:
         variant = variants[name]
         if variant.dtype.precision == "tf32" or ELEMENTS[variant.dtype.a].bits == 8:
             others = (x.contract for x in _transposed(variant).values())
-            found.append((name, "".join(sorted(held[name].union(*(held.get(other, ()) for other in others))))))
+            found.append((name, "".join(sorted(readable[name].union(*(readable.get(other, ()) for other in others))))))
     return tuple(found)
 
 

@@ -161,7 +161,7 @@ def package_source(family: Family, name: str) -> str:
         body = template.render(
             contracts=family_package.contracts(family),
             twins=twins,
-            turning=family_package.turning(family, (contract for contract, _ in twins)),
+            turning=family_package.contiguous_k(family, (contract for contract, _ in twins)),
             gated=family_package.gated(family) if spec.tuned else (),
             summary=summary,
             tuned=bool(spec.tuned),

@@ -86,7 +86,7 @@ def test_a_suite_from_file_to_table_and_back(tiny: Path, capsys: pytest.CaptureF
     call = parse(arguments)
     assert run(call, plan_of(call), FakeDevice()) == 0
     again = capsys.readouterr()
-    assert "2 of 2 comparisons are kept already" in again.err
+    assert "2 of 2 comparisons are already in " in again.err
     assert again.out == first.stdout
 
 
@@ -112,7 +112,7 @@ def test_a_gate_is_checked_and_compared_like_any_other_epilogue(tiny: Path) -> N
     gate, interleaved = load(tiny / "kept.json").records
     plain, fused, library = gate.peers.values()
     assert (plain.name, library.name) == ("torch.matmul + swiglu", "torch.matmul + swiglu")
-    assert fused.refused and "torch has no call for a product of fp16" in str(fused.failure)
+    assert fused.refused and "torch has no call that fuses a product of fp16" in str(fused.failure)
     timed = [side for record in (gate, interleaved) for side in record.sides if side is not fused]
     assert len(timed) == 4 + 4 and all(side.gpu is not None and side.error for side in timed)
     assert "| gate: public | fastest peer | 1 |" in done.stdout and "refused: torch has no call" in done.stdout

@@ -100,7 +100,10 @@ def test_work_that_cannot_be_captured_is_timed_by_events(cuda: Cuda, capsys: pyt
     replay = device.CudaDevice().record(work)
     assert replay.method == "events"
     assert cuda.streams == ["main"], "the stream is restored"
-    assert "not capturable, timed by events instead: RuntimeError: operation not permitted" in capsys.readouterr().err
+    assert (
+        "cannot be captured in a CUDA graph, timed by events: RuntimeError: operation not permitted"
+        in capsys.readouterr().err
+    )
     cuda.capturing = False
     cuda.log.clear()
     replay.run()

@@ -267,7 +267,7 @@ def test_a_stopped_run_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert [record.case for record in kept.records] == ["one"]
     device = FakeDevice()
     assert run(call, [one, two], device, scale=1024) == 0
-    assert "1 of 2 comparisons are kept already" in capsys.readouterr().err
+    assert "1 of 2 comparisons are already in " in capsys.readouterr().err
     after = load(tmp_path / "kept.json")
     assert after.records[0] == kept.records[0]
     assert [record.case for record in after.records] == ["one", "two"]

@@ -123,7 +123,7 @@ def test_json_is_read_too(tmp_path: Path) -> None:
             "{layout: rcr, contract: gemm",
             "7:9: kernels: the key 'family' is missing",
         ),
-        ("contract:", "layout: rcr, contract:", "7:49: kernels: 'contract' stands alone, found 'layout' beside it"),
+        ("contract:", "layout: rcr, contract:", "7:49: kernels: 'contract' excludes axes, found 'layout' beside it"),
         ("cases:", "case:", "2:1: suite: unknown key 'case'; did you mean 'cases'?"),
     ],
 )
@@ -214,9 +214,7 @@ def test_batches_are_timed_on_shapes_of_batches(tmp_path: Path) -> None:
     assert main([str(spec), "--out", str(tmp_path)]) == 0
     families = Families([spec], tmp_path)
     single, batch = Shape(8, 8, 8), Shape(8, 8, 8, batch=4)
-    with pytest.raises(
-        CallError, match=r"bmm_fp16_rcr_none__.* multiplies batches, and wants shapes of BxMxNxK; found"
-    ):
+    with pytest.raises(CallError, match=r"bmm_fp16_rcr_none__.* multiplies batches, and needs shapes BxMxNxK; found"):
         of_specs(families, (single,))
     with pytest.raises(CallError, match=r"gemm_fp16_rcr_none__.* multiplies single products, .* found 4x8x8x8"):
         of_specs(families, (batch,))
