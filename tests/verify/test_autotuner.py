@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -33,19 +34,19 @@ tile:
         ("if row in offered", "if row in offered[1:]", "on sm80 it tries"),
     ],
 )
-def test_rows_that_a_target_lacks_are_not_tried_there(old: str, new: str, says: str | None, tmp_path: Path) -> None:
+def test_rows_that_a_target_lacks_are_not_tried_there(
+    old: str, new: str, says: str | None, tmp_path: Path, pools: Callable[[str], Pool]
+) -> None:
     (tmp_path / "tuned.yaml").write_text(SPEC)
     assert main([str(tmp_path / "tuned.yaml"), "--out", str(tmp_path)]) == 0
     family = read(tmp_path / "tuned")
     assert len(family.kernels) == 2 and {target for target, _ in family.kernels[0].not_offered} == {"sm86", "gfx942"}
-    pool = Pool("interpret", 1)
     for name in family.by_name:
         file = family.file(name)
         assert not old or file.read_text().count(old) == 1
         file.write_text(file.read_text().replace(old, new) if old else file.read_text())
-        result = pool.submit(Job("interpret", family.folder, name, case="tuner")).result()
+        result = pools("interpret").submit(Job("interpret", family.folder, name, case="tuner")).result()
         if says is None:
             assert result.state is State.PASSED and result.cases == 1
         else:
             assert says in result.failures[0].message
-    pool.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from generator.language.built_in import chain_of
 from generator.language.model import Dtype, Layout, Variant
 from generator.verify.compare import compare
 from generator.verify.error_propagation import Bounded, sum_along
-from generator.verify.jobs import Job, Result, State
+from generator.verify.jobs import Job, State
 from generator.verify.reference import references
 from generator.verify.worker_pool import Pool
 
@@ -122,15 +123,9 @@ MUTANTS = [
 ]  # fmt: skip
 
 
-def results(jobs: list[Job]) -> list[Result]:
-    """What the interpreter makes of the jobs, in their order."""
-    pool = Pool("interpret", 2)
-    found = [future.result() for future in [pool.submit(job) for job in jobs]]
-    pool.close()
-    return found
-
-
-def test_mistakes_in_outputs_are_found_by_running(family: Rendered, tmp_path: Path) -> None:
+def test_mistakes_in_outputs_are_found_by_running(
+    family: Rendered, tmp_path: Path, pools: Callable[[str], Pool]
+) -> None:
     jobs = []
     for number, (kernel, old, new, case, _) in enumerate(MUTANTS):
         folder = tmp_path / f"mutant{number}" / "several"
@@ -141,7 +136,7 @@ def test_mistakes_in_outputs_are_found_by_running(family: Rendered, tmp_path: Pa
     # The same cases of the kernels as they are.
     right = {(kernel, case) for kernel, _, _, case, _ in MUTANTS}
     jobs += [Job("interpret", family.folder, kernel, case=case) for kernel, case in sorted(right)]
-    found = results(jobs)
+    found = [future.result() for future in [pools("interpret").submit(job) for job in jobs]]
     for (_, old, _, case, words), result in zip(MUTANTS, found):
         assert result.cases and any(words in failure.message for failure in result.failures), (old, case, result)
     assert {result.state for result in found[len(MUTANTS) :]} == {State.PASSED}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -129,17 +130,19 @@ def test_a_descriptor_of_something_else_is_not_proved(family: Rendered, tmp_path
     assert "not proved" in states or "_describe(out" in new
 
 
-def test_kernels_of_all_pairs_and_the_function_are_right_in_the_interpreter(family: Rendered) -> None:
-    pool = Pool("interpret", 2)
+def test_kernels_of_all_pairs_and_the_function_are_right_in_the_interpreter(
+    family: Rendered, pools: Callable[[str], Pool]
+) -> None:
     jobs, _ = covered(plan([family], ("interpret",)), [family], Coverage.parse("kernels"))
-    for future in [pool.submit(job) for job in jobs]:
+    for future in [pools("interpret").submit(job) for job in jobs]:
         result = future.result()
         assert result.state is State.PASSED, (result.job.name, result.failures, result.not_proved)
         assert result.cases > (2 if result.job.contract else 40)
-    pool.close()
 
 
-def test_a_mistake_between_matrices_is_found_by_the_interpreter(family: Rendered, tmp_path: Path) -> None:
+def test_a_mistake_between_matrices_is_found_by_the_interpreter(
+    family: Rendered, tmp_path: Path, pools: Callable[[str], Pool]
+) -> None:
     changes = {
         # What the proof of the bounds cannot see: another matrix of the same operand, another stride of one length.
         "a_ptr + batch * stride_ab": "a_ptr",
@@ -148,15 +151,13 @@ def test_a_mistake_between_matrices_is_found_by_the_interpreter(family: Rendered
         "x.dim() != 3": "x.dim() < 2",
         "if a.shape[0] != b.shape[0]:": "if False:",
     }
-    pool = Pool("interpret", 2)
     for number, (old, new) in enumerate(changes.items()):
         folder = tmp_path / str(number) / "several"
         folder.mkdir(parents=True)
         for path in (family.folder / "manifest.json", family.file(TILED)):
             (folder / path.name).write_text(path.read_text().replace(old, new))
-        result = pool.submit(Job("interpret", folder, TILED)).result()
+        result = pools("interpret").submit(Job("interpret", folder, TILED)).result()
         assert result.failures, (old, new)
-    pool.close()
 
 
 def kernel_of(family: Rendered, name: str) -> Kernel:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,7 @@ import pytest
 from generator.verify.jobs import Job, Result
 from generator.verify.loading import DIGEST_LINE
 from generator.verify.machine_code import CompileError, _amd_registers, _nvidia_registers
-from generator.verify.worker_pool import Pool, workers_by_default
+from generator.verify.worker_pool import Pool
 from tests.helpers.support import ROOT
 
 RELU = "gemm_fp16_rcr_bias_relu__tiled_pointer_auto_grouped"
@@ -103,8 +103,8 @@ def spoilt(folder: Path, family: str, kernel: str, old: str, new: str) -> Path:
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Result]]:
-    pool = Pool("compile", workers_by_default())
+def results(tmp_path_factory: pytest.TempPathFactory, pools: Callable[[str], Pool]) -> dict[str, Result]:
+    pool = pools("compile")
     futures = {}
     for name, (family, kernel, target, launch, old, new, _) in WRONG.items():
         folder = spoilt(tmp_path_factory.mktemp("spoilt"), family, kernel, old, new)
@@ -114,8 +114,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Resu
         futures[name] = pool.submit(Job("compile", folder, kernel, target=target, chosen=(launch,)))
     descriptor = Job("compile", ROOT / "generated" / "fp16_rcr", DESCRIPTOR, target="sm80")
     futures["out of reach"] = pool.submit(descriptor)
-    yield {name: future.result() for name, future in futures.items()}
-    pool.close()
+    return {name: future.result() for name, future in futures.items()}
 
 
 @pytest.mark.parametrize("name", WRONG)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from textwrap import dedent
 
@@ -81,11 +82,9 @@ def test_a_grid_of_fewer_programs_needs_a_walk(family: Rendered, tmp_path: Path)
     assert proof.order.state == "not proved" and "every tile" in proof.order.detail
 
 
-def test_kernels_of_all_pairs_are_right_in_the_interpreter(family: Rendered) -> None:
+def test_kernels_of_all_pairs_are_right_in_the_interpreter(family: Rendered, pools: Callable[[str], Pool]) -> None:
     jobs, _ = covered(plan([family], ("interpret",)), [family], Coverage.parse("kernels"))
-    pool = Pool("interpret", 2)
-    results = [pool.submit(job) for job in jobs if not job.contract]
+    results = [pools("interpret").submit(job) for job in jobs if not job.contract]
     for future in results:
         result = future.result()
         assert result.state is State.PASSED and result.cases > 30, result
-    pool.close()

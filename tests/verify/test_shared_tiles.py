@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from generator.cli import main
 from generator.emit.manifest_reader import Rendered, read
 from generator.verify.cases import cases
 from generator.verify.expectations import _partial_sums
-from generator.verify.jobs import Job, Result, State
+from generator.verify.jobs import Job, State
 from generator.verify.machine_code import MachineCode
 from generator.verify.worker_pool import Pool
 
@@ -95,7 +96,7 @@ COUNTED = 'before = tl.atomic_add(counters_ptr + pid, 1, sem="acq_rel", scope="g
     ],
 )
 def test_a_tile_that_may_be_stored_twice_or_too_early_is_not_proved(
-    family: Rendered, tmp_path: Path, kernel: str, old: str, new: str, told: str
+    family: Rendered, tmp_path: Path, kernel: str, old: str, new: str, told: str, pools: Callable[[str], Pool]
 ) -> None:
     (tmp_path / "kernel.py").write_text(changed(family, kernel, old, new))
     order = prove(tmp_path / "kernel.py").order
@@ -118,18 +119,13 @@ def test_a_partial_sum_outside_the_workspace_is_refuted(
     assert operand in {access.operand for access in refuted}
 
 
-def results(level: str, jobs: list[Job]) -> list[Result]:
-    """The results of the jobs, in their order."""
-    pool = Pool(level, 2)
-    found = [future.result() for future in [pool.submit(job) for job in jobs]]
-    pool.close()
-    return found
-
-
-def test_each_schedule_is_right_with_every_load_and_accumulator_in_the_interpreter(family: Rendered) -> None:
+def test_each_schedule_is_right_with_every_load_and_accumulator_in_the_interpreter(
+    family: Rendered, pools: Callable[[str], Pool]
+) -> None:
     kinds = {(k.variant.schedule, k.variant.load, k.variant.dtype.acc): k.name for k in family.kernels}
     assert len(kinds) == 15
-    for result in results("interpret", [Job("interpret", family.folder, name) for name in kinds.values()]):
+    jobs = [Job("interpret", family.folder, name) for name in kinds.values()]
+    for result in [future.result() for future in [pools("interpret").submit(job) for job in jobs]]:
         assert result.state is State.PASSED and result.cases > 20, result
 
 
@@ -158,14 +154,15 @@ def test_the_file_says_whether_it_repeats(family: Rendered) -> None:
     ],
 )
 def test_the_compiler_keeps_the_order_of_a_sum_and_its_count(
-    family: Rendered, tmp_path: Path, kernel: str, old: str, new: str, told: str
+    family: Rendered, tmp_path: Path, kernel: str, old: str, new: str, told: str, pools: Callable[[str], Pool]
 ) -> None:
     folder = tmp_path / "shared"
     folder.mkdir()
     (folder / "manifest.json").write_text((family.folder / "manifest.json").read_text())
     text = family.file(kernel).read_text()
     (folder / f"{kernel}.py").write_text(text.replace(old, new) if old else text)
-    (result,) = results("compile", [Job("compile", folder, kernel, target="sm90", chosen=("row0-aligned",))])
+    job = Job("compile", folder, kernel, target="sm90", chosen=("row0-aligned",))
+    result = pools("compile").submit(job).result()
     if told:
         assert any(told in failure.message for failure in result.failures)
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -102,7 +103,7 @@ def test_the_orders_are_proved_for_a_launch_and_for_a_walk(family: Rendered) -> 
         assert {access.state for access in proof.accesses} == {"proved"}, kernel.name
 
 
-def test_every_order_goes_with_steps_that_are_shared_out(tmp_path: Path) -> None:
+def test_every_order_goes_with_steps_that_are_shared_out(tmp_path: Path, pools: Callable[[str], Pool]) -> None:
     # A macro of an order shares its names with a template that goes on to use its own.
     words = [word for word, order in vocabulary.SWIZZLE.items() if order.available]
     text = SPEC.replace("[hilbert, chiplet]", f"[{', '.join(words)}]").replace("[tiled, persistent]", "stream_k")
@@ -113,20 +114,16 @@ def test_every_order_goes_with_steps_that_are_shared_out(tmp_path: Path) -> None
     for kernel in shared.kernels:
         proof = prove(shared.file(kernel.name))
         assert proof.order.state == "proved", (kernel.name, proof.order)
-    pool = Pool("interpret", 2)
-    results = [pool.submit(job) for job in plan([shared], ("interpret",)) if "chiplet" in job.name]
+    results = [pools("interpret").submit(job) for job in plan([shared], ("interpret",)) if "chiplet" in job.name]
     assert [future.result().state for future in results] == [State.PASSED]
-    pool.close()
 
 
-def test_kernels_of_all_pairs_are_right_in_the_interpreter(family: Rendered) -> None:
+def test_kernels_of_all_pairs_are_right_in_the_interpreter(family: Rendered, pools: Callable[[str], Pool]) -> None:
     jobs, _ = covered(plan([family], ("interpret",)), [family], Coverage.parse("kernels"))
-    pool = Pool("interpret", 2)
-    results = [pool.submit(job) for job in jobs if not job.contract]
+    results = [pools("interpret").submit(job) for job in jobs if not job.contract]
     for future in results:
         result = future.result()
         assert result.state is State.PASSED and result.cases > 20, result
-    pool.close()
 
 
 def test_the_table_has_the_number_of_dies_where_the_order_tells_them_apart(family: Rendered) -> None:
