@@ -5,7 +5,9 @@ none.
 
 The compiler sees the functions under `triton.jit` with all their decorators, the tables of configurations, whose rows
 are constants of a compilation, and the launches: which types and constants a launch passes follows from the expressions
-in its arguments and from what is assigned to their names. It sees whatever of the module any of these names, too.
+in its arguments and from what is assigned to their names. A launch stands as `kernel[grid](...)`, or is planned: a
+function returns the kernel and the arguments, by these names. The compiler sees whatever of the module any of these
+names, too.
 """
 
 from __future__ import annotations
@@ -78,10 +80,13 @@ def _device(body: Sequence[_Statement]) -> tuple[set[int], list[ast.AST]]:
     for place, statement in enumerate(body):
         for name in statement.binds:
             places.setdefault(name, []).append(place)
-    launches = [node for statement in body if not statement.is_jitted for node in _launches(statement.nodes)]
+    launching = [(statement, _launches(statement.nodes)) for statement in body if not statement.is_jitted]
+    launches = [node for _, found in launching for node in found]
+    # Of a function that plans a launch the compiler sees the launch alone.
+    planning = {name for statement, _ in launching if _planned(statement.nodes) for name in statement.binds}
     waiting = [place for place, statement in enumerate(body) if statement.is_table or statement.is_jitted]
     for node in launches:
-        waiting += [place for name in _names(ast.walk(node)) - _UNSEEN for place in places.get(name, ())]
+        waiting += [place for name in _names(ast.walk(node)) - _UNSEEN - planning for place in places.get(name, ())]
     found: set[int] = set()
     while waiting:
         place = waiting.pop()
@@ -92,11 +97,11 @@ def _device(body: Sequence[_Statement]) -> tuple[set[int], list[ast.AST]]:
 
 
 def _launches(nodes: Sequence[ast.AST]) -> list[ast.AST]:
-    """Of each `kernel[grid](...)` among the nodes the kernel and the arguments, then what is assigned to their names.
+    """Of each launch among the nodes the kernel and the arguments, then what is assigned to their names.
 
     What is assigned to names in that follows, and so on.
     """
-    seen: list[ast.AST] = []
+    seen = _planned(nodes)
     for node in nodes:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript):
             seen += [node.func.value, *node.args, *node.keywords]
@@ -108,6 +113,15 @@ def _launches(nodes: Sequence[ast.AST]) -> list[ast.AST]:
         seen += given
         names |= {name for node in given for name in _names(ast.walk(node))}
     return seen
+
+
+def _planned(nodes: Sequence[ast.AST]) -> list[ast.AST]:
+    """The kernel and the arguments of each planned launch among the nodes."""
+    found: list[ast.AST] = []
+    for node in nodes:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "SimpleNamespace":
+            found += [keyword for keyword in node.keywords if keyword.arg in ("kernel", "arguments")]
+    return found
 
 
 def _assignments(nodes: Sequence[ast.AST]) -> Iterator[tuple[set[str], list[ast.AST]]]:

@@ -27,7 +27,8 @@ from generator.spec import command_line, comment
 from generator.view import View, view
 
 #: The family's own files beside its kernels: what is imported, how its functions run and copy, and what was measured.
-PACKAGE, LAUNCH, COPIES, TUNED, TIMING = "__init__.py", "_launch.py", "_copies.py", "_tuned.py", "_timing.py"
+PACKAGE, LAUNCH, RELAUNCH, COPIES = "__init__.py", "_launch.py", "_relaunch.py", "_copies.py"
+TUNED, TIMING = "_tuned.py", "_timing.py"
 
 # Starting a worker costs about as much as rendering this many kernels.
 _ENOUGH = 250
@@ -145,7 +146,7 @@ def part(indent: int, macro: Callable[..., str], *arguments: object) -> str:
 
 def package_names(spec: Spec) -> tuple[str, ...]:
     """The family's own files beside its kernels."""
-    return (PACKAGE, LAUNCH, COPIES, *((TIMING, TUNED) if spec.tuned else ()))
+    return (PACKAGE, LAUNCH, RELAUNCH, COPIES, *((TIMING, TUNED) if spec.tuned else ()))
 
 
 def package_source(family: Family, name: str) -> str:
