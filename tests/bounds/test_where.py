@@ -257,18 +257,18 @@ def test_wrong_offsets_of_a_block_are_refuted_and_confirmed(rows: str, tmp_path:
     ("rows", "state", "detail"),
     [
         # What is not taken is computed all the same: behind a branch, neither of these would count.
-        ("tl.where(offs_m < M, offs_m, tl.where(M < 9, M * 4, 0) * 0)", "refuted", "4 * M of line 82"),
-        ("tl.where(offs_m < M, tl.where(M < 2, 0, offs_m % (M - 1)), 0)", "not proved", "(1 // (-1 + M)) of line 82"),
+        ("tl.where(offs_m < M, offs_m, tl.where(M < 9, M * 4, 0) * 0)", "refuted", "4 * M of line 83"),
+        ("tl.where(offs_m < M, tl.where(M < 2, 0, offs_m % (M - 1)), 0)", "not proved", "(1 // (-1 + M)) of line 83"),
         ("tl.where(offs_m < M, (offs_m * 0 if M < 2 else offs_m % (M - 1)), 0)", "proved", ""),
         ("tl.where(offs_m < M, (offs_m % (M - 1) if M > 1 else offs_m * 0), 0)", "proved", ""),
         # As does what decides.
-        ("tl.where(M * 4 < 9, offs_m % M, 0)", "refuted", "4 * M of line 82"),
+        ("tl.where(M * 4 < 9, offs_m % M, 0)", "refuted", "4 * M of line 83"),
         # A constant is a number of 32 bits.
-        ("tl.where(offs_m < M, offs_m, tl.where(M < 0, 2**31, 0))", "refuted", "2147483648 of line 82"),
+        ("tl.where(offs_m < M, offs_m, tl.where(M < 0, 2**31, 0))", "refuted", "2147483648 of line 83"),
         ("offs_m % M + (tl.where(M < 9, 1, 0) + 2147483647) * 0", "refuted", "which does not fit 32 bits"),
         # Data.
-        ("tl.where(tl.load(bias_ptr) > 0, offs_m, 0)", "not proved", "data of line 82"),
-        ("tl.where(offs_m < M, tl.load(bias_ptr), 0)", "not proved", "data of line 82"),
+        ("tl.where(tl.load(bias_ptr) > 0, offs_m, 0)", "not proved", "data of line 83"),
+        ("tl.where(offs_m < M, tl.load(bias_ptr), 0)", "not proved", "data of line 83"),
         ("tl.where(offs_m < M)", "not proved", "a condition and two values"),
     ],
 )
