@@ -14,7 +14,7 @@ from generator.bounds.gemm import Gemm, Operand
 from generator.bounds.helpers import SIZES
 from generator.bounds.language import PART, SECOND_AXIS, TILES
 from generator.bounds.patterns import dotted, matched, matches
-from generator.bounds.source import NotUnderstood, Source
+from generator.bounds.source import NotUnderstood, Refuted, Source
 from generator.bounds.terms import Condition, Poly, at_most, below, equal, poly, variable
 from generator.bounds.values import Descriptor, Dtype, Either, Number, Opaque, Pointer, Truth, Value
 
@@ -160,7 +160,9 @@ class Launcher(Gemm):
         given = {name: self._value(value) for name, value in self.arguments.items() if name not in _OPTIONS}
         owners = {name: value.operand for name, value in given.items() if isinstance(value, _OWNED)}
         if not matches(self._plan["slots"], repr(owners)):
-            raise NotUnderstood(self.line, "the slots, which say of which operand an argument is")
+            # Another launch by the plan would pass one operand for another.
+            told = f"the slots are {ast.unparse(self._plan['slots'])}, and the arguments are of {owners}"
+            raise Refuted(self._plan["slots"].lineno, told)
         return given
 
     def _value(self, node: ast.expr) -> Value:

@@ -113,7 +113,9 @@ def _with_tiles(source: Source, known: Launcher, tiles: Mapping[str, int]) -> tu
     except NotUnderstood as error:
         # Where programs share tiles, which of them stores the result is part of the order.
         shared = launch is not None and (launch.sharing > 1 or launch.deals)
-        told = Order("refuted" if isinstance(error, Refuted) else "not proved", str(error)) if shared else lemma.order
+        told = Order("not proved", str(error)) if shared else lemma.order
+        if isinstance(error, Refuted):
+            told = Order("refuted", str(error))
         return [_not_proved(call, str(error)) for call in source.calls], told
     wrong = _stored_otherwise(known, launch, walked) or _counters_left(source, known, walked)
     if wrong is not None:

@@ -67,8 +67,6 @@ LAUNCH = "    return SimpleNamespace(\n"
         (AUTO, "            **row,\n", "            **row,\n            **row,\n", "the arguments, with the row"),
         (AUTO, "            **row,\n", "", "the arguments, with the row"),
         # What another launch by the same plan goes by.
-        (AUTO, '"b_ptr": "b",', '"b_ptr": "a",', "the slots"),
-        (AUTO, '"b_ptr": "b", ', "", "the slots"),
         (AUTO, 'results={"out": out},\n', 'results={"out": a},\n', "return SimpleNamespace"),
         (AUTO, 'results={"out": out})', "results={})", "if M == 0 or N == 0"),
         (AUTO, "kernel=gemm_kernel", "kernel=gemm_kernel.fn", "return SimpleNamespace"),
@@ -117,6 +115,25 @@ def test_it_is_not_proved(tmp_path: Path, kernel: str, old: str, new: str, reaso
     for access in proof.accesses:
         assert access.state == "not proved"
         assert access.detail.startswith("not understood: line ") and reason in access.detail
+
+
+@pytest.mark.parametrize(
+    ("kernel", "old", "new"),
+    [
+        (AUTO, '"b_ptr": "b",', '"b_ptr": "a",'),
+        (AUTO, '"b_ptr": "b", ', ""),
+        (AUTO, "slots={", 'slots={"M": "a", '),
+        (DESCRIPTOR, '"b_desc": "b"', '"b_desc": "out"'),
+        (PARTS, '"work_ptr": "work"', '"work_ptr": "counters"'),
+        (SCALE, '"scale_or_ptr": "scale"', '"scale_or_ptr": "bias"'),
+    ],
+)
+def test_slots_that_name_another_operand_are_refuted(tmp_path: Path, kernel: str, old: str, new: str) -> None:
+    text = planted(kernel)
+    assert proof_of(tmp_path, text).order.state == "proved"
+    proof = proof_of(tmp_path, planted(kernel, (old, new)))
+    assert proof.order.state == "refuted" and "the slots are" in proof.order.detail
+    assert {access.state for access in proof.accesses} == {"not proved"}
 
 
 def test_a_grid_of_another_form_leaves_the_order_unproved(tmp_path: Path) -> None:

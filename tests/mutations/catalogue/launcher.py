@@ -239,7 +239,7 @@ CHECKS = (
         (('"b_ptr": "b"', '"b_ptr": "a"'),),
         "the family's function passes the address of A for B from the second call on",
         by="bounds",
-        says="the slots",
+        says="the slots are",
     ),
     Mutation(
         "the result goes to another place than out",
