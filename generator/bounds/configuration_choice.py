@@ -10,13 +10,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from generator.bounds.patterns import assigned, matched, matches
-from generator.bounds.source import NotUnderstood, Source
+from generator.bounds.source import JIT, NotUnderstood, Source
 from generator.emit.syntax_digest import undocumented
 
 
 @dataclass(frozen=True)
 class Choice:
-    """How `gemm` chooses a row: without `config` the tuner does, or `_select`; whether the sizes decide which go."""
+    """How `plan` chooses a row: without `config` the tuner does, or `_select`; whether the sizes decide which go."""
 
     tuned: bool
     fitting: bool
@@ -61,9 +61,9 @@ def _tunable(row):
 """
 _BLOCK = ("a, b = args['a_desc'], args['b_desc']", "$descriptor.block_shape = $sizes")
 _PRUNE = """
-def _prune(configs, args, **_):
+def _prune(configs, _, M, N, K, **others):
     *$earlier
-    rows = [row for row in CONFIGS if {}_fits(row, args['M'], args['N'], args['K'])]
+    rows = [row for row in CONFIGS if {}_fits(row, M, N, K)]
     return [config for config, row in zip(configs, CONFIGS) if row in rows]
 """
 _PRUNES = tuple(_PRUNE.format(offered) for offered in ("", "row in offered and "))
@@ -101,7 +101,7 @@ def heuristics(kernel: ast.FunctionDef) -> Mapping[str, ast.expr]:
                     if computed is None or key is None:
                         raise NotUnderstood(rule.lineno, ast.unparse(rule))
                     found[ast.literal_eval(key)] = computed["rule"]
-            case _ if not matches(decorator, "triton.jit", _TUNER):
+            case _ if not matches(decorator, JIT, _TUNER):
                 raise NotUnderstood(decorator.lineno, ast.unparse(decorator).partition("\n")[0])
     return found
 
@@ -121,7 +121,7 @@ def demand(source: Source, choice: Choice | None, refuses: bool) -> ast.expr | N
     """
     fitting, tuner = "_fits" in source.functions, _tuner(source)
     if choice != Choice(tuner is not None, fitting):
-        raise NotUnderstood(source.function("gemm").lineno, "the choice of a row")
+        raise NotUnderstood(source.function("plan").lineno, "the choice of a row")
     for name, known in (
         ("_row", matches(source.function("_row"), _ROWS[fitting])),
         ("_offered", _offered(source)),
@@ -198,7 +198,7 @@ def _tunable(source: Source) -> bool:
 def _prune(source: Source, tuner: Mapping[str | None, ast.expr]) -> bool:
     """The tuner tries rows that fit. A single row it would not prune: of that one `refusal` tells."""
     found = matched(source.function("_prune"), *_PRUNES)
-    if found is None or assigned(found["earlier"]) & {"CONFIGS", "args", "configs"}:
+    if found is None or assigned(found["earlier"]) & {"CONFIGS", "M", "N", "K", "configs"}:
         return False
     return _option(tuner, "prune_configs_by", "{'early_config_prune': _prune}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import prod
@@ -11,11 +12,13 @@ from generator.bounds import launcher_facts
 from generator.bounds.batches import prove_split
 from generator.bounds.curve_lemma import Curve
 from generator.bounds.evaluate import Walk, walk
-from generator.bounds.launcher_facts import Launch, Launcher
+from generator.bounds.launcher_facts import COUNTERS, Launch, Launcher
 from generator.bounds.order_proof import Lemma, Order, prove_order
+from generator.bounds.patterns import matches
 from generator.bounds.source import Call, Kind, NotUnderstood, Refuted, Source, read
 from generator.bounds.symbolic_values import Called, Number, Value
 from generator.bounds.terms import Condition, Poly, at_most, below, poly, variable
+from generator.bounds.triton_semantics import PID
 from generator.bounds.verdicts import Judge, State
 
 
@@ -110,9 +113,11 @@ def _with_tiles(source: Source, known: Launcher, tiles: Mapping[str, int]) -> tu
     except NotUnderstood as error:
         # If programs share tiles, the order includes the claim that one of them stores the result.
         shared = launch is not None and (launch.sharing > 1 or launch.deals)
-        own = Order("refuted" if isinstance(error, Refuted) else "not proved", str(error))
-        return [_not_proved(call, str(error)) for call in source.calls], own if shared else lemma.order
-    wrong = _wrong_store(known, launch, walked)
+        own = Order("not proved", str(error)) if shared else lemma.order
+        if isinstance(error, Refuted):
+            own = Order("refuted", str(error))
+        return [_not_proved(call, str(error)) for call in source.calls], own
+    wrong = _wrong_store(known, launch, walked) or _counters_left(source, known, walked)
     if wrong is not None:
         lemma = replace(lemma, order=Order("refuted", wrong))
     judge = Judge(known, launch, walked, lemma, tiles)
@@ -142,6 +147,27 @@ def _wrong_store(known: Launcher, launch: Launch, walked: Walk) -> str | None:
     alone = walked.sites[walked.alone] if walked.alone is not None else []
     if (launch.sharing > 1 or launch.deals) and not all(site in alone or site.adds for site in results):
         return "programs share a tile, and more than one of them stores the result"
+    return None
+
+
+def _counters_left(source: Source, known: Launcher, walked: Walk) -> str | None:
+    """Why the counters are not at zero behind a launch, as the next one needs them; None where they are."""
+    if not known.counts:
+        return None
+    alone = walked.sites[walked.alone] if walked.alone is not None else []
+    stored = [site for site in walked.sites if site.operand == COUNTERS and not site.adds]
+    shared = [site.path for site in walked.sites if site.operand == COUNTERS and site.adds]
+    if any(site not in alone for site in stored):
+        return "a counter is set by a program that is not known to be the last of its tile"
+    zeros = {
+        (node.lineno, node.col_offset)
+        for node in ast.walk(source.kernel)
+        if isinstance(node, ast.Call) and matches(node, "tl.store($counter, 0)")
+    }
+    # It is the counter that the programs of the tile have raised, wherever they did.
+    set_back = [(site.line, site.column) in zeros and site.offset == variable(PID) for site in stored]
+    if set_back != [True] or [site.path for site in stored] != shared:
+        return "a counter is not set back to zero by the last program of its tile"
     return None
 
 

@@ -1,4 +1,4 @@
-"""The statements of `gemm` up to its launch: the operands as they are admitted, what is chosen, made and passed.
+"""The statements of `plan`, and `gemm`, which launches by it: what is admitted, chosen, made and passed.
 
 Every statement must be one whose meaning is known here, and every helper that a fact is taken from must read as it is
 known: a fact that cannot be read is not assumed, and what needs it is then not proved.
@@ -7,6 +7,7 @@ known: a fact that cannot be read is not assumed, and what needs it is then not 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from generator.bounds import configuration_choice, helpers
@@ -20,6 +21,18 @@ from generator.emit.syntax_digest import undocumented
 
 #: A new matrix of some sizes.
 _EMPTY = "torch.empty(({}), dtype=$dtype, device=a.device)"
+#: `gemm` asks for the plan, and launches by it unless there is nothing to launch.
+_GEMM = """
+launch = plan(a, b, **$given)
+if launch.grid is not None:
+    with torch.cuda.device_of(a):
+        *$inside
+return $returned
+"""
+_CLEAR = "for name in launch.cleared:\n    launch.results[name].zero_()"
+_LAUNCH = "launch.kernel[launch.grid](**launch.arguments)"
+_REDUCE = "for name, reduce, parts in launch.reduced:\n    reduce(launch.parts[parts], -2, out=launch.results[name])"
+_RETURNED = ('launch.results["out"]', "tuple(launch.results.values())")
 
 
 @dataclass(frozen=True)
@@ -38,7 +51,7 @@ class Operand:
 
 @dataclass
 class Gemm:
-    """What `gemm` does before it launches."""
+    """What `plan` says of a launch, and what `gemm` does before it."""
 
     source: Source
     operands: dict[str, Operand] = field(default_factory=dict)
@@ -62,8 +75,11 @@ class Gemm:
     #: The extents of the room for those parts, which depend on the row.
     _parts: dict[str, list[ast.expr]] = field(default_factory=dict)
     _vectors: list[str] = field(default_factory=list)
+    #: The outputs beside `out`, in their order.
+    _beside: list[str] = field(default_factory=list)
     _furthest: ast.expr | None = None
-    _call: ast.Call | None = None
+    #: The fields of what `plan` returns.
+    _plan: dict[str, ast.expr] = field(default_factory=dict)
 
     @property
     def strides(self) -> tuple[str, ...]:
@@ -71,27 +87,98 @@ class Gemm:
         return tuple(stride for operand in self.operands.values() for stride in operand.strides)
 
     @property
-    def call(self) -> ast.Call:
-        """The call that launches the kernel."""
-        assert self._call is not None
-        return self._call
+    def counts(self) -> bool:
+        """Whether programs count themselves, tile by tile."""
+        return self._workspace > 0
+
+    @property
+    def line(self) -> int:
+        """Where the launch is planned."""
+        return self._plan["arguments"].lineno
+
+    @property
+    def grid(self) -> ast.expr:
+        """The grid of the launch."""
+        return self._plan["grid"]
+
+    @property
+    def arguments(self) -> Mapping[str, ast.expr]:
+        """What the launch passes to the kernel's parameters besides a row of CONFIGS, and tells the compiler."""
+        match self._plan["arguments"]:
+            case ast.Dict([*keys, None], [*values, ast.Name("row")]):
+                named = {str(key.value): value for key, value in zip(keys, values) if isinstance(key, ast.Constant)}
+                if len(named) == len(values):
+                    return named
+        raise NotUnderstood(self.line, "the arguments, with the row of CONFIGS behind them")
 
     def read(self) -> None:
-        """Take in the statements of `gemm`, each of which must be known."""
-        function = self.source.function("gemm")
+        """Take in the statements of `plan` and of `gemm`, each of which must be known."""
+        function = self.source.function("plan")
         for statement in undocumented(function):
-            if not self._known(statement):
+            if self._plan or not self._known(statement):
                 raise NotUnderstood(statement.lineno, ast.unparse(statement).partition("\n")[0])
-        if self._call is None:
-            raise NotUnderstood(function.lineno, "gemm launches no kernel")
+        if not self._plan:
+            raise NotUnderstood(function.lineno, "plan returns no launch")
+        self._launch(self.source.function("gemm"), function)
         configuration_choice.resets(
             self.source, {"counters_ptr"} if self._workspace else {"c_ptr"} if self.zeroed else set()
         )
 
+    def _launch(self, gemm: ast.FunctionDef, plan: ast.FunctionDef) -> None:
+        """Take in `gemm`, which must do what `plan` says, and no more."""
+        found = matched(undocumented(gemm), _GEMM)
+        names = [[x.arg for x in (*function.args.args, *function.args.kwonlyargs)] for function in (gemm, plan)]
+        if found is None or names[0] != names[1] or names[0][:2] != ["a", "b"]:
+            raise NotUnderstood(gemm.lineno, "gemm, which launches what plan returns")
+        same = [keyword.arg for keyword in found["given"] if keyword.arg and matches(keyword.value, keyword.arg)]
+        self.zeroed = "cleared" in self._plan
+        inside = [*([_CLEAR] if self.zeroed else []), _LAUNCH, *([_REDUCE] if "reduced" in self._plan else [])]
+        known = same == names[0][2:] and matches(found["inside"], "\n".join(inside))
+        if not known or not matches(found["returned"], _RETURNED[bool(self._beside)]):
+            raise NotUnderstood(gemm.lineno, "gemm, which launches what plan returns")
+
+    def _planned(self, fields: Mapping[str, ast.expr]) -> bool:
+        """Take in what `plan` returns: every field that a launch, or another by the same plan, goes by."""
+        vectors = [name for name in self._beside if name in self._vectors]
+        wanted = {
+            "kernel": ("gemm_kernel", "kernel"),
+            "results": self._results,
+            "cleared": ('["out"]',),
+            "workspace": ('{"work": work, "counters": counters}',) if self._workspace else (),
+            "parts": (_entries(self._parts),) if self._parts else (),
+            "reduced": ("$all",) if self._reductions(fields.get("reduced")) == vectors else (),
+        }
+        needed = {"kernel", "grid", "arguments", "slots", "results"}
+        needed |= {"workspace"} if self._workspace else set()
+        needed |= {"parts", "reduced"} if vectors else set()
+        known = needed <= fields.keys() <= {*needed, "cleared"} and len(self._parts) == len(vectors)
+        if not known or not all(matches(fields[name], *wanted[name]) for name in fields.keys() & wanted.keys()):
+            return False
+        self._plan = dict(fields)
+        return True
+
+    @property
+    def _results(self) -> tuple[str, ...]:
+        """What the results may read as: under their names."""
+        return ("results",) if self._beside else ('{"out": out}',)
+
+    @property
+    def _empty(self) -> tuple[str, ...]:
+        """What a plan without a launch returns."""
+        return tuple(f"return SimpleNamespace(grid=None, results={results})" for results in self._results)
+
+    def _reductions(self, node: ast.expr | None) -> list[str]:
+        """The vectors that torch makes of their parts, which the kernel has written by then."""
+        found = []
+        for entry in node.elts if isinstance(node, ast.List) else ():
+            match entry:
+                case ast.Tuple([ast.Constant(str(name)), how, ast.Constant(str(parts))]):
+                    if matches(how, "torch.sum", "torch.amax") and parts == f"{name}_parts" in self._parts:
+                        found.append(name)
+        return found
+
     def _known(self, statement: ast.stmt) -> bool:
         """Take in a statement, if its meaning is known."""
-        if self._call is not None:
-            return self._returned(statement) or self._made_whole(statement)
         match statement:
             case ast.Expr(ast.Call(ast.Name("_check"))):
                 return self._admit(statement.value)
@@ -100,14 +187,11 @@ class Gemm:
             case ast.If(test, [ast.Raise()], []) if matches(test, "out is None", "_overlapping(out)"):
                 return True
             case ast.If(ast.Compare(ast.Name(name), [ast.Is()], [ast.Constant(None)]), [ast.Assign()], [_, *_]):
-                return self._beside(name, statement)
+                return self._output_beside(name, statement)
             case ast.If(test, [ast.Raise()], []) if matches(test, "reason is not None"):
                 self._refuses = True
                 return True
-            case ast.Expr() if matches(statement, "out.zero_()"):
-                self.zeroed = True
-                return True
-            case ast.If(test, [*emptied, ast.Return() as returned], []) if self._returned(returned):
+            case ast.If(test, [*emptied, ast.Return() as returned], []) if matches(returned, *self._empty):
                 if not matches(emptied, "\n".join(f"{name}.zero_()" for name in self._vectors)):
                     return False
                 self.facts.append(negation(condition_of(test, {name: variable(name) for name in SIZES}, {})))
@@ -116,9 +200,8 @@ class Gemm:
                 return self._chosen(statement) or self._bind(target, bound)
             case ast.Assign():
                 return self._chosen(statement) or self._unpacked(statement)
-            case ast.With(_, [ast.Expr(ast.Call(ast.Subscript(ast.Name("gemm_kernel" | "kernel"))) as call)]):
-                self._call = call
-                return True
+            case ast.Return(ast.Call(ast.Name("SimpleNamespace"), [], fields)):
+                return self._planned({field.arg: field.value for field in fields if field.arg is not None})
         return False
 
     def _admit(self, node: ast.expr) -> bool:
@@ -155,7 +238,7 @@ class Gemm:
         known = known and out.shape == tuple(map(variable, (*front, "M", "N")))
         return known and out.unit in (None, unit + len(front))
 
-    def _beside(self, name: str, statement: ast.If) -> bool:
+    def _output_beside(self, name: str, statement: ast.If) -> bool:
         """A tensor beside `out`, made or given: a matrix as `out` is one, or a vector that no kernel reaches."""
         match statement:
             case ast.If(_, [ast.Assign([ast.Name(made)], value)], [ast.Expr(check), *refused]) if made == name:
@@ -165,6 +248,7 @@ class Gemm:
                     return False
             case _:
                 return False
+        self._beside.append(name)
         out, found = self.operands.get("out"), self.operands[name]
         matrix, flipped = self._flip(value)
         if out is not None and found.shape == out.shape:
@@ -188,19 +272,6 @@ class Gemm:
                 self.results.add(name)
                 return True
         return False
-
-    def _returned(self, statement: ast.stmt) -> bool:
-        """Whether `out` is returned, in front of what is beside it."""
-        return matches(statement, "return out", "return out, *$beside")
-
-    def _made_whole(self, statement: ast.stmt) -> bool:
-        """Whether torch makes a vector of its parts, which the kernel has written by then."""
-        made = [
-            f"torch.{how}({parts}, -2, out={parts.removesuffix('_parts')})"
-            for parts in self._parts
-            for how in ("sum", "amax")
-        ]
-        return matches(statement, *made)
 
     def _chosen(self, statement: ast.stmt) -> bool:
         """Whether a row is chosen."""
@@ -230,6 +301,8 @@ class Gemm:
         match target:
             case "reason" if matches(node, "refusal(a, b, **$others)"):
                 self._refuses = False
+            case "results" if self._beside:
+                return matches(node, _entries(["out", *self._beside]))
             case "blocks" if matches(node, "row or CONFIGS[0]"):
                 pass
             case "furthest":
@@ -269,3 +342,8 @@ class Gemm:
         if isinstance(node, ast.Attribute) and node.attr == ("mT" if self.batched else "T"):
             return node.value, True
         return node, False
+
+
+def _entries(names: Iterable[str]) -> str:
+    """A dictionary of variables by their names."""
+    return "{" + ", ".join(f'"{name}": {name}' for name in names) + "}"

@@ -13,8 +13,8 @@ from generator.bounds.gemm_statements import Gemm, Operand
 from generator.bounds.helpers import SIZES
 from generator.bounds.patterns import dotted, matched, matches
 from generator.bounds.plain_arithmetic import condition_of, number_of
-from generator.bounds.source import NotUnderstood, Source
-from generator.bounds.symbolic_values import Dtype, Either, Number, Opaque, Pointer, Truth, Value
+from generator.bounds.source import NotUnderstood, Refuted, Source
+from generator.bounds.symbolic_values import Descriptor, Dtype, Either, Number, Opaque, Pointer, Truth, Value
 from generator.bounds.terms import Condition, Poly, at_most, below, equal, poly, variable
 from generator.bounds.triton_semantics import PART, SECOND_AXIS, TILES
 
@@ -26,6 +26,8 @@ WORK, COUNTERS = "work", "counters"
 _PROGRAMS = ("_programs(row, a.device)", "_programs(meta, a.device)")
 #: What a launch tells the compiler alone: how it computes, and not where it reads or writes.
 _OPTIONS = ("enable_fp_fusion",)
+#: Arguments of an operand's address, or of its value.
+_OWNED = (Pointer, Descriptor, Either)
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ class Launcher(Gemm):
             batch, *rest = grid
             grid = tuple(rest)
             if batch != names["B"]:
-                raise NotUnderstood(self.call.lineno, f"a grid of {batch} matrices")
+                raise NotUnderstood(self.line, f"a grid of {batch} matrices")
         operands, sharing = dict(self.operands), 1
         for name, extents in self._parts.items():
             shape = tuple(number_of(extent, names, {"row": table}) for extent in extents)
@@ -88,7 +90,7 @@ class Launcher(Gemm):
         if self._programs.sharing is not None:
             shared = number_of(self._programs.sharing, {}, {"row": table, "meta": table}).constant
             if shared is None or shared < 1:
-                raise NotUnderstood(self.call.lineno, "a number of programs to a tile that the row does not say")
+                raise NotUnderstood(self.line, "a number of programs to a tile that the row does not say")
             sharing = shared
             arguments[SECOND_AXIS] = Number(variable(PART), width="32")
             facts += [at_most(0, variable(PART)), below(variable(PART), poly(sharing))]
@@ -115,7 +117,7 @@ class Launcher(Gemm):
         demanded = configuration_choice.demand(self.source, self._choice, self._refuses)
         # What prunes for the tuner knows the sizes by the names of the kernel's parameters.
         if demanded is not None and any(self._passed.get(name) != _size(name) for name in "MNK"):
-            raise NotUnderstood(self.call.lineno, "sizes passed under other names")
+            raise NotUnderstood(self.line, "sizes passed under other names")
         return demanded
 
     @cached_property
@@ -126,8 +128,7 @@ class Launcher(Gemm):
     @cached_property
     def _programs(self) -> _Programs:
         """The programs of the grid."""
-        assert isinstance(self.call.func, ast.Subscript)
-        grid = self.call.func.slice
+        grid = self.grid
         late = matched(grid, "lambda meta: $grid")
         grid = late["grid"] if late is not None else grid
         walking = matched(grid, *(f"min($tiles, {programs})," for programs in _PROGRAMS))
@@ -155,14 +156,13 @@ class Launcher(Gemm):
 
     @cached_property
     def _passed(self) -> dict[str, Value]:
-        """What `gemm` passes besides the row."""
-        parameters = [parameter.arg for parameter in self.source.kernel.args.args]
-        given = {name: self._value(argument) for name, argument in zip(parameters, self.call.args)}
-        for keyword in self.call.keywords:
-            if keyword.arg is not None and keyword.arg not in _OPTIONS:
-                given[keyword.arg] = self._value(keyword.value)
-        if not any(keyword.arg is None and matches(keyword.value, "row") for keyword in self.call.keywords):
-            raise NotUnderstood(self.call.lineno, "the row is not passed")
+        """What `plan` passes besides the row."""
+        given = {name: self._value(value) for name, value in self.arguments.items() if name not in _OPTIONS}
+        owners = {name: value.operand for name, value in given.items() if isinstance(value, _OWNED)}
+        if not matches(self._plan["slots"], repr(owners)):
+            # Another launch by the plan would pass one operand for another.
+            told = f"the slots are {ast.unparse(self._plan['slots'])}, and the arguments are of {owners}"
+            raise Refuted(self._plan["slots"].lineno, told)
         return given
 
     def _value(self, node: ast.expr) -> Value:

@@ -22,17 +22,20 @@ _LANGUAGE = "import triton.language as tl"
 _IMPORTS = (
     _LANGUAGE,
     "import functools",
+    "from types import SimpleNamespace",
     "import torch",
     "import triton",
     "from triton.tools.tensor_descriptor import TensorDescriptor",
 )
 #: Names that mean what those imports say, or what Python says: nothing else in a file may be called so.
 _KNOWN = frozenset(
-    {"TensorDescriptor", "functools", "tl", "torch", "triton", "*"}
+    {"SimpleNamespace", "TensorDescriptor", "__name__", "functools", "tl", "torch", "triton", "*"}
     | {"all", "any", "enumerate", "float", "int", "isinstance", "len", "list", "max", "min", "range", "sum", "zip"}
 )
+#: What makes a function a kernel, which profilers then see under the file's name.
+JIT = "triton.jit(repr=lambda _: __name__.rpartition('.')[2])"
 #: What may stand around a function, and leaves it the same one.
-_DECORATORS = ("triton.jit", "functools.lru_cache(maxsize=$size)")
+_DECORATORS = ("triton.jit", JIT, "functools.lru_cache(maxsize=$size)")
 
 Kind = Literal["load", "store"]
 

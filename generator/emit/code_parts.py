@@ -4,7 +4,8 @@ A digest is of syntax trees (`generator.emit.syntax_digest`), so comments and do
 
 Compiled code depends on the functions under `triton.jit` with their decorators; on the tables of configurations, whose
 values are compile-time constants; and on the launches, because the expressions of their arguments, and the assignments
-to the names in these, determine the types and constants that are passed. It also depends on every statement of the
+to the names in these, determine the types and constants that are passed. A launch is either `kernel[grid](...)`, or a
+function returns its kernel and its arguments under these names. Compiled code also depends on every statement of the
 module that defines a name used in any of these.
 """
 
@@ -78,10 +79,13 @@ def _device(body: Sequence[_Statement]) -> tuple[set[int], list[ast.AST]]:
     for place, statement in enumerate(body):
         for name in statement.binds:
             places.setdefault(name, []).append(place)
-    launches = [node for statement in body if not statement.is_jitted for node in _launches(statement.nodes)]
+    launching = [(statement, _launches(statement.nodes)) for statement in body if not statement.is_jitted]
+    launches = [node for _, found in launching for node in found]
+    # Of a function that plans a launch the compiler sees the launch alone.
+    planning = {name for statement, _ in launching if _planned(statement.nodes) for name in statement.binds}
     waiting = [place for place, statement in enumerate(body) if statement.is_table or statement.is_jitted]
     for node in launches:
-        waiting += [place for name in _names(ast.walk(node)) - _UNSEEN for place in places.get(name, ())]
+        waiting += [place for name in _names(ast.walk(node)) - _UNSEEN - planning for place in places.get(name, ())]
     found: set[int] = set()
     while waiting:
         place = waiting.pop()
@@ -92,11 +96,11 @@ def _device(body: Sequence[_Statement]) -> tuple[set[int], list[ast.AST]]:
 
 
 def _launches(nodes: Sequence[ast.AST]) -> list[ast.AST]:
-    """The kernel and the arguments of each `kernel[grid](...)` among the nodes, and the assignments they depend on.
+    """The kernel and the arguments of each launch among the nodes, and the assignments that they depend on.
 
     These are the assignments to names in the arguments, then those to names in these assignments, and so on.
     """
-    seen: list[ast.AST] = []
+    seen = _planned(nodes)
     for node in nodes:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript):
             seen += [node.func.value, *node.args, *node.keywords]
@@ -108,6 +112,15 @@ def _launches(nodes: Sequence[ast.AST]) -> list[ast.AST]:
         seen += assigned
         names |= {name for node in assigned for name in _names(ast.walk(node))}
     return seen
+
+
+def _planned(nodes: Sequence[ast.AST]) -> list[ast.AST]:
+    """The kernel and the arguments of each planned launch among the nodes."""
+    found: list[ast.AST] = []
+    for node in nodes:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "SimpleNamespace":
+            found += [keyword for keyword in node.keywords if keyword.arg in ("kernel", "arguments")]
+    return found
 
 
 def _assignments(nodes: Sequence[ast.AST]) -> Iterator[tuple[set[str], list[ast.AST]]]:

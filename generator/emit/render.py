@@ -29,7 +29,8 @@ from generator.lowering.view import View, view
 from generator.plan.kernels import Family, Kernel
 
 #: The family's files other than kernels: the package, its functions' launching and copying, winners, the cost model.
-PACKAGE, LAUNCH, COPIES, TUNED, TIMING = "__init__.py", "_launch.py", "_copies.py", "_tuned.py", "_timing.py"
+PACKAGE, LAUNCH, RELAUNCH, COPIES = "__init__.py", "_launch.py", "_relaunch.py", "_copies.py"
+TUNED, TIMING = "_tuned.py", "_timing.py"
 
 # Starting a worker costs about as much as rendering this many kernels.
 _ENOUGH = 250
@@ -148,7 +149,7 @@ def part(indent: int, macro: Callable[..., str], *arguments: object) -> str:
 
 def package_names(spec: Spec) -> tuple[str, ...]:
     """The names of the family's files other than kernels."""
-    return (PACKAGE, LAUNCH, COPIES, *((TIMING, TUNED) if spec.tuned else ()))
+    return (PACKAGE, LAUNCH, RELAUNCH, COPIES, *((TIMING, TUNED) if spec.tuned else ()))
 
 
 def package_source(family: Family, name: str) -> str:

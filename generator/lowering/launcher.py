@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from generator.epilogue.operations import SCALAR
 from generator.language.vocabulary import ELEMENTS, INTERPRETED
 from generator.lowering import docstrings
-from generator.lowering.lines import WIDTH, bracketed, paragraph
-from generator.lowering.operands import Argument, Matrix, Vector
+from generator.lowering.lines import WIDTH, bracketed, collected, paragraph
+from generator.lowering.operands import Argument, Matrix, Slot, Vector
 from generator.lowering.outputs import OutputView
 from generator.lowering.view import View
 from generator.plan import memory
@@ -30,8 +29,9 @@ class Launcher:
     #: The operands to check beside `out`: matrices and vectors.
     checked: tuple[Matrix | Vector, ...]
     scalars: tuple[Vector, ...]
-    #: The launch's arguments, in the order of the kernel's parameters.
-    arguments: tuple[str, ...]
+    #: What the launch passes to the kernel's parameters, in their order, and which constants.
+    passed: tuple[Slot, ...]
+    constants: tuple[tuple[str, str], ...]
     grid: str
     #: The descriptors of B, each with the table's columns whose difference is the columns of its block.
     b_blocks: tuple[tuple[str, tuple[str, ...]], ...]
@@ -91,6 +91,50 @@ class Launcher:
             made = f"`out` {self.c.extent}, which is C and is read first."
         text = f"{self.formula} for `a` {self.a.extent} and `b` {self.b.extent}: {made}"
         return paragraph(text, _INSIDE + len('"""'), " " * _INSIDE)
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """The launch's arguments as entries of a dictionary."""
+        entries = [(slot.parameter, slot.value) for slot in self.passed]
+        return tuple(f'"{name}": {value}' for name, value in (*entries, *self.constants))
+
+    @property
+    def slots(self) -> str:
+        """Which arguments are of an operand of the call, or of memory that is made for it."""
+        owned = [f'"{slot.parameter}": "{slot.owner}"' for slot in self.passed if slot.owner is not None]
+        return collected("slots={", owned, "}", 2 * _INSIDE)
+
+    @property
+    def reductions(self) -> tuple[OutputView, ...]:
+        """The outputs that are made of the tiles' parts."""
+        return tuple(output for output in self.outputs if output.reduced)
+
+    @property
+    def around(self) -> tuple[str, ...]:
+        """What the plan says of the time before the launch and after it."""
+        found = []
+        if self.adds:
+            found.append('cleared=["out"]')
+        if self.workspace:
+            found.append('workspace={"work": work, "counters": counters}')
+        if self.reductions:
+            parts = [output.matrix.variable for output in self.reductions]
+            found.append(collected("parts={", [f'"{name}": {name}' for name in parts], "}", 2 * _INSIDE))
+            reduced = [f'("{x.name}", torch.{x.reduction}, "{x.matrix.variable}")' for x in self.reductions]
+            found.append(collected("reduced=[", reduced, "]", 2 * _INSIDE))
+        return tuple(found)
+
+    @property
+    def plan_call(self) -> str:
+        """The statement that asks for the plan."""
+        names = (*(o.name for o in self.operands), "out", *(o.name for o in self.outputs), "config")
+        return bracketed("launch = plan(", ["a", "b", *(f"{name}={name}" for name in names)], ")", _INSIDE)
+
+    @property
+    def plan_head(self) -> str:
+        """The head of the function that makes it."""
+        names = (*(o.name for o in self.operands), "out=None", *(f"{o.name}=None" for o in self.outputs), "config=None")
+        return bracketed("def plan(", ["a", "b", "*", *names], "):")
 
     @property
     def refusal_call(self) -> str:
@@ -163,8 +207,9 @@ class Launcher:
 
     @property
     def results(self) -> str:
-        """What is returned."""
-        return ", ".join(["out", *(output.name for output in self.outputs)])
+        """The statement that names what is returned."""
+        names = ["out", *(output.name for output in self.outputs)]
+        return collected("results = {", [f'"{name}": {name}' for name in names], "}", _INSIDE)
 
     @property
     def annotation(self) -> str:
@@ -174,7 +219,8 @@ class Launcher:
     @property
     def about_outputs(self) -> str:
         """What the docstring says of outputs, a line or several."""
-        return paragraph(f"Returns ({self.results}): each of them as it is given, filled, or new.", _INSIDE)
+        names = ", ".join(["out", *(output.name for output in self.outputs)])
+        return paragraph(f"Returns ({names}): each of them as it is given, filled, or new.", _INSIDE)
 
     @property
     def any_dtype(self) -> bool:
@@ -209,7 +255,8 @@ def launcher(k: View) -> Launcher:
         operands=tuple(Argument.of(operand) for operand in v.epilogue.operands),
         checked=(k.a, k.b, *(o for o in k.operands if o not in k.scalars)),
         scalars=k.scalars,
-        arguments=_arguments(k),
+        passed=k.slots,
+        constants=_constants(k),
         grid=_grid(k),
         b_blocks=k.b_blocks,
         described=k.described,
@@ -256,11 +303,9 @@ def _grid(k: View) -> str:
     elif k.schedule.walks:
         programs = f"min({tiles}, _programs({source}, a.device)),"
         grid = f"({programs})"
-        # Two are longer than a line.
         if k.autotune:
-            return f"\n        lambda meta: (\n            {programs}\n        )\n    "
-        if k.batched:
-            return f"\n        {grid}\n    "
+            # Longer than a line.
+            return f"lambda meta: (\n        {programs}\n    )"
     return f"lambda meta: {grid}" if k.autotune else grid
 
 
@@ -269,22 +314,13 @@ def _furthest(pointed: tuple[Matrix, ...]) -> str | None:
     return f"max({', '.join(extents)})" if len(extents) > 1 else extents[0] if extents else None
 
 
-def _arguments(k: View) -> tuple[str, ...]:
-    described = {matrix.name for matrix in k.described}
-    found = ["a_desc", *(name for name, _ in k.b_blocks)] if k.descriptors else [k.a.variable, k.b.variable]
-    found.append("c_desc" if "c" in described else k.c.variable)
-    constants = ["INDEX=index"] if k.pointed else []
-    for operand in k.operands:
-        found.append(f"{operand.name}_desc" if operand.name in described else operand.name)
-        if isinstance(operand, Vector) and operand.shape == SCALAR:
-            constants.append(f"{operand.flag}=isinstance({operand.name}, torch.Tensor)")
-    found += [f"{m.name}_desc" if m.name in described else m.variable for m in (*k.saved, *k.parts)]
+def _constants(k: View) -> tuple[tuple[str, str], ...]:
+    """What the launch tells the compiler, by name."""
+    found = [("INDEX", "index")] if k.pointed else []
+    found += [(operand.flag, f"isinstance({operand.name}, torch.Tensor)") for operand in k.scalars]
     if k.approximates:
-        constants.append("APPROX=_approximates(a.device)")
+        found.append(("APPROX", "_approximates(a.device)"))
     if k.v.rounds_between:
         # A compiler that sees two operations of 16 bits makes one of them, which rounds once.
-        constants.append("enable_fp_fusion=False")
-    if k.schedule.workspace:
-        found += ["work", "counters"]
-    strides = [value for matrix in k.strided for _, value in matrix.strides]
-    return (*found, *k.sizes, *strides, *constants)
+        found.append(("enable_fp_fusion", "False"))
+    return tuple(found)

@@ -27,3 +27,12 @@ def bracketed(head: str, items: Sequence[str], tail: str, depth: int = 0, joint:
     if depth + 4 + len(one) <= WIDTH:
         return f"{head}\n    {one}\n{tail}"
     return "\n".join([head, *(f"    {item}{joint.rstrip()}" for item in items), tail])
+
+
+def collected(head: str, items: Sequence[str], tail: str, depth: int = 0) -> str:
+    """The items of a dictionary or list as a formatter breaks them: on one line, or each on one, with a comma."""
+    one = f"{head}{', '.join(items)}{tail}"
+    # What follows is a comma at most.
+    if depth + len(one) < WIDTH:
+        return one
+    return "\n".join([head, *(f"    {item}," for item in items), tail])

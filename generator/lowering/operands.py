@@ -172,3 +172,14 @@ class Argument:
     def of(cls, operand: Operand) -> Argument:
         """The argument that an epilogue operand becomes."""
         return cls(operand.name, "float | torch.Tensor" if operand.shape == SCALAR else "torch.Tensor")
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A parameter of the kernel that is no constant, and what the launcher passes for it."""
+
+    parameter: str
+    value: str
+    #: What of a call the value is of: an operand, an output, or memory that the launcher makes room for. None for a
+    #: number that follows from shapes and strides.
+    owner: str | None = None

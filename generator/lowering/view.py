@@ -11,7 +11,7 @@ from generator.language.vocabulary import ELEMENTS, QUANTISED, SCHEDULE, SWIZZLE
 from generator.lowering import approximate_math
 from generator.lowering.accumulation import Accumulation
 from generator.lowering.epilogue_lowering import StepView, step_views
-from generator.lowering.operands import Matrix, Vector
+from generator.lowering.operands import Matrix, Slot, Vector
 from generator.lowering.outputs import OutputView, reduced_shapes
 from generator.plan import legality
 from generator.plan.configurations import columns, configurations
@@ -207,33 +207,44 @@ class View(Accumulation):
         """The sizes that the kernel is told: of a batch the grid tells enough, unless programs walk it."""
         return ("B",) * (self.batched and self.schedule.walks) + ("M", "N", "K")
 
+    @cached_property
+    def slots(self) -> tuple[Slot, ...]:
+        """The kernel's parameters that are no constants, in order."""
+        described = {matrix.name for matrix in self.described}
+
+        def matrix(x: Matrix, operand: str) -> Slot:
+            if x.name in described:
+                return Slot(f"{x.name}_desc", f"{x.name}_desc", operand)
+            return Slot(f"{x.name}_ptr", x.variable, operand)
+
+        if self.descriptors:
+            found = [Slot(name, name, operand) for operand, name in self.descriptors_of_operands]
+        else:
+            found = [matrix(self.a, "a"), matrix(self.b, "b")]
+        found.append(matrix(self.c, "out"))
+        for operand in self.operands:
+            if isinstance(operand, Matrix):
+                found.append(matrix(operand, operand.name))
+            else:
+                suffix = "or_ptr" if operand.shape == SCALAR else "ptr"
+                found.append(Slot(f"{operand.name}_{suffix}", operand.name, operand.name))
+        found += [matrix(x, x.name) for x in self.saved]
+        found += [Slot(f"{x.name}_ptr", x.variable, x.variable) for x in self.parts]
+        if self.schedule.workspace:
+            found += [Slot(f"{name}_ptr", name, name) for name in ("work", "counters")]
+        found += [Slot(size, size) for size in self.sizes]
+        return (*found, *(Slot(name, value) for x in self.strided for name, value in x.strides))
+
     @property
     def parameters(self) -> tuple[str, ...]:
         """The kernel's parameters in order."""
-        described = self.descriptors
-        names = ["a_desc", *(name for name, _ in self.b_blocks)] if described else ["a_ptr", "b_ptr"]
-        by_descriptor = described and self.v.store == "as_load"
-        names.append("c_desc" if by_descriptor else "c_ptr")
         constants = ["INDEX"] if self.wide_strides else []
-        for operand in self.operands:
-            if isinstance(operand, Matrix):
-                names.append(f"{operand.name}_{'desc' if by_descriptor else 'ptr'}")
-            elif operand.shape == SCALAR:
-                names.append(f"{operand.name}_or_ptr")
-                constants.append(operand.flag)
-            else:
-                names.append(f"{operand.name}_ptr")
-        names += [f"{matrix.name}_{'desc' if by_descriptor else 'ptr'}" for matrix in self.saved]
-        names += [f"{matrix.name}_ptr" for matrix in self.parts]
-        if self.schedule.workspace:
-            names += ["work_ptr", "counters_ptr"]
-        names += self.sizes
-        names += [name for matrix in self.strided for name, _ in matrix.strides]
+        constants += [operand.flag for operand in self.scalars]
         constants += ["APPROX"] if self.approximates else []
         constants += [f"EVEN_{d}" for d in self.even]
         if self.tiled:
             constants += ["BLOCK_M", "BLOCK_N", "BLOCK_K", *self.columns]
-        return (*names, *(f"{name}: tl.constexpr" for name in constants))
+        return (*(slot.parameter for slot in self.slots), *(f"{name}: tl.constexpr" for name in constants))
 
     @cached_property
     def strided(self) -> tuple[Matrix, ...]:
@@ -248,6 +259,11 @@ class View(Accumulation):
         if self.schedule.pairs:
             return (("b_left_desc", ("LEFT_N",)), ("b_right_desc", ("BLOCK_N", "LEFT_N")))
         return (("b_desc", ("BLOCK_N",)),)
+
+    @property
+    def descriptors_of_operands(self) -> tuple[tuple[str, str], ...]:
+        """The descriptors of A and B, each behind the operand that it describes."""
+        return (("a", "a_desc"), *(("b", name) for name, _ in self.b_blocks))
 
     @property
     def configs(self) -> tuple[str, ...]:
@@ -277,6 +293,7 @@ class View(Accumulation):
     def imports(self) -> tuple[str, ...]:
         standard = ["import functools", ""] if self.choose == "heuristic" else []
         last = ["from triton.tools.tensor_descriptor import TensorDescriptor"] if self.descriptors else []
+        standard = [*standard[:1], "from types import SimpleNamespace", ""]
         return (*standard, "import torch", "import triton", "import triton.language as tl", *last)
 
     @cached_property

@@ -34,7 +34,7 @@ def tuner_fault(module: ModuleType, kernel: Kernel) -> str | None:
             tried = list(tuner.configs)
             if tuner.early_config_prune:
                 with _claimed(target):
-                    tried = tuner.early_config_prune(tuner.configs, arguments)
+                    tried = tuner.early_config_prune(tuner.configs, {}, **arguments)
             wanted = [
                 config
                 for index, (config, t) in enumerate(zip(tuner.configs, kernel.tiles, strict=True))

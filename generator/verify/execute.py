@@ -45,7 +45,11 @@ class Fault(Exception):
 
 
 class _Fresh(TorchFunctionMode):
-    """Poisons every tensor that a launcher allocates without filling it, and hands each to `register`."""
+    """Poisons every tensor that a launcher allocates without filling it, and hands each to `register`.
+
+    Raises `Fault` at its end where a counter, which a launcher makes at zero for each tile, is not at zero again:
+    a family's functions launch the kernel a second time without clearing it.
+    """
 
     UNFILLED = (
         torch.empty,
@@ -59,12 +63,20 @@ class _Fresh(TorchFunctionMode):
     def __init__(self, register: Callable[[torch.Tensor], None]) -> None:
         super().__init__()
         self.register = register
+        self.counters: list[torch.Tensor] = []
+
+    def __exit__(self, *raised: Any) -> None:
+        super().__exit__(*raised)  # type: ignore[no-untyped-call]
+        if raised[0] is None and any(bool(counters.any()) for counters in self.counters):
+            raise Fault("a counter is not at zero behind the launch, where the next one needs it")
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         if func in self.UNFILLED + self.FILLED and result.numel() and result.device.type != "meta":
             if func in self.UNFILLED:
                 poison(result)
+            elif result.dtype == torch.int32:
+                self.counters.append(result)
             self.register(result)
         return result
 

@@ -10,12 +10,25 @@ from pathlib import Path
 import pytest
 
 from generator.bounds import NotUnderstood, prove
-from tests.helpers.bounds.kernels import AUTO, BLOCK, DESCRIPTOR, ELEMENT, NONE, SCALE, TUNED, planted, proof_of
+from tests.helpers.bounds.kernels import (
+    ADDS,
+    AUTO,
+    BLOCK,
+    DESCRIPTOR,
+    ELEMENT,
+    NONE,
+    OUTPUTS,
+    PARTS,
+    SCALE,
+    TUNED,
+    planted,
+    proof_of,
+)
 from tests.helpers.support import ROOT
 
 DOT = "acc = tl.dot(a, b, acc)"
 LAST = "    pid_n = within // height\n"
-LAUNCH = "    with torch.cuda.device_of(a):"
+LAUNCH = "    return SimpleNamespace(\n"
 
 
 @pytest.mark.parametrize(
@@ -49,7 +62,36 @@ LAUNCH = "    with torch.cuda.device_of(a):"
         (AUTO, LAUNCH, "    M = 2 * M\n" + LAUNCH, "M = 2 * M"),
         (AUTO, "if x.shape != shape:", "if False:", "_check does not compare the shape"),
         (AUTO, "x.stride(unit) != 1:", "x.stride(unit) != 2:", "_check does not compare the stride"),
-        (AUTO, "            a.stride(0),", "            lda,", "the argument lda"),
+        (AUTO, '"lda": a.stride(0),', '"lda": lda,', "the argument lda"),
+        (AUTO, "            **row,\n", "            **row,\n            **row,\n", "the arguments, with the row"),
+        (AUTO, "            **row,\n", "", "the arguments, with the row"),
+        # What another launch by the same plan goes by.
+        (AUTO, 'results={"out": out},\n', 'results={"out": a},\n', "return SimpleNamespace"),
+        (AUTO, 'results={"out": out})', "results={})", "if M == 0 or N == 0"),
+        (AUTO, "kernel=gemm_kernel", "kernel=gemm_kernel.fn", "return SimpleNamespace"),
+        (
+            AUTO,
+            "        kernel=gemm_kernel,\n",
+            '        kernel=gemm_kernel,\n        cleared=["a"],\n',
+            "return SimpleNamespace",
+        ),
+        # The launch by the plan.
+        (AUTO, "bias=bias, out=out", "bias=out, out=bias", "gemm, which launches"),
+        (AUTO, "    if launch.grid is not None:", "    b = a\n    if launch.grid is not None:", "gemm, which launches"),
+        (AUTO, "    launch.kernel[", "    a.zero_()\n            launch.kernel[", "gemm, which launches"),
+        (AUTO, 'return launch.results["out"]', "return a", "gemm, which launches"),
+        (AUTO, "def plan(a, b, *", "def plan(b, a, *", "gemm, which launches"),
+        (ADDS, "                launch.results[name].zero_()", "                a.zero_()", "gemm, which launches"),
+        (ADDS, '        cleared=["out"],\n', "", "gemm, which launches"),
+        (
+            PARTS,
+            '{"work": work, "counters": counters}',
+            '{"work": counters, "counters": work}',
+            "return SimpleNamespace",
+        ),
+        (OUTPUTS, 'torch.amax, "row_amax_parts"', 'torch.amax, "row_sum_parts"', "return SimpleNamespace"),
+        (OUTPUTS, '"row_sum_parts": row_sum_parts,', '"row_sum_parts": row_amax_parts,', "return SimpleNamespace"),
+        (OUTPUTS, "reduce(launch.parts[parts], -2,", "reduce(launch.parts[parts], -1,", "gemm, which launches"),
         (
             AUTO,
             "        row = CONFIGS[config]",
@@ -60,7 +102,7 @@ LAUNCH = "    with torch.cuda.device_of(a):"
         (AUTO, "(size - 1) * stride for", "size * stride for", "INDEX as"),
         (NONE, "reason = _misfit(M, N, K, [row])", "reason = None", "_row, through which"),
         (NONE, "any(_fits(row, M, N, K) for", "any(True or _fits(row, M, N, K) for", "_misfit, through which"),
-        (NONE, '_fits(row, args["M"], args["N"], args["K"])]', "row]", "_prune, through which"),
+        (NONE, "rows = [row for row in CONFIGS if _fits(row, M, N, K)]", "rows = CONFIGS", "_prune, through which"),
         (TUNED, "b.block_shape = [", "b.shape = [", "_tunable, through which"),
         (SCALE, "if x.numel() != 1:", "if x.numel() == 0:", "_scalar"),
         (DESCRIPTOR, "TensorDescriptor(x, [rows, columns]", "TensorDescriptor(x, [rows, 2 * columns]", "_describe"),
@@ -72,6 +114,25 @@ def test_it_is_not_proved(tmp_path: Path, kernel: str, old: str, new: str, reaso
     for access in proof.accesses:
         assert access.state == "not proved"
         assert access.detail.startswith("not understood: line ") and reason in access.detail
+
+
+@pytest.mark.parametrize(
+    ("kernel", "old", "new"),
+    [
+        (AUTO, '"b_ptr": "b",', '"b_ptr": "a",'),
+        (AUTO, '"b_ptr": "b", ', ""),
+        (AUTO, "slots={", 'slots={"M": "a", '),
+        (DESCRIPTOR, '"b_desc": "b"', '"b_desc": "out"'),
+        (PARTS, '"work_ptr": "work"', '"work_ptr": "counters"'),
+        (SCALE, '"scale_or_ptr": "scale"', '"scale_or_ptr": "bias"'),
+    ],
+)
+def test_slots_that_name_another_operand_are_refuted(tmp_path: Path, kernel: str, old: str, new: str) -> None:
+    text = planted(kernel)
+    assert proof_of(tmp_path, text).order.state == "proved"
+    proof = proof_of(tmp_path, planted(kernel, (old, new)))
+    assert proof.order.state == "refuted" and "the slots are" in proof.order.detail
+    assert {access.state for access in proof.accesses} == {"not proved"}
 
 
 def test_a_grid_of_another_form_leaves_the_order_unproved(tmp_path: Path) -> None:

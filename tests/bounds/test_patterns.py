@@ -13,14 +13,18 @@ from generator.bounds import NotUnderstood, Proof
 from generator.bounds.patterns import assigned, dotted, expression, matched, matches
 from generator.emit.syntax_digest import undocumented, written
 from tests.helpers.bounds.kernels import (
+    ADDS,
     AUTO,
     BLOCK,
     CHIPLET,
+    DEALT,
     DESCRIPTOR,
     ELEMENT,
     HILBERT,
     NAIVE,
     NONE,
+    OUTPUTS,
+    PARTS,
     SCALE,
     STRIDED,
     TUNED,
@@ -29,12 +33,7 @@ from tests.helpers.bounds.kernels import (
 )
 
 BATCHES = "batched/bmm_fp16_rcr_bias_relu__persistent_descriptor_auto_grouped"
-MADE = "gemm_fp16_rcr_bias_biasm_save_1hidden_silu_colsum_1gradient_rowsum_rowamax"
-OUTPUTS = f"outputs/{MADE}__persistent_pointer_auto_grouped"
-DEALT = "stream_k/gemm_fp16_rcr_bias_silu__streamk_descriptor_auto_grouped"
-PARTS = "gated/gemm_fp16_rrr_bias_swiglu__splitk_pointer_auto_grouped"
 FITTING = "load_pointer/gemm_fp16_rcr_none__tiled_pointer_none_grouped"
-ADDS = "split_k/gemm_fp16_fp32_fp32_rcr_none__splitkatomic_pointer_auto_grouped"
 
 
 def tree(text: str) -> ast.stmt:
@@ -167,8 +166,8 @@ STEPS = "    steps = max(tl.cdiv(K, BLOCK_K), tl.num_programs(1))\n"
         (NONE, "def _misfit(M, N, K, rows):", "def _misfit(N, M, K, rows):", "_misfit, through which"),
         (
             NONE,
-            "def _prune(configs, args, **_):\n",
-            "def _prune(configs, args, **_):\n    args = {}\n",
+            "def _prune(configs, _, M, N, K, **others):\n",
+            "def _prune(configs, _, M, N, K, **others):\n    M = 128\n",
             "_prune, through",
         ),
         (NONE, REFUSED, "    if a is b:\n        return\n" + REFUSED, "refusal, through which"),
@@ -210,6 +209,39 @@ def test_another_meaning_is_not_taken_for_the_known_one(
     assert accesses
     for access in accesses:
         assert access.state == "not proved" and reason in access.detail, access
+
+
+RESET = "tl.store(counters_ptr + pid, 0)"
+
+
+@pytest.mark.parametrize("kernel", [DEALT, PARTS], ids=["dealt", "parts"])
+@pytest.mark.parametrize(
+    ("new", "says"),
+    [
+        ("pass", "not set back"),
+        (f"{RESET}; {RESET}", "not set back"),
+        ("tl.store(counters_ptr + pid, 1)", "not set back"),
+        ("tl.store(counters_ptr, 0)", "not set back"),
+        ("tl.atomic_add(counters_ptr + pid, 0)", "not set back"),
+        (f"if K > 7:\n    {RESET}", "not set back"),
+    ],
+)
+def test_the_last_program_of_a_tile_sets_its_counter_back(kernel: str, new: str, says: str, tmp_path: Path) -> None:
+    text = planted(kernel)
+    (line,) = (line for line in text.splitlines() if line.strip() == RESET)
+    indent = line.removesuffix(RESET)
+    text = text.replace(line, "\n".join(indent + part for part in new.split("\n")))
+    order = proof_of(tmp_path, text).order
+    assert order.state == "refuted" and says in order.detail
+
+
+@pytest.mark.parametrize("kernel", [DEALT, PARTS], ids=["dealt", "parts"])
+def test_no_other_program_sets_a_counter(kernel: str, tmp_path: Path) -> None:
+    text = planted(kernel)
+    (line,) = (line for line in text.splitlines() if "tl.atomic_add(counters_ptr" in line)
+    indent = " " * (len(line) - len(line.lstrip()))
+    order = proof_of(tmp_path, text.replace(line, f"{indent}{RESET}\n{line}")).order
+    assert order.state != "proved"
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ CONFIGS = [
 """
 
 import functools
+from types import SimpleNamespace
 
 import torch
 import triton
@@ -53,6 +54,13 @@ def _select(M):
 
 def gemm(a):
     """What it returns."""
+    launch = plan(a)
+    with torch.cuda.device_of(a):
+        launch.kernel[launch.grid](**launch.arguments)
+    return launch.results["out"]
+
+
+def plan(a):
     M = _sizes(a)
     _check("a", a)
     row = _select(M)
@@ -60,9 +68,13 @@ def gemm(a):
     desc = _describe(a, (row["BLOCK_M"], 1))
     work, counts = _workspace(M)
     out = None
-    with torch.cuda.device_of(a):
-        gemm_kernel[(triton.cdiv(M, row["BLOCK_M"]),)](desc, work, M, INDEX=index, enable_fp_fusion=False, **row)
-    return out
+    return SimpleNamespace(
+        kernel=gemm_kernel,
+        grid=(triton.cdiv(M, row["BLOCK_M"]),),
+        arguments={"a_ptr": desc, "work_ptr": work, "M": M, "INDEX": index, "enable_fp_fusion": False, **row},
+        slots={"a_ptr": "a"},
+        results={"out": out},
+    )
 
 
 def _sizes(a):
@@ -121,8 +133,9 @@ def test_words_change_no_part(old: str, new: str) -> None:
         pytest.param("HALF = 0.5", "HALF = 0.25", id="a constant that this reads"),
         pytest.param("% 64 == 0", "% 32 == 0", id="a heuristic"),
         pytest.param("import triton.language as tl", "import triton.language.core as tl", id="an import"),
-        pytest.param("enable_fp_fusion=False", "enable_fp_fusion=True", id="an option of the launch"),
-        pytest.param("(desc, work, M,", "(work, desc, M,", id="the order of arguments"),
+        pytest.param('"enable_fp_fusion": False', '"enable_fp_fusion": True', id="an option of the launch"),
+        pytest.param('"a_ptr": desc, "work_ptr": work', '"a_ptr": work, "work_ptr": desc', id="which argument"),
+        pytest.param("kernel=gemm_kernel", "kernel=gemm_kernel.fn", id="which kernel is launched"),
         pytest.param("tl.int64 if", "tl.int32 if", id="a constant that a name stands for"),
         pytest.param('(row["BLOCK_M"], 1)', '(row["BLOCK_M"], 2)', id="what a descriptor is made of"),
         pytest.param("list(block)", "list(block[::-1])", id="how a descriptor is made"),
@@ -169,7 +182,10 @@ def test_the_choice_is_host_code_and_leaves_the_times_of_a_row(old: str, new: st
         pytest.param("LIMIT = 2**31", "LIMIT = 2**30", id="a constant of the host"),
         pytest.param('"too large"', '"too long"', id="a message"),
         pytest.param("triton.cdiv(M, row", "triton.cdiv(M + 1, row", id="the grid"),
-        pytest.param("return out", "return a", id="the result"),
+        pytest.param("out = None", "out = a", id="the result"),
+        pytest.param('"a_ptr": "a"', '"a_ptr": "out"', id="which operand an argument is of"),
+        pytest.param("results={", "parts={}, results={", id="what is made besides"),
+        pytest.param("launch = plan(a)\n", "launch = plan(a)\n    a.zero_()\n", id="what is done before the launch"),
         pytest.param("def gemm(a)", "def gemm(a, b=None)", id="a parameter"),
         pytest.param("import functools\n", "import functools\nimport math\n", id="an import"),
         pytest.param("def _check(name, a)", "def unused():\n    pass\n\n\ndef _check(name, a)", id="a function"),
@@ -184,6 +200,8 @@ def test_every_statement_belongs_to_a_part() -> None:
     alone = "import triton\n\n@triton.jit\ndef f(x):\n    pass\n\nf[(1,)](2)\n"
     assert parts(alone).device != parts(alone.replace("(2)", "(3)")).device
     assert parts(alone).host != parts(alone.replace("(1,)", "(2,)")).host
+    direct = "import triton\n\n@triton.jit\ndef f(x):\n    pass\n\ndef gemm(x):\n    y = 2 * x\n    f[(1,)](y)\n"
+    assert parts(direct).device != parts(direct.replace("2 * x", "3 * x")).device
     plain = "def f(x):\n    return 1\n"
     assert parts(plain).device == parts("").device
     assert parts(plain).host != parts(plain.replace("1", "2")).host

@@ -155,13 +155,13 @@ def test_an_operand_is_turned_where_k_contiguous_is_worth_a_copy(
     launch, copies = importlib.import_module("turned._launch"), importlib.import_module("turned._copies")
     taken: list[tuple[str, torch.Tensor, torch.Tensor]] = []
 
-    def record(module: ModuleType, row: Any, a: torch.Tensor, b: torch.Tensor, *others: Any) -> Any:
+    def launched(module: ModuleType, row: Any, a: torch.Tensor, b: torch.Tensor, *others: Any) -> Any:
         taken.append((module.__name__, a, b))
         return None, lambda *operands: taken.append((module.__name__, *operands[:2]))
 
     monkeypatch.setattr(copies, "_launch", copied)
     monkeypatch.setattr(launch, "_on_gpu", lambda x: True)
-    monkeypatch.setattr(launch, "_record", record)
+    monkeypatch.setattr(launch, "_launched", launched)
     m, n, k = sizes
     a, b = (torch.randn(size).to(torch.float16 if dtype == "fp16" else torch.float32) for size in ((m, k), (k, n)))
     a, b = a.T.contiguous().T if layout[0] == "c" else a, b.T.contiguous().T if layout[1] == "c" else b

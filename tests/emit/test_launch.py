@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib.util
 import json
 import sys
-from collections.abc import Iterator
+from collections import namedtuple
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -32,22 +33,35 @@ exclude:
 
 
 @pytest.fixture
-def family(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    (tmp_path / "again.yaml").write_text(SPEC)
-    assert main([str(tmp_path / "again.yaml"), "--out", str(tmp_path)]) == 0
-    monkeypatch.syspath_prepend(tmp_path)
-    package = importlib.import_module("again")
-    launch, copies = importlib.import_module("again._launch"), importlib.import_module("again._copies")
-    monkeypatch.setattr(triton.knobs.runtime, "interpret", True)
-    monkeypatch.setattr(copies, "_launch", copied)
-    monkeypatch.setattr(launch, "_on_gpu", lambda x: True)
-    active = SimpleNamespace(get_current_stream=lambda index: ("stream", index), get_current_device=lambda: None)
-    monkeypatch.setattr(launch, "driver", SimpleNamespace(active=active))
-    for name in [name for names in package._KERNELS.values() for name in names]:
-        module = package._kernel(name)
-        module.gemm_kernel = Kernel(module.gemm_kernel.arg_names)
-    yield package
+def rendered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], ModuleType]]:
+    """Renders a spec as a family whose launches stand-ins keep."""
+
+    def family(text: str) -> ModuleType:
+        (tmp_path / "again.yaml").write_text(text)
+        assert main([str(tmp_path / "again.yaml"), "--out", str(tmp_path)]) == 0
+        monkeypatch.syspath_prepend(tmp_path)
+        package = importlib.import_module("again")
+        names = ("_launch", "_relaunch", "_copies")
+        launch, relaunch, copies = (importlib.import_module(f"again.{name}") for name in names)
+        monkeypatch.setattr(triton.knobs.runtime, "interpret", True)
+        monkeypatch.setattr(relaunch, "KNOWN", True)
+        monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+        monkeypatch.setattr(copies, "_launch", copied)
+        monkeypatch.setattr(launch, "_on_gpu", lambda x: True)
+        active = SimpleNamespace(get_current_stream=lambda index: ("stream", index), get_current_device=lambda: None)
+        monkeypatch.setattr(launch, "driver", SimpleNamespace(active=active))
+        for name in [name for names in package._KERNELS.values() for name in names]:
+            module = package._kernel(name)
+            module.gemm_kernel = Kernel(module.gemm_kernel.arg_names)
+        return package
+
+    yield family
     forget("again")
+
+
+@pytest.fixture
+def family(rendered: Callable[[str], ModuleType]) -> ModuleType:
+    return rendered(SPEC)
 
 
 def launched(package: ModuleType, contract: str) -> Kernel:
@@ -70,7 +84,7 @@ def test_a_second_call_of_a_kind_repeats_the_launch_with_its_own_addresses(famil
     function = family.gemm_fp16_rcr_none
     function(*operands())
     kernel = launched(family, "gemm_fp16_rcr_none")
-    ((grid, arguments, options),) = kernel.launches
+    ((grid, _, arguments),) = kernel.launches
     a, b = operands()
     out = function(a, b)
     assert len(kernel.launches) == 1
@@ -80,12 +94,12 @@ def test_a_second_call_of_a_kind_repeats_the_launch_with_its_own_addresses(famil
     own = run[9:]
     assert len(own) == len(kernel.arg_names)
     assert addresses(own)[:3] == [a.data_ptr(), b.data_ptr(), out.data_ptr()]
-    for name, first, second in zip(kernel.arg_names, arguments, own):
+    for name, second in zip(kernel.arg_names, own):
+        first = arguments.get(name)
         if isinstance(first, TensorDescriptor):
             assert (second.shape, second.strides, second.block_shape) == (first.shape, first.strides, first.block_shape)
-        else:
+        elif not isinstance(first, torch.Tensor):
             assert first == second, name
-    assert all(own[kernel.arg_names.index(name)] == value for name, value in options.items() if "num_" not in name)
 
 
 def test_the_result_is_as_the_first_call_made_it_or_the_one_given(family: ModuleType) -> None:
@@ -100,17 +114,30 @@ def test_the_result_is_as_the_first_call_made_it_or_the_one_given(family: Module
     assert len(kernel.launches) == 2 and addresses(kernel.compiled.runs[-1][9:])[2] == given.data_ptr()
 
 
-def test_a_kernel_with_outputs_is_launched_by_its_launcher_each_time(family: ModuleType) -> None:
+def test_outputs_are_made_or_filled_and_sums_are_added_by_every_call(
+    family: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
     function = family.gemm_fp16_rcr_save_rowsum
-    for _ in range(2):
-        out, preact, row_sum = function(*operands())
-        assert (out.shape, preact.shape, row_sum.shape) == ((64, 48), (64, 48), (64,))
+    function(*operands())
     kernel = launched(family, "gemm_fp16_rcr_save_rowsum")
-    assert len(kernel.launches) == 2 and not kernel.compiled.runs
+
+    def ones(size: Any, strides: Any, **options: Any) -> torch.Tensor:
+        return torch.ones(size, **options)
+
+    # As if the kernel had written a sum of 1 for each tile and row.
+    monkeypatch.setattr(torch, "empty_strided", ones)
+    out, preact, row_sum = function(*operands(n=400))
+    out, preact, row_sum = function(*operands(n=400))
+    assert (out.shape, preact.shape, row_sum.shape) == ((64, 400), (64, 400), (64,))
+    (_, run) = kernel.launches, kernel.compiled.runs[-1]
+    assert len(kernel.launches) == 2 and len(kernel.compiled.runs) == 1
+    own = dict(zip(kernel.arg_names, run[9:]))
+    tiles = triton.cdiv(400, kernel.launches[-1][2]["BLOCK_N"])
+    assert tiles > 1 and row_sum.tolist() == [tiles] * 64
+    assert {out.data_ptr(), preact.data_ptr()} <= set(addresses(run[9:])) and own["row_sum_ptr"] != row_sum.data_ptr()
     given = {"row_sum": torch.empty(64)}
     assert all(function(*operands(), **given)[2] is given["row_sum"] for _ in range(2))
-    with pytest.raises(TypeError, match="col_sum"):
-        function(*operands(), col_sum=torch.empty(48))
+    assert given["row_sum"].tolist() == [1.0] * 64
 
 
 def test_a_result_that_is_read_is_launched_again_in_its_place(family: ModuleType) -> None:
@@ -185,12 +212,73 @@ def test_a_kept_call_holds_no_tensor(family: ModuleType) -> None:
     assert [reference() for reference in dead] == [None] * 4
 
 
-def test_under_a_profiler_every_call_is_the_kernels_own(family: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    launch = sys.modules["again._launch"]
-    monkeypatch.setattr(launch, "_may_keep", lambda: False)
+def test_hooks_that_are_installed_after_the_first_calls_are_told(family: ModuleType) -> None:
+    function = family.gemm_fp16_rcr_none
+    function(*operands())
+    function(*operands())
+    kernel = launched(family, "gemm_fp16_rcr_none")
+    assert kernel.compiled.runs[-1][6:9] == (None, None, None)
+    told: list[tuple[str, Any]] = []
+    hooks = {
+        triton.knobs.runtime.launch_enter_hook: lambda metadata: told.append(("enter", metadata)),
+        triton.knobs.runtime.launch_exit_hook: lambda metadata: told.append(("exit", metadata)),
+    }
+    metadata = {"name": "the kernel", "stream": ("stream", None)}
+    for chain, hook in hooks.items():
+        chain.add(hook)
+    try:
+        function(*operands())
+        assert told == [("enter", metadata), ("exit", metadata)]
+        triton.knobs.runtime.launch_enter_hook.remove(hooks[triton.knobs.runtime.launch_enter_hook])
+        function(*operands())
+        assert told[2:] == [("exit", metadata)]
+    finally:
+        for chain, hook in hooks.items():
+            chain.remove(hook)
+    function(*operands())
+    assert len(told) == 3 and len(kernel.launches) == 1 and len(kernel.compiled.runs) == 4
+
+
+def test_where_launches_cannot_be_repeated_every_call_is_the_kernels_own(
+    family: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules["again._relaunch"], "KNOWN", False)
     for _ in range(2):
         family.gemm_fp16_rcr_none(*operands())
     assert len(launched(family, "gemm_fp16_rcr_none").launches) == 2
+
+
+def test_tensor_maps_are_made_once_for_an_address(family: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a kernel whose descriptors the hardware reads; the driver makes a launcher that takes maps."""
+    relaunch = sys.modules["again._relaunch"]
+    asked: list[tuple[Any, Any]] = []
+    ran: list[tuple[Any, ...]] = []
+
+    def launcher(source: Any, metadata: Any) -> Any:
+        asked.append((source, metadata))
+        return lambda *arguments: ran.append(arguments)
+
+    monkeypatch.setattr(relaunch, "driver", SimpleNamespace(active=SimpleNamespace(launcher_cls=launcher)))
+    monkeypatch.setattr(relaunch, "_encoder", lambda: lambda x, meta: [(meta, x.base.data_ptr()), "shape", "strides"])
+    function = family.gemm_fp16_rcr_none
+    name = family._KERNELS["gemm_fp16_rcr_none"][0]
+    compiled = family._kernel(name).gemm_kernel.compiled
+    kinds = ["tensordesc<fp16[64,64]>"] * 3 + ["i32"] * 3
+    compiled.src = SimpleNamespace(signature=dict(enumerate(kinds)))
+    compiled.metadata = namedtuple("Metadata", ["tensordesc_meta"])(["one", "two", "three"])
+    a, b = operands()
+    function(a, b)
+    calls = [function(a, b) for _ in range(3)] and [function(*operands()) for _ in range(2)]
+    ((source, metadata),) = asked
+    described = ["nvTmaDesc", "i32", "i32", "i64", "i64"]
+    assert [*source.signature.values()] == [*described * 3, "i32", "i32", "i32"]
+    assert source.constants == {} and metadata.tensordesc_meta is None
+    assert not compiled.runs and len(ran) == 5 and len(calls) == 2
+    maps = [[run[9], run[14]] for run in ran[:3]]
+    assert maps[0] == [("one", a.data_ptr()), ("two", b.data_ptr())]
+    assert all(x is y for one in maps[1:] for x, y in zip(maps[0], one))
+    assert ran[0][10:14] == (64, 32, 32, 1) and ran[0][15:19] == (48, 32, 32, 1)
+    assert ran[4][9] != maps[0][0]
 
 
 def test_ragged_operands_are_copied_where_each_element_is_used_often(
@@ -219,6 +307,33 @@ def test_what_no_kernel_takes_is_said_by_the_kernel(family: ModuleType) -> None:
         family.gemm_fp16_rcr_none(torch.randn(4, 8, dtype=torch.float16), torch.randn(16, 4, dtype=torch.float16).T)
 
 
+def test_an_error_names_the_contract(family: ModuleType) -> None:
+    function, name = family.gemm_fp16_rcr_scale_bias, "gemm_fp16_rcr_scale_bias"
+    a, b = operands()
+    with pytest.raises(TypeError, match=rf"^{name}: a must be a torch\.Tensor, got list$"):
+        function([1], b, scale=1.0, bias=torch.empty(48))
+    with pytest.raises(ValueError, match=rf"^{name}: bias must have shape \(48,\), got \(4,\)$"):
+        function(a, b, scale=1.0, bias=torch.empty(4))
+    for given, told in (
+        ({"scale": 1.0}, "missing bias"),
+        ({"scale": 1.0, "bias": torch.empty(48), "gain": 2.0}, "unexpected gain"),
+        ({"gain": 2.0}, "missing bias, scale; unexpected gain"),
+    ):
+        with pytest.raises(TypeError, match=rf"^{name}\(\) got other keyword arguments than it takes: {told}$"):
+            function(a, b, **given)
+    with pytest.raises(TypeError, match=rf"^{name}\(\) missing 1 required positional argument: 'b'$"):
+        function(a)
+
+
+def test_an_error_of_a_call_for_another_layout_names_the_contract_that_was_called(
+    rendered: Callable[[str], ModuleType],
+) -> None:
+    package = rendered("summary: Two layouts.\nlayout: [rcr, rrr]\ndtype: fp16\nepilogue: bias\n")
+    a, b = torch.randn(64, 32).half(), torch.randn(32, 1).half()
+    with pytest.raises(ValueError, match=r"^gemm_fp16_rrr_bias: bias must have shape \(1,\), got \(2,\)$"):
+        package.gemm_fp16_rrr_bias(a, b, bias=torch.empty(2))
+
+
 def test_columns_of_b_that_lie_across_lines_are_copied_where_they_are_used_often(
     family: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -227,11 +342,11 @@ def test_columns_of_b_that_lie_across_lines_are_copied_where_they_are_used_often
     monkeypatch.setattr(copies, "_launch", copied)
     given: list[tuple[int, ...]] = []
 
-    def record(module: ModuleType, row: Any, a: torch.Tensor, b: torch.Tensor, *others: Any) -> Any:
+    def launch(module: ModuleType, row: Any, a: torch.Tensor, b: torch.Tensor, *others: Any) -> Any:
         given.append((a.stride(0), b.stride(1)))
         return None, lambda *operands: None
 
-    monkeypatch.setattr(sys.modules["again._launch"], "_record", record)
+    monkeypatch.setattr(sys.modules["again._launch"], "_launched", launch)
     a, b = torch.randn(4096, 72).half()[:, :64], torch.randn(512, 72).half()[:, :64].T
     family.gemm_fp16_rcr_none(a, b)
     family.gemm_fp16_rcr_none(a[:2048], b)
@@ -267,32 +382,137 @@ def test_a_choice_by_measurements_is_by_the_columns_of_the_result(
     launch, tuned = importlib.import_module("halves._launch"), importlib.import_module("halves._tuned")
     asked: list[tuple[int, ...]] = []
     monkeypatch.setattr(launch, "_on_gpu", lambda x: True)
-    monkeypatch.setattr(launch, "_record", lambda *given: (None, None))
+    monkeypatch.setattr(launch, "_launched", lambda *given: (None, None))
     monkeypatch.setattr(tuned, "choose", lambda name, kernels, sizes, *rest: asked.append(sizes))
     getattr(package, contract)(*operands(n=96))
     assert asked == [(64, columns, 32)]
     forget("halves")
 
 
-def test_a_result_that_is_added_to_is_cleared_for_every_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = SPEC.replace("again", "added")
-    text = text.replace("dtype: fp16", "dtype: {a: fp16, out: fp32}").replace(
-        "epilogue: [none, scale+bias, save+row_sum, accumulate]\n", ""
-    )
-    text = text[: text.index("schedule:")] + "schedule: split_k_atomic\n"
-    (tmp_path / "added.yaml").write_text(text)
-    assert main([str(tmp_path / "added.yaml"), "--out", str(tmp_path)]) == 0
-    monkeypatch.syspath_prepend(tmp_path)
-    package = importlib.import_module("added")
-    launch = importlib.import_module("added._launch")
-    monkeypatch.setattr(triton.knobs.runtime, "interpret", True)
-    monkeypatch.setattr(launch, "_on_gpu", lambda x: True)
-    ((contract, (name,)),) = package._KERNELS.items()
-    module = package._kernel(name)
-    module.gemm_kernel = Kernel(module.gemm_kernel.arg_names)
-    for _ in range(2):
+SPLIT = """\
+summary: Launched again.
+layout: rcr
+dtype: {dtype}
+schedule: {schedule}
+load: pointer
+"""
+
+
+def test_a_result_that_is_added_to_is_cleared_for_every_call(rendered: Callable[[str], ModuleType]) -> None:
+    package = rendered(SPLIT.format(dtype="{a: fp16, out: fp32}", schedule="split_k_atomic"))
+    ((contract, _),) = package._KERNELS.items()
+    for _ in range(3):
         out = torch.ones(64, 48)
         getattr(package, contract)(*operands(), out=out)
         assert not out.any()
-    assert len(module.gemm_kernel.launches) == 2
-    forget("added")
+    kernel = launched(package, contract)
+    assert len(kernel.launches) == 1 and len(kernel.compiled.runs) == 2
+
+
+@pytest.fixture(params=["split_k", "stream_k"])
+def split(request: pytest.FixtureRequest, rendered: Callable[[str], ModuleType]) -> ModuleType:
+    return rendered(SPLIT.format(dtype="fp16", schedule=request.param))
+
+
+def memory(kernel: Kernel) -> tuple[int, int]:
+    """The addresses of partial sums and counters that the last launch was given."""
+    own = dict(zip(kernel.arg_names, kernel.compiled.runs[-1][9:]))
+    return own["work_ptr"], own["counters_ptr"]
+
+
+def test_partial_sums_and_counters_have_one_place_for_each_stream(
+    split: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launch, function = sys.modules["again._launch"], split.gemm_fp16_rcr_none
+    stream = ["first"]
+    monkeypatch.setattr(launch.driver.active, "get_current_stream", lambda index: stream[0])
+    function(*operands())
+    kernel = launched(split, "gemm_fp16_rcr_none")
+    assert not launch._workspaces, "the first launch has memory of its own"
+    function(*operands())
+    first = memory(kernel)
+    ((sums, counters),) = launch._workspaces.values()
+    assert first == (sums.data_ptr(), counters.data_ptr()) and not counters.any()
+    asked = kernel.launches[0][2]
+    assert sums.numel() >= 4 * asked["work_ptr"].numel() and counters.numel() >= asked["counters_ptr"].numel()
+    # Kernels set them back.
+    counters.fill_(7)
+    function(*operands())
+    assert memory(kernel) == first and (counters == 7).all()
+    stream[0] = "second"
+    function(*operands())
+    assert memory(kernel) != first and len(launch._workspaces) == 2
+    # More tiles: the place of this stream grows, the other stays.
+    for _ in range(2):
+        function(*operands(1024, 1024))
+    assert launch._workspaces[torch.device("cpu"), "first"] == (sums, counters)
+    grown = launch._workspaces[torch.device("cpu"), "second"]
+    assert grown[1].numel() > counters.numel() and memory(kernel) == tuple(x.data_ptr() for x in grown)
+    function(*operands())
+    assert memory(kernel) == tuple(x.data_ptr() for x in grown)
+    split.free_workspaces()
+    assert not launch._workspaces
+
+
+def test_workspaces_are_bounded(split: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    launch, function = sys.modules["again._launch"], split.gemm_fp16_rcr_none
+    streams = iter(range(100))
+    monkeypatch.setattr(launch.driver.active, "get_current_stream", lambda index: next(streams))
+    for _ in range(12):
+        function(*operands())
+    assert [stream for _, stream in launch._workspaces] == [*range(3, 11)]
+    split.free_workspaces()
+    for limit in ("_BYTES", "_COUNTERS"):
+        with monkeypatch.context() as patched:
+            patched.setattr(launch, limit, 0)
+            function(*operands())
+            assert not launch._workspaces
+
+
+def test_a_captured_call_has_a_workspace_of_its_own(split: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    launch, function = sys.modules["again._launch"], split.gemm_fp16_rcr_none
+    for _ in range(2):
+        function(*operands())
+    kernel, ((_, counters),) = launched(split, "gemm_fp16_rcr_none"), launch._workspaces.values()
+    cleared: list[torch.Tensor] = []
+    zeros = torch.zeros
+    monkeypatch.setattr(torch, "zeros", lambda *a, **o: cleared.append(zeros(*a, **o)) or cleared[-1])
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    function(*operands())
+    assert [x.data_ptr() for x in cleared] == [memory(kernel)[1]] != [counters.data_ptr()]
+
+
+def test_an_error_of_a_launch_throws_workspaces_away(split: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    launch, function = sys.modules["again._launch"], split.gemm_fp16_rcr_none
+    for _ in range(2):
+        function(*operands())
+    compiled = launched(split, "gemm_fp16_rcr_none").compiled
+    assert launch._workspaces
+
+    def fails(metadata: Any) -> None:
+        raise RuntimeError("no launch")
+
+    triton.knobs.runtime.launch_exit_hook.add(fails)
+    try:
+        with pytest.raises(RuntimeError, match="no launch"):
+            function(*operands())
+    finally:
+        triton.knobs.runtime.launch_exit_hook.remove(fails)
+    assert not launch._workspaces
+    function(*operands())
+    ((_, counters),) = launch._workspaces.values()
+    assert not counters.any() and len(compiled.runs) == 3
+
+
+def test_an_autotuned_launch_is_repeated_with_the_configuration_that_was_chosen(
+    rendered: Callable[[str], ModuleType],
+) -> None:
+    package = rendered("summary: Tuned.\nlayout: rcr\ndtype: fp16\nselect: autotune\nload: pointer\n")
+    name = package._KERNELS["gemm_fp16_rcr_none"][0]
+    kernel = package._kernel(name).gemm_kernel
+    row = {"BLOCK_M": 16, "BLOCK_N": 8}
+    kernel.best_config = SimpleNamespace(all_kwargs=lambda: row)
+    for _ in range(2):
+        package.gemm_fp16_rcr_none(*operands())
+    (run,) = kernel.compiled.runs
+    assert run[:3] == (4 * 6, 1, 1) and len(kernel.launches) == 1

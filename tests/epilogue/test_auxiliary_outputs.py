@@ -184,8 +184,11 @@ def test_the_launcher_returns_a_tuple_where_there_are_outputs_alone() -> None:
     for chain in ("none", "accumulate", "save+row_amax"):
         (kernel,) = family_of(f"{BASE}epilogue: {chain}\n").kernels
         made = launcher(view(kernel))
-        returned[chain] = made.results, made.annotation
-        assert isinstance(ast.parse(f"({made.results})", mode="eval").body, ast.Tuple if made.outputs else ast.Name)
+        (named,) = ast.parse(made.results).body
+        assert isinstance(named, ast.Assign) and isinstance(named.value, ast.Dict)
+        names = [ast.literal_eval(key) for key in named.value.keys if key is not None]
+        assert names == [ast.unparse(value) for value in named.value.values]
+        returned[chain] = ", ".join(names), made.annotation
     assert returned["none"] == returned["accumulate"] == ("out", "torch.Tensor")
     three = "tuple[torch.Tensor, torch.Tensor, torch.Tensor]"
     assert returned["save+row_amax"] == ("out, preact, row_amax", three)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from generator.emit.manifest_reader import read
-from generator.emit.render import COPIES, LAUNCH, TUNED
+from generator.emit.render import COPIES, LAUNCH, RELAUNCH, TUNED
 from generator.epilogue.formula import FUNCTIONS
 from generator.epilogue.operations import Operation
 from generator.language import built_in
@@ -244,7 +244,7 @@ def names_of(source: str) -> tuple[set[str], set[str]]:
     """The names that the kernel and the launcher of a file use, and the launcher's keywords."""
     tree = ast.parse(source)
     functions = [
-        n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name in ("gemm_kernel", "gemm", "refusal")
+        n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name in ("gemm_kernel", "gemm", "plan", "refusal")
     ]
     used = {node.id for function in functions for node in ast.walk(function) if isinstance(node, ast.Name)}
     used |= {node.arg for function in functions for node in ast.walk(function) if isinstance(node, ast.arg)}
@@ -269,7 +269,7 @@ def test_names_that_an_operand_may_have() -> None:
 
 
 def test_names_of_the_families_own_files_are_free() -> None:
-    own = {"family.py.j2", *(f"{name.removeprefix('_')}.j2" for name in (LAUNCH, COPIES, TUNED))}
+    own = {"family.py.j2", *(f"{name.removeprefix('_')}.j2" for name in (LAUNCH, RELAUNCH, COPIES, TUNED))}
     assert {path.name for path in TEMPLATES.rglob("*.j2") if not of_kernels(path)} == {*own, "math.j2"}
 
 

@@ -21,6 +21,11 @@ CHIPLET = "orders/gemm_bf16_rcr_none__tiled_pointer_auto_chiplet"
 DESCRIPTOR = "fp16_rcr/gemm_fp16_rcr_bias_relu__tiled_descriptor_auto_grouped"
 TUNED = "autotune/gemm_bf16_rcr_bias_relu__tiled_descriptor_auto_grouped"
 SCALE = "bf16_rrr/gemm_bf16_rrr_scale_bias__tiled_pointer_auto_grouped"
+MADE = "gemm_fp16_rcr_bias_biasm_save_1hidden_silu_colsum_1gradient_rowsum_rowamax"
+OUTPUTS = f"outputs/{MADE}__persistent_pointer_auto_grouped"
+DEALT = "stream_k/gemm_fp16_rcr_bias_silu__streamk_descriptor_auto_grouped"
+PARTS = "gated/gemm_fp16_rrr_bias_swiglu__splitk_pointer_auto_grouped"
+ADDS = "split_k/gemm_fp16_fp32_fp32_rcr_none__splitkatomic_pointer_auto_grouped"
 
 
 def planted(kernel: str, *changes: tuple[str, str]) -> str:

@@ -186,8 +186,11 @@ class Replay:
         tree = ast.parse(text)
         functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
         self.language, self.operands = Language(), dict[str, Operand]()
-        self._admit(functions["gemm"], sizes)
-        call = next(node for node in ast.walk(functions["gemm"]) if self._launches(node))
+        self._admit(functions["plan"], sizes)
+        calls = [node for node in ast.walk(functions["plan"]) if isinstance(node, ast.Call)]
+        planned = next(
+            found for found in ({x.arg: x.value for x in call.keywords} for call in calls) if "slots" in found
+        )
         names = {**sizes, **self.operands, "index": None, "row": row, "torch": SimpleNamespace(Tensor=int)}
         names |= {
             "meta": row,
@@ -195,12 +198,10 @@ class Replay:
             "triton": SimpleNamespace(cdiv=self.language.cdiv),
             "isinstance": lambda *_: 0,
         }
-        grid = self._evaluated(call.func.slice, names)
+        grid = self._evaluated(planned["grid"], names)
         self.programs = (grid(row) if callable(grid) else grid)[0]
-        arguments = [self._evaluated(argument, names) for argument in call.args]
         parameters = [parameter.arg for parameter in functions["gemm_kernel"].args.args]
-        self.arguments = dict(zip(parameters, arguments)) | {"INDEX": None, "SCALE_ON_DEVICE": False}
-        self.arguments |= {name: size for name, size in row.items() if name in parameters}
+        self.arguments = self._evaluated(planned["arguments"], names) | {"SCALE_ON_DEVICE": False}
         for decorator in functions["gemm_kernel"].decorator_list:
             if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "triton.heuristics":
                 rules = self._evaluated(decorator.args[0], {})
@@ -211,16 +212,13 @@ class Replay:
         exec(compile(ast.fix_missing_locations(module), "kernel", "exec"), space)
         self.kernel = space["gemm_kernel"]
 
-    def _admit(self, gemm: ast.FunctionDef, sizes: Mapping[str, int]) -> None:
-        for node in ast.walk(gemm):
+    def _admit(self, plan: ast.FunctionDef, sizes: Mapping[str, int]) -> None:
+        for node in ast.walk(plan):
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "_check":
                 units = [keyword.value for keyword in node.keywords if keyword.arg == "unit"]
                 prime = PRIMES[len(self.operands)]
                 name, shape = ast.unparse(node.args[1]), self._evaluated(node.args[2], dict(sizes))
                 self.operands[name] = Operand(name, shape, ast.literal_eval(units[0]) if units else None, prime)
-
-    def _launches(self, node: ast.AST) -> bool:
-        return isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript)
 
     def _evaluated(self, node: ast.expr, names: Mapping[str, Any]) -> Any:
         return eval(compile(ast.Expression(node), "launcher", "eval"), dict(names))

@@ -33,14 +33,14 @@ STRIDES = (
         "leading dimensions of A and B are exchanged",
         "stride",
         SILU,
-        (("a.stride(0),\n            b.stride(1),", "b.stride(1),\n            a.stride(0),"),),
+        (('"lda": a.stride(0)', '"lda": b.stride(1)'), ('"ldb": b.stride(1)', '"ldb": a.stride(0)')),
         "right only where both are equal, as they are unless one is padded",
     ),
     Mutation(
         "padding is read as elements",
         "stride",
         SILU,
-        (("            b.stride(1),", "            K,"),),
+        (('"ldb": b.stride(1)', '"ldb": K'),),
         "right only where the leading dimension is not padded",
     ),
     Mutation(
@@ -59,7 +59,10 @@ STRIDES = (
         "strides of B are passed in the wrong order",
         "stride",
         CSC,
-        (("b.stride(0),\n            b.stride(1),", "b.stride(1),\n            b.stride(0),"),),
+        (
+            ('"stride_bk": b.stride(0)', '"stride_bk": b.stride(1)'),
+            ('"stride_bn": b.stride(1)', '"stride_bn": b.stride(0)'),
+        ),
         "B is read transposed",
     ),
     Mutation(
@@ -108,8 +111,8 @@ STRIDES = (
         CCC,
         (
             (
-                "            out.stride(1),\n            add.stride(1),",
-                "            out.stride(1),\n            out.stride(1),",
+                '"ldadd": add.stride(1)',
+                '"ldadd": out.stride(1)',
             ),
         ),
         "right only where add is padded as C is",

@@ -300,7 +300,7 @@ EPILOGUES = (
         "a scale on the device is taken for a number",
         "epilogue",
         FP8,
-        (("SCALE_ON_DEVICE=isinstance(scale, torch.Tensor)", "SCALE_ON_DEVICE=False"),),
+        (('"SCALE_ON_DEVICE": isinstance(scale, torch.Tensor)', '"SCALE_ON_DEVICE": False'),),
         "the sum is multiplied by an address",
     ),
     Mutation(

@@ -6,7 +6,7 @@ from ..mutation import Mutation, instead, without
 from .kernels import BATCHES, BATCHES_ADD, BATCHES_DESCRIPTORS
 
 SPLIT = "batch = tl.program_id(0) // tiles\n    pid = tl.program_id(0) % tiles"
-GRID = 'gemm_kernel[(B * triton.cdiv(M, row["BLOCK_M"]) * triton.cdiv(N, row["BLOCK_N"]),)]'
+GRID = 'grid=(B * triton.cdiv(M, row["BLOCK_M"]) * triton.cdiv(N, row["BLOCK_N"]),)'
 A_PTRS = "a_ptrs = a_ptr + batch * stride_ab + offs_m[:, None] * lda + offs_k[None, :]"
 OVERLAPPING = "        if size > 1 and stride <= reach:\n            return x.numel() > 0"
 INDEX = "tl.int64 if max(_extent(a), _extent(b), _extent(out)) > 2**31 else tl.int32"
@@ -34,7 +34,7 @@ PROGRAMS = (
         (
             (SPLIT, "batch = tl.program_id(0) % B\n    pid = tl.program_id(0) // B % tiles"),
             ("    K,\n    stride_ab,", "    K,\n    B,\n    stride_ab,"),
-            ("            K,\n            a.stride(0),", "            K,\n            B,\n            a.stride(0),"),
+            ('"K": K,\n', '"K": K,\n            "B": B,\n'),
         ),
         "tiles of one matrix no longer share what is in the L2",
         says="program 1 computes tile",
@@ -80,7 +80,7 @@ STRIDES = (
         "B steps from matrix to matrix as A does",
         "batch",
         BATCHES,
-        (("            b.stride(0),\n", "            a.stride(0),\n"),),
+        (('"stride_bb": b.stride(0)', '"stride_bb": a.stride(0)'),),
         "right where both steps are equal, and never for an expanded operand",
         by="bounds",
     ),
@@ -88,7 +88,7 @@ STRIDES = (
         "matrices of the result are taken to lie one after another",
         "batch",
         BATCHES,
-        (("            out.stride(0),\n", "            M * N,\n"),),
+        (('"stride_cb": out.stride(0)', '"stride_cb": M * N'),),
         "right unless the result is a part of something larger",
     ),
     Mutation(

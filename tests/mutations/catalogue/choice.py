@@ -114,7 +114,7 @@ CHOICES = (
         "the tuner tries rows that do not divide",
         "choice",
         AUTOTUNED,
-        (('rows = [row for row in CONFIGS if _fits(row, args["M"], args["N"], args["K"])]', "rows = CONFIGS"),),
+        (("rows = [row for row in CONFIGS if _fits(row, M, N, K)]", "rows = CONFIGS"),),
         "without masks a row that does not divide runs over every edge",
     ),
     Mutation(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..mutation import Mutation, instead, without
 from .kernels import INT8_RELU, MASKED, MASKED_MN, RELU, SILU
 
-GRID = 'gemm_kernel[(triton.cdiv(M, row["BLOCK_M"]) * triton.cdiv(N, row["BLOCK_N"]),)]'
+GRID = 'grid=(triton.cdiv(M, row["BLOCK_M"]) * triton.cdiv(N, row["BLOCK_N"]),)'
 
 MUTATIONS = (
     Mutation(
@@ -68,7 +68,7 @@ MUTATIONS = (
         "a masked grid has one program too many",
         "equivalent",
         MASKED,
-        ((GRID, GRID.replace(",)]", " + 1,)]")),),
+        ((GRID, GRID.replace(",)", " + 1,)")),),
         "a tile below the last tile row",
         equivalent="the mask leaves no element of that tile",
     ),

@@ -18,7 +18,7 @@ from .kernels import (
     UNMASKED,
 )
 
-GRID = 'gemm_kernel[(triton.cdiv(M, row["BLOCK_M"]) * triton.cdiv(N, row["BLOCK_N"]),)]'
+GRID = 'grid=(triton.cdiv(M, row["BLOCK_M"]) * triton.cdiv(N, row["BLOCK_N"]),)'
 SHAPE = """\
     if x.shape != shape:
         raise ValueError(f"{name} must have shape {shape}, got {tuple(x.shape)}")
@@ -40,7 +40,7 @@ GRIDS = (
         "the last tile has no program",
         "grid",
         SILU,
-        ((GRID, GRID.replace("[(", "[(max(1, ").replace(",)]", " - 1),)]")),),
+        ((GRID, GRID.replace("=(", "=(max(1, ").replace(",)", " - 1),)")),),
         "it is never written",
         says="never written",
     ),
@@ -48,7 +48,7 @@ GRIDS = (
         "one program too many",
         "grid",
         UNMASKED,
-        ((GRID, GRID.replace(",)]", " + 1,)]")),),
+        ((GRID, GRID.replace(",)", " + 1,)")),),
         "a tile behind the end of C is written",
         says="stray",
     ),
@@ -64,14 +64,14 @@ GRIDS = (
         "the grid is counted in transposed tiles",
         "grid",
         CCC,
-        ((GRID, 'gemm_kernel[(triton.cdiv(M, row["BLOCK_N"]) * triton.cdiv(N, row["BLOCK_M"]),)]'),),
+        ((GRID, 'grid=(triton.cdiv(M, row["BLOCK_N"]) * triton.cdiv(N, row["BLOCK_M"]),)'),),
         "right for square tiles only",
     ),
     Mutation(
         "the grid has a program for each product of M and K",
         "grid",
         ELEMENTWISE,
-        (("gemm_kernel[(M * N,)]", "gemm_kernel[(M * K,)]"),),
+        (("grid=(M * N,)", "grid=(M * K,)"),),
         "right where K is N",
     ),
 )
@@ -233,10 +233,19 @@ CHECKS = (
         "its leading dimension is taken for 1",
     ),
     Mutation(
+        "a second call reads B where A is",
+        "launch",
+        RELU,
+        (('"b_ptr": "b"', '"b_ptr": "a"'),),
+        "the family's function passes the address of A for B from the second call on",
+        by="bounds",
+        says="the slots are",
+    ),
+    Mutation(
         "the result goes to another place than out",
         "check",
         SILU,
-        (("        out,\n            bias,", "        torch.empty_like(out),\n            bias,"),),
+        (('"c_ptr": out', '"c_ptr": torch.empty_like(out)'),),
         "the caller's tensor is never written",
         says="never written",
     ),

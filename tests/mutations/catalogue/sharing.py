@@ -6,6 +6,8 @@ from ..mutation import Mutation, instead
 from .kernels import ADDED, SPLIT, STREAM
 
 COUNTED = 'before = tl.atomic_add(counters_ptr + pid, 1, sem="acq_rel", scope="gpu")'
+#: The launcher sets the result to zero.
+CLEARS = "            for name in launch.cleared:\n                launch.results[name].zero_()\n"
 LEAVE = "    if before != SPLIT - 1:\n        return\n"
 GO_ON = "    if before != SPLIT - 1:\n"
 SHARE = "share = tl.cdiv(tl.cdiv(K, BLOCK_K), SPLIT) * BLOCK_K"
@@ -72,7 +74,7 @@ RANGES = (
         "a program too few to a tile",
         "sharing",
         SPLIT,
-        (('row["BLOCK_N"]), row["SPLIT"])]', 'row["BLOCK_N"]), row["SPLIT"] - 1)]'),),
+        (('row["BLOCK_N"]), row["SPLIT"]),', 'row["BLOCK_N"]), row["SPLIT"] - 1),'),),
         "nobody finds all others counted",
     ),
 )
@@ -230,6 +232,24 @@ WORKSPACE = (
         says="L1",
     ),
     Mutation(
+        "the last program leaves its counter as it is",
+        "sharing",
+        SPLIT,
+        (("    tl.store(counters_ptr + pid, 0)\n", ""),),
+        "in the next launch nobody finds all others counted",
+        by="bounds",
+        says="not set back",
+    ),
+    Mutation(
+        "the last program sets the counter of another tile back",
+        "sharing",
+        STREAM,
+        (("tl.store(counters_ptr + pid, 0)", "tl.store(counters_ptr, 0)"),),
+        "in the next launch nobody finds all others counted",
+        by="bounds",
+        says="not set back",
+    ),
+    Mutation(
         "there is room for one sum of every program",
         "sharing",
         STREAM,
@@ -243,7 +263,7 @@ ADDS = (
         "the result is not zero before the adds",
         "sharing",
         ADDED,
-        (("    out.zero_()\n", ""),),
+        ((CLEARS, ""), ('        cleared=["out"],\n', "")),
         "what was there is part of the sum",
         by="bounds",
         says="not zero before",
