@@ -154,10 +154,17 @@ class _Unproved(Exception):
 
 
 class Outcomes:
-    """The results of all selected jobs, which run in the background while tests wait for them."""
+    """The results of all selected jobs, which run in the background while tests wait for them.
 
-    def __init__(self, jobs: Sequence[Job] = (), finished: Mapping[Job, Result] = {}) -> None:
+    A process of pytest-xdist runs only some of the tests that it collected, so it runs one job at a time, when a test
+    asks for it. With `together` the caller promises that one process runs the tests of all these jobs.
+    """
+
+    def __init__(
+        self, jobs: Sequence[Job] = (), finished: Mapping[Job, Result] = {}, *, together: bool | None = None
+    ) -> None:
         self.jobs = list(jobs)
+        self.together = "PYTEST_XDIST_WORKER" not in os.environ if together is None else together
         self.done = dict(finished)
         self.error: Exception | None = None
         self.changed = threading.Condition()
@@ -168,8 +175,7 @@ class Outcomes:
     def __call__(self, job: Job) -> Result:
         if job in self.done:
             return self.done[job]
-        if "PYTEST_XDIST_WORKER" in os.environ:
-            # With pytest-xdist each process runs only some of the tests that it collected: run one job at a time.
+        if not self.together:
             return next(iter(self._results(job.level, [job])))
         if job.level not in self.begun:
             self.begin((job.level,))
