@@ -1,13 +1,13 @@
-"""How long a product takes by one row of a kernel's table: a model of the device, its rates fitted to measurements.
+"""The fitted cost model: the time of a product with one configuration, with rates fitted to measurements.
 
-The model stands in every family that has a measured table, for the sizes that were not measured.
+Every family with measurements contains this file, for the sizes that were not measured.
 """
 
-#: How sharply the longer of arithmetic and memory traffic decides: the exponent of their norm.
+#: Arithmetic and memory traffic overlap: the time is their norm with this exponent.
 SHARPNESS = 4
-#: Cycles in which a multiprocessor of an H200 takes in 128 bytes: a line of the L2, and as much of two of them.
+#: Cycles for 128 bytes to reach a multiprocessor of an H200: from one line of the L2, and from parts of two lines.
 LINE, CROSSING = 2.0, 3.2
-#: Products of tile elements along 128 bytes of K that its matrix unit does in a cycle, of every type.
+#: Products of tile elements per cycle of its matrix unit, along 128 bytes of K, for every type.
 PRODUCTS = 32
 
 
@@ -19,14 +19,14 @@ def seconds(
     width: int,
     crossing: tuple[bool, bool] = (False, False),
 ) -> float:
-    """Seconds of an (M, N, K) product, or of as many as stand in front of these, of elements of `width` bytes.
+    """Seconds of an (M, N, K) product of elements of `width` bytes; of a batch, `sizes` begins with the number.
 
-    `row` are the tile's sizes as CONFIGS has them.
+    `row` is the configuration as in CONFIGS.
 
-    `rates` are what was fitted to the row: how many programs a multiprocessor holds, the seconds that a step along K
-    takes at least, those it adds for each program beside it, those a tile takes beside its steps, the bytes a second
-    that its loads reach, and the seconds that a launch takes at least. They are of lines of A and B that are lines of
-    the L2; `crossing` tells of each whether it lies across them.
+    `rates` were fitted to the configuration: programs that a multiprocessor runs at once; the least seconds of a step
+    along K; seconds of a step for each resident program; seconds of a tile besides its steps; bytes per second of its
+    loads; and the least seconds of a launch. They assume that the row pitches of A and B are multiples of 128 bytes;
+    `crossing` says for each whether that is not so.
     """
     *batch, M, N, K = sizes
     products = batch[0] if batch else 1
@@ -34,7 +34,7 @@ def seconds(
     split = row.get("SPLIT", 1)
     tiles = products * -(-M // row["BLOCK_M"]) * -(-N // row["BLOCK_N"]) * split
     steps = -(-K // (row["BLOCK_K"] * split))
-    # A multiprocessor works through its programs as many at a time as it holds, the last ones among themselves.
+    # A multiprocessor runs `resident` programs at a time; the remaining ones run together at the end.
     turns, left = divmod(-(-tiles // multiprocessors), resident)
     slower = _slower(row, crossing)
     arithmetic = turns * (max(latency, resident * step) * slower * steps + tile)
@@ -46,7 +46,7 @@ def seconds(
 
 
 def _slower(row: dict[str, int], crossing: tuple[bool, bool]) -> float:
-    """How many times as long a step takes, by the longer of products and loads, where lines cross those of the L2."""
+    """The factor on a step's time, by the longer of products and loads, if row pitches cross 128-byte lines."""
     m, n = row["BLOCK_M"], row["BLOCK_N"]
     products = m * n / PRODUCTS
     loads = sum(lines * (CROSSING if crosses else LINE) for lines, crosses in zip((m, n), crossing))
