@@ -33,7 +33,7 @@ SPILLED_IN_REGISTERS = 16384
 #: Without known alignment, each element is loaded separately and has an address of its own.
 SPILLED_BY_ELEMENT = 32768
 
-#: The largest number of steps along K whose fp8 products stay in the matrix unit's short accumulator with
+#: The largest number of elements along K whose fp8 products stay in the matrix unit's short accumulator with
 #: `precision: full`.
 _PROMOTED_EVERY = 128
 #: The number that Triton uses on Hopper if the kernel requests none: larger than any K.
@@ -131,12 +131,12 @@ def _precision(v: Variant, target: str, code: MachineCode) -> Iterator[str]:
         longest = max(stretches, default=0)
         if v.dtype.precision == "full" and not 0 < longest <= _PROMOTED_EVERY:
             yield (
-                f"fp8 products of {longest or 'all'} steps along K stay in the short accumulator, expected at most "
+                f"fp8 products of {longest or 'all'} elements along K stay in the short accumulator, expected at most "
                 f"{_PROMOTED_EVERY}"
             )
         shortest = min(stretches, default=0)
         if v.dtype.precision == "fast" and shortest < _NEVER_PROMOTED:
-            yield f"fp8 sums are promoted every {shortest} steps along K, but with precision: fast they must not be"
+            yield f"fp8 sums are promoted every {shortest} elements along K, but with precision: fast they must not be"
 
 
 def _approximates(v: Variant, target: str, code: MachineCode) -> Iterator[str]:

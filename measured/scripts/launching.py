@@ -1,7 +1,7 @@
-"""Host time of a call of a family's function, in microseconds: `python tests/benchmarks/launching.py generated`.
+"""Host time of a call of a family's function, in microseconds: `python measured/scripts/launching.py generated`.
 
 The folder is one of rendered families, of this checkout or another one. Matrices are small, so that the GPU waits for
-the host; `torch.matmul` stands beside. "a new size" is the first call of a size, its kernel being compiled already.
+the host; `torch.matmul` is timed as well. "a new size" is the first call of a size whose kernel is already compiled.
 """
 
 from __future__ import annotations

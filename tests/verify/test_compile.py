@@ -40,7 +40,7 @@ WRONG = {
     ),
     "fast products promoted": (
         "fp8e4m3_rcr", FAST, "sm90", "row0-aligned",
-        "acc = tl.dot(a, b, acc)", "acc = tl.dot(a, b, acc, max_num_imprecise_acc=64)", "promoted every 64 along K",
+        "acc = tl.dot(a, b, acc)", "acc = tl.dot(a, b, acc, max_num_imprecise_acc=64)", "promoted every 64 elements",
     ),
     "too much shared memory": (
         "fp16_rcr", RELU, "sm90", "row5-aligned",
@@ -63,12 +63,12 @@ WRONG = {
     ),
     "fused where each is rounded": (
         "rounding", ROUNDED, "sm90", "row0-scalar-tensor", "            enable_fp_fusion=False,\n", "",
-        "one by one, and the compiler may fuse them",
+        "after each operation, but the launch lets",
     ),
     "turned around": (
         "tf32", HELD, "sm90", "row4-aligned",
         "b = (b.to(tl.int32, bitcast=True) & -0x2000).to(tl.float32, bitcast=True)", "pass",
-        "b comes from shared memory",
+        "wgmma reads b from shared memory",
     ),
     "no launch": (
         "fp16_rcr", RELU, "sm90", "row5-aligned", "    if M == 0 or N == 0:\n        return out\n", "    return out\n",

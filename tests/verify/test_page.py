@@ -56,7 +56,7 @@ def sample() -> tuple[list[Result], list[Rendered]]:
             results.append(
                 Result(Job(level, ladder.folder, next(iter(ladder.contracts)), contract=True), 12, place=run)
             )
-            autotuned = "without a GPU Triton's autotuner cannot choose"
+            autotuned = "Triton's autotuner needs a GPU"
             results += [
                 Result(Job(level, autotune.folder, name, contract=True), left_out=autotuned)
                 for name in autotune.contracts
@@ -74,7 +74,7 @@ def sample() -> tuple[list[Result], list[Rendered]]:
             lines = tuple((f"line {line}: load of a", "not understood: line 40: tl.where") for line in (61, 62, 70))
             results[index] = replace(result, cases=0, not_proved=lines)
         if (job.level, job.name) == ("interpret", ladder.kernels[0].name):
-            failed = (Failure("primes", "primes below a tile", "3 elements are wrong"),)
+            failed = (Failure("primes", "prime sizes smaller than a tile", "3 elements are wrong"),)
             results[index] = replace(result, failures=failed, not_proved=(("huge-c", "8192 MiB of memory"),))
     gone = autotune.kernels[-1].name
     return [result for result in results if (result.job.level, result.job.name) != ("gpu", gone)], [autotune, ladder]
@@ -130,7 +130,7 @@ def test_a_cell_has_its_state_and_its_number(html: str) -> None:
     state, reason, _, _ = cell(html, next(iter(autotune.contracts)), "interpret")
     assert (state, carried(html, "data")["reasons"][reason]) == (
         State.LEFT_OUT,
-        "without a GPU Triton's autotuner cannot choose",
+        "Triton's autotuner needs a GPU",
     )
 
 
@@ -303,7 +303,7 @@ def test_a_flood_of_failures_is_cut_and_counted() -> None:
 
 
 def test_a_result_of_no_family_is_an_error_not_a_gap() -> None:
-    with pytest.raises(ValueError, match="results of what no family has: gemm_elsewhere"):
+    with pytest.raises(ValueError, match="results of names that no family has: gemm_elsewhere"):
         page([Result(Job("static", Path("generated/ladder"), "gemm_elsewhere"), 1)], [family("ladder")])
 
 

@@ -65,7 +65,7 @@ def test_it_loads_without_a_complaint(browse: Open, html: str, kernels: list[str
     assert [name for name in shown(driver) if "__" in name] == kernels
     # autotune's two functions and ladder's one stand before their kernels.
     assert len(shown(driver)) == len(kernels) + 3
-    assert "Shows 10 kernels, 3 contract functions of 10 kernels" in driver.find_element("id", "told").text
+    assert "Shown: 10 kernels, 3 contract functions of 10 kernels" in driver.find_element("id", "shown").text
 
 
 def test_typing_a_part_of_a_name_leaves_the_rows_that_have_it(browse: Open, html: str, kernels: list[str]) -> None:
@@ -158,7 +158,7 @@ def test_a_compiled_cell_opens_to_the_figures_of_its_launches(browse: Open, html
     cell(driver, kernels[0], "compile sm90").click()
     lines = driver.find_elements("css selector", ".figures tr")
     assert [line.text for line in lines] == [
-        "shared registers spilled wgmma mma.sync launches that came to this",
+        "shared registers spilled wgmma mma.sync launches with these figures",
         "98,304 128 0 16 0 row0-aligned, row1-aligned",
         "49,152 255 24 0 64 row0-ragged",
     ]
