@@ -30,8 +30,8 @@ tile:
     ("old", "new", "says"),
     [
         ("", "", None),
-        ("if row in offered", "if row in CONFIGS", "on sm86 it tries"),
-        ("if row in offered", "if row in offered[1:]", "on sm80 it tries"),
+        ("if row in offered", "if row in CONFIGS", "on sm86 the autotuner tries"),
+        ("if row in offered", "if row in offered[1:]", "on sm80 the autotuner tries"),
     ],
 )
 def test_rows_that_a_target_lacks_are_not_tried_there(

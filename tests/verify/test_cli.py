@@ -52,7 +52,7 @@ def test_a_kernel_passes_and_the_closing_line_counts(call: Call, tmp_path: Path)
     )
     assert status == 0
     heads, *rows = [re.split(r"  +", line) for line in out.splitlines()[:-1]]
-    assert heads == ["level", "kernels", "functions", "cases", "failed", "not proved", "left out", "known", "seconds"]
+    assert heads == ["level", "kernels", "functions", "cases", "failed", "not proved", "left out", "cached", "seconds"]
     assert [row[:3] for row in rows] == [["static", "1", "0"], ["interpret", "1", "0"]]
     assert int(rows[1][3]) > 20 and rows[1][4:8] == ["0", "0", "0", "0"]
     assert re.search(r"^all 2 passed in [\d.]+ s$", out, re.M)
@@ -76,7 +76,7 @@ def test_a_failure_names_file_case_and_the_command_that_repeats_it(call: Call, t
     status, out, _ = call(SPEC, "--only", KERNEL, "--level", "interpret", "--out", tmp_path, "--case", "primes")
     assert status == 1
     assert f"FAILED {file}" in out
-    assert "primes below a tile" in out and "elements are wrong" in out
+    assert "prime sizes smaller than a tile" in out and "elements are wrong" in out
     repeat = re.search(r"repeat: python -m generator verify (.*)", out)
     assert repeat is not None
     status, again, _ = call(*repeat[1].split())
@@ -116,8 +116,8 @@ def test_missing_files_are_answered_with_the_command_that_makes_them(call: Call,
         (["--target", "sm90"], "--target goes with --level compile"),
         (["--level", "compile", "--target", "sm91"], "invalid choice"),
         (["--coverage", "some"], "expected all, pairs, triples"),
-        (["--only", KERNEL, "--coverage", "0.001%"], "chooses none"),
-        (["--table", "nothing.json"], "holds no results"),
+        (["--only", KERNEL, "--coverage", "0.001%"], "chooses no job at the static level"),
+        (["--table", "nothing.json"], "is not a file that verify --results wrote"),
         (["--level", "interpret", "--only", KERNEL, "--case", "nothing"], "matches no case"),
     ],
 )
@@ -146,7 +146,7 @@ def test_a_family_rendered_from_another_spec_is_status_2(call: Call, tmp_path: P
     spec.write_text(SPEC.read_text().replace(measured, "select: fixed\n"))
     assert spec.read_text() != SPEC.read_text()
     status, _, err = call(spec, "--level", "static", "--out", ROOT / "generated")
-    assert status == 2 and "is not what" in err and f"python -m generator {spec}" in err
+    assert status == 2 and "is out of date with" in err and f"python -m generator {spec}" in err
 
 
 def test_a_manifest_that_tells_what_cannot_be_is_status_2(call: Call, tmp_path: Path) -> None:

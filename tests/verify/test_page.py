@@ -303,7 +303,7 @@ def test_a_flood_of_failures_is_cut_and_counted() -> None:
 
 
 def test_a_result_of_no_family_is_an_error_not_a_gap() -> None:
-    with pytest.raises(ValueError, match="results of what no family has: gemm_elsewhere"):
+    with pytest.raises(ValueError, match="results of names that no family has: gemm_elsewhere"):
         page([Result(Job("static", Path("generated/ladder"), "gemm_elsewhere"), 1)], [family("ladder")])
 
 

@@ -78,7 +78,7 @@ def test_a_level_that_leaves_everything_out_fails(tmp_path: Path) -> None:
     call = ("--gemm-family", "family", "--gemm-level", "static", "--gemm-level", "compile", "--gemm-target", "sm80")
     done = run(tmp_path, *call)
     assert done.returncode == 1 and "1 failed, 1 passed" in done.stdout, done.stdout + done.stderr
-    assert "nothing of what is asked of the compile level can be proved here" in done.stdout
+    assert "the compile level can prove none of the requested jobs here" in done.stdout
     done = run(tmp_path, *call, "--gemm-target", "sm90", "-k", "static or sm80", "-rs")
     assert done.returncode == 0 and "1 passed, 1 skipped, 1 deselected" in done.stdout, done.stdout + done.stderr
     assert "sm80 has no bulk tensor copies" in done.stdout
@@ -87,12 +87,12 @@ def test_a_level_that_leaves_everything_out_fails(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--gemm-family", "nowhere"], "nowhere is no folder"),
+        (["--gemm-family", "nowhere"], "nowhere is not the folder of a rendered family"),
         (["--gemm-family", "kernels"], "holds no rendered family"),
         (["--gemm-family", "kernels/ladder", "--gemm-target", "sm91"], "'sm91' is unknown"),
         (["--gemm-family", "kernels/ladder", "--gemm-shard", "3/2"], "expected I/N"),
         (["--gemm-family", "kernels/ladder", "--gemm-coverage", "some"], "all, pairs, triples"),
-        (["--gemm-family", "kernels/ladder", "--gemm-coverage", "0.001%"], "chooses none"),
+        (["--gemm-family", "kernels/ladder", "--gemm-coverage", "0.001%"], "chooses no job at the compile level"),
         (["--gemm-family", "kernels/ladder", "--gemm-level", "static", "--gemm-target", "sm90"], "goes with"),
     ],
 )

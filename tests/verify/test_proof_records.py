@@ -60,10 +60,12 @@ def test_part_of_the_cases_leaves_more_of_them_as_recorded(tmp_path: Path) -> No
     told = write(path, [part_of(compiled("one"), "row0-aligned"), part_of(compiled("two"), "row0-aligned")])
     assert read(path) == before
     assert told == [
-        f"{path}: compile sm90 of 2 kernels stay as recorded, where more cases ran: one (3, here 1), and others"
+        f"{path}: the compile sm90 records of 2 kernels stay, with more cases than this run: one (3 cases, here 1), "
+        "and others"
     ]
     (line,) = write(path, [part_of(compiled("two"), "row0-aligned"), interpreted("two")])
-    assert line == f"{path}: compile sm90 of 1 kernel stays as recorded, where more cases ran: two (3, here 1)"
+    told = "the compile sm90 record of 1 kernel stays, with more cases than this run: two (3 cases, here 1)"
+    assert line == f"{path}: {told}"
     after = read(path).proved
     assert after.items() >= before.proved.items() and "interpret" in after[subject("two")]
 
@@ -93,7 +95,7 @@ def test_what_had_no_memory_leaves_what_had(tmp_path: Path) -> None:
     write(path, [interpreted("one")])
     less = replace(interpreted("one"), cases=4, not_proved=(("huge-c", "no memory"),))
     (line,) = write(path, [less])
-    assert "interpret of 1 kernel stays as recorded" in line
+    assert "the interpret record of 1 kernel stays, with more cases than this run" in line
     assert read(path).cases(subject("one"), "interpret") == 5
     # What is not understood any more counts as what is found now.
     bounds = replace(interpreted("one"), job=replace(less.job, level="bounds"))
@@ -108,7 +110,7 @@ def test_cases_chosen_by_name_are_not_recorded_and_that_is_said(tmp_path: Path) 
     write(path, [one])
     before = read(path)
     (line,) = write(path, [replace(one, job=replace(one.job, case="prime*"), cases=1)])
-    assert line == f"{path}: nothing of what ran is recorded, for --case takes some of the cases alone"
+    assert line == f"{path}: no result is recorded, because --case runs only some of the cases"
     assert read(path) == before
 
 
@@ -116,7 +118,7 @@ def test_runs_on_two_machines_are_not(tmp_path: Path) -> None:
     path = tmp_path / "r.json"
     write(path, [interpreted("one")])
     before = path.read_text()
-    with pytest.raises(CallError, match="holds results of"):
+    with pytest.raises(CallError, match=r"has results of .*, but these are of"):
         write(path, [interpreted("two", GPU)])
     assert path.read_text() == before
 
@@ -215,5 +217,5 @@ def test_static_and_functions_of_contracts_are_not_recorded(tmp_path: Path) -> N
 )
 def test_a_file_that_holds_no_results_is_said(tmp_path: Path, text: str) -> None:
     (tmp_path / "r.json").write_text(text)
-    with pytest.raises(CallError, match="holds no results"):
+    with pytest.raises(CallError, match="is not a file that verify --results wrote"):
         read(tmp_path / "r.json")

@@ -216,7 +216,7 @@ def test_a_job_without_a_result_has_failed(verify: Callable[..., Any], monkeypat
     monkeypatch.setattr(worker_pool, "results", lambda level, jobs, workers: iter(()))
     found, lines, _ = verify("--level", "bounds", "--fresh")
     assert found == 1 and lines[-1].startswith("4 of 4 failed in ")
-    assert lines.count("  wrong:  no worker gave one") == 4
+    assert lines.count("  wrong:  no worker returned a result") == 4
 
 
 @pytest.fixture(scope="module")
@@ -237,7 +237,7 @@ def test_a_level_that_leaves_everything_out_is_not_proved(
     call = ("--level", "static", "--level", "compile", "--target", "sm80", "--fresh", "--junit", "j.xml")
     found, lines, _ = verify(*call, folder=str(descriptors))
     assert found == 1 and lines[-1].startswith("2 of 4 passed, 2 not proved (2 cases) in ")
-    told = "descriptors need sm90 or later; nothing of what is asked of the compile level can be proved here"
+    told = "descriptors need sm90 or later; the compile level can prove none of the requested jobs here"
     assert any(line.endswith(told) for line in lines)
     assert [suite.get("errors") for suite in ET.parse("j.xml").getroot()] == ["0", "2"]
     assert verify(*call, "--allow-undecided", folder=str(descriptors))[0] == 0
@@ -266,12 +266,12 @@ def test_what_each_level_leaves_out(descriptors: Path, monkeypatch: pytest.Monke
 
     assert why("static", kernel, "sm80") is None and why("bounds", kernel, "sm80") is None
     for name in (kernel, contract):
-        assert why("gpu", name, "sm80") == "it is for sm90, and the device is sm80"
-        assert why("gpu", name, "gfx942") == "it is for sm90, and the device is gfx942"
+        assert why("gpu", name, "sm80") == "its targets are sm90, and the device is sm80"
+        assert why("gpu", name, "gfx942") == "its targets are sm90, and the device is gfx942"
         assert {why("gpu", name, device) for device in ("sm90", "sm100", None)} == {None}
         assert why("interpret", name, None) is None
     function = next(iter(autotune.contracts))
-    assert why("interpret", function, None, autotune) == "without a GPU Triton's autotuner cannot choose"
+    assert why("interpret", function, None, autotune) == "Triton's autotuner needs a GPU"
     assert why("gpu", function, "sm90", autotune) is None
     # Another Triton: every level that runs or compiles.
     older = replace(family, kernels=tuple(replace(k, triton="<3.0") for k in family.kernels))
@@ -291,7 +291,7 @@ def test_a_table_that_a_target_cannot_launch_is_left_out_there() -> None:
 def test_a_shard_without_jobs_says_so(verify: Callable[..., Any]) -> None:
     found, lines, _ = verify("--level", "static", "--only", KERNEL, "--shard", "2/2")
     assert found == 0 and lines[-1].startswith("nothing ran in ")
-    assert lines[0] == "--shard 2/2 holds no job; in all shards together: 1"
+    assert lines[0] == "--shard 2/2 has no job; all shards together have 1"
 
 
 def test_a_manifest_without_kernels_is_refused(verify: Callable[..., Any]) -> None:
@@ -306,7 +306,7 @@ def test_a_torch_that_cannot_be_asked_for_a_gpu_is_told(monkeypatch: pytest.Monk
     broken = type("Done", (), {"returncode": 1, "stdout": "", "stderr": "Traceback\nImportError: libcudart"})
     cli._device.cache_clear()
     monkeypatch.setattr(cli.subprocess, "run", lambda *arguments, **rest: broken)
-    with pytest.raises(CallError, match="torch cannot be asked for a GPU: ImportError: libcudart"):
+    with pytest.raises(CallError, match="torch cannot query the GPU: ImportError: libcudart"):
         cli.gpu()
     cli._device.cache_clear()
 
@@ -317,7 +317,7 @@ def test_a_torch_that_cannot_be_asked_for_a_gpu_is_told(monkeypatch: pytest.Monk
 def test_only_that_matches_at_one_level_and_not_at_another(verify: Callable[..., Any]) -> None:
     found, _, said = verify("--only", FUNCTION, "--level", "static", "--level", "interpret")
     assert found == 2
-    assert f"--only '{FUNCTION}' matches no kernel of ladder at the static level: a contract's function is run" in said
+    assert f"--only '{FUNCTION}' matches no kernel of ladder at the static level: a contract's function runs" in said
 
 
 def test_only_that_matches_nothing_of_one_family_says_so(
@@ -354,7 +354,7 @@ def test_case_where_no_level_has_any(verify: Callable[..., Any]) -> None:
 
 def test_coverage_that_chooses_none_of_one_level(verify: Callable[..., Any]) -> None:
     found, _, said = verify("--coverage", "2%", "--level", "interpret", "--level", "compile")
-    assert found == 2 and "coverage 2% chooses none of what there is at the interpret level" in said
+    assert found == 2 and "coverage 2% chooses no job at the interpret level" in said
 
 
 # ---- Records.
@@ -366,7 +366,7 @@ def test_no_record_counts_zero_cases(tmp_path: Path) -> None:
     none = [Result(replace(job, name=name), not_proved=OPEN) for name in ("one", "two")]
     three = Subject("three", "d", "h")
     (line,) = write(path, [*none, Result(replace(job, name="three"), 5, subject=three)])
-    assert line == f"{path}: bounds of 2 kernels is not recorded, for no case is proved: one, and others"
+    assert line == f"{path}: bounds of 2 kernels is not recorded, since no case is proved: one, and others"
     assert read_results(path).proved.keys() == {three}
 
 
