@@ -62,10 +62,10 @@ def test_two_processes_of_dask_tune(bench: Bench) -> None:
     ("word", "message"),
     [
         ("no_such_module:make", "ModuleNotFoundError: No module named 'no_such_module'"),
-        ("tune.fakes:absent", "AttributeError: module 'tune.fakes' has no attribute 'absent'"),
-        ("tune.fakes", "tune.fakes returns no executor"),
-        ("tune.fakes:SPEC", "TypeError: tune.fakes:SPEC is str, which cannot be called"),
-        ("tune.fakes:no_executor", "returns str, not a concurrent.futures.Executor"),
+        (f"{FAKES}:absent", f"AttributeError: module '{FAKES}' has no attribute 'absent'"),
+        (FAKES, f"{FAKES} returns no executor"),
+        (f"{FAKES}:SPEC", f"TypeError: {FAKES}:SPEC is str, which cannot be called"),
+        (f"{FAKES}:no_executor", "returns str, not a concurrent.futures.Executor"),
     ],
 )
 def test_what_gives_no_executor_is_told(word: str, message: str) -> None:
@@ -76,7 +76,7 @@ def test_what_gives_no_executor_is_told(word: str, message: str) -> None:
 
 def test_a_worker_without_a_device_is_told(bench: Bench) -> None:
     with pytest.raises(CallError, match="a worker has no device to measure on"):
-        bench.tune("--executor", "tune.fakes:threads", factory="tune.fakes:absent")
+        bench.tune("--executor", f"{FAKES}:threads", factory=f"{FAKES}:absent")
 
 
 def interpreted(folder: Path, axes: str, shapes: str) -> list[Outcome]:

@@ -12,11 +12,10 @@ import torch
 
 from generator.cli import main
 from generator.emit.manifest_reader import Rendered, read
-from generator.epilogue.formula import FUNCTIONS
 from generator.language.built_in import OPERATIONS, chain_of
 from generator.lowering import approximate_math
 from generator.verify.compare import compare
-from generator.verify.error_propagation import Bounded, functions
+from generator.verify.error_propagation import FUNCTIONS, Bounded, functions
 from tests.helpers.verify.operation_values import every_value, fast_errors
 
 DTYPES = {"fp16": "{a: fp16, out: fp32}", "bf16": "{a: bf16, out: fp32}"}

@@ -59,7 +59,7 @@ def changed(family: Rendered, name: str, old: str, new: str) -> str:
     ("kernel", "old", "new", "operand", "words"),
     [
         (TILED, SAVED, SAVED.replace("in_m[:, None] & ", ""), "preact", "row"),
-        (TILED, "offs_m[:, None] * ldpreact", "offs_m[:, None] * ldc", "preact", "not one of its strides"),
+        (TILED, "offs_m[:, None] * ldpreact", "offs_m[:, None] * ldc", "preact", "1 times out.stride(0), which is not"),
         (TILED, "    ldpreact = tl.cast(ldpreact, INDEX)\n", "", "preact", "does not fit 32 bits"),
         (TILED, "pid_n * ldrow_sum", "pid_m * ldrow_sum", "row_sum_parts", "row"),
         (TILED, "tl.store(row_sum_ptrs, row_sum, mask=in_m)", "tl.store(row_sum_ptrs, row_sum)", "row_sum_parts",

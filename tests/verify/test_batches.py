@@ -70,7 +70,7 @@ def test_every_access_is_proved_and_every_tile_of_every_matrix(family: Rendered)
         (TILED, {"tl.program_id(0) % tiles": "tl.program_id(0)"}, "refuted", "computes tile"),
         (TILED, {"(B * triton.cdiv(M": "(triton.cdiv(M"}, "not proved", "a grid of"),
         (TILED, {"pid_n = within // height": "pid_n = within // height + 0 * tl.program_id(0)"},
-         "not proved", "after the matrix"),
+         "not proved", "the program id, used after the matrix is computed from it"),
         (ELEMENTS, {"0) // (M * N)": "0) // (M * K)"}, "refuted", ""),
         (WALKED, {"tl.program_id(0), B * tiles": "tl.program_id(0), tiles"}, "not proved", "every tile"),
         (WALKED, {"batch = number // tiles": "batch = number // num_n"}, "not proved", "before the matrix"),
@@ -94,9 +94,9 @@ def test_programs_that_miss_a_tile_of_a_matrix_are_not_proved(
     ("kernel", "old", "new", "operand", "words"),
     [
         (TILED, "a_ptr + batch * stride_ab", "a_ptr + (batch + 1) * stride_ab", "a", "of a, which has"),
-        (TILED, "b_ptr + batch * stride_bb", "b_ptr + batch * stride_ab", "b", "not one of its strides"),
+        (TILED, "b_ptr + batch * stride_bb", "b_ptr + batch * stride_ab", "b", "times a.stride(0), which is not"),
         (TILED, "    stride_cb = tl.cast(stride_cb, INDEX)\n", "", "out", "does not fit 32 bits"),
-        (TILED, "    out.stride(0),\n        ", "    out.stride(1),\n        ", "out", "of out, which has"),
+        (TILED, '"stride_cb": out.stride(0)', '"stride_cb": out.stride(1)', "out", "of out, which has"),
         (ELEMENTS, "add_ptr + batch * stride_addb", "add_ptr + m * stride_addb", "add", "of add, which has"),
         (BLOCKS, "        a_ptr + batch * stride_ab", "        a_ptr + pid_m * stride_ab", "a", "of a, which has"),
         (BLOCKS, "    stride_bb = tl.cast(stride_bb, INDEX)\n", "", "b", "does not fit 32 bits"),
@@ -200,7 +200,8 @@ def test_matrices_come_one_after_the_other(family: Rendered) -> None:
     right = [(matrix, *corner) for matrix in range(2) for corner in first]
     assert wrong_order(kernel.variant, tile, sizes, 2, right) is None
     swapped = [right[0], right[4], *right[1:4], *right[5:]]
-    assert "tile 1 in the order of stores is (1, 0, 0)" in str(wrong_order(kernel.variant, tile, sizes, 2, swapped))
+    told = "tile 1 in the order of stores is (1, 0, 0), but in the order grouped it is (0, 1, 0)"
+    assert told in str(wrong_order(kernel.variant, tile, sizes, 2, swapped))
 
 
 def test_the_bound_of_a_batch_is_that_of_each_matrix() -> None:

@@ -40,7 +40,8 @@ WRONG = {
     ),
     "fast products promoted": (
         "fp8e4m3_rcr", FAST, "sm90", "row0-aligned",
-        "acc = tl.dot(a, b, acc)", "acc = tl.dot(a, b, acc, max_num_imprecise_acc=64)", "promoted every 64 elements",
+        "acc = tl.dot(a, b, acc)", "acc = tl.dot(a, b, acc, max_num_imprecise_acc=64)",
+        "promoted every 64 steps along K",
     ),
     "too much shared memory": (
         "fp16_rcr", RELU, "sm90", "row5-aligned",
@@ -54,7 +55,7 @@ WRONG = {
         "a_ptrs += BLOCK_K\n        b_ptrs += BLOCK_K\n        tl.debug_barrier()", "not pipelined",
     ),
     "no approximate instructions": (
-        "fast", TANH, "sm90", "row5-aligned", "APPROX=_approximates(a.device)", "APPROX=False",
+        "fast", TANH, "sm90", "row5-aligned", '"APPROX": _approximates(a.device)', '"APPROX": False',
         "without the hardware's approximate instructions",
     ),
     "a compiler error": (
@@ -62,8 +63,8 @@ WRONG = {
         "x = acc + bias[None, :]", "x = acc + bias[None, :, None]", "CompilationError",
     ),
     "fused where each is rounded": (
-        "rounding", ROUNDED, "sm90", "row0-scalar-tensor", "            enable_fp_fusion=False,\n", "",
-        "after each operation, but the launch lets",
+        "rounding", ROUNDED, "sm90", "row0-scalar-tensor", '            "enable_fp_fusion": False,\n', "",
+        "rounds after each operation, but the launch lets the compiler fuse operations",
     ),
     "turned around": (
         "tf32", HELD, "sm90", "row4-aligned",
@@ -71,7 +72,9 @@ WRONG = {
         "wgmma reads b from shared memory",
     ),
     "no launch": (
-        "fp16_rcr", RELU, "sm90", "row5-aligned", "    if M == 0 or N == 0:\n        return out\n", "    return out\n",
+        "fp16_rcr", RELU, "sm90", "row5-aligned",
+        '    if M == 0 or N == 0:\n        return SimpleNamespace(grid=None, results={"out": out})\n',
+        '    return SimpleNamespace(grid=None, results={"out": out})\n',
         "0 launches",
     ),
 }  # fmt: skip

@@ -87,12 +87,12 @@ def test_a_level_that_leaves_everything_out_fails(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--gemm-family", "nowhere"], "nowhere is not the folder"),
+        (["--gemm-family", "nowhere"], "nowhere is not the folder of a rendered family"),
         (["--gemm-family", "kernels"], "holds no rendered family"),
         (["--gemm-family", "kernels/ladder", "--gemm-target", "sm91"], "'sm91' is unknown"),
         (["--gemm-family", "kernels/ladder", "--gemm-shard", "3/2"], "expected I/N"),
         (["--gemm-family", "kernels/ladder", "--gemm-coverage", "some"], "all, pairs, triples"),
-        (["--gemm-family", "kernels/ladder", "--gemm-coverage", "0.001%"], "chooses no job"),
+        (["--gemm-family", "kernels/ladder", "--gemm-coverage", "0.001%"], "chooses no job at the compile level"),
         (["--gemm-family", "kernels/ladder", "--gemm-level", "static", "--gemm-target", "sm90"], "goes with"),
     ],
 )

@@ -64,10 +64,8 @@ def test_part_of_the_cases_leaves_more_of_them_as_recorded(tmp_path: Path) -> No
         "and others"
     ]
     (line,) = write(path, [part_of(compiled("two"), "row0-aligned"), interpreted("two")])
-    assert (
-        line
-        == f"{path}: the compile sm90 record of 1 kernel stays, with more cases than this run: two (3 cases, here 1)"
-    )
+    told = "the compile sm90 record of 1 kernel stays, with more cases than this run: two (3 cases, here 1)"
+    assert line == f"{path}: {told}"
     after = read(path).proved
     assert after.items() >= before.proved.items() and "interpret" in after[subject("two")]
 
@@ -97,7 +95,7 @@ def test_what_had_no_memory_leaves_what_had(tmp_path: Path) -> None:
     write(path, [interpreted("one")])
     less = replace(interpreted("one"), cases=4, not_proved=(("huge-c", "no memory"),))
     (line,) = write(path, [less])
-    assert "the interpret record of 1 kernel stays" in line
+    assert "the interpret record of 1 kernel stays, with more cases than this run" in line
     assert read(path).cases(subject("one"), "interpret") == 5
     # What is not understood any more counts as what is found now.
     bounds = replace(interpreted("one"), job=replace(less.job, level="bounds"))
@@ -120,7 +118,7 @@ def test_runs_on_two_machines_are_not(tmp_path: Path) -> None:
     path = tmp_path / "r.json"
     write(path, [interpreted("one")])
     before = path.read_text()
-    with pytest.raises(CallError, match=r"has results of .*; use another file"):
+    with pytest.raises(CallError, match=r"has results of .*, but these are of"):
         write(path, [interpreted("two", GPU)])
     assert path.read_text() == before
 

@@ -71,28 +71,27 @@ COUNTED = 'before = tl.atomic_add(counters_ptr + pid, 1, sem="acq_rel", scope="g
 @pytest.mark.parametrize(
     ("kernel", "old", "new", "told"),
     [
-        (SPLIT, "before != SPLIT - 1", "before != SPLIT", "reads 3 continues"),
+        (SPLIT, "before != SPLIT - 1", "before != SPLIT", "the one that reads 3 continues"),
         (SPLIT, "    if before != SPLIT - 1:\n        return\n", "", "more than one of them stores"),
         (SPLIT, "    tl.debug_barrier()\n", "", "without a barrier"),
         (SPLIT, COUNTED, COUNTED.replace("acq_rel", "relaxed"), "without a barrier and a release"),
         (SPLIT, COUNTED, COUNTED.replace('"gpu"', '"cta"'), "without a barrier and a release"),
         (SPLIT, COUNTED, COUNTED.replace("+ pid", "+ pid_m"), "not every program of its tile increments exactly once"),
         (SPLIT, COUNTED, f"if part > 0:\n        {COUNTED}", "not understood"),
-        (SPLIT, "tile = tl.cast(pid,", "tile = tl.cast(pid_m,", "a partial sum at"),
-        (SPLIT, "work_ptr + (tile + part)", "work_ptr + (tile + part + 1)", "a partial sum at"),
-        (STREAM, "place = 2 * program + 1 if", "place = 2 * program if", "a partial sum at"),
+        (SPLIT, "tile = tl.cast(pid,", "tile = tl.cast(pid_m,", "a place that several programs use"),
+        (SPLIT, "work_ptr + (tile + part)", "work_ptr + (tile + part + 1)", "which other programs may use, too"),
+        (STREAM, "place = 2 * program + 1 if", "place = 2 * program if", "a place that several programs use"),
         (SPLIT, "torch.zeros(max(tiles)", "torch.empty(max(tiles)", "_workspace"),
         (SPLIT, 'count * row["SPLIT"] * row', "count * row", "_workspace"),
-        (ADDED, "    out.zero_()\n", "", "does not set to zero"),
         (ADDED, "tl.atomic_add(c_ptrs, acc", "tl.store(c_ptrs, acc", "not understood"),
-        (STREAM, "if before == others:", "if before == others - 1:", "computes the result"),
+        (STREAM, "if before == others:", "if before == others - 1:", "in the counter computes the result"),
         (STREAM, "if before == others:", "if before <= others:", "not understood"),
         (STREAM, "            tl.debug_barrier()\n", "", "without a barrier"),
         (
             STREAM,
             "if others > 0:\n            # Write",
             "if others > 1:\n            # Write",
-            "increments exactly once",
+            "not every program of its tile increments exactly once",
         ),
         (STREAM, "(start + steps - 1) // share", "(start + steps) // share", "not understood"),
         (STREAM, "min(begin + share, total)", "begin + share", "the loop over"),
@@ -106,6 +105,15 @@ def test_a_tile_that_may_be_stored_twice_or_too_early_is_not_proved(
     (tmp_path / "kernel.py").write_text(changed(family, kernel, old, new))
     order = prove(tmp_path / "kernel.py").order
     assert order.state != "proved" and told in order.detail
+
+
+def test_sums_added_to_a_result_that_is_not_set_to_zero_are_refuted(family: Rendered, tmp_path: Path) -> None:
+    loop = "            for name in launch.cleared:\n                launch.results[name].zero_()\n"
+    text, planned = changed(family, ADDED, loop, ""), '        cleared=["out"],\n'
+    assert text.count(planned) == 1
+    (tmp_path / "kernel.py").write_text(text.replace(planned, ""))
+    order = prove(tmp_path / "kernel.py").order
+    assert order.state == "refuted" and "a result that the launcher does not set to zero" in order.detail
 
 
 @pytest.mark.parametrize(
@@ -154,7 +162,7 @@ def test_the_file_says_whether_it_repeats(family: Rendered) -> None:
         (SPLIT, "", "", ""),
         (STREAM, "", "", ""),
         (ADDED, "", "", ""),
-        (SPLIT, "    tl.debug_barrier()\n", "", "without a barrier"),
+        (SPLIT, "    tl.debug_barrier()\n", "", "without a barrier after the stores of all threads"),
         (SPLIT, ', cache_modifier=".cg"', "", "through L1"),
     ],
 )
