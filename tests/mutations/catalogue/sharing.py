@@ -87,7 +87,7 @@ COUNTS = (
         (instead(GO_ON, "SPLIT - 1", "SPLIT"),),
         "nobody finds so many, and nothing is stored",
         by="bounds",
-        says="goes on",
+        says="continues",
     ),
     Mutation(
         "the first to come makes the result",
@@ -96,7 +96,7 @@ COUNTS = (
         (instead(GO_ON, "SPLIT - 1", "0"),),
         "parts that are not there yet are added",
         by="bounds",
-        says="goes on",
+        says="continues",
     ),
     Mutation(
         "every program of a tile makes the result",
@@ -194,7 +194,7 @@ WORKSPACE = (
         (("place = 2 * program + 1 if begin <= start else 2 * program", "place = 2 * program"),),
         "its second sum takes the place of its first before that is read",
         by="bounds",
-        says="a place of its own",
+        says="a partial sum at",
     ),
     Mutation(
         "tiles of a row hand in at one place",
@@ -203,7 +203,7 @@ WORKSPACE = (
         (("tile = tl.cast(pid, tl.int64)", "tile = tl.cast(pid_m, tl.int64)"),),
         "right where one tile is finished before the next, as in the interpreter",
         by="bounds",
-        says="a place of its own",
+        says="a partial sum at",
     ),
     Mutation(
         "the workspace is addressed in 32 bits",
@@ -266,7 +266,7 @@ ADDS = (
         ((CLEARS, ""), ('        cleared=["out"],\n', "")),
         "what was there is part of the sum",
         by="bounds",
-        says="not zero before",
+        says="not set to zero",
     ),
     Mutation(
         "programs add without a mask along M",

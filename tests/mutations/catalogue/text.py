@@ -25,7 +25,7 @@ MUTATIONS = (
         (instead(COMMENT, "once", "twice"),),
         "the file is no longer what the manifest tells of",
         by="static",
-        says="it lists no",
+        says="it does not list",
         stale=frozenset({"manifest"}),
     ),
     Mutation(
