@@ -31,7 +31,7 @@ def pins(triton: str) -> list[str]:
 @nox.session(name="triton")
 @nox.parametrize("triton", TRITON, ids=TRITON)
 def triton(session: nox.Session, triton: str) -> None:
-    """Run the levels that need Triton and no GPU; record what passed in tests/results/proofs/triton_VERSION.json."""
+    """Run the levels that need Triton and no GPU; record what passed in measured/proofs/triton_VERSION.json."""
     constraints = Path(session.create_tmp()) / "constraints.txt"
     constraints.write_text("\n".join(pins(triton)) + "\n")
     session.install("-c", str(constraints), ".[verify]", "torch==2.13.0")

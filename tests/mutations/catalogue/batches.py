@@ -37,7 +37,7 @@ PROGRAMS = (
             ('"K": K,\n', '"K": K,\n            "B": B,\n'),
         ),
         "tiles of one matrix no longer share what is in the L2",
-        says="program 1 computes tile",
+        says="tile 1 in the order of stores is (1, 0, 0)",
     ),
     Mutation(
         "the grid holds one matrix",
