@@ -11,7 +11,7 @@ import torch
 from generator.bench import eager
 from generator.bench.problem import Problem
 from generator.bench.random_operands import Operands
-from generator.epilogue.auxiliary_outputs import Tap
+from generator.epilogue.auxiliary_outputs import AuxiliaryOutput
 from generator.epilogue.operations import COLUMNS, MATRIX, ROWS
 from generator.language.model import Dtype
 from generator.language.vocabulary import ELEMENTS
@@ -19,7 +19,7 @@ from generator.verify.element_types import SATURATED, quantise, torch_type
 from generator.verify.error_propagation import Bounded
 from generator.verify.execute import Fault
 from generator.verify.gate_columns import columns_of
-from generator.verify.reference import tapped
+from generator.verify.reference import auxiliary_value
 
 #: Up to this many operations the whole product is computed in float64; above it, only random rows and columns.
 _WHOLE = 4e12
@@ -146,22 +146,22 @@ def _parts(
         value = _stored(problem, x)
         return Part(at, value, float(value.norm()), _scale(problem, value))
 
-    def part(tap: Tap, x: torch.Tensor) -> Part | None:
-        if not tap.reduction:
+    def part(writer: AuxiliaryOutput, x: torch.Tensor) -> Part | None:
+        if not writer.reduction:
             return matrix(x)
         # A sum over a column needs all rows, and a sum over a row all columns.
-        if (columns if tap.shape == ROWS else rows) is not None:
+        if (columns if writer.shape == ROWS else rows) is not None:
             return None
-        exact = tapped(tap, Bounded(x, x.new_zeros(())), problem.dtype.out, integer=integer)
+        exact = auxiliary_value(writer, Bounded(x, x.new_zeros(())), problem.dtype.out, integer=integer)
         norm, scale = float(exact.value.norm()), _scale(problem, x)
-        if tap.reduction != "sum":
+        if writer.reduction != "sum":
             return Part(at, exact.value, norm, scale, exact.error)
-        each = x.norm(dim=tap.dimension) + math.sqrt(x.shape[tap.dimension]) * scale
+        each = x.norm(dim=writer.dimension) + math.sqrt(x.shape[writer.dimension]) * scale
         return Part(at, exact.value, max(norm, float(x.norm())), each, exact.error)
 
     outputs: list[Part | None] = []
     n = problem.shape.n
-    result = eager.apply(problem.epilogue, product, operands.epilogue, rows, columns, n, outputs=outputs, tap=part)
+    result = eager.apply(problem.epilogue, product, operands.epilogue, rows, columns, n, outputs=outputs, writer=part)
     return [matrix(result), *outputs]
 
 

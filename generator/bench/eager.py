@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional
 
 from generator.epilogue import formula
-from generator.epilogue.auxiliary_outputs import Tap
+from generator.epilogue.auxiliary_outputs import AuxiliaryOutput
 from generator.epilogue.chain import Epilogue, Step
 from generator.epilogue.formula import Number
 from generator.epilogue.operations import HALVES
@@ -114,21 +114,21 @@ def apply(
     *,
     native: bool = False,
     outputs: list[Any] | None = None,
-    tap: Callable[[Tap, torch.Tensor], Any] | None = None,
+    writer: Callable[[AuxiliaryOutput, torch.Tensor], Any] | None = None,
 ) -> torch.Tensor:
     """Apply `epilogue` to `product` (M, N), in the dtype of `product`.
 
     With `rows` or `columns`, `product` and the result have only these rows, or these of `n` columns. With a gated
     linear unit `product` is (M, 2N), or has the two columns of each of `columns`. With `native`, operations use torch's
     own functions where these exist, as a user would write them. Auxiliary outputs are appended to `outputs`: each is
-    what `tap` returns for the output and the running value, or `tapped` by default.
+    what `writer` returns for the output and the running value, or `auxiliary_value` by default.
     """
     x: Value = product
     for step in epilogue.steps:
         if step.output is not None:
             if outputs is not None:
                 assert isinstance(x, torch.Tensor)
-                outputs.append((tap or tapped)(step.output.tap, x))
+                outputs.append((writer or auxiliary_value)(step.output.writer, x))
             continue
         names: dict[str, Value] = {formula.X: x}
         if step.meaning.gated:
@@ -148,11 +148,11 @@ def apply(
     return x
 
 
-def tapped(tap: Tap, x: torch.Tensor) -> torch.Tensor:
-    """The auxiliary output `tap` of the running value `x`. Sums are at least fp32, because fp16 may overflow."""
-    if tap.reduction == "sum":
-        return x.sum(tap.dimension, dtype=torch.promote_types(x.dtype, torch.float32))
-    return x.abs().amax(tap.dimension) if tap.reduction else x
+def auxiliary_value(writer: AuxiliaryOutput, x: torch.Tensor) -> torch.Tensor:
+    """The auxiliary output `writer` of the running value `x`. Sums are at least fp32, because fp16 may overflow."""
+    if writer.reduction == "sum":
+        return x.sum(writer.dimension, dtype=torch.promote_types(x.dtype, torch.float32))
+    return x.abs().amax(writer.dimension) if writer.reduction else x
 
 
 def _parameters(step: Step) -> dict[str, Number]:

@@ -73,7 +73,7 @@ class Problem:
         for operand in self.epilogue.operands:
             bits += ELEMENTS[self.operand_type].bits * sizes.get(operand.shape, 0)
         for output in self.epilogue.outputs:
-            bits += ELEMENTS[REDUCED if output.tap.reduction else self.dtype.out].bits * sizes[output.shape]
+            bits += ELEMENTS[REDUCED if output.writer.reduction else self.dtype.out].bits * sizes[output.shape]
         return bits // 8
 
     @property

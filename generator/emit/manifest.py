@@ -8,7 +8,7 @@ from typing import Any
 import generator
 from generator.emit.manifest_reader import VERSION
 from generator.emit.render import templates_digest
-from generator.epilogue.auxiliary_outputs import Tap
+from generator.epilogue.auxiliary_outputs import AuxiliaryOutput
 from generator.epilogue.chain import Output, plain_scalars
 from generator.language.model import Tile, Variant
 from generator.lowering import docstrings
@@ -68,7 +68,7 @@ def _kernel(kernel: Kernel, body: str) -> dict[str, Any]:
                     "operation": step.operation,
                     "operands": {local: {"name": o.name, "shape": o.shape} for local, o in step.operands},
                     "settings": dict(step.settings),
-                    **({"output": step.meaning.output} if isinstance(step.meaning, Tap) else {}),
+                    **({"output": step.meaning.output} if isinstance(step.meaning, AuxiliaryOutput) else {}),
                 }
                 for step in v.epilogue.steps
             ],
@@ -83,7 +83,7 @@ def _kernel(kernel: Kernel, body: str) -> dict[str, Any]:
 
 
 def _output(output: Output, v: Variant) -> dict[str, Any]:
-    dtype = REDUCED if output.tap.reduction else v.dtype.out
+    dtype = REDUCED if output.writer.reduction else v.dtype.out
     return {"name": output.name, "shape": output.shape, "dtype": dtype}
 
 

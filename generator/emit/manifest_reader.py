@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from generator.emit.apply import MANIFEST, Refused, read_manifest
-from generator.epilogue.auxiliary_outputs import TAPS, named
+from generator.epilogue.auxiliary_outputs import AUXILIARY, named
 from generator.epilogue.chain import Epilogue, Operand, Step, Used, operation_of, settings_of, why_no_chain
 from generator.epilogue.operations import Operation
 from generator.language.built_in import known
@@ -127,9 +127,9 @@ def _epilogue(entries: Sequence[Mapping[str, Any]], operations: Mapping[str, Ope
 def _used(entry: Mapping[str, Any], operations: Mapping[str, Operation]) -> Used:
     """The name and meaning of a step, and its settings; an auxiliary output has the name of the output instead."""
     name = entry["operation"]
-    if name not in TAPS:
+    if name not in AUXILIARY:
         return name, operations[name], settings_of(entry.get("settings", {}), operations[name])
-    return name, named(TAPS[name], str(entry["output"])), ()
+    return name, named(AUXILIARY[name], str(entry["output"])), ()
 
 
 def _step(step: Step, entry: Mapping[str, Any]) -> Step:

@@ -14,7 +14,7 @@ from generator.epilogue.operations import COLUMNS, MATRIX, OUT, ROWS, Operation
 
 
 @dataclass(frozen=True)
-class Tap(Operation):
+class AuxiliaryOutput(Operation):
     """An operation that writes an output: the output's name, its shape, and the reduction over the other dimension.
 
     An output of shape M is computed from the rows, one of shape N from the columns, of the running value.
@@ -39,11 +39,11 @@ class Tap(Operation):
         return f"the {'sum' if self.reduction == 'sum' else 'largest absolute value'} of each {each} of {{}}"
 
 
-TAPS: Mapping[str, Tap] = {
-    "save": Tap(X, output="preact", built_in=True),
-    "row_sum": Tap(X, output="row_sum", shape=ROWS, reduction="sum", built_in=True),
-    "col_sum": Tap(X, output="col_sum", shape=COLUMNS, reduction="sum", built_in=True),
-    "row_amax": Tap(X, output="row_amax", shape=ROWS, reduction="amax", built_in=True),
+AUXILIARY: Mapping[str, AuxiliaryOutput] = {
+    "save": AuxiliaryOutput(X, output="preact", built_in=True),
+    "row_sum": AuxiliaryOutput(X, output="row_sum", shape=ROWS, reduction="sum", built_in=True),
+    "col_sum": AuxiliaryOutput(X, output="col_sum", shape=COLUMNS, reduction="sum", built_in=True),
+    "row_amax": AuxiliaryOutput(X, output="row_amax", shape=ROWS, reduction="amax", built_in=True),
 }
 
 #: The operation that reads C before it writes it.
@@ -52,6 +52,6 @@ ACCUMULATE = "accumulate"
 ACCUMULATED = Operation("x + beta * c", {"c": OUT}, {"beta": None}, built_in=True)
 
 
-def named(tap: Tap, output: str) -> Tap:
+def named(writer: AuxiliaryOutput, output: str) -> AuxiliaryOutput:
     """The auxiliary output with the name `output`."""
-    return replace(tap, output=output)
+    return replace(writer, output=output)

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from generator.epilogue import formula, formula_code, gated_units
-from generator.epilogue.auxiliary_outputs import TAPS, Tap
+from generator.epilogue.auxiliary_outputs import AUXILIARY, AuxiliaryOutput
 from generator.epilogue.formula import Number
 from generator.epilogue.operations import COLUMNS, HALVES, MATRIX, OUT, SHAPES, Operation, Settings, written
 
@@ -34,11 +34,11 @@ class Output:
     """An auxiliary output of one kernel: the launcher's keyword, and the operation that writes it."""
 
     name: str
-    tap: Tap
+    writer: AuxiliaryOutput
 
     @property
     def shape(self) -> str:
-        return self.tap.shape
+        return self.writer.shape
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,9 @@ class Step:
     @property
     def built_in(self) -> bool:
         """Whether every spec has the operation under this name, with this name of its output."""
-        return self.meaning.built_in and (not isinstance(self.meaning, Tap) or self.meaning == TAPS[self.operation])
+        return self.meaning.built_in and (
+            not isinstance(self.meaning, AuxiliaryOutput) or self.meaning == AUXILIARY[self.operation]
+        )
 
     @property
     def order(self) -> str:
@@ -72,7 +74,7 @@ class Step:
     @cached_property
     def word(self) -> str:
         """The operation in messages: `clamp(min=0, max=6)`, `save(hidden)`."""
-        if isinstance(self.meaning, Tap) and self.meaning != TAPS[self.operation]:
+        if isinstance(self.meaning, AuxiliaryOutput) and self.meaning != AUXILIARY[self.operation]:
             return f"{self.operation}({self.meaning.output})"
         set_to = ", ".join(f"{name}={value}" for name, value in self.settings)
         return f"{self.operation}({set_to})" if set_to else self.operation
@@ -84,7 +86,7 @@ class Step:
         Two different chains have different texts: a value begins with a digit and a name with a letter, and no
         operation has the name of an order. An output's name that is not the default begins with `1`: `save_1hidden`.
         """
-        if isinstance(self.meaning, Tap) and self.meaning != TAPS[self.operation]:
+        if isinstance(self.meaning, AuxiliaryOutput) and self.meaning != AUXILIARY[self.operation]:
             return f"{written(self.operation)}_1{self.meaning.output}"
         set_to = (v if isinstance(v, str) else f"{_digits(v)}_{written(name)}" for name, v in self.settings)
         return "_".join([written(self.operation), *set_to])
@@ -154,8 +156,8 @@ class Epilogue:
     @cached_property
     def told(self) -> tuple[str, ...]:
         """What each auxiliary output is: `preact is A @ B + bias`."""
-        taps = [(at, step.output) for at, step in enumerate(self.steps) if step.output is not None]
-        return tuple(f"{output.name} is {output.tap.meaning.format(self._text(at))}" for at, output in taps)
+        auxiliaries = [(at, step.output) for at, step in enumerate(self.steps) if step.output is not None]
+        return tuple(f"{output.name} is {output.writer.meaning.format(self._text(at))}" for at, output in auxiliaries)
 
     def _text(self, steps: int) -> str:
         """The first `steps` operations of the chain as a formula."""
@@ -200,7 +202,7 @@ class Epilogue:
             step.operation
             if step.built_in and not step.settings
             else {"operation": step.operation, "output": step.meaning.output}
-            if isinstance(step.meaning, Tap)
+            if isinstance(step.meaning, AuxiliaryOutput)
             else {
                 "operation": step.operation,
                 "formula": step.meaning.formula,
@@ -228,7 +230,11 @@ class Epilogue:
             operands = []
             for local, shape in shapes.items():
                 operands.append((local, Operand(local if shape == OUT else keyword(local, operands_taken), shape)))
-            output = Output(keyword(meaning.output, outputs_taken), meaning) if isinstance(meaning, Tap) else None
+            output = (
+                Output(keyword(meaning.output, outputs_taken), meaning)
+                if isinstance(meaning, AuxiliaryOutput)
+                else None
+            )
             steps.append(Step(name, meaning, tuple(operands), settings, output))
         return cls(tuple(steps))
 
@@ -242,7 +248,7 @@ def why_no_chain(operations: Sequence[Operation]) -> str | None:
     if any(MATRIX in operation.operands.values() for operation in before):
         return "a matrix before the gate, where the product has 2N columns; put it after the gate"
     read = any(OUT in operation.operands.values() for operation in before)
-    if read or any(isinstance(operation, Tap) for operation in before):
+    if read or any(isinstance(operation, AuxiliaryOutput) for operation in before):
         what = "C" if read else "an output"
         return f"{what} before the gate, where there are two columns for each column of C; put it after the gate"
     return None

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from yaml.nodes import MappingNode, Node, SequenceNode
 
-from generator.epilogue.auxiliary_outputs import ACCUMULATE, TAPS
+from generator.epilogue.auxiliary_outputs import ACCUMULATE, AUXILIARY
 from generator.epilogue.chain import Epilogue, Used, why_no_chain
 from generator.epilogue.operations import Operation
 from generator.language.built_in import BUILT_IN
@@ -151,9 +151,9 @@ def _operation(reader: Reader, node: Node, operations: Operations) -> list[Used 
         operation = _known(reader, key, name, operations)
         if operation is None:
             return [None]
-        if name in TAPS:
-            tap = read_output(reader, settings, name)
-            return [None if tap is None else (name, tap, ())]
+        if name in AUXILIARY:
+            writer = read_output(reader, settings, name)
+            return [None if writer is None else (name, writer, ())]
         values = read_settings(reader, settings, name, operation)
         return [None if values is None else (name, operation, values)]
     value = plain(node)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from generator.epilogue import gated_units
-from generator.epilogue.auxiliary_outputs import ACCUMULATE, ACCUMULATED, TAPS, named
+from generator.epilogue.auxiliary_outputs import ACCUMULATE, ACCUMULATED, AUXILIARY, named
 from generator.epilogue.chain import Epilogue, Used, operation_of, settings_of
 from generator.epilogue.formula import FUNCTIONS
 from generator.epilogue.operations import FILE, MATRIX, SHAPES, Operation
@@ -32,7 +32,7 @@ def _operations() -> dict[str, Operation]:
 #: The built-in operations that are only a formula.
 OPERATIONS: Mapping[str, Operation] = _operations()
 
-_OWN: dict[str, Operation] = {ACCUMULATE: ACCUMULATED, **TAPS}
+_OWN: dict[str, Operation] = {ACCUMULATE: ACCUMULATED, **AUXILIARY}
 
 #: All built-in operations, those that are only a formula first.
 BUILT_IN: Mapping[str, Operation] = ChainMap(_OWN, OPERATIONS)  # type: ignore[arg-type]
@@ -51,7 +51,7 @@ def chain_of(operations: Sequence[str | Mapping[str, Any]]) -> Epilogue:
         if isinstance(entry, str):
             found.append((entry, BUILT_IN[entry], ()))
         elif "output" in entry:
-            found.append((entry["operation"], named(TAPS[entry["operation"]], entry["output"]), ()))
+            found.append((entry["operation"], named(AUXILIARY[entry["operation"]], entry["output"]), ()))
         else:
             operation = known(entry["operation"], operation_of(entry))
             found.append((entry["operation"], operation, settings_of(entry["settings"], operation)))
@@ -80,8 +80,8 @@ def functions() -> str:
 def outputs_table() -> str:
     """The auxiliary outputs as a Markdown table."""
     rows = ["| element | output | shape | dtype | what it is |", "|---|---|---|---|---|"]
-    for word, tap in TAPS.items():
-        dtype = "fp32" if tap.reduction else "C's"
-        shape = "M, N" if tap.shape == MATRIX else tap.shape
-        rows.append(f"| `{word}` | `{tap.output}` | [{shape}] | {dtype} | {tap.meaning.format('the value')} |")
+    for word, writer in AUXILIARY.items():
+        dtype = "fp32" if writer.reduction else "C's"
+        shape = "M, N" if writer.shape == MATRIX else writer.shape
+        rows.append(f"| `{word}` | `{writer.output}` | [{shape}] | {dtype} | {writer.meaning.format('the value')} |")
     return "\n".join(rows)

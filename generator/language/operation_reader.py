@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from yaml.nodes import MappingNode, Node, SequenceNode
 
 from generator.epilogue import formula, gated_units
-from generator.epilogue.auxiliary_outputs import TAPS, Tap, named
+from generator.epilogue.auxiliary_outputs import AUXILIARY, AuxiliaryOutput, named
 from generator.epilogue.formula import FUNCTIONS, FormulaError, Number
 from generator.epilogue.operations import SHAPES, Operation, Settings, written
 from generator.language.document import plain
@@ -159,7 +159,7 @@ def settled(reader: Reader, node: Node, name: str, operation: Operation, setting
     return True
 
 
-def read_output(reader: Reader, node: Node, word: str) -> Tap | None:
+def read_output(reader: Reader, node: Node, word: str) -> AuxiliaryOutput | None:
     """The auxiliary output `word` with the name in `node`; None if the name is illegal, with the mistake recorded."""
     before = len(reader.mistakes)
     name, what = plain(node), f"epilogue.{word}"
@@ -167,7 +167,7 @@ def read_output(reader: Reader, node: Node, word: str) -> Tap | None:
         reader.wrong(node, f"{what}: expected the name of the output, as in {{{word}: hidden}}, found {shown(name)}")
         return None
     read_keyword(reader, node, what, name, _LONGEST_OUTPUT)
-    if len(reader.mistakes) == before and "_" in name and name != TAPS[word].output:
+    if len(reader.mistakes) == before and "_" in name and name != AUXILIARY[word].output:
         message = f"{name!r} has an underscore, which the names of kernels drop; choose a name of letters and digits"
         reader.wrong(node, f"{what}: {message}")
-    return named(TAPS[word], name) if len(reader.mistakes) == before else None
+    return named(AUXILIARY[word], name) if len(reader.mistakes) == before else None

@@ -25,7 +25,7 @@ _DEPTHS = {"persistent": 8, "stream_k": 12}
 class StepView:
     """One epilogue step: its operands, the lines that give `x` its new value, and the helpers that it calls.
 
-    A tap has an output instead of lines. C is among the operands where it is read.
+    An auxiliary output has an output instead of lines. C is among the operands where it is read.
     """
 
     operands: tuple[Matrix | Vector, ...]

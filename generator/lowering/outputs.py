@@ -83,13 +83,13 @@ def output_view(output: Output, like: Matrix, x: str, kind: str, out: str, *, wh
 
     `whole` as `stored` has it.
     """
-    tap = output.tap
-    if tap.shape == MATRIX:
+    writer = output.writer
+    if writer.shape == MATRIX:
         matrix = replace(like, name=output.name, variable=output.name)
-        return OutputView(output.name, tap.shape, tap.reduction, matrix, stored(x, kind, out, whole=whole))
+        return OutputView(output.name, writer.shape, writer.reduction, matrix, stored(x, kind, out, whole=whole))
     dtype = f"torch.{ELEMENTS[REDUCED].torch}"
-    parts = Matrix(output.name, f"{output.name}_parts", "tiles", tap.shape, "row", dtype, like.batched)
-    return OutputView(output.name, tap.shape, tap.reduction, parts, stored(x, kind, REDUCED, whole=whole))
+    parts = Matrix(output.name, f"{output.name}_parts", "tiles", writer.shape, "row", dtype, like.batched)
+    return OutputView(output.name, writer.shape, writer.reduction, parts, stored(x, kind, REDUCED, whole=whole))
 
 
 def stored(x: str, kind: str, out: str, *, whole: bool) -> str:
@@ -109,4 +109,4 @@ def stored(x: str, kind: str, out: str, *, whole: bool) -> str:
 
 def reduced_shapes(outputs: tuple[Output, ...]) -> str:
     """The dimensions whose coordinates and masks the outputs need, beside those of the store."""
-    return f"{ROWS} {COLUMNS}" if any(output.tap.reduction for output in outputs) else ""
+    return f"{ROWS} {COLUMNS}" if any(output.writer.reduction for output in outputs) else ""

@@ -82,7 +82,7 @@ def _integer_output(v: Variant) -> str | None:
 
 
 def _elementwise_reduction(v: Variant) -> str | None:
-    reduced = [step.operation for step in v.epilogue.steps if step.output is not None and step.output.tap.reduction]
+    reduced = [step.operation for step in v.epilogue.steps if step.output is not None and step.output.writer.reduction]
     if not v.traits.tiled and reduced:
         return f"{reduced[0]} is reduced tile by tile, and {v.schedule} has no tiles; use tiled"
     if v.traits.pairs and reduced:
@@ -229,8 +229,8 @@ def why_not_selected(v: Variant, select: str) -> str | None:
         return None
     if v.epilogue.reads_out:
         return "the autotuner repeats a kernel, and accumulate would read what the run before wrote; use heuristic"
-    if any(output.tap.reduction for output in v.epilogue.outputs):
-        name = next(output.name for output in v.epilogue.outputs if output.tap.reduction)
+    if any(output.writer.reduction for output in v.epilogue.outputs):
+        name = next(output.name for output in v.epilogue.outputs if output.writer.reduction)
         return f"the workspace of {name} is allocated before the autotuner chooses a tile; use heuristic"
     return None
 

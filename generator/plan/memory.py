@@ -274,7 +274,7 @@ class _Program:
     @cached_property
     def vector_conversion(self) -> int:
         """Bytes in which vectors change layout, and in which warps reduce rows or columns together."""
-        reduced = any(output.tap.reduction for output in self.v.epilogue.outputs)
+        reduced = any(output.writer.reduction for output in self.v.epilogue.outputs)
         if self.amd and not reduced:
             return 0
         return max(self.tile.m, self.tile.n) * (self.tile.warps if reduced else 1) * 4

@@ -304,14 +304,14 @@ def _check_beside(
     m, n, _ = case.sizes
     own = {MATRIX: (m, n), ROWS: (m,), COLUMNS: (n,)}[output.shape]
     shape = (*leading_extents(variant, case), *own)
-    word = REDUCED if output.tap.reduction else None
+    word = REDUCED if output.writer.reduction else None
     _check_matrix(variant, output.name, setup.outputs.get(output.name), shape, result, word)
     assert isinstance(result, torch.Tensor)
     certain = _certain(result, expected).expand(shape)
     missing = 0
     if result.numel():
         # Sums are torch's to write, where no kernel is watched.
-        written = Machine.written if output.tap.reduction else type(machine).written
+        written = Machine.written if output.writer.reduction else type(machine).written
         missing = written(machine, result, certain)
     if missing:
         raise Fault(f"{missing} of {result.numel()} elements of {output.name} were never written")

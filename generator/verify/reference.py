@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from generator.epilogue import formula
-from generator.epilogue.auxiliary_outputs import Tap
+from generator.epilogue.auxiliary_outputs import AuxiliaryOutput
 from generator.epilogue.chain import Step
 from generator.epilogue.operations import COLUMNS, HALVES, ROWS
 from generator.language.model import Variant
@@ -84,7 +84,7 @@ def finish(
     for step in variant.chain.steps:
         if step.output is not None:
             if outputs is not None:
-                outputs.append(tapped(step.output.tap, x, out, integer=integer))
+                outputs.append(auxiliary_value(step.output.writer, x, out, integer=integer))
             continue
         if integer and not formula.keeps_integers(step.tree):
             x, integer = read(x), False
@@ -97,18 +97,18 @@ def _stored(out: str, x: Bounded, *, integer: bool) -> Bounded:
     return read(x) if integer and ELEMENTS[out].floating else x
 
 
-def tapped(tap: Tap, x: Bounded, out: str, *, integer: bool) -> Bounded:
-    """The auxiliary output `tap` of the running value `x`, beside a C of type `out`; sums may be in any order."""
-    if not tap.reduction:
+def auxiliary_value(writer: AuxiliaryOutput, x: Bounded, out: str, *, integer: bool) -> Bounded:
+    """The auxiliary output `writer` of the running value `x`, beside a C of type `out`; sums may be in any order."""
+    if not writer.reduction:
         return _stored(out, x, integer=integer)
     x = read(x) if integer else x
-    if tap.reduction == "sum":
-        return sum_along(x, tap.dimension)
+    if writer.reduction == "sum":
+        return sum_along(x, writer.dimension)
     value, error = x.value, x.error.expand(x.value.shape)
-    if not value.shape[tap.dimension]:
-        return Bounded(value.sum(tap.dimension), value.sum(tap.dimension))
+    if not value.shape[writer.dimension]:
+        return Bounded(value.sum(writer.dimension), value.sum(writer.dimension))
     # No rounding; the error of a maximum is at most the largest error of the values.
-    return Bounded(value.abs().amax(tap.dimension), error.amax(tap.dimension))
+    return Bounded(value.abs().amax(writer.dimension), error.amax(writer.dimension))
 
 
 def _apply(

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from generator.emit.job import Job, render
-from generator.epilogue.auxiliary_outputs import ACCUMULATE, TAPS
+from generator.epilogue.auxiliary_outputs import ACCUMULATE, AUXILIARY
 from generator.language.built_in import OPERATIONS
 from generator.language.errors import SpecError
 from generator.language.spec import read
@@ -40,7 +40,7 @@ WITH_SETTINGS: tuple[dict[str, Any], ...] = (
     {"soft_cap": {"cap": 5}},
     *({gate: {"order": "interleaved"}} for gate in ("swiglu", "geglu_tanh", "capped")),
 )
-_PLAIN = (*(name for name in OPERATIONS if name != "clamp"), *OWN, *TAPS, ACCUMULATE)
+_PLAIN = (*(name for name in OPERATIONS if name != "clamp"), *OWN, *AUXILIARY, ACCUMULATE)
 
 _OPERATIONS = st.sampled_from(_PLAIN) | st.sampled_from(WITH_SETTINGS)
 #: Half of them with no epilogue or one operation: what a product needs by itself shows there.

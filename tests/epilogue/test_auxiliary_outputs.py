@@ -64,7 +64,7 @@ def test_mistakes(value: str, message: str) -> None:
     assert found.startswith(f"family.yaml:{message}")
 
 
-def test_an_operation_of_the_spec_is_not_called_as_a_tap() -> None:
+def test_an_operation_of_the_spec_is_not_called_as_an_output() -> None:
     found = mistakes_of(f"{BASE}ops: {{save: {{formula: x + 1}}, rowsum: {{formula: x + 2}}}}\nepilogue: save\n")
     assert [line.partition(": ")[2][:30] for line in found] == [
         "ops: 'save' is a built-in oper",

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from generator.epilogue.auxiliary_outputs import TAPS, named
+from generator.epilogue.auxiliary_outputs import AUXILIARY, named
 from generator.epilogue.chain import Epilogue
 from generator.epilogue.operations import Operation, Settings
 from generator.language.built_in import BUILT_IN, OPERATIONS, chain_of
@@ -71,8 +71,10 @@ def settled_chains() -> list[Epilogue]:
     own = Operation("x + a1 * e5 * p", {}, {"a1": 1, "e5": 1, "p": 1})
     table = {**OPERATIONS, "clamp1": Operation("x"), "clamp_1_min": Operation("x"), "max": Operation("x"), "own": own}
     # Outputs whose names could be taken for operations, and for each other.
-    taps = [
-        (word, named(tap, name)) for word, tap in TAPS.items() for name in (tap.output, "max", "max1", "gelu", "own")
+    auxiliaries = [
+        (word, named(writer, name))
+        for word, writer in AUXILIARY.items()
+        for name in (writer.output, "max", "max1", "gelu", "own")
     ]
     single: list[tuple[str, Operation, Settings]] = []
     for name, operation in table.items():
@@ -83,7 +85,7 @@ def settled_chains() -> list[Epilogue]:
             ]
         if operation.gated:
             single.append((name, operation, (("order", "interleaved"),)))
-    single += [(word, tap, ()) for word, tap in taps]
+    single += [(word, writer, ()) for word, writer in auxiliaries]
     others = [(name, table[name], ()) for name in ("max", "clamp1", "relu", "own")]
     chains = [[one] for one in single] + [[one, other] for one in single for other in others]
     return [Epilogue.chain(chain) for chain in chains]
