@@ -68,6 +68,8 @@ class Schedule(Word):
     repeatable: bool = True
     #: Whether a tile's columns are two blocks of different widths, with an accumulator each.
     pairs: bool = False
+    #: Columns of indentation of the epilogue in the kernel: more than 4 if it is inside loops.
+    indent: int = 4
 
     @property
     def divides_k(self) -> bool:
@@ -137,13 +139,15 @@ SCHEDULE: Mapping[str, Schedule] = {
     "tiled": Schedule("one program computes one tile, in a loop over K", rank=0),
     "paired": Schedule("one program computes a tile of two widths side by side, in a loop over K", pairs=True, rank=2),
     "persistent": Schedule(
-        "as many programs as the device runs at once, each computing several tiles", walks=True, rank=1
+        "as many programs as the device runs at once, each computing several tiles", walks=True, indent=8, rank=1
     ),
     "split_k": Schedule("K divided over programs, reduced in a fixed order", splits=True, workspace=True, rank=3),
     "split_k_atomic": Schedule(
         "K divided over programs, reduced by atomic adds", splits=True, repeatable=False, rank=5
     ),
-    "stream_k": Schedule("K-iterations divided evenly over a persistent grid", walks=True, workspace=True, rank=4),
+    "stream_k": Schedule(
+        "K-iterations divided evenly over a persistent grid", walks=True, workspace=True, indent=12, rank=4
+    ),
 }
 #: Programs of a persistent grid in Triton's interpreter: few enough that each has several tiles.
 INTERPRETED = 3

@@ -17,9 +17,6 @@ from generator.lowering import approximate_math
 from generator.lowering.operands import Matrix, Vector
 from generator.lowering.outputs import OutputView, output_view, stored
 
-#: Columns before the epilogue's statements, where it is within loops.
-_DEPTHS = {"persistent": 8, "stream_k": 12}
-
 
 @dataclass(frozen=True)
 class StepView:
@@ -47,7 +44,7 @@ def step_views(
     kind = dtype.acc
     values = {X: "acc"} if epilogue.gate is None else {GATE: "acc_gate", X: "acc_up"}
     steps = []
-    depth = _DEPTHS.get(schedule, 4)
+    depth = SCHEDULE[schedule].indent
     whole = kind == "int32" and all(formula.keeps_integers(step.tree) for step in epilogue.steps)
     for step in epilogue.steps:
         if step.output is not None:
