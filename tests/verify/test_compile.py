@@ -41,7 +41,7 @@ WRONG = {
     "fast products promoted": (
         "fp8e4m3_rcr", FAST, "sm90", "row0-aligned",
         "acc = tl.dot(a, b, acc)", "acc = tl.dot(a, b, acc, max_num_imprecise_acc=64)",
-        "promoted every 64 steps along K",
+        "promoted every 64 elements along K",
     ),
     "too much shared memory": (
         "fp16_rcr", RELU, "sm90", "row5-aligned",
