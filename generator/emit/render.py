@@ -23,7 +23,7 @@ from generator.language.model import Spec
 from generator.language.reserved_names import TEMPLATES
 from generator.language.spec import command_line, comment
 from generator.lowering.docstrings import escaped, formula, operand_table, properties
-from generator.lowering.launcher import Launcher, launcher
+from generator.lowering.launcher import Launcher
 from generator.lowering.lines import paragraph
 from generator.lowering.view import View, view
 from generator.plan.kernels import Family, Kernel
@@ -131,14 +131,9 @@ def _host(k: View) -> Host:
     """The host parts of a file, rendered once for kernels that differ only in the order of tiles."""
     key = (*(word for axis, word in k.v.words.items() if axis != "swizzle"), k.autotune, k.choose, k.too_large)
     if key not in _hosts:
-        _hosts[key] = Host(operand_table(k), *_launcher_text(launcher(k)))
+        template, host = _macros("launcher.j2"), Launcher(k)
+        _hosts[key] = Host(operand_table(k), template.before(host).strip("\n"), template.after(host).strip("\n"))
     return _hosts[key]
-
-
-@cache
-def _launcher_text(made: Launcher) -> tuple[str, str]:
-    template = _macros("launcher.j2")
-    return template.before(made).strip("\n"), template.after(made).strip("\n")
 
 
 @cache
