@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from generator.cost import analytic
 from generator.language.vocabulary import ELEMENTS, INTERPRETED
 from generator.lowering import docstrings
 from generator.lowering.lines import WIDTH, bracketed, collected, paragraph
 from generator.lowering.outputs import OutputView
 from generator.lowering.view import View
-from generator.plan import memory
 from generator.plan.call import Argument, Call
 
 #: Where a statement of the launcher begins.
@@ -306,20 +306,6 @@ class Launcher:
         return ELEMENTS[self.kernel.v.dtype.out].bits // 8
 
     @property
-    def staged(self) -> bool:
-        """Whether the store has a tile of its own in shared memory."""
-        return memory.staged(self.kernel.v)
-
-    @property
-    def bound_by_loads(self) -> bool:
-        """Whether a tile may take longer to load than to multiply, with no tile before it to hide that."""
-        k = self.kernel
-        return k.descriptors and not k.schedule.walks and k.v.dtype.precision != "ieee"
-
-    @property
-    def products(self) -> str:
-        """The products of a step along K, as the model of the device counts them."""
-        exchanged = self.kernel.exchanged
-        if self.call.gated:
-            return "m * max(2 * n, 128)" if exchanged else "2 * max(m, 64) * n"
-        return "m * max(n, 64)" if exchanged else "max(m, 64) * n"
+    def cost(self) -> tuple[str, ...]:
+        """The lines of the function that predicts the cost of a configuration."""
+        return analytic.cost_body(self.kernel.v)
