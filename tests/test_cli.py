@@ -34,6 +34,7 @@ def test_rendering_goes_into_generated(family: Cli) -> None:
             "__init__.py",
             "_copies.py",
             "_launch.py",
+            "_operators.py",
             "_relaunch.py",
             "manifest.json",
         )

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from generator.language.model import Variant
+from generator.language.model import Dtype, Variant
 from generator.language.vocabulary import ELEMENTS, WORDS
 from generator.lowering import docstrings
-from generator.lowering.lines import paragraph
+from generator.lowering.lines import collected, paragraph
 from generator.plan.kernels import Family, Kernel
 from generator.plan.resources import through_registers
 
 #: The axes by which the kernels of a contract are ordered, the most important first.
 _RANKED = ("schedule", "load", "masking", "swizzle")
+
+#: Columns before the entries of a table.
+_INSIDE = 4
+
+#: The element types that autocast casts to.
+AUTOCAST = ("fp16", "bf16")
 
 
 @dataclass(frozen=True)
@@ -81,6 +87,45 @@ def contiguous_k(family: Family, names: Iterable[str]) -> tuple[tuple[str, str],
             others = (x.contract for x in _transposed(variant).values())
             found.append((name, "".join(sorted(readable[name].union(*(readable.get(other, ()) for other in others))))))
     return tuple(found)
+
+
+def shapes(family: Family) -> tuple[str, ...]:
+    """The contracts with auxiliary outputs, each with the shapes of its outputs, as entries of a dictionary."""
+    found = []
+    for name, variant in _variants(family).items():
+        entries = [f'"{output.name}": "{output.shape}"' for output in variant.epilogue.outputs]
+        if entries:
+            found.append(_entry(name, entries))
+    return tuple(found)
+
+
+def casts(family: Family) -> tuple[str, ...]:
+    """The contracts of floating types of 16 or more bits, each with those that autocast calls for it, as entries.
+
+    Each is found by torch's name of the type: `"bfloat16": "gemm_bf16_rcr_none"`.
+    """
+    variants, found = _variants(family), []
+    for name, variant in variants.items():
+        if not ELEMENTS[variant.dtype.a].floating or ELEMENTS[variant.dtype.a].bits < 16:
+            continue
+        entries = []
+        for word in AUTOCAST:
+            other = replace(variant, dtype=Dtype.of(word)).contract if word != variant.dtype.a else name
+            if other in variants:
+                entries.append(f'"{ELEMENTS[word].torch}": "{other}"')
+        found.append(_entry(name, entries))
+    return tuple(found)
+
+
+def _entry(name: str, entries: Sequence[str]) -> str:
+    return collected(f'"{name}": {{', entries, "}", _INSIDE)
+
+
+def batched(family: Family) -> tuple[tuple[str, str], ...]:
+    """The contracts of one product for which the family has the contract of a batch, and that contract."""
+    variants = _variants(family)
+    pairs = ((name, replace(variant, batch="strided").contract) for name, variant in variants.items())
+    return tuple((name, other) for name, other in pairs if other != name and other in variants)
 
 
 def gated(family: Family) -> tuple[str, ...]:

@@ -28,9 +28,10 @@ from generator.lowering.lines import paragraph
 from generator.lowering.view import View, view
 from generator.plan.kernels import Family, Kernel
 
-#: The family's files other than kernels: the package, its functions' launching and copying, winners, the cost model.
+#: The family's files other than kernels: the package, its functions' launching, copying and operators, winners, the
+#: cost model.
 PACKAGE, LAUNCH, RELAUNCH, COPIES = "__init__.py", "_launch.py", "_relaunch.py", "_copies.py"
-TUNED, TIMING = "_tuned.py", "_timing.py"
+OPERATORS, TUNED, TIMING = "_operators.py", "_tuned.py", "_timing.py"
 
 # Starting a worker costs about as much as rendering this many kernels.
 _ENOUGH = 250
@@ -144,7 +145,7 @@ def part(indent: int, macro: Callable[..., str], *arguments: object) -> str:
 
 def package_names(spec: Spec) -> tuple[str, ...]:
     """The names of the family's files other than kernels."""
-    return (PACKAGE, LAUNCH, RELAUNCH, COPIES, *((TIMING, TUNED) if spec.tuned else ()))
+    return (PACKAGE, LAUNCH, RELAUNCH, COPIES, OPERATORS, *((TIMING, TUNED) if spec.tuned else ()))
 
 
 def package_source(family: Family, name: str) -> str:
@@ -159,6 +160,9 @@ def package_source(family: Family, name: str) -> str:
             twins=twins,
             turning=family_package.contiguous_k(family, (contract for contract, _ in twins)),
             gated=family_package.gated(family) if spec.tuned else (),
+            shapes=family_package.shapes(family),
+            casts=family_package.casts(family),
+            batched=family_package.batched(family),
             summary=summary,
             tuned=bool(spec.tuned),
         )

@@ -63,6 +63,12 @@ class Launcher:
         return collected("results = {", [f'"{x.name}": {x.name}' for x in self.call.results], "}", _INSIDE)
 
     @property
+    def unlaunchable(self) -> str:
+        """The head of the statement for a call that no kernel is launched for."""
+        names = ["a", "b", *self._keywords[:-1]]
+        return bracketed("if not _launchable(", [f"{name}={name}" for name in names], "):", _INSIDE)
+
+    @property
     def sizes(self) -> str:
         """The launcher's variables for the sizes."""
         return ", ".join(self.call.sizes)
@@ -217,7 +223,7 @@ class Launcher:
     def refuses(self) -> bool:
         """Whether the kernel cannot take everything that its contract allows."""
         k = self.kernel
-        return bool(self.conditions or k.descriptors or k.v.load == "block_pointer" or not k.tiled)
+        return bool(self.conditions or self.refusals or k.descriptors)
 
     @property
     def matrices(self) -> tuple[str, ...]:
@@ -244,6 +250,9 @@ class Launcher:
             size = self.extents["N"]
             reason = f"N is {{{size}}}, and a descriptor reads b's second half at multiples of {k.read_step}"
             found.append((f"{size} % {k.read_step}", f'f"{reason}"'))
+        if not k.schedule.repeatable:
+            reason = "its results do not repeat, and torch.use_deterministic_algorithms(True) holds"
+            found.append(("torch.are_deterministic_algorithms_enabled()", f'"{reason}"'))
         if not k.tiled:
             size = f"{'a.shape[0] * ' if self.call.batched else ''}{self.extents['M']} * {self.extents['N']}"
             told = f"B * M * N is {{{size}}}:" if self.call.batched else f"M * N is {{{size}}}, and"

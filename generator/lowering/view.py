@@ -300,7 +300,8 @@ class View(Accumulation):
         standard = ["import functools", ""] if self.choose == "heuristic" else []
         last = ["from triton.tools.tensor_descriptor import TensorDescriptor"] if self.descriptors else []
         standard = [*standard[:1], "from types import SimpleNamespace", ""]
-        return (*standard, "import torch", "import triton", "import triton.language as tl", *last)
+        torch = ("import torch", "import triton", "import triton.language as tl")
+        return (*standard, *torch, "from torch._subclasses.fake_tensor import FakeTensor", *last)
 
     @cached_property
     def described(self) -> tuple[Matrix, ...]:

@@ -33,14 +33,14 @@ def rendered(cli: Cli) -> Cli:
 def test_outcomes_in_words(cli: Cli) -> None:
     spec = Path("family.yaml")
     spec.write_text(FAMILY)
-    assert cli("family.yaml").out == "generated/family: 4 kernels; 9 created\n"
-    assert cli("family.yaml").out == "generated/family: 4 kernels; 9 same\n"
+    assert cli("family.yaml").out == "generated/family: 4 kernels; 10 created\n"
+    assert cli("family.yaml").out == "generated/family: 4 kernels; 10 same\n"
     spec.write_text(SMALLER)
-    # The two kernels that are left and _launch.py, _relaunch.py and _copies.py have not changed; __init__.py and the
+    # The two kernels that are left and _launch.py, _operators.py, _relaunch.py and _copies.py have not changed; __init__.py and the
     # manifest have.
-    assert cli("family.yaml").out == "generated/family: 2 kernels; 2 updated, 2 removed, 5 same\n"
+    assert cli("family.yaml").out == "generated/family: 2 kernels; 2 updated, 2 removed, 6 same\n"
     spec.write_text(SMALLER.replace("A product.", "Another."))
-    assert cli("family.yaml").out == "generated/family: 2 kernels; 4 updated, 3 same\n"
+    assert cli("family.yaml").out == "generated/family: 2 kernels; 4 updated, 4 same\n"
     assert sorted(contents(FOLDER)) == sorted(
         [
             KERNEL,
@@ -48,6 +48,7 @@ def test_outcomes_in_words(cli: Cli) -> None:
             "__init__.py",
             "_copies.py",
             "_launch.py",
+            "_operators.py",
             "_relaunch.py",
             "manifest.json",
         ]
