@@ -36,8 +36,7 @@ def test_outcomes_in_words(cli: Cli) -> None:
     assert cli("family.yaml").out == "generated/family: 4 kernels; 10 created\n"
     assert cli("family.yaml").out == "generated/family: 4 kernels; 10 same\n"
     spec.write_text(SMALLER)
-    # The two kernels that are left and _launch.py, _operators.py, _relaunch.py and _copies.py have not changed; __init__.py and the
-    # manifest have.
+    # The two kernels that are left and the family's own files have not changed; __init__.py and the manifest have.
     assert cli("family.yaml").out == "generated/family: 2 kernels; 2 updated, 2 removed, 6 same\n"
     spec.write_text(SMALLER.replace("A product.", "Another."))
     assert cli("family.yaml").out == "generated/family: 2 kernels; 4 updated, 4 same\n"
