@@ -24,14 +24,15 @@ from generator.language.reserved_names import TEMPLATES
 from generator.language.spec import command_line, comment
 from generator.lowering.docstrings import escaped, formula, operand_table, properties
 from generator.lowering.launcher import Launcher
-from generator.lowering.lines import paragraph
+from generator.lowering.lines import collected, paragraph
 from generator.lowering.view import View, view
 from generator.plan.kernels import Family, Kernel
 
 #: The family's files other than kernels: the package, its functions' launching, copying and operators, winners, the
 #: cost model.
 PACKAGE, LAUNCH, RELAUNCH, COPIES = "__init__.py", "_launch.py", "_relaunch.py", "_copies.py"
-OPERATORS, TUNED, TIMING = "_operators.py", "_tuned.py", "_timing.py"
+OPERATORS, GRADIENTS, TUNED, TIMING = "_operators.py", "_gradients.py", "_tuned.py", "_timing.py"
+NN = "nn.py"
 
 # Starting a worker costs about as much as rendering this many kernels.
 _ENOUGH = 250
@@ -143,9 +144,12 @@ def part(indent: int, macro: Callable[..., str], *arguments: object) -> str:
     return macro(*arguments).strip("\n").replace("\n", "\n" + " " * indent)
 
 
-def package_names(spec: Spec) -> tuple[str, ...]:
+def package_names(family: Family) -> tuple[str, ...]:
     """The names of the family's files other than kernels."""
-    return (PACKAGE, LAUNCH, RELAUNCH, COPIES, OPERATORS, *((TIMING, TUNED) if spec.tuned else ()))
+    spec = family.spec
+    modules = (NN,) if family_package.linear(family) else ()
+    backward = (GRADIENTS,) if spec.backward == "kernels" else ()
+    return (PACKAGE, LAUNCH, RELAUNCH, COPIES, OPERATORS, *modules, *backward, *((TIMING, TUNED) if spec.tuned else ()))
 
 
 def package_source(family: Family, name: str) -> str:
@@ -163,9 +167,15 @@ def package_source(family: Family, name: str) -> str:
             shapes=family_package.shapes(family),
             casts=family_package.casts(family),
             batched=family_package.batched(family),
+            gradients=family_package.gradients(family),
+            linear=bool(family_package.linear(family)),
             summary=summary,
             tuned=bool(spec.tuned),
         )
+    elif name == NN:
+        linear = family_package.linear(family)
+        plain = collected("PLAIN = [", [f'"{each.contract}"' for each in linear if each.plain], "]")
+        body = environment().get_template("nn.py.j2").render(linear=linear, plain=plain)
     elif name == TUNED:
         body = environment().get_template("tuned.py.j2").render(baked=tuned.bake(family))
     elif name == TIMING:
