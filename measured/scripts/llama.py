@@ -1,8 +1,8 @@
 """A Llama of `transformers`, by torch's linear layers and by a family's: `python measured/scripts/llama.py FILE`.
 
-The weights are random. FILE receives, as JSON: errors of the logits and losses of training, beside a model in fp32; and
-times of prefill, decoding and training, eager and compiled. The two models take turns in every round; a ratio is torch's
-time by the family's, the median over rounds, with the quartiles. Needs a GPU and `transformers`.
+The weights are random. FILE receives, as JSON: errors of the logits and losses of training, beside a model in fp32;
+and times of prefill, decoding and training, eager and compiled. The two models take turns in every round; a ratio is
+torch's time by the family's, the median over rounds, with the quartiles. Needs a GPU and `transformers`.
 """
 
 from __future__ import annotations
