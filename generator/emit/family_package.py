@@ -152,6 +152,8 @@ def gradients(family: Family) -> tuple[str, ...]:
         entries = [f'"{x}": ("{product.contract}", {product.turned})' for x, product in products.items()]
         words = {"chain": gradient.chain and gradient.file, "sum": gradient.sum, "again": gradient.again}
         entries += [f'"{word}": "{name}"' for word, name in words.items() if name is not None]
+        constant = "".join(f'"{name}", ' for name in gradient.constant)
+        entries += [f'"constant": ({constant.strip()})'] * bool(constant)
         found.append(_entry(gradient.contract, [f'"saving": "{gradient.saving}"'] if gradient.saving else entries))
     return tuple(found)
 

@@ -23,6 +23,7 @@ from generator.language.model import Spec
 from generator.language.reserved_names import TEMPLATES
 from generator.language.spec import command_line, comment
 from generator.lowering.docstrings import escaped, formula, operand_table, properties
+from generator.lowering.gradient_lowering import GradientView
 from generator.lowering.launcher import Launcher
 from generator.lowering.lines import collected, paragraph
 from generator.lowering.view import View, view
@@ -149,6 +150,7 @@ def package_names(family: Family) -> tuple[str, ...]:
     spec = family.spec
     modules = (NN,) if family_package.linear(family) else ()
     backward = (GRADIENTS,) if spec.backward == "kernels" else ()
+    backward = (*backward, *(f"{gradient.file}.py" for gradient in family.gradients if gradient.chained))
     return (PACKAGE, LAUNCH, RELAUNCH, COPIES, OPERATORS, *modules, *backward, *((TIMING, TUNED) if spec.tuned else ()))
 
 
@@ -180,8 +182,13 @@ def package_source(family: Family, name: str) -> str:
         body = environment().get_template("tuned.py.j2").render(baked=tuned.bake(family))
     elif name == TIMING:
         body = Path(fitted.__file__).read_text(encoding="utf-8")
-    else:
+    elif name.startswith("_"):
         body = environment().get_template(f"{name.removeprefix('_')}.j2").render()
+    else:
+        gradient = next(each for each in family.gradients if f"{each.file}.py" == name)
+        assert gradient.chain is not None
+        view = GradientView(gradient.chain, gradient)
+        body = environment().get_template("gradient.py.j2").render(k=view, math=_macros("math.j2"))
     return with_head(spec, body)
 
 

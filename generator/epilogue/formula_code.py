@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import copy
 import re
 from collections.abc import Callable, Mapping, Sequence
 
@@ -44,21 +43,32 @@ def _function(function: Function) -> Callable[..., ast.expr]:
     return lambda *arguments: _call(function.triton, *arguments)
 
 
-#: The text in a kernel for each function and operator of the language.
-TRITON: Mapping[str, Callable[..., ast.expr]] = {
+def _named(name: str) -> Callable[..., ast.expr]:
+    return lambda *arguments: ast.Call(ast.Name(name), list(arguments), [])
+
+
+#: The tree of the language itself for each of its functions and operators.
+SYNTAX: Mapping[str, Callable[..., ast.expr]] = {
     "+": _binary(ast.Add()),
     "-": _binary(ast.Sub()),
     "*": _binary(ast.Mult()),
     "/": _binary(ast.Div()),
     "negative": lambda x: ast.UnaryOp(ast.USub(), x),
-    # A function call, so that the base of a power is written once.
-    "**": lambda x, exponent: ast.Call(ast.Name("_power"), [x, ast.Constant(exponent)], []),
+    "**": lambda x, exponent: ast.BinOp(x, ast.Pow(), ast.Constant(exponent)),
     "<": _compared(ast.Lt()),
     "<=": _compared(ast.LtE()),
     ">": _compared(ast.Gt()),
     ">=": _compared(ast.GtE()),
     "==": _compared(ast.Eq()),
     "!=": _compared(ast.NotEq()),
+    **{name: _named(name) for name in FUNCTIONS},
+}
+
+#: The text in a kernel for each function and operator of the language.
+TRITON: Mapping[str, Callable[..., ast.expr]] = {
+    **SYNTAX,
+    # A function call, so that the base of a power is written once.
+    "**": lambda x, exponent: ast.Call(ast.Name("_power"), [x, ast.Constant(exponent)], []),
     **{name: _function(function) for name, function in FUNCTIONS.items()},
 }
 
@@ -130,9 +140,10 @@ def _text(node: ast.expr) -> str:
 
 
 def to_text(tree: ast.expr, names: Mapping[str, ast.expr]) -> ast.expr:
-    """`tree` with its names replaced by expressions, as text for a reader."""
-    filled: ast.expr = _Fill(names).visit(copy.deepcopy(tree))
-    return filled
+    """`tree` with some of its names replaced by expressions. No part of it is shared with `tree` or within it."""
+    return formula.evaluate(
+        tree, {**{name: ast.Name(name) for name in formula.used(tree)}, **names}, SYNTAX, ast.Constant
+    )
 
 
 def called(name: str, arguments: Sequence[ast.expr], settings: Mapping[str, Number | str]) -> ast.expr:

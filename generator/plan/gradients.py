@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from generator.epilogue.auxiliary_outputs import AUXILIARY, AuxiliaryOutput, named
 from generator.epilogue.chain import Epilogue
+from generator.epilogue.chain_gradients import reads_sum
 from generator.language.model import Dtype, Layout, Variant
 from generator.language.vocabulary import DEFAULTS, ELEMENTS, QUANTISED
 
@@ -43,6 +44,17 @@ class Gradient:
     #: The output that is the sum, or the contract that computes the sum again; None where it is not read.
     sum: str | None
     again: str | None
+
+    @property
+    def chained(self) -> bool:
+        """Whether a kernel runs its chain backwards for this contract itself."""
+        return self.chain is not None and self.saving is None
+
+    @property
+    def constant(self) -> tuple[str, ...]:
+        """The outputs that have no gradient: maxima."""
+        outputs = self.chain.epilogue.outputs if self.chain else ()
+        return tuple(output.name for output in outputs if output.writer.reduction == "amax")
 
     @property
     def contracts(self) -> set[str]:
@@ -95,7 +107,7 @@ def _variants(v: Variant) -> tuple[Variant, Variant, Variant | None, Variant | N
     dtype = Dtype(v.dtype.a, v.dtype.a, v.dtype.acc, v.dtype.a, v.dtype.precision)
     plain = replace(v, dtype=dtype, epilogue=Epilogue(), rounding=DEFAULTS["rounding"], math=DEFAULTS["math"])
     saved = again = None
-    if v.epilogue.steps:
+    if reads_sum(v.epilogue, [operand.name for operand in v.epilogue.operands]):
         if v.epilogue.gate is None:
             saved = replace(v, epilogue=_keeping(v.epilogue))
         else:

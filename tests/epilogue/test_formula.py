@@ -299,12 +299,12 @@ def test_keeps_integers(text: str, keeps: bool) -> None:
 
 def test_numbers_stand_for_parameters() -> None:
     names = frozenset({"x", "min", "max"})
-    text = "min(max(x, min), max)"
+    text = "min(max, max(min, x))"
     bound = {
         values: ast.unparse(constant_folding.bind(text, names, (("min", values[0]), ("max", values[1]))))
         for values in ((0, 6), (0, math.inf), (-math.inf, 6), (-math.inf, math.inf))
     }
-    assert list(bound.values()) == ["min(max(x, 0), 6)", "max(x, 0)", "min(x, 6)", "x"]
+    assert list(bound.values()) == ["min(6, max(0, x))", "max(0, x)", "min(6, x)", "x"]
 
 
 def test_spelling_leaves_the_tree_as_it_was() -> None:
