@@ -1,0 +1,84 @@
+"""The gradients of a chain: for each step, backwards, the derivatives that a kernel of the backward pass multiplies.
+
+With g the gradient of what a step returns, element by element,
+
+    gradient of the running value = g * the step's derivative by it, plus what an auxiliary output there contributes
+    gradient of an operand        = g * the step's derivative by it, summed over what the operand is broadcast along
+
+`derivative.product` makes these products; it leaves the zeros of branches as they are. An operand [M] is summed along
+N, [N] along M, [2N] along M for all 2N columns, [] and [1] over all elements, and [M, N] not at all.
+
+A gated linear unit turns one g (M, N) into two, of `gate` and of `x`; steps before it apply to each half with the
+operands of that half. Rounding between steps (`Epilogue.rounded`) has the derivative 1.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from generator.epilogue import formula
+from generator.epilogue.chain import Epilogue, Operand, Step
+from generator.epilogue.derivative import derivative
+from generator.epilogue.formula import GATE, X
+
+#: An auxiliary output's own value, and how many elements of its row or column have it.
+OUTPUT, TIES = "output", "ties"
+
+#: Reduction -> what an element adds to its gradient for each unit of the output's: a maximum is shared by its ties.
+_CONTRIBUTIONS: Mapping[str, str] = {
+    "": "1",
+    "sum": "1",
+    "amax": f"where(abs(x) == {OUTPUT}, where(x > 0, 1, where(x < 0, -1, 0)) / {TIES}, 0)",
+}
+
+
+@dataclass(frozen=True)
+class StepGradient:
+    """The derivatives of one step, each a tree over the values before the step and the step's operands.
+
+    The names in a tree are `x`, for a gated linear unit also `gate`, and the operation's own names of its operands
+    (`add`, where the launcher's keyword may be `add2`).
+    """
+
+    step: Step
+    #: `x`, or `gate` and `x` -> the derivative by it.
+    values: Mapping[str, ast.expr]
+    #: The operation's name of an operand -> the operand, and the derivative by it. C and scalars of a call included.
+    operands: Mapping[str, tuple[Operand, ast.expr]]
+    #: For an auxiliary output: what an element contributes for each unit of the gradient of the output, which is
+    #: broadcast to (M, N). A tree over `x`, OUTPUT and TIES.
+    contribution: ast.expr | None = None
+
+    def reads_value(self, keywords: Collection[str]) -> bool:
+        """Whether the gradients of the running value and of the operands `keywords` read the value before the step."""
+        trees = [*self.values.values(), *(tree for o, tree in self.operands.values() if o.name in keywords)]
+        trees += [] if self.contribution is None else [self.contribution]
+        return any({X, GATE} & set(formula.used(tree)) for tree in trees)
+
+
+def gradients(chain: Epilogue) -> tuple[StepGradient, ...]:
+    """The derivatives of the steps of `chain`, the last step first; raise `FormulaError` as `derivative` does."""
+    return tuple(_gradient(step) for step in reversed(chain.steps))
+
+
+def reads_sum(chain: Epilogue, keywords: Collection[str]) -> bool:
+    """Whether the gradients of A, B and the operands `keywords` of `chain` read a running value.
+
+    If so, the backward pass needs the sum A @ B, saved or computed again; `none`, `bias` and `add` never need it.
+    """
+    return any(gradient.reads_value(keywords) for gradient in gradients(chain))
+
+
+def _gradient(step: Step) -> StepGradient:
+    if step.output is not None:
+        text = _CONTRIBUTIONS[step.output.writer.reduction]
+        contribution = formula.parse(text, frozenset({X, OUTPUT, TIES}))
+        return StepGradient(step, {X: derivative(step.tree, X)}, {}, contribution)
+    names = (GATE, X) if step.meaning.gated else (X,)
+    return StepGradient(
+        step,
+        {name: derivative(step.tree, name) for name in names},
+        {local: (operand, derivative(step.tree, local)) for local, operand in step.operands},
+    )
