@@ -9,7 +9,7 @@ import generator
 from generator.emit.manifest_reader import VERSION
 from generator.emit.render import templates_digest
 from generator.epilogue.auxiliary_outputs import AuxiliaryOutput
-from generator.epilogue.chain import Output, plain_scalars
+from generator.epilogue.chain import Output, definition
 from generator.language.model import Tile
 from generator.lowering import docstrings
 from generator.plan.call import Argument, call
@@ -33,14 +33,7 @@ def manifest(family: Family, bodies: dict[str, str], kept: dict[str, Any] | None
         "templates": templates_digest(),
         "name": spec.name,
         "summary": spec.summary,
-        "operations": {
-            name: {
-                "formula": meaning.formula,
-                "operands": dict(meaning.operands),
-                "scalars": plain_scalars(meaning),
-            }
-            for name, meaning in sorted(operations.items())
-        },
+        "operations": {name: definition(meaning) for name, meaning in sorted(operations.items())},
         "kernels": {
             kernel.name: _kernel(kernel, bodies[kernel.name]) if kernel.name in bodies else (kept or {})[kernel.name]
             for kernel in family.kernels

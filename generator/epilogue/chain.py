@@ -12,6 +12,7 @@ from typing import Any
 from generator.epilogue import formula, formula_code, gated_units
 from generator.epilogue.auxiliary_outputs import AUXILIARY, AuxiliaryOutput
 from generator.epilogue.formula import Number
+from generator.epilogue.gradient_operation import PREACT, GradientOperation
 from generator.epilogue.operations import COLUMNS, HALVES, MATRIX, OUT, SHAPES, Operation, Settings, written
 
 #: Formulas up to this length are written out in sentences; a longer one is replaced by its operation's name.
@@ -94,7 +95,9 @@ class Step:
     @property
     def inline(self) -> bool:
         """Whether sentences contain the formula itself. It has one `x`, so that the text of a chain stays short."""
-        once = formula.used(self.tree).count(formula.X) == 1 and not self.meaning.gated
+        if self.meaning.gated or isinstance(self.meaning, GradientOperation):
+            return False
+        once = formula.used(self.tree).count(formula.X) == 1
         return bool(self.operands) and once and len(self.meaning.formula) <= _LONGEST_INLINE
 
 
@@ -203,21 +206,17 @@ class Epilogue:
             if step.built_in and not step.settings
             else {"operation": step.operation, "output": step.meaning.output}
             if isinstance(step.meaning, AuxiliaryOutput)
-            else {
-                "operation": step.operation,
-                "formula": step.meaning.formula,
-                "operands": dict(step.meaning.operands),
-                "scalars": plain_scalars(step.meaning),
-                "settings": dict(step.settings),
-            }
+            else {"operation": step.operation, **definition(step.meaning), "settings": dict(step.settings)}
             for step in self.steps
         ]
 
     @classmethod
     def chain(cls, operations: Sequence[Used]) -> Epilogue:
         """The chain of these operations; the second use of an operand or output gets a number in its name."""
-        # Operands and outputs are numbered apart: an output with the name of an operand is an error of the spec.
-        operands_taken: dict[str, int] = {}
+        # Operands and outputs are numbered apart: an output with the name of an operand is an error of the spec. Only
+        # the operand of a gradient is numbered after the outputs that have its name by default.
+        saved = [meaning for _, meaning, _ in operations if isinstance(meaning, AuxiliaryOutput)]
+        operands_taken = {PREACT: [meaning.output for meaning in saved].count(PREACT)}
         outputs_taken: dict[str, int] = {}
         steps = []
 
@@ -260,13 +259,21 @@ def shapes_of(operation: Operation, settings: Settings, *, gated: bool) -> dict[
     return {name: HALVES if gated and shape == COLUMNS else shape for name, shape in shapes.items()}
 
 
-def plain_scalars(operation: Operation) -> dict[str, Number | str | None]:
-    """The scalars of an operation as JSON, which cannot represent infinity."""
-    return {n: v if v is None or abs(v) <= formula.LARGEST else repr(v) for n, v in operation.scalars.items()}
+#: The key of an operation's formula in JSON; a gradient has the formula of the operation that it is the gradient of.
+_FORMULA, _DERIVATIVE_OF = "formula", "derivative_of"
+
+
+def definition(operation: Operation) -> dict[str, Any]:
+    """The operation as JSON, which cannot represent infinity."""
+    return {
+        _DERIVATIVE_OF if isinstance(operation, GradientOperation) else _FORMULA: operation.formula,
+        "operands": dict(operation.operands),
+        "scalars": {n: v if v is None or abs(v) <= formula.LARGEST else repr(v) for n, v in operation.scalars.items()},
+    }
 
 
 def operation_of(entry: Mapping[str, Any]) -> Operation:
-    """The operation that a JSON entry defines; raise ValueError (or its subclass `FormulaError`) if it is invalid."""
+    """The operation of a `definition`; raise ValueError (or its subclass `FormulaError`) if it is invalid."""
     infinite = {repr(value): value for value in (math.inf, -math.inf)}
     scalars = {n: infinite[v] if isinstance(v, str) else v for n, v in entry.get("scalars", {}).items()}
     operands = {name: str(shape) for name, shape in entry["operands"].items()}
@@ -274,7 +281,12 @@ def operation_of(entry: Mapping[str, Any]) -> Operation:
     strange += [shape for shape in operands.values() if shape not in (*SHAPES.values(), OUT)]
     if strange:
         raise ValueError(f"{strange[0]!r} is neither a shape nor a number")
-    operation = Operation(str(entry["formula"]), operands, scalars)
+    if _DERIVATIVE_OF in entry:
+        operation: Operation = GradientOperation(str(entry[_DERIVATIVE_OF]), operands, scalars)
+        if operands != {PREACT: MATRIX}:
+            raise ValueError(f"a gradient has the operand {PREACT!r}, found {operands}")
+    else:
+        operation = Operation(str(entry[_FORMULA]), operands, scalars)
     operation.check()
     return operation
 

@@ -40,23 +40,21 @@ class _Term:
     @property
     def key(self) -> tuple[tuple[str, ...], ...]:
         """Equal for terms that differ only in the coefficient and the order of factors."""
-        return tuple(tuple(sorted(map(_text, parts))) for parts in (self.factors, self.divisors))
+        return tuple(tuple(sorted(map(ast.unparse, parts))) for parts in (self.factors, self.divisors))
 
     def times(self, other: _Term) -> _Term:
         """The product, without factors that are divisors, too."""
         coefficient = self.coefficient * other.coefficient
         factors, divisors = self.factors + other.factors, self.divisors + other.divisors
         # Texts of trees are costly, and most terms have no divisors.
-        common = Counter(map(_text, factors)) & Counter(map(_text, divisors)) if divisors else Counter[str]()
+        common = (
+            Counter(map(ast.unparse, factors)) & Counter(map(ast.unparse, divisors)) if divisors else Counter[str]()
+        )
         return _Term(coefficient, _without(factors, common), _without(divisors, common))
 
     @property
     def inverse(self) -> _Term:
         return _Term(1 / self.coefficient, self.divisors, self.factors)
-
-
-def _text(tree: ast.expr) -> str:
-    return ast.unparse(tree)
 
 
 def _without(parts: tuple[ast.expr, ...], taken: Counter[str]) -> tuple[ast.expr, ...]:
@@ -65,8 +63,8 @@ def _without(parts: tuple[ast.expr, ...], taken: Counter[str]) -> tuple[ast.expr
         return parts
     left, kept = taken.copy(), []
     for part in parts:
-        left[_text(part)] -= 1
-        if left[_text(part)] < 0:
+        left[ast.unparse(part)] -= 1
+        if left[ast.unparse(part)] < 0:
             kept.append(part)
     return tuple(kept)
 
@@ -172,7 +170,7 @@ def _vanishes(tree: ast.expr) -> bool:
 
 
 def _where(condition: ast.expr, x: ast.expr, y: ast.expr) -> ast.expr:
-    return x if type(x) is type(y) and _text(x) == _text(y) else SYNTAX["where"](condition, x, y)
+    return x if type(x) is type(y) and ast.unparse(x) == ast.unparse(y) else SYNTAX["where"](condition, x, y)
 
 
 def _call(function: str, argument: ast.expr) -> ast.expr:

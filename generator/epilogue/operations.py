@@ -104,4 +104,4 @@ class Operation:
 
 def written(name: str) -> str:
     """The name of an operation or a scalar in a kernel's name."""
-    return name.replace("_", "")
+    return re.sub(r"[_()]", "", name)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from yaml.nodes import MappingNode, Node, SequenceNode
 
 from generator.epilogue.auxiliary_outputs import ACCUMULATE, AUXILIARY
 from generator.epilogue.chain import Epilogue, Used, why_no_chain
+from generator.epilogue.gradient_operation import GRAD, gradient_name, gradient_of, why_no_gradient
 from generator.epilogue.operations import Operation
 from generator.language.built_in import BUILT_IN
 from generator.language.document import plain
@@ -148,6 +150,8 @@ def _operation(reader: Reader, node: Node, operations: Operations) -> list[Used 
     if isinstance(node, MappingNode) and len(node.value) == 1:
         key, settings = node.value[0]
         name = str(plain(key))
+        if name == GRAD:
+            return [_gradient_with_settings(reader, settings, operations)]
         operation = _known(reader, key, name, operations)
         if operation is None:
             return [None]
@@ -167,13 +171,52 @@ def _operation(reader: Reader, node: Node, operations: Operations) -> list[Used 
 
 def _plain(reader: Reader, node: Node, name: str, operations: Operations) -> Used | None:
     """An operation without parameters."""
-    operation = _known(reader, node, name, operations)
+    of = _GRADIENT.fullmatch(name)
+    operation = _known(reader, node, name, operations) if of is None else _gradient(reader, node, of[1], operations)
     return (name, operation, ()) if operation is not None and settled(reader, node, name, operation) else None
+
+
+#: The gradient of an operation.
+_GRADIENT = re.compile(rf"{GRAD}\((.*)\)")
+
+
+def _gradient(reader: Reader, node: Node, name: str, operations: Operations) -> Operation | None:
+    """The gradient of the operation `name`."""
+    if _GRADIENT.fullmatch(name):
+        reader.wrong(node, f"epilogue: {gradient_name(name)!r} is a gradient of a gradient, which is not available")
+        return None
+    operation = _known(reader, node, name, operations)
+    reason = None if operation is None else why_no_gradient(operation)
+    if reason is not None:
+        reader.wrong(node, f"epilogue: {gradient_name(name)!r} is not available: {name!r} {reason}")
+    return None if operation is None or reason is not None else gradient_of(operation)
+
+
+def _gradient_with_settings(reader: Reader, node: Node, operations: Operations) -> Used | None:
+    """The gradient of an operation with parameters: `{op: leaky_relu, negative_slope: 0.2}`."""
+    entries = reader.entries(node, f"epilogue.{GRAD}") if isinstance(node, MappingNode) else []
+    of = next((value for key, _, value in entries if key == "op"), None)
+    if of is None:
+        example = f"{{{GRAD}: {{op: leaky_relu, negative_slope: 0.2}}}}"
+        reader.wrong(node, f"epilogue.{GRAD}: expected an operation, as in {example}, found {shown(plain(node))}")
+        return None
+    name = reader.text(of, f"epilogue.{GRAD}.op")
+    operation = None if name is None else _gradient(reader, of, name, operations)
+    if name is None or operation is None:
+        return None
+    rest = [(key_node, value) for key, key_node, value in entries if key != "op"]
+    if not rest:
+        return (gradient_name(name), operation, ()) if settled(reader, node, gradient_name(name), operation) else None
+    settings = MappingNode(node.tag, rest, node.start_mark, node.end_mark)
+    values = read_settings(reader, settings, gradient_name(name), operation)
+    return None if values is None else (gradient_name(name), operation, values)
 
 
 def _known(reader: Reader, node: Node, name: str, operations: Operations) -> Operation | None:
     if name == "none":
         reader.wrong(node, "epilogue: 'none' cannot be part of a chain")
+    elif name == GRAD:
+        reader.wrong(node, f"epilogue: {GRAD!r} needs an operation, as in {gradient_name('gelu')}")
     elif name not in operations:
         reader.wrong(node, f"epilogue: unknown operation {shown(name)}; {nearest(name, ('none', *operations))}")
     return operations.get(name)

@@ -10,6 +10,7 @@ from yaml.nodes import MappingNode, Node, SequenceNode
 from generator.epilogue import formula, gated_units
 from generator.epilogue.auxiliary_outputs import AUXILIARY, AuxiliaryOutput, named
 from generator.epilogue.formula import FUNCTIONS, FormulaError, Number
+from generator.epilogue.gradient_operation import GRAD, GradientOperation, gradient_name, why_no_gradient
 from generator.epilogue.operations import SHAPES, Operation, Settings, written
 from generator.language.document import plain
 from generator.language.errors import nearest, shown
@@ -27,23 +28,31 @@ def read_operations(reader: Reader, node: Node, known: Mapping[str, Operation]) 
     """The operations of the mapping `ops`, by name; None for each that has a mistake."""
     found: dict[str, Operation | None] = {}
     spelled = {written(name): name for name in ("none", gated_units.INTERLEAVED, *known)}
+    spelled |= {written(word): word for name, operation in known.items() for word in _gradients(name, operation)}
     # In kernels' names the axis `rounding` follows the chain.
     spelled |= {f"rounding{word}": f"rounding: {word}" for word in ROUNDING}
     for name, key, entry in reader.entries(node, "ops"):
         if reader.name(key, "ops", name) is None:
             continue
-        if name in known or name == "none":
+        if name in known or name in ("none", GRAD):
             reader.wrong(key, f"ops: {name!r} is a built-in operation; choose another name")
         elif name == gated_units.INTERLEAVED:
             reader.wrong(
                 key, f"ops: {name!r} is the order of a gated linear unit in the names of kernels; choose another name"
             )
-        elif written(name) in spelled:
-            message = f"{name!r} and {spelled[written(name)]!r} would be the same in the names of kernels"
+        found[name] = operation = _operation(reader, entry, f"ops.{name}")
+        words = {written(word): word for word in (name, *_gradients(name, operation))}
+        same = [(word, spelled[text]) for text, word in words.items() if spelled.get(text, word) != word]
+        if same:
+            message = f"{same[0][0]!r} and {same[0][1]!r} would be the same in the names of kernels"
             reader.wrong(key, f"ops: {message}, which drop underscores; choose another name")
-        found[name] = _operation(reader, entry, f"ops.{name}")
-        spelled[written(name)] = name
+        spelled |= words
     return found
+
+
+def _gradients(name: str, operation: Operation | None) -> list[str]:
+    """The name of the gradient of an operation, if it has one."""
+    return [] if operation is None or why_no_gradient(operation) is not None else [gradient_name(name)]
 
 
 def _operation(reader: Reader, node: Node, what: str) -> Operation | None:
@@ -148,7 +157,10 @@ def read_settings(reader: Reader, node: Node, name: str, operation: Operation) -
 def settled(reader: Reader, node: Node, name: str, operation: Operation, settings: Settings = ()) -> bool:
     """Whether the operation is valid with these settings; if not, a mistake is recorded."""
     if operation.bounds and not any(key in operation.bounds for key, _ in settings):
-        example = f"[{{{name}: {{{operation.bounds[0]}: 0}}}}]"
+        bound = f"{operation.bounds[0]}: 0"
+        example = f"[{{{name}: {{{bound}}}}}]"
+        if isinstance(operation, GradientOperation):
+            example = f"[{{{GRAD}: {{op: {name.removeprefix(GRAD)[1:-1]}, {bound}}}}}]"
         reader.wrong(node, f"epilogue: {name!r} needs one of {', '.join(operation.bounds)}, as in {example}")
         return False
     try:

@@ -38,9 +38,17 @@ WITH_SETTINGS: tuple[dict[str, Any], ...] = (
     {"clamp": {"min": 0, "max": 6}},
     {"leaky_relu": {"negative_slope": 0.2}},
     {"soft_cap": {"cap": 5}},
+    {"grad": {"op": "clamp", "min": 0, "max": 6}},
+    {"grad": {"op": "soft_cap", "cap": 5}},
     *({gate: {"order": "interleaved"}} for gate in ("swiglu", "geglu_tanh", "capped")),
 )
-_PLAIN = (*(name for name in OPERATIONS if name != "clamp"), *OWN, *AUXILIARY, ACCUMULATE)
+_PLAIN = (
+    *(name for name in OPERATIONS if name != "clamp"),
+    *("grad(gelu)", "grad(hardswish)"),
+    *OWN,
+    *AUXILIARY,
+    ACCUMULATE,
+)
 
 _OPERATIONS = st.sampled_from(_PLAIN) | st.sampled_from(WITH_SETTINGS)
 #: Half of them with no epilogue or one operation: what a product needs by itself shows there.

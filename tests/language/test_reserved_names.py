@@ -10,6 +10,7 @@ import pytest
 
 from generator.epilogue.auxiliary_outputs import AUXILIARY, named
 from generator.epilogue.chain import Epilogue
+from generator.epilogue.gradient_operation import gradient_name, gradient_of, why_no_gradient
 from generator.epilogue.operations import Operation, Settings
 from generator.language.built_in import BUILT_IN, OPERATIONS, chain_of
 from generator.language.model import Dtype, Layout, Variant
@@ -85,6 +86,11 @@ def settled_chains() -> list[Epilogue]:
             ]
         if operation.gated:
             single.append((name, operation, (("order", "interleaved"),)))
+    single += [
+        (gradient_name(name), gradient_of(operation), settings)
+        for name, operation, settings in single
+        if why_no_gradient(operation) is None
+    ]
     single += [(word, writer, ()) for word, writer in auxiliaries]
     others = [(name, table[name], ()) for name in ("max", "clamp1", "relu", "own")]
     chains = [[one] for one in single] + [[one, other] for one in single for other in others]

@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from generator.bench import eager
 from generator.epilogue import constant_folding, formula
+from generator.epilogue.derivative import derivative
 from generator.language.built_in import OPERATIONS, chain_of
 from generator.language.model import Dtype, Layout, Variant
 from generator.language.vocabulary import DEFAULTS
@@ -68,6 +69,7 @@ def in_fp32(tree: ast.expr, x: torch.Tensor) -> torch.Tensor:
 BUILT_IN = [(name, op.tree()) for name, op in OPERATIONS.items() if not op.operands and not op.bounds]
 FORMULAS = [
     *BUILT_IN,
+    *((f"derivative of {name}", derivative(tree, formula.X)) for name, tree in BUILT_IN),
     *(
         (name, constant_folding.bind(text, frozenset({"x"})))
         for name, text in (
