@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from generator.language.model import Variant
 from generator.language.vocabulary import ELEMENTS, WORDS
 from generator.lowering import docstrings
+from generator.lowering.launcher import Launcher, launcher
 from generator.lowering.lines import paragraph
+from generator.lowering.view import view
 from generator.plan.kernels import Family, Kernel
 from generator.plan.resources import through_registers
 
@@ -86,6 +88,26 @@ def contiguous_k(family: Family, names: Iterable[str]) -> tuple[tuple[str, str],
 def gated(family: Family) -> tuple[str, ...]:
     """The contracts with a gated linear unit: their product has two columns for each column of C."""
     return tuple(name for name, variant in _variants(family).items() if variant.epilogue.gate is not None)
+
+
+def operands(family: Family) -> tuple[tuple[str, tuple[tuple[str, str], ...]], ...]:
+    """For each contract its operands, and those of its results that are not sums of tiles, as `prepare.py.j2` has them.
+
+    Each is the text of a tuple: dtype, None for any floating one; the extents by name; the dimension of stride 1, None
+    for any; and whether a call may leave it out.
+    """
+    kernels = {kernel.variant.contract: kernel for kernel in reversed(family.kernels)}
+    return tuple((name, tuple(_operands(launcher(view(kernels[name]))))) for name in _variants(family))
+
+
+def _operands(made: Launcher) -> Iterator[tuple[str, str]]:
+    needed = (*made.checked, *made.scalars)
+    results = (made.c, *made.saved)
+    for operand in (*needed, *results):
+        name = "out" if operand == made.c else operand.name
+        sizes = ", ".join(f'"{size}"' for size in operand.sizes) + "," * (len(operand.sizes) == 1)
+        optional = operand in results and not (operand == made.c and made.reads_out)
+        yield name, f"({operand.torch_dtype}, ({sizes}), {operand.unit}, {optional})"
 
 
 def contracts(family: Family) -> tuple[Contract, ...]:

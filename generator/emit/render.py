@@ -28,9 +28,10 @@ from generator.lowering.lines import paragraph
 from generator.lowering.view import View, view
 from generator.plan.kernels import Family, Kernel
 
-#: The family's files other than kernels: the package, its functions' launching and copying, winners, the cost model.
+#: The family's files other than kernels: the package, its functions' launching, copying and compiling ahead, winners,
+#: the cost model.
 PACKAGE, LAUNCH, RELAUNCH, COPIES = "__init__.py", "_launch.py", "_relaunch.py", "_copies.py"
-TUNED, TIMING = "_tuned.py", "_timing.py"
+PREPARE, TUNED, TIMING = "_prepare.py", "_tuned.py", "_timing.py"
 
 # Starting a worker costs about as much as rendering this many kernels.
 _ENOUGH = 250
@@ -149,7 +150,7 @@ def part(indent: int, macro: Callable[..., str], *arguments: object) -> str:
 
 def package_names(spec: Spec) -> tuple[str, ...]:
     """The names of the family's files other than kernels."""
-    return (PACKAGE, LAUNCH, RELAUNCH, COPIES, *((TIMING, TUNED) if spec.tuned else ()))
+    return (PACKAGE, LAUNCH, RELAUNCH, COPIES, PREPARE, *((TIMING, TUNED) if spec.tuned else ()))
 
 
 def package_source(family: Family, name: str) -> str:
@@ -167,6 +168,8 @@ def package_source(family: Family, name: str) -> str:
             summary=summary,
             tuned=bool(spec.tuned),
         )
+    elif name == PREPARE:
+        body = environment().get_template("prepare.py.j2").render(contracts=family_package.operands(family))
     elif name == TUNED:
         body = environment().get_template("tuned.py.j2").render(baked=tuned.bake(family))
     elif name == TIMING:

@@ -88,8 +88,13 @@ class Matrix:
         return tuple((name, f"{self.variable}.stride({dimension})") for dimension, name in named if name)
 
     @property
+    def sizes(self) -> tuple[str, ...]:
+        """The extent of each dimension."""
+        return (*("B",) * self.batched, self.rows, self.width)
+
+    @property
     def extent(self) -> str:
-        return f"({'B, ' if self.batched else ''}{self.rows}, {self.width})"
+        return f"({', '.join(self.sizes)})"
 
     @property
     def width(self) -> str:
@@ -137,8 +142,13 @@ class Vector:
     unit = 0
 
     @property
+    def sizes(self) -> tuple[str, ...]:
+        """The extent of each dimension; a scalar has none."""
+        return ("2 * N",) if self.shape == HALVES else (self.shape,) if self.shape else ()
+
+    @property
     def extent(self) -> str:
-        return "(2 * N,)" if self.shape == HALVES else f"({self.shape},)"
+        return f"({self.sizes[0]},)"
 
     @property
     def spread(self) -> bool:
