@@ -8,7 +8,7 @@ from generator.epilogue.chain import Epilogue
 from generator.epilogue.operations import COLUMNS, HALVES, MATRIX, ROWS
 from generator.language.model import Dtype, Layout
 from generator.language.vocabulary import ELEMENTS
-from generator.lowering.outputs import REDUCED
+from generator.plan.call import REDUCED
 
 
 @dataclass(frozen=True, order=True)

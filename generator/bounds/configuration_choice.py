@@ -214,7 +214,12 @@ def _refusal(source: Source) -> bool:
         node for part in spoken for node in ast.walk(part) if isinstance(node, ast.If) and matches(node, _GUARDED)
     ]
     passed_on = _returns(guarded)
-    return all(node in passed_on or isinstance(node.value, ast.JoinedStr) for node in _returns(spoken))
+    return all(node in passed_on or _is_text(node.value) for node in _returns(spoken))
+
+
+def _is_text(node: ast.expr | None) -> bool:
+    """Whether an expression is a text, and so a reason."""
+    return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
 
 
 def _returns(body: Iterable[ast.stmt]) -> list[ast.Return]:

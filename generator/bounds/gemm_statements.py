@@ -191,6 +191,8 @@ class Gemm:
             case ast.If(test, [ast.Raise()], []) if matches(test, "reason is not None"):
                 self._refuses = True
                 return True
+            case ast.If(test, [returned], []) if matches(test, "not _launchable(**$given)"):
+                return matches(returned, *self._empty)
             case ast.If(test, [*emptied, ast.Return() as returned], []) if matches(returned, *self._empty):
                 if not matches(emptied, "\n".join(f"{name}.zero_()" for name in self._vectors)):
                     return False

@@ -1,15 +1,20 @@
-"""An analytic cost model: predicts the seconds of a kernel without measurements. The tuner prunes by it."""
+"""An analytic cost model: predicts the cost of a configuration without measurements, as the source of a function.
+
+A kernel's file contains this source and chooses its configuration by it. The tuner evaluates it to rank candidates.
+"""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
+from types import SimpleNamespace
+from typing import Any
 
-from generator.language.model import Tile
-from generator.language.vocabulary import ELEMENTS
-from generator.plan.kernels import Kernel
+from generator.language.model import Variant
+from generator.language.vocabulary import ELEMENTS, Schedule
 from generator.plan.memory import staged
 
 
@@ -51,36 +56,112 @@ DEVICES: Mapping[str, Device] = {
 PRODUCTS = 2.6e12
 #: The factor for fp32 without the matrix unit, of an H200.
 _IEEE = 0.07
-#: Bytes per second that one multiprocessor loads: 64 per cycle at the clock of an H200, which limits small tiles.
-_LOADED = 1.1e11
-#: Seconds of one load, which limit tiles with few stages.
-_LATENCY = 1.4e-6
 
 
-def seconds(kernel: Kernel, tile: Tile, sizes: tuple[int, ...], device: Device) -> float:
-    """The predicted seconds of `kernel` with the configuration `tile` on `device`.
+def cost_body(v: Variant) -> tuple[str, ...]:
+    """The lines of the function `cost(row)` in a kernel's file, which compares the configurations of one kernel.
 
-    `sizes` are M, N and K, after the number of products if there is a batch. The model is that of the template
-    `select.j2`, with the time for loading the tiles as a lower bound. It can rank configurations and find those that
-    are far too slow; it does not predict times accurately.
+    They read `row`, a configuration as in CONFIGS; M, N and K, and of a batch B; `multiprocessors` and `shared` of the
+    device, as in `Device`; and `triton.cdiv`. The result is in products of two elements, which one multiprocessor
+    computes one after the other: for each index along K, or for all of K if programs share the K of a tile.
+    """
+    # A program with one whole tile has no products of other tiles that hide its loads.
+    whole = not (v.traits.walks or v.traits.divides_k)
+    return _body(v, bounded=v.load == "descriptor" and whole and v.dtype.precision != "ieee")
+
+
+def seconds(v: Variant, config: Mapping[str, int], sizes: tuple[int, ...], device: Device) -> float:
+    """The predicted seconds of the kernel of `v` with `config`, an element of its `CONFIGS`, on `device`.
+
+    `sizes` are M, N and K, after the number of products if there is a batch. The figure is the cost that the kernel's
+    file computes, with the time for loading the tiles as a lower bound in every kernel: kernels that do not count the
+    loads would else be preferred to those that do. It can rank configurations and find those that are far too slow; it
+    does not predict times accurately.
     """
     *batch, m, n, k = sizes
-    dtype = kernel.variant.dtype
-    width = ELEMENTS[dtype.a].bits // 8
-    tiles = math.prod(batch) * -(-m // tile.m) * -(-n // tile.n)
-    waves = -(-tiles // device.multiprocessors)
-    depth = tile.k * tile.stages
-    columns = tile.n * kernel.variant.epilogue.columns_of_b
-    # Bytes that a tile loads for each index along K.
-    line = (tile.m + columns) * width
-    shared = line * depth + (tile.m * tile.n * 4 if staged(kernel.variant) else 0)
-    resident = max(1, min(waves, device.shared_memory // shared))
-    # The multiplications for each index along K (the matrix unit has at least 64 rows), and a term for the latency that
-    # the loads in flight do not hide.
-    area = tile.m * max(columns, 64) if kernel.variant.product == "exchanged" else max(tile.m, 64) * columns
-    products = waves * (area + 400_000 / (depth * resident))
-    rate = PRODUCTS * (_IEEE if dtype.precision == "ieee" else 2 / width)
-    loads = waves * line
-    # The stage that is being multiplied is not in flight.
-    in_flight = resident * line * tile.k * max(tile.stages - 1, 1)
-    return max(k, tile.k) * max(products / rate, loads / min(_LOADED, in_flight / _LATENCY))
+    ieee = v.dtype.precision == "ieee"
+    cost = _function(_body(v, bounded=v.traits.tiled and not ieee))
+    products = cost(config, math.prod(batch), m, n, k, device.multiprocessors, device.shared_memory)
+    if not v.traits.divides_k:
+        products *= max(k, config.get("BLOCK_K", 1))
+    return products / (PRODUCTS * (_IEEE if ieee else 2 / _width(v)))
+
+
+@cache
+def _function(body: tuple[str, ...]) -> Callable[..., float]:
+    """The function `cost` with the lines `body`; what they read beside `row` is a parameter."""
+    names: dict[str, Any] = {"triton": SimpleNamespace(cdiv=lambda a, b: -(-a // b))}
+    exec("\n    ".join(("def cost(row, B, M, N, K, multiprocessors, shared):", *body)), names)
+    found: Callable[..., float] = names["cost"]
+    return found
+
+
+def _body(v: Variant, *, bounded: bool) -> tuple[str, ...]:
+    """The lines of `cost(row)`; if `bounded`, the cost is not less than that of loading the tiles."""
+    t = v.traits
+    columns = "2 * n" if v.epilogue.order is not None else "n"
+    tiles = "triton.cdiv(M, m) * triton.cdiv(N, n)"
+    programs = f"{'B * ' * (v.batch != 'none')}{tiles}{' * parts' * t.splits}"
+    beside = " + m * n * 4" * staged(v)
+    lines = ['m, n, depth = row["BLOCK_M"], row["BLOCK_N"], row["BLOCK_K"] * row["num_stages"]']
+    if not t.tiled:
+        lines = ["m, n, depth = 1, 1, 1"]
+    elif t.splits:
+        lines.append('parts, step = row["SPLIT"], row["BLOCK_K"]')
+    elif t.walks_steps:
+        lines.append('step = row["BLOCK_K"]')
+    lines += [
+        f"turns = triton.cdiv({programs}, multiprocessors)",
+        f"resident = max(1, min(turns, shared // ((m + {columns}) * depth * {_width(v)}{beside})))",
+        "# Products of a step (the matrix unit has at least 64 rows), and the load latency that is not hidden.",
+    ]
+    # The tiles that a multiprocessor computes one after the other, times the indices along K if they are divided.
+    share = "turns"
+    if t.splits:
+        share = "turns * triton.cdiv(K, step * parts) * step"
+    elif t.walks_steps:
+        share = "share"
+        lines.append(f"share = triton.cdiv({tiles} * triton.cdiv(K, step), multiprocessors) * step")
+    products = f"{share} * ({_area(v)} + 400_000 / (depth * resident))"
+    why, sums = _partial_sums(t)
+    if bounded:
+        # On an H200 a multiprocessor loads 64 bytes per cycle, 1.1e11 per second, and a load takes 1.4e-6 seconds.
+        return (
+            *lines,
+            f"products = {products}",
+            "# Loading an element takes as long as 47 products, and longer if less than 154,000 bytes are in flight.",
+            f'under_way = resident * (m + {columns}) * max(depth - row["BLOCK_K"], row["BLOCK_K"]) * {_width(v)}',
+            f"loads = {share} * (m + {columns}) * 47 * max(1, 154_000 / under_way)",
+            *why,
+            f"return max(products, loads){sums}",
+        )
+    if t.splits:
+        return (*lines, f"sums = {products}", *why, f"return sums{sums}")
+    return (*lines, *why, f"return {products}{sums}")
+
+
+def _area(v: Variant) -> str:
+    """The products of a tile for each index along K; the matrix unit has at least 64 rows."""
+    if v.epilogue.order is not None:
+        return "m * max(2 * n, 128)" if v.product == "exchanged" else "2 * max(m, 64) * n"
+    return "m * max(n, 64)" if v.product == "exchanged" else "max(m, 64) * n"
+
+
+def _partial_sums(t: Schedule) -> tuple[tuple[str, ...], str]:
+    """The comment on the cost of partial sums, and the term for it; both empty if one program sums all of K."""
+    if t.splits and t.workspace:
+        why = (
+            "Writing or reading a partial sum takes about as long as 512 products; the last program reads all of them."
+        )
+        return (f"# {why}",), " + (turns + max(turns, parts)) * m * n * 512"
+    if t.splits:
+        return ("# An atomic add takes about as long as 512 products.",), " + turns * m * n * 512"
+    if t.walks_steps:
+        why = "Two partial sums are written and read; each access takes about as long as 512 products."
+        return (f"# {why}",), " + 4 * m * n * 512"
+    return (), ""
+
+
+def _width(v: Variant) -> int:
+    """Bytes of an element of A."""
+    return ELEMENTS[v.dtype.a].bits // 8

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from generator.language.model import Variant
+from generator.language.model import Dtype, Variant
 from generator.language.vocabulary import ELEMENTS, WORDS
 from generator.lowering import docstrings
-from generator.lowering.launcher import Launcher, launcher
-from generator.lowering.lines import paragraph
-from generator.lowering.view import view
+from generator.lowering.lines import collected, paragraph
+from generator.plan.call import Call, call
 from generator.plan.kernels import Family, Kernel
 from generator.plan.resources import through_registers
 
 #: The axes by which the kernels of a contract are ordered, the most important first.
 _RANKED = ("schedule", "load", "masking", "swizzle")
+
+#: Columns before the entries of a table.
+_INSIDE = 4
+
+#: The element types that autocast casts to.
+AUTOCAST = ("fp16", "bf16")
 
 
 @dataclass(frozen=True)
@@ -85,29 +90,66 @@ def contiguous_k(family: Family, names: Iterable[str]) -> tuple[tuple[str, str],
     return tuple(found)
 
 
+def shapes(family: Family) -> tuple[str, ...]:
+    """The contracts with auxiliary outputs, each with the shapes of its outputs, as entries of a dictionary."""
+    found = []
+    for name, variant in _variants(family).items():
+        entries = [f'"{output.name}": "{output.shape}"' for output in variant.epilogue.outputs]
+        if entries:
+            found.append(_entry(name, entries))
+    return tuple(found)
+
+
+def casts(family: Family) -> tuple[str, ...]:
+    """The contracts of floating types of 16 or more bits, each with those that autocast calls for it, as entries.
+
+    Each is found by torch's name of the type: `"bfloat16": "gemm_bf16_rcr_none"`.
+    """
+    variants, found = _variants(family), []
+    for name, variant in variants.items():
+        if not ELEMENTS[variant.dtype.a].floating or ELEMENTS[variant.dtype.a].bits < 16:
+            continue
+        entries = []
+        for word in AUTOCAST:
+            other = replace(variant, dtype=Dtype.of(word)).contract if word != variant.dtype.a else name
+            if other in variants:
+                entries.append(f'"{ELEMENTS[word].torch}": "{other}"')
+        found.append(_entry(name, entries))
+    return tuple(found)
+
+
+def _entry(name: str, entries: Sequence[str]) -> str:
+    return collected(f'"{name}": {{', entries, "}", _INSIDE)
+
+
+def batched(family: Family) -> tuple[tuple[str, str], ...]:
+    """The contracts of one product for which the family has the contract of a batch, and that contract."""
+    variants = _variants(family)
+    pairs = ((name, replace(variant, batch="strided").contract) for name, variant in variants.items())
+    return tuple((name, other) for name, other in pairs if other != name and other in variants)
+
+
 def gated(family: Family) -> tuple[str, ...]:
     """The contracts with a gated linear unit: their product has two columns for each column of C."""
     return tuple(name for name, variant in _variants(family).items() if variant.epilogue.gate is not None)
 
 
 def operands(family: Family) -> tuple[tuple[str, tuple[tuple[str, str], ...]], ...]:
-    """For each contract its operands, and those of its results that are not sums of tiles, as `prepare.py.j2` has them.
+    """For each contract its operands and results as `prepare.py.j2` has them, without sums and maxima of tiles.
 
     Each is the text of a tuple: dtype, None for any floating one; the extents by name; the dimension of stride 1, None
     for any; and whether a call may leave it out.
     """
-    kernels = {kernel.variant.contract: kernel for kernel in reversed(family.kernels)}
-    return tuple((name, tuple(_operands(launcher(view(kernels[name]))))) for name in _variants(family))
+    return tuple((name, tuple(_operands(call(variant)))) for name, variant in _variants(family).items())
 
 
-def _operands(made: Launcher) -> Iterator[tuple[str, str]]:
-    needed = (*made.checked, *made.scalars)
-    results = (made.c, *made.saved)
-    for operand in (*needed, *results):
-        name = "out" if operand == made.c else operand.name
-        sizes = ", ".join(f'"{size}"' for size in operand.sizes) + "," * (len(operand.sizes) == 1)
-        optional = operand in results and not (operand == made.c and made.reads_out)
-        yield name, f"({operand.torch_dtype}, ({sizes}), {operand.unit}, {optional})"
+def _operands(made: Call) -> Iterator[tuple[str, str]]:
+    optional = made.outputs if made.reads_out else made.results
+    for found in (made.a, made.b, *made.operands, *made.results):
+        # The kernel writes parts of a sum, which the launcher allocates.
+        if found not in made.outputs or found.layout:
+            extents = ", ".join(f'"{extent}"' for extent in found.extents) + "," * (len(found.extents) == 1)
+            yield found.name, f"({found.torch_dtype}, ({extents}), {found.unit}, {found in optional})"
 
 
 def contracts(family: Family) -> tuple[Contract, ...]:

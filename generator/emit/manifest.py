@@ -10,9 +10,9 @@ from generator.emit.manifest_reader import VERSION
 from generator.emit.render import templates_digest
 from generator.epilogue.auxiliary_outputs import AuxiliaryOutput
 from generator.epilogue.chain import Output, plain_scalars
-from generator.language.model import Tile, Variant
+from generator.language.model import Tile
 from generator.lowering import docstrings
-from generator.lowering.outputs import REDUCED
+from generator.plan.call import Argument, call
 from generator.plan.kernels import Family, Kernel
 
 
@@ -55,6 +55,7 @@ def manifest(family: Family, bodies: dict[str, str], kept: dict[str, Any] | None
 def _kernel(kernel: Kernel, body: str) -> dict[str, Any]:
     v = kernel.variant
     dtype = {"a": v.dtype.a, "b": v.dtype.b, "acc": v.dtype.acc, "out": v.dtype.out, "precision": v.dtype.precision}
+    outputs = [_output(output, x) for output, x in zip(v.epilogue.outputs, call(v).outputs, strict=True)]
     return {
         "contract": v.contract,
         "formula": docstrings.formula(v),
@@ -73,7 +74,7 @@ def _kernel(kernel: Kernel, body: str) -> dict[str, Any]:
                 for step in v.epilogue.steps
             ],
         },
-        **({"outputs": [_output(output, v) for output in v.epilogue.outputs]} if v.epilogue.outputs else {}),
+        **({"outputs": outputs} if outputs else {}),
         "targets": list(kernel.targets),
         "triton": kernel.triton,
         "select": kernel.select,
@@ -82,9 +83,8 @@ def _kernel(kernel: Kernel, body: str) -> dict[str, Any]:
     }
 
 
-def _output(output: Output, v: Variant) -> dict[str, Any]:
-    dtype = REDUCED if output.writer.reduction else v.dtype.out
-    return {"name": output.name, "shape": output.shape, "dtype": dtype}
+def _output(output: Output, argument: Argument) -> dict[str, Any]:
+    return {"name": argument.name, "shape": output.shape, "dtype": argument.dtype}
 
 
 @cache

@@ -23,15 +23,15 @@ from generator.language.model import Spec
 from generator.language.reserved_names import TEMPLATES
 from generator.language.spec import command_line, comment
 from generator.lowering.docstrings import escaped, formula, operand_table, properties
-from generator.lowering.launcher import Launcher, launcher
+from generator.lowering.launcher import Launcher
 from generator.lowering.lines import paragraph
 from generator.lowering.view import View, view
 from generator.plan.kernels import Family, Kernel
 
-#: The family's files other than kernels: the package, its functions' launching, copying and compiling ahead, winners,
-#: the cost model.
+#: The family's files other than kernels: the package, its functions' launching, copying, operators and compiling ahead,
+#: winners, the cost model.
 PACKAGE, LAUNCH, RELAUNCH, COPIES = "__init__.py", "_launch.py", "_relaunch.py", "_copies.py"
-PREPARE, TUNED, TIMING = "_prepare.py", "_tuned.py", "_timing.py"
+OPERATORS, PREPARE, TUNED, TIMING = "_operators.py", "_prepare.py", "_tuned.py", "_timing.py"
 
 # Starting a worker costs about as much as rendering this many kernels.
 _ENOUGH = 250
@@ -132,14 +132,9 @@ def _host(k: View) -> Host:
     """The host parts of a file, rendered once for kernels that differ only in the order of tiles."""
     key = (*(word for axis, word in k.v.words.items() if axis != "swizzle"), k.autotune, k.choose, k.too_large)
     if key not in _hosts:
-        _hosts[key] = Host(operand_table(k), *_launcher_text(launcher(k)))
+        template, host = _macros("launcher.j2"), Launcher(k)
+        _hosts[key] = Host(operand_table(k), template.before(host).strip("\n"), template.after(host).strip("\n"))
     return _hosts[key]
-
-
-@cache
-def _launcher_text(made: Launcher) -> tuple[str, str]:
-    template = _macros("launcher.j2")
-    return template.before(made).strip("\n"), template.after(made).strip("\n")
 
 
 @cache
@@ -150,7 +145,7 @@ def part(indent: int, macro: Callable[..., str], *arguments: object) -> str:
 
 def package_names(spec: Spec) -> tuple[str, ...]:
     """The names of the family's files other than kernels."""
-    return (PACKAGE, LAUNCH, RELAUNCH, COPIES, PREPARE, *((TIMING, TUNED) if spec.tuned else ()))
+    return (PACKAGE, LAUNCH, RELAUNCH, COPIES, OPERATORS, PREPARE, *((TIMING, TUNED) if spec.tuned else ()))
 
 
 def package_source(family: Family, name: str) -> str:
@@ -165,6 +160,9 @@ def package_source(family: Family, name: str) -> str:
             twins=twins,
             turning=family_package.contiguous_k(family, (contract for contract, _ in twins)),
             gated=family_package.gated(family) if spec.tuned else (),
+            shapes=family_package.shapes(family),
+            casts=family_package.casts(family),
+            batched=family_package.batched(family),
             summary=summary,
             tuned=bool(spec.tuned),
         )

@@ -22,7 +22,7 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 #: Names that Python code composes, so that no template contains them as a whole.
 _SPELLED = frozenset(
     {
-        *("c", "furthest", "meta", "number", "plan", "refusal"),
+        *("c", "furthest", "map", "meta", "number", "plan", "refusal", "tuple"),
         *("gate", "acc_gate", "acc_up", "b_gate", "b_up", "in_b", "acc_left", "acc_right"),
         *(f"{part}_{dimension}" for part in ("in", "offs", "pid") for dimension in "mnk"),
     }

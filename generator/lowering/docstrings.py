@@ -8,14 +8,14 @@ from collections.abc import Sequence
 
 from generator.epilogue.formula import GATE, X
 from generator.epilogue.gated_units import TOLD
-from generator.epilogue.operations import ELEMENT, MATRIX, SCALAR
+from generator.epilogue.operations import MATRIX
 from generator.language.model import Variant
 from generator.language.versions import SUPPORTED, spelled
 from generator.language.vocabulary import MASKED_DIMENSIONS, QUANTISED, SWIZZLE
 from generator.lowering import approximate_math
 from generator.lowering.lines import paragraph
-from generator.lowering.operands import Matrix
 from generator.lowering.view import View
+from generator.plan.call import Argument
 from generator.plan.kernels import Kernel
 
 
@@ -221,37 +221,27 @@ def needs(kernel: Kernel) -> str:
 
 def operand_table(k: View) -> str:
     """The operands and the result: shape, dtype, layout and alignment."""
+    call = k.call
     rows = [("operand", "shape", "dtype", "layout")]
-    rows += [_matrix_row(k, k.a, "a"), _matrix_row(k, k.b, "b")]
-    for operand in k.operands:
-        if isinstance(operand, Matrix):
-            rows.append(_matrix_row(k, operand, operand.name))
-        elif operand.shape == SCALAR:
-            rows.append((operand.name, "scalar", "any real", "a number, or a tensor of one element"))
+    for x in (call.a, call.b, *call.operands, *call.results):
+        if x.number:
+            rows.append((x.name, "scalar", "any real", "a number, or a tensor of one element"))
         else:
-            layout = "on the device" if operand.shape == ELEMENT else "stride 1"
-            rows.append((operand.name, operand.extent, "any floating", layout))
-    rows.append(_matrix_row(k, k.c, "result"))
-    for output in k.outputs:
-        result = output.result
-        if isinstance(result, Matrix):
-            rows.append(_matrix_row(k, result, output.name))
-        else:
-            rows.append((output.name, result.extent, result.torch_dtype.removeprefix("torch."), "stride 1"))
+            dtype = x.torch_dtype.removeprefix("torch.") if x.dtype else "any floating"
+            rows.append(("result" if x is call.out else x.name, x.shape, dtype, _layout(k, x)))
     return table(rows)
 
 
-def _matrix_row(k: View, matrix: Matrix, label: str) -> tuple[str, str, str, str]:
-    if matrix.layout == "strided":
-        text = "any strides"
-    else:
-        inner = matrix.width if matrix.layout == "row" else matrix.rows
-        text = f"{matrix.layout}-major, stride 1 along {inner}"
-        if k.descriptors and (matrix.name in ("a", "b") or matrix in k.described):
-            written = matrix.name == "c" or matrix in k.saved
-            whole = "base, leading dimension and " + inner if written else "base and leading dimension"
-            if matrix.name == "b" and k.read_step:
-                whole = "base, leading dimension and N"
-            text = f"{matrix.layout}-major; {whole} in multiples of 16 bytes"
-    dtype = matrix.torch_dtype.removeprefix("torch.")
-    return label, matrix.extent, "any floating" if dtype == "None" else dtype, text
+def _layout(k: View, x: Argument) -> str:
+    """The strides that a tensor must have, and its alignment."""
+    if not x.layout:
+        return "on the device" if x.extents == ("1",) else "stride 1"
+    if x.unit is None:
+        return "any strides"
+    inner = x.extents[x.unit]
+    if k.descriptors and x.name in ("a", "b", *(matrix.variable for matrix in k.described)):
+        whole = "base, leading dimension and " + inner if x in k.call.results else "base and leading dimension"
+        if x is k.call.b and k.read_step:
+            whole = "base, leading dimension and N"
+        return f"{x.layout}-major; {whole} in multiples of 16 bytes"
+    return f"{x.layout}-major, stride 1 along {inner}"

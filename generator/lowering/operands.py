@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from generator.epilogue.chain import Operand
 from generator.epilogue.formula import GATE, X
 from generator.epilogue.gated_units import CONCATENATED, INTERLEAVED, PLACES
-from generator.epilogue.operations import HALVES, MATRIX, SCALAR
+from generator.epilogue.operations import MATRIX
 from generator.lowering.lines import WIDTH, bracketed
-
-_UNITS = {"row": 1, "column": 0, "strided": None}
 
 
 @dataclass(frozen=True)
 class Matrix:
-    """A matrix of the launcher (`a`, `b`, `c` or an M×N epilogue operand) as kernel and launcher address it."""
+    """A matrix of a call (`a`, `b`, `c` or an M×N epilogue operand), or of tiles' parts, as a kernel addresses it."""
 
     name: str
     #: The launcher's variable, and its dimensions as the kernel names them.
@@ -23,7 +20,6 @@ class Matrix:
     rows: str
     columns: str
     layout: str
-    torch_dtype: str
     #: Whether there is one for each index of a batch, the launcher's dimension 0.
     batched: bool = False
     #: Of a B with two columns for each of C, their order.
@@ -32,6 +28,8 @@ class Matrix:
     located: bool = False
     #: Of B, whether its tiles are loaded transposed.
     flipped: bool = False
+    #: Whether its elements are integers.
+    integer: bool = False
 
     shape = MATRIX
 
@@ -54,7 +52,7 @@ class Matrix:
     @property
     def zero(self) -> str:
         """What a masked load yields past the edge."""
-        return "0" if self.torch_dtype == "torch.int8" else "0.0"
+        return "0" if self.integer else "0.0"
 
     @property
     def row_stride(self) -> str | None:
@@ -88,24 +86,9 @@ class Matrix:
         return tuple((name, f"{self.variable}.stride({dimension})") for dimension, name in named if name)
 
     @property
-    def sizes(self) -> tuple[str, ...]:
-        """The extent of each dimension."""
-        return (*("B",) * self.batched, self.rows, self.width)
-
-    @property
-    def extent(self) -> str:
-        return f"({', '.join(self.sizes)})"
-
-    @property
     def width(self) -> str:
         """The number of columns."""
         return f"2 * {self.columns}" if self.order else self.columns
-
-    @property
-    def unit(self) -> int | None:
-        """The dimension of stride 1."""
-        unit = _UNITS[self.layout]
-        return unit if unit is None else unit + self.batched
 
     @property
     def described(self) -> str:
@@ -137,19 +120,6 @@ class Vector:
     #: Where the element of a column is, `{}`.
     place: str = "{}"
 
-    variable = property(lambda self: self.name)
-    torch_dtype = "None"
-    unit = 0
-
-    @property
-    def sizes(self) -> tuple[str, ...]:
-        """The extent of each dimension; a scalar has none."""
-        return ("2 * N",) if self.shape == HALVES else (self.shape,) if self.shape else ()
-
-    @property
-    def extent(self) -> str:
-        return f"({self.sizes[0]},)"
-
     @property
     def spread(self) -> bool:
         """Whether the elements of neighbouring columns are no neighbours."""
@@ -169,19 +139,6 @@ class Vector:
     def flag(self) -> str:
         """The constexpr that says whether a scalar lies on the device."""
         return f"{self.name.upper()}_ON_DEVICE"
-
-
-@dataclass(frozen=True)
-class Argument:
-    """An epilogue operand in the launcher's signature."""
-
-    name: str
-    annotation: str
-
-    @classmethod
-    def of(cls, operand: Operand) -> Argument:
-        """The argument that an epilogue operand becomes."""
-        return cls(operand.name, "float | torch.Tensor" if operand.shape == SCALAR else "torch.Tensor")
 
 
 @dataclass(frozen=True)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 from generator.epilogue.chain import Output
 from generator.epilogue.operations import COLUMNS, MATRIX, ROWS
 from generator.language.vocabulary import ELEMENTS, QUANTISED
 from generator.lowering.operands import Matrix
-
-#: The type of sums and maxima.
-REDUCED = "fp32"
+from generator.plan.call import REDUCED
 
 
 @dataclass(frozen=True)
@@ -38,44 +35,11 @@ class OutputView:
         return "N" if self.shape == ROWS else "M"
 
     @property
-    def result(self) -> Matrix | Reduced:
-        """The caller's tensor as the launcher checks it."""
-        return Reduced(self.name, self.shape, self.matrix.batched) if self.reduced else self.matrix
-
-    @property
     def parts(self) -> str:
         """The expression for the room that a tile's parts need."""
         front = "B, " if self.matrix.batched else ""
         tiles = f'triton.cdiv({self.across}, row["BLOCK_{self.across}"])'
         return f"torch.empty(({front}{tiles}, {self.shape}), dtype=torch.float32, device=a.device)"
-
-    @cached_property
-    def whole(self) -> str:
-        """The statement that makes the result of the parts, always in one order."""
-        return f"torch.{self.reduction}({self.matrix.variable}, -2, out={self.name})"
-
-
-@dataclass(frozen=True)
-class Reduced:
-    """The vector of a reduction, or one for each matrix of a batch."""
-
-    variable: str
-    shape: str
-    batched: bool
-    torch_dtype = f"torch.{ELEMENTS[REDUCED].torch}"
-
-    @property
-    def extent(self) -> str:
-        return f"(B, {self.shape})" if self.batched else f"({self.shape},)"
-
-    @property
-    def unit(self) -> int:
-        return int(self.batched)
-
-    @property
-    def allocation(self) -> str:
-        """The expression for a new one."""
-        return f"torch.empty({self.extent}, dtype={self.torch_dtype}, device=a.device)"
 
 
 def output_view(output: Output, like: Matrix, x: str, kind: str, out: str, *, whole: bool) -> OutputView:
@@ -87,8 +51,7 @@ def output_view(output: Output, like: Matrix, x: str, kind: str, out: str, *, wh
     if writer.shape == MATRIX:
         matrix = replace(like, name=output.name, variable=output.name)
         return OutputView(output.name, writer.shape, writer.reduction, matrix, stored(x, kind, out, whole=whole))
-    dtype = f"torch.{ELEMENTS[REDUCED].torch}"
-    parts = Matrix(output.name, f"{output.name}_parts", "tiles", writer.shape, "row", dtype, like.batched)
+    parts = Matrix(output.name, f"{output.name}_parts", "tiles", writer.shape, "row", like.batched)
     return OutputView(output.name, writer.shape, writer.reduction, parts, stored(x, kind, REDUCED, whole=whole))
 
 

@@ -14,6 +14,7 @@ from generator.lowering.epilogue_lowering import StepView, step_views
 from generator.lowering.operands import Matrix, Slot, Vector
 from generator.lowering.outputs import OutputView, reduced_shapes
 from generator.plan import legality
+from generator.plan.call import Argument, Call, call
 from generator.plan.configurations import columns, configurations
 from generator.plan.kernels import Kernel
 from generator.plan.resources import through_registers
@@ -51,6 +52,11 @@ class View(Accumulation):
     #: The type of the running value after the last step, and the expression that is stored.
     kind: str
     result: str
+
+    @property
+    def call(self) -> Call:
+        """The operands and results of a call, as the launcher checks them."""
+        return call(self.v)
 
     @property
     def load_template(self) -> str:
@@ -294,7 +300,8 @@ class View(Accumulation):
         standard = ["import functools", ""] if self.choose == "heuristic" else []
         last = ["from triton.tools.tensor_descriptor import TensorDescriptor"] if self.descriptors else []
         standard = [*standard[:1], "from types import SimpleNamespace", ""]
-        return (*standard, "import torch", "import triton", "import triton.language as tl", *last)
+        torch = ("import torch", "import triton", "import triton.language as tl")
+        return (*standard, *torch, "from torch._subclasses.fake_tensor import FakeTensor", *last)
 
     @cached_property
     def described(self) -> tuple[Matrix, ...]:
@@ -305,15 +312,15 @@ class View(Accumulation):
 def view(kernel: Kernel) -> View:
     """The view of a kernel: every choice that a template would otherwise have to make."""
     v = kernel.variant
-    batched = v.batch == "strided"
-    c = _matrix("c", "out", "M", "N", v.layout.c, v.dtype.out, batched)
-    b = _matrix("b", "b", "K", "N", v.layout.b, v.dtype.b, batched, v.epilogue.order)
+    described = call(v)
+    c = _matrix("c", "M", "N", described.out)
+    b = _matrix("b", "K", "N", described.b, v.epilogue.order)
     steps, kind, result = step_views(v.chain, v.dtype, c, v.schedule, approximate_math.math_of(v))
     # C lies as the matrices of the epilogue do, and is read as they are.
     shapes = [operand.shape for operand in v.epilogue.operands] + [MATRIX] * v.epilogue.reads_out
     return View(
         kernel,
-        a=_matrix("a", "a", "M", "K", v.layout.a, v.dtype.a, batched),
+        a=_matrix("a", "M", "K", described.a),
         b=replace(b, flipped=through_registers(v) == "b"),
         c=replace(c, located=v.epilogue.reads_out),
         edges=_edges(v.masking, v.schedule, v.load, v.store, " ".join(shapes), reduced_shapes(v.epilogue.outputs)),
@@ -323,18 +330,9 @@ def view(kernel: Kernel) -> View:
     )
 
 
-@cache
-def _matrix(
-    name: str,
-    variable: str,
-    rows: str,
-    columns: str,
-    layout: str,
-    element: str,
-    batched: bool,
-    order: str | None = None,
-) -> Matrix:
-    return Matrix(name, variable, rows, columns, layout, f"torch.{ELEMENTS[element].torch}", batched, order)
+def _matrix(name: str, rows: str, columns: str, of: Argument, order: str | None = None) -> Matrix:
+    batched, integer = len(of.extents) == 3, of.dtype == "int8"
+    return Matrix(name, of.name, rows, columns, of.layout, batched, order, integer=integer)
 
 
 @cache

@@ -152,10 +152,10 @@ def candidates_of(
         if reason is not None:
             left_out[reason] += len(table)
             continue
-        for index, (config, tile) in enumerate(zip(table, kernel.tiles)):
+        for index, config in enumerate(table):
             reason = why_not_configuration(kernel, contestant, index, problem, device.target)
             if reason is None:
-                predicted = analytic.seconds(kernel, tile, shape.sizes, device)
+                predicted = analytic.seconds(kernel.variant, config, shape.sizes, device)
                 found.append(Candidate(contestant, index, dict(config), predicted))
             else:
                 left_out[reason] += 1

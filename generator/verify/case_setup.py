@@ -7,10 +7,8 @@ from dataclasses import dataclass
 
 import torch
 
-from generator.epilogue.chain import Output
-from generator.epilogue.operations import COLUMNS, ELEMENT, HALVES, MATRIX, ROWS, SCALAR
 from generator.language.vocabulary import ELEMENTS, QUANTISED
-from generator.lowering.outputs import REDUCED
+from generator.plan.call import Argument, call
 from generator.plan.kernels import Kernel
 from generator.verify.cases import Case, addressed, leading_extents
 from generator.verify.element_types import OPERAND_TYPES, has_infinity, torch_type
@@ -84,62 +82,53 @@ class _Builder:
         self.random = torch.Generator().manual_seed(zlib.crc32(f"{kernel.name} {case.name}".encode()))
 
     def setup(self) -> Setup:
-        m, n, k = self.case.sizes
-        dtype, layout = self.variant.dtype, self.variant.layout
+        k = self.case.sizes[2]
+        dtype, described = self.variant.dtype, call(self.variant)
         # Both factors are scaled by the same amount, so that neither leaves the range of fp8.
         spread = (_SATURATING_SPREAD.get(dtype.out, _SPREAD) / max(k, 1) ** 0.5) ** 0.5
-        a = self.matrix("a", (m, k), layout.a, torch_type(dtype.a))
-        b = self.matrix("b", (k, n * self.variant.epilogue.columns_of_b), layout.b, torch_type(dtype.b))
+        a, b = (self.tensor(x, x.name) for x in (described.a, described.b))
         self.fill(a, spread * 2.0**self.case.shift)
         self.fill(b, spread / 2.0**self.case.shift)
         out = None
-        epilogue = self.variant.epilogue
-        if self.case.given_out or epilogue.reads_out or "c" in (self.case.huge, self.case.apart):
-            out = self.matrix("c", (m, n), layout.c, torch_type(dtype.out))
+        if self.case.given_out or described.reads_out or "c" in (self.case.huge, self.case.apart):
+            out = self.tensor(described.out, "c")
         setup = Setup(a, b, out, {}, {}, {})
-        if out is not None and epilogue.reads_out:
+        if out is not None and described.reads_out:
             self.fill(out, _SPREAD if torch_type(dtype.a).is_floating_point else 5000.0 * max(k, 1) ** 0.5)
             setup.c = out.view.clone()
-        for output in epilogue.outputs:
+        for output in described.outputs:
             if self.case.given_out or output.name in (self.case.huge, self.case.apart):
-                setup.outputs[output.name] = self.output(output)
-        for operand in self.variant.epilogue.operands:
-            self.add(setup, operand.name, operand.shape)
+                setup.outputs[output.name] = self.tensor(output, output.name)
+        for operand in described.operands:
+            self.add(setup, operand)
         if self.case.special:
             self.spoil(setup)
         return setup
 
-    def add(self, setup: Setup, name: str, shape: str) -> None:
+    def add(self, setup: Setup, x: Argument) -> None:
         """Add one epilogue operand, of the product's magnitude, so that sums cancel and expose an early rounding."""
-        m, n, k = self.case.sizes
-        dtype = OPERAND_TYPES[self.case.operand_type]
         spread = _SPREAD
         if not ELEMENTS[self.variant.dtype.a].floating and self.variant.dtype.out not in QUANTISED:
             # Integer factors use their whole range; operands of the product's magnitude cancel it.
-            spread = 5000.0 * max(k, 1) ** 0.5
-        if shape == SCALAR and not self.case.scalar_tensor:
-            setup.scalars[name] = -1.3
+            spread = 5000.0 * max(self.case.sizes[2], 1) ** 0.5
+        if x.number and not self.case.scalar_tensor:
+            setup.scalars[x.name] = -1.3
             return
-        if shape == MATRIX:
-            operand = self.matrix(name, (m, n), self.variant.layout.c, dtype)
-        else:
-            size = {SCALAR: 1, ELEMENT: 1, ROWS: m, COLUMNS: n, HALVES: 2 * n}[shape]
-            offset = 1 if self.case.unaligned else 0
-            margin = max(self.tile.m, self.tile.n)
-            device = torch.device("cpu") if shape == SCALAR and self.case.scalar_elsewhere else self.device
-            operand = place(name, (size,), (1,), dtype, device, offset=offset, margin=margin)
-        self.fill(operand, 1.0 if shape in (SCALAR, ELEMENT) else spread)
-        setup.tensors[name] = operand
+        setup.tensors[x.name] = operand = self.tensor(x, x.name)
+        self.fill(operand, 1.0 if x.number or x.extents == ("1",) else spread)
 
-    def output(self, output: Output) -> Operand:
-        """An auxiliary output: a matrix in the layout of C, or a vector of sums or maxima."""
-        m, n, _ = self.case.sizes
-        if output.shape == MATRIX:
-            return self.matrix(output.name, (m, n), self.variant.layout.c, torch_type(self.variant.dtype.out))
-        shape = (*leading_extents(self.variant, self.case), {ROWS: m, COLUMNS: n}[output.shape])
+    def tensor(self, x: Argument, name: str) -> Operand:
+        """The tensor for an argument, with poisoned margins; `name` is the one that cases know it by."""
+        shape = x.sizes(self.case.by_name)
+        dtype = OPERAND_TYPES[self.case.operand_type] if x.dtype is None else torch_type(x.dtype)
+        if x.layout:
+            return self.matrix(name, (shape[-2], shape[-1]), x.layout, dtype)
+        elsewhere = x.number and self.case.scalar_elsewhere
+        shape = shape or (1,)
         strides = (shape[-1] + _PADDING["c"], 1)[-len(shape) :]
         offset, margin = int(self.case.unaligned), max(self.tile.m, self.tile.n)
-        return place(output.name, shape, strides, torch_type(REDUCED), self.device, offset=offset, margin=margin)
+        device = torch.device("cpu") if elsewhere else self.device
+        return place(name, shape, strides, dtype, device, offset=offset, margin=margin)
 
     def matrix(self, name: str, shape: tuple[int, int], layout: str, dtype: torch.dtype) -> Operand:
         """A matrix in the layout `layout`, with a margin of a tile on every side."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from generator.epilogue.gated_units import CONCATENATED
@@ -51,6 +51,11 @@ class Case:
     interleaved: bool = False
     #: On a GPU the case runs twice, and the results are compared bit for bit.
     repeat: bool = False
+
+    @property
+    def by_name(self) -> Mapping[str, int]:
+        """The sizes by name: B, M, N and K."""
+        return dict(zip("BMNK", (self.batch, *self.sizes), strict=True))
 
 
 @dataclass(frozen=True)

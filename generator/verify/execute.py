@@ -12,18 +12,17 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from generator.epilogue.chain import Epilogue, Output
-from generator.epilogue.operations import COLUMNS, MATRIX, ROWS
+from generator.epilogue.chain import Epilogue
 from generator.language.model import Variant
-from generator.lowering.outputs import REDUCED
+from generator.plan.call import Argument, call
 from generator.plan.kernels import Kernel
 from generator.verify.case_setup import Setup, prepare
-from generator.verify.cases import Case, leading_extents
+from generator.verify.cases import Case
 from generator.verify.compare import compare
 from generator.verify.element_types import SATURATED, quantise, torch_type
 from generator.verify.error_propagation import Bounded
 from generator.verify.gpu import architecture
-from generator.verify.poisoned_operands import INTEGER_POISON, NoMemory, Operand, poison, unwritten
+from generator.verify.poisoned_operands import INTEGER_POISON, NoMemory, poison, unwritten
 from generator.verify.reference import references
 from generator.verify.tile_order import wrong_order
 
@@ -196,9 +195,9 @@ def run_case(launcher: Launcher, configs: tuple[Any, ...], kernel: Kernel, case:
         expected, *beside = references(v, setup.a.view, setup.b.view, setup.read, hardware=machine.hardware)
         returned = _call(launcher, configs, case, setup, machine)
         result, outputs = results_of(v.epilogue, returned)
-        worst = _check(v, setup, case, result, expected, machine)
-        for output, tensor, wanted in zip(v.epilogue.outputs, outputs, beside, strict=True):
-            worst = max(worst, _check_beside(v, output, setup, case, tensor, wanted, machine))
+        worst = 0.0
+        for argument, tensor, wanted in zip(call(v).results, (result, *outputs), (expected, *beside), strict=True):
+            worst = max(worst, _check(argument, setup, case, tensor, wanted, machine))
         if case.row is not None:
             fault = wrong_order(kernel.variant, kernel.tiles[case.row], case.sizes, case.batch, machine.corners(result))
             if fault is not None:
@@ -250,19 +249,37 @@ def results_of(epilogue: Epilogue, returned: object) -> tuple[Any, list[Any]]:
     return returned[0], list(returned[1:])
 
 
-def _check(variant: Variant, setup: Setup, case: Case, result: object, expected: Bounded, machine: Machine) -> float:
+def _check(x: Argument, setup: Setup, case: Case, result: object, expected: Bounded, machine: Machine) -> float:
     """Raise `Fault` for a result that is not what the contract says; the error as a part of what is allowed."""
-    m, n, _ = case.sizes
-    shape = (*leading_extents(variant, case), m, n)
-    _check_matrix(variant, "result", setup.out, shape, result)
-    assert isinstance(result, torch.Tensor)
-    missing = machine.written(result, _certain(result, expected).expand(shape)) if result.numel() else 0
+    shape = x.sizes(case.by_name)
+    told = "the result" if x.name == "out" else x.name
+    tensor = _tensor(x, told, shape, setup, result)
+    missing = 0
+    if tensor.numel():
+        # Sums are torch's to write, where no kernel is watched.
+        written = type(machine).written if x.layout else Machine.written
+        missing = written(machine, tensor, _certain(tensor, expected).expand(shape))
     if missing:
-        raise Fault(f"{missing} of {result.numel()} elements of the result were never written")
-    verdict = compare(result, expected)
+        raise Fault(f"{missing} of {tensor.numel()} elements of {told} were never written")
+    verdict = compare(tensor, expected)
     if verdict.fault is not None:
-        raise Fault(verdict.fault)
+        raise Fault(verdict.fault if x.name == "out" else f"{told}: {verdict.fault}")
     return verdict.ratio
+
+
+def _tensor(x: Argument, told: str, shape: tuple[int, ...], setup: Setup, result: object) -> torch.Tensor:
+    """The result as a tensor; raise `Fault` unless it has the argument's shape, type and layout and lies as given."""
+    if not isinstance(result, torch.Tensor):
+        raise Fault(f"the launcher returned {type(result).__name__}, not a tensor")
+    given = setup.out if x.name == "out" else setup.outputs.get(x.name)
+    if given is not None and result.data_ptr() != given.view.data_ptr():
+        raise Fault(f"the launcher returned another tensor than the `{x.name}` it was given")
+    assert x.dtype is not None
+    if tuple(result.shape) != shape or result.dtype != torch_type(x.dtype):
+        raise Fault(f"{told} is {tuple(result.shape)} of {result.dtype}, expected {shape} of {x.dtype}")
+    if x.unit is not None and result.shape[x.unit] > 1 and result.stride(x.unit) != 1:
+        raise Fault(f"{told} has strides {result.stride()}, and needs stride 1 along dimension {x.unit}")
+    return result
 
 
 def _certain(result: torch.Tensor, expected: Bounded) -> torch.Tensor:
@@ -272,53 +289,6 @@ def _certain(result: torch.Tensor, expected: Bounded) -> torch.Tensor:
         return finite
     # Every byte is a number.
     return finite & ~((expected.value - INTEGER_POISON).abs() <= expected.error + 1)
-
-
-def _check_matrix(
-    variant: Variant, name: str, given: Operand | None, shape: tuple[int, ...], result: object, word: str | None = None
-) -> None:
-    """Raise `Fault` unless a result has that shape, the type `word` or C's, C's layout, and lies where it was given."""
-    if not isinstance(result, torch.Tensor):
-        raise Fault(f"the launcher returned {type(result).__name__}, not a tensor")
-    if given is not None and result.data_ptr() != given.view.data_ptr():
-        told = "out" if name == "result" else name
-        raise Fault(f"the launcher returned another tensor than the `{told}` it was given")
-    dtype = word or variant.dtype.out
-    if tuple(result.shape) != shape or result.dtype != torch_type(dtype):
-        raise Fault(f"the {name} is {tuple(result.shape)} of {result.dtype}, expected {shape} of {dtype}")
-    inner = -1 if word is not None else {"row": -1, "column": -2}.get(variant.layout.c)
-    if inner is not None and result.shape[inner] > 1 and result.stride(inner) != 1:
-        raise Fault(f"the {name} has strides {result.stride()}, and C is {variant.layout.c}-major")
-
-
-def _check_beside(
-    variant: Variant,
-    output: Output,
-    setup: Setup,
-    case: Case,
-    result: object,
-    expected: Bounded,
-    machine: Machine,
-) -> float:
-    """The same as `_check` of a result beside C."""
-    m, n, _ = case.sizes
-    own = {MATRIX: (m, n), ROWS: (m,), COLUMNS: (n,)}[output.shape]
-    shape = (*leading_extents(variant, case), *own)
-    word = REDUCED if output.writer.reduction else None
-    _check_matrix(variant, output.name, setup.outputs.get(output.name), shape, result, word)
-    assert isinstance(result, torch.Tensor)
-    certain = _certain(result, expected).expand(shape)
-    missing = 0
-    if result.numel():
-        # Sums are torch's to write, where no kernel is watched.
-        written = Machine.written if output.writer.reduction else type(machine).written
-        missing = written(machine, result, certain)
-    if missing:
-        raise Fault(f"{missing} of {result.numel()} elements of {output.name} were never written")
-    verdict = compare(result, expected)
-    if verdict.fault is not None:
-        raise Fault(f"{output.name}: {verdict.fault}")
-    return verdict.ratio
 
 
 def _check_surroundings(setup: Setup) -> None:

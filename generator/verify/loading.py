@@ -5,8 +5,11 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
+from unittest.mock import patch
 
 from generator.emit import code_parts
 from generator.verify.jobs import Job, Subject
@@ -40,6 +43,13 @@ def load_family(folder: Path) -> ModuleType:
     sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
+
+
+@contextmanager
+def taken_for_memory(module: ModuleType) -> Iterator[None]:
+    """Within, the launcher of a kernel's module takes operands on the device "meta" for operands that have memory."""
+    with patch.object(module, "_launchable", lambda **_: True):
+        yield
 
 
 def subject(job: Job) -> Subject | None:

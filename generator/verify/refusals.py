@@ -49,6 +49,8 @@ class Refusal:
     sibling: bool = False
     #: The context of the call, such as another version of Triton.
     under: Callable[[], contextlib.AbstractContextManager[object]] = contextlib.nullcontext
+    #: Whether the operands have memory. The launcher of operands without it is told that they have.
+    in_memory: bool = True
 
 
 def right_case(kernel: Kernel, row: int) -> Case:
@@ -109,6 +111,10 @@ def _operands(kernel: Kernel, case: Case) -> Iterator[Refusal]:
         yield Refusal(f"dtype-{name}", f"{name} is float64", TypeError, (name, "float64"), spoil)
     spoil = changed("b", lambda b: b.to("meta"))
     yield Refusal("device", "b is not on the device of a", ValueError, ("b", "meta"), spoil)
+    if ELEMENTS[kernel.variant.dtype.a].floating:
+        lost = ("a requires a gradient", "backward", "no_grad")
+        spoil = changed("a", lambda a: a.detach().requires_grad_())
+        yield Refusal("gradient", "a gradient would be lost", RuntimeError, lost, spoil)
 
 
 def _batches(kernel: Kernel, case: Case) -> Iterator[Refusal]:
@@ -227,7 +233,8 @@ def _too_large(kernel: Kernel, case: Case) -> Iterator[Refusal]:
     if not kernel.variant.traits.tiled:
         wide = resized(kernel, replace(case, sizes=(2**16, *case.sizes[1:])), "n", 2**16)
         high, spoil = 2**32 * prod(leading_extents(kernel.variant, case)), without_memory(wide)
-        yield Refusal("programs", "more elements than program ids", ValueError, (str(high),), spoil, sibling=True)
+        reason = "more elements than program ids"
+        yield Refusal("programs", reason, ValueError, (str(high),), spoil, sibling=True, in_memory=False)
 
 
 def _configs(configs: tuple[Any, ...]) -> Iterator[Refusal]:

@@ -23,6 +23,7 @@ from generator.language.vocabulary import TARGETS
 from generator.plan.kernels import Kernel
 from generator.verify.case_setup import prepare
 from generator.verify.launches import Launch
+from generator.verify.loading import taken_for_memory
 
 
 @dataclass(frozen=True)
@@ -131,7 +132,8 @@ def specialise(module: ModuleType, kernel: Kernel, launch: Launch, target: str) 
     """What Triton would compile for `launch` of the loaded `module` on `target`; raises what the launcher raises."""
     setup = prepare(kernel, launch.case, torch.device("meta"))
     with _no_device(target):
-        module.gemm(setup.a.view, setup.b.view, **setup.operands, **setup.results, config=launch.row)
+        with taken_for_memory(module):
+            module.gemm(setup.a.view, setup.b.view, **setup.operands, **setup.results, config=launch.row)
         if len(_captured) != 1:
             raise NotLaunched(f"the launcher came to {len(_captured)} launches, expected 1")
         return _captured[0]

@@ -23,7 +23,7 @@ from generator.verify.contract_calls import contract_cases
 from generator.verify.execute import Gpu, Interpreter, Machine, Outcome, describe, run_case
 from generator.verify.jobs import Failure, Job, Result
 from generator.verify.level_scope import why_not_called, why_not_run
-from generator.verify.loading import load_family, load_kernel, subject
+from generator.verify.loading import load_family, load_kernel, subject, taken_for_memory
 from generator.verify.poisoned_operands import NoMemory
 from generator.verify.refusals import Refusal, refusals, right_call, right_case
 
@@ -185,7 +185,8 @@ class _Work:
         spoilt = {name: call.get(name) for name in setup.results}
         try:
             # `running` lets nothing be written: the refusal comes before the launch.
-            with self.machine.running(setup), refusal.under():
+            taking = contextlib.nullcontext() if refusal.in_memory else taken_for_memory(module)
+            with self.machine.running(setup), refusal.under(), taking:
                 module.gemm(call.pop("a"), call.pop("b"), **call)
         except refusal.error as error:
             missing = [word for word in refusal.words if word not in str(error)]

@@ -67,7 +67,7 @@ LAUNCH = "    return SimpleNamespace(\n"
         (AUTO, "            **row,\n", "", "the arguments, with the row"),
         # What another launch by the same plan goes by.
         (AUTO, 'results={"out": out},\n', 'results={"out": a},\n', "return SimpleNamespace"),
-        (AUTO, 'results={"out": out})', "results={})", "if M == 0 or N == 0"),
+        (AUTO, 'results={"out": out})', "results={})", "if not _launchable"),
         (AUTO, "kernel=gemm_kernel", "kernel=gemm_kernel.fn", "return SimpleNamespace"),
         (
             AUTO,

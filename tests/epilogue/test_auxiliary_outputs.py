@@ -13,8 +13,9 @@ from generator.emit.manifest_reader import read
 from generator.emit.render import kernel_source
 from generator.language.built_in import chain_of
 from generator.language.errors import CallError
-from generator.lowering.launcher import launcher
+from generator.lowering.launcher import Launcher
 from generator.lowering.view import view
+from generator.plan.call import call
 from tests.helpers.support import BASE, assert_formatted, family_of, mistakes_of
 
 CHAIN = "[[bias, {save: hidden}, gelu, save, row_sum, row_sum, {accumulate: {beta: 2}}]]"
@@ -121,7 +122,11 @@ def test_the_addresses_of_c_are_computed_once(how: str) -> None:
 def test_an_int32_sum_is_saved_as_it_is_and_added_up_in_fp32() -> None:
     (kernel,) = family_of(f"{BASE.replace('fp16', 'int8')}epilogue: relu+save+row_sum\n").kernels
     saved, added = view(kernel).outputs
-    assert (saved.value, saved.matrix.torch_dtype, added.value) == ("x", "torch.int32", "x.to(tl.float32)")
+    assert (saved.value, call(kernel.variant).outputs[0].torch_dtype, added.value) == (
+        "x",
+        "torch.int32",
+        "x.to(tl.float32)",
+    )
     (found,) = mistakes_of(f"{BASE.replace('fp16', 'int8')}epilogue: [none, accumulate]\n")
     assert "no rounding back to int32 is defined" in found
 
@@ -134,7 +139,11 @@ def test_a_result_of_8_bits_is_saved_as_it_is_stored() -> None:
     assert [view(mixed).outputs[0].value, view(mixed).result] == ["_to_int8(acc.to(tl.float32))", "_to_int8(x)"]
     (kernel,) = family_of(f"{BASE.replace('fp16', '{a: fp16, out: fp8e4m3}')}epilogue: save+row_sum\n").kernels
     saved, added = view(kernel).outputs
-    assert (saved.value, saved.matrix.torch_dtype, added.value) == ("_to_fp8e4m3(acc)", "torch.float8_e4m3fn", "acc")
+    assert (saved.value, call(kernel.variant).outputs[0].torch_dtype, added.value) == (
+        "_to_fp8e4m3(acc)",
+        "torch.float8_e4m3fn",
+        "acc",
+    )
 
 
 def test_the_manifest_lists_the_outputs_and_is_read_back(tmp_path: Path) -> None:
@@ -183,7 +192,7 @@ def test_the_launcher_returns_a_tuple_where_there_are_outputs_alone() -> None:
     returned = {}
     for chain in ("none", "accumulate", "save+row_amax"):
         (kernel,) = family_of(f"{BASE}epilogue: {chain}\n").kernels
-        made = launcher(view(kernel))
+        made = Launcher(view(kernel))
         (named,) = ast.parse(made.results).body
         assert isinstance(named, ast.Assign) and isinstance(named.value, ast.Dict)
         names = [ast.literal_eval(key) for key in named.value.keys if key is not None]

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
-import torch
 
 import generator.cli
 from generator.bench.comparison_plan import Families
 from generator.bench.problem import Shape
 from generator.cost import analytic
 from generator.language.errors import CallError
-from generator.plan.kernels import Kernel
+from generator.language.model import Variant
 from generator.tune.trial_selection import Plan, calls, plan
-from generator.verify.loading import load_kernel
-from tests.helpers.support import ROOT, family_of
 
 H200 = analytic.DEVICES["nvidia_h200"]
 TRITON = "3.7.1"
@@ -101,8 +95,8 @@ def test_what_cannot_run_is_left_out_with_its_reason(
 def test_the_best_by_the_model_come_first_and_the_hopeless_not_at_all(
     mixed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def seconds(kernel: Kernel, tile: object, sizes: object, device: object) -> float:
-        return {"pointer": 1.0, "descriptor": 7.9, "block_pointer": 8.1}[kernel.variant.load]
+    def seconds(v: Variant, config: object, sizes: object, device: object) -> float:
+        return {"pointer": 1.0, "descriptor": 7.9, "block_pointer": 8.1}[v.load]
 
     monkeypatch.setattr(analytic, "seconds", seconds)
     found = planned(Shape(256, 256, 256))
@@ -147,58 +141,3 @@ def test_both_halves_of_a_gates_operand_count_for_its_offsets(mixed: Path) -> No
     narrow, wide = Shape(256, 16384, 16384), Shape(256, 49152, 32768)
     jobs = calls(planned(narrow, wide).trials)
     assert [tuple(job["shape"]) for job in jobs] == [(256, 16384, 16384), (256, 49152, 32768)]
-
-
-@pytest.mark.parametrize(
-    ("load", "sizes"),
-    [
-        *itertools.product(
-            ["pointer", "descriptor"], [(256, 4096, 4096), (8, 4096, 4096), (4096, 4096, 4096), (2048, 3072, 768)]
-        ),
-        # What is under way counts for a kernel by descriptors alone.
-        ("descriptor", (128, 3584, 3584)),
-    ],
-)
-def test_the_model_prefers_the_row_that_a_kernel_selects(
-    load: str, sizes: tuple[int, int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "plain.yaml").write_text(f"summary: x\nlayout: rcr\ndtype: fp16\nload: {load}\n")
-    assert generator.cli.main(["plain.yaml"]) == 0
-    (kernel,) = Families([Path("plain.yaml")], Path("generated")).known["plain"].kernels
-    module = load_kernel(tmp_path / "generated" / "plain" / f"{kernel.name}.py")
-    properties = SimpleNamespace(
-        multi_processor_count=H200.multiprocessors,
-        shared_memory_per_multiprocessor=H200.shared_memory,
-        major=9,
-        minor=0,
-    )
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
-    chosen: Mapping[str, int] = module._select(*sizes, torch.device("cuda", 0))
-    best = min(range(len(kernel.tiles)), key=lambda row: analytic.seconds(kernel, kernel.tiles[row], sizes, H200))
-    assert module.CONFIGS[best] == chosen
-
-
-def test_a_model_of_seconds_is_near_what_was_measured() -> None:
-    """fp16 by descriptors, 4096 cubed, 128x128x64, 3 stages: 228 µs on an H200."""
-    (kernel,) = Families([ROOT / "specs" / "fp16_rcr.yaml"], Path()).known["fp16_rcr"].kernels[:1]
-    assert 1e-4 < analytic.seconds(kernel, kernel.tiles[0], (4096, 4096, 4096), H200) < 4e-4
-    assert H200.slug == "nvidia_h200"
-
-
-def test_one_program_a_multiprocessor_wants_many_loads_under_way() -> None:
-    """fp16 by descriptors, 128x3584x3584, tiles of 64x64x128: 13.2 µs by 4 stages on an H200, 10.6 by 7."""
-    family = Families([ROOT / "specs" / "gemm16.yaml"], Path()).known["gemm16"]
-    name = "gemm_fp16_rcr_none__tiled_descriptor_auto_grouped_storepointer"
-    (kernel,) = [kernel for kernel in family.kernels if kernel.name == name]
-    by_stages = {tile.stages: tile for tile in kernel.tiles if (tile.m, tile.n, tile.k) == (64, 64, 128)}
-    slow, fast = (analytic.seconds(kernel, by_stages[stages], (128, 3584, 3584), H200) for stages in (4, 7))
-    assert 1.15 < slow / fast < 1.8
-
-
-def test_a_wide_result_wants_tiles_that_load_less() -> None:
-    """64x128 has products as few as 128x128 there, and half as many again of the loads, by which it was slower."""
-    family = family_of("summary: S.\nlayout: rcr\ndtype: fp8e4m3\nload: descriptor\nschedule: tiled\n")
-    (kernel,) = family.kernels
-    times = {(t.m, t.n): analytic.seconds(kernel, t, (8192, 8192, 2048), H200) for t in kernel.tiles if t.k == 128}
-    assert times[128, 128] < times[64, 128]

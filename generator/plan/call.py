@@ -1,0 +1,139 @@
+"""A call of a contract: what it is given, what it returns, and the shape, type and layout of each.
+
+Launchers, docstrings, manifests and the harness follow from this description.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from generator.epilogue.operations import COLUMNS, ELEMENT, HALVES, MATRIX, ROWS, SCALAR
+from generator.language.model import Variant
+from generator.language.vocabulary import ELEMENTS
+
+#: The type of sums and maxima of the running value.
+REDUCED = "fp32"
+
+#: Layout -> the dimension of a matrix that has stride 1, None where any strides are taken.
+_UNITS = {"row": 1, "column": 0, "strided": None}
+
+_EXTENTS: Mapping[str, tuple[str, ...]] = {
+    SCALAR: (),
+    ELEMENT: ("1",),
+    ROWS: ("M",),
+    COLUMNS: ("N",),
+    HALVES: ("2 * N",),
+    MATRIX: ("M", "N"),
+}
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An operand, the result or an auxiliary output of a call."""
+
+    name: str
+    #: The extent of each dimension, by the sizes B, M, N and K: `("B", "K", "2 * N")`. A number has none.
+    extents: tuple[str, ...]
+    #: The element type; None where any floating type is taken.
+    dtype: str | None = None
+    #: The layout of a matrix, or of each matrix of a batch; empty for vectors and numbers.
+    layout: str = ""
+
+    @property
+    def number(self) -> bool:
+        """Whether it is a real number, or a tensor of one element."""
+        return not self.extents
+
+    @property
+    def shape(self) -> str:
+        """The shape as source: `(M, K)`, `(N,)`."""
+        return f"({', '.join(self.extents)}{',' if len(self.extents) == 1 else ''})"
+
+    @property
+    def torch_dtype(self) -> str:
+        """The type as source: `torch.bfloat16`, or `None` where any floating type is taken."""
+        return f"torch.{ELEMENTS[self.dtype].torch}" if self.dtype else "None"
+
+    @property
+    def unit(self) -> int | None:
+        """The dimension that has stride 1; None where there is none, and where any strides are taken."""
+        unit = _UNITS[self.layout] if self.layout else 1 if self.extents else None
+        return None if unit is None else unit + len(self.extents) - 2
+
+    def sizes(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
+        """The extents as numbers, for the `sizes` B, M, N and K."""
+        return tuple(_size(extent, sizes) for extent in self.extents)
+
+
+@dataclass(frozen=True)
+class Call:
+    """The operands and results of a contract, each under the launcher's keyword."""
+
+    a: Argument
+    b: Argument
+    #: What the epilogue reads, in the order of its steps, and what it writes beside the result, in the same order.
+    operands: tuple[Argument, ...]
+    out: Argument
+    outputs: tuple[Argument, ...]
+    #: Whether `out` must be given, because the epilogue reads it.
+    reads_out: bool
+    batched: bool
+    #: Whether b has two columns for each of the result.
+    gated: bool
+
+    @property
+    def tensors(self) -> tuple[Argument, ...]:
+        """The operands but for numbers."""
+        return (self.a, self.b, *(operand for operand in self.operands if not operand.number))
+
+    @property
+    def numbers(self) -> tuple[Argument, ...]:
+        return tuple(operand for operand in self.operands if operand.number)
+
+    @property
+    def results(self) -> tuple[Argument, ...]:
+        """What is returned, in order."""
+        return (self.out, *self.outputs)
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        """The sizes of the product."""
+        return ("B",) * self.batched + ("M", "N", "K")
+
+
+@cache
+def call(v: Variant) -> Call:
+    """The call of a variant's contract."""
+    front = ("B",) if v.batch == "strided" else ()
+    layout, dtype, epilogue = v.layout, v.dtype, v.epilogue
+
+    def matrix(name: str, rows: str, columns: str, layout: str, dtype: str | None) -> Argument:
+        return Argument(name, (*front, rows, columns), dtype, layout)
+
+    def operand(name: str, shape: str) -> Argument:
+        if shape == MATRIX:
+            return matrix(name, "M", "N", layout.c, None)
+        return Argument(name, _EXTENTS[shape])
+
+    def output(name: str, shape: str) -> Argument:
+        if shape == MATRIX:
+            return matrix(name, "M", "N", layout.c, dtype.out)
+        return Argument(name, (*front, *_EXTENTS[shape]), REDUCED)
+
+    return Call(
+        a=matrix("a", "M", "K", layout.a, dtype.a),
+        b=matrix("b", "K", "2 * N" if epilogue.gate else "N", layout.b, dtype.b),
+        operands=tuple(operand(found.name, found.shape) for found in epilogue.operands),
+        out=matrix("out", "M", "N", layout.c, dtype.out),
+        outputs=tuple(output(found.name, found.shape) for found in epilogue.outputs),
+        reads_out=epilogue.reads_out,
+        batched=bool(front),
+        gated=epilogue.gate is not None,
+    )
+
+
+def _size(extent: str, sizes: Mapping[str, int]) -> int:
+    factor, _, name = extent.rpartition(" * ")
+    return int(factor or 1) * (sizes[name] if name in sizes else int(name))
