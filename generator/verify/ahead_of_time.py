@@ -67,7 +67,7 @@ def main(argv: Sequence[str]) -> int:
     if call.cache is not None:
         os.environ["TRITON_CACHE_DIR"] = str(call.cache)
     outcomes: Counter[bool] = Counter()
-    with _standing_in(device), _counting(outcomes):
+    with standing_in_for(device), _counting(outcomes):
         ahead = importlib.import_module(f"{family.__name__}._prepare")
         options = {"B": call.batch, "device": torch.device("cuda", 0), "unaligned": () if call.aligned else None}
         found = []
@@ -142,7 +142,7 @@ def _shape(where: str, line: str) -> Shape:
 
 
 @contextmanager
-def _standing_in(device: Device) -> Iterator[None]:
+def standing_in_for(device: Device) -> Iterator[None]:
     """Within, torch and Triton find one GPU, the device, on which nothing can run."""
     major, minor = divmod(TARGETS[device.target].capability, 10)
     properties = SimpleNamespace(
