@@ -53,7 +53,7 @@ def main(argv: Sequence[str]) -> int:
 
     Raises `CallError` for a wrong command line, before anything is compiled.
     """
-    call = _parser().parse_args(argv)
+    call = parser().parse_args(argv)
     device = _device(call.device)
     shapes = [shape for text in call.shapes for shape in _shapes(text)]
     if triton.knobs.runtime.interpret:
@@ -84,7 +84,8 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
+    """The parser of the command."""
     made = argparse.ArgumentParser(
         prog="python -m generator prepare",
         description="Compile the kernels that calls with the given sizes can run, into a Triton cache.",
