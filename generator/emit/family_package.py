@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from generator.epilogue.operations import COLUMNS, HALVES
 from generator.language.model import Dtype, Variant
-from generator.language.vocabulary import ELEMENTS, WORDS
+from generator.language.vocabulary import DEFAULTS, ELEMENTS, WORDS
 from generator.lowering import docstrings
 from generator.lowering.lines import collected, paragraph
 from generator.plan.call import Call, call
@@ -115,6 +116,44 @@ def casts(family: Family) -> tuple[str, ...]:
             if other in variants:
                 entries.append(f'"{ELEMENTS[word].torch}": "{other}"')
         found.append(_entry(name, entries))
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class Linear:
+    """A contract of a linear layer, whose weight is a column-major B: the type of both factors, and its operand."""
+
+    contract: str
+    dtype: str
+    bias: bool
+    #: Whether the layer does no more than add the bias.
+    plain: bool
+
+
+def linear(family: Family) -> tuple[Linear, ...]:
+    """The contracts of linear layers: of one product in the layout `rcr`, whose chain reads a bias or nothing."""
+    found = []
+    for name, v in _variants(family).items():
+        read = [(operand.name, operand.shape) for operand in v.epilogue.operands]
+        alone = not v.epilogue.outputs and not v.epilogue.reads_out and v.batch == "none"
+        floating = ELEMENTS[v.dtype.a].floating and v.dtype.a == v.dtype.b == v.dtype.out
+        if v.layout.word == "rcr" and alone and floating and read in ([], [("bias", COLUMNS)], [("bias", HALVES)]):
+            plain = v.epilogue.word in ("none", "bias") and v.rounding == DEFAULTS["rounding"]
+            found.append(Linear(name, ELEMENTS[v.dtype.a].torch, bool(read), plain))
+    return tuple(found)
+
+
+def gradients(family: Family) -> tuple[str, ...]:
+    """The contracts that have gradients, each with what computes them, as entries; `_gradients` explains the words."""
+    names, found = _variants(family), []
+    for gradient in family.gradients:
+        if not gradient.contracts <= names.keys():
+            continue
+        products = {"a": gradient.a, "b": gradient.b}
+        entries = [f'"{x}": ("{product.contract}", {product.turned})' for x, product in products.items()]
+        words = {"chain": gradient.chain and gradient.file, "sum": gradient.sum, "again": gradient.again}
+        entries += [f'"{word}": "{name}"' for word, name in words.items() if name is not None]
+        found.append(_entry(gradient.contract, [f'"saving": "{gradient.saving}"'] if gradient.saving else entries))
     return tuple(found)
 
 

@@ -79,12 +79,12 @@ class Job:
 
     def survey(self) -> Survey:
         """The state of the folder; raise `Refused` if it cannot be written."""
-        names = [*(f"{kernel.name}.py" for kernel in self.selected), *package_names(self.family.spec)]
+        names = [*(f"{kernel.name}.py" for kernel in self.selected), *package_names(self.present)]
         kept = frozenset(f"{name}.py" for name in self.recorded)
         return survey(self.folder, names, self._text, lambda text: body_digest(text) is not None, kept, self.force)
 
     def _text(self, name: str) -> str:
-        if name in package_names(self.family.spec):
+        if name in package_names(self.present):
             return package_source(self.present, name)
         kernel = next(kernel for kernel in self.selected if f"{kernel.name}.py" == name)
         return kernel_source(self.family.spec, kernel)
@@ -100,7 +100,7 @@ class Job:
         for kernel, text in zip(self.selected, sources, strict=True):
             bodies[kernel.name] = named_digest(text) or ""
             yield f"{kernel.name}.py", text
-        yield from ((name, package_source(self.present, name)) for name in package_names(self.family.spec))
+        yield from ((name, package_source(self.present, name)) for name in package_names(self.present))
 
     def manifest(self, bodies: dict[str, str]) -> dict[str, object]:
         return manifest(self.present, bodies, self.recorded)

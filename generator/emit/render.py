@@ -24,14 +24,15 @@ from generator.language.reserved_names import TEMPLATES
 from generator.language.spec import command_line, comment
 from generator.lowering.docstrings import escaped, formula, operand_table, properties
 from generator.lowering.launcher import Launcher
-from generator.lowering.lines import paragraph
+from generator.lowering.lines import collected, paragraph
 from generator.lowering.view import View, view
 from generator.plan.kernels import Family, Kernel
 
 #: The family's files other than kernels: the package, its functions' launching, copying, operators and compiling ahead,
 #: winners, the cost model.
 PACKAGE, LAUNCH, RELAUNCH, COPIES = "__init__.py", "_launch.py", "_relaunch.py", "_copies.py"
-OPERATORS, PREPARE, TUNED, TIMING = "_operators.py", "_prepare.py", "_tuned.py", "_timing.py"
+OPERATORS, GRADIENTS, PREPARE, NN = "_operators.py", "_gradients.py", "_prepare.py", "nn.py"
+TUNED, TIMING = "_tuned.py", "_timing.py"
 
 # Starting a worker costs about as much as rendering this many kernels.
 _ENOUGH = 250
@@ -143,9 +144,13 @@ def part(indent: int, macro: Callable[..., str], *arguments: object) -> str:
     return macro(*arguments).strip("\n").replace("\n", "\n" + " " * indent)
 
 
-def package_names(spec: Spec) -> tuple[str, ...]:
+def package_names(family: Family) -> tuple[str, ...]:
     """The names of the family's files other than kernels."""
-    return (PACKAGE, LAUNCH, RELAUNCH, COPIES, OPERATORS, PREPARE, *((TIMING, TUNED) if spec.tuned else ()))
+    spec = family.spec
+    modules = (NN,) if family_package.linear(family) else ()
+    backward = (GRADIENTS,) if spec.backward == "kernels" else ()
+    choice = (TIMING, TUNED) if spec.tuned else ()
+    return (PACKAGE, LAUNCH, RELAUNCH, COPIES, OPERATORS, PREPARE, *modules, *backward, *choice)
 
 
 def package_source(family: Family, name: str) -> str:
@@ -163,11 +168,17 @@ def package_source(family: Family, name: str) -> str:
             shapes=family_package.shapes(family),
             casts=family_package.casts(family),
             batched=family_package.batched(family),
+            gradients=family_package.gradients(family),
+            linear=bool(family_package.linear(family)),
             summary=summary,
             tuned=bool(spec.tuned),
         )
     elif name == PREPARE:
         body = environment().get_template("prepare.py.j2").render(contracts=family_package.operands(family))
+    elif name == NN:
+        linear = family_package.linear(family)
+        plain = collected("PLAIN = [", [f'"{each.contract}"' for each in linear if each.plain], "]")
+        body = environment().get_template("nn.py.j2").render(linear=linear, plain=plain)
     elif name == TUNED:
         body = environment().get_template("tuned.py.j2").render(baked=tuned.bake(family))
     elif name == TIMING:

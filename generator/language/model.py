@@ -229,3 +229,4 @@ class Spec:
     positions: Mapping[tuple[str, str], tuple[int, int]] = field(repr=False)
     #: Measurements, for `select: table`.
     tuned: tuple[Measured, ...] = ()
+    backward: str = DEFAULTS["backward"]

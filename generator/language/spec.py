@@ -21,7 +21,7 @@ from generator.language.operation_reader import read_operations
 from generator.language.reader import Reader
 from generator.language.tuned_file import parse as parse_measurements
 from generator.language.versions import SUPPORTED, minor_versions, spelled
-from generator.language.vocabulary import AXES, DEFAULT_TARGETS, DEFAULTS, SELECT, SINGLE_AXES, TARGETS, WORDS
+from generator.language.vocabulary import AXES, BACKWARD, DEFAULT_TARGETS, DEFAULTS, SELECT, SINGLE_AXES, TARGETS, WORDS
 
 KEYS = (
     "summary",
@@ -29,6 +29,7 @@ KEYS = (
     *AXES,
     "tile",
     "select",
+    "backward",
     "tuned",
     "targets",
     "triton",
@@ -83,6 +84,7 @@ class _SpecReader(Reader):
         exclude = self.exclude(found["exclude"], axes) if "exclude" in found else ()
         tiles = self.tiles(found["tile"]) if "tile" in found else None
         select = self.word(found["select"], "select", SELECT) if "select" in found else DEFAULTS["select"]
+        backward = self.word(found["backward"], "backward", BACKWARD) if "backward" in found else DEFAULTS["backward"]
         measured, read = self.tuned(found["tuned"]) if "tuned" in found else ((), b"")
         if select == "table" and "tuned" not in found:
             self.wrong(found["select"], "select: 'table' needs the key `tuned`: a file that `tune` wrote")
@@ -90,7 +92,7 @@ class _SpecReader(Reader):
             self.wrong(found["tuned"], f"tuned: needs 'select: table', but select is {shown(select)}")
         targets = self.targets(found["targets"]) if "targets" in found else DEFAULT_TARGETS
         triton = self.triton(found["triton"]) if "triton" in found else SUPPORTED
-        if self.mistakes or name is None or summary is None or select is None or triton is None:
+        if self.mistakes or name is None or summary is None or select is None or backward is None or triton is None:
             return None
         return Spec(
             self.path,
@@ -106,6 +108,7 @@ class _SpecReader(Reader):
             header,
             self.positions,
             measured,
+            backward,
         )
 
     def axis(self, axis: str, node: Node | None) -> tuple[AxisValue, ...]:

@@ -199,6 +199,11 @@ SELECT: Mapping[str, Word] = {
     "table": Word("winners measured beforehand, and a model fitted to the measurements for other sizes"),
 }
 
+BACKWARD: Mapping[str, Word] = {
+    "none": Word("a call for which a gradient would be recorded is refused"),
+    "kernels": Word("the family has what the backward pass needs, and registers it with torch's autograd"),
+}
+
 DEFAULTS: Mapping[str, str] = {
     "batch": "none",
     "epilogue": "none",
@@ -211,6 +216,7 @@ DEFAULTS: Mapping[str, str] = {
     "rounding": "late",
     "math": "auto",
     "select": "heuristic",
+    "backward": "none",
 }
 
 

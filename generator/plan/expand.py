@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 from generator.language.errors import Mistake, SpecError
 from generator.language.model import Spec, Tile, Variant, word_of
 from generator.language.versions import spelled
-from generator.language.vocabulary import AXES
-from generator.plan import default_configurations, legality
+from generator.language.vocabulary import AXES, IMPLEMENTATION_AXES, SINGLE_AXES
+from generator.plan import default_configurations, gradients, legality
 from generator.plan.blame import to_blame
+from generator.plan.gradients import Gradient
 from generator.plan.kernels import Family, Kernel, LeftOut
 
 #: A larger family is assumed to be a mistake in the spec: nobody reads, compiles or vendors so many kernels.
@@ -35,7 +36,8 @@ def expand(spec: Spec) -> Family:
     for values in itertools.product(*(spec.axes[axis] for axis in AXES)):
         expansion.visit(Variant(*values))  # type: ignore[arg-type]
     expansion.check()
-    return Family(spec, tuple(expansion.kernels), tuple(expansion.left_out))
+    gradients = expansion.gradients() if spec.backward == "kernels" else ()
+    return Family(spec, tuple(expansion.kernels), tuple(expansion.left_out), gradients)
 
 
 def _has_kernels(spec: Spec) -> bool:
@@ -103,6 +105,39 @@ class _Expansion:
         self.left_out.append(LeftOut(variant.name, reason))
         for key in keys:
             self.reasons.setdefault(key, reason)
+
+    def gradients(self) -> tuple[Gradient, ...]:
+        """The gradients of all contracts so far; add the kernels of the contracts that they need.
+
+        Raises `SpecError` if a contract has no gradients, or a contract that they need no kernel.
+        """
+        own = {kernel.variant.contract: kernel.variant for kernel in self.kernels}
+        mistakes, found = [], dict[str, Gradient]()
+        for contract, variant in own.items():
+            reason = gradients.why_none(variant)
+            if reason is None:
+                reason = next(filter(None, map(self.add, gradients.needed(variant))), None)
+            if reason is None:
+                found |= {each.contract: each for each in gradients.gradients(variant)}
+            else:
+                line, column = self.spec.positions["backward", ""]
+                message = f"backward: 'kernels' is not possible for {contract}: {reason}; exclude it"
+                mistakes.append(Mistake(self.spec.path, line, column, message))
+        if mistakes:
+            raise SpecError(mistakes)
+        return tuple(found.values())
+
+    def add(self, wanted: Variant) -> str | None:
+        """Add the kernels of the contract of `wanted`; why there is none, or None."""
+        if any(kernel.variant.contract == wanted.contract for kernel in self.kernels):
+            return None
+        before, reasons = len(self.kernels), len(self.left_out)
+        axes = [axis for axis in IMPLEMENTATION_AXES if axis not in SINGLE_AXES]
+        for values in itertools.product(*(self.spec.axes[axis] for axis in axes)):
+            self.visit(replace(wanted, **dict(zip(axes, values, strict=True))))  # type: ignore[arg-type]
+        if len(self.kernels) > before:
+            return None
+        return f"{wanted.contract} has no kernel: {self.left_out[reasons].reason}"
 
     def reason(self, variant: Variant) -> str | None:
         """Why the variant is left out, or None: the spec's own exclusions come before the legality rules."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from generator.language.model import Spec, Tile, Variant
+from generator.plan.gradients import Gradient
 
 
 @dataclass(frozen=True)
@@ -41,5 +42,8 @@ class Family:
     """The kernels of a spec in the order of the product of its axes, and what was left out."""
 
     spec: Spec
+    #: Those of contracts that only the backward pass needs are last.
     kernels: tuple[Kernel, ...]
     left_out: tuple[LeftOut, ...]
+    #: The gradients of the spec's own contracts, with `backward: kernels`.
+    gradients: tuple[Gradient, ...] = ()

@@ -34,17 +34,21 @@ CALLS = {
 SIZE, CALLS_AT_ONCE, ROUNDS = 256, 50, 41
 
 
-def repeated(call: Callable[[], object]) -> float:
-    """Seconds of a call, the median of rounds of several."""
-    taken = []
-    for _ in range(ROUNDS):
-        torch.cuda.synchronize()
-        begun = time.perf_counter()
-        for _ in range(CALLS_AT_ONCE):
-            call()
-        taken.append((time.perf_counter() - begun) / CALLS_AT_ONCE)
+def interleaved(calls: dict[str, Callable[[], object]]) -> dict[str, float]:
+    """Seconds of each call: the median over rounds, in each of which every call has a turn of several."""
+    taken: dict[str, list[float]] = {name: [] for name in calls}
+    for name in calls:
+        for _ in range(3):
+            calls[name]()
+    for number in range(ROUNDS):
+        for name in list(calls) if number % 2 else list(calls)[::-1]:
+            torch.cuda.synchronize()
+            begun = time.perf_counter()
+            for _ in range(CALLS_AT_ONCE):
+                calls[name]()
+            taken[name].append((time.perf_counter() - begun) / CALLS_AT_ONCE)
     torch.cuda.synchronize()
-    return statistics.median(taken)
+    return {name: statistics.median(times) for name, times in taken.items()}
 
 
 def first(function: Callable[..., object]) -> float:
@@ -65,21 +69,42 @@ def operands(m: int, n: int, k: int) -> tuple[torch.Tensor, torch.Tensor]:
     return a.half(), b.half().T
 
 
+def seen(a: torch.Tensor, b: torch.Tensor) -> dict[str, Callable[[], object]]:
+    """Calls that torch sees: by the operator, in a compiled graph, and with gradients recorded."""
+    family = importlib.import_module("gemm16")
+    function = family.gemm_fp16_rcr_none
+    x, w = a.clone().requires_grad_(), b.clone().requires_grad_()
+    with torch.no_grad():
+        compiled = torch.compile(function, fullgraph=True)
+        library = torch.compile(torch.matmul, fullgraph=True)
+        compiled(a, b), library(a, b)
+    operator = importlib.import_module("gemm16._operators").operator("gemm_fp16_rcr_none")
+    return {
+        "operator": functools.partial(operator, a, b, None),
+        "compiled": functools.partial(compiled, a, b),
+        "torch.matmul, compiled": functools.partial(library, a, b),
+        "recorded": lambda: function(x, w),
+        "torch.matmul, recorded": lambda: torch.matmul(x, w),
+        "recorded and backward": lambda: function(x, w).backward(a),
+        "torch.matmul, recorded and backward": lambda: torch.matmul(x, w).backward(a),
+    }
+
+
 def main(folder: Path) -> None:
     """Print a line for each call."""
     sys.path.insert(0, str(folder.resolve()))
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, Triton {triton.__version__}")
     a, b = operands(SIZE, SIZE, SIZE)
-    print(f"{'torch.matmul':15} {1e6 * repeated(functools.partial(torch.matmul, a, b)):7.1f}")
+    calls: dict[str, Callable[[], object]] = {"torch.matmul": functools.partial(torch.matmul, a, b)}
     for name, (family, contract, shapes) in CALLS.items():
         function = getattr(importlib.import_module(family), contract)
         others = {name: torch.randn(shape, device="cuda").half() for name, shape in shapes.items()}
-        call = functools.partial(function, a, b, **others)
-        for _ in range(3):
-            call()
-        print(f"{name:15} {1e6 * repeated(call):7.1f}")
+        calls[name] = functools.partial(function, a, b, **others)
+    calls |= seen(a, b)
+    for name, seconds in interleaved(calls).items():
+        print(f"{name:36} {1e6 * seconds:7.1f}")
     plain = getattr(importlib.import_module(CALLS["plain"][0]), CALLS["plain"][1])
-    print(f"{'a new size':15} {1e6 * first(plain):7.1f}")
+    print(f"{'a new size':36} {1e6 * first(plain):7.1f}")
 
 
 if __name__ == "__main__":

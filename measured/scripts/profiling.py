@@ -1,7 +1,7 @@
 """One call of a family's function and one of torch at sizes where they differ, for a profiler to look at.
 
     ncu --clock-control none --profile-from-start off --section SpeedOfLight --section LaunchStats \
-        python measured/scripts/profile.py generated/gemm16 gemm_fp16_rcr_none
+        python measured/scripts/profiling.py generated/gemm16 gemm_fp16_rcr_none
 
 measured/nvidia_h200/profile.csv holds what it said.
 """

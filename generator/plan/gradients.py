@@ -1,0 +1,112 @@
+"""The gradients of a contract: the products that its backward pass needs, and what is kept for its chain.
+
+For C = f(A @ B) and the gradient dS of the sum S = A @ B, the gradients of the operands are the products
+dA = dS @ B^T and dB = A^T @ dS. Each is computed so that it lies as its operand does; a column-major operand's gradient
+is the transposed of a row-major product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from generator.epilogue.auxiliary_outputs import AUXILIARY, AuxiliaryOutput, named
+from generator.epilogue.chain import Epilogue
+from generator.language.model import Dtype, Layout, Variant
+from generator.language.vocabulary import DEFAULTS, ELEMENTS, QUANTISED
+
+#: The output that keeps the sum for the backward pass.
+SUM = "whole"
+
+_TURNED = {"row": "column", "column": "row", "strided": "strided"}
+
+
+@dataclass(frozen=True)
+class Product:
+    """The product that is the gradient of an operand: a contract, and whether its result is the transposed gradient."""
+
+    contract: str
+    turned: bool
+
+
+@dataclass(frozen=True)
+class Gradient:
+    """What computes the gradients of one contract."""
+
+    contract: str
+    #: The contract that returns the sum as well and is called in this one's place, where this one does not return it.
+    saving: str | None
+    a: Product
+    b: Product
+    #: The variant whose chain a kernel runs backwards; None where the gradient of the result is that of the sum.
+    chain: Variant | None
+    #: The output that is the sum, or the contract that computes the sum again; None where it is not read.
+    sum: str | None
+    again: str | None
+
+    @property
+    def contracts(self) -> set[str]:
+        """The contracts that a backward pass calls, and this one."""
+        called = {self.a.contract, self.b.contract, self.saving, self.again}
+        return {self.contract} | {name for name in called if name is not None}
+
+    @property
+    def file(self) -> str:
+        """The name of the kernel that runs the chain backwards."""
+        return f"{self.contract}__gradient"
+
+
+def why_none(v: Variant) -> str | None:
+    """Why a contract has no gradients, or None."""
+    if v.epilogue.reads_out:
+        return "accumulate writes over C, of which a gradient would be needed"
+    if v.dtype.out in QUANTISED or v.dtype.out == "int32":
+        return f"a result in {v.dtype.out} has no gradient"
+    if not ELEMENTS[v.dtype.a].floating or ELEMENTS[v.dtype.a].bits < 16:
+        return f"operands in {v.dtype.a} have no gradient"
+    return None
+
+
+def gradients(v: Variant) -> tuple[Gradient, ...]:
+    """The gradients of the contract of `v`, which `why_none` allows, and of the one that is called in its place."""
+    left, right, saved, again = _variants(v)
+    found = Gradient(
+        v.contract,
+        None if saved is None or saved.contract == v.contract else saved.contract,
+        Product(left.contract, v.layout.a == "column"),
+        Product(right.contract, v.layout.b == "column"),
+        v if v.epilogue.steps else None,
+        None if saved is None else saved.epilogue.outputs[0].name,
+        None if again is None else again.contract,
+    )
+    return (found,) if saved is None or found.saving is None else (found, *gradients(saved))
+
+
+def needed(v: Variant) -> Iterator[Variant]:
+    """A variant of each contract that the backward pass of `v` needs, its own perhaps among them."""
+    return (found for found in _variants(v) if found is not None)
+
+
+def _variants(v: Variant) -> tuple[Variant, Variant, Variant | None, Variant | None]:
+    """A variant of the contracts of both products, and of the contract that keeps the sum or computes it again."""
+    a, b = v.layout.a, v.layout.b
+    left = Layout(b, "column", "row") if a == "column" else Layout("row", _TURNED[b], "row")
+    right = Layout("column", a, "row") if b == "column" else Layout(_TURNED[a], "row", "row")
+    dtype = Dtype(v.dtype.a, v.dtype.a, v.dtype.acc, v.dtype.a, v.dtype.precision)
+    plain = replace(v, dtype=dtype, epilogue=Epilogue(), rounding=DEFAULTS["rounding"], math=DEFAULTS["math"])
+    saved = again = None
+    if v.epilogue.steps:
+        if v.epilogue.gate is None:
+            saved = replace(v, epilogue=_keeping(v.epilogue))
+        else:
+            again = replace(plain, layout=Layout(a, b, "row"))
+    return replace(plain, layout=left), replace(plain, layout=right), saved, again
+
+
+def _keeping(epilogue: Epilogue) -> Epilogue:
+    """The chain that first writes the sum; the chain itself where it does."""
+    first = epilogue.steps[0]
+    if isinstance(first.meaning, AuxiliaryOutput) and not first.meaning.reduction:
+        return epilogue
+    used = [(step.operation, step.meaning, step.settings) for step in epilogue.steps]
+    return Epilogue.chain([("save", named(AUXILIARY["save"], SUM), ()), *used])

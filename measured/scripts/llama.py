@@ -1,0 +1,201 @@
+"""A Llama of `transformers`, by torch's linear layers and by a family's: `python measured/scripts/llama.py FILE`.
+
+The weights are random. FILE receives, as JSON: errors of the logits and losses of training, beside a model in fp32;
+and times of prefill, decoding and training, eager and compiled. The two models take turns in every round; a ratio is
+torch's time by the family's, the median over rounds, with the quartiles. Needs a GPU and `transformers`.
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+import triton
+from transformers import LlamaConfig, LlamaForCausalLM, StaticCache
+
+FAMILY = "generated.gemm16"
+CONFIG = LlamaConfig(
+    vocab_size=32000,
+    hidden_size=4096,
+    intermediate_size=14336,
+    num_hidden_layers=4,
+    num_attention_heads=32,
+    num_key_value_heads=8,
+    max_position_embeddings=8192,
+    use_cache=False,
+)
+PREFILL, ROUNDS, STEPS, TRAINED = (1024, 4096), 20, 30, (2, 2048)
+
+
+def models() -> dict[str, Any]:
+    """The same model three times: in fp32, in bf16 by torch, in bf16 by the family."""
+    torch.manual_seed(0)
+    exact = LlamaForCausalLM(CONFIG).cuda()
+    plain = copy.deepcopy(exact).to(torch.bfloat16)
+    ours = copy.deepcopy(plain)
+    replaced = importlib.import_module(f"{FAMILY}.nn").replace_linear(ours)
+    print(f"{len(replaced)} linear layers replaced", flush=True)
+    return {"fp32": exact, "torch": plain, "family": ours}
+
+
+def ratios(calls: dict[str, Callable[[], object]], rounds: int = ROUNDS) -> dict[str, Any]:
+    """Milliseconds of each call, and their ratio, by rounds in which each call has a turn."""
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for name in calls:
+        for _ in range(3):
+            calls[name]()
+    for number in range(rounds):
+        for name in list(calls) if number % 2 else list(calls)[::-1]:
+            torch.cuda.synchronize()
+            begun = time.perf_counter()
+            calls[name]()
+            torch.cuda.synchronize()
+            times[name].append(1e3 * (time.perf_counter() - begun))
+    each = [a / b for a, b in zip(times["torch"], times["family"], strict=True)]
+    quartiles = statistics.quantiles(each, n=4)
+    found = {name: round(statistics.median(taken), 4) for name, taken in times.items()}
+    return {**found, "ratio": round(quartiles[1], 4), "quartiles": [round(quartiles[0], 4), round(quartiles[2], 4)]}
+
+
+def tokens(*shape: int) -> torch.Tensor:
+    return torch.randint(CONFIG.vocab_size, shape, device="cuda")
+
+
+@torch.no_grad()
+def logits(found: dict[str, Any]) -> dict[str, float]:
+    """The root mean square error of the logits against fp32's, relative to their root mean square."""
+    x = tokens(1, 512)
+    exact = found["fp32"](x).logits
+    return {n: ((found[n](x).logits.float() - exact).norm() / exact.norm()).item() for n in ("torch", "family")}
+
+
+def losses(found: dict[str, Any]) -> dict[str, list[float]]:
+    """The loss at each of STEPS steps of AdamW on the same batches."""
+    torch.manual_seed(1)
+    batches = [tokens(1, 512) for _ in range(4)]
+    curves = {}
+    for name, model in found.items():
+        trained = copy.deepcopy(model)
+        optimizer = torch.optim.AdamW(trained.parameters(), lr=1e-4)
+        curve = []
+        for step in range(STEPS):
+            x = batches[step % len(batches)]
+            loss = trained(x, labels=x).loss
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            curve.append(round(loss.item(), 5))
+        curves[name] = curve
+        del trained, optimizer
+    return curves
+
+
+@torch.no_grad()
+def prefill(found: dict[str, Any], compiled: bool) -> dict[str, Any]:
+    """Times of a forward pass over a prompt."""
+    calls = {n: torch.compile(found[n], fullgraph=True) if compiled else found[n] for n in ("torch", "family")}
+    timed = {}
+    for size in PREFILL:
+        x = tokens(1, size)
+        timed[str(size)] = ratios({name: lambda call=call, x=x: call(x) for name, call in calls.items()})
+        print("prefill", compiled, size, timed[str(size)], flush=True)
+    return timed
+
+
+@torch.no_grad()
+def recompilations(model: Any) -> int:
+    """How often sizes after the second compile the model again."""
+    torch._dynamo.reset()
+    call = torch.compile(model, fullgraph=True)
+    for size in (512, 768):
+        call(tokens(1, size))
+    before = torch._dynamo.utils.counters["stats"]["unique_graphs"]
+    for size in (1024, 1040, 2048):
+        call(tokens(1, size))
+    return torch._dynamo.utils.counters["stats"]["unique_graphs"] - before
+
+
+@torch.no_grad()
+def decode(found: dict[str, Any], steps: int = 32) -> dict[str, Any]:
+    """Times of `steps` tokens with a static cache, compiled with CUDA graphs; whether both give the same tokens."""
+    calls, texts = {}, {}
+    for name in ("torch", "family"):
+        model = found[name]
+        cache = StaticCache(config=CONFIG, max_cache_len=1024)
+        step = torch.compile(model.forward, fullgraph=True, mode="reduce-overhead")
+
+        def run(model: Any = model, step: Any = step, cache: Any = cache, name: str = name) -> None:
+            cache.reset()
+            x = prompt
+            place = torch.arange(x.shape[1], device="cuda")
+            out = model(x, past_key_values=cache, cache_position=place, use_cache=True).logits[:, -1:].argmax(-1)
+            text = []
+            place = place[-1:] + 1
+            for _ in range(steps):
+                torch.compiler.cudagraph_mark_step_begin()
+                out = step(out.clone(), past_key_values=cache, cache_position=place, use_cache=True).logits.argmax(-1)
+                place = place + 1
+                text.append(out.clone())
+            texts[name] = torch.cat(text, 1)
+
+        calls[name] = run
+    torch.manual_seed(2)
+    prompt = tokens(1, 64)
+    timed = ratios(calls)
+    timed["same tokens"] = (texts["torch"] == texts["family"]).float().mean().item()
+    return timed
+
+
+def train(found: dict[str, Any], compiled: bool) -> dict[str, Any]:
+    """Times of a step of training: forward, backward, AdamW."""
+    calls = {}
+    for name in ("torch", "family"):
+        model = copy.deepcopy(found[name])
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+        call = torch.compile(model, fullgraph=True) if compiled else model
+        x = tokens(*TRAINED)
+
+        def step(call: Any = call, optimizer: Any = optimizer, x: torch.Tensor = x) -> None:
+            call(x, labels=x).loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+        calls[name] = step
+    return ratios(calls, rounds=12)
+
+
+def main(path: Path) -> None:
+    """Measure everything, and write it after each part."""
+    torch.backends.cuda.matmul.allow_tf32 = False
+    found = models()
+    place = {"device": torch.cuda.get_device_name(), "torch": torch.__version__, "triton": triton.__version__}
+    results: dict[str, Any] = {**place, "transformers": transformers.__version__, "config": CONFIG.to_diff_dict()}
+    parts: dict[str, Callable[[], Any]] = {
+        "logits": lambda: logits(found),
+        "prefill eager": lambda: prefill(found, False),
+        "train eager": lambda: train(found, False),
+        "losses": lambda: losses(found),
+        "prefill compiled": lambda: prefill(found, True),
+        "recompilations": lambda: recompilations(found["family"]),
+        "decode compiled": lambda: decode(found),
+        "train compiled": lambda: train(found, True),
+    }
+    for name, part in parts.items():
+        begun = time.perf_counter()
+        results[name] = part()
+        print(name, json.dumps(results[name]), f"{time.perf_counter() - begun:.0f} s", flush=True)
+        path.write_text(json.dumps(results, indent=1) + "\n")
+        torch.cuda.empty_cache()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
