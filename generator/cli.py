@@ -1,4 +1,4 @@
-"""The command line: `python -m generator SPEC...` renders; verify, bench and tune are subcommands."""
+"""The command line: `python -m generator SPEC...` renders; verify, bench, tune and prepare are subcommands."""
 
 from __future__ import annotations
 
@@ -18,7 +18,12 @@ from generator.plan.families import families
 from generator.plan.kernels import Family
 
 #: Subcommand -> the module whose `main` runs it. Subcommands need torch and triton; rendering does not.
-COMMANDS = {"verify": "generator.verify.cli", "bench": "generator.bench.cli", "tune": "generator.tune.cli"}
+COMMANDS = {
+    "verify": "generator.verify.cli",
+    "prepare": "generator.verify.ahead_of_time",
+    "bench": "generator.bench.cli",
+    "tune": "generator.tune.cli",
+}
 
 SPECS = Path("specs")
 OUT = Path("generated")
@@ -69,7 +74,7 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="python -m generator",
         description="Render standalone Triton GEMM kernels from YAML specs.",
-        epilog="Commands: python -m generator verify SPEC... | bench ... | tune SPEC...; "
+        epilog="Commands: python -m generator verify SPEC... | bench ... | tune SPEC... | prepare FOLDER; "
         "write ./verify for a spec file of that name.",
         allow_abbrev=False,
     )

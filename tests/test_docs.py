@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import importlib
 import re
 import shlex
 from collections.abc import Callable
@@ -102,9 +103,8 @@ def test_a_command_that_is_shown_has_options_that_exist(page: str, command: list
     parsers: dict[str, Callable[[list[str]], object]] = {"bench": bench_cli.parse, "tune": tune_cli.parse}
     if command[0] in parsers:
         parsers[command[0]](command[1:])
-    elif command[0] == "verify":
-        from generator.verify.cli import parser
-
+    elif command[0] in ("verify", "prepare"):
+        parser = importlib.import_module(cli.COMMANDS[command[0]]).parser
         assert isinstance(parser().parse_args(command[1:]), argparse.Namespace)
     else:
         cli.parser().parse_args(command)

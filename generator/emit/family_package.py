@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from generator.epilogue.operations import COLUMNS, HALVES
@@ -10,6 +10,7 @@ from generator.language.model import Dtype, Variant
 from generator.language.vocabulary import DEFAULTS, ELEMENTS, WORDS
 from generator.lowering import docstrings
 from generator.lowering.lines import collected, paragraph
+from generator.plan.call import Call, call
 from generator.plan.kernels import Family, Kernel
 from generator.plan.resources import through_registers
 
@@ -172,6 +173,24 @@ def batched(family: Family) -> tuple[tuple[str, str], ...]:
 def gated(family: Family) -> tuple[str, ...]:
     """The contracts with a gated linear unit: their product has two columns for each column of C."""
     return tuple(name for name, variant in _variants(family).items() if variant.epilogue.gate is not None)
+
+
+def operands(family: Family) -> tuple[tuple[str, tuple[tuple[str, str], ...]], ...]:
+    """For each contract its operands and results as `prepare.py.j2` has them, without sums and maxima of tiles.
+
+    Each is the text of a tuple: dtype, None for any floating one; the extents by name; the dimension of stride 1, None
+    for any; and whether a call may leave it out.
+    """
+    return tuple((name, tuple(_operands(call(variant)))) for name, variant in _variants(family).items())
+
+
+def _operands(made: Call) -> Iterator[tuple[str, str]]:
+    optional = made.outputs if made.reads_out else made.results
+    for found in (made.a, made.b, *made.operands, *made.results):
+        # The kernel writes parts of a sum, which the launcher allocates.
+        if found not in made.outputs or found.layout:
+            extents = ", ".join(f'"{extent}"' for extent in found.extents) + "," * (len(found.extents) == 1)
+            yield found.name, f"({found.torch_dtype}, ({extents}), {found.unit}, {found in optional})"
 
 
 def contracts(family: Family) -> tuple[Contract, ...]:

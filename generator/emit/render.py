@@ -29,11 +29,11 @@ from generator.lowering.lines import collected, paragraph
 from generator.lowering.view import View, view
 from generator.plan.kernels import Family, Kernel
 
-#: The family's files other than kernels: the package, its functions' launching, copying and operators, winners, the
-#: cost model.
+#: The family's files other than kernels: the package, its functions' launching, copying, operators and compiling ahead,
+#: winners, the cost model.
 PACKAGE, LAUNCH, RELAUNCH, COPIES = "__init__.py", "_launch.py", "_relaunch.py", "_copies.py"
-OPERATORS, GRADIENTS, TUNED, TIMING = "_operators.py", "_gradients.py", "_tuned.py", "_timing.py"
-NN = "nn.py"
+OPERATORS, GRADIENTS, PREPARE, NN = "_operators.py", "_gradients.py", "_prepare.py", "nn.py"
+TUNED, TIMING = "_tuned.py", "_timing.py"
 
 # Starting a worker costs about as much as rendering this many kernels.
 _ENOUGH = 250
@@ -151,7 +151,8 @@ def package_names(family: Family) -> tuple[str, ...]:
     modules = (NN,) if family_package.linear(family) else ()
     backward = (GRADIENTS,) if spec.backward == "kernels" else ()
     backward = (*backward, *(f"{gradient.file}.py" for gradient in family.gradients if gradient.chained))
-    return (PACKAGE, LAUNCH, RELAUNCH, COPIES, OPERATORS, *modules, *backward, *((TIMING, TUNED) if spec.tuned else ()))
+    choice = (TIMING, TUNED) if spec.tuned else ()
+    return (PACKAGE, LAUNCH, RELAUNCH, COPIES, OPERATORS, PREPARE, *modules, *backward, *choice)
 
 
 def package_source(family: Family, name: str) -> str:
@@ -174,6 +175,8 @@ def package_source(family: Family, name: str) -> str:
             summary=summary,
             tuned=bool(spec.tuned),
         )
+    elif name == PREPARE:
+        body = environment().get_template("prepare.py.j2").render(contracts=family_package.operands(family))
     elif name == NN:
         linear = family_package.linear(family)
         plain = collected("PLAIN = [", [f'"{each.contract}"' for each in linear if each.plain], "]")

@@ -61,7 +61,8 @@ def gpu_target(target: str) -> GPUTarget:
 class _Driver:
     """Claims that the one device is a GPU of the target; each target is a device of its own to Triton's caches."""
 
-    target: str
+    def __init__(self, target: str) -> None:
+        self.target = target
 
     def get_current_target(self) -> GPUTarget:
         return gpu_target(self.target)
@@ -101,22 +102,26 @@ def _capture(
 
 
 @contextmanager
+def claimed(target: str) -> Iterator[None]:
+    """Within, Triton and torch find one GPU of the target, which cannot run anything."""
+    driver.set_active(_Driver(target))
+    capability = divmod(TARGETS[target].capability, 10)
+    hip = "claimed" if TARGETS[target].vendor == "amd" else None
+    with (
+        patch.object(torch.cuda, "get_device_capability", lambda device=None: capability),
+        patch.object(torch.version, "hip", hip),
+    ):
+        yield
+
+
+@contextmanager
 def _no_device(target: str) -> Iterator[None]:
     """Within, launches for `target` are captured, and launchers take operands that are on no GPU, and find it there."""
-    claimed = _Driver()
-    claimed.target = target
-    driver.set_active(claimed)
     original, JITFunction._do_compile = JITFunction._do_compile, _capture
     triton.knobs.runtime.interpret = True
     _captured.clear()
     try:
-        capability = divmod(TARGETS[target].capability, 10)
-        hip = "claimed" if TARGETS[target].vendor == "amd" else None
-        with (
-            patch.object(torch.cuda, "device_of", _DeviceOf),
-            patch.object(torch.cuda, "get_device_capability", lambda device=None: capability),
-            patch.object(torch.version, "hip", hip),
-        ):
+        with claimed(target), patch.object(torch.cuda, "device_of", _DeviceOf):
             yield
     finally:
         JITFunction._do_compile = original

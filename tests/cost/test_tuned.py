@@ -271,7 +271,7 @@ def test_what_was_measured_of_the_same_type_comes_before_another_of_its_width() 
 )
 def test_the_source_parses_and_is_formatted(tmp_path: Path, text: str, found: str) -> None:
     family = family_of(text, beside={"found.json": found})
-    assert TUNED in package_names(family.spec)
+    assert TUNED in package_names(family)
     source = package_source(family, TUNED)
     ast.parse(source)
     (tmp_path / TUNED).write_text(source)
@@ -279,4 +279,4 @@ def test_the_source_parses_and_is_formatted(tmp_path: Path, text: str, found: st
 
 
 def test_a_family_that_was_not_measured_has_no_such_source() -> None:
-    assert TUNED not in package_names(read_text(BASE))
+    assert TUNED not in package_names(family_of(BASE))

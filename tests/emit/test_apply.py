@@ -33,13 +33,13 @@ def rendered(cli: Cli) -> Cli:
 def test_outcomes_in_words(cli: Cli) -> None:
     spec = Path("family.yaml")
     spec.write_text(FAMILY)
-    assert cli("family.yaml").out == "generated/family: 4 kernels; 10 created\n"
-    assert cli("family.yaml").out == "generated/family: 4 kernels; 10 same\n"
+    assert cli("family.yaml").out == "generated/family: 4 kernels; 12 created\n"
+    assert cli("family.yaml").out == "generated/family: 4 kernels; 12 same\n"
     spec.write_text(SMALLER)
     # The two kernels that are left and the family's own files have not changed; __init__.py and the manifest have.
-    assert cli("family.yaml").out == "generated/family: 2 kernels; 2 updated, 2 removed, 6 same\n"
+    assert cli("family.yaml").out == "generated/family: 2 kernels; 2 updated, 2 removed, 8 same\n"
     spec.write_text(SMALLER.replace("A product.", "Another."))
-    assert cli("family.yaml").out == "generated/family: 2 kernels; 4 updated, 4 same\n"
+    assert cli("family.yaml").out == "generated/family: 2 kernels; 4 updated, 6 same\n"
     assert sorted(contents(FOLDER)) == sorted(
         [
             KERNEL,
@@ -48,8 +48,10 @@ def test_outcomes_in_words(cli: Cli) -> None:
             "_copies.py",
             "_launch.py",
             "_operators.py",
+            "_prepare.py",
             "_relaunch.py",
             "manifest.json",
+            "nn.py",
         ]
     )
 
@@ -67,7 +69,7 @@ def test_only_what_changed_is_written(rendered: Cli) -> None:
     (FOLDER / KERNEL).unlink()
     for path in FOLDER.iterdir():
         os.utime(path, ns=(10**18, 10**18))
-    assert rendered("family.yaml").out == "generated/family: 4 kernels; 1 created, 8 same\n"
+    assert rendered("family.yaml").out == "generated/family: 4 kernels; 1 created, 11 same\n"
     assert [path.name for path in FOLDER.iterdir() if path.stat().st_mtime_ns != 10**18] == [KERNEL]
 
 
@@ -105,7 +107,7 @@ def test_any_edit_is_one(rendered: Cli, line: str) -> None:
 def test_force_overwrites_an_edit(rendered: Cli) -> None:
     before = contents(FOLDER)
     (FOLDER / KERNEL).write_text("mine\n")
-    assert rendered("family.yaml", "--force").out == "generated/family: 4 kernels; 1 updated, 8 same\n"
+    assert rendered("family.yaml", "--force").out == "generated/family: 4 kernels; 1 updated, 11 same\n"
     assert contents(FOLDER) == before
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from generator.emit.manifest_reader import read
-from generator.emit.render import COPIES, LAUNCH, OPERATORS, RELAUNCH, TUNED
+from generator.emit.render import COPIES, LAUNCH, OPERATORS, PREPARE, RELAUNCH, TUNED
 from generator.epilogue.formula import FUNCTIONS
 from generator.epilogue.operations import Operation
 from generator.language import built_in
@@ -269,7 +269,10 @@ def test_names_that_an_operand_may_have() -> None:
 
 
 def test_names_of_the_families_own_files_are_free() -> None:
-    own = {"family.py.j2", *(f"{name.removeprefix('_')}.j2" for name in (LAUNCH, OPERATORS, RELAUNCH, COPIES, TUNED))}
+    own = {
+        "family.py.j2",
+        *(f"{name.removeprefix('_')}.j2" for name in (LAUNCH, OPERATORS, RELAUNCH, COPIES, PREPARE, TUNED)),
+    }
     assert {path.name for path in TEMPLATES.rglob("*.j2") if not of_kernels(path)} == {*own, "math.j2"}
 
 

@@ -1,0 +1,277 @@
+"""A family's `_prepare.py`: what calls run, and that after `prepare` they compile nothing.
+
+Where it matters what Triton compiles, Triton's own launch path decides that, for a GPU that is only claimed.
+"""
+
+from __future__ import annotations
+
+import importlib
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+import triton
+from triton.runtime.jit import JITFunction
+
+from generator.cli import main
+from generator.cost.analytic import DEVICES
+from generator.verify.ahead_of_time import standing_in_for
+from generator.verify.loading import load_family
+from tests.helpers.support import BASE, GENERATED, forget
+
+CUDA = torch.device("cuda", 0)
+
+
+class Compilations(set[tuple[str, str]]):
+    """The kernel and the key of all that Triton would have compiled."""
+
+    def keep(self, function: Any, key: str, *_: object) -> SimpleNamespace:
+        self.add((function.module, key))
+        return SimpleNamespace(run=None)
+
+
+@pytest.fixture
+def compilations(monkeypatch: pytest.MonkeyPatch) -> Iterator[Compilations]:
+    """Claims an H200, and keeps what is compiled for it."""
+    found = Compilations()
+    monkeypatch.setattr(JITFunction, "_do_compile", lambda self, key, *rest: found.keep(self, key))
+    with standing_in_for(DEVICES["nvidia_h200"]):
+        yield found
+
+
+@pytest.fixture
+def load(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], tuple[ModuleType, ModuleType]]]:
+    """A family, of the committed ones by default, and its `_prepare`; what is compiled cannot be launched."""
+    names = []
+
+    def family(name: str, folder: Path = GENERATED) -> tuple[ModuleType, ModuleType]:
+        names.append(name)
+        package = load_family(folder / name)
+        monkeypatch.setattr(importlib.import_module(f"{name}._relaunch"), "KNOWN", False)
+        return package, importlib.import_module(f"{name}._prepare")
+
+    yield family
+    for name in names:
+        forget(name)
+
+
+def some_call(ahead: ModuleType, contract: str, sizes: dict[str, int], draw: random.Random) -> dict[str, Any]:
+    """Operands of a call of these sizes, at any address and with any leading dimension."""
+    table, given = ahead._OPERANDS[contract], {}
+    for name, (dtype, shape, unit, optional) in table.items():
+        extents = tuple(sizes[size] for size in shape)
+        if optional and draw.random() < 0.5:
+            given[name] = None
+        elif not extents:
+            given[name] = draw.choice([1.0, 0.37, -2.5])
+        else:
+            quantised = 1 in (table["a"][0].itemsize, table["out"][0].itemsize)
+            kind = dtype or (torch.float32 if quantised else table["out"][0])
+            memory = torch.empty(0, dtype=kind, device=CUDA)
+            strides = (1,)
+            if len(extents) > 1:
+                inner = unit - len(extents)
+                lead = max(extents[inner], 1) + draw.choice([0, 0, 0, 1, 2, 4, 7, 8, 16, 24, 32, 64, 128, 4096])
+                apart = lead * extents[-3 - inner] + draw.choice([0, 0, 1, 8, 16, 64])
+                strides = (*[apart] * (len(extents) - 2), *((lead, 1) if inner == -1 else (1, lead)))
+            given[name] = memory.as_strided(extents, strides, draw.choice([0, 0, 0, 1, 2, 3, 4, 8, 16]))
+    return given
+
+
+@pytest.mark.parametrize(
+    ("family", "contract", "n", "k", "m"),
+    [
+        # Measured sizes of few rows, of which 1 is a constant to Triton, and from 17 on unaligned operands are copied.
+        ("gemm16", "gemm_fp16_rcr_none", 4096, 4096, range(1, 34)),
+        # A vector that lies as a column, copies to another layout, and no size a multiple of 16.
+        ("gemm16", "gemm_bf16_ccr_none", 1001, 1000, range(1, 6)),
+        ("gemm16", "gemm_bf16_rrr_none", 1, 4096, [1, 16, 50]),
+        ("tf32", "gemm_tf32_ccr_none", 512, 1024, [512, 1031]),
+        # Vectors along N of another type, and two columns of b for one of the result.
+        ("fused", "gemm_fp8e4m3_rcr_scalem_scalen", 256, 512, [2, 48]),
+        ("fused", "gemm_bf16_rcr_swiglu", 1000, 1024, [3]),
+        # Partial sums, a result that is read, auxiliary outputs, a batch, and a tuner.
+        ("split_k", "gemm_fp16_rcr_bias_silu", 100, 1000, [1, 128]),
+        ("outputs", "gemm_fp16_rcr_accumulate", 128, 64, [2]),
+        ("outputs", "gemm_bf16_rcr_bias_save_gelu", 128, 64, [2]),
+        ("batched", "bmm_fp16_rcr_none", 64, 100, [3]),
+        ("autotune", "gemm_bf16_rcr_none", 100, 1000, [4]),
+    ],
+)
+def test_prepared_calls_compile_nothing(
+    compilations: Compilations, load: Callable[..., Any], family: str, contract: str, n: int, k: int, m: Any
+) -> None:
+    package, ahead = load(family)
+    function, draw = getattr(package, contract), random.Random(7)
+    configurations = function.prepare(n, k, M=m, B=2, device=CUDA)
+    prepared = len(compilations)
+    assert prepared >= configurations > 0
+    launched = set()
+    with ahead._Memoryless():
+        for _ in range(400):
+            sizes = {"1": 1, "B": 2, "M": draw.choice(m), "N": n, "2 * N": 2 * n, "K": k}
+            call = some_call(ahead, contract, sizes, draw)
+            try:
+                copies, kernel, row, given = ahead._followed(function, call)
+            except ValueError:
+                # Only kernels with descriptors are in the family.
+                continue
+            for launch in (*copies, *ahead._launches(kernel, row, given)):
+                launch.compiled()
+                launched.add(launch.name)
+    assert launched and len(compilations) == prepared
+
+
+def test_what_is_prepared_is_prepared_once(compilations: Compilations, load: Callable[..., Any]) -> None:
+    package, ahead = load("gemm16")
+    found = ahead.launches(package.gemm_fp16_rcr_none, 4096, 4096, M=range(1, 9), B=1, device=CUDA)
+    for launch in found:
+        launch.compiled()
+    assert len(compilations) == len(found) == len({launch.key for launch in found})
+
+
+def test_operands_that_are_always_aligned(compilations: Compilations, load: Callable[..., Any]) -> None:
+    package, _ = load("gemm16")
+    function = package.gemm_fp16_rcr_none
+    counts = []
+    for unaligned in ((), ("a",), ("a", "out"), None):
+        function.prepare(4096, 4096, M=[2], device=CUDA, unaligned=unaligned)
+        counts.append(len(compilations))
+    assert counts[0] == 1 and counts == sorted(set(counts))
+
+
+def test_numbers_and_tensors_as_scalars(compilations: Compilations, load: Callable[..., Any]) -> None:
+    package, _ = load("outputs")
+    function = package.gemm_fp16_rcr_accumulate
+    counts = []
+    for dtypes in (None, {"beta": float}, {"beta": torch.float32}, {"beta": (float, torch.float32, torch.bfloat16)}):
+        function.prepare(128, 64, M=2, device=CUDA, unaligned=(), dtypes=dtypes)
+        counts.append(len(compilations))
+    assert counts[0] == counts[1] < counts[2] < counts[3]
+
+
+def test_every_configuration_that_the_tuner_tries(compilations: Compilations, load: Callable[..., Any]) -> None:
+    package, _ = load("autotune")
+    (first, *_) = package._KERNELS["gemm_bf16_rcr_none"]
+    found = package.gemm_bf16_rcr_none.prepare(4096, 4096, M=4096, device=CUDA, unaligned=())
+    assert found == len(package._kernel(first).CONFIGS) == len(compilations) > 1
+
+
+def test_in_the_interpreter_configurations_are_counted(
+    compilations: Compilations, load: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package, _ = load("fp16_rcr")
+    monkeypatch.setattr(triton.knobs.runtime, "interpret", True)
+    assert package.gemm_fp16_rcr_none.prepare(64, 48, M=range(1, 40), unaligned=()) == 1 and not compilations
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"M": []}, r"each M must be integers that are not negative, got N=64, K=48, B=1, M=\[\]$"),
+        ({"M": [3, -1]}, r"must be integers that are not negative, got .*M=\[3, -1\]$"),
+        ({"M": 2.0}, "must be integers"),
+        ({"M": 3, "unaligned": ["x"]}, "has no operand 'x'; its operands are a, b, bias, out$"),
+        ({"M": 3, "dtypes": {"a": torch.float32}}, r"the dtype of a is torch\.float16, got torch\.float32$"),
+    ],
+)
+def test_wrong_calls_of_prepare(
+    compilations: Compilations, load: Callable[..., Any], given: dict[str, Any], told: str
+) -> None:
+    package, _ = load("fp16_rcr")
+    with pytest.raises(ValueError, match=rf"^gemm_fp16_rcr_bias.*{told}"):
+        package.gemm_fp16_rcr_bias.prepare(64, 48, device=CUDA, **given)
+    assert not compilations
+
+
+def test_sizes_that_no_kernel_accepts(compilations: Compilations, load: Callable[..., Any], tmp_path: Path) -> None:
+    spec = f"{BASE}load: pointer\nmasking: none\ntile: [{{m: 16, n: 16, k: 16, warps: 1}}]\n"
+    (tmp_path / "divided.yaml").write_text(spec)
+    assert main([str(tmp_path / "divided.yaml"), "--out", str(tmp_path)]) == 0
+    package, _ = load("divided", tmp_path)
+    # Of a range, the sizes that some kernel accepts are prepared.
+    assert package.gemm_fp16_rcr_none.prepare(64, 48, M=range(1, 40), device=CUDA, unaligned=()) == 1
+    with pytest.raises(ValueError, match=r"no kernel accepts the operands:\n.*M is 3"):
+        package.gemm_fp16_rcr_none.prepare(64, 48, M=3, device=CUDA)
+
+
+def test_an_empty_result_needs_no_kernel(compilations: Compilations, load: Callable[..., Any]) -> None:
+    package, _ = load("fp16_rcr")
+    assert package.gemm_fp16_rcr_none.prepare(0, 64, M=3, device=CUDA) == 0 and not compilations
+
+
+SPEC = """\
+summary: Asked first.
+layout: [rcr, rrr]
+dtype: fp16
+epilogue: [none, scale+bias]
+schedule: [persistent, tiled]
+load: [descriptor, pointer]
+exclude:
+  - {schedule: persistent, load: pointer, because: not here}
+"""
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k", "ld"),
+    [
+        (64, 48, 32, 32),
+        # No descriptor can address A; then an N of which the same is true of C; then operands that are copied.
+        (16, 48, 33, 33),
+        (16, 49, 32, 32),
+        (401, 408, 33, 40),
+        # A vector, which the contract for the other layout of B computes.
+        (64, 1, 32, 32),
+    ],
+)
+@pytest.mark.parametrize("contract", ["gemm_fp16_rcr_none", "gemm_fp16_rrr_none", "gemm_fp16_rcr_scale_bias"])
+def test_which_is_what_a_call_runs(
+    rendered: Callable[[str], ModuleType], contract: str, m: int, n: int, k: int, ld: int
+) -> None:
+    package = rendered(SPEC)
+    a, b = torch.randn(m, ld).half()[:, :k], torch.randn(n, ld).half()[:, :k].T
+    if "rrr" in contract:
+        b = b.contiguous()
+    operands = {"scale": 2.0, "bias": torch.randn(n)} if "bias" in contract else {}
+    function = getattr(package, contract)
+    name, row = function.which(a, b, **operands)
+    modules = {name: package._kernel(name) for names in package._KERNELS.values() for name in names}
+    assert not any(module.gemm_kernel.launches for module in modules.values())
+    function(a, b, **operands)
+    (launched,) = [name for name, module in modules.items() if module.gemm_kernel.launches]
+    ((_, _, arguments),) = modules[launched].gemm_kernel.launches
+    assert name == launched and row in modules[name].CONFIGS and row.items() <= arguments.items()
+    row["BLOCK_M"] = 0
+    assert function.which(a, b, **operands)[1]["BLOCK_M"], "the caller has a copy"
+
+
+def test_which_has_the_errors_of_a_call(rendered: Callable[[str], ModuleType]) -> None:
+    function = rendered(SPEC).gemm_fp16_rcr_scale_bias
+    a, b = torch.randn(4, 8).half(), torch.randn(16, 8).half().T
+    for given in (
+        ((a, b), {"scale": 1.0}),
+        ((a, b), {"scale": 1.0, "bias": torch.randn(4)}),
+        ((a, b.contiguous()), {"scale": 1.0, "bias": torch.randn(16)}),
+        ((a, b[:4]), {"scale": 1.0, "bias": torch.randn(16)}),
+        ((a, b), {"scale": torch.randn(2), "bias": torch.randn(16)}),
+    ):
+        told = []
+        for asked in (function, function.which):
+            with pytest.raises((TypeError, ValueError)) as caught:
+                asked(*given[0], **given[1])
+            told.append((caught.type, str(caught.value)))
+        assert told[0] == told[1]
+    with pytest.raises(TypeError, match=r"^gemm_fp16_rcr_scale_bias: a must be a torch\.Tensor, got list$"):
+        function.which([1], b, scale=1.0, bias=torch.randn(16))
+
+
+def test_which_configuration_is_not_known_before(rendered: Callable[[str], ModuleType]) -> None:
+    package = rendered("summary: Tuned.\nlayout: rcr\ndtype: fp16\nselect: autotune\nload: pointer\n")
+    ((contract, (name,)),) = package._KERNELS.items()
+    a, b = torch.randn(4, 8).half(), torch.randn(16, 8).half().T
+    assert getattr(package, contract).which(a, b) == (name, {})
+    assert getattr(package, contract).which(a[:0], b) == (name, {})

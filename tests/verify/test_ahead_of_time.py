@@ -1,0 +1,114 @@
+"""`python -m generator prepare`: a cache that is filled without a GPU, and that launches on the GPU find."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import triton
+from triton.compiler import ASTSource
+
+from generator.cli import main
+from generator.emit.manifest_reader import read
+from generator.verify.launches import launches
+from generator.verify.loading import load_kernel
+from generator.verify.specialise import gpu_target, specialise
+from tests.helpers.support import GENERATED, Spoken, called, forget, python
+
+SPEC = """\
+summary: Compiled ahead.
+layout: rcr
+dtype: fp16
+epilogue: [none, relu]
+load: pointer
+masking: mnk
+tile: [{m: 16, n: 16, k: 16, warps: 1}]
+targets: [sm90]
+"""
+
+
+@pytest.fixture
+def family(tmp_path: Path) -> Path:
+    (tmp_path / "ahead.yaml").write_text(SPEC)
+    assert main([str(tmp_path / "ahead.yaml"), "--out", str(tmp_path)]) == 0
+    return tmp_path / "ahead"
+
+
+def test_a_second_run_compiles_nothing(family: Path, tmp_path: Path) -> None:
+    (tmp_path / "shapes.txt").write_text("32x32,16  # aligned\n\n32x48,1-2,16\n")
+    command = ("-m", "generator", "prepare", family, "--device", "nvidia_h200", "--aligned", "--cache", "cache")
+    outputs = []
+    for shapes in ("32x32,16", "shapes.txt", "shapes.txt"):
+        ran = python(*command, "--only", "*none", "--shapes", shapes, cwd=tmp_path)
+        assert (ran.returncode, ran.stderr) == (0, "")
+        counts, size = ran.stdout.splitlines()
+        found = re.fullmatch(r"(\d+) kernels compiled for NVIDIA H200, (\d+) were in the cache", counts)
+        assert found is not None and re.fullmatch(r"cache: \d+\.\d MB", size)
+        outputs.append((int(found[1]), int(found[2])))
+    (first, none), (more, kept), again = outputs
+    assert (first, none) == (1, 0) and more > 1 and kept == 1 and again == (0, more + kept)
+
+
+def test_the_launch_of_a_call_finds_what_was_compiled(
+    family: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By what Triton's launch path makes of a call of the kernel's own file, at another path."""
+    cache = tmp_path / "cache"
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(cache))
+    said = called(capsys, "prepare", family, "--device", "nvidia_h200", "--shapes", "32x32,32", "--aligned")
+    forget("ahead")
+    assert said.status == 0 and said.out.startswith("2 kernels compiled")
+    hits: list[bool] = []
+    monkeypatch.setattr(triton.knobs.compilation, "listener", lambda *, cache_hit, **_: hits.append(cache_hit))
+    for kernel in read(family).by_name.values():
+        copy = tmp_path / "elsewhere.py"
+        copy.write_text((family / f"{kernel.name}.py").read_text())
+        module = load_kernel(copy)
+        module.__name__ = kernel.name
+        (launch,) = [launch for launch in launches(kernel, "sm90") if launch.case.name == "aligned"]
+        assert launch.case.sizes == (32, 32, 32)
+        wanted: Any = specialise(module, kernel, launch, "sm90")
+        source = ASTSource(wanted.function, wanted.signature, wanted.constants, wanted.known)
+        triton.compile(source, target=gpu_target("sm90"), options=wanted.options)
+    assert hits == [True, True]
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> Spoken:
+    return called(capsys, "prepare", *arguments)
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"--device": "sm90"}, "sm90 is an architecture; kernels are chosen for a device: nvidia_h100_80gb_hbm3, "),
+        ({"--device": "nvidia_h20"}, "--device: 'nvidia_h20' is not known; did you mean 'nvidia_h200'?"),
+        ({"--shapes": "4096"}, "--shapes: expected NxK,M..., as in 4096x14336,1-64,128, or a file of such lines, got"),
+        ({"--shapes": "64x64,9-8"}, "--shapes: '64x64,9-8' has an empty range of M"),
+        ({"--only": "bmm*"}, "--only 'bmm*' matches no function; there are gemm_fp16_rcr_none, "),
+        ({"--batch": "-1"}, "64x64: gemm_fp16_rcr_none: N, K, B and each M must be integers that are not negative"),
+    ],
+)
+def test_wrong_calls(capsys: pytest.CaptureFixture[str], tmp_path: Path, changed: dict[str, str], told: str) -> None:
+    options = {"--device": "nvidia_h200", "--shapes": "64x64,1-8", "--cache": str(tmp_path / "cache"), **changed}
+    said = refused(capsys, GENERATED / "fp16_rcr", *(word for option in options.items() for word in option))
+    forget("fp16_rcr")
+    assert said.status == 2 and told in said.err and not said.out
+    assert not (tmp_path / "cache").exists()
+
+
+def test_a_folder_that_is_no_family(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    said = refused(capsys, tmp_path, "--device", "nvidia_h200", "--shapes", "64x64,1")
+    assert said.status == 2 and "has no manifest.json: name the folder of a rendered family" in said.err
+
+
+def test_sizes_must_be_given(capsys: pytest.CaptureFixture[str]) -> None:
+    said = refused(capsys, GENERATED / "fp16_rcr", "--device", "nvidia_h200")
+    assert said.status == 2 and "--shapes" in said.err
+
+
+def test_the_interpreter_compiles_nothing(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(triton.knobs.runtime, "interpret", True)
+    said = refused(capsys, GENERATED / "fp16_rcr", "--device", "nvidia_h200", "--shapes", "64x64,1")
+    assert said.status == 2 and "unset TRITON_INTERPRET" in said.err
