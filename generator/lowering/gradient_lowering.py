@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,15 +23,6 @@ from generator.plan.gradients import Gradient
 #: The running gradient, and its two parts in front of a gate.
 _GRADIENT = "grad"
 _HALVES = {GATE: "gate", X: "up"}
-#: Names of the kernel that no operand of a chain may have.
-_OWN = re.compile(r"grad(_.*)?|x\d+|(gate|up)\d+|total", re.A)
-
-
-def why_no_kernel(v: Variant) -> str | None:
-    """Why no kernel can run the chain of `v` backwards, or None."""
-    names = {name for step in v.epilogue.steps for local, operand in step.operands for name in (local, operand.name)}
-    own = sorted(name for name in names if _OWN.fullmatch(name))
-    return f"its operand {own[0]!r} has a name that a gradient's kernel uses itself" if own else None
 
 
 @dataclass(frozen=True)

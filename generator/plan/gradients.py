@@ -7,6 +7,7 @@ is the transposed of a row-major product.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -18,6 +19,9 @@ from generator.language.vocabulary import DEFAULTS, ELEMENTS, QUANTISED
 
 #: The output that keeps the sum for the backward pass.
 SUM = "whole"
+
+#: Names that the kernel of a gradient has for its own values.
+_OWN = re.compile(r"grad(_.*)?|x\d+|(gate|up)\d+|total|part|part_[mn]|needed|found", re.A)
 
 _TURNED = {"row": "column", "column": "row", "strided": "strided"}
 
@@ -76,7 +80,9 @@ def why_none(v: Variant) -> str | None:
         return f"a result in {v.dtype.out} has no gradient"
     if not ELEMENTS[v.dtype.a].floating or ELEMENTS[v.dtype.a].bits < 16:
         return f"operands in {v.dtype.a} have no gradient"
-    return None
+    names = {name for step in v.epilogue.steps for local, operand in step.operands for name in (local, operand.name)}
+    own = sorted(name for name in names if _OWN.fullmatch(name))
+    return f"its operand {own[0]!r} has a name that the kernel of a gradient uses itself" if own else None
 
 
 def gradients(v: Variant) -> tuple[Gradient, ...]:
