@@ -85,7 +85,7 @@ def sizes(source: Source, batched: bool) -> list[Condition]:
     facts = [at_most(0, variable(name)) for name in names]
     largest = [f"{columns} * {name}" if name == "N" and columns > 1 else name for name in names]
     for test in refusals(body[body.index(taken) + 1 :], names):
-        limited = matched(test, f"max({', '.join(largest)}) > $limit")
+        limited = matched(test, f"any(size > $limit for size in ({', '.join(largest)}))")
         if limited is not None:
             limit = number_of(limited["limit"], {}, {})
             facts += [at_most(variable(name) * (columns if name == "N" else 1), limit) for name in names]
