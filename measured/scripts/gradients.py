@@ -1,6 +1,6 @@
 """Errors of gradients beside eager torch's, and `opcheck`, on a GPU: `python measured/scripts/gradients.py FILE`.
 
-Each contract of `specs/training.yaml` is called with random operands, its result's gradient is random, and the gradients
+Each contract of `specs/training.yaml` is called with random operands. The gradient of its result is random, and those
 of all operands are compared with float64 autograd: the root mean square error relative to the root mean square. Eager
 torch computes the same in bf16, an operation at a time. FILE receives JSON.
 """
