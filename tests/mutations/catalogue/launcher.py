@@ -260,7 +260,7 @@ CHECKS = (
         "sizes past 32 bits are accepted",
         "check",
         MASKED,
-        (("if max(M, N, K) > 2**31 - 2**16:", "if max(M, N, K) < 0:"),),
+        (("size > 2**31 - 2**16 for", "size < 0 for"),),
         "offsets within a tile wrap around",
         by="bounds",
         says="does not fit 32 bits",
