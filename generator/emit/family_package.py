@@ -145,10 +145,8 @@ def linear(family: Family) -> tuple[Linear, ...]:
 
 def gradients(family: Family) -> tuple[str, ...]:
     """The contracts that have gradients, each with what computes them, as entries; `_gradients` explains the words."""
-    names, found = _variants(family), []
+    found = []
     for gradient in family.gradients:
-        if not gradient.contracts <= names.keys():
-            continue
         products = {"a": gradient.a, "b": gradient.b}
         entries = [f'"{x}": ("{product.contract}", {product.turned})' for x, product in products.items()]
         words = {"chain": gradient.chain and gradient.file, "sum": gradient.sum, "again": gradient.again}

@@ -75,7 +75,11 @@ class Job:
     def present(self) -> Family:
         """The family with the kernels that the folder will have: the selected ones, and those already there."""
         names = {kernel.name for kernel in self.selected} | self.recorded.keys()
-        return replace(self.family, kernels=tuple(k for k in self.family.kernels if k.name in names))
+        kernels = tuple(k for k in self.family.kernels if k.name in names)
+        contracts = {kernel.variant.contract for kernel in kernels}
+        # A contract has gradients if all contracts that compute them are there.
+        gradients = tuple(each for each in self.family.gradients if each.contracts <= contracts)
+        return replace(self.family, kernels=kernels, gradients=gradients)
 
     def survey(self) -> Survey:
         """The state of the folder; raise `Refused` if it cannot be written."""

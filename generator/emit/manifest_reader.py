@@ -32,6 +32,8 @@ class Rendered:
     left_out: tuple[LeftOut, ...]
     #: Kernel name -> sha256 of the body of its file.
     digests: Mapping[str, str] = field(hash=False)
+    #: The names of all files.
+    files: frozenset[str]
 
     @cached_property
     def by_name(self) -> dict[str, Kernel]:
@@ -47,8 +49,9 @@ class Rendered:
 
     @property
     def own_files(self) -> list[Path]:
-        """The family's files other than kernels, which run these: `__init__.py` and what it imports."""
-        return sorted(self.folder.glob("_*.py"))
+        """The family's modules other than kernels of products: `__init__.py` and what it imports."""
+        found = sorted(self.folder.glob("*.py"))
+        return [path for path in found if path.name in self.files and path.stem not in self.by_name]
 
     def file(self, name: str, *, contract: bool = False) -> Path:
         """The file of a kernel; with `contract`, the package that holds the function of a contract."""
@@ -74,7 +77,8 @@ def read(folder: Path) -> Rendered:
             raise ValueError(f"{strays[0]!r} is no file of the family")
         left_out = tuple(LeftOut(str(e["name"]), str(e["reason"]), e.get("target")) for e in manifest["left_out"])
         digests = {name: str(entry["sha256"]) for name, entry in manifest["kernels"].items()}
-        return Rendered(folder, str(manifest["name"]), tuple(kernels.values()), left_out, digests)
+        files = frozenset(manifest["files"])
+        return Rendered(folder, str(manifest["name"]), tuple(kernels.values()), left_out, digests, files)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         reason = f"{type(error).__name__}: {error}"
         raise CallError(f"{folder / MANIFEST}: is invalid ({reason}); render the family again") from None

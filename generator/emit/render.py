@@ -149,7 +149,7 @@ def package_names(family: Family) -> tuple[str, ...]:
     """The names of the family's files other than kernels."""
     spec = family.spec
     modules = (NN,) if family_package.linear(family) else ()
-    backward = (GRADIENTS,) if spec.backward == "kernels" else ()
+    backward = (GRADIENTS,) if family.gradients else ()
     backward = (*backward, *(f"{gradient.file}.py" for gradient in family.gradients if gradient.chained))
     choice = (TIMING, TUNED) if spec.tuned else ()
     return (PACKAGE, LAUNCH, RELAUNCH, COPIES, OPERATORS, PREPARE, *modules, *backward, *choice)
@@ -186,7 +186,8 @@ def package_source(family: Family, name: str) -> str:
     elif name == TIMING:
         body = Path(fitted.__file__).read_text(encoding="utf-8")
     elif name.startswith("_"):
-        body = environment().get_template(f"{name.removeprefix('_')}.j2").render()
+        template = environment().get_template(f"{name.removeprefix('_')}.j2")
+        body = template.render(gradients=bool(family.gradients))
     else:
         gradient = next(each for each in family.gradients if f"{each.file}.py" == name)
         assert gradient.chain is not None

@@ -21,7 +21,9 @@ from generator.language.vocabulary import DEFAULTS, ELEMENTS, QUANTISED
 SUM = "whole"
 
 #: Names that the kernel of a gradient has for its own values.
-_OWN = re.compile(r"grad(_.*)?|x\d+|(gate|up)\d+|total|part|part_[mn]|needed|found", re.A)
+_OWN = re.compile(r"grad(_.*)?|x\d+|(gate|up)\d+|(part|tiles)_[mn]|found|inside|gradient_kernel", re.A)
+#: What such a kernel adds to the name of an operand: for its columns of each half, and for the number of a call.
+_ADDED = ("gate", "up", "given")
 
 _TURNED = {"row": "column", "column": "row", "strided": "strided"}
 
@@ -81,7 +83,8 @@ def why_none(v: Variant) -> str | None:
     if not ELEMENTS[v.dtype.a].floating or ELEMENTS[v.dtype.a].bits < 16:
         return f"operands in {v.dtype.a} have no gradient"
     names = {name for step in v.epilogue.steps for local, operand in step.operands for name in (local, operand.name)}
-    own = sorted(name for name in names if _OWN.fullmatch(name))
+    made = {f"{name}_{added}" for name in names for added in _ADDED}
+    own = sorted(name for name in names if _OWN.fullmatch(name) or name in made)
     return f"its operand {own[0]!r} has a name that the kernel of a gradient uses itself" if own else None
 
 

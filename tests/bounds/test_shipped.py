@@ -9,6 +9,7 @@ import pytest
 
 from generator.bounds import prove
 from generator.cli import main
+from generator.emit.manifest_reader import read
 from tests.helpers.support import GENERATED
 
 #: The others are proved by `verify --level bounds`, as tests/verify/test_generated.py does.
@@ -16,7 +17,8 @@ FAMILIES = [GENERATED / "ladder"]
 
 
 def kernels(family: Path) -> list[Path]:
-    return [path for path in sorted(family.glob("*.py")) if not path.name.startswith("_")]
+    rendered = read(family)
+    return [rendered.file(name) for name in sorted(rendered.by_name)]
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from generator.emit.code_parts import Parts, of_file, parts
+from generator.emit.manifest_reader import read
 from tests.helpers.support import GENERATED
 
 KERNEL = '''\
@@ -217,7 +218,7 @@ def test_a_file_that_is_no_python_is_refused(tmp_path: Path) -> None:
 
 
 def test_rendered_kernels_have_device_and_host_code_of_their_own() -> None:
-    folder = GENERATED / "ladder"
-    found = {path.stem: of_file(path) for path in folder.glob("gemm_*.py")}
+    family = read(GENERATED / "ladder")
+    found = {name: of_file(family.file(name)) for name in family.by_name}
     assert len(found) == 4 and parts("").device not in {each.device for each in found.values()}
     assert len({each.device for each in found.values()}) == 4

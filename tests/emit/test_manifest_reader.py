@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from generator.emit.manifest_reader import read
+from generator.emit.render import package_names
 from generator.language.errors import CallError
 from generator.language.spec import read as read_spec
 from generator.plan.expand import expand
@@ -24,6 +25,7 @@ def test_the_manifest_tells_what_the_spec_expands_to(path: Path) -> None:
     assert found.kernels == family.kernels
     assert found.left_out == family.left_out
     assert found.name == family.spec.name
+    assert [path.name for path in found.own_files] == sorted(package_names(family))
 
 
 def ladder(folder: Path, change: Callable[[dict[str, Any]], None]) -> Path:

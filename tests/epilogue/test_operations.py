@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from generator.emit.manifest_reader import read
-from generator.emit.render import COPIES, LAUNCH, OPERATORS, PREPARE, RELAUNCH, TUNED
+from generator.emit.render import COPIES, GRADIENTS, LAUNCH, NN, OPERATORS, PREPARE, RELAUNCH, TUNED
 from generator.epilogue.formula import FUNCTIONS
 from generator.epilogue.operations import Operation
 from generator.language import built_in
@@ -254,10 +254,12 @@ def names_of(source: str) -> tuple[set[str], set[str]]:
 
 def test_every_name_of_every_kernel_and_launcher_is_one_that_no_operand_may_have() -> None:
     free: set[str] = set()
-    for path in GENERATED.glob("*/[gb]*mm_*.py"):
-        used, keywords = names_of(path.read_text())
-        derived = {f"{name.upper()}_ON_DEVICE" for name in keywords}
-        free |= {name for name in used - keywords - derived if not is_taken(name)}
+    for folder in GENERATED.iterdir():
+        family = read(folder)
+        for kernel in family.by_name:
+            used, keywords = names_of(family.file(kernel).read_text())
+            derived = {f"{name.upper()}_ON_DEVICE" for name in keywords}
+            free |= {name for name in used - keywords - derived if not is_taken(name)}
     # No operand's name is in capitals or begins with an underscore.
     assert {name for name in free if name.islower() and not name.startswith("_")} == set()
 
@@ -269,10 +271,8 @@ def test_names_that_an_operand_may_have() -> None:
 
 
 def test_names_of_the_families_own_files_are_free() -> None:
-    own = {
-        "family.py.j2",
-        *(f"{name.removeprefix('_')}.j2" for name in (LAUNCH, OPERATORS, RELAUNCH, COPIES, PREPARE, TUNED)),
-    }
+    names = (LAUNCH, OPERATORS, GRADIENTS, RELAUNCH, COPIES, PREPARE, NN, TUNED)
+    own = {"family.py.j2", "gradient.py.j2", *(f"{name.removeprefix('_')}.j2" for name in names)}
     assert {path.name for path in TEMPLATES.rglob("*.j2") if not of_kernels(path)} == {*own, "math.j2"}
 
 

@@ -11,7 +11,7 @@ from tests.helpers.support import BASE, SPECS, family_of, mistakes_of, read_text
 
 KEY_LIST = (
     "legal: summary, name, layout, dtype, batch, epilogue, masking, swizzle, schedule, load, store, product, rounding, "
-    "math, tile, select, tuned, targets, triton, ops, exclude, header"
+    "math, tile, select, backward, tuned, targets, triton, ops, exclude, header"
 )
 AXIS_LIST = "layout, dtype, batch, epilogue, masking, swizzle, schedule, load, store, product, rounding, math"
 TARGET_LIST = "legal: sm80, sm86, sm89, sm90, sm100, sm120, gfx90a, gfx942, gfx950, gfx1100, gfx1201"
@@ -333,7 +333,8 @@ def test_defaults() -> None:
 def test_the_keys_are_those_of_the_language() -> None:
     assert list(KEYS) == [
         *("summary", "name", "layout", "dtype", "batch", "epilogue", "masking", "swizzle", "schedule", "load", "store"),
-        *("product", "rounding", "math", "tile", "select", "tuned", "targets", "triton", "ops", "exclude", "header"),
+        *("product", "rounding", "math", "tile", "select", "backward", "tuned", "targets", "triton", "ops"),
+        *("exclude", "header"),
     ]
 
 

@@ -253,7 +253,7 @@ CHECKS = (
         "operands on no GPU are accepted",
         "check",
         MASKED,
-        (('a.device.type != "cuda" and not', "False and not"),),
+        (('a.device.type not in ("cuda", "meta") and not', "False and not"),),
         "Triton says that it cannot access a pointer, instead of the launcher that a GPU is needed",
     ),
     Mutation(

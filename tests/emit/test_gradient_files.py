@@ -1,0 +1,123 @@
+"""The files of a backward pass in a family's folder: those of contracts that are there with all that they need."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.support import BASE, Spoken, contents, python
+
+Cli = Callable[..., Spoken]
+
+#: The gradients of each contract need `none` in the layouts rrr and crr; of gelu also the contract that saves the sum,
+#: of swiglu also `none` in the layout rcr.
+FAMILY = BASE + "backward: kernels\nepilogue: [none, bias, gelu, swiglu]\n"
+FOLDER = Path("generated/family")
+CHAINED = ("bias", "save_1whole_gelu", "swiglu")
+
+
+@pytest.fixture
+def family(cli: Cli) -> Cli:
+    """The command line in a folder with family.yaml."""
+    Path("family.yaml").write_text(FAMILY)
+    return cli
+
+
+def chained() -> list[str]:
+    """The epilogues of the contracts whose chain a kernel runs backwards."""
+    names = [name for name in contents(FOLDER) if name.endswith("__gradient.py")]
+    return [name.removeprefix("gemm_fp16_rcr_").removesuffix("__gradient.py") for name in names]
+
+
+def with_gradients() -> set[str]:
+    """The contracts for which the package knows what computes their gradients."""
+    tree = ast.parse((FOLDER / "__init__.py").read_bytes())
+    tables = {ast.unparse(node.targets[0]): node.value for node in tree.body if isinstance(node, ast.Assign)}
+    return set(ast.literal_eval(tables["_GRADIENTS"])) if "_GRADIENTS" in tables else set()
+
+
+def test_a_family_has_a_kernel_for_each_chain_that_is_run_backwards(family: Cli) -> None:
+    assert family("family.yaml").status == 0
+    assert chained() == sorted(CHAINED)
+    assert with_gradients() == {f"gemm_fp16_rcr_{word}" for word in ("none", "gelu", *CHAINED)}
+    manifest = json.loads((FOLDER / "manifest.json").read_text())
+    assert not [name for name in manifest["kernels"] if name.endswith("__gradient")]
+    assert manifest["files"].keys() == contents(FOLDER).keys() - {"manifest.json"}
+
+
+def test_without_the_key_there_is_none(family: Cli) -> None:
+    family("family.yaml")
+    Path("family.yaml").write_text(FAMILY.replace("backward: kernels\n", ""))
+    assert family("family.yaml").status == 0
+    assert chained() == [] and with_gradients() == set()
+    assert not [name for name, text in contents(FOLDER).items() if b"import _gradients" in text]
+
+
+def test_a_gradient_goes_with_its_contract(family: Cli) -> None:
+    family("family.yaml")
+    Path("family.yaml").write_text(FAMILY.replace("gelu, ", ""))
+    assert family("family.yaml").status == 0
+    assert chained() == ["bias", "swiglu"]
+    assert with_gradients() == {f"gemm_fp16_rcr_{word}" for word in ("none", "bias", "swiglu")}
+
+
+def test_only_leaves_no_gradient_of_what_it_leaves_out(family: Cli) -> None:
+    """Rendered step by step into one folder: a contract has gradients as soon as all that they need is there."""
+    # Without the products there is no gradient, and no file that would import one.
+    assert family("family.yaml", "--only", "*_bias__*").status == 0
+    assert chained() == [] and with_gradients() == set()
+    assert not [name for name in contents(FOLDER) if "gradient" in name]
+    assert b"import _gradients" not in (FOLDER / "_operators.py").read_bytes()
+    steps = {
+        "gemm_fp16_rrr_none__*": set[str](),
+        "gemm_fp16_crr_none__*": {"bias"},
+        # Neither the contract that saves its sum nor the one that computes it again is there.
+        "gemm_fp16_rcr_gelu__*": {"bias"},
+        "gemm_fp16_rcr_swiglu__*": {"bias"},
+        "*_save_*": {"bias", "gelu", "save_1whole_gelu"},
+        "gemm_fp16_rcr_none__*": {"bias", "gelu", "save_1whole_gelu", "swiglu", "none"},
+    }
+    for glob, expected in steps.items():
+        assert family("family.yaml", "--only", glob).status == 0
+        assert with_gradients() == {f"gemm_fp16_rcr_{word}" for word in expected}, glob
+        assert chained() == sorted(expected & set(CHAINED)), glob
+        assert (FOLDER / "_gradients.py").exists() == bool(expected), glob
+    # Step by step the whole was made.
+    assert family("family.yaml", "--check").status == 0
+
+
+def test_only_goes_with_every_mode(family: Cli) -> None:
+    glob = "*_save_*"
+    listed = json.loads(family("family.yaml", "--only", glob, "--list", "--json").out)
+    assert list(listed[0]["kernels"]) == ["gemm_fp16_rcr_save_1whole_gelu__tiled_pointer_auto_grouped"]
+    family("family.yaml")
+    for mode in ("--check", "--diff"):
+        assert family("family.yaml", "--only", glob, mode).status == 0
+    # The kernels of gradients follow from the others, and have no name of their own to choose.
+    said = family("family.yaml", "--only", "*__gradient")
+    assert said.status == 2 and "matches no kernel" in said.err
+
+
+def test_a_contract_without_what_its_gradients_need_refuses_them(family: Cli, tmp_path: Path) -> None:
+    said = family("family.yaml", "--only", "*_none__*", "--out", tmp_path)
+    assert said.status == 0, said.err
+    said = family("family.yaml", "--only", "*_bias__*", "--out", tmp_path / "other")
+    assert said.status == 0, said.err
+    code = (
+        "import torch, family, other.family\n"
+        "a = torch.eye(16, dtype=torch.float16).requires_grad_()\n"
+        "b = torch.arange(256, dtype=torch.float16).reshape(16, 16).T / 256\n"
+        "family.gemm_fp16_rcr_none(a, b).sum().backward()\n"
+        "print(torch.equal(a.grad, b.sum(1).expand(16, 16)))\n"
+        "try: other.family.gemm_fp16_rcr_bias(a, b, bias=b[0])\n"
+        "except RuntimeError as error: print(error)\n"
+    )
+    ran = python("-c", code, cwd=tmp_path, env={"PYTHONPATH": str(tmp_path), "TRITON_INTERPRET": "1"})
+    assert ran.returncode == 0, ran.stderr
+    found, refused = ran.stdout.splitlines()
+    assert found == "True"
+    assert refused.startswith("gemm_fp16_rcr_bias: a requires a gradient, and this contract records none")

@@ -1,0 +1,331 @@
+"""What a backward pass needs: the contract of each product, what is kept of the sum, and what is refused."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+
+import pytest
+
+from generator.emit.render import package_source
+from generator.language.model import Layout
+from generator.language.reserved_names import is_taken
+from generator.language.vocabulary import LAYOUT_LETTERS
+from generator.plan.gradients import Gradient, gradients
+from tests.helpers.support import family_of, mistakes_of, variant
+
+#: What the kernel of a gradient adds to the name of an operand.
+ADDED = ("gate", "up", "given")
+WRITTEN = "accumulate writes over C, of which a gradient would be needed"
+
+#: The value of `backward` is at 2:11; what a test adds begins on line 5.
+BACKWARD = "summary: A product.\nbackward: kernels\nlayout: rcr\ndtype: bf16\n"
+OPERATION = "ops: {{mine: {{formula: x * {0}, operands: {{{0}: [N]}}}}}}\nepilogue: mine\n"
+
+TRANSPOSED = {"r": "c", "c": "r", "s": "s"}
+
+
+def found(text: str) -> dict[str, Gradient]:
+    """The gradients of the family of a spec, by contract."""
+    return {gradient.contract: gradient for gradient in family_of(text).gradients}
+
+
+def contracts(text: str) -> list[str]:
+    """The contracts of the family of a spec, in order."""
+    return list(dict.fromkeys(kernel.variant.contract for kernel in family_of(text).kernels))
+
+
+# The two products.
+
+
+@pytest.mark.parametrize(
+    ("layout", "a", "b"),
+    [
+        # An operand that lies by columns gets the transposed of a product that lies by rows.
+        ("rrr", "rcr", "crr"),
+        ("rcr", "rrr", "crr transposed"),
+        ("crr", "rcr transposed", "rrr"),
+        ("ccr", "ccr transposed", "ccr transposed"),
+        # The layout of the result makes no difference: its gradient is made contiguous by rows.
+        ("rcc", "rrr", "crr transposed"),
+        ("ccs", "ccr transposed", "ccr transposed"),
+        # An operand of any strides is read in any, and its gradient lies by rows.
+        ("srr", "rcr", "srr"),
+        ("rsr", "rsr", "crr"),
+        ("ssr", "rsr", "srr"),
+    ],
+)
+def test_the_products_of_a_layout(layout: str, a: str, b: str) -> None:
+    (gradient,) = gradients(variant(layout=Layout.of(layout)))
+    said = [product.contract.split("_")[2] + " transposed" * product.turned for product in (gradient.a, gradient.b)]
+    assert said == [a, b]
+
+
+@pytest.mark.parametrize("layout", list(map("".join, itertools.product(LAYOUT_LETTERS, repeat=3))))
+def test_a_product_reads_the_operands_as_they_lie_and_its_result_lies_as_the_operand(layout: str) -> None:
+    (gradient,) = gradients(variant(layout=Layout.of(layout)))
+    a, b, _ = layout
+    # dA = dS @ B^T and dB = A^T @ dS, where dS lies by rows.
+    for product, left, right, operand in (
+        (gradient.a, "r", TRANSPOSED[b], a),
+        (gradient.b, TRANSPOSED[a], "r", b),
+    ):
+        if product.turned:
+            left, right = TRANSPOSED[right], TRANSPOSED[left]
+        result = TRANSPOSED["r"] if product.turned else "r"
+        assert product.contract == f"gemm_fp16_{left}{right}r_none"
+        assert operand in (result, "s")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "product"),
+    [
+        ("fp16", "fp16"),
+        ("tf32", "tf32"),
+        ("{a: fp16, acc: fp16}", "fp16_fp16_fp16"),
+        # A gradient has the type of its operand, not that of the result.
+        ("{a: bf16, out: fp32}", "bf16"),
+        ("{a: fp32, out: bf16}", "fp32"),
+    ],
+)
+def test_a_product_is_computed_as_its_contract_and_rounded_to_the_operand_s_type(dtype: str, product: str) -> None:
+    text = BACKWARD.replace("bf16", dtype)
+    (gradient,) = found(text).values()
+    assert (gradient.a.contract, gradient.b.contract) == (f"gemm_{product}_rrr_none", f"gemm_{product}_crr_none")
+
+
+def test_a_batch_has_products_of_batches() -> None:
+    names = contracts(BACKWARD + "batch: [none, strided]\n")
+    kinds = [f"{kind}_bf16_{layout}_none" for kind in ("gemm", "bmm") for layout in ("rrr", "crr")]
+    assert names == ["gemm_bf16_rcr_none", "bmm_bf16_rcr_none", *kinds]
+    assert {g.contract: (g.a.contract, g.b.contract) for g in found(BACKWARD + "batch: strided\n").values()} == {
+        "bmm_bf16_rcr_none": ("bmm_bf16_rrr_none", "bmm_bf16_crr_none")
+    }
+
+
+# What is kept of the sum.
+
+
+@pytest.mark.parametrize(
+    ("epilogue", "saving", "kept", "again"),
+    [
+        # No derivative reads a value.
+        ("none", None, None, None),
+        ("bias+add", None, None, None),
+        ("bias+row_sum+save", None, None, None),
+        # The contract that is called in this one's place returns the sum as well.
+        ("relu", "save_1whole_relu", "whole", None),
+        ("bias+gelu", "save_1whole_bias_gelu", "whole", None),
+        ("scale", "save_1whole_scale", "whole", None),
+        ("bias+save+gelu", "save_1whole_bias_save_gelu", "whole", None),
+        # It returns the sum already, under any name.
+        ("save+gelu", None, "preact", None),
+        ("[[{save: hidden}, bias, gelu]]", None, "hidden", None),
+        # A sum over rows is not the sum itself.
+        ("row_sum+gelu", "save_1whole_rowsum_gelu", "whole", None),
+        # The sum before a gate has twice the columns of the result, so no output of it.
+        ("swiglu", None, None, "none"),
+        ("bias+swiglu+add", None, None, "none"),
+    ],
+)
+def test_what_is_kept_of_the_sum(epilogue: str, saving: str | None, kept: str | None, again: str | None) -> None:
+    text = f"{BACKWARD}epilogue: {epilogue}\n"
+    first, *others = found(text).values()
+
+    def contract(word: str | None) -> str | None:
+        return word and f"gemm_bf16_rcr_{word}"
+
+    assert first.contract == contracts(text)[0]
+    assert (first.saving, first.sum, first.again) == (contract(saving), kept, contract(again))
+    assert first.chained == (epilogue != "none" and saving is None)
+    # The contract that saves has gradients of its own, and needs no other.
+    assert [(g.contract, g.saving, g.sum, g.chained) for g in others] == (
+        [(contract(saving), None, kept, True)] if saving else []
+    )
+    assert first.contracts <= set(contracts(text))
+
+
+def test_what_the_sum_is_kept_by_is_one_output_among_those_of_the_chain() -> None:
+    text = BACKWARD + "epilogue: [[bias, {save: hidden}, relu, row_amax]]\n"
+    saved = found(text)["gemm_bf16_rcr_save_1whole_bias_save_1hidden_relu_rowamax"]
+    assert saved.chain is not None
+    assert [output.name for output in saved.chain.epilogue.outputs] == ["whole", "hidden", "row_amax"]
+    assert saved.constant == ("row_amax",)
+
+
+def test_the_products_know_nothing_of_the_chain() -> None:
+    names = contracts(BACKWARD + "epilogue: bias+relu\nrounding: torch\n")
+    assert names == [
+        "gemm_bf16_rcr_bias_relu_roundingtorch",
+        *("gemm_bf16_rrr_none", "gemm_bf16_crr_none"),
+        "gemm_bf16_rcr_save_1whole_bias_relu_roundingtorch",
+    ]
+    kernels = [kernel.name.partition("__") for kernel in family_of(BACKWARD + "epilogue: silu\nmath: fast\n").kernels]
+    assert {contract for contract, _, how in kernels if how.endswith("mathfast")} == {
+        *("gemm_bf16_rcr_silu", "gemm_bf16_rcr_save_1whole_silu")
+    }
+
+
+# The kernels.
+
+
+def test_kernels_for_the_backward_pass_alone_come_last_and_are_of_the_same_kinds() -> None:
+    text = BACKWARD + "epilogue: [none, swiglu]\nload: [descriptor, pointer]\n"
+    of = {
+        contract: [k.name.partition("__")[2] for k in family_of(text).kernels if k.variant.contract == contract]
+        for contract in contracts(text)
+    }
+    # The sum that a gate's gradient computes again is a contract of the spec's own.
+    assert list(of) == [f"gemm_bf16_{word}" for word in ("rcr_none", "rcr_swiglu", "rrr_none", "crr_none")]
+    assert set(map(tuple, of.values())) == {("tiled_descriptor_auto_grouped", "tiled_pointer_auto_grouped")}
+
+
+def test_layouts_that_are_one_another_s_need_few_others() -> None:
+    layouts = "[rcr, rrr, crr, ccr]"
+    text = BACKWARD.replace("rcr", layouts)
+    assert contracts(text) == [f"gemm_bf16_{layout}_none" for layout in layouts.strip("[]").split(", ")]
+    assert len(family_of(text).kernels) == len(found(text)) == 4
+
+
+@pytest.mark.parametrize("line", ["", "backward: none\n"])
+def test_without_the_key_nothing_is_added(line: str) -> None:
+    family = family_of(BACKWARD.replace("backward: kernels\n", line) + "epilogue: relu\n")
+    assert [kernel.variant.contract for kernel in family.kernels] == ["gemm_bf16_rcr_relu"]
+    assert family.gradients == ()
+
+
+# Refusals, each at the value of `backward`.
+
+
+@pytest.mark.parametrize(
+    ("dtype", "added", "contract", "reason"),
+    [
+        ("bf16", "epilogue: accumulate\n", "bf16_rcr_accumulate", WRITTEN),
+        ("bf16", "epilogue: bias+accumulate\n", "bf16_rcr_bias_accumulate", WRITTEN),
+        ("int8", "", "int8_rcr_none", "a result in int32 has no gradient"),
+        ("{a: int8, out: bf16}", "", "int8_int32_bf16_rcr_none", "operands in int8 have no gradient"),
+        ("{a: bf16, out: int8}", "", "bf16_fp32_int8_rcr_none", "a result in int8 has no gradient"),
+        ("{a: bf16, out: fp8e4m3}", "", "bf16_fp32_fp8e4m3_rcr_none", "a result in fp8e4m3 has no gradient"),
+        ("{a: fp16, out: fp8e5m2}", "", "fp16_fp32_fp8e5m2_rcr_none", "a result in fp8e5m2 has no gradient"),
+        ("fp8e4m3", "", "fp8e4m3_rcr_none", "operands in fp8e4m3 have no gradient"),
+        *(
+            (
+                "bf16",
+                OPERATION.format(name),
+                "bf16_rcr_mine",
+                f"its operand {name!r} has a name that the kernel of a gradient uses itself",
+            )
+            for name in ("grad", "grad_out", "x0", "gate2", "part_m", "found", "inside", "tiles_n", "gradient_kernel")
+        ),
+    ],
+)
+def test_a_contract_without_gradients_is_refused(dtype: str, added: str, contract: str, reason: str) -> None:
+    # All targets that can multiply these types.
+    text = BACKWARD.replace("bf16", dtype) + "targets: [sm90]\n" + added
+    assert mistakes_of(text) == [
+        f"family.yaml:2:11: backward: 'kernels' is not possible for gemm_{contract}: {reason}; exclude it"
+    ]
+    assert family_of(text.replace("backward: kernels", "backward: none")).kernels
+
+
+@pytest.mark.parametrize("name", ["gradient", "gated", "weight", "up", "rate_up"])
+def test_other_names_of_operands_are_free(name: str) -> None:
+    assert "gemm_bf16_rcr_mine" in found(BACKWARD + OPERATION.format(name))
+
+
+@pytest.mark.parametrize("suffix", ADDED)
+def test_a_name_made_of_another_operand_s_is_refused(suffix: str) -> None:
+    name = f"rate_{suffix}"
+    operation = f"{{formula: x * rate + {name}, operands: {{rate: [N], {name}: [N]}}}}"
+    assert mistakes_of(f"{BACKWARD}ops: {{mine: {operation}}}\nepilogue: mine\n") == [
+        "family.yaml:2:11: backward: 'kernels' is not possible for gemm_bf16_rcr_mine: "
+        f"its operand {name!r} has a name that the kernel of a gradient uses itself; exclude it"
+    ]
+
+
+#: The functions of such a file whose names are those of a chain's operands.
+KERNEL = ("gradient_kernel", "gradient")
+#: Operands of every shape, in front of a gate and behind it.
+EVERY = (
+    BACKWARD
+    + """batch: [none, strided]
+ops: {own: {formula: "max(x, low) * one", operands: {low: [], one: [1]}}}
+epilogue: [bias+scale+swiglu+mul+own+save, bias_m+mul+gelu+scale_n+row_sum+col_sum+softplus+scale]
+"""
+)
+
+
+def test_every_other_name_of_a_gradient_s_kernel_is_one_that_no_operand_has() -> None:
+    family = family_of(EVERY)
+    chained = [gradient for gradient in family.gradients if gradient.chain and gradient.chained]
+    assert len(chained) == 4
+    for gradient in chained:
+        assert gradient.chain is not None
+        operands = {operand.name for operand in gradient.chain.epilogue.operands}
+        tree = ast.parse(package_source(family, f"{gradient.file}.py"))
+        functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name in KERNEL]
+        nodes = [node for function in functions for node in ast.walk(function)]
+        used = {n.id for n in nodes if isinstance(n, ast.Name)} | {n.arg for n in nodes if isinstance(n, ast.arg)}
+        assert len(functions) == 2 and used > operands
+        # No operand's name is in capitals or begins with an underscore.
+        used = {name for name in used - operands if name.islower() and not name.startswith("_")}
+        used -= {f"{name}_{added}" for name in operands for added in ADDED}
+        for name in sorted(name for name in used if not is_taken(name)):
+            assert mistakes_of(BACKWARD + OPERATION.format(name)), name
+
+
+def test_each_contract_without_gradients_is_named() -> None:
+    text = BACKWARD.replace("rcr", "[rcr, rrr]") + "epilogue: [none, accumulate]\n"
+    assert [line.partition(" for ")[2].partition(":")[0] for line in mistakes_of(text)] == [
+        "gemm_bf16_rcr_accumulate",
+        "gemm_bf16_rrr_accumulate",
+    ]
+
+
+def test_what_is_excluded_is_not_asked_for_its_gradient() -> None:
+    text = BACKWARD.replace("bf16", "[bf16, fp16]") + "epilogue: [none, accumulate]\n"
+    text += "exclude:\n  - {epilogue: accumulate, dtype: fp16, because: no caller}\n"
+    (line,) = mistakes_of(text)
+    assert "gemm_bf16_rcr_accumulate" in line
+
+
+def test_a_product_that_the_spec_excludes_is_missed() -> None:
+    text = BACKWARD.replace("rcr", "[rcr, rrr]") + "epilogue: [none, bias]\n"
+    text += 'exclude:\n  - {layout: rrr, epilogue: none, because: "no caller"}\n'
+    assert mistakes_of(text) == [
+        f"family.yaml:2:11: backward: 'kernels' is not possible for gemm_bf16_rcr_{epilogue}: "
+        "gemm_bf16_rrr_none has no kernel: excluded: no caller; exclude it"
+        for epilogue in ("bias", "none")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("added", "contract", "reason"),
+    [
+        # The products are rounded to bf16, and the result is not.
+        (
+            "dtype: {a: bf16, out: fp32}\nschedule: split_k_atomic\n",
+            "gemm_bf16_fp32_fp32_rcr_none: gemm_bf16_rrr_none",
+            "partial sums are added in the result's type, and bf16 rounds each addition; use split_k",
+        ),
+        # The contract that saves the sum has a second tile to store.
+        (
+            "dtype: bf16\nepilogue: gelu\nschedule: persistent\nload: descriptor\n",
+            "gemm_bf16_rcr_gelu: gemm_bf16_rcr_save_1whole_gelu",
+            "a tile of whole would need shared memory beside the loads in flight; use 'store: pointer'",
+        ),
+    ],
+)
+def test_a_contract_that_no_kernel_can_compute_is_missed(added: str, contract: str, reason: str) -> None:
+    text = BACKWARD.replace("dtype: bf16\n", added)
+    assert mistakes_of(text) == [
+        f"family.yaml:2:11: backward: 'kernels' is not possible for {contract} has no kernel: {reason}; exclude it"
+    ]
+    assert family_of(text.replace("kernels", "none")).kernels
+
+
+def test_another_value_is_refused_at_its_place() -> None:
+    told = "unknown value 'kernel'; did you mean 'kernels'? legal: none, kernels"
+    assert mistakes_of(BACKWARD.replace("kernels", "kernel")) == [f"family.yaml:2:11: backward: {told}"]
+    listed = mistakes_of(BACKWARD.replace("kernels", "[none, kernels]"))
+    assert len(listed) == 1 and listed[0].startswith("family.yaml:2:11: backward: ")
