@@ -1,4 +1,4 @@
-"""Tests of rendered families that run kernels: collected where TRITON_INTERPRET=1, run by tests/emit/test_interpreted.py.
+"""Tests of families that run kernels: collected where TRITON_INTERPRET=1, run by tests/emit/test_interpreted.py.
 
 Triton decides at its import whether it interprets, so that they need a process of their own:
 
