@@ -68,7 +68,7 @@ def _scalar(name, x, device):
     if not isinstance(x, torch.Tensor):
         return float(x)
     *$checks
-    return x if x.device == device else float(x)
+    return x if x.device == device or not _launchable(**{name: x}) else float(x)
 """
 
 
@@ -85,7 +85,7 @@ def sizes(source: Source, batched: bool) -> list[Condition]:
     facts = [at_most(0, variable(name)) for name in names]
     largest = [f"{columns} * {name}" if name == "N" and columns > 1 else name for name in names]
     for test in refusals(body[body.index(taken) + 1 :], names):
-        limited = matched(test, f"any(size > $limit for size in ({', '.join(largest)}))")
+        limited = matched(test, f"any(isinstance(size, int) and size > $limit for size in ({', '.join(largest)}))")
         if limited is not None:
             limit = number_of(limited["limit"], {}, {})
             facts += [at_most(variable(name) * (columns if name == "N" else 1), limit) for name in names]

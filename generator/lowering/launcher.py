@@ -251,7 +251,7 @@ class Launcher:
             reason = f"N is {{{size}}}, and a descriptor reads b's second half at multiples of {k.read_step}"
             found.append((f"{size} % {k.read_step}", f'f"{reason}"'))
         if not k.schedule.repeatable:
-            reason = "its results do not repeat, and torch.use_deterministic_algorithms(True) holds"
+            reason = f"results of {k.v.schedule} do not repeat, and torch.use_deterministic_algorithms(True) holds"
             found.append(("torch.are_deterministic_algorithms_enabled()", f'"{reason}"'))
         if not k.tiled:
             size = f"{'a.shape[0] * ' if self.call.batched else ''}{self.extents['M']} * {self.extents['N']}"

@@ -101,12 +101,12 @@ def called(capsys: pytest.CaptureFixture[str], *arguments: object) -> Spoken:
 
 
 def python(
-    *arguments: object, cwd: Path = ROOT, env: Mapping[str, str] | None = None
+    *arguments: object, cwd: Path = ROOT, env: Mapping[str, str] | None = None, timeout: int = 120
 ) -> subprocess.CompletedProcess[str]:
     """A fresh interpreter that finds `generator` in the checkout."""
     variables = {**os.environ, "PYTHONPATH": str(ROOT), **(env or {})}
     command = [sys.executable, *(str(argument) for argument in arguments)]
-    return subprocess.run(command, cwd=cwd, env=variables, capture_output=True, text=True, timeout=120)
+    return subprocess.run(command, cwd=cwd, env=variables, capture_output=True, text=True, timeout=timeout)
 
 
 def ruff(*arguments: object) -> subprocess.CompletedProcess[str]:

@@ -15,7 +15,7 @@ UNEQUAL = """\
     if a.shape[0] != b.shape[0]:
         raise ValueError(f"a has {a.shape[0]} matrices and b {b.shape[0]}: they must be equal; expand a single one")
 """
-TOO_MANY = "if B * triton.cdiv(M, 16) * triton.cdiv(N, 16) > 2**31 - 2**16:"
+TOO_MANY = "if isinstance(tiles, int) and tiles > 2**31 - 2**16:"
 
 PROGRAMS = (
     Mutation(

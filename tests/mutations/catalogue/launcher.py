@@ -260,7 +260,7 @@ CHECKS = (
         "sizes past 32 bits are accepted",
         "check",
         MASKED,
-        (("if any(size > 2**31 - 2**16 for", "if any(size < 0 for"),),
+        (("size > 2**31 - 2**16 for", "size < 0 for"),),
         "offsets within a tile wrap around",
         by="bounds",
         says="does not fit 32 bits",

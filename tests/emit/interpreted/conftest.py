@@ -1,0 +1,47 @@
+"""Families that are rendered for a test, and the launches of their kernels."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+# Without the interpreter no kernel can run here; test_interpreted.py starts a process that has it.
+collect_ignore_glob = [] if os.environ.get("TRITON_INTERPRET") == "1" else ["test_*.py"]
+
+
+@pytest.fixture
+def launches(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The names of the kernels that the interpreter has run since the test began."""
+    from triton.runtime.interpreter import GridExecutor
+
+    ran: list[str] = []
+    run = GridExecutor.__call__
+
+    def counted(self: GridExecutor, *arguments: object, **options: object) -> None:
+        ran.append(self.fn.__name__)
+        run(self, *arguments, **options)
+
+    monkeypatch.setattr(GridExecutor, "__call__", counted)
+    yield ran
+
+
+@pytest.fixture(scope="module")
+def render(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], ModuleType]:
+    """Renders a spec's text and imports the family: `render(name, text)`. A name is used once in a process.
+
+    Operators of torch are registered under the name and stay registered.
+    """
+    from generator.cli import main
+    from generator.verify.loading import load_family
+
+    def family(name: str, text: str) -> ModuleType:
+        folder: Path = tmp_path_factory.mktemp(name)
+        (folder / f"{name}.yaml").write_text(text)
+        assert main([str(folder / f"{name}.yaml"), "--out", str(folder)]) == 0
+        return load_family(folder / name)
+
+    return family

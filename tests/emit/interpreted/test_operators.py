@@ -1,0 +1,269 @@
+"""The contracts of a family as operators of torch: fake tensors, subclasses, dispatch modes, transforms, autocast."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+
+from generator.verify.loading import load_family, load_kernel
+from tests.helpers.emit.calls import Seen, Tagged, contracts, drawn, operands, results
+
+SPEC = """\
+summary: For calls that torch sees.
+layout: rcr
+dtype: [fp16, bf16, int8]
+batch: [none, strided]
+epilogue: [none, scale+bias, bias+save+gelu+row_sum, swiglu, accumulate]
+load: pointer
+"""
+PLAIN, CHAIN = "gemm_fp16_rcr_none", "gemm_fp16_rcr_scale_bias"
+
+Family = Callable[[str, str], ModuleType]
+
+
+@pytest.fixture(scope="module")
+def family(render: Family) -> ModuleType:
+    return render("seen", SPEC)
+
+
+def called(family: ModuleType, name: str, given: dict[str, torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    return results(getattr(family, name)(**given))
+
+
+def alike(x: torch.Tensor, y: torch.Tensor) -> None:
+    assert (x.shape, x.stride(), x.dtype) == (y.shape, y.stride(), y.dtype)
+
+
+def test_fake_tensors_and_meta_tensors_launch_nothing(family: ModuleType, launches: list[str]) -> None:
+    """Of every contract: shapes, strides and types of all results, also by the kernel's own `gemm`."""
+    variants = contracts(family)
+    assert len(variants) == 22
+    for name, variant in variants.items():
+        given = operands(variant)
+        expected = called(family, name, {x: value.clone() for x, value in given.items()})
+        assert launches
+        launches.clear()
+        with FakeTensorMode() as mode:
+            fake = {x: torch.empty_strided(v.shape, v.stride(), dtype=v.dtype, device="cuda") for x, v in given.items()}
+        meta = {x: value.to("meta") for x, value in given.items()}
+        alone = load_kernel(Path(family.__path__[0]) / f"{family._KERNELS[name][0]}.py")
+        for gemm in (getattr(family, name), alone.gemm):
+            for those, device in ((fake, "cuda"), (meta, "meta")):
+                with mode if device == "cuda" else nullcontext():
+                    found = results(gemm(**those))
+                assert len(found) == len(expected)
+                for x, y in zip(found, expected):
+                    alike(x, y)
+                    assert x.device.type == device and isinstance(x, FakeTensor) == (device == "cuda")
+                if "out" in those:
+                    assert found[0] is those["out"]
+        assert not launches, name
+
+
+def test_given_results_of_fake_tensors_are_returned(family: ModuleType, launches: list[str]) -> None:
+    name = "gemm_fp16_rcr_bias_save_gelu_rowsum"
+    given = operands(contracts(family)[name])
+    with FakeTensorMode() as mode:
+        fake = {x: mode.from_tensor(value) for x, value in given.items()}
+        row_sum, out = torch.empty(20), torch.empty(20, 24, dtype=torch.float16)
+        found = getattr(family, name)(**fake, out=out, row_sum=row_sum)
+        assert found[0] is out and found[2] is row_sum
+        partly = getattr(family, name)(**fake, row_sum=row_sum)
+        assert partly[2] is row_sum
+        alike(partly[1], out)
+    assert not launches
+
+
+def test_inference_mode_launches_without_an_operator(family: ModuleType, launches: list[str]) -> None:
+    given = operands(contracts(family)[CHAIN])
+    expected = called(family, CHAIN, given)
+    with torch.inference_mode():
+        (found,) = called(family, CHAIN, given)
+    assert found.is_inference() and torch.equal(found, *expected) and len(launches) == 2
+
+
+def test_autocast_calls_the_contract_of_its_type(family: ModuleType, launches: list[str]) -> None:
+    given = operands(contracts(family)[CHAIN])
+    wide = {x: value.float() for x, value in given.items()}
+    for dtype, name in ((torch.float16, CHAIN), (torch.bfloat16, CHAIN.replace("fp16", "bf16"))):
+        cast = {x: value.to(dtype) if x in ("a", "b") else value for x, value in wide.items()}
+        expected = called(family, name, cast)
+        with torch.autocast("cpu", dtype=dtype), Seen(family) as seen:
+            (found,) = called(family, CHAIN, wide)
+        assert seen.names == [name] and found.dtype == dtype and torch.equal(found, *expected)
+    assert len(launches) == 4
+
+
+def test_autocast_to_a_type_that_a_family_lacks_is_refused(render: Family, launches: list[str]) -> None:
+    family = render("onlyhalf", "summary: x\nlayout: rcr\ndtype: fp16\nload: pointer\n")
+    given = operands(contracts(family)[PLAIN])
+    told = f"^{PLAIN}: autocast is to bfloat16, and this family lacks this contract for that type$"
+    with torch.autocast("cpu", dtype=torch.bfloat16), pytest.raises(TypeError, match=told):
+        called(family, PLAIN, given)
+    assert not launches
+
+
+def test_autocast_leaves_integers_alone(family: ModuleType) -> None:
+    name = "gemm_int8_rcr_none"
+    given = operands(contracts(family)[name])
+    expected = called(family, name, given)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        (found,) = called(family, name, given)
+    assert torch.equal(found, *expected)
+
+
+@pytest.mark.parametrize(
+    "name", ["gemm_fp16_rcr_none", "gemm_fp16_rcr_scale_bias", "gemm_fp16_rcr_bias_save_gelu_rowsum"]
+)
+def test_vmap_calls_the_contract_of_a_batch(family: ModuleType, launches: list[str], name: str) -> None:
+    batch = "bmm" + name.removeprefix("gemm")
+    given = operands(contracts(family)[batch])
+    for shared in ((), ("a",), ("b",)):
+        one = {x: value[0] if x in shared else value for x, value in given.items()}
+        whole = {x: one[x].expand(value.shape) if x in shared else value for x, value in given.items()}
+        expected = called(family, batch, whole)
+        places = {x: 0 if x in ("a", "b") and x not in shared else None for x in one}
+        launches.clear()
+        found = results(torch.vmap(lambda given: getattr(family, name)(**given), in_dims=(places,))(one))
+        assert len(launches) == 1 and all(torch.equal(x, y) for x, y in zip(found, expected, strict=True))
+    moved = {**given, "a": given["a"].movedim(0, 2)}
+    places = {x: {"a": 2, "b": 0}.get(x) for x in moved}
+    found = results(torch.vmap(lambda given: getattr(family, name)(**given), in_dims=(places,))(moved))
+    assert torch.equal(found[0], called(family, batch, given)[0])
+
+
+def test_vmap_that_no_contract_computes_is_refused(family: ModuleType, render: Family, launches: list[str]) -> None:
+    alone = render("unbatched", "summary: x\nlayout: rcr\ndtype: fp16\nload: pointer\n")
+    a, b = drawn((3, 20, 33), torch.float16), drawn((33, 24), torch.float16, column=True)
+    told = f"^{PLAIN}: torch.vmap needs the contract for a batch, which this family lacks$"
+    with pytest.raises(NotImplementedError, match=told):
+        torch.vmap(lambda x: getattr(alone, PLAIN)(x, b))(a)
+    biases = torch.ones(3, 24)
+    told = f"^{CHAIN}: torch.vmap over bias, which all products of a batch share$"
+    with pytest.raises(NotImplementedError, match=told):
+        torch.vmap(lambda x, bias: getattr(family, CHAIN)(x, b, scale=2.0, bias=bias))(a, biases)
+    assert not launches
+
+
+def test_transforms_of_gradients_are_refused(render: Family, launches: list[str]) -> None:
+    family = render("derived", "summary: x\nlayout: rcr\ndtype: fp32\nload: pointer\nbackward: kernels\n")
+    name = "gemm_fp32_rcr_none"
+    given = operands(contracts(family)[name])
+    for transform in (torch.func.grad, torch.func.vjp, torch.func.jacrev):
+        with pytest.raises(NotImplementedError, match=rf"^{name}: .*torch\.func\.grad.*use torch\.autograd$"):
+            transform(
+                lambda a: getattr(family, name)(a, given["b"]).sum(), *[given["a"]] * (transform is torch.func.vjp)
+            )(given["a"])
+    assert not launches
+
+
+def test_a_subclass_without_memory_of_its_own_is_read(family: ModuleType, launches: list[str]) -> None:
+    given = operands(contracts(family)[CHAIN])
+    (expected,) = called(family, CHAIN, given)
+    for x in ("a", "b", "bias"):
+        (found,) = called(family, CHAIN, {**given, x: given[x].as_subclass(Tagged)})
+        assert torch.equal(found.as_subclass(torch.Tensor), expected), x
+    assert len(launches) == 4
+
+
+def test_a_dispatch_mode_sees_the_operator_and_no_launch_without_one(family: ModuleType, launches: list[str]) -> None:
+    given = operands(contracts(family)[CHAIN])
+    with Seen(family) as seen:
+        called(family, CHAIN, given)
+        called(family, CHAIN, {**given, "out": torch.empty(20, 24, dtype=torch.float16)})
+    assert seen.names == [CHAIN, f"{CHAIN}_out"] and len(launches) == 2
+
+
+@pytest.mark.parametrize("operand", ["a", "b", "bias"])
+def test_sparse_tensors_are_refused(family: ModuleType, launches: list[str], operand: str) -> None:
+    given = operands(contracts(family)[CHAIN])
+    told = f"{operand} must be a dense tensor, got one of layout torch.sparse_coo"
+    with pytest.raises(TypeError, match=f"^{CHAIN}: {told}$"):
+        called(family, CHAIN, {**given, operand: given[operand].to_sparse()})
+    assert not launches
+
+
+def test_deterministic_algorithms_refuse_atomic_additions(render: Family, launches: list[str]) -> None:
+    text = "summary: x\nlayout: rcr\ndtype: {a: fp16, out: fp32}\nload: pointer\nschedule: "
+    atomic, tiled = (render(f"order{each}", text + each) for each in ("split_k_atomic", "tiled"))
+    for family in (atomic, tiled):
+        ((name, variant),) = contracts(family).items()
+        given = operands(variant)
+        called(family, name, given)
+        torch.use_deterministic_algorithms(True)
+        launches.clear()
+        try:
+            if family is tiled:
+                called(family, name, given)
+                assert len(launches) == 1
+                continue
+            for call in (getattr(family, name), family._kernel(family._KERNELS[name][0]).gemm):
+                with pytest.raises(ValueError, match="split_k_atomic"):
+                    call(**given)
+            assert not launches
+        finally:
+            torch.use_deterministic_algorithms(False)
+    launches.clear()
+    called(atomic, next(iter(contracts(atomic))), given)
+    assert len(launches) == 1
+
+
+def test_copies_of_a_family_under_two_paths_have_operators_of_their_own(
+    family: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = operands(contracts(family)[CHAIN])
+    expected = called(family, CHAIN, given)
+    for place in ("vendor_one", "vendor_two"):
+        shutil.copytree(family.__path__[0], tmp_path / place / "seen")
+        (tmp_path / place / "__init__.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    import vendor_one.seen as one
+    import vendor_two.seen as two
+
+    for package in (one, two, one):
+        with Seen(package) as seen:
+            assert torch.equal(*called(package, CHAIN, given), *expected)
+        assert seen.names == [CHAIN]
+    # Names whose parts the underscores of a namespace would confuse.
+    other = load_family(Path(shutil.copytree(family.__path__[0], tmp_path / "vendor_one__seen")))
+    with Seen(one) as seen:
+        assert torch.equal(*called(other, CHAIN, given), *expected)
+    assert seen.names == []
+
+
+def test_threads_may_make_the_first_call_at_once(render: Family) -> None:
+    """With tensors on "meta", because the interpreter runs one thread."""
+    family = render("threads", SPEC)
+    given = {x: value.to("meta") for x, value in operands(contracts(family)[CHAIN]).items()}
+    together, found, wrong = threading.Barrier(8), [], []
+
+    def call() -> None:
+        try:
+            together.wait()
+            with Seen(family):
+                found.extend(called(family, CHAIN, given))
+        except BaseException as error:
+            wrong.append(error)
+
+    # Threads change places as often as they can.
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=call) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert not wrong and len(found) == 8
+    assert {(x.shape, x.dtype) for x in found} == {(torch.Size([20, 24]), torch.float16)}

@@ -1,0 +1,109 @@
+"""Wrong operands in each of torch's modes: the error of eager mode, nothing launched and nothing written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from tests.helpers.emit.calls import Tagged, contracts, operands
+
+SPEC = """\
+summary: For wrong calls.
+layout: rcr
+dtype: fp16
+epilogue: scale+bias
+load: pointer
+"""
+CHAIN = "gemm_fp16_rcr_scale_bias"
+
+
+@pytest.fixture(scope="module")
+def family(render: Callable[[str, str], ModuleType]) -> ModuleType:
+    return render("refusing", SPEC)
+
+
+class Everything(TorchDispatchMode):
+    """A mode that changes nothing."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*args, **(kwargs or {}))
+
+
+BAD: dict[str, tuple[Callable[[dict[str, Any]], dict[str, Any]], type[Exception], str]] = {
+    "other K": (lambda x: {**x, "a": x["a"][:, :-1]}, ValueError, "a has 32 columns and b 33 rows"),
+    "other type": (lambda x: {**x, "b": x["b"].float()}, TypeError, "b must be torch.float16, got torch.float32"),
+    "other layout": (lambda x: {**x, "b": x["b"].contiguous()}, ValueError, "b must have stride 1 along dimension 0"),
+    "other vector": (lambda x: {**x, "bias": x["bias"][1:]}, ValueError, r"bias must have shape \(24,\), got \(23,\)"),
+    "other number": (
+        lambda x: {**x, "scale": x["bias"]},
+        ValueError,
+        "scale must be a number or a tensor of one element",
+    ),
+    "missing": (lambda x: {"a": x["a"], "b": x["b"], "scale": 1.0}, TypeError, "wrong keyword arguments: missing bias"),
+    "other result": (
+        lambda x: {**x, "out": x["out"][:-1]},
+        ValueError,
+        r"out must have shape \(20, 24\), got \(19, 24\)",
+    ),
+}
+
+
+def in_fake_mode(call: Callable[..., Any], given: dict[str, Any]) -> None:
+    with FakeTensorMode() as mode:
+        call(**{x: mode.from_tensor(v) if isinstance(v, torch.Tensor) else v for x, v in given.items()})
+
+
+def on_meta(call: Callable[..., Any], given: dict[str, Any]) -> None:
+    call(**{x: v.to("meta") if isinstance(v, torch.Tensor) else v for x, v in given.items()})
+
+
+def in_inference_mode(call: Callable[..., Any], given: dict[str, Any]) -> None:
+    with torch.inference_mode():
+        call(**given)
+
+
+def under_a_mode(call: Callable[..., Any], given: dict[str, Any]) -> None:
+    with Everything():
+        call(**given)
+
+
+def of_a_subclass(call: Callable[..., Any], given: dict[str, Any]) -> None:
+    call(**{x: v.as_subclass(Tagged) if isinstance(v, torch.Tensor) else v for x, v in given.items()})
+
+
+def compiled(call: Callable[..., Any], given: dict[str, Any]) -> None:
+    torch._dynamo.reset()
+    torch.compile(lambda given: call(**given), fullgraph=True, backend="eager")(given)
+
+
+def compiled_with_breaks(call: Callable[..., Any], given: dict[str, Any]) -> None:
+    torch._dynamo.reset()
+    torch.compile(lambda given: call(**given), backend="eager")(given)
+
+
+MODES = (in_fake_mode, on_meta, in_inference_mode, under_a_mode, of_a_subclass, compiled, compiled_with_breaks)
+
+
+@pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.__name__)
+def test_wrong_operands_are_refused_as_in_eager_mode(
+    family: ModuleType, launches: list[str], mode: Callable[..., None]
+) -> None:
+    call = getattr(family, CHAIN)
+    for what, (spoilt, kind, told) in BAD.items():
+        out = torch.full((20, 24), 7.0, dtype=torch.float16)
+        given = spoilt({**operands(contracts(family)[CHAIN]), "out": out})
+        with pytest.raises(kind, match=f"^{CHAIN}.*{told}") as eager:
+            call(**given)
+        with pytest.raises(Exception) as caught:
+            mode(call, given)
+            pytest.fail(f"{what} is not refused")
+        assert str(eager.value) in str(caught.value), what
+        if mode not in (compiled, compiled_with_breaks):
+            assert type(caught.value) is kind, what
+        assert bool((out == 7).all()) and not launches, what

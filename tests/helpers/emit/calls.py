@@ -1,0 +1,77 @@
+"""Operands for the contracts of rendered families, and what torch sees of a call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from generator.emit.manifest_reader import read
+from generator.language.model import Variant
+from generator.plan.call import Argument, call
+from generator.verify.element_types import torch_type
+
+#: No size is a multiple of a tile, and no two are equal.
+SIZES: Mapping[str, int] = {"B": 3, "M": 20, "N": 24, "K": 33}
+
+
+def contracts(package: ModuleType) -> dict[str, Variant]:
+    """A variant of each contract of a rendered family."""
+    return {kernel.variant.contract: kernel.variant for kernel in read(Path(package.__path__[0])).kernels}
+
+
+def results(found: Any) -> tuple[torch.Tensor, ...]:
+    """The results of a call, one or several."""
+    return found if isinstance(found, tuple) else (found,)
+
+
+def drawn(shape: Sequence[int], dtype: torch.dtype, *, column: bool = False, seed: int = 0) -> torch.Tensor:
+    """A tensor of random numbers about 1 large, row-major or column-major in its last two dimensions."""
+    memory = [*shape[:-2], shape[-1], shape[-2]] if column else [*shape]
+    x = torch.randn(memory, generator=torch.Generator().manual_seed(seed)).mul(1 if dtype.is_floating_point else 3)
+    x = x.to(dtype)
+    return x.mT if column else x
+
+
+def operands(
+    variant: Variant, sizes: Mapping[str, int] = SIZES, default: torch.dtype = torch.float32
+) -> dict[str, torch.Tensor]:
+    """The operands of a call of a contract by keyword, with `out` where it is read.
+
+    An operand that may have any floating type has the type `default`; a number is a tensor of one element.
+    """
+    described = call(variant)
+
+    def made(argument: Argument, seed: int) -> torch.Tensor:
+        dtype = torch_type(argument.dtype) if argument.dtype else default
+        return drawn(argument.sizes(sizes), dtype, column=argument.layout == "column", seed=seed)
+
+    wanted = [described.a, described.b, *described.operands, *[described.out] * described.reads_out]
+    return {argument.name: made(argument, seed) for seed, argument in enumerate(wanted)}
+
+
+class Seen(TorchDispatchMode):
+    """Within, the calls of a family's operators with their arguments, in order."""
+
+    def __init__(self, package: ModuleType) -> None:
+        super().__init__()
+        self.namespace = package.__name__.replace(".", "__")
+        self.calls: list[tuple[Any, tuple[Any, ...]]] = []
+
+    @property
+    def names(self) -> list[str]:
+        """The operators' names."""
+        return [operator.name().partition("::")[2] for operator, _ in self.calls]
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func.namespace == self.namespace:
+            self.calls.append((func, args))
+        return func(*args, **(kwargs or {}))
+
+
+class Tagged(torch.Tensor):
+    """A subclass without `__torch_dispatch__`."""
