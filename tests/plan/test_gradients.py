@@ -41,15 +41,15 @@ def contracts(text: str) -> list[str]:
 @pytest.mark.parametrize(
     ("layout", "a", "b"),
     [
-        # An operand that lies by columns gets the transposed of a product that lies by rows.
+        # The gradient of a column-major operand is the transposed of a row-major product.
         ("rrr", "rcr", "crr"),
         ("rcr", "rrr", "crr transposed"),
         ("crr", "rcr transposed", "rrr"),
         ("ccr", "ccr transposed", "ccr transposed"),
-        # The layout of the result makes no difference: its gradient is made contiguous by rows.
+        # The layout of C makes no difference: the gradient of C is copied to a row-major matrix.
         ("rcc", "rrr", "crr transposed"),
         ("ccs", "ccr transposed", "ccr transposed"),
-        # An operand of any strides is read in any, and its gradient lies by rows.
+        # The gradient of a strided operand is row-major.
         ("srr", "rcr", "srr"),
         ("rsr", "rsr", "crr"),
         ("ssr", "rsr", "srr"),
@@ -62,10 +62,10 @@ def test_the_products_of_a_layout(layout: str, a: str, b: str) -> None:
 
 
 @pytest.mark.parametrize("layout", list(map("".join, itertools.product(LAYOUT_LETTERS, repeat=3))))
-def test_a_product_reads_the_operands_as_they_lie_and_its_result_lies_as_the_operand(layout: str) -> None:
+def test_a_product_reads_each_factor_in_its_own_layout_and_returns_the_operand_s(layout: str) -> None:
     (gradient,) = gradients(variant(layout=Layout.of(layout)))
     a, b, _ = layout
-    # dA = dS @ B^T and dB = A^T @ dS, where dS lies by rows.
+    # dA = dS @ B^T and dB = A^T @ dS, where dS is row-major.
     for product, left, right, operand in (
         (gradient.a, "r", TRANSPOSED[b], a),
         (gradient.b, TRANSPOSED[a], "r", b),
@@ -113,17 +113,17 @@ def test_a_batch_has_products_of_batches() -> None:
         ("none", None, None, None),
         ("bias+add", None, None, None),
         ("bias+row_sum+save", None, None, None),
-        # The contract that is called in this one's place returns the sum as well.
+        # A contract that also returns the sum is called in place of this one.
         ("relu", "save_1whole_relu", "whole", None),
         ("bias+gelu", "save_1whole_bias_gelu", "whole", None),
         ("scale", "save_1whole_scale", "whole", None),
         ("bias+save+gelu", "save_1whole_bias_save_gelu", "whole", None),
-        # It returns the sum already, under any name.
+        # The contract itself returns the sum, under any name.
         ("save+gelu", None, "preact", None),
         ("[[{save: hidden}, bias, gelu]]", None, "hidden", None),
-        # A sum over rows is not the sum itself.
+        # A sum over the columns of a row is not the product's sum.
         ("row_sum+gelu", "save_1whole_rowsum_gelu", "whole", None),
-        # The sum before a gate has twice the columns of the result, so no output of it.
+        # The sum in front of a GLU has twice the columns of C, so an output cannot hold it.
         ("swiglu", None, None, "none"),
         ("bias+swiglu+add", None, None, "none"),
     ],
@@ -145,7 +145,7 @@ def test_what_is_kept_of_the_sum(epilogue: str, saving: str | None, kept: str | 
     assert first.contracts <= set(contracts(text))
 
 
-def test_what_the_sum_is_kept_by_is_one_output_among_those_of_the_chain() -> None:
+def test_the_output_that_keeps_the_sum_is_the_first_of_the_outputs() -> None:
     text = BACKWARD + "epilogue: [[bias, {save: hidden}, relu, row_amax]]\n"
     saved = found(text)["gemm_bf16_rcr_save_1whole_bias_save_1hidden_relu_rowamax"]
     assert saved.chain is not None
@@ -153,7 +153,7 @@ def test_what_the_sum_is_kept_by_is_one_output_among_those_of_the_chain() -> Non
     assert saved.constant == ("row_amax",)
 
 
-def test_the_products_know_nothing_of_the_chain() -> None:
+def test_the_products_have_neither_the_chain_nor_its_rounding_and_accuracy() -> None:
     names = contracts(BACKWARD + "epilogue: bias+relu\nrounding: torch\n")
     assert names == [
         "gemm_bf16_rcr_bias_relu_roundingtorch",
@@ -180,7 +180,7 @@ def test_kernels_for_the_backward_pass_alone_come_last_and_are_of_the_same_kinds
     assert set(map(tuple, of.values())) == {("tiled_descriptor_auto_grouped", "tiled_pointer_auto_grouped")}
 
 
-def test_layouts_that_are_one_another_s_need_few_others() -> None:
+def test_a_spec_of_all_layouts_needs_no_other_contract() -> None:
     layouts = "[rcr, rrr, crr, ccr]"
     text = BACKWARD.replace("rcr", layouts)
     assert contracts(text) == [f"gemm_bf16_{layout}_none" for layout in layouts.strip("[]").split(", ")]
@@ -289,7 +289,7 @@ def test_what_is_excluded_is_not_asked_for_its_gradient() -> None:
     assert "gemm_bf16_rcr_accumulate" in line
 
 
-def test_a_product_that_the_spec_excludes_is_missed() -> None:
+def test_a_product_that_the_spec_excludes_is_an_error() -> None:
     text = BACKWARD.replace("rcr", "[rcr, rrr]") + "epilogue: [none, bias]\n"
     text += 'exclude:\n  - {layout: rrr, epilogue: none, because: "no caller"}\n'
     assert mistakes_of(text) == [
@@ -308,7 +308,7 @@ def test_a_product_that_the_spec_excludes_is_missed() -> None:
             "gemm_bf16_fp32_fp32_rcr_none: gemm_bf16_rrr_none",
             "partial sums are added in the result's type, and bf16 rounds each addition; use split_k",
         ),
-        # The contract that saves the sum has a second tile to store.
+        # The contract that saves the sum stores a second tile.
         (
             "dtype: bf16\nepilogue: gelu\nschedule: persistent\nload: descriptor\n",
             "gemm_bf16_rcr_gelu: gemm_bf16_rcr_save_1whole_gelu",
@@ -316,7 +316,7 @@ def test_a_product_that_the_spec_excludes_is_missed() -> None:
         ),
     ],
 )
-def test_a_contract_that_no_kernel_can_compute_is_missed(added: str, contract: str, reason: str) -> None:
+def test_a_product_that_no_kernel_can_compute_is_an_error(added: str, contract: str, reason: str) -> None:
     text = BACKWARD.replace("dtype: bf16\n", added)
     assert mistakes_of(text) == [
         f"family.yaml:2:11: backward: 'kernels' is not possible for {contract} has no kernel: {reason}; exclude it"
