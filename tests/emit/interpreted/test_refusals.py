@@ -92,7 +92,16 @@ def compiled_with_breaks(call: Callable[..., Any], given: dict[str, Any]) -> Non
     torch.compile(lambda given: call(**given), backend="eager")(given)
 
 
-MODES = (recording, in_fake_mode, on_meta, in_inference_mode, under_a_mode, of_a_subclass, compiled, compiled_with_breaks)
+MODES = (
+    recording,
+    in_fake_mode,
+    on_meta,
+    in_inference_mode,
+    under_a_mode,
+    of_a_subclass,
+    compiled,
+    compiled_with_breaks,
+)
 
 
 @pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.__name__)

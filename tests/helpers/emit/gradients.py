@@ -1,6 +1,6 @@
 """The gradients of a contract by torch's autograd in float64, with bounds on the error of a correct family.
 
-The bound is derived, as that of results is (`generator.verify.error_propagation`), with unit roundoff u = 2^-24 of fp32:
+The bound is derived, as that of results is (`generator.verify.error_propagation`), with unit roundoff 2^-24:
 
 - the sum S = A @ B has the error of K products, gamma(K + 1) |A| |B|, and the rounding to the type it is kept in;
 - the chain, and its derivatives times the gradients of the results, have running bounds through their own formulas;
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -24,16 +25,54 @@ from generator.epilogue.formula import GATE, X
 from generator.epilogue.gated_units import CONCATENATED
 from generator.epilogue.operations import COLUMNS, HALVES, MATRIX, ROWS
 from generator.language.model import Variant
+from generator.plan.call import call
 from generator.verify.accumulation_bounds import accumulation_error
 from generator.verify.element_types import half_ulp, torch_type
 from generator.verify.error_propagation import FUNCTIONS, Bounded, sum_along
 from generator.verify.gate_columns import taken_apart
 from generator.verify.reference import evaluate
+from tests.helpers.emit.calls import SIZES, contracts, drawn, operands, results
 
 Tensors = Mapping[str, torch.Tensor]
 
 #: The running gradient in a tree.
 _GRADIENT = "grad"
+
+
+def _of_results(variant: Variant, found: Sequence[torch.Tensor]) -> list[torch.Tensor | None]:
+    """Gradients of the results of a call; a maximum has none."""
+    constant = {output.name for output in variant.epilogue.outputs if output.writer.reduction == "amax"}
+    described = call(variant).results
+    return [
+        None if result.name in constant else drawn(x.shape, x.dtype, seed=90 + at)
+        for at, (result, x) in enumerate(zip(described, found, strict=True))
+    ]
+
+
+def check(family: ModuleType, name: str, sizes: Mapping[str, int] = SIZES, *, tight: bool = True) -> None:
+    """Assert that the gradients of every operand of a contract are within their bounds.
+
+    With `tight` the bounds are asserted to be finite and small beside the gradients; without it an element is left out
+    if it has no bound, or no gradient that is finite.
+    """
+    variant = contracts(family)[name]
+    given = {x: value.requires_grad_() for x, value in operands(variant, sizes).items()}
+    found = results(getattr(family, name)(**given))
+    of = _of_results(variant, found)
+    pairs = [(x, gradient) for x, gradient in zip(found, of) if gradient is not None]
+    torch.autograd.backward([x for x, _ in pairs], [gradient for _, gradient in pairs])
+    expected, allowed = by_autograd(variant, given, of), bounds(variant, given, of)
+    small = 2.0**-8 if variant.dtype.a == variant.dtype.out == "fp32" else 2.0**-3
+    for x, value in given.items():
+        assert value.grad is not None and (value.grad.shape, value.grad.dtype) == (value.shape, value.dtype), x
+        assert x not in ("a", "b") or value.grad.stride() == value.stride()
+        error = (value.grad.double() - expected[x]).abs()
+        right = error <= allowed[x]
+        if tight:
+            assert not value.numel() or allowed[x].median() <= small * expected[x].abs().max().clamp(min=1), x
+        else:
+            right |= allowed[x].isnan() | ~expected[x].isfinite()
+        assert bool(right.all()), f"{x}: {(error / allowed[x]).max()} of what is allowed"
 
 
 def by_autograd(variant: Variant, given: Tensors, of: Sequence[torch.Tensor | None]) -> dict[str, torch.Tensor]:
@@ -108,8 +147,7 @@ def _names(step: StepGradient, x: Bounded, given: Tensors) -> dict[str, Bounded]
         halves = zip(*(taken_apart(part, step.step.order) for part in (x.value, x.error)))
         names = dict(zip((GATE, X), (Bounded(*half) for half in halves)))
     return names | {
-        local: _exact(_broadcast(given[operand.name], operand.shape))
-        for local, (operand, _) in step.operands.items()
+        local: _exact(_broadcast(given[operand.name], operand.shape)) for local, (operand, _) in step.operands.items()
     }
 
 
