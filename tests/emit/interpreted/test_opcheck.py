@@ -34,7 +34,7 @@ KINDS = {"plain": "none", "vector": "bias", "number": "scale", "gated": "swiglu"
 #: What opcheck does, the check of the schema first.
 UTILITIES = ("test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic")
 #: Multiples of what a descriptor needs.
-WHOLE = {"B": 2, "M": 32, "N": 48, "K": 64}
+WHOLE = {"B": 2, "M": 16, "N": 16, "K": 32}
 
 Family = Callable[[str, str], ModuleType]
 
