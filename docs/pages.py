@@ -109,11 +109,15 @@ def _speed() -> str:
     return markdown(("products", "compared with", "sizes", "mean ratio", "smallest ratio"), rows)
 
 
+#: The words of the axes, and of keys with one value for the family.
+_WORDS = {**vocabulary.WORDS, "select": vocabulary.SELECT, "backward": vocabulary.BACKWARD}
+
+
 def _axis(name: str) -> Callable[[], str]:
-    """The available values of an axis, each with its meaning."""
+    """The available values of an axis or key, each with its meaning."""
 
     def table() -> str:
-        words = vocabulary.SELECT if name == "select" else vocabulary.WORDS[name]
+        words = _WORDS[name]
         default = vocabulary.DEFAULTS[name]
         rows = [
             (_code(word) + (" (default)" if word == default else ""), entry.meaning)
@@ -213,7 +217,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "targets": _targets,
     "legality": _legality,
     # What `math: auto` means takes more than a line: epilogues.md has it.
-    **{f"axis_{name}": _axis(name) for name in (*vocabulary.WORDS, "select") if name != "math"},
+    **{f"axis_{name}": _axis(name) for name in _WORDS if name != "math"},
     "proofs": _proofs,
     "speed": _speed,
     **{f"bench_{n}": _bench(n) for n in ("speed", "spine", "inductor", "decode", "types", "batched", "fused")},

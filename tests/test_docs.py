@@ -5,8 +5,12 @@ from __future__ import annotations
 import argparse
 import functools
 import importlib
+import os
 import re
 import shlex
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -55,6 +59,31 @@ def test_every_table_stands_on_a_page() -> None:
 def test_a_command_prints_what_stands_behind_it(page: str, number: int) -> None:
     block = list(pages.consoles(TEXTS[page]))[number]
     assert pages.console(block) == block, "renew it: python docs/pages.py"
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="AOTInductor compiles C++")
+@pytest.mark.parametrize("page", [page for page, text in TEXTS.items() if "```pycon" in text])
+def test_a_session_prints_what_stands_in_it(page: str, tmp_path: Path, cli: Callable[..., support.Spoken]) -> None:
+    """All `pycon` blocks of a page are one session, with the families that the page renders."""
+    (tmp_path / "docs").symlink_to(ROOT / "docs")
+    for command in _commands(TEXTS[page]):
+        assert cli(*command).status == 0
+    lines, inside = [], False
+    for line in TEXTS[page].splitlines():
+        inside = line != "```" if inside else line == "```pycon"
+        lines.append(line if inside and line != "```pycon" else "")
+    # Empty lines in the place of all others keep the numbers of lines.
+    (tmp_path / "session.txt").write_text("\n".join(lines), encoding="utf-8")
+    environment = {
+        **os.environ,
+        "TRITON_INTERPRET": "1",
+        "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}",
+        "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache"),
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "doctest", "session.txt"], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout
 
 
 def test_every_plot_is_on_a_page_and_small() -> None:

@@ -207,6 +207,11 @@ class GradientView:
         return tuple(operand.name for operand in self.operands if operand.shape == SCALAR)
 
     @property
+    def vectors(self) -> tuple[str, ...]:
+        """The gradients of sums that come in, which the kernel reads with stride 1."""
+        return tuple(f"grad_{name}" for name, shape in self.results if shape != MATRIX)
+
+    @property
     def outgoing(self) -> tuple[tuple[str, str], ...]:
         """The gradients that go out, with their shapes."""
         return (("sum", MATRIX), *((operand.name, operand.shape) for operand in self.operands))

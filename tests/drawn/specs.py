@@ -52,8 +52,8 @@ _PLAIN = (
 
 _OPERATIONS = st.sampled_from(_PLAIN) | st.sampled_from(WITH_SETTINGS)
 #: Half of them with no epilogue or one operation: what a product needs by itself shows there.
-_CHAINS = st.just("none") | st.lists(_OPERATIONS, min_size=1, max_size=4).map(lambda chain: [chain])
-_LAYOUTS = st.tuples(*(st.sampled_from(sorted(LAYOUT_LETTERS)),) * 3).map("".join)
+CHAINS = st.just("none") | st.lists(_OPERATIONS, min_size=1, max_size=4).map(lambda chain: [chain])
+LAYOUTS = st.tuples(*(st.sampled_from(sorted(LAYOUT_LETTERS)),) * 3).map("".join)
 
 
 def _powers(least: int, most: int) -> st.SearchStrategy[int]:
@@ -84,7 +84,7 @@ def _tiles(draw: st.DrawFn, schedule: str) -> dict[str, int]:
 def specs(draw: st.DrawFn, target: str, name: str = "drawn") -> str:
     """A spec with one value an axis and one or two tiles, for `target`; legal or not."""
     words = {axis: draw(st.sampled_from(sorted(values))) for axis, values in WORDS.items()}
-    dtype, chain = draw(_dtypes()), draw(_CHAINS)
+    dtype, chain = draw(_dtypes()), draw(CHAINS)
     # Drawn freely, few of these would be legal.
     if (schedule := words["schedule"]) == "paired":
         words |= {"load": "descriptor", "store": "pointer", "product": "direct", "batch": "none"}
@@ -94,7 +94,7 @@ def specs(draw: st.DrawFn, target: str, name: str = "drawn") -> str:
         chain = "none"
     if words["load"] == "descriptor":
         words["masking"] = draw(st.sampled_from(["mnk", "auto"]))
-    spec: dict[str, Any] = {"summary": "Drawn.", "name": name, "layout": draw(_LAYOUTS), "dtype": dtype}
+    spec: dict[str, Any] = {"summary": "Drawn.", "name": name, "layout": draw(LAYOUTS), "dtype": dtype}
     spec |= {"ops": OWN, "epilogue": chain} | words
     spec |= {"select": draw(st.sampled_from(["fixed", "heuristic"])), "targets": [target]}
     if schedule != "elementwise":

@@ -36,7 +36,10 @@ def render(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Mod
     Operators of torch are registered under the name and stay registered.
     """
     from generator.cli import main
+    from generator.verify import interpreter
     from generator.verify.loading import load_family
+
+    interpreter.install()
 
     def family(name: str, text: str) -> ModuleType:
         folder: Path = tmp_path_factory.mktemp(name)

@@ -1,0 +1,64 @@
+"""The gradients of chains drawn by hypothesis, against torch's autograd in float64: a few, and more on demand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, Phase, assume, given, seed, settings
+from hypothesis import strategies as st
+
+from tests.drawn.specs import CHAINS, LAYOUTS, OWN, legal
+from tests.helpers.emit.calls import contracts
+from tests.helpers.emit.gradients import check
+
+Family = Callable[[str, str], ModuleType]
+
+
+@st.composite
+def specs(draw: st.DrawFn) -> str:
+    """A spec of one contract with gradients, legal or not."""
+    words = {
+        "layout": draw(LAYOUTS),
+        "epilogue": draw(CHAINS.filter(lambda chain: chain != "none")),
+        "dtype": draw(st.sampled_from(["fp32", "bf16"])),
+    }
+    words |= {"batch": draw(st.sampled_from(["none", "strided"])), "rounding": draw(st.sampled_from(["late", "torch"]))}
+    fixed = {"summary": "Drawn.", "ops": OWN, "load": "pointer", "backward": "kernels"}
+    return yaml.safe_dump(fixed | words, sort_keys=False)
+
+
+def checked(render: Family, prefix: str, count: int, number: int) -> set[str]:
+    """Check the gradients of so many drawn specs, and return them."""
+    found: list[str] = []
+
+    @seed(number)
+    @settings(
+        max_examples=count,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(specs())
+    def examine(text: str) -> None:
+        assume(legal(text) is not None)
+        found.append(text)
+        family = render(f"{prefix}{len(found)}", text)
+        # The contract that the spec asks for comes first.
+        name = next(iter(contracts(family)))
+        check(family, name, tight=False)
+
+    examine()
+    return {*found}
+
+
+def test_a_few_drawn_chains(render: Family) -> None:
+    assert len(checked(render, "few", 12, number=5)) >= 10
+
+
+@pytest.mark.operators
+def test_many_drawn_chains(render: Family) -> None:
+    assert len(checked(render, "many", 200, number=6)) >= 150

@@ -1,0 +1,226 @@
+"""Which gradients a backward pass computes, for which gradients that it is given, and what it refuses."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+
+from generator.verify.loading import load_kernel
+from tests.helpers.emit.calls import Seen, contracts, drawn, operands, results
+from tests.helpers.emit.gradients import bounds, by_autograd
+
+SPEC = """\
+summary: For backward passes.
+layout: rcr
+dtype: fp32
+epilogue: [none, bias, bias+save+gelu+row_sum+mul+col_sum, bias+scale, bias+swiglu]
+load: pointer
+backward: {backward}
+"""
+NONE, BIAS, OUTPUTS = "gemm_fp32_rcr_none", "gemm_fp32_rcr_bias", "gemm_fp32_rcr_bias_save_gelu_rowsum_mul_colsum"
+SCALED, GATED = "gemm_fp32_rcr_bias_scale", "gemm_fp32_rcr_bias_swiglu"
+
+Family = Callable[[str, str], ModuleType]
+
+
+@pytest.fixture(scope="module")
+def family(render: Family) -> ModuleType:
+    return render("backwards", SPEC.format(backward="kernels"))
+
+
+@pytest.fixture(scope="module")
+def without(render: Family) -> ModuleType:
+    return render("forwards", SPEC.format(backward="none"))
+
+
+def given_of(family: ModuleType, name: str, *needed: str) -> dict[str, torch.Tensor]:
+    """The operands of a contract, of which `needed` require a gradient; all, if none is named."""
+    given = operands(contracts(family)[name])
+    assert set(needed) <= given.keys()
+    return {x: value.requires_grad_(x in needed or not needed) for x, value in given.items()}
+
+
+def of(found: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
+    return [drawn(x.shape, x.dtype, seed=50 + at) for at, x in enumerate(found)]
+
+
+def within(family: ModuleType, name: str, given: dict[str, torch.Tensor], gradients: list[torch.Tensor]) -> None:
+    """The gradients of the operands that need one are right, and the others have none."""
+    variant = contracts(family)[name]
+    expected, allowed = by_autograd(variant, given, gradients), bounds(variant, given, gradients)
+    for x, value in given.items():
+        assert (value.grad is not None) == value.requires_grad, x
+        if value.grad is not None:
+            assert bool(((value.grad.double() - expected[x]).abs() <= allowed[x]).all()), x
+
+
+@pytest.mark.parametrize("name", [BIAS, OUTPUTS, SCALED, GATED])
+def test_each_operand_and_pair_alone(family: ModuleType, name: str) -> None:
+    names = [*operands(contracts(family)[name])]
+    for needed in [*itertools.combinations(names, 1), *itertools.combinations(names, 2)]:
+        given = given_of(family, name, *needed)
+        found = results(getattr(family, name)(**given))
+        torch.autograd.backward(found, of(found))
+        within(family, name, given, of(found))
+
+
+def test_what_needs_no_product_launches_none(family: ModuleType, launches: list[str]) -> None:
+    for needed, products in (("bias", 0), ("a", 1), ("b", 1)):
+        given = given_of(family, BIAS, needed)
+        found = getattr(family, BIAS)(**given)
+        launches.clear()
+        found.sum().backward()
+        assert launches.count("gemm_kernel") == products, needed
+        assert launches.count("gradient_kernel") == 1
+
+
+def test_each_result_alone_has_a_gradient(family: ModuleType) -> None:
+    """A gradient of the saved output, or of sums, while the result itself has none."""
+    variant = contracts(family)[OUTPUTS]
+    for chosen in ([0], [1], [2], [3], [1, 2], [0, 3]):
+        given = given_of(family, OUTPUTS)
+        found = results(getattr(family, OUTPUTS)(**given))
+        gradients = of(found)
+        torch.autograd.backward([found[at] for at in chosen], [gradients[at] for at in chosen])
+        zeros = [x if at in chosen else torch.zeros_like(x) for at, x in enumerate(gradients)]
+        within(family, OUTPUTS, given, zeros)
+    assert [output.name for output in variant.epilogue.outputs] == ["preact", "row_sum", "col_sum"]
+
+
+@pytest.mark.parametrize("name", [NONE, BIAS, OUTPUTS, GATED])
+def test_gradients_of_the_result_may_have_any_strides(family: ModuleType, name: str) -> None:
+    m, n = 20, 24
+    shapes = {
+        "expanded": torch.ones(()).expand(m, n),
+        "a row": drawn((n,), torch.float32).expand(m, n),
+        "transposed": drawn((n, m), torch.float32).mT,
+        "strided": drawn((2 * m, 3 * n), torch.float32)[::2, ::3],
+    }
+    for how, gradient in shapes.items():
+        given = given_of(family, name)
+        found = results(getattr(family, name)(**given))
+        # Of sums too: every other element of a vector.
+        others = [drawn((2 * len(x),), x.dtype)[::2] if x.dim() == 1 else gradient for x in found[1:]]
+        torch.autograd.backward(found, [gradient, *others])
+        within(family, name, given, [gradient, *others])
+        assert not gradient.is_contiguous(), how
+
+
+def test_gradients_repeat_bit_for_bit(family: ModuleType) -> None:
+    for name in (NONE, BIAS, OUTPUTS, SCALED, GATED):
+        given = given_of(family, name)
+        once, again = (
+            torch.autograd.grad(found := results(getattr(family, name)(**given)), [*given.values()], of(found))
+            for _ in range(2)
+        )
+        assert all(torch.equal(x, y) for x, y in zip(once, again))
+
+
+def test_a_graph_may_be_kept_and_gradients_add_up(family: ModuleType) -> None:
+    given = given_of(family, SCALED)
+    found = getattr(family, SCALED)(**given)
+    found.backward(torch.ones_like(found), retain_graph=True)
+    once = {x: value.grad.clone() for x, value in given.items()}
+    found.backward(torch.ones_like(found))
+    assert all(torch.equal(value.grad, 2 * once[x]) for x, value in given.items())
+    with pytest.raises(RuntimeError, match="second time"):
+        found.backward(torch.ones_like(found))
+
+
+def test_an_operand_that_is_written_after_the_call_is_noticed(family: ModuleType) -> None:
+    given = given_of(family, NONE, "a")
+    found = getattr(family, NONE)(**given)
+    with torch.no_grad():
+        given["b"].add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        found.sum().backward()
+
+
+def test_a_number_is_no_tensor(family: ModuleType) -> None:
+    given = given_of(family, SCALED, "a", "b", "bias")
+    del given["scale"]
+    getattr(family, SCALED)(**given, scale=0.5).sum().backward()
+    theirs = {**given, "scale": torch.tensor(0.5)}
+    within(family, SCALED, theirs, [torch.ones(20, 24)])
+
+
+def test_a_gradient_of_a_gradient_is_refused(family: ModuleType, launches: list[str]) -> None:
+    # A chain that reads the sum is computed by the contract that returns the sum as well.
+    for name, told in ((NONE, NONE), (BIAS, BIAS), (SCALED, "gemm_fp32_rcr_save_1whole_bias_scale")):
+        given = given_of(family, name)
+        found = torch.autograd.grad(getattr(family, name)(**given).sum(), [*given.values()], create_graph=True)
+        launches.clear()
+        for x in found:
+            with pytest.raises(RuntimeError, match=f"^{told}: a gradient of its gradient is asked for"):
+                x.sum().backward(retain_graph=True)
+        assert not launches
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+def test_results_that_are_given_have_no_gradient(family: ModuleType, launches: list[str], compiled: bool) -> None:
+    torch._dynamo.reset()
+    for needed in (["a"], ["bias"]):
+        given, out = given_of(family, BIAS, *needed), torch.full((20, 24), 7.0)
+        call = getattr(family, BIAS)
+        told = f"{BIAS}: {needed[0]} requires a gradient, and a call that fills tensors it is given records none"
+        with pytest.raises(Exception, match=told) as caught:
+            (torch.compile(call, fullgraph=True, backend="eager") if compiled else call)(**given, out=out)
+        assert compiled or type(caught.value) is RuntimeError
+        assert bool((out == 7).all()) and not launches
+        with torch.no_grad():
+            assert call(**given, out=out) is out
+        assert not out.requires_grad
+        launches.clear()
+        # A result that requires a gradient itself.
+        with pytest.raises(RuntimeError, match="out requires a gradient"):
+            call(**operands(contracts(family)[BIAS]), out=torch.empty(20, 24, requires_grad=True))
+        assert not launches
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+def test_a_family_without_gradients_refuses_to_record_one(
+    without: ModuleType, launches: list[str], compiled: bool
+) -> None:
+    torch._dynamo.reset()
+    for name in contracts(without):
+        for needed in operands(contracts(without)[name]):
+            given = given_of(without, name, needed)
+            call = getattr(without, name)
+            told = rf"{name}: {needed} requires a gradient, .* torch\.no_grad\(\), .*`backward: kernels`"
+            with pytest.raises(Exception, match=told) as caught:
+                (torch.compile(call, fullgraph=True, backend="eager") if compiled else call)(**given)
+            assert compiled or type(caught.value) is RuntimeError
+            assert not launches
+            with torch.no_grad():
+                found = results(call(**given))
+            assert not any(x.requires_grad for x in found)
+            launches.clear()
+
+
+def test_a_kernel_alone_refuses_to_record_a_gradient(
+    family: ModuleType, without: ModuleType, launches: list[str]
+) -> None:
+    for package in (family, without):
+        for name, (file, *_) in package._KERNELS.items():
+            gemm = load_kernel(Path(package.__path__[0]) / f"{file}.py").gemm
+            for needed in operands(contracts(package)[name]):
+                given = given_of(package, name, needed)
+                with pytest.raises(RuntimeError, match=rf"^{needed} requires a gradient.*torch\.no_grad\(\).*backward"):
+                    gemm(**given)
+                assert not launches
+                with torch.no_grad():
+                    gemm(**given)
+                launches.clear()
+
+
+def test_a_backward_pass_is_seen_by_torch(family: ModuleType) -> None:
+    """Its products and its chain are operators too, in a dispatch mode and under a compiled backward pass."""
+    given = given_of(family, GATED)
+    with Seen(family) as seen:
+        getattr(family, GATED)(**given).sum().backward()
+    assert sorted(seen.names) == sorted([GATED, NONE, f"{GATED}__gradient", "gemm_fp32_rrr_none", "gemm_fp32_crr_none"])

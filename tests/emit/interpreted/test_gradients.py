@@ -1,0 +1,105 @@
+"""The gradients of contracts, against torch's autograd in float64 with derived bounds."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from types import ModuleType
+
+import pytest
+
+from generator.epilogue.auxiliary_outputs import AUXILIARY
+from generator.language.built_in import OPERATIONS
+from tests.helpers.emit.calls import SIZES, contracts
+from tests.helpers.emit.gradients import check
+
+Family = Callable[[str, str], ModuleType]
+
+OWN = """\
+ops:
+  own: {formula: "where(x > w, x * exp(-abs(x)), log(1 + x * x) * w)", operands: {w: [N]}}
+  own2: {formula: "x / (1 + s * s) + sqrt(1 + x * x) * t", operands: {s: [M], t: [1]}}
+  own3: {formula: "max(x, mm) * p + min(x, 0.5) ** 3", operands: {mm: [M, N]}, scalars: {p: null}}
+"""
+GATES = [name for name, operation in OPERATIONS.items() if operation.gated]
+CHAINS = [
+    *(name for name in OPERATIONS if name != "clamp"),
+    "{clamp: {min: -1, max: 1.5}}",
+    *(f"{{{gate}: {{order: interleaved}}}}" for gate in GATES),
+    *(
+        "bias+bias_m+silu+mul+scale",
+        "scale_m+tanh+add+scale_n+gelu+add",
+        "bias+geglu+add",
+        "scale_m+bias+swiglu+scale_n",
+    ),
+    *("own+bias", "own2", "own3+own3"),
+    *("save+gelu", "bias+save+gelu_tanh+row_sum+relu+col_sum", "row_amax+silu", "bias+swiglu+save+row_sum"),
+]
+
+
+def spec(chains: Sequence[str], **others: str) -> str:
+    words = {"layout": "rcr", "dtype": "fp32", "load": "pointer", "backward": "kernels", **others}
+    written = ", ".join(f"[{chain}]" if chain.startswith("{") else chain for chain in chains)
+    keys = "".join(f"{key}: {value}\n" for key, value in words.items())
+    return f"summary: For gradients.\nepilogue: [{written}]\n{keys}{OWN if 'own2' in chains else ''}"
+
+
+@pytest.fixture(scope="module")
+def chains(render: Family) -> ModuleType:
+    return render("chained", spec(CHAINS))
+
+
+@pytest.mark.parametrize("index", range(len(CHAINS)), ids=lambda index: CHAINS[index])
+def test_gradients_of_every_operation_and_gate(chains: ModuleType, index: int) -> None:
+    """Of every built-in operation, gates in both orders, formulas of a spec's own, and outputs along the chain."""
+    # The contracts that the spec asks for come first, in its order.
+    check(chains, [*contracts(chains)][index])
+
+
+def test_every_operation_is_among_the_chains() -> None:
+    text = " ".join(CHAINS)
+    assert len(GATES) == 4 and all(name in text for name in (*OPERATIONS, *AUXILIARY))
+
+
+@pytest.mark.parametrize(
+    ("layout", "dtype"),
+    [
+        *itertools.product(["rcr", "rrr", "crr", "ccr"], ["fp32", "bf16"]),
+        ("rcc", "fp32"),
+        ("crc", "bf16"),
+        ("sss", "fp32"),
+    ],
+)
+def test_gradients_of_every_layout(render: Family, layout: str, dtype: str) -> None:
+    """Each lies as its operand does; of one product and of a batch, with sizes of several tiles of the chain."""
+    text = spec(["none", "bias+bias_m+silu+mul", "swiglu"], layout=layout, dtype=dtype, batch="[none, strided]")
+    family = render(f"lies{layout}{dtype}", text)
+    given = {name: variant for name, variant in contracts(family).items() if "whole" not in name}
+    for name, variant in given.items():
+        if variant.layout.word == layout:
+            check(family, name, {"B": 2, "M": 70, "N": 67, "K": 19})
+
+
+def test_gradients_of_chains_that_round_as_torch_does(render: Family) -> None:
+    family = render("rounding", spec(["bias+gelu+mul", "scale_m+swiglu"], dtype="bf16", rounding="torch"))
+    for name, variant in contracts(family).items():
+        if variant.rounding == "torch" and variant.epilogue.operands:
+            check(family, name)
+
+
+def test_gradients_of_results_of_another_type(render: Family) -> None:
+    family = render("widened", spec(["none", "bias+gelu"], dtype="{a: bf16, out: fp32}"))
+    for name, variant in contracts(family).items():
+        if variant.dtype.out == "fp32" and "whole" not in name:
+            check(family, name)
+
+
+@pytest.mark.parametrize("empty", ["M", "N", "K"])
+def test_gradients_of_empty_products(chains: ModuleType, empty: str) -> None:
+    """Without an element of the result they are zero; without products, the chain of zeros has gradients."""
+    for name in (
+        "gemm_fp32_rcr_bias",
+        "gemm_fp32_rcr_bias_geglu_add",
+        "gemm_fp32_rcr_bias_save_gelutanh_rowsum_relu_colsum",
+    ):
+        check(chains, name, {**SIZES, empty: 0})

@@ -1,0 +1,145 @@
+"""`torch.library.opcheck` of the operators of contracts: a few kinds, and on demand every contract in `generated/`."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+from torch.library import opcheck
+from triton.runtime import Autotuner
+
+from generator.emit.apply import MANIFEST
+from generator.emit.manifest_reader import read
+from generator.plan.call import call
+from generator.verify import interpreter
+from generator.verify.loading import load_family
+from tests.helpers.emit.calls import SIZES, Seen, contracts, operands, results
+from tests.helpers.support import GENERATED
+
+SPEC = """\
+summary: For opcheck.
+layout: rcr
+dtype: fp16
+batch: [none, strided]
+epilogue: [none, bias, scale, swiglu, save, row_sum, {last}]
+load: pointer
+backward: {backward}
+"""
+KINDS = {"plain": "none", "vector": "bias", "number": "scale", "gated": "swiglu", "output": "save", "sum": "rowsum"}
+
+#: What opcheck does, the check of the schema first.
+UTILITIES = ("test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic")
+#: Multiples of what a descriptor needs.
+WHOLE = {"B": 2, "M": 32, "N": 48, "K": 64}
+
+Family = Callable[[str, str], ModuleType]
+
+
+@pytest.fixture(scope="module")
+def derived(render: Family) -> ModuleType:
+    return render("checked", SPEC.format(last="bias+gelu+scale+row_sum", backward="kernels"))
+
+
+@pytest.fixture(scope="module")
+def plain(render: Family) -> ModuleType:
+    return render("checkedplain", SPEC.format(last="accumulate", backward="none"))
+
+
+def checked(
+    family: ModuleType,
+    name: str,
+    sizes: Mapping[str, int] = SIZES,
+    *,
+    filled: bool = False,
+    number: bool = False,
+) -> list[str]:
+    """Put every operator that a call and its backward pass run through opcheck; their names.
+
+    With `filled` the call is given all its results, with `number` its numbers are no tensors.
+    """
+    variant = contracts(family)[name]
+    recorded = name in getattr(family, "_GRADIENTS", {}) and not filled
+    given = {x: value.requires_grad_(recorded) for x, value in operands(variant, sizes).items()}
+    if number:
+        given |= {argument.name: 0.5 for argument in call(variant).numbers}
+    if filled:
+        described = [result.name for result in call(variant).results]
+        given |= dict(zip(described, map(torch.empty_like, results(getattr(family, name)(**given)))))
+    with Seen(family) as seen:
+        found = results(getattr(family, name)(**given))
+        if recorded:
+            sum(x.float().sum() for x in found if x.requires_grad).backward()
+    assert seen.calls
+    for called, (operator, arguments) in zip(seen.names, seen.calls):
+        # The products of a backward pass have no gradients themselves.
+        trained = recorded and "a" in family._GRADIENTS.get(called, ())
+        leaves = [
+            x.detach().requires_grad_(trained and x.requires_grad) if isinstance(x, torch.Tensor) else x
+            for x in arguments
+        ]
+        # Torch compares no numbers of 8 bits, which the check of a schema needs.
+        narrow = any(isinstance(x, torch.Tensor) and x.is_floating_point() and x.itemsize == 1 for x in leaves)
+        opcheck(operator, tuple(leaves), test_utils=UTILITIES[narrow:])
+    return seen.names
+
+
+@pytest.mark.parametrize("batch", ["gemm", "bmm"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_contract_of_each_kind(derived: ModuleType, plain: ModuleType, kind: str, batch: str) -> None:
+    name = f"{batch}_fp16_rcr_{KINDS[kind]}"
+    assert checked(plain, name) == [name]
+    assert checked(plain, name, filled=True) == [f"{name}_out"]
+    if kind == "number":
+        assert checked(plain, name, number=True) == [name]
+    names = checked(derived, name)
+    assert name in names or any("whole" in each for each in names)
+    assert len(names) > 2
+
+
+def test_a_contract_that_adds_to_its_result(plain: ModuleType) -> None:
+    assert checked(plain, "gemm_fp16_rcr_accumulate") == ["gemm_fp16_rcr_accumulate_out"]
+    assert checked(plain, "gemm_fp16_rcr_accumulate", number=True) == ["gemm_fp16_rcr_accumulate_out"]
+
+
+def test_a_chain_and_its_gradient(derived: ModuleType) -> None:
+    for batch in ("gemm", "bmm"):
+        whole = f"{batch}_fp16_rcr_save_1whole_bias_gelu_scale_rowsum"
+        names = checked(derived, f"{batch}_fp16_rcr_bias_gelu_scale_rowsum")
+        assert names == [whole, f"{whole}__gradient", f"{batch}_fp16_rrr_none", f"{batch}_fp16_crr_none"]
+
+
+COMMITTED = [
+    (folder.parent.name, name)
+    for folder in sorted(GENERATED.glob(f"*/{MANIFEST}"))
+    for name in dict.fromkeys(kernel.variant.contract for kernel in read(folder.parent).kernels)
+]
+
+
+@pytest.fixture(scope="module")
+def committed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], ModuleType]:
+    """A committed family, imported once in a process."""
+    loaded: dict[str, ModuleType] = {}
+    interpreter.install()
+
+    def family(name: str) -> ModuleType:
+        if name not in loaded:
+            copy: Path = tmp_path_factory.mktemp("committed") / f"committed_{name}"
+            shutil.copytree(GENERATED / name, copy)
+            loaded[name] = load_family(copy)
+        return loaded[name]
+
+    return family
+
+
+@pytest.mark.operators
+@pytest.mark.parametrize(("family", "name"), COMMITTED, ids=lambda each: str(each))
+def test_every_committed_contract(committed: Callable[[str], ModuleType], family: str, name: str) -> None:
+    package = committed(family)
+    if any(isinstance(package._kernel(kernel).gemm_kernel, Autotuner) for kernel in package._KERNELS[name]):
+        pytest.skip("the autotuner needs a driver, and the interpreter has none")
+    own = {name, f"{name}_out"}
+    assert own & {*checked(package, name, WHOLE)} or "saving" in package._GRADIENTS[name]
