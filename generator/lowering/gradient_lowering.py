@@ -226,7 +226,8 @@ class GradientView:
     @property
     def passed(self) -> tuple[str, ...]:
         """What the launch passes for them."""
-        names = [*(name for name, _ in self.incoming), *(operand.name for operand in self.operands)]
+        read = [f"{o.name}_or_ptr" if o.shape == SCALAR else o.name for o in self.operands]
+        names = [*(name for name, _ in self.incoming), *read]
         return (*names, *(f'found.get("{name}")' for name, _ in self.outgoing))
 
     @property

@@ -22,8 +22,8 @@ SUM = "whole"
 
 #: Names that the kernel of a gradient has for its own values.
 _OWN = re.compile(r"grad(_.*)?|x\d+|(gate|up)\d+|(part|tiles)_[mn]|found|inside|gradient_kernel", re.A)
-#: What such a kernel adds to the name of an operand: for its columns of each half, and for the number of a call.
-_ADDED = ("gate", "up", "given")
+#: What such a kernel adds to the name of an operand, for its columns of each half of a gate.
+_ADDED = ("gate", "up")
 
 _TURNED = {"row": "column", "column": "row", "strided": "strided"}
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import itertools
+import math
 import time
+from collections import Counter
 from dataclasses import replace
 
 import pytest
 from packaging.specifiers import SpecifierSet
 
 from generator.language.errors import SpecError
-from generator.language.model import Exclusion
+from generator.language.model import Exclusion, Variant
 from generator.language.spec import read
-from generator.language.vocabulary import AXES
+from generator.language.vocabulary import AXES, IMPLEMENTATION_AXES
 from generator.plan import expand as expand_module
 from generator.plan.expand import LARGEST_FAMILY, expand
 from generator.plan.kernels import LeftOut
@@ -323,7 +325,15 @@ def test_every_point_of_a_shipped_product_is_a_kernel_or_left_out_with_a_reason(
     family = expand(read(path))
     kernels = {kernel.name for kernel in family.kernels}
     left_out = {left.name for left in family.left_out if left.target is None and not left.reason.startswith("tile ")}
-    size = len(list(itertools.product(*(family.spec.axes[axis] for axis in AXES))))
-    assert len(kernels) + len(left_out) == size and not kernels & left_out
+    axes = family.spec.axes
+    listed = {Variant(*values).name for values in itertools.product(*(axes[axis] for axis in AXES))}
+    own = {name.partition("__")[0] for name in listed}
+    # A contract that only the backward pass needs has the spec's implementation axes.
+    added = {contract for gradient in family.gradients for contract in gradient.contracts} - own
+    each = math.prod(len(axes[axis]) for axis in IMPLEMENTATION_AXES)
+    assert len(listed) == math.prod(len(axes[axis]) for axis in AXES)
+    assert not kernels & left_out and listed <= kernels | left_out
+    others = Counter(name.partition("__")[0] for name in (kernels | left_out) - listed)
+    assert others == dict.fromkeys(added, each)
     assert all(left.reason for left in family.left_out)
     assert all(kernel.tiles and kernel.targets for kernel in family.kernels)

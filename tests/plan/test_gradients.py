@@ -15,7 +15,7 @@ from generator.plan.gradients import Gradient, gradients
 from tests.helpers.support import family_of, mistakes_of, variant
 
 #: What the kernel of a gradient adds to the name of an operand.
-ADDED = ("gate", "up", "given")
+ADDED = ("gate", "up")
 WRITTEN = "accumulate writes over C, of which a gradient would be needed"
 
 #: The value of `backward` is at 2:11; what a test adds begins on line 5.

@@ -9,6 +9,7 @@ from types import ModuleType
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from generator.verify.loading import load_kernel
 from tests.helpers.emit.calls import Seen, contracts, drawn, operands, results
@@ -224,3 +225,19 @@ def test_a_backward_pass_is_seen_by_torch(family: ModuleType) -> None:
     with Seen(family) as seen:
         getattr(family, GATED)(**given).sum().backward()
     assert sorted(seen.names) == sorted([GATED, NONE, f"{GATED}__gradient", "gemm_fp32_rrr_none", "gemm_fp32_crr_none"])
+
+
+def test_a_fake_number_on_the_cpu_is_not_read(family: ModuleType, launches: list[str]) -> None:
+    """torch.compile traces a backward pass so, where a number is a tensor of the CPU and the matrices are not."""
+    kernel = load_kernel(Path(family.__path__[0]) / "gemm_fp32_rcr_save_1whole_bias_scale__gradient.py")
+    with FakeTensorMode():
+        matrix, bias, scale = torch.empty(5, 7, device="cuda"), torch.empty(7, device="cuda"), torch.ones(())
+        wanted = ["sum", "bias", "scale"]
+        given = {"grad_out": matrix, "grad_whole": None, "sum": matrix, "bias": bias, "scale": scale}
+        found = kernel.gradient(**given, needed=wanted, dtype=torch.float32)
+    assert {x: (tuple(value.shape), value.device.type) for x, value in found.items()} == {
+        "sum": ((5, 7), "cuda"),
+        "bias": ((7,), "cuda"),
+        "scale": ((), "cpu"),
+    }
+    assert not launches
