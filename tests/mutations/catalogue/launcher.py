@@ -176,7 +176,7 @@ CHECKS = (
         "a scale on another device is read there",
         "check",
         FP8,
-        (("return x if x.device == device else float(x)", "return x"),),
+        (("return x if x.device == device or not _launchable(**{name: x}) else float(x)", "return x"),),
         "a GPU reads an address of the CPU",
         by="compile",
         launches=("row6-scalar-elsewhere",),
