@@ -26,6 +26,11 @@ class AuxiliaryOutput(Operation):
     reduction: str = ""
 
     @property
+    def differentiable(self) -> bool:
+        """Whether the output has a gradient: not a maximum, whose element the backward pass could not find again."""
+        return self.reduction != "amax"
+
+    @property
     def dimension(self) -> int:
         """The dimension of the running value that the reduction removes, as torch counts it."""
         return -1 if self.shape == ROWS else -2

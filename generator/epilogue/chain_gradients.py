@@ -2,7 +2,7 @@
 
 With g the gradient of what a step returns, element by element,
 
-    gradient of the running value = g * the step's derivative by it, plus what an auxiliary output there contributes
+    gradient of the running value = g * the step's derivative by it, plus the gradient of an auxiliary output there
     gradient of an operand        = g * the step's derivative by it, summed over what the operand is broadcast along
 
 `derivative.product` makes these products; it leaves the zeros of branches as they are. An operand [M] is summed along
@@ -23,16 +23,6 @@ from generator.epilogue.chain import Epilogue, Operand, Step
 from generator.epilogue.derivative import derivative
 from generator.epilogue.formula import GATE, X
 
-#: An auxiliary output's own value, and how many elements of its row or column have it.
-OUTPUT, TIES = "output", "ties"
-
-#: Reduction -> what an element adds to its gradient for each unit of the output's: a maximum is shared by its ties.
-_CONTRIBUTIONS: Mapping[str, str] = {
-    "": "1",
-    "sum": "1",
-    "amax": f"where(abs(x) == {OUTPUT}, where(x > 0, 1, where(x < 0, -1, 0)) / {TIES}, 0)",
-}
-
 
 @dataclass(frozen=True)
 class StepGradient:
@@ -47,14 +37,10 @@ class StepGradient:
     values: Mapping[str, ast.expr]
     #: The operation's name of an operand -> the operand, and the derivative by it. C and scalars of a call included.
     operands: Mapping[str, tuple[Operand, ast.expr]]
-    #: For an auxiliary output: what an element contributes for each unit of the gradient of the output, which is
-    #: broadcast to (M, N). A tree over `x`, OUTPUT and TIES.
-    contribution: ast.expr | None = None
 
     def reads_value(self, keywords: Collection[str]) -> bool:
         """Whether the gradients of the running value and of the operands `keywords` read the value before the step."""
         trees = [*self.values.values(), *(tree for o, tree in self.operands.values() if o.name in keywords)]
-        trees += [] if self.contribution is None else [self.contribution]
         return any({X, GATE} & set(formula.used(tree)) for tree in trees)
 
 
@@ -72,10 +58,6 @@ def reads_sum(chain: Epilogue, keywords: Collection[str]) -> bool:
 
 
 def _gradient(step: Step) -> StepGradient:
-    if step.output is not None:
-        text = _CONTRIBUTIONS[step.output.writer.reduction]
-        contribution = formula.parse(text, frozenset({X, OUTPUT, TIES}))
-        return StepGradient(step, {X: derivative(step.tree, X)}, {}, contribution)
     names = (GATE, X) if step.meaning.gated else (X,)
     return StepGradient(
         step,

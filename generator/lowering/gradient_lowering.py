@@ -105,13 +105,13 @@ class GradientView:
     @cached_property
     def results(self) -> tuple[tuple[str, str], ...]:
         """The results whose gradients come in, with their shapes; a maximum has none."""
-        beside = [(o.name, o.shape) for o in self.v.epilogue.outputs if o.writer.reduction != "amax"]
+        beside = [(o.name, o.shape) for o in self.v.epilogue.outputs if o.writer.differentiable]
         return (("out", MATRIX), *beside)
 
     @cached_property
     def constant(self) -> tuple[str, ...]:
         """The results whose gradients are not computed."""
-        return tuple(o.name for o in self.v.epilogue.outputs if o.writer.reduction == "amax")
+        return tuple(o.name for o in self.v.epilogue.outputs if not o.writer.differentiable)
 
     @cached_property
     def reads_sum(self) -> bool:

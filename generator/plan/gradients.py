@@ -60,7 +60,7 @@ class Gradient:
     def constant(self) -> tuple[str, ...]:
         """The outputs that have no gradient: maxima."""
         outputs = self.chain.epilogue.outputs if self.chain else ()
-        return tuple(output.name for output in outputs if output.writer.reduction == "amax")
+        return tuple(output.name for output in outputs if not output.writer.differentiable)
 
     @property
     def contracts(self) -> set[str]:

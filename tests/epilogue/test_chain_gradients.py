@@ -12,7 +12,7 @@ import torch
 from generator.bench import eager
 from generator.epilogue import formula
 from generator.epilogue.chain import Epilogue
-from generator.epilogue.chain_gradients import OUTPUT, TIES, StepGradient, gradients, reads_sum
+from generator.epilogue.chain_gradients import gradients, reads_sum
 from generator.epilogue.derivative import product
 from generator.epilogue.formula import X
 from generator.epilogue.operations import COLUMNS, HALVES, MATRIX, ROWS
@@ -44,8 +44,9 @@ def backward(
     g, *others = of
     for at, gradient in enumerate(gradients(chain)):
         before = eager.apply(Epilogue(chain.steps[: len(chain.steps) - 1 - at]), x, operands)
-        if gradient.contribution is not None:
-            g = g + contributed(gradient, before, others.pop())
+        if gradient.step.output is not None:
+            # A gradient of a row or a column is one of each of its elements.
+            g = g + spread(others.pop(), gradient.step.output.shape)
             continue
         halves = taken_apart(before, gradient.step.order) if gradient.step.meaning.gated else (before,)
         values = dict(zip(gradient.values, halves))
@@ -55,15 +56,6 @@ def backward(
         parts = [times(g, tree, values) for tree in gradient.values.values()]
         g = parts[0] if len(parts) == 1 else joined(parts, gradient.step.order)
     return {"sum": g, **found}
-
-
-def contributed(gradient: StepGradient, x: torch.Tensor, of_output: torch.Tensor) -> torch.Tensor:
-    assert gradient.contribution is not None and gradient.step.output is not None
-    writer = gradient.step.output.writer
-    shape = writer.shape
-    value = spread(eager.auxiliary_value(writer, x), shape)
-    values = {X: x, OUTPUT: value, TIES: (x.abs() == value).sum(1, keepdim=True)}
-    return times(spread(of_output, shape), gradient.contribution, values)
 
 
 def joined(halves: list[torch.Tensor], order: str) -> torch.Tensor:
@@ -77,7 +69,7 @@ def joined(halves: list[torch.Tensor], order: str) -> torch.Tensor:
         ["scale", "bias_m", "silu", "mul", "add"],
         ["bias", "save", "relu", "scale_n", "scale_m", "tanh"],
         ["add", "add", "hardswish", "add"],
-        ["bias", "row_sum", "sigmoid", "col_sum", "softplus", "row_amax"],
+        ["bias", "row_sum", "sigmoid", "col_sum", "softplus"],
         ["bias", "swiglu", "mul"],
         ["scale_n", "bias_m", "geglu_tanh", "bias", "save"],
         [
@@ -113,13 +105,9 @@ def test_gradients_are_those_of_autograd(operations: list[Any]) -> None:
         torch.testing.assert_close(got[name], gradient, rtol=1e-11, atol=1e-13)
 
 
-def test_a_maximum_shares_its_gradient_among_ties() -> None:
-    (gradient,) = gradients(chain_of(["row_amax"]))
-    x = torch.tensor([[3.0, -3, 1, 3], [0, 0, 0, 0]], dtype=torch.float64, requires_grad=True)
-    of = torch.tensor([6.0, 6.0], dtype=torch.float64)
-    (expected,) = torch.autograd.grad(x.abs().amax(1), x, of)
-    assert torch.equal(contributed(gradient, x.detach(), of), expected)
-    assert expected[0].tolist() == [2, -2, 0, 2]
+def test_a_maximum_alone_has_no_gradient() -> None:
+    outputs = chain_of(["save", "row_sum", "col_sum", "row_amax"]).outputs
+    assert [output.writer.differentiable for output in outputs] == [True, True, True, False]
 
 
 @pytest.mark.parametrize(
@@ -132,7 +120,7 @@ def test_a_maximum_shares_its_gradient_among_ties() -> None:
         (["mul", "bias"], ["bias"], False),
         (["bias", "relu"], [], True),
         (["swiglu"], [], True),
-        (["row_amax"], [], True),
+        (["row_amax"], [], False),
     ],
 )
 def test_chains_whose_gradients_read_the_sum(operations: list[str], keywords: Collection[str], reads: bool) -> None:
