@@ -102,9 +102,9 @@ def test_a_layer_computes_its_contract(family: ModuleType) -> None:
 
 def test_a_contract_that_does_not_fit_is_refused(family: ModuleType) -> None:
     for options, told in (
-        ({"dtype": torch.float16}, "no contract is not for a weight of torch.float16 with bias; .* none"),
-        ({"bias": False, "contract": "gemm_fp32_rcr_bias"}, "gemm_fp32_rcr_bias is not for .* without bias; .*_none"),
-        ({"contract": "gemm_fp32_rcr_scale"}, "gemm_fp32_rcr_scale is not for a weight of torch.float32 with bias"),
+        ({"dtype": torch.float16}, "none of PLAIN does not fit a weight of torch.float16 with bias; .* none"),
+        ({"bias": False, "contract": "gemm_fp32_rcr_bias"}, "gemm_fp32_rcr_bias does not fit .* without bias; .*_none"),
+        ({"contract": "gemm_fp32_rcr_scale"}, "gemm_fp32_rcr_scale does not fit a weight of torch.float32 with bias"),
     ):
         with pytest.raises(ValueError, match=told):
             family.nn.Linear(33, 24, **options)
