@@ -81,14 +81,19 @@ class Job:
         gradients = tuple(each for each in self.family.gradients if each.contracts <= contracts)
         return replace(self.family, kernels=kernels, gradients=gradients)
 
+    @cached_property
+    def own_names(self) -> tuple[str, ...]:
+        """The names of the folder's files other than kernels."""
+        return package_names(self.present)
+
     def survey(self) -> Survey:
         """The state of the folder; raise `Refused` if it cannot be written."""
-        names = [*(f"{kernel.name}.py" for kernel in self.selected), *package_names(self.present)]
+        names = [*(f"{kernel.name}.py" for kernel in self.selected), *self.own_names]
         kept = frozenset(f"{name}.py" for name in self.recorded)
         return survey(self.folder, names, self._text, lambda text: body_digest(text) is not None, kept, self.force)
 
     def _text(self, name: str) -> str:
-        if name in package_names(self.present):
+        if name in self.own_names:
             return package_source(self.present, name)
         kernel = next(kernel for kernel in self.selected if f"{kernel.name}.py" == name)
         return kernel_source(self.family.spec, kernel)
@@ -104,7 +109,7 @@ class Job:
         for kernel, text in zip(self.selected, sources, strict=True):
             bodies[kernel.name] = named_digest(text) or ""
             yield f"{kernel.name}.py", text
-        yield from ((name, package_source(self.present, name)) for name in package_names(self.present))
+        yield from ((name, package_source(self.present, name)) for name in self.own_names)
 
     def manifest(self, bodies: dict[str, str]) -> dict[str, object]:
         return manifest(self.present, bodies, self.recorded)

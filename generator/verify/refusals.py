@@ -49,7 +49,7 @@ class Refusal:
     sibling: bool = False
     #: The context of the call, such as another version of Triton.
     under: Callable[[], contextlib.AbstractContextManager[object]] = contextlib.nullcontext
-    #: Whether the operands have memory. The launcher of operands without it is told that they have.
+    #: Whether the operands have memory. If not, they are on the device "meta", and the launcher is made to take them.
     in_memory: bool = True
 
 
