@@ -10,11 +10,11 @@ from generator.epilogue.chain import Epilogue, Operand
 from generator.epilogue.formula import GATE, X
 from generator.epilogue.formula_code import to_triton
 from generator.epilogue.gated_units import CONCATENATED, PLACES
-from generator.epilogue.operations import COLUMNS, HALVES, MATRIX, OUT, ROWS
+from generator.epilogue.operations import HALVES, MATRIX, OUT
 from generator.language.model import Dtype
 from generator.language.vocabulary import SCHEDULE
 from generator.lowering import approximate_math
-from generator.lowering.operands import Matrix, Vector
+from generator.lowering.operands import Matrix, Vector, broadcast
 from generator.lowering.outputs import OutputView, output_view, stored
 
 
@@ -76,7 +76,7 @@ def step_views(
 def _broadcast(operand: Operand, schedule: str) -> str:
     if not SCHEDULE[schedule].tiled:
         return operand.name
-    return operand.name + {COLUMNS: "[None, :]", HALVES: "[None, :]", ROWS: "[:, None]"}.get(operand.shape, "")
+    return broadcast(operand.name, operand.shape)
 
 
 def _operand(operand: Operand, c: Matrix) -> Matrix | Vector:

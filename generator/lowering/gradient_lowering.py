@@ -8,16 +8,18 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from generator.epilogue import formula
-from generator.epilogue.chain import Epilogue, Operand
+from generator.epilogue.chain import Operand
 from generator.epilogue.chain_gradients import StepGradient, gradients
 from generator.epilogue.derivative import product
 from generator.epilogue.formula import FUNCTIONS, GATE, X
 from generator.epilogue.formula_code import to_triton
 from generator.epilogue.gated_units import CONCATENATED, PLACES
-from generator.epilogue.operations import COLUMNS, ELEMENT, HALVES, MATRIX, ROWS, SCALAR
+from generator.epilogue.operations import ELEMENT, HALVES, MATRIX, ROWS, SCALAR
 from generator.language.model import Variant
 from generator.lowering import approximate_math, docstrings
-from generator.lowering.lines import WIDTH, bracketed, paragraph
+from generator.lowering.lines import bracketed, paragraph
+from generator.lowering.operands import Vector, broadcast
+from generator.plan.call import call
 from generator.plan.gradients import Gradient
 
 #: The running gradient, and its two parts in front of a gate.
@@ -42,7 +44,7 @@ class Read:
     @property
     def spread(self) -> str:
         """The value as it is broadcast over a tile."""
-        return self.variable + {COLUMNS: "[None, :]", HALVES: "[None, :]", ROWS: "[:, None]"}.get(self.shape, "")
+        return broadcast(self.variable, self.shape)
 
 
 @dataclass(frozen=True)
@@ -80,22 +82,23 @@ class GradientView:
     v: Variant
     gradient: Gradient
 
-    @property
-    def chain(self) -> Epilogue:
-        return self.v.chain
-
     @cached_property
     def steps(self) -> tuple[StepGradient, ...]:
-        """The steps' derivatives, the last step first."""
-        return gradients(self.chain)
+        """The steps' derivatives, in the order of the chain."""
+        return gradients(self.v.chain)[::-1]
 
     @property
     def batched(self) -> bool:
-        return self.v.batch == "strided"
+        return call(self.v).batched
 
     @property
     def gated(self) -> bool:
-        return self.v.epilogue.gate is not None
+        return call(self.v).gated
+
+    @property
+    def places(self) -> Mapping[str, str]:
+        """The columns of the gate's and the other value of a gate, for a column `{}` of the result."""
+        return PLACES[self.v.epilogue.order or CONCATENATED]
 
     @property
     def formula(self) -> str:
@@ -107,11 +110,6 @@ class GradientView:
         """The results whose gradients come in, with their shapes; a maximum has none."""
         beside = [(o.name, o.shape) for o in self.v.epilogue.outputs if o.writer.differentiable]
         return (("out", MATRIX), *beside)
-
-    @cached_property
-    def constant(self) -> tuple[str, ...]:
-        """The results whose gradients are not computed."""
-        return tuple(o.name for o in self.v.epilogue.outputs if not o.writer.differentiable)
 
     @cached_property
     def reads_sum(self) -> bool:
@@ -127,14 +125,14 @@ class GradientView:
     def _deepest(self) -> int:
         """How many steps are computed again: those in front of the last whose derivatives read a value."""
         names = {operand.name for operand in self.operands}
-        at = [n for n, step in enumerate(reversed(self.steps)) if step.reads_value(names)]
+        at = [n for n, step in enumerate(self.steps) if step.reads_value(names)]
         return at[-1] if at else 0
 
     @cached_property
     def reads(self) -> tuple[Read, ...]:
         """What is loaded of the chain's operands, each part once."""
         used: dict[str, Read] = {}
-        for at, step in enumerate(reversed(self.steps)):
+        for at, step in enumerate(self.steps):
             trees = [*step.values.values(), *(tree for _, tree in step.operands.values())]
             trees += [step.step.tree] if at < self._deepest else []
             names = {name for tree in trees for name in formula.used(tree)}
@@ -148,14 +146,13 @@ class GradientView:
         """The variables of the sum, each with the place of its columns; one, or a gate's two."""
         if not self.gated:
             return (("x0", "{}"),)
-        places = PLACES[self.v.epilogue.order or CONCATENATED]
-        return tuple((f"{_HALVES[value]}0", places[value]) for value in (GATE, X))
+        return tuple((f"{_HALVES[value]}0", self.places[value]) for value in (GATE, X))
 
     @cached_property
     def forward(self) -> tuple[str, ...]:
         """The statements that compute the chain again, as far as its derivatives read it."""
         lines: list[str] = []
-        for at, step in enumerate(list(reversed(self.steps))[: self._deepest]):
+        for at, step in enumerate(self.steps[: self._deepest]):
             if step.step.output is not None:
                 continue
             for target, values, half in self._values(at):
@@ -167,10 +164,9 @@ class GradientView:
     def backward(self) -> tuple[Back, ...]:
         """The steps backwards."""
         found = []
-        for back, step in enumerate(self.steps):
-            at = len(self.steps) - 1 - back
+        for at, step in reversed(list(enumerate(self.steps))):
             if step.step.output is not None:
-                if step.step.output.name not in self.constant:
+                if step.step.output.name not in self.gradient.constant:
                     found.append(Back((step.step.output.name, step.step.output.shape), (), ()))
                 continue
             halves = list(self._values(at))
@@ -186,13 +182,12 @@ class GradientView:
         """The variables of the sum's gradient, each with the place of its columns."""
         if not self.gated:
             return ((_GRADIENT, "{}"),)
-        places = PLACES[self.v.epilogue.order or CONCATENATED]
-        return tuple((f"{_GRADIENT}_{_HALVES[value]}", places[value]) for value in (GATE, X))
+        return tuple((f"{_GRADIENT}_{_HALVES[value]}", self.places[value]) for value in (GATE, X))
 
     @cached_property
     def helpers(self) -> tuple[str, ...]:
         """The macros of math.j2 that the statements call."""
-        trees = [step.step.tree for step in list(reversed(self.steps))[: self._deepest]]
+        trees = [step.step.tree for step in self.steps[: self._deepest]]
         for step in self.steps:
             trees += [*step.values.values(), *(tree for _, tree in step.operands.values())]
         return tuple(sorted({h for tree in trees for h in approximate_math.helpers(tree, FUNCTIONS)}))
@@ -252,44 +247,34 @@ class GradientView:
     @property
     def flags(self) -> tuple[str, ...]:
         """The constants that say whether a number lies on the device."""
-        return tuple(f"{name.upper()}_ON_DEVICE" for name in self.numbers)
+        return tuple(Vector(name, SCALAR).flag for name in self.numbers)
 
     def load(self, target: str, name: str, shape: str, place: str = "{}", depth: int = 4, by: str = "=") -> str:
         """The statement that loads what a tile has of a tensor, in fp32."""
         offsets = place.format("offs_n")
         if shape == MATRIX:
-            items = [f"{name}_ptr", "offs_m", offsets, f"stride_{name}_m", f"stride_{name}_n", "inside"]
-            if self.batched:
-                items[0] = f"{name}_ptr + batch * stride_{name}_b"
-            return bracketed(f"{target} {by} _load(", items, ")", depth)
+            return bracketed(f"{target} {by} _load(", self._tile(name, place), ")", depth)
         offsets, mask = {ROWS: ("offs_m", "in_m")}.get(shape, (offsets, "in_n"))
         if shape == ELEMENT:
             return f"{target} {by} tl.load({name}_ptr).to(tl.float32)"
         batched = self.batched and name.startswith("grad_")
         pointer = f"{name}_ptr + batch * {shape} + {offsets}" if batched else f"{name}_ptr + {offsets}"
-        spread = {ROWS: "[:, None]", COLUMNS: "[None, :]"}[shape] if by == "+=" else ""
-        return f"{target} {by} tl.load({pointer}, mask={mask}, other=0.0).to(tl.float32){spread}"
+        loaded = f"tl.load({pointer}, mask={mask}, other=0.0).to(tl.float32)"
+        return f"{target} {by} {broadcast(loaded, shape) if by == '+=' else loaded}"
 
     def store(self, name: str, value: str, place: str = "{}") -> str:
         """The statement that stores a tile of a matrix."""
-        items = [
-            f"{name}_ptr",
-            value,
-            "offs_m",
-            place.format("offs_n"),
-            f"stride_{name}_m",
-            f"stride_{name}_n",
-            "inside",
-        ]
-        if self.batched:
-            items[0] = f"{name}_ptr + batch * stride_{name}_b"
-        return bracketed("_store(", items, ")", 8)
+        pointer, *where = self._tile(name, place)
+        return bracketed("_store(", [pointer, value, *where], ")", 8)
+
+    def _tile(self, name: str, place: str) -> list[str]:
+        """A tile of a matrix, as the arguments of `_load` and `_store` say where it is."""
+        matrix = f"{name}_ptr + batch * stride_{name}_b" if self.batched else f"{name}_ptr"
+        return [matrix, "offs_m", place.format("offs_n"), f"stride_{name}_m", f"stride_{name}_n", "inside"]
 
     def number(self, name: str) -> str:
         """The statement that gives a number its value."""
-        parts = f"tl.load({name}_or_ptr).to(tl.float32)", f"if {name.upper()}_ON_DEVICE", f"else {name}_or_ptr"
-        one = f"{name} = {' '.join(parts)}"
-        return one if 4 + len(one) <= WIDTH else bracketed(f"{name} = (", parts, ")", 4, " ")
+        return Vector(name, SCALAR).number(4)
 
     @property
     def head(self) -> str:
@@ -300,8 +285,7 @@ class GradientView:
     def _read(self, operand: Operand) -> tuple[Read, ...]:
         if operand.shape != HALVES:
             return (Read(operand.name, operand.name, operand.shape),)
-        places = PLACES[self.v.epilogue.order or CONCATENATED]
-        return tuple(Read(operand.name, f"{operand.name}_{h}", HALVES, places[v]) for v, h in _HALVES.items())
+        return tuple(Read(operand.name, f"{operand.name}_{h}", HALVES, self.places[v]) for v, h in _HALVES.items())
 
     def _names(self, step: StepGradient, half: str) -> Mapping[str, str]:
         """The step's own names of its operands, as the kernel has them for a half."""
@@ -313,11 +297,11 @@ class GradientView:
 
     def _values(self, at: int) -> tuple[tuple[str, Mapping[str, str], str], ...]:
         """Of step `at`: the variable after it, its values before it, and the half; two in front of a gate."""
-        step = list(reversed(self.steps))[at].step
+        step = self.steps[at].step
         gate = self.v.epilogue.gate
-        place = next((n for n, s in enumerate(reversed(self.steps)) if s.step is gate), None) if gate else None
+        place = next((n for n, s in enumerate(self.steps) if s.step is gate), None) if gate else None
         # An output leaves the value as it is.
-        number = sum(s.step.output is None for s in list(reversed(self.steps))[:at])
+        number = sum(s.step.output is None for s in self.steps[:at])
         if place is None or at > place:
             return ((f"x{number + 1}", {X: f"x{number}"}, ""),)
         if step is gate:
@@ -331,14 +315,13 @@ class GradientView:
         self, step: StepGradient, tree: ast.expr, operand: Operand, halves: list[tuple[str, Mapping[str, str], str]]
     ) -> list[Part]:
         found = []
-        places = PLACES[self.v.epilogue.order or CONCATENATED]
         for _, values, half in halves:
             target = f"grad_{operand.name}"
             names = {**values, **self._names(step, half), _GRADIENT: self._gradient(half)}
             lines = to_triton(product(ast.Name(_GRADIENT), tree), names, target=target)
             if lines == (f"{target} = {self._gradient(half)}",):
                 lines, target = (), self._gradient(half)
-            place = places[GATE if half == "gate" else X] if operand.shape == HALVES else "{}"
+            place = self.places[GATE if half == "gate" else X] if operand.shape == HALVES else "{}"
             found.append(Part(lines, target, place))
         return found
 

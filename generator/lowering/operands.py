@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from generator.epilogue.formula import GATE, X
 from generator.epilogue.gated_units import CONCATENATED, INTERLEAVED, PLACES
-from generator.epilogue.operations import MATRIX
+from generator.epilogue.operations import COLUMNS, HALVES, MATRIX, ROWS
 from generator.lowering.lines import WIDTH, bracketed
 
 
@@ -109,6 +109,11 @@ class Matrix:
         if self.batched:
             sizes.insert(0, "1")
         return f"{brackets[0]}{', '.join(sizes)}{brackets[1]}"
+
+
+def broadcast(variable: str, shape: str) -> str:
+    """What a tile has of an operand of this shape, with the dimensions of the tile."""
+    return variable + {COLUMNS: "[None, :]", HALVES: "[None, :]", ROWS: "[:, None]"}.get(shape, "")
 
 
 @dataclass(frozen=True)
