@@ -275,7 +275,8 @@ def test_ten_thousand_kernels_are_no_burden(browse: Open) -> None:
     assert 100 < len(shown(driver)) < 1000
     started = time.monotonic()
     name = families[-1].kernels[-1].name
+    found = {kernel.name for family in known for kernel in family.kernels if name in kernel.name}
     type_in(driver, name)
-    assert set(shown(driver)) == {name} and time.monotonic() - started < 20
+    assert set(shown(driver)) == found and time.monotonic() - started < 20
     cell(driver, name, "compile sm90").click()
     assert "6,144" in driver.find_element("css selector", ".figures").text
