@@ -11,7 +11,7 @@ from typing import Protocol
 
 import torch
 
-from generator.cost import analytic
+from generator.plan import devices
 
 #: Returns the seconds of a sample; to be called after the device was synchronized.
 Reading = Callable[[], float]
@@ -34,7 +34,7 @@ class Device(Protocol):
     name: str
     l2_bytes: int
     #: The properties that the cost models need.
-    figures: analytic.Device
+    figures: devices.Device
     #: Everything but the kernel that a time depends on: device, versions. No host, no path, no date.
     environment: Mapping[str, str | int]
 
@@ -101,7 +101,7 @@ class CudaDevice:
         self.l2_bytes = int(getattr(properties, "L2_cache_size", 0)) or 64 * 2**20
         # On AMD the name of the architecture is followed by a colon and features; on NVIDIA it is the device's name.
         arch = properties.gcnArchName.partition(":")[0] if torch.version.hip else ""
-        self.figures = analytic.Device(
+        self.figures = devices.Device(
             properties.name,
             arch or f"sm{properties.major}{properties.minor}",
             properties.multi_processor_count,

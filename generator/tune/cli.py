@@ -18,8 +18,8 @@ from generator.bench.device import versions
 from generator.bench.markdown_tables import tile
 from generator.bench.problem import Shape
 from generator.bench.suite import DEFAULT_SHAPES, find_shapes, read_shapes
-from generator.cost import analytic
 from generator.language.errors import CallError, SpecError, nearest
+from generator.plan import devices
 from generator.tune import executors, trial_worker, tuning_run, winners
 from generator.tune import winners_report as reports
 from generator.tune.journal import Journal
@@ -210,7 +210,7 @@ def again(call: Call) -> int:
     assert call.device is not None
     families = Families(call.specs, call.out)
     journal = Journal(_journal(call, call.device))
-    places = sorted((p for p in journal.places if analytic.slug(p.device) == call.device), key=str)
+    places = sorted((p for p in journal.places if devices.slug(p.device) == call.device), key=str)
     if not places:
         raise CallError(f"--again: {journal.path} has no measurement of {call.device}")
     if len(places) > 1:
@@ -219,10 +219,10 @@ def again(call: Call) -> int:
     return DONE
 
 
-def _device_named(slug: str) -> analytic.Device:
-    if slug not in analytic.DEVICES:
-        raise CallError(f"--device: {slug!r} is not known; {nearest(slug, analytic.DEVICES)}")
-    return analytic.DEVICES[slug]
+def _device_named(slug: str) -> devices.Device:
+    if slug not in devices.DEVICES:
+        raise CallError(f"--device: {slug!r} is not known; {nearest(slug, devices.DEVICES)}")
+    return devices.DEVICES[slug]
 
 
 def _files(call: Call, families: Families, slug: str) -> dict[str, Path]:
@@ -240,7 +240,7 @@ def _rates(call: Call, files: Mapping[str, Path]) -> dict[Row, tuple[float, ...]
     return {row: rates for path in existing for row, rates in winners.read(path).fit.rates.items()}
 
 
-def _print_counts(found: Plan, device: analytic.Device) -> None:
+def _print_counts(found: Plan, device: devices.Device) -> None:
     count = sum(len(trial.candidates) for trial in found.trials)
     print(
         f"{len(found.trials)} problems, {count} configurations to measure on {device.name}, "

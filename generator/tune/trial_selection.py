@@ -23,6 +23,7 @@ from generator.emit import code_parts
 from generator.emit.family_package import contracts
 from generator.language.errors import CallError
 from generator.language.vocabulary import ELEMENTS
+from generator.plan import devices
 from generator.plan.kernels import Kernel
 from generator.tune.rate_fit import Row, row_of
 
@@ -78,7 +79,7 @@ class Plan:
 def plan(
     families: Families,
     shapes: tuple[Shape, ...],
-    device: analytic.Device,
+    device: devices.Device,
     triton: str,
     most: int,
     only: str | None = None,
@@ -117,7 +118,7 @@ def by_rates(
     problem: Problem,
     candidates: Sequence[Candidate],
     rates: Mapping[Row, tuple[float, ...]],
-    device: analytic.Device,
+    device: devices.Device,
 ) -> list[tuple[float, Candidate]]:
     """The candidates with fitted rates, each after the seconds that the fitted cost model predicts; fastest first."""
     shape, width = problem.shape, ELEMENTS[problem.dtype.a].bits // 8
@@ -134,7 +135,7 @@ def by_rates(
 def candidates_of(
     comparison: Comparison,
     families: Families,
-    device: analytic.Device,
+    device: devices.Device,
     triton: str,
     left_out: Counter[str],
 ) -> list[Candidate]:

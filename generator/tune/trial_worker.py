@@ -19,7 +19,7 @@ from generator.bench.measure import DeviceLost, Entry, Session
 from generator.bench.measurements import Side
 from generator.bench.peers import set_precision
 from generator.bench.stats import rounded
-from generator.cost import analytic
+from generator.plan import devices
 from generator.tune.executors import loaded
 from generator.tune.outcome import Failure, Outcome, Timed, Winner
 from generator.tune.trial_selection import Candidate, Trial
@@ -60,7 +60,7 @@ METHOD: Mapping[str, Any] = {
 class Facts:
     """What a worker's device is, for a process that may have none."""
 
-    figures: analytic.Device
+    figures: devices.Device
     #: All that a time depends on besides the kernel.
     environment: Mapping[str, str | int]
 

@@ -12,10 +12,10 @@ from pathlib import Path
 from generator.bench.comparison_plan import Families
 from generator.bench.markdown_tables import tile
 from generator.bench.measure import reason
-from generator.cost import analytic
 from generator.emit import code_parts
 from generator.language.errors import CallError
 from generator.language.vocabulary import ELEMENTS
+from generator.plan import devices
 from generator.tune import trial_worker, winners
 from generator.tune.journal import Journal
 from generator.tune.outcome import Outcome, Winner
@@ -126,7 +126,7 @@ def write(
     files: Mapping[str, Path],
     place: winners.Place,
     families: Families,
-    device: analytic.Device,
+    device: devices.Device,
     *,
     checked: bool = False,
 ) -> None:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from generator.bench.comparison_plan import Families, of_specs
-from generator.cost import analytic
+from generator.plan import devices
 from generator.tune.outcome import Winner
 from generator.tune.rate_fit import Row, Sample, row_of
 from generator.tune.trial_selection import by_rates, candidates_of
@@ -25,7 +25,7 @@ def doubtful(
     winners: Sequence[Winner],
     samples: Iterable[Sample],
     rates: Mapping[Row, tuple[float, ...]],
-    device: analytic.Device,
+    device: devices.Device,
     triton: str,
 ) -> Iterator[tuple[Winner, float]]:
     """The winners of the family `name` that another configuration is predicted to beat, with its predicted seconds.

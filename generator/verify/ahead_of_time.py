@@ -5,7 +5,7 @@ the kernel and of what it calls, and the line where it begins; types, alignment 
 such as num_warps; the architecture and the version of ptxas; and the environment variables that change code. No part of
 it asks a GPU. So the cache serves machines with the same build of Triton and the same file of the kernel, at any path.
 The functions of the family choose kernels and configurations here as on the device, whose name, multiprocessors and
-shared memory they are told (`generator.cost.analytic.DEVICES`).
+shared memory they are told (`generator.plan.devices.DEVICES`).
 
 Triton 3.6 also compiles a launcher in C for each signature, which links the driver: `f.prepare` does it on the device.
 """
@@ -29,10 +29,10 @@ from unittest.mock import patch
 import torch
 import triton
 
-from generator.cost.analytic import DEVICES, Device
 from generator.emit.apply import MANIFEST
 from generator.language.errors import CallError, nearest
 from generator.language.vocabulary import TARGETS
+from generator.plan.devices import DEVICES, Device
 from generator.verify.loading import load_family
 from generator.verify.specialise import claimed
 

@@ -10,10 +10,11 @@ from generator.cost import analytic
 from generator.language.built_in import chain_of
 from generator.language.model import Dtype, Variant
 from generator.language.spec import read
+from generator.plan import devices
 from generator.plan.expand import expand
 from tests.helpers.support import GENERATED, ROOT, variant
 
-H200 = analytic.DEVICES["nvidia_h200"]
+H200 = devices.DEVICES["nvidia_h200"]
 TILE = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64, "SPLIT": 4, "num_warps": 4, "num_stages": 3}
 
 

@@ -18,7 +18,7 @@ import triton
 from triton.runtime.jit import JITFunction
 
 from generator.cli import main
-from generator.cost.analytic import DEVICES
+from generator.plan.devices import DEVICES
 from generator.verify.ahead_of_time import standing_in_for
 from generator.verify.loading import load_family
 from tests.helpers.support import BASE, GENERATED, forget

@@ -13,9 +13,10 @@ from generator.bench.problem import Shape
 from generator.cost import analytic
 from generator.language.errors import CallError
 from generator.language.model import Variant
+from generator.plan import devices
 from generator.tune.trial_selection import Plan, calls, plan
 
-H200 = analytic.DEVICES["nvidia_h200"]
+H200 = devices.DEVICES["nvidia_h200"]
 TRITON = "3.7.1"
 SPEC = """\
 summary: Every reason to leave a row out.
@@ -44,7 +45,7 @@ def mixed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def planned(
-    *shapes: Shape, device: analytic.Device = H200, triton: str = TRITON, most: int = 100, only: str | None = None
+    *shapes: Shape, device: devices.Device = H200, triton: str = TRITON, most: int = 100, only: str | None = None
 ) -> Plan:
     return plan(Families([Path("mixed.yaml")], Path("generated")), shapes, device, triton, most, only)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from generator.bench.comparison_plan import Families
-from generator.cost.analytic import DEVICES
+from generator.plan.devices import DEVICES
 from generator.tune.outcome import Winner
 from generator.tune.rate_fit import Row, Sample, row_of
 from generator.tune.winner_validation import DOUBTED, doubtful

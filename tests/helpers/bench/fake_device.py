@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from generator.bench.device import Reading
-from generator.cost import analytic
+from generator.plan import devices
 
 
 class FakeReplay:
@@ -31,7 +31,7 @@ class FakeDevice:
     def __init__(self, l2_bytes: int = 1 << 12, seconds: float = 1.0) -> None:
         self.l2_bytes = l2_bytes
         self.environment: dict[str, str | int] = {"device": "fake", "torch": "0", "triton": "0", "python": "0"}
-        self.figures = analytic.Device("Fake GPU", "sm90", 132, 233472)
+        self.figures = devices.Device("Fake GPU", "sm90", 132, 233472)
         self.seconds = seconds
         self.now = 0.0
         self.replays: list[FakeReplay] = []

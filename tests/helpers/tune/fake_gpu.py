@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from generator.bench.device import Reading
-from generator.cost import analytic
+from generator.plan import devices
 
 #: Seconds that the kernels run so far say they took, and how often a device gave memory back: once after each run.
 spent = 0.0
@@ -76,7 +76,7 @@ class Device:
     library = 2e-3
 
     def __init__(self) -> None:
-        self.figures = analytic.DEVICES["nvidia_h200"]
+        self.figures = devices.DEVICES["nvidia_h200"]
         self.environment = {"device": "NVIDIA H200", "torch": "2.11.0", "triton": "3.7.1"}
         self.now = 0.0
 
