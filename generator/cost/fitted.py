@@ -11,43 +11,51 @@ LINE, CROSSING = 2.0, 3.2
 PRODUCTS = 32
 
 
+def rated(row: dict[str, int], rates: tuple[float, ...]) -> tuple[float, ...]:
+    """A configuration, as in CONFIGS, and its rates, as `seconds` reads them.
+
+    Rates were fitted to the configuration: programs that a multiprocessor runs at once; the least seconds of a step
+    along K; seconds of a step for each resident program; seconds of a tile besides its steps; bytes per second of its
+    loads; and the least seconds of a launch. They assume that the row pitches of A and B are multiples of 128 bytes.
+    """
+    return (row["BLOCK_M"], row["BLOCK_N"], row["BLOCK_K"], row.get("SPLIT", 1), *rates)
+
+
 def seconds(
-    row: dict[str, int],
-    rates: tuple[float, ...],
+    configurations: list[tuple[float, ...]],
     sizes: tuple[int, ...],
     multiprocessors: int,
     width: int,
     crossing: tuple[bool, bool] = (False, False),
-) -> float:
-    """Seconds of an (M, N, K) product of elements of `width` bytes; of a batch, `sizes` begins with the number.
+) -> list[float]:
+    """Seconds of an (M, N, K) product of elements of `width` bytes, with each of the configurations (`rated`).
 
-    `row` is the configuration as in CONFIGS.
-
-    `rates` were fitted to the configuration: programs that a multiprocessor runs at once; the least seconds of a step
-    along K; seconds of a step for each resident program; seconds of a tile besides its steps; bytes per second of its
-    loads; and the least seconds of a launch. They assume that the row pitches of A and B are multiples of 128 bytes;
-    `crossing` says for each whether that is not so.
+    Of a batch, `sizes` begins with the number of products. `crossing` says for A and B whether the row pitch is not a
+    multiple of 128 bytes.
     """
     *batch, M, N, K = sizes
     products = batch[0] if batch else 1
-    resident, latency, step, tile, bandwidth, launch = rates
-    split = row.get("SPLIT", 1)
-    tiles = products * -(-M // row["BLOCK_M"]) * -(-N // row["BLOCK_N"]) * split
-    steps = -(-K // (row["BLOCK_K"] * split))
-    # A multiprocessor runs `resident` programs at a time; the remaining ones run together at the end.
-    turns, left = divmod(-(-tiles // multiprocessors), resident)
-    slower = _slower(row, crossing)
-    arithmetic = turns * (max(latency, resident * step) * slower * steps + tile)
-    if left:
-        arithmetic += max(latency, left * step) * slower * steps + tile
-    traffic = products * (M * K + K * N + M * N) * width / bandwidth
-    together: float = (arithmetic**SHARPNESS + traffic**SHARPNESS) ** (1 / SHARPNESS)
-    return launch + together
+    moved = products * (M * K + K * N + M * N) * width
+    found = []
+    for m, n, k, split, resident, latency, step, tile, bandwidth, launch in configurations:
+        tiles = products * -(-M // m) * -(-N // n) * split
+        steps = -(-K // (k * split))
+        if crossing[0] or crossing[1]:
+            steps *= _slower(m, n, crossing)
+        # A multiprocessor runs `resident` programs at a time; the remaining ones run together at the end.
+        turns, left = divmod(-(-tiles // multiprocessors), resident)
+        full = resident * step
+        arithmetic = turns * ((full if full > latency else latency) * steps + tile)
+        if left:
+            part = left * step
+            arithmetic += (part if part > latency else latency) * steps + tile
+        traffic = moved / bandwidth
+        found.append(launch + (arithmetic**SHARPNESS + traffic**SHARPNESS) ** (1 / SHARPNESS))
+    return found
 
 
-def _slower(row: dict[str, int], crossing: tuple[bool, bool]) -> float:
+def _slower(m: float, n: float, crossing: tuple[bool, bool]) -> float:
     """The factor on a step's time, by the longer of products and loads, if row pitches cross 128-byte lines."""
-    m, n = row["BLOCK_M"], row["BLOCK_N"]
     products = m * n / PRODUCTS
     loads = sum(lines * (CROSSING if crosses else LINE) for lines, crosses in zip((m, n), crossing))
     return max(products, loads) / max(products, LINE * (m + n))

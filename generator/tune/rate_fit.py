@@ -100,7 +100,8 @@ def _fit(everything: Sequence[Sample], multiprocessors: int, search: Search) -> 
 
 
 def _seconds(sample: Sample, rates: tuple[float, ...], multiprocessors: int) -> float:
-    return fitted.seconds(dict(sample.row[2]), rates, sample.sizes, multiprocessors, sample.width)
+    row = fitted.rated(dict(sample.row[2]), rates)
+    return fitted.seconds([row], sample.sizes, multiprocessors, sample.width)[0]
 
 
 def _rates(samples: Sequence[Sample], multiprocessors: int, search: Search) -> dict[Row, tuple[float, ...]]:

@@ -121,14 +121,11 @@ def by_rates(
     device: devices.Device,
 ) -> list[tuple[float, Candidate]]:
     """The candidates with fitted rates, each after the seconds that the fitted cost model predicts; fastest first."""
-    shape, width = problem.shape, ELEMENTS[problem.dtype.a].bits // 8
-    found = []
-    for candidate in candidates:
-        row = row_of(contract, candidate.contestant.kernel, candidate.config)
-        if row in rates:
-            config = dict(candidate.config)
-            predicted = fitted.seconds(config, rates[row], shape.sizes, device.multiprocessors, width)
-            found.append((predicted, candidate))
+    width = ELEMENTS[problem.dtype.a].bits // 8
+    rows = [(row_of(contract, c.contestant.kernel, c.config), c) for c in candidates]
+    known = [(fitted.rated(dict(c.config), rates[row]), c) for row, c in rows if row in rates]
+    predicted = fitted.seconds([row for row, _ in known], problem.shape.sizes, device.multiprocessors, width)
+    found = zip(predicted, (candidate for _, candidate in known))
     return sorted(found, key=lambda pair: pair[0])
 
 

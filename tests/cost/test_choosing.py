@@ -12,9 +12,8 @@ import pytest
 import torch
 
 from generator.cli import main
-from generator.cost import fitted
 from tests.helpers.support import forget
-from tests.helpers.tuned_file import AUTO, DEVICE, GOOD, LARGE, NONE, RATES, SMALL, SPEC, measured
+from tests.helpers.tuned_file import AUTO, DEVICE, GOOD, LARGE, NONE, RATES, SMALL, SPEC, measured, one_seconds
 
 PROCESSORS = 4
 NOT = (False, False)
@@ -63,7 +62,7 @@ def chosen(
 def modelled(sizes: tuple[int, int, int], only: str = "", crossing: tuple[bool, bool] = NOT) -> tuple[str, int]:
     """The kernel and row that the model holds for the best, of those that take the sizes."""
     cost = {
-        (how, row): fitted.seconds((SMALL, LARGE)[row], rates, sizes, PROCESSORS, 2, crossing)
+        (how, row): one_seconds((SMALL, LARGE)[row], rates, sizes, PROCESSORS, 2, crossing)
         for (how, row), rates in RATES.items()
         if only in how and (how == AUTO or not (sizes[0] % 128 or sizes[1] % 128 or sizes[2] % 64))
     }
@@ -93,9 +92,7 @@ def test_a_tile_that_multiplies_less_than_it_loads_is_slowed_down_by_such_lines(
     def slower(m: int, n: int, crossing: tuple[bool, bool]) -> float:
         row = {"BLOCK_M": m, "BLOCK_N": n, "BLOCK_K": 64}
         # Steps alone: no bytes, and nothing for a tile or a launch.
-        plain, crossed = (
-            fitted.seconds(row, (1, 1e-6, 0, 0, 1e30, 0), (8192,) * 3, 132, 2, x) for x in (NOT, crossing)
-        )
+        plain, crossed = (one_seconds(row, (1, 1e-6, 0, 0, 1e30, 0), (8192,) * 3, 132, 2, x) for x in (NOT, crossing))
         return crossed / plain
 
     assert slower(128, 256, (True, True)) == pytest.approx(1.2)
@@ -139,4 +136,5 @@ def test_a_row_is_the_one_measured_where_tables_differ(rendered: Callable[[str, 
 def test_the_model_in_the_folder_is_the_generators_own(family: ModuleType) -> None:
     own = importlib.import_module("measured._timing")
     sizes, rates = (1000, 3000, 500), RATES[AUTO, 0]
-    assert own.seconds(SMALL, rates, sizes, PROCESSORS, 2) == fitted.seconds(SMALL, rates, sizes, PROCESSORS, 2)
+    own_seconds = own.seconds([own.rated(SMALL, rates)], sizes, PROCESSORS, 2)
+    assert own_seconds == [one_seconds(SMALL, rates, sizes, PROCESSORS, 2)]

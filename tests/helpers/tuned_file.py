@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from generator.cost import fitted
 from tests.helpers.support import BASE
 
 SMALL = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 64, "GROUP_M": 8, "num_warps": 4, "num_stages": 3}
@@ -49,3 +50,15 @@ def changed(change: Callable[[dict[str, Any]], object]) -> str:
 
 
 GOOD = json.dumps(measured())
+
+
+def one_seconds(
+    row: dict[str, int],
+    rates: tuple[float, ...],
+    sizes: tuple[int, ...],
+    multiprocessors: int,
+    width: int,
+    crossing: tuple[bool, bool] = (False, False),
+) -> float:
+    """The seconds of one configuration by the fitted cost model."""
+    return fitted.seconds([fitted.rated(row, rates)], sizes, multiprocessors, width, crossing)[0]

@@ -7,8 +7,8 @@ import random
 
 import pytest
 
-from generator.cost import fitted
 from generator.tune.rate_fit import Row, Sample, fit, row_of
+from tests.helpers.tuned_file import one_seconds
 
 PROCESSORS = 132
 CONTRACT = "gemm_fp16_rcr_none"
@@ -29,7 +29,7 @@ SIZES = [size for size in itertools.product((1, 128, 512, 2048, 8192), (1024, 40
 
 
 def exact(row: Row, sizes: tuple[int, int, int]) -> float:
-    return fitted.seconds(dict(row[2]), RATES[row], sizes, PROCESSORS, 2)
+    return one_seconds(dict(row[2]), RATES[row], sizes, PROCESSORS, 2)
 
 
 def samples(sizes: list[tuple[int, int, int]] = SIZES) -> list[Sample]:
@@ -45,7 +45,7 @@ def test_the_rates_of_the_model_are_found_again() -> None:
     for row, rates in found.rates.items():
         assert rates[0] in (1, 2, 3, 4) and len(rates) == 6
         for size in itertools.product((256, 1024, 3000), (3072, 6144), (1024, 3584)):
-            seconds = fitted.seconds(dict(row[2]), rates, size, PROCESSORS, 2)
+            seconds = one_seconds(dict(row[2]), rates, size, PROCESSORS, 2)
             assert seconds == pytest.approx(exact(row, size), rel=0.1), size
 
 
