@@ -7,13 +7,14 @@ import importlib
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import generator
+from generator.cost import tuned
 from generator.emit.apply import Refused
 from generator.emit.job import Job, check, diff, render
-from generator.language.errors import CallError, SpecError
+from generator.language.errors import CallError, Mistake, SpecError
 from generator.plan.families import families
 from generator.plan.kernels import Family
 
@@ -112,6 +113,9 @@ def _render(arguments: list[str]) -> int:
     if options.force and (options.check or options.diff or options.list):
         raise CallError("--force goes with rendering, not with --check, --diff or --list")
     found = families(spec_paths(options.specs, options.all))
+    for family in found:
+        for warning in (*family.spec.warnings, *_not_entered(family)):
+            print(f"{warning.path}:{warning.line}:{warning.column}: warning: {warning.message}", file=sys.stderr)
     jobs = [Job(family, options.out, options.only, options.force) for family in found]
     if options.only and not any(job.selected for job in jobs):
         names = [kernel.name for family in found for kernel in family.kernels]
@@ -122,6 +126,12 @@ def _render(arguments: list[str]) -> int:
         orphans = _orphans(options.out, found) if options.all else []
         return (check if options.check else diff)(jobs, orphans)
     return render(jobs)
+
+
+def _not_entered(family: Family) -> Iterator[Mistake]:
+    """What of the spec's measurements does not enter the family."""
+    for file, told in tuned.left_out(family):
+        yield Mistake(family.spec.path, *family.spec.positions["tuned", file], f"tuned: {file!r} {told}")
 
 
 def _orphans(out: Path, found: Sequence[Family]) -> list[Path]:

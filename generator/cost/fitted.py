@@ -11,14 +11,17 @@ LINE, CROSSING = 2.0, 3.2
 PRODUCTS = 32
 
 
-def rated(row: dict[str, int], rates: tuple[float, ...]) -> tuple[float, ...]:
+def rated(row: dict[str, int], rates: tuple[float, ...], clock: float = 1.0, memory: float = 1.0) -> tuple[float, ...]:
     """A configuration, as in CONFIGS, and its rates, as `seconds` reads them.
 
     Rates were fitted to the configuration: programs that a multiprocessor runs at once; the least seconds of a step
     along K; seconds of a step for each resident program; seconds of a tile besides its steps; bytes per second of its
     loads; and the least seconds of a launch. They assume that the row pitches of A and B are multiples of 128 bytes.
+    `clock` and `memory` are the clock rate and the memory bandwidth relative to those of the device of the rates.
     """
-    return (row["BLOCK_M"], row["BLOCK_N"], row["BLOCK_K"], row.get("SPLIT", 1), *rates)
+    resident, latency, step, tile, bandwidth, launch = rates
+    sizes = row["BLOCK_M"], row["BLOCK_N"], row["BLOCK_K"], row.get("SPLIT", 1)
+    return (*sizes, resident, latency / clock, step / clock, tile / clock, bandwidth * memory, launch)
 
 
 def seconds(

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 
-from generator.language.model import Measured, Rates, Variant
-from generator.plan.configurations import configurations
-from generator.plan.kernels import Family
+from generator.language.model import Measured, Rates
+from generator.plan.configurations import configurations, row_of_tile
+from generator.plan.devices import DEVICES, Device, slug
+from generator.plan.kernels import Family, Kernel
+from generator.plan.portfolio import SHIPPED, adapted, kin, tile_of
+
+#: Rates that were fitted to fewer sizes of a contract than this count only if no similar contract has others.
+_SIZES = 8
 
 
 @dataclass(frozen=True)
@@ -25,85 +33,190 @@ class Baked:
     won: tuple[tuple[str, str, tuple[tuple[tuple[int, ...], str, int], ...]], ...]
     #: Device, contract, and how -> configuration -> rates.
     rates: tuple[tuple[str, str, tuple[tuple[str, tuple[tuple[int, str], ...]], ...]], ...]
+    #: The measured devices with known figures.
+    devices: tuple[Device, ...] = ()
 
 
-#: How -> the configurations of the kernel of that name.
-_Tables = dict[str, tuple[dict[str, int], ...]]
+@dataclass
+class _Contract:
+    """One contract of a family: its kernels, and the contracts that measurements of it may come from."""
+
+    name: str
+    targets: tuple[str, ...]
+    kernels: dict[str, Kernel] = field(default_factory=dict)
+
+    @cached_property
+    def kin(self) -> tuple[str, ...]:
+        return tuple(kin(next(iter(self.kernels.values())).variant))
+
+    @cached_property
+    def tables(self) -> dict[str, tuple[dict[str, int], ...]]:
+        return {how: configurations(kernel) for how, kernel in self.kernels.items()}
+
+    def index(self, contract: str, how: str, row: Mapping[str, int]) -> int | None:
+        """The index of a configuration that was measured with a kernel of `contract`; None if the family lacks it."""
+        table = self.tables.get(how, ())
+        if row in table:
+            return table.index(dict(row))
+        if how not in self.kernels:
+            return None
+        variant = self.kernels[how].variant
+        try:
+            found = row_of_tile(variant, adapted(variant, contract, tile_of(variant, row), self.targets))
+        except KeyError:
+            return None
+        return table.index(found) if found in table else None
+
+
+@dataclass
+class _Group:
+    """Contracts that use the same measurements, under the name of the first one."""
+
+    source: str
+    members: list[_Contract]
+    #: By device.
+    won: dict[str, dict[tuple[int, ...], tuple[str, int]]] = field(default_factory=dict)
+    rates: dict[str, dict[str, dict[int, str]]] = field(default_factory=dict)
+
+    def takes(self, contract: _Contract, source: str) -> bool:
+        """Whether the contract has the same source, and equal configurations of the kernels that it shares."""
+        tables = self.members[0].tables
+        return source == self.source and all(tables.get(how, own) == own for how, own in contract.tables.items())
+
+    def add(self, contract: _Contract, measured: Sequence[Measured], devices: Sequence[str]) -> None:
+        """Add a contract, and the measurements of the kernels that only it has."""
+        self.members.append(contract)
+        for device in devices:
+            won = _winners(contract, self.source, measured, device)
+            self.won[device] = {**won, **self.won.get(device, {})}
+            known = self.rates.setdefault(device, {})
+            for how, rows in _rates(contract, self.source, measured, device).items():
+                known.setdefault(how, {}).update(rows)
 
 
 def bake(family: Family) -> Baked:
     """The winners and rates of the kernels and configurations that `family` has, contract by contract."""
-    tables: dict[str, _Tables] = {}
-    variants: dict[str, Variant] = {}
-    for kernel in family.kernels:
-        contract, _, how = kernel.name.partition("__")
-        tables.setdefault(contract, {})[how] = configurations(kernel)
-        variants.setdefault(contract, kernel.variant)
-    measured = sorted({entry.contract for found in family.spec.tuned for entry in found.fitted})
-    sources = {name: source for name, variant in variants.items() if (source := _source(variant, measured))}
-    like = {name: _first_like(name, sources, tables) for name in sources}
-    won, rates = [], []
-    for found in family.spec.tuned:
-        for contract in sorted(set(like.values())):
-            # The tables of all contracts that share the measurements: not every contract has every kernel.
-            shared: _Tables = {}
-            for name, first in like.items():
-                shared |= tables[name] if first == contract else {}
-            winners = [
-                (w.sizes, w.how, index)
-                for w in found.winners
-                if w.contract == sources[contract] and (index := _index(shared.get(w.how, ()), w.row)) is not None
-            ]
-            if winners:
-                won.append((found.device, contract, tuple(sorted(winners))))
-            fitted = tuple(_fitted(found, sources[contract], shared))
-            if fitted:
-                rates.append((found.device, contract, fitted))
-    error = max((found.error for found in family.spec.tuned), default=0.0)
-    return Baked(f"{error:.1%}", tuple((a, b) for a, b in like.items() if a != b), tuple(won), tuple(rates))
-
-
-def _first_like(name: str, sources: Mapping[str, str], tables: Mapping[str, _Tables]) -> str:
-    """The first contract with the same measurements whose kernels have the same configurations as those of `name`."""
-    own = tables[name]
-    return next(
-        other
-        for other, source in sources.items()
-        if source == sources[name] and all(own[how] == table for how, table in tables[other].items() if how in own)
+    contracts, measured = _contracts(family), family.measured
+    devices = tuple(dict.fromkeys(found.device for found in measured))
+    sources = {name: _source(contract, measured) for name, contract in contracts.items()}
+    own = {
+        (device, name): _winners(contract, name, measured, device)
+        for name, contract in contracts.items()
+        if sources[name] != name
+        for device in devices
+    }
+    groups: list[_Group] = []
+    # A contract with winners of its own is the first of no group: they do not hold for other contracts.
+    for name in sorted(contracts, key=lambda name: any(own.get((device, name)) for device in devices)):
+        if sources[name] not in _named(measured):
+            continue
+        group = next((group for group in groups if group.takes(contracts[name], sources[name])), None)
+        if group is None:
+            group = _Group(sources[name], [])
+            groups.append(group)
+        group.add(contracts[name], measured, devices)
+    like = {each.name: group.members[0].name for group in groups for each in group.members[1:]}
+    won, rates = dict(own), dict[tuple[str, str], dict[str, dict[int, str]]]()
+    for group, device in itertools.product(groups, devices):
+        key = device, group.members[0].name
+        won[key] = {**group.won[device], **own.get(key, {})}
+        rates[key] = group.rates[device]
+    error = max((found.error for found in measured), default=0.0)
+    keys = sorted(won.keys() | rates.keys(), key=lambda key: (devices.index(key[0]), key[1]))
+    keys = sorted(won.keys() | rates.keys(), key=lambda key: (devices.index(key[0]), key[1]))
+    return Baked(
+        f"{error:.1%}",
+        tuple((name, like[name]) for name in contracts if name in like),
+        tuple((*key, tuple((sizes, *row) for sizes, row in sorted(won[key].items()))) for key in keys if won.get(key)),
+        tuple((*key, _sorted(rates[key])) for key in keys if rates.get(key)),
+        tuple(DEVICES[slug(name)] for name in devices if slug(name) in DEVICES),
     )
 
 
-def _source(variant: Variant, measured: Sequence[str]) -> str | None:
-    """The measured contract to use for `variant`: its own, or the plain product of its layout and element widths."""
-    words = variant.words
-    prefix = "gemm" if variant.batch == "none" else "bmm"
-    same_width = {"fp16": "bf16", "bf16": "fp16"}.get(words["dtype"], words["dtype"])
-    if variant.epilogue.order is not None:
-        # A plain product has one column of B for each column of C, and other configurations.
-        return variant.contract if variant.contract in measured else None
-    plain = [f"{prefix}_{dtype}_{words['layout']}_none" for dtype in (words["dtype"], same_width)]
-    return next((name for name in (variant.contract, *plain) if name in measured), None)
+def left_out(family: Family) -> Iterator[tuple[str, str]]:
+    """The files of the spec of which something does not enter the family, each with what does not and why.
+
+    Files that the package ships are omitted: they are of more kernels than a spec may have.
+    """
+    contracts = _contracts(family)
+    similar = {name for contract in contracts.values() for name in contract.kin}
+    for found in family.spec.tuned:
+        entries = list(_entries([found]))
+        if SHIPPED is not None and (family.spec.path.parent / str(found.file)).resolve().is_relative_to(SHIPPED):
+            continue
+        own = [entry for entry in entries if entry[0] in contracts]
+        lacking = Counter(how for name, how, row in own if contracts[name].index(name, how, row) is None)
+        if lacking:
+            which = ", ".join(f"{how} ({count})" for how, count in sorted(lacking.items()))
+            total = f"{lacking.total()} of the {len(own)} winners and rates of its contracts do not enter the family"
+            yield str(found.file), f"{total}, which lacks the kernels or configurations: {which}"
+        elif not any(name in similar for name, _, _ in entries):
+            yield str(found.file), "has nothing of the contracts of this family, nor of similar ones"
 
 
-def _fitted(found: Measured, contract: str, tables: _Tables) -> Iterator[tuple[str, tuple[tuple[int, str], ...]]]:
-    """For each kernel of `tables` with rates its how, and the index and rates of each configuration."""
-    for how in sorted({entry.how for entry in found.fitted if entry.contract == contract}):
-        entries = sorted(
-            (index, _literal(entry.rates))
-            for entry in found.fitted
-            if entry.contract == contract and entry.how == how
-            if (index := _index(tables.get(how, ()), entry.row)) is not None
-        )
-        if entries:
-            yield how, tuple(entries)
+def _contracts(family: Family) -> dict[str, _Contract]:
+    found: dict[str, _Contract] = {}
+    for kernel in family.kernels:
+        name, _, how = kernel.name.partition("__")
+        found.setdefault(name, _Contract(name, family.spec.targets)).kernels[how] = kernel
+    return found
+
+
+def _entries(measured: Sequence[Measured]) -> Iterator[tuple[str, str, Mapping[str, int]]]:
+    """Contract, how and configuration of every winner and of all rates."""
+    for found in measured:
+        yield from ((each.contract, each.how, each.row) for each in found.winners)
+        yield from ((each.contract, each.how, each.row) for each in found.fitted)
+
+
+def _named(measured: Sequence[Measured]) -> set[str]:
+    return {contract for contract, _, _ in _entries(measured)}
+
+
+def _source(contract: _Contract, measured: Sequence[Measured]) -> str:
+    """The contract whose rates are used for another: the most similar one that was measured at enough sizes."""
+    sizes = {(winner.contract, winner.sizes) for found in measured for winner in found.winners}
+    enough = Counter(name for name, _ in sizes)
+    rated = {entry.contract for found in measured for entry in found.fitted}
+    candidates = [name for name in contract.kin if name in rated]
+    return next((name for name in candidates if enough[name] >= _SIZES), next(iter(candidates), contract.name))
+
+
+def _winners(
+    contract: _Contract, source: str, measured: Sequence[Measured], device: str
+) -> dict[tuple[int, ...], tuple[str, int]]:
+    """Sizes -> how and configuration of the winner; of several files, the first counts."""
+    found: dict[tuple[int, ...], tuple[str, int]] = {}
+    for each in _of(device, measured):
+        for winner in each.winners:
+            if winner.contract == source and winner.sizes not in found:
+                index = contract.index(source, winner.how, winner.row)
+                if index is not None:
+                    found[winner.sizes] = winner.how, index
+    return found
+
+
+def _rates(contract: _Contract, source: str, measured: Sequence[Measured], device: str) -> dict[str, dict[int, str]]:
+    """How -> configuration -> rates; of several files, the first counts."""
+    found: dict[str, dict[int, str]] = {}
+    for each in _of(device, measured):
+        for entry in each.fitted:
+            if entry.contract == source:
+                index = contract.index(source, entry.how, entry.row)
+                if index is not None:
+                    found.setdefault(entry.how, {}).setdefault(index, _literal(entry.rates))
+    return found
+
+
+def _of(device: str, measured: Sequence[Measured]) -> Iterator[Measured]:
+    return (found for found in measured if found.device == device)
+
+
+def _sorted(rates: Mapping[str, Mapping[int, str]]) -> tuple[tuple[str, tuple[tuple[int, str], ...]], ...]:
+    return tuple((how, tuple(sorted(rows.items()))) for how, rows in sorted(rates.items()))
 
 
 def _literal(rates: Rates) -> str:
     """The rates as a Python tuple."""
     first, *others = rates
     return f"({int(first)}, {', '.join(f'{value:.4g}'.replace('e+', 'e') for value in others)})"
-
-
-def _index(table: Sequence[Mapping[str, int]], configuration: Mapping[str, int]) -> int | None:
-    """The index of the configuration in a kernel's table; None if the table does not have it."""
-    return next((index for index, own in enumerate(table) if own == configuration), None)

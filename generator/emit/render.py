@@ -147,11 +147,10 @@ def part(indent: int, macro: Callable[..., str], *arguments: object) -> str:
 
 def package_names(family: Family) -> tuple[str, ...]:
     """The names of the family's files other than kernels."""
-    spec = family.spec
     modules = (NN,) if family_package.linear(family) else ()
     backward = (GRADIENTS,) if family.gradients else ()
     backward = (*backward, *(f"{gradient.file}.py" for gradient in family.gradients if gradient.chained))
-    choice = (TIMING, TUNED) if spec.tuned else ()
+    choice = (TIMING, TUNED) if family.measured else ()
     return (PACKAGE, LAUNCH, RELAUNCH, COPIES, OPERATORS, PREPARE, *modules, *backward, *choice)
 
 
@@ -166,14 +165,14 @@ def package_source(family: Family, name: str) -> str:
             contracts=family_package.contracts(family),
             twins=twins,
             turning=family_package.contiguous_k(family, (contract for contract, _ in twins)),
-            gated=family_package.gated(family) if spec.tuned else (),
+            gated=family_package.gated(family) if family.measured else (),
             shapes=family_package.shapes(family),
             casts=family_package.casts(family),
             batched=family_package.batched(family),
             gradients=family_package.gradients(family),
             linear=bool(family_package.linear(family)),
             summary=summary,
-            tuned=bool(spec.tuned),
+            tuned=bool(family.measured),
         )
     elif name == PREPARE:
         body = environment().get_template("prepare.py.j2").render(contracts=family_package.operands(family))

@@ -10,6 +10,7 @@ from pathlib import Path
 from packaging.specifiers import SpecifierSet
 
 from generator.epilogue.chain import Epilogue
+from generator.language.errors import Mistake
 from generator.language.vocabulary import (
     AXES,
     DEFAULTS,
@@ -207,6 +208,8 @@ class Measured:
     #: The fitted model's median relative error, and the mean loss of its choice, on its own measurements.
     error: float
     regret: float
+    #: The name of the file, as the spec has it; None for a file that the package ships.
+    file: str | None = None
 
 
 @dataclass(frozen=True)
@@ -217,6 +220,7 @@ class Spec:
     digest: str
     name: str
     summary: str
+    #: With `select: fastest` an implementation axis that the spec does not name has no values (`portfolio`).
     axes: Mapping[str, tuple[AxisValue, ...]]
     tiles: tuple[Tile, ...] | None
     select: str
@@ -227,6 +231,10 @@ class Spec:
     #: Positions of listed values, for mistakes that only the expansion finds: (key, word) -> (line, column) from 1. For
     #: an entry of `tile` or `exclude` the word is its index; an empty word means the whole value of the key.
     positions: Mapping[tuple[str, str], tuple[int, int]] = field(repr=False)
-    #: Measurements, for `select: table`.
+    #: Measurements of files that the spec names, for `select: table` and `fastest`.
     tuned: tuple[Measured, ...] = ()
     backward: str = DEFAULTS["backward"]
+    #: The files that the spec names, whether they exist or not.
+    tuned_files: tuple[Path, ...] = ()
+    #: What a reader of the spec should know, and is no mistake.
+    warnings: tuple[Mistake, ...] = ()

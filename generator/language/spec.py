@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import shlex
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -21,7 +22,17 @@ from generator.language.operation_reader import read_operations
 from generator.language.reader import Reader
 from generator.language.tuned_file import parse as parse_measurements
 from generator.language.versions import SUPPORTED, minor_versions, spelled
-from generator.language.vocabulary import AXES, BACKWARD, DEFAULT_TARGETS, DEFAULTS, SELECT, SINGLE_AXES, TARGETS, WORDS
+from generator.language.vocabulary import (
+    AXES,
+    BACKWARD,
+    DEFAULT_TARGETS,
+    DEFAULTS,
+    OPEN_AXES,
+    SELECT,
+    SINGLE_AXES,
+    TARGETS,
+    WORDS,
+)
 
 KEYS = (
     "summary",
@@ -73,23 +84,28 @@ class _SpecReader(Reader):
     def spec(self, root: Node, data: bytes) -> Spec | None:
         found = self.mapping(root, KEYS, "spec", required=REQUIRED)
         self.positions: dict[tuple[str, str], tuple[int, int]] = {}
+        self.tuned_files: list[Path] = []
+        self.warnings: list[Mistake] = []
         for key, node in found.items():
             self.positions[key, ""] = (place(node).line, place(node).column)
         own = read_operations(self, found["ops"], BUILT_IN) if "ops" in found else {}
         self.operations: Operations = {**BUILT_IN, **own}
-        axes = {axis: self.axis(axis, found.get(axis)) for axis in AXES}
+        select = self.word(found["select"], "select", SELECT) if "select" in found else DEFAULTS["select"]
+        open_axes = OPEN_AXES if select == "fastest" else ()
+        axes = {
+            axis: () if axis in open_axes and axis not in found else self.axis(axis, found.get(axis)) for axis in AXES
+        }
         name = self.family_name(found.get("name"))
         header = self.header(found.get("header"))
         summary = self.summary(found["summary"]) if "summary" in found else None
         exclude = self.exclude(found["exclude"], axes) if "exclude" in found else ()
         tiles = self.tiles(found["tile"]) if "tile" in found else None
-        select = self.word(found["select"], "select", SELECT) if "select" in found else DEFAULTS["select"]
         backward = self.word(found["backward"], "backward", BACKWARD) if "backward" in found else DEFAULTS["backward"]
         measured, read = self.tuned(found["tuned"]) if "tuned" in found else ((), b"")
         if select == "table" and "tuned" not in found:
             self.wrong(found["select"], "select: 'table' needs the key `tuned`: a file that `tune` wrote")
-        elif select != "table" and "tuned" in found:
-            self.wrong(found["tuned"], f"tuned: needs 'select: table', but select is {shown(select)}")
+        elif select not in ("table", "fastest") and "tuned" in found:
+            self.wrong(found["tuned"], f"tuned: needs 'select: table' or 'fastest', but select is {shown(select)}")
         targets = self.targets(found["targets"]) if "targets" in found else DEFAULT_TARGETS
         triton = self.triton(found["triton"]) if "triton" in found else SUPPORTED
         if self.mistakes or name is None or summary is None or select is None or backward is None or triton is None:
@@ -109,6 +125,8 @@ class _SpecReader(Reader):
             self.positions,
             measured,
             backward,
+            tuple(self.tuned_files),
+            tuple(self.warnings),
         )
 
     def axis(self, axis: str, node: Node | None) -> tuple[AxisValue, ...]:
@@ -183,7 +201,10 @@ class _SpecReader(Reader):
         return lines
 
     def tuned(self, node: Node) -> tuple[tuple[Measured, ...], bytes]:
-        """The measurements in the files of `tuned`, one or a list of them, and the files' bytes."""
+        """The measurements in the files of `tuned`, one or a list of them, and the files' bytes.
+
+        A file that does not exist yet is a warning.
+        """
         found: list[Measured] = []
         texts = b""
 
@@ -191,9 +212,14 @@ class _SpecReader(Reader):
             return self.text(item, "tuned")
 
         for name, item in self.distinct(node, "tuned", read_path, str):
+            self.tuned_files.append(self.path.parent / name)
+            self.positions["tuned", name] = (place(item).line, place(item).column)
             try:
-                data = (self.path.parent / name).read_bytes()
-                found.append(parse_measurements(data.decode()))
+                data = self.tuned_files[-1].read_bytes()
+                found.append(replace(parse_measurements(data.decode()), file=name))
+            except FileNotFoundError:
+                told = f"tuned: {shown(name)} does not exist yet; the family is rendered without it"
+                self.warnings.append(Mistake(self.path, *self.positions["tuned", name], told))
             except (OSError, ValueError) as error:
                 reason = error.strerror if isinstance(error, OSError) else error
                 self.wrong(item, f"tuned: {shown(name)}, relative to the spec, cannot be read: {reason}")

@@ -19,6 +19,8 @@ CONTRACT_AXES = ("layout", "dtype", "batch", "epilogue", "rounding")
 IMPLEMENTATION_AXES = tuple(axis for axis in AXES if axis not in CONTRACT_AXES)
 #: Axes with one value in a spec: kernels of one contract that sum in the same order agree to the last bit.
 SINGLE_AXES = ("math",)
+#: The axes that `select: fastest` fills where a spec does not name them.
+OPEN_AXES = tuple(axis for axis in IMPLEMENTATION_AXES if axis not in SINGLE_AXES)
 
 
 @dataclass(frozen=True)
@@ -197,6 +199,7 @@ SELECT: Mapping[str, Word] = {
     "autotune": Word("@triton.autotune over the configurations, keyed on M, N, K"),
     "heuristic": Word("computed from M, N, K and the device"),
     "table": Word("winners measured beforehand, and a model fitted to the measurements for other sizes"),
+    "fastest": Word("`table` by measurements that the package ships, which also choose the kernels"),
 }
 
 BACKWARD: Mapping[str, Word] = {

@@ -293,7 +293,7 @@ class View(Accumulation):
         if self.autotune:
             return None
         # By a table the family's function chooses; a kernel called by itself computes its row.
-        return "heuristic" if self.kernel.select in ("heuristic", "table") and len(self.kernel.tiles) > 1 else "fixed"
+        return "fixed" if self.kernel.select == "fixed" or len(self.kernel.tiles) == 1 else "heuristic"
 
     @property
     def imports(self) -> tuple[str, ...]:

@@ -91,7 +91,7 @@ def _other_values(spec: Spec) -> Iterator[Part]:
 
 def _axis(spec: Spec, axis: str, values: tuple[AxisValue, ...]) -> Iterator[Part]:
     """The axis with `values` instead of its own, if these differ and are not empty."""
-    if values and values != spec.axes[axis]:
+    if values and spec.axes[axis] and values != spec.axes[axis]:
         only = _only([word_of(v) for v in spec.axes[axis]])
         yield Part(axis, only, replace(spec, axes={**spec.axes, axis: values}))
 

@@ -15,10 +15,11 @@ def columns(v: Variant) -> dict[str, str]:
 def configurations(kernel: Kernel) -> tuple[dict[str, int], ...]:
     """The configurations of a kernel, in the order of `CONFIGS`."""
     v = kernel.variant
-    return tuple(_configuration(v, tile) for tile in kernel.tiles)
+    return tuple(row_of_tile(v, tile) for tile in kernel.tiles)
 
 
-def _configuration(v: Variant, tile: Tile) -> dict[str, int]:
+def row_of_tile(v: Variant, tile: Tile) -> dict[str, int]:
+    """A configuration as an entry of `CONFIGS`."""
     if not v.traits.tiled:
         return {"num_warps": tile.warps}
     found = {"BLOCK_M": tile.m, "BLOCK_N": tile.n, "BLOCK_K": tile.k}

@@ -180,7 +180,7 @@ def defaults(v: Variant) -> tuple[Tile, ...]:
     if v.epilogue.order is None or not v.traits.tiled:
         return tiles
     # A gated linear unit reads two columns of B for each column of C: half the columns of C need the same resources.
-    return tuple(dict.fromkeys(_halved(v, tile) for tile in tiles))
+    return tuple(dict.fromkeys(halved(v, tile) for tile in tiles))
 
 
 def _spills(v: Variant, tile: Tile) -> bool:
@@ -195,7 +195,7 @@ def _spills(v: Variant, tile: Tile) -> bool:
     return v.traits.walks_tiles and len(reduced) == 2 and vectors and tile.m * tile.n >= 128 * 32 * tile.warps
 
 
-def _halved(v: Variant, tile: Tile) -> Tile:
+def halved(v: Variant, tile: Tile) -> Tile:
     """`tile` with half its columns, or with half its K where the columns would be too few for the matrix unit."""
     least = 16
     if v.product == "exchanged":

@@ -23,19 +23,28 @@ class Device:
     multiprocessors: int
     #: Bytes of shared memory of one multiprocessor.
     shared_memory: int
+    #: Kilohertz of the multiprocessors, and bytes that the memory can transfer per second; 0 if they are not known.
+    clock: int = 0
+    memory: float = 0.0
 
     @property
     def slug(self) -> str:
         """The name as a folder."""
         return slug(self.name)
 
+    @property
+    def capability(self) -> tuple[int, int]:
+        """The compute capability: (9, 0) for `sm90`; (0, 0) for a GPU that has none."""
+        digits = self.target.removeprefix("sm")
+        return (int(digits[:-1]), int(digits[-1])) if digits.isdecimal() else (0, 0)
+
 
 #: Known devices by the names of their folders, with the figures that torch reports.
 DEVICES: Mapping[str, Device] = {
     device.slug: device
     for device in (
-        Device("NVIDIA A100-SXM4-80GB", "sm80", 108, 167936),
-        Device("NVIDIA H100 80GB HBM3", "sm90", 132, 233472),
-        Device("NVIDIA H200", "sm90", 132, 233472),
+        Device("NVIDIA A100-SXM4-80GB", "sm80", 108, 167936, 1_410_000, 2.039e12),
+        Device("NVIDIA H100 80GB HBM3", "sm90", 132, 233472, 1_980_000, 3.352e12),
+        Device("NVIDIA H200", "sm90", 132, 233472, 1_980_000, 4.917e12),
     )
 }

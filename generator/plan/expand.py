@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from generator.language.errors import Mistake, SpecError
 from generator.language.model import Spec, Tile, Variant, word_of
 from generator.language.versions import spelled
-from generator.language.vocabulary import AXES, IMPLEMENTATION_AXES, SINGLE_AXES
-from generator.plan import default_configurations, gradients, legality
+from generator.language.vocabulary import AXES, DEFAULTS, OPEN_AXES
+from generator.plan import default_configurations, gradients, legality, portfolio
 from generator.plan.blame import to_blame
 from generator.plan.gradients import Gradient
 from generator.plan.kernels import Family, Kernel, LeftOut
@@ -28,24 +28,45 @@ def expand(spec: Spec) -> Family:
     Raises `SpecError` if the product of the axes is larger than `LARGEST_FAMILY`, if no kernel has a listed value, runs
     on a listed target or can use a listed tile, if an exclusion matches nothing, or if the family is empty.
     """
-    size = math.prod(len(spec.axes[axis]) for axis in AXES)
+    size = math.prod(max(1, len(spec.axes[axis])) for axis in AXES)
     if size > LARGEST_FAMILY:
         message = f"the product of the axes has {size} variants; at most {LARGEST_FAMILY} are rendered"
         raise SpecError([Mistake(spec.path, 1, 1, message)])
     expansion = _Expansion(spec)
-    for values in itertools.product(*(spec.axes[axis] for axis in AXES)):
-        expansion.visit(Variant(*values))  # type: ignore[arg-type]
+    for variant, tiles in _variants(spec):
+        expansion.visit(variant, tiles)
     expansion.check()
     gradients = expansion.gradients() if spec.backward == "kernels" else ()
-    return Family(spec, tuple(expansion.kernels), tuple(expansion.left_out), gradients)
+    measured = portfolio.measurements(spec)
+    return Family(spec, tuple(expansion.kernels), tuple(expansion.left_out), gradients, measured)
+
+
+#: A variant to visit, and its configurations if the portfolio has chosen them.
+_Wanted = tuple[Variant, tuple[Tile, ...] | None]
+
+
+def _variants(spec: Spec) -> Iterator[_Wanted]:
+    """The product of the axes of `spec`, in their order; axes that it leaves open are filled from the portfolio."""
+    opened = OPEN_AXES if spec.select == "fastest" else ()
+    for values in itertools.product(*((DEFAULTS[axis],) if axis in opened else spec.axes[axis] for axis in AXES)):
+        variant = Variant(*values)  # type: ignore[arg-type]
+        yield from _of_contract(spec, variant) if opened else [(variant, None)]
+
+
+def _of_contract(spec: Spec, contract: Variant) -> Iterator[_Wanted]:
+    """The implementations of the contract of a variant."""
+    if spec.select == "fastest":
+        yield from ((each.variant, each.tiles) for each in portfolio.implementations(spec, contract))
+        return
+    for values in itertools.product(*(spec.axes[axis] for axis in OPEN_AXES)):
+        yield replace(contract, **dict(zip(OPEN_AXES, values, strict=True))), None  # type: ignore[arg-type]
 
 
 def _has_kernels(spec: Spec) -> bool:
     """Whether one of the first `LARGEST_FAMILY` variants of `spec` is a kernel."""
     expansion = _Expansion(spec)
-    values = itertools.product(*(spec.axes[axis] for axis in AXES))
-    for each in itertools.islice(values, LARGEST_FAMILY):
-        expansion.visit(Variant(*each))  # type: ignore[arg-type]
+    for variant, tiles in itertools.islice(_variants(spec), LARGEST_FAMILY):
+        expansion.visit(variant, tiles)
         if expansion.kernels:
             return True
     return False
@@ -82,10 +103,10 @@ class _Expansion:
         self.reasons: dict[tuple[str, str], str] = {}
         #: The indices of exclusions that match a variant.
         self.matching: set[int] = set()
-        self.supports: dict[tuple[str, ...], _Support] = {}
+        self.supports: dict[tuple[object, ...], _Support] = {}
 
-    def visit(self, variant: Variant) -> None:
-        """Add a variant to the kernels, or to what is left out."""
+    def visit(self, variant: Variant, tiles: tuple[Tile, ...] | None = None) -> None:
+        """Add a variant to the kernels, or to what is left out; `tiles` are its configurations by the portfolio."""
         keys = list(variant.words.items())
         reason = self.reason(variant)
         if reason is None:
@@ -94,7 +115,7 @@ class _Expansion:
                 self.left_out.append(LeftOut(variant.name, f"the same kernel as {self.first[words].name}"))
                 self.used.update(keys)
                 return
-            kernel, reason = self.kernel(variant)
+            kernel, reason = self.kernel(variant, tiles)
             if kernel is not None:
                 self.first[words] = variant
                 self.kernels.append(kernel)
@@ -132,9 +153,8 @@ class _Expansion:
         if any(kernel.variant.contract == wanted.contract for kernel in self.kernels):
             return None
         before, reasons = len(self.kernels), len(self.left_out)
-        axes = [axis for axis in IMPLEMENTATION_AXES if axis not in SINGLE_AXES]
-        for values in itertools.product(*(self.spec.axes[axis] for axis in axes)):
-            self.visit(replace(wanted, **dict(zip(axes, values, strict=True))))  # type: ignore[arg-type]
+        for variant, tiles in _of_contract(self.spec, wanted):
+            self.visit(variant, tiles)
         if len(self.kernels) > before:
             return None
         return f"{wanted.contract} has no kernel: {self.left_out[reasons].reason}"
@@ -148,19 +168,19 @@ class _Expansion:
                 excluded = excluded or f"excluded: {exclusion.because}"
         return excluded or legality.why_not(variant) or legality.why_not_selected(variant, self.spec.select)
 
-    def kernel(self, variant: Variant) -> tuple[Kernel | None, str | None]:
+    def kernel(self, variant: Variant, tiles: tuple[Tile, ...] | None) -> tuple[Kernel | None, str | None]:
         """The kernel of `variant` and None, or None and the reason why it has no kernel."""
         # No rule about a configuration, a target or a version reads the masking or the order of tiles.
-        key = tuple(word for axis, word in variant.words.items() if axis not in ("masking", "swizzle"))
+        key = tiles, tuple(word for axis, word in variant.words.items() if axis not in ("masking", "swizzle"))
         if key not in self.supports:
-            self.supports[key] = self.support(variant)
+            self.supports[key] = self.support(variant, tiles)
         found = self.supports[key]
         self.left_out += [LeftOut(variant.name, reason, target) for reason, target in found.left_out]
         if not found.tiles:
             return None, found.refusal
         return Kernel(variant, found.tiles, found.targets, found.triton, self.spec.select, found.not_offered), None
 
-    def support(self, variant: Variant) -> _Support:
+    def support(self, variant: Variant, chosen: tuple[Tile, ...] | None) -> _Support:
         """The configurations, targets and Triton versions of the spec that `variant` can have."""
         spec = self.spec
         allowed = spelled(spec.triton & legality.versions(variant))
@@ -168,7 +188,7 @@ class _Expansion:
         if reason is not None:
             return _Support((), (), (), (), reason, allowed)
         own = spec.tiles if variant.traits.tiled else None
-        wanted = own or default_configurations.defaults(variant)
+        wanted = own or chosen or default_configurations.defaults(variant)
         refused = {target: legality.why_not_on(variant, target) for target in spec.targets}
         running = [target for target in spec.targets if refused[target] is None]
         tiles: list[Tile] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from generator.language.model import Spec, Tile, Variant
+from generator.language.model import Measured, Spec, Tile, Variant
 from generator.plan.gradients import Gradient
 
 
@@ -47,3 +47,5 @@ class Family:
     left_out: tuple[LeftOut, ...]
     #: The gradients of the spec's own contracts, with `backward: kernels`.
     gradients: tuple[Gradient, ...] = ()
+    #: Measurements of the family's contracts or of similar ones; where two differ, the first counts.
+    measured: tuple[Measured, ...] = ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -59,11 +59,16 @@ def chosen(
     return kernel.__name__.rpartition("__")[2], kernel.CONFIGS.index(row)
 
 
-def modelled(sizes: tuple[int, int, int], only: str = "", crossing: tuple[bool, bool] = NOT) -> tuple[str, int]:
+def modelled(
+    sizes: tuple[int, int, int],
+    only: str = "",
+    crossing: tuple[bool, bool] = NOT,
+    rates: Mapping[tuple[str, int], tuple[float, ...]] = RATES,
+) -> tuple[str, int]:
     """The kernel and row that the model holds for the best, of those that take the sizes."""
     cost = {
-        (how, row): one_seconds((SMALL, LARGE)[row], rates, sizes, PROCESSORS, 2, crossing)
-        for (how, row), rates in RATES.items()
+        (how, row): one_seconds((SMALL, LARGE)[row], values, sizes, PROCESSORS, 2, crossing)
+        for (how, row), values in rates.items()
         if only in how and (how == AUTO or not (sizes[0] % 128 or sizes[1] % 128 or sizes[2] % 64))
     }
     return min(cost, key=cost.__getitem__)
@@ -110,6 +115,29 @@ def test_a_kernel_that_refuses_the_operands_is_not_chosen(family: ModuleType) ->
 def test_on_another_device_nothing_is_chosen(family: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "Another GPU")
     assert chosen(family, (4096, 4096, 64)) is None and chosen(family, (1024, 1024, 1024)) is None
+
+
+def test_a_device_of_the_same_capability_uses_the_rates_by_its_own_figures(
+    rendered: Callable[[str, str], ModuleType], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = measured() | {"device": "NVIDIA H200"}
+    package = rendered(f"{SPEC}epilogue: [none, bias]\n", json.dumps(found))
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA H20")
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    # Half of the clock rate, and an eighth of the bandwidth of the memory.
+    rates = {"sm_clock_rate": 990_000, "mem_clock_rate": 1_600_260, "mem_bus_width": 1536}
+    driver = SimpleNamespace(active=SimpleNamespace(utils=SimpleNamespace(get_device_properties=lambda index: rates)))
+    monkeypatch.setattr(importlib.import_module("measured._tuned"), "driver", driver)
+    slower = {
+        each: (resident, latency * 2, step * 2, tile * 2, bandwidth / 8, launch)
+        for each, (resident, latency, step, tile, bandwidth, launch) in RATES.items()
+    }
+    sizes = [(m, n, k) for m in (1, 64, 1024, 4000) for n in (64, 1024, 4096) for k in (64, 512, 4096)]
+    by_figures = {size: modelled(size, rates=slower) for size in sizes}
+    assert {size: chosen(package, size) for size in sizes} == by_figures
+    assert by_figures != {size: modelled(size) for size in sizes}
+    # What won on the other device is not taken.
+    assert chosen(package, (4096, 4096, 64)) == modelled((4096, 4096, 64), rates=slower) != (AUTO, 0)
 
 
 def test_a_row_is_the_one_measured_where_tables_differ(rendered: Callable[[str, str], ModuleType]) -> None:

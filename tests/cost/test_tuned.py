@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from generator.cli import main
 from generator.cost import tuned
 from generator.emit.render import TUNED, package_names, package_source
 from generator.language import tuned_file
@@ -102,22 +104,17 @@ NOT_READ = "tuned: 'found.json', relative to the spec, cannot be read:"
     ("keys", "found", "expected"),
     [
         ("select: table", GOOD, ["4:9: select: 'table' needs the key `tuned`: a file that `tune` wrote"]),
-        ("tuned: found.json", GOOD, ["4:8: tuned: needs 'select: table', but select is 'heuristic'"]),
+        ("tuned: found.json", GOOD, ["4:8: tuned: needs 'select: table' or 'fastest', but select is 'heuristic'"]),
         (
             "select: fixed\ntuned: found.json",
             GOOD,
-            ["5:8: tuned: needs 'select: table', but select is 'fixed'"],
-        ),
-        (
-            "select: table\ntuned: other.json",
-            GOOD,
-            ["5:8: tuned: 'other.json', relative to the spec, cannot be read: No such file or directory"],
+            ["5:8: tuned: needs 'select: table' or 'fastest', but select is 'fixed'"],
         ),
         ("select: table\ntuned: .", GOOD, ["5:8: tuned: '.', relative to the spec, cannot be read: Is a directory"]),
         (
-            "select: table\ntuned: [found.json, other.json]",
+            "select: table\ntuned: [other.json, .]",
             GOOD,
-            ["5:21: tuned: 'other.json', relative to the spec, cannot be read: No such file or directory"],
+            ["5:21: tuned: '.', relative to the spec, cannot be read: Is a directory"],
         ),
         ("select: table\ntuned: found.json", "[]", [f"5:8: {NOT_READ} TypeError: list indices must be integers"]),
         (
@@ -162,7 +159,34 @@ def test_a_family_is_read_with_what_was_measured_beside_its_spec(tmp_path: Path)
     (tmp_path / "far").mkdir()
     (tmp_path / "far" / "found.json").write_text(GOOD)
     (tmp_path / "family.yaml").write_text(SPEC.replace("found.json", "far/found.json"))
-    assert read(tmp_path / "family.yaml").tuned == (tuned_file.parse(GOOD),)
+    spec = read(tmp_path / "family.yaml")
+    assert spec.tuned == (replace(tuned_file.parse(GOOD), file="far/found.json"),)
+    assert spec.tuned_files == (tmp_path / "far" / "found.json",)
+
+
+def test_a_file_that_does_not_exist_yet_is_a_warning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "family.yaml"
+    path.write_text(SPEC.replace("found.json", "far/found.json"))
+    spec = read(path)
+    assert spec.tuned == () and spec.tuned_files == (tmp_path / "far" / "found.json",)
+    assert main([str(path), "--out", str(tmp_path)]) == 0
+    told = "tuned: 'far/found.json' does not exist yet; the family is rendered without it"
+    assert capsys.readouterr().err == f"{path}:6:8: warning: {told}\n"
+    assert not (tmp_path / "family" / TUNED).exists()
+
+
+def test_what_does_not_enter_a_family_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "family.yaml"
+    path.write_text(SPEC.replace("[auto, none]", "auto"))
+    (tmp_path / "found.json").write_text(GOOD)
+    assert main([str(path), "--out", str(tmp_path)]) == 0
+    lacking = f"which lacks the kernels or configurations: {NONE} (2)"
+    told = f"tuned: 'found.json' 2 of the 5 winners and rates of its contracts do not enter the family, {lacking}"
+    assert capsys.readouterr().err == f"{path}:6:8: warning: {told}\n"
+    (tmp_path / "found.json").write_text(json.dumps(measured("gemm_fp16_rrr_none")))
+    assert main([str(path), "--out", str(tmp_path)]) == 0
+    told = "tuned: 'found.json' has nothing of the contracts of this family, nor of similar ones"
+    assert capsys.readouterr().err == f"{path}:6:8: warning: {told}\n"
 
 
 # What of it a family holds.
@@ -226,10 +250,11 @@ def test_measurements_of_another_layout_say_nothing() -> None:
         ),
         # A family without the contract measured keeps what stands for its own first.
         ("dtype: bf16\nepilogue: [bias, bias+relu]", {"gemm_bf16_rcr_bias_relu": "gemm_bf16_rcr_bias"}),
-        # Another width, another result or another product is another matter.
+        # A product for another result, or of a batch, takes as long for each tile.
+        ("dtype: [fp16, {a: fp16, out: fp32}]", {"gemm_fp16_fp32_fp32_rcr_none": "gemm_fp16_rcr_none"}),
+        ("dtype: fp16\nbatch: [none, strided]", {"bmm_fp16_rcr_none": "gemm_fp16_rcr_none"}),
+        # Another width is another matter.
         ("dtype: [fp16, tf32]", {}),
-        ("dtype: [fp16, {a: fp16, out: fp32}]", {}),
-        ("dtype: fp16\nbatch: [none, strided]", {}),
     ],
 )
 def test_measurements_stand_for_other_contracts(axes: str, like: dict[str, str]) -> None:
@@ -246,6 +271,48 @@ def test_what_was_measured_of_a_contract_itself_comes_first() -> None:
     held = baked(f"{SPEC}epilogue: [none, bias, relu]\n", json.dumps(found))
     assert held.like == (("gemm_fp16_rcr_relu", "gemm_fp16_rcr_none"),)
     assert [contract for _, contract, _ in held.won] == ["gemm_fp16_rcr_bias", "gemm_fp16_rcr_none"]
+
+
+def test_winners_without_rates_enter_beside_the_rates_of_a_similar_contract() -> None:
+    found = measured()
+    own = measured("gemm_fp16_rcr_bias")["winners"][:1]
+    held = baked(f"{SPEC}epilogue: [none, bias, relu]\n", json.dumps(found | {"winners": found["winners"] + own}))
+    like = {"gemm_fp16_rcr_bias": "gemm_fp16_rcr_none", "gemm_fp16_rcr_relu": "gemm_fp16_rcr_none"}
+    assert dict(held.like) == like
+    assert [(contract, len(won)) for _, contract, won in held.won] == [
+        ("gemm_fp16_rcr_bias", 1),
+        ("gemm_fp16_rcr_none", 2),
+    ]
+    assert [contract for _, contract, _ in held.rates] == ["gemm_fp16_rcr_none"]
+    # Nor do they stand for another contract where the plain product is not in the family.
+    alone = baked(f"{SPEC}epilogue: [bias, relu]\n", json.dumps(found | {"winners": found["winners"] + own}))
+    assert alone.like == (("gemm_fp16_rcr_bias", "gemm_fp16_rcr_relu"),)
+    assert [(contract, len(won)) for _, contract, won in alone.won] == [
+        ("gemm_fp16_rcr_bias", 1),
+        ("gemm_fp16_rcr_relu", 2),
+    ]
+
+
+def test_rates_of_few_sizes_come_after_those_of_a_similar_contract() -> None:
+    """Four sizes of a contract say little of others; eight say more than those of another contract."""
+    found = measured()
+    for sizes in (4, 8):
+        own = measured("gemm_fp16_rcr_bias")
+        own["winners"] = [own["winners"][0] | {"m": 64 * (1 + size)} for size in range(sizes)]
+        plain = [found["winners"][0] | {"m": 64 * (1 + size)} for size in range(8)]
+        both = found | {"winners": plain + own["winners"], "rates": found["rates"] + own["rates"]}
+        held = baked(f"{SPEC}epilogue: [none, bias]\n", json.dumps(both))
+        expected = {4: {"gemm_fp16_rcr_bias": "gemm_fp16_rcr_none"}, 8: {}}
+        assert dict(held.like) == expected[sizes]
+
+
+def test_of_two_files_the_first_counts() -> None:
+    other = changed(lambda f: f["winners"][0].update(config=LARGE))
+    for files in (["found.json", "other.json"], ["other.json", "found.json"]):
+        text = SPEC.replace("found.json", f"[{', '.join(files)}]")
+        held = tuned.bake(family_of(text, beside={"found.json": GOOD, "other.json": other}))
+        ((_, _, won),) = held.won
+        assert dict((sizes, row) for sizes, _, row in won)[4096, 4096, 64] == (files[0] == "other.json")
 
 
 def test_what_was_measured_of_the_same_type_comes_before_another_of_its_width() -> None:

@@ -58,7 +58,7 @@ MISTAKES = {
     "a word twice": ("swizzle: [linear, linear]", ["4:19: swizzle: 'linear' is listed twice"]),
     "a list for the scalar key": (
         "select: [fixed]",
-        ["4:9: select: unknown value a list; legal: fixed, autotune, heuristic, table"],
+        ["4:9: select: unknown value a list; legal: fixed, autotune, heuristic, table, fastest"],
     ),
     "an unknown rounding": ("rounding: eager", ["4:11: rounding: unknown value 'eager'; legal: late, torch"]),
     "an unknown form": (
@@ -71,7 +71,7 @@ MISTAKES = {
     ),
     "an unknown select": (
         "select: best",
-        ["4:9: select: unknown value 'best'; legal: fixed, autotune, heuristic, table"],
+        ["4:9: select: unknown value 'best'; legal: fixed, autotune, heuristic, table, fastest"],
     ),
     # Name.
     "a name that is a path up": ("name: ../x", [f"4:7: name: '../x' {NO_NAME}"]),

@@ -1,0 +1,178 @@
+"""The implementations of a contract that a spec leaves open (`select: fastest`): those that measurements call for.
+
+The package ships measurements, a folder a device. An implementation is in the portfolio of a contract if a kernel of
+it won at some size, or has rates. Contracts without measurements have the portfolio of the most similar contract.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from pathlib import Path
+
+from generator.epilogue.chain import Epilogue
+from generator.language import tuned_file
+from generator.language.model import Dtype, Layout, Measured, Spec, Tile, Variant
+from generator.language.vocabulary import DEFAULTS, ELEMENTS, OPEN_AXES, WORDS
+from generator.plan import default_configurations, legality
+from generator.plan.configurations import columns
+from generator.plan.devices import DEVICES, Device
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+#: A wheel has the measurements inside the package, a checkout next to its specs.
+SHIPPED = next((f for f in (_PACKAGE / "tuned", _PACKAGE.parent / "specs" / "tuned") if f.is_dir()), None)
+
+#: What targets without measurements have: a kernel that takes any operand, one for few rows, and those whose loads the
+#: hardware runs ahead where it can.
+_UNMEASURED: tuple[Mapping[str, str], ...] = (
+    {},
+    {"product": "exchanged"},
+    {"load": "descriptor", "schedule": "persistent"},
+    {"load": "descriptor", "store": "pointer"},
+)
+
+
+@dataclass(frozen=True)
+class Implementation:
+    """A kernel of a contract, and its configurations."""
+
+    variant: Variant
+    tiles: tuple[Tile, ...]
+
+
+@cache
+def shipped() -> tuple[tuple[Device, Measured], ...]:
+    """The measurements that the package ships, each with its device; raises ValueError for a file that is none."""
+    files = sorted(SHIPPED.glob("*/*.json")) if SHIPPED else []
+    return tuple((DEVICES[path.parent.name], tuned_file.parse(path.read_text(encoding="utf-8"))) for path in files)
+
+
+def measurements(spec: Spec) -> tuple[Measured, ...]:
+    """The measurements that hold for a spec's family: its own files come first, and so count first."""
+    if spec.select != "fastest":
+        return spec.tuned
+    return (*spec.tuned, *(found for device, found in shipped() if device.target in spec.targets))
+
+
+def kin(v: Variant) -> Iterator[str]:
+    """The contracts whose measurements may stand for that of `v`, the most similar first.
+
+    After the contract itself, these are plain products: of the same types, of another 16-bit type, and of types that
+    differ in the result only; with C in the same layout or in row-major; in a batch or alone.
+    """
+    yield v.contract
+    plain = replace(v, epilogue=Epilogue(), rounding=DEFAULTS["rounding"])
+    twin = {"fp16": "bf16", "bf16": "fp16"}
+    types = [v.dtype]
+    if v.dtype.a == v.dtype.b and v.dtype.a in twin:
+        a, out = twin[v.dtype.a], twin.get(v.dtype.out, v.dtype.out)
+        types.append(replace(v.dtype, a=a, b=a, out=out))
+    types += [replace(each, out=out) for each in list(types) for out in ELEMENTS if out != each.out]
+    layouts = dict.fromkeys((v.layout, replace(v.layout, c="row")))
+    for layout, batch, dtype in itertools.product(layouts, dict.fromkeys((v.batch, DEFAULTS["batch"])), types):
+        yield replace(plain, layout=layout, batch=batch, dtype=dtype).contract
+
+
+def adapted(v: Variant, contract: str, tile: Tile, targets: Sequence[str]) -> Tile:
+    """The configuration for `v` that corresponds to `tile`, which was measured with a kernel of `contract`.
+
+    A gated linear unit has half of a plain product's columns. A configuration that no target can hold beside the
+    operands and results of the chain has fewer stages.
+    """
+    if contract != v.contract and v.epilogue.order is not None:
+        tile = default_configurations.halved(v, tile)
+    for stages in range(tile.stages, 1, -1):
+        fewer = replace(tile, stages=stages)
+        if legality.why_no_row(v, fewer) is None and any(
+            legality.why_no_row_on(v, fewer, target) is None for target in targets
+        ):
+            return fewer
+    return tile
+
+
+def tile_of(v: Variant, row: Mapping[str, int]) -> Tile:
+    """The configuration that an entry of `CONFIGS` of `v` states; raises KeyError for one of another schedule."""
+    found = Tile(row["BLOCK_M"], row["BLOCK_N"], row["BLOCK_K"], row["num_warps"], stages=row["num_stages"])
+    known = {field.name for field in fields(Tile)}
+    return replace(found, **{field: row[column] for column, field in columns(v).items() if field in known})
+
+
+def implementations(spec: Spec, contract: Variant) -> Iterator[Implementation]:
+    """The implementations of the contract of a variant for a spec that leaves axes open, each once.
+
+    Axes that the spec names have the spec's words. For words that no implementation of the portfolio has, it is the
+    portfolio with these words in the place of its own.
+    """
+    named = [axis for axis in OPEN_AXES if spec.axes[axis]]
+    found: dict[Variant, dict[Tile, None]] = {}
+    everything = list(_portfolio(spec, contract))
+    for words in itertools.product(*(spec.axes[axis] for axis in named)):
+        wanted = dict(zip(named, words, strict=True))
+        exact = [each for each in everything if all(each.variant.word(axis) == wanted[axis] for axis in named)]
+        for each in exact or everything:
+            variant = replace(each.variant, **wanted)  # type: ignore[arg-type]
+            tiles = each.tiles if exact else default_configurations.defaults(variant)
+            found.setdefault(variant, {}).update(dict.fromkeys(tiles))
+    for variant, rows in found.items():
+        yield Implementation(variant, tuple(rows))
+
+
+def _portfolio(spec: Spec, contract: Variant) -> Iterator[Implementation]:
+    """The portfolio of a contract on the spec's targets; an implementation may come twice, with other tiles."""
+    shipping = {device.target for device, _ in shipped()}
+    targets = [target for target in spec.targets if target in shipping]
+    base = replace(contract, **{axis: DEFAULTS[axis] for axis in OPEN_AXES})  # type: ignore[arg-type]
+    measured = list(_measured(spec, base, targets)) if targets else []
+    yield from measured
+    # Without measurements of anything similar, the default portfolio is for all targets.
+    others = [target for target in spec.targets if target not in targets] if measured else spec.targets
+    kernels = [replace(base, **words) for words in _UNMEASURED]  # type: ignore[arg-type]
+    for variant in kernels:
+        if _runs(variant, others):
+            yield Implementation(variant, default_configurations.defaults(variant))
+    if base not in [each.variant for each in measured]:
+        yield Implementation(base, default_configurations.defaults(base))
+
+
+def _runs(v: Variant, targets: Iterable[str]) -> bool:
+    return legality.why_not(v) is None and any(legality.why_not_on(v, target) is None for target in targets)
+
+
+def _measured(spec: Spec, base: Variant, targets: Sequence[str]) -> Iterator[Implementation]:
+    """The implementations that were measured, by their words; largest tiles first."""
+    held = measurements(spec)
+    entries = [(each.contract, each.how, each.row) for found in held for each in found.winners]
+    entries += [(each.contract, each.how, each.row) for found in held for each in found.fitted]
+    known = {contract for contract, _, _ in entries}
+    # Kernels of another layout are still those to try where nothing similar was measured.
+    others = kin(replace(base, layout=Layout.of("rcr"), epilogue=Epilogue()))
+    source = next((name for name in itertools.chain(kin(base), others) if name in known), None)
+    words = _words_of()
+    found: dict[Variant, dict[Tile, None]] = {}
+    for contract, how, row in entries:
+        # The spec's own file may have the contract itself, beside what is shipped for a similar one.
+        if contract in (source, base.contract) and how in words:
+            variant = replace(base, **words[how])  # type: ignore[arg-type]
+            tile = adapted(variant, contract, tile_of(variant, row), targets)
+            found.setdefault(variant, {})[tile] = None
+    for variant in sorted(found, key=lambda v: [list(WORDS[axis]).index(v.word(axis)) for axis in OPEN_AXES]):
+        yield Implementation(variant, tuple(sorted(found[variant], key=_largest_first)))
+
+
+def _largest_first(tile: Tile) -> tuple[int, ...]:
+    return (-tile.m * tile.n, -tile.m, -tile.n, -tile.k, tile.split, tile.warps, -tile.stages, tile.group)
+
+
+@cache
+def _words_of() -> dict[str, dict[str, str]]:
+    """The part of a kernel's name behind its contract -> the words of its implementation axes."""
+    words = {axis: [word for word, entry in WORDS[axis].items() if entry.available] for axis in OPEN_AXES}
+    defaults = {axis: DEFAULTS[axis] for axis in OPEN_AXES}
+    base = Variant(Layout.of("rcr"), Dtype.of("fp16"), DEFAULTS["batch"], Epilogue(), **defaults)
+    found = {}
+    for each in itertools.product(*words.values()):
+        chosen = dict(zip(words, each, strict=True))
+        found[replace(base, **chosen).name.partition("__")[2]] = chosen  # type: ignore[arg-type]
+    return found
