@@ -124,12 +124,12 @@ def test_a_device_of_the_same_capability_uses_the_rates_by_its_own_figures(
     package = rendered(f"{SPEC}epilogue: [none, bias]\n", json.dumps(found))
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA H20")
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
-    # Half of the clock rate, and an eighth of the bandwidth of the memory.
-    rates = {"sm_clock_rate": 990_000, "mem_clock_rate": 1_600_260, "mem_bus_width": 1536}
+    # Four times the clock rate, and an eighth of the bandwidth of the memory.
+    rates = {"sm_clock_rate": 7_920_000, "mem_clock_rate": 1_600_260, "mem_bus_width": 1536}
     driver = SimpleNamespace(active=SimpleNamespace(utils=SimpleNamespace(get_device_properties=lambda index: rates)))
     monkeypatch.setattr(importlib.import_module("measured._tuned"), "driver", driver)
     slower = {
-        each: (resident, latency * 2, step * 2, tile * 2, bandwidth / 8, launch)
+        each: (resident, latency / 4, step / 4, tile / 4, bandwidth / 8, launch)
         for each, (resident, latency, step, tile, bandwidth, launch) in RATES.items()
     }
     sizes = [(m, n, k) for m in (1, 64, 1024, 4000) for n in (64, 1024, 4096) for k in (64, 512, 4096)]
