@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import shutil
 import subprocess
 import sys
 import zipfile
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from generator.cli import main
 from tests.helpers.support import GENERATED, ROOT, SPECS, contents
 
 #: What rendering may import beside the standard library, by module; markupsafe is jinja2's.
@@ -48,18 +48,26 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return site
 
 
-def test_the_wheel_carries_the_templates_and_nothing_of_the_checkout(wheel: Path) -> None:
+def test_the_wheel_carries_templates_and_measurements_and_nothing_of_the_checkout(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     templates = {path.relative_to(ROOT).as_posix() for path in (ROOT / "templates").rglob("*.j2")}
-    assert {f"generator/{name}" for name in templates} <= set(names)
+    measured = {path.relative_to(ROOT / "specs").as_posix() for path in (ROOT / "specs" / "tuned").rglob("*.json")}
+    assert measured and {f"generator/{name}" for name in templates | measured} <= set(names)
     roots = {name.partition("/")[0] for name in names}
     assert len(roots) == 2 and "generator" in roots and not any("__pycache__" in name for name in names)
 
 
-@pytest.mark.parametrize("spec", ["fp16_rcr"])
+#: A spec of one's own, which needs the measurements that the package ships.
+OWN = "summary: x\nlayout: rcr\ndtype: bf16\nepilogue: bias+silu\nselect: fastest\n"
+
+
+@pytest.mark.parametrize("spec", ["bf16_rrr", "own"])
 def test_it_renders_in_a_foreign_folder(installed: Path, tmp_path: Path, spec: str) -> None:
-    (tmp_path / f"{spec}.yaml").write_bytes((ROOT / "specs" / f"{spec}.yaml").read_bytes())
-    shutil.copytree(ROOT / "specs" / "tuned", tmp_path / "tuned")
+    text = OWN if spec == "own" else (ROOT / "specs" / f"{spec}.yaml").read_text()
+    (tmp_path / f"{spec}.yaml").write_text(text)
+    expected = tmp_path / "expected"
+    assert main([str(tmp_path / f"{spec}.yaml"), "--out", str(expected)]) == 0
+    assert (expected / spec / "_tuned.py").is_file() == (spec == "own")
     # -S leaves site-packages out: torch and triton cannot be found, whatever is installed.
     alone = (sys.executable, "-S", "-c")
     for name in ("torch", "triton"):
@@ -71,7 +79,7 @@ def test_it_renders_in_a_foreign_folder(installed: Path, tmp_path: Path, spec: s
     ran = run(*alone, code, f"{spec}.yaml", cwd=tmp_path, PYTHONPATH=str(installed))
     assert (ran.returncode, ran.stderr) == (0, "")
     assert Path(ran.stdout.splitlines()[-1]).parent.parent == installed
-    assert contents(tmp_path / "generated" / spec) == contents(GENERATED / spec)
+    assert contents(tmp_path / "generated" / spec) == contents(expected / spec)
 
 
 def test_what_needs_the_gpu_stack_says_so(installed: Path, tmp_path: Path) -> None:

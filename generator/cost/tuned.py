@@ -12,7 +12,7 @@ from generator.language.model import Measured, Rates
 from generator.plan.configurations import configurations, row_of_tile
 from generator.plan.devices import DEVICES, Device, slug
 from generator.plan.kernels import Family, Kernel
-from generator.plan.portfolio import SHIPPED, adapted, kin, tile_of
+from generator.plan.portfolio import SHIPPED, adapted, entries, kin, tile_of
 
 #: Rates that were fitted to fewer sizes of a contract than this count only if no similar contract has others.
 _SIZES = 8
@@ -141,16 +141,16 @@ def left_out(family: Family) -> Iterator[tuple[str, str]]:
     contracts = _contracts(family)
     similar = {name for contract in contracts.values() for name in contract.kin}
     for found in family.spec.tuned:
-        entries = list(_entries([found]))
+        everything = list(entries([found]))
         if SHIPPED is not None and (family.spec.path.parent / str(found.file)).resolve().is_relative_to(SHIPPED):
             continue
-        own = [entry for entry in entries if entry[0] in contracts]
+        own = [entry for entry in everything if entry[0] in contracts]
         lacking = Counter(how for name, how, row in own if contracts[name].index(name, how, row) is None)
         if lacking:
             which = ", ".join(f"{how} ({count})" for how, count in sorted(lacking.items()))
             total = f"{lacking.total()} of the {len(own)} winners and rates of its contracts do not enter the family"
             yield str(found.file), f"{total}, which lacks the kernels or configurations: {which}"
-        elif not any(name in similar for name, _, _ in entries):
+        elif not any(name in similar for name, _, _ in everything):
             yield str(found.file), "has nothing of the contracts of this family, nor of similar ones"
 
 
@@ -162,15 +162,8 @@ def _contracts(family: Family) -> dict[str, _Contract]:
     return found
 
 
-def _entries(measured: Sequence[Measured]) -> Iterator[tuple[str, str, Mapping[str, int]]]:
-    """Contract, how and configuration of every winner and of all rates."""
-    for found in measured:
-        yield from ((each.contract, each.how, each.row) for each in found.winners)
-        yield from ((each.contract, each.how, each.row) for each in found.fitted)
-
-
 def _named(measured: Sequence[Measured]) -> set[str]:
-    return {contract for contract, _, _ in _entries(measured)}
+    return {contract for contract, _, _ in entries(measured)}
 
 
 def _source(contract: _Contract, measured: Sequence[Measured]) -> str:

@@ -142,23 +142,28 @@ def _runs(v: Variant, targets: Iterable[str]) -> bool:
 
 def _measured(spec: Spec, base: Variant, targets: Sequence[str]) -> Iterator[Implementation]:
     """The implementations that were measured, by their words; largest tiles first."""
-    held = measurements(spec)
-    entries = [(each.contract, each.how, each.row) for found in held for each in found.winners]
-    entries += [(each.contract, each.how, each.row) for found in held for each in found.fitted]
-    known = {contract for contract, _, _ in entries}
+    own = [entry for entry in entries(spec.tuned) if entry[0] == base.contract]
+    others = list(entries(measurements(spec)[len(spec.tuned) :])) or list(entries(spec.tuned))
+    known = {contract for contract, _, _ in others}
     # Kernels of another layout are still those to try where nothing similar was measured.
-    others = kin(replace(base, layout=Layout.of("rcr"), epilogue=Epilogue()))
-    source = next((name for name in itertools.chain(kin(base), others) if name in known), None)
+    rows = kin(replace(base, layout=Layout.of("rcr"), epilogue=Epilogue()))
+    source = next((name for name in itertools.chain(kin(base), rows) if name in known), None)
     words = _words_of()
     found: dict[Variant, dict[Tile, None]] = {}
-    for contract, how, row in entries:
-        # The spec's own file may have the contract itself, beside what is shipped for a similar one.
-        if contract in (source, base.contract) and how in words:
+    for contract, how, row in (*own, *(entry for entry in others if entry[0] == source)):
+        if how in words:
             variant = replace(base, **words[how])  # type: ignore[arg-type]
             tile = adapted(variant, contract, tile_of(variant, row), targets)
             found.setdefault(variant, {})[tile] = None
     for variant in sorted(found, key=lambda v: [list(WORDS[axis]).index(v.word(axis)) for axis in OPEN_AXES]):
         yield Implementation(variant, tuple(sorted(found[variant], key=_largest_first)))
+
+
+def entries(measured: Iterable[Measured]) -> Iterator[tuple[str, str, Mapping[str, int]]]:
+    """Contract, the part of the kernel's name behind it, and configuration of every winner and of all rates."""
+    for found in measured:
+        yield from ((each.contract, each.how, each.row) for each in found.winners)
+        yield from ((each.contract, each.how, each.row) for each in found.fitted)
 
 
 def _largest_first(tile: Tile) -> tuple[int, ...]:

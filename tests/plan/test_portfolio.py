@@ -1,0 +1,209 @@
+"""`select: fastest`: the implementations that measurements call for, where a spec leaves them open."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from generator.language.model import Tile
+from generator.language.vocabulary import OPEN_AXES
+from generator.plan import portfolio
+from generator.plan.devices import DEVICES
+from generator.plan.kernels import Family, Kernel
+from tests.helpers.support import family_of, mistakes_of
+from tests.helpers.tuned_file import measured
+
+FASTEST = "summary: x\nlayout: rcr\ndtype: fp16\nselect: fastest\n"
+ANY = "tiled_pointer_auto_grouped"
+PLAIN = "gemm_fp16_rcr_none"
+WIDE = {"BLOCK_M": 128, "BLOCK_N": 256, "BLOCK_K": 64, "GROUP_M": 8, "num_warps": 8, "num_stages": 3}
+DEEP = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64, "GROUP_M": 8, "num_warps": 4, "num_stages": 6}
+SPLIT = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 128, "GROUP_M": 8, "SPLIT": 4, "num_warps": 4, "num_stages": 4}
+WALKING, AHEAD, DIVIDED = (
+    "persistent_descriptor_auto_grouped_storepointer",
+    "tiled_descriptor_auto_grouped",
+    "splitk_descriptor_auto_grouped_storepointer",
+)
+
+
+def shipped(monkeypatch: pytest.MonkeyPatch, folder: Path, *rows: tuple[str, dict[str, int]], of: str = PLAIN) -> None:
+    """Make the package ship measurements of an H200 with these winners of one contract."""
+    found = measured(of) | {"device": "NVIDIA H200", "rates": []}
+    found["winners"] = [
+        {"contract": of, "m": 64 * size, "n": 64, "k": 64, "kernel": f"{of}__{how}", "config": row}
+        for size, (how, row) in enumerate(rows, 1)
+    ]
+    file = folder / "shipped" / "nvidia_h200" / "found.json"
+    file.parent.mkdir(parents=True)
+    file.write_text(json.dumps(found))
+    monkeypatch.setattr(portfolio, "SHIPPED", folder / "shipped")
+    portfolio.shipped.cache_clear()
+    monkeypatch.setattr(portfolio, "shipped", portfolio.shipped.__wrapped__)
+
+
+def hows(family: Family) -> list[str]:
+    return [kernel.name.partition("__")[2] for kernel in family.kernels]
+
+
+def of(family: Family, how: str) -> Kernel:
+    (found,) = (kernel for kernel in family.kernels if kernel.name.endswith(f"__{how}"))
+    return found
+
+
+def test_kernels_and_configurations_are_those_that_were_measured(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    shipped(monkeypatch, tmp_path, (WALKING, WIDE), (AHEAD, DEEP), (WALKING, WIDE | {"GROUP_M": 16}), (DIVIDED, SPLIT))
+    family = family_of(f"{FASTEST}targets: [sm90]\n")
+    # The last one takes any operand.
+    assert hows(family) == [AHEAD, WALKING, DIVIDED, ANY]
+    assert of(family, WALKING).tiles == (
+        Tile(128, 256, 64, warps=8, stages=3, group=8),
+        Tile(128, 256, 64, warps=8, stages=3, group=16),
+    )
+    assert of(family, DIVIDED).tiles == (Tile(64, 64, 128, warps=4, stages=4, split=4),)
+    assert {kernel.select for kernel in family.kernels} == {"fastest"}
+    assert [found.device for found in family.measured] == ["NVIDIA H200"]
+
+
+def test_a_target_without_measurements_adds_the_default_portfolio(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    shipped(monkeypatch, tmp_path, (AHEAD, DEEP))
+    assert hows(family_of(f"{FASTEST}targets: [sm90, sm80]\n")) == [AHEAD, ANY]
+    alone = family_of(f"{FASTEST}targets: [sm80]\n")
+    assert hows(alone) == [ANY] and alone.measured == ()
+    assert hows(family_of(f"{FASTEST}targets: [sm100]\n")) == [
+        ANY,
+        f"{ANY}_productexchanged",
+        "persistent_descriptor_auto_grouped",
+        "tiled_descriptor_auto_grouped_storepointer",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        ("schedule: persistent", [WALKING]),
+        ("schedule: [split_k, persistent]", [WALKING, DIVIDED]),
+        ("load: pointer", [ANY]),
+        # No implementation of the portfolio has these words.
+        ("swizzle: linear", [how.replace("grouped", "linear") for how in (AHEAD, WALKING, DIVIDED, ANY)]),
+        ("masking: mnk\nschedule: tiled", ["tiled_descriptor_mnk_grouped", "tiled_pointer_mnk_grouped"]),
+    ],
+)
+def test_axes_that_the_spec_names_stay_as_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, keys: str, expected: list[str]
+) -> None:
+    shipped(monkeypatch, tmp_path, (WALKING, WIDE), (AHEAD, DEEP), (DIVIDED, SPLIT))
+    assert set(hows(family_of(f"{FASTEST}targets: [sm90]\n{keys}\n"))) >= set(expected)
+    named = [line.partition(":")[0] for line in keys.splitlines()]
+    for kernel in family_of(f"{FASTEST}targets: [sm90]\n{keys}\n").kernels:
+        assert all(kernel.variant.word(axis) in keys for axis in named)
+
+
+def test_tiles_that_the_spec_names_stay_as_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    shipped(monkeypatch, tmp_path, (AHEAD, DEEP))
+    family = family_of(f"{FASTEST}tile:\n  - {{m: 64, n: 64, k: 64, warps: 4}}\n")
+    assert {kernel.tiles for kernel in family.kernels} == {(Tile(64, 64, 64, warps=4),)}
+
+
+def test_another_contract_has_the_portfolio_of_the_most_similar(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    shipped(monkeypatch, tmp_path, (WALKING, WIDE), (AHEAD, DEEP))
+    for axes in ("dtype: bf16", "epilogue: bias+relu", "batch: strided", "layout: rcc", "layout: crr"):
+        key = axes.partition(":")[0]
+        text = "\n".join(line for line in FASTEST.splitlines() if not line.startswith(key))
+        assert {AHEAD, ANY} <= set(hows(family_of(f"{text}\n{axes}\ntargets: [sm90]\n"))), axes
+
+
+def test_a_gated_linear_unit_has_half_of_the_columns(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    shipped(monkeypatch, tmp_path, (WALKING, WIDE))
+    family = family_of(f"{FASTEST}epilogue: swiglu\ntargets: [sm90]\n")
+    assert of(family, WALKING).tiles == (Tile(128, 128, 64, warps=8, stages=3),)
+
+
+def test_a_configuration_that_does_not_fit_has_fewer_stages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    shipped(monkeypatch, tmp_path, (AHEAD, DEEP | {"num_stages": 9}))
+    family = family_of(f"{FASTEST}targets: [sm90]\n")
+    (fewer,) = of(family, AHEAD).tiles
+    assert fewer.stages == 7
+
+
+def test_what_the_spec_names_comes_first_and_its_kernels_join(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    shipped(monkeypatch, tmp_path, (AHEAD, DEEP))
+    own = measured("gemm_fp16_rcr_bias") | {"device": "NVIDIA H200", "rates": []}
+    own["winners"] = [
+        {"contract": "gemm_fp16_rcr_bias", "m": 64, "n": 64, "k": 64, "config": WIDE}
+        | {"kernel": f"gemm_fp16_rcr_bias__{WALKING}"}
+    ]
+    text = f"{FASTEST}epilogue: bias\ntargets: [sm90]\ntuned: own.json\n"
+    family = family_of(text, beside={"own.json": json.dumps(own)})
+    assert hows(family) == [AHEAD, WALKING, ANY]
+    assert [found.file for found in family.measured] == ["own.json", None]
+
+
+def test_an_exclusion_of_a_word_that_the_portfolio_has(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    shipped(monkeypatch, tmp_path, (WALKING, WIDE), (AHEAD, DEEP))
+    family = family_of(f"{FASTEST}targets: [sm90]\nexclude:\n  - {{schedule: persistent, because: x}}\n")
+    assert hows(family) == [AHEAD, ANY]
+    assert [left.reason for left in family.left_out] == ["excluded: x"]
+    (line,) = mistakes_of(f"{FASTEST}exclude:\n  - {{schedule: naive, because: x}}\n")
+    assert line == "family.yaml:6:5: exclude: matches no variant of the family; correct it or take it out"
+
+
+def test_backward_has_the_portfolio_of_the_contracts_that_it_needs() -> None:
+    family = family_of(f"{FASTEST}epilogue: bias+gelu_tanh\nbackward: kernels\ntargets: [sm90]\n")
+    found: dict[str, int] = {}
+    for kernel in family.kernels:
+        found[kernel.variant.contract] = found.get(kernel.variant.contract, 0) + 1
+    assert len(found) == 4 and min(found.values()) > 4
+
+
+def test_every_shipped_file_is_of_a_known_device_with_a_target_and_figures() -> None:
+    assert portfolio.shipped()
+    for device, found in portfolio.shipped():
+        assert device == DEVICES[device.slug] and found.device == device.name
+        assert device.clock and device.memory and device.capability != (0, 0)
+
+
+def test_a_kernel_of_every_axis_value_is_found_by_its_name() -> None:
+    words = portfolio._words_of()
+    assert words[WALKING] == {
+        "masking": "auto",
+        "swizzle": "grouped",
+        "schedule": "persistent",
+        "load": "descriptor",
+        "store": "pointer",
+        "product": "direct",
+    } | {axis: words[WALKING][axis] for axis in OPEN_AXES if axis not in words[WALKING]}
+    for _, found in portfolio.shipped():
+        assert {each.how for each in found.winners} <= words.keys()
+
+
+CONTRACTS = [
+    "dtype: fp32",
+    "dtype: tf32x3\nlayout: ccr",
+    "dtype: int8\nlayout: rrr",
+    "dtype: {a: int8, out: fp16}\nepilogue: scale_m+scale_n",
+    "dtype: fp8e5m2\nlayout: crr",
+    "dtype: bf16\nlayout: src",
+    "dtype: bf16\nbatch: strided\nlayout: rrc",
+    "dtype: bf16\nepilogue: [[bias, {clamp: {min: 0, max: 6}}], swiglu, bias+row_amax, accumulate, save+silu+col_sum]",
+    "dtype: bf16\nepilogue: bias+own+add\nops:\n  own: {formula: 'x * tanh(x)'}",
+]
+
+
+@pytest.mark.parametrize("keys", CONTRACTS)
+def test_every_contract_has_a_portfolio(keys: str) -> None:
+    layout = "" if "layout" in keys else "layout: rcr\n"
+    family = family_of(f"summary: x\n{layout}{keys}\nselect: fastest\n")
+    by_contract: dict[str, list[Kernel]] = {}
+    for kernel in family.kernels:
+        by_contract.setdefault(kernel.variant.contract, []).append(kernel)
+    for kernels in by_contract.values():
+        assert {"sm90", "sm80"} & {target for kernel in kernels for target in kernel.targets}
+        assert any(kernel.variant.load == "pointer" for kernel in kernels)
