@@ -17,6 +17,7 @@ from generator.bench.comparison_plan import Families
 from generator.bench.device import versions
 from generator.bench.markdown_tables import tile
 from generator.bench.problem import Shape
+from generator.bench.sampled_sizes import is_unseen
 from generator.bench.suite import DEFAULT_SHAPES, find_shapes, read_shapes
 from generator.cost import analytic
 from generator.language.errors import CallError, SpecError, nearest
@@ -162,12 +163,22 @@ def parse(argv: Sequence[str]) -> Call:
 
 
 def shapes_of(call: Call) -> tuple[Shape, ...]:
-    """The shapes of a call, each once; prints which are left out. Raises `SpecError` and `CallError`."""
+    """The shapes of a call, each once; prints which are left out. Raises `SpecError` and `CallError`.
+
+    Sizes of the sample `unseen` are refused.
+    """
     files = [find_shapes(name) for name in call.shapes or [DEFAULT_SHAPES]]
     found = dict.fromkeys(shape for file in files for shape in read_shapes(file))
     others = [str(shape) for shape in found if shape.pad]
     if others:
         print(f"tune: left out, because winners are recorded without padding: {', '.join(others)}", file=sys.stderr)
+    unseen = [str(shape) for shape in found if is_unseen(shape)]
+    if unseen:
+        few = ", ".join([*unseen[:3], *(["..."] if len(unseen) > 3 else [])])
+        raise CallError(
+            f"--shapes: nothing is fitted to the sizes of the files unseen_*.yaml, and {len(unseen)} are among "
+            f"these or within 1 % of these: {few}"
+        )
     return tuple(shape for shape in found if not shape.pad)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from generator.bench.comparison_plan import Families
 from generator.bench.markdown_tables import tile
 from generator.bench.measure import reason
+from generator.bench.sampled_sizes import is_unseen
 from generator.cost import analytic
 from generator.emit import code_parts
 from generator.language.errors import CallError
@@ -132,7 +133,8 @@ def write(
 ) -> None:
     """Merge the winners of each family into its file, and print what was dropped; with `checked` only read the files.
 
-    All measurements of a size in the journal count, whichever call made them. Of several winners the one with the
+    All measurements of a size in the journal count, whichever call made them, except those of sizes drawn to be unseen
+    (`generator.bench.sampled_sizes`). Of several winners the one with the
     highest ratio to torch's product, which was timed beside each, is taken; without such a time, the fastest one. Two
     kinds of winners are left out, so that the fitted cost model chooses there: those that `winner_validation` doubts,
     and those of sizes at which only some of a contract's kernels were measured.
@@ -144,7 +146,7 @@ def write(
         if checked:
             continue
         digests = digests_of(families, name)
-        standing = list(journal.standing(place, digests))
+        standing = [outcome for outcome in journal.standing(place, digests) if not _is_of_unseen(outcome)]
         new: dict[tuple[str, tuple[int, ...]], Winner] = {}
         won = [(outcome.winner, outcome.whole) for outcome in standing if outcome.winner is not None]
         complete = {winner.place for winner, whole in won if whole}
@@ -175,6 +177,10 @@ def write(
         winners.save(found, path)
         recorded = sum(winner.place in new for winner in found.winners)
         print(f"{path}: {len(found.winners)} winners, {recorded} of them in {journal.path}")
+
+
+def _is_of_unseen(outcome: Outcome) -> bool:
+    return outcome.winner is not None and is_unseen(outcome.winner.shape)
 
 
 def _doubt(found: tuple[Winner, float]) -> str:
