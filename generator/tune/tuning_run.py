@@ -44,7 +44,7 @@ class Progress:
 
 def progress_of(trials: Sequence[Trial], facts: trial_worker.Facts, journal: Journal) -> Progress:
     """The trials on the device of `facts`, with the outcomes that are in the journal."""
-    keys = {trial.key(trial_worker.METHOD, facts.environment): trial for trial in trials}
+    keys = {trial.key(trial_worker.method_of(trial), facts.environment): trial for trial in trials}
     recorded = journal.outcomes
     return Progress(keys, {key: recorded[key] for key in keys if key in recorded})
 
@@ -115,6 +115,8 @@ def _told(outcome: Outcome) -> str:
         against = "" if winner.library_seconds is None else f", ratio {winner.library_seconds / winner.seconds:.3f}"
         how = winner.kernel.partition("__")[2]
         words.insert(0, f"{how} {_row(winner.config)}, {winner.seconds * 1e6:.4g} µs{against}")
+    if outcome.regret is not None:
+        words.insert(1, f"regret {outcome.regret:.1%}")
     return "; ".join(words)
 
 
