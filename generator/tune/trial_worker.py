@@ -52,8 +52,9 @@ CONFIRM = Pass("confirm", 2, 15, 3)
 #: The pass after the first if a trial has all configurations, of which many may be close.
 WIDE = Pass("again", 8, 8, 1)
 
-#: Candidates that are recorded at a time: a graph keeps the memory of its workspace.
+#: Candidates that are recorded at a time, and the bytes of their partial sums, which a graph keeps in memory.
 _TOGETHER = 32
+_TOGETHER_BYTES = 8 * 10**9
 
 #: What of the method an outcome depends on.
 METHOD: Mapping[str, Any] = {
@@ -172,10 +173,10 @@ def _heats(trial: Trial, device: Device, notes: _Notes) -> list[Candidate]:
         notes.failed(library)
     again = AGAIN if trial.function is None else WIDE
     left: list[_Entrant] = []
-    for start in range(0, len(trial.candidates), _TOGETHER):
-        if start:
+    for number, group in enumerate(groups_of(trial)):
+        if number:
             device.free()
-        left = _quick(session, left, trial.candidates[start : start + _TOGETHER], library, notes)[: again.entrants]
+        left = _quick(session, left, group, library, notes)[: again.entrants]
     _rounds(session, again, left, library, notes)
     left.sort(key=lambda entrant: entrant.median)
     # A candidate whose result is wrong after the rounds cannot win.
@@ -188,6 +189,20 @@ def _heats(trial: Trial, device: Device, notes: _Notes) -> list[Candidate]:
         else:
             notes.failed(entrant)
     return kept[: CONFIRM.entrants]
+
+
+def groups_of(trial: Trial) -> list[list[Candidate]]:
+    """The candidates in their order, in groups that are recorded at a time."""
+    groups: list[list[Candidate]] = []
+    held = 0
+    for each in trial.candidates:
+        sums = 4 * each.config.get("SPLIT", 0) * trial.problem.shape.m * trial.problem.columns
+        if not groups or len(groups[-1]) == _TOGETHER or held + sums > _TOGETHER_BYTES:
+            groups.append([])
+            held = 0
+        groups[-1].append(each)
+        held += sums
+    return groups
 
 
 def _quick(

@@ -13,12 +13,16 @@ from typing import Any
 import pytest
 
 from generator.bench import sampled_sizes
-from generator.bench.problem import Shape
+from generator.bench.comparison_plan import Contestant
+from generator.bench.problem import Problem, Shape
+from generator.epilogue.chain import Epilogue
 from generator.language.errors import CallError
+from generator.language.model import Dtype, Layout
 from generator.tune import cli, regret, trial_worker
 from generator.tune.journal import Journal
 from generator.tune.outcome import Chosen, Timed
 from generator.tune.regret import Regret, Results
+from generator.tune.trial_selection import Candidate, Trial
 from generator.tune.winners import Place
 from tests.helpers.tune import fake_gpu as fakes
 
@@ -180,6 +184,23 @@ def test_every_configuration_is_measured_in_groups(
     measured(bench)
     assert sizes_of(bench) == whole
     assert fakes.freed == 4 * (2 + 2), "between three groups, before the last pass and at the end"
+
+
+def test_a_group_is_small_if_partial_sums_are_large() -> None:
+    """8192x8192 in fp32 is 268 MB; 16 parts of it are 4.3 GB, and 8 GB are recorded at a time."""
+    contestant = Contestant("", "tiny", "k__a", Path("k.py"), "", Layout.of("rcr"))
+
+    def sizes(split: int, size: int) -> list[int]:
+        config = {"BLOCK_M": 16} | ({"SPLIT": split} if split else {})
+        candidates = tuple(Candidate(contestant, index, config, 1.0) for index in range(70))
+        problem = Problem(Shape(size, size, 64), Dtype.of("fp16"), Layout.of("rcr"), Epilogue())
+        groups = trial_worker.groups_of(Trial("tiny", "k", problem, candidates))
+        assert [each.index for group in groups for each in group] == [*range(70)]
+        return [len(group) for group in groups]
+
+    assert sizes(0, 8192) == sizes(4, 64) == [32, 32, 6]
+    assert sizes(16, 8192) == [1] * 70
+    assert sizes(8, 8192) == [3] * 23 + [1]
 
 
 def test_regret_is_of_all_kernels_of_a_contract(bench: Bench, at_once: AtOnce) -> None:
