@@ -20,6 +20,7 @@ from generator.bench.suite import (
     DEFAULT_PEERS,
     DEFAULT_SHAPES,
     DEFAULT_SUITE,
+    Suite,
     find,
     find_shapes,
     read_shapes,
@@ -49,7 +50,8 @@ class Call:
     plot: Path | None = None
     rounds: int = 40
     seconds: float | None = None
-    bound: float = 1.0
+    bound: float | None = None
+    by_rows: bool = False
     table: bool = False
     summary: bool = False
     configs: str = "select"
@@ -114,7 +116,15 @@ def parse(argv: Sequence[str]) -> Call:
         help="end the rounds of a comparison after about S seconds (default: the suite's limit, else none)",
     )
     parser.add_argument(
-        "--bound", type=above_0, default=1.0, metavar="RATIO", help="count the ratios under RATIO (default 1)"
+        "--bound",
+        type=above_0,
+        metavar="RATIO",
+        help="count the ratios under RATIO (default: the suite's bound, else 1)",
+    )
+    parser.add_argument(
+        "--by-rows",
+        action="store_true",
+        help="also summarize by M, and with rows that are multiples of 16 bytes (default: as the suite says)",
     )
     parser.add_argument(
         "--table", action="store_true", help="print the results in --json FILE; measures nothing and needs no GPU"
@@ -138,13 +148,14 @@ def parse(argv: Sequence[str]) -> Call:
 def plan_of(call: Call) -> list[comparison_plan.Comparison]:
     """The comparisons that a call requests; raises `CallError` or `SpecError`, before anything is timed.
 
-    Sets `seconds` and `peers` of the call to those of the suite if the command line does not give them.
+    Sets the options that the command line does not give to those of the suite.
     """
     families = comparison_plan.Families(call.specs, call.out)
     if call.specs and call.suite is None:
         return comparison_plan.of_specs(families, read_shapes(find_shapes(call.shapes or DEFAULT_SHAPES)), call.only)
     suite = read_suite(find(call.suite or DEFAULT_SUITE))
     call.seconds = suite.seconds if call.seconds is None else call.seconds
+    _reported_as(call, suite)
     comparisons = comparison_plan.of_suite(suite, families, call.only)
     if call.peers is None:
         call.peers = suite.peers
@@ -152,9 +163,17 @@ def plan_of(call: Call) -> list[comparison_plan.Comparison]:
     return [replace(comparison, peers=None) for comparison in comparisons]
 
 
+def _reported_as(call: Call, suite: Suite) -> None:
+    """Set how results are reported to what the suite says, if the command line does not say it."""
+    call.bound = suite.bound if call.bound is None else call.bound
+    call.by_rows |= suite.by_rows
+
+
 def show(call: Call) -> int:
     """Print the tables of a results file, and plot it if requested; raise `CallError` if it has no such results."""
     assert call.json is not None
+    if call.suite is not None:
+        _reported_as(call, read_suite(find(call.suite)))
     if not call.json.is_file():
         raise CallError(f"--json: there is no file {call.json}")
     recorded = measurements.load(call.json)
@@ -171,7 +190,9 @@ def _matches(record: Record, only: str) -> bool:
 
 def _present(recorded: Results, records: list[Record], call: Call) -> int:
     """Print tables of `records`, plot them if requested, print failures to stderr, and return the exit status."""
-    print(markdown_tables.render(recorded, records, call.bound, brief=call.summary), end="")
+    bound = 1.0 if call.bound is None else call.bound
+    text = markdown_tables.render(recorded, records, bound, brief=call.summary, by_rows=call.by_rows)
+    print(text, end="")
     if call.plot is not None:
         from generator.bench import plot
 

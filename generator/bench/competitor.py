@@ -39,7 +39,7 @@ def competitors(comparison: Comparison, configs: str, peers: Sequence[str]) -> l
     """
     found = []
     for contestant in comparison.contestants:
-        found.append(_plain(contestant))
+        found.append(unforced(contestant))
         if configs == "all" and not contestant.is_contract:
             found += [forced(contestant, index) for index in range(len(rows(contestant)))]
     return found + [peer_of(comparison.problem, peer) for peer in peers]
@@ -52,8 +52,8 @@ def rows(contestant: Contestant) -> tuple[Mapping[str, int], ...]:
     return tuple(module_of(contestant).CONFIGS)
 
 
-def _plain(contestant: Contestant) -> Competitor:
-    """The call that leaves the row to the kernel."""
+def unforced(contestant: Contestant) -> Competitor:
+    """The call that leaves the row to the kernel, and for a contract the kernel too."""
     role = "contract" if contestant.is_contract else "kernel"
     side = Side(contestant.label, role, contestant.kernel, contestant.family, contestant.digest)
     return Competitor(side, _caller(function(contestant), None), rows(contestant))
@@ -103,7 +103,8 @@ def _caller(gemm: Callable[..., Any], config: int | None) -> Launch:
 
 def module_of(contestant: Contestant) -> ModuleType:
     """The module of a kernel's file, or the package that holds a contract's function."""
-    return _module(contestant.file, contestant.digest)
+    # A relative path would be another file after a change of the working directory, here and for importlib.
+    return _module(contestant.file.absolute(), contestant.digest)
 
 
 @functools.cache

@@ -43,10 +43,13 @@ def roofline(record: Record, results: Results) -> Roofline:
     return Roofline(results.ceiling(record.environment, name), results.ceiling(record.environment, COPY))
 
 
-def render(results: Results, records: Sequence[Record], bound: float = 1.0, *, brief: bool = False) -> str:
+def render(
+    results: Results, records: Sequence[Record], bound: float = 1.0, *, brief: bool = False, by_rows: bool = False
+) -> str:
     """`records`, of these `results`, as Markdown: for each device a heading, its ceilings, a table a case, a summary.
 
-    The summary counts the ratios under `bound`. With `brief` the tables of cases are left out.
+    The summary counts the ratios under `bound`, and with `by_rows` has means by M. With `brief` the tables of cases are
+    left out.
     """
     parts = []
     for environment in dict.fromkeys(record.environment for record in records):
@@ -54,7 +57,7 @@ def render(results: Results, records: Sequence[Record], bound: float = 1.0, *, b
         here = [record for record in records if record.environment == environment]
         for case in dict.fromkeys(record.case for record in here) if not brief else ():
             parts.append(_case(results, [record for record in here if record.case == case]))
-        parts += summary.render(here, bound)
+        parts += summary.render(here, bound, rows=by_rows)
     parts.append(_BRIEF_LEGEND if brief else _LEGEND)
     return "\n\n".join(parts) + "\n"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from generator.epilogue.chain import Epilogue
@@ -9,6 +11,13 @@ from generator.epilogue.operations import COLUMNS, HALVES, MATRIX, ROWS
 from generator.language.model import Dtype, Layout
 from generator.language.vocabulary import ELEMENTS
 from generator.plan.call import REDUCED
+
+#: Classes of products by M, each with its least and its largest M.
+ROW_CLASSES: Mapping[str, tuple[int, float]] = {
+    "M up to 64": (1, 64),
+    "M 65 to 1024": (65, 1024),
+    "larger M": (1025, math.inf),
+}
 
 
 @dataclass(frozen=True, order=True)
@@ -75,6 +84,20 @@ class Problem:
         for output in self.epilogue.outputs:
             bits += ELEMENTS[REDUCED if output.writer.reduction else self.dtype.out].bits * sizes[output.shape]
         return bits // 8
+
+    @property
+    def aligned_rows(self) -> bool:
+        """Whether the leading dimensions of A, B and C are multiples of 16 bytes."""
+        m, n, k = self.shape.m, self.columns, self.shape.k
+        extents = (
+            (self.layout.a, self.dtype.a, m, k),
+            (self.layout.b, self.dtype.b, k, n),
+            (self.layout.c, self.dtype.out, m, self.shape.n),
+        )
+        return all(
+            ((rows if order == "column" else columns) + self.shape.pad) * ELEMENTS[element].bits % 128 == 0
+            for order, element, rows, columns in extents
+        )
 
     @property
     def operand_type(self) -> str:

@@ -69,6 +69,10 @@ class Suite:
     #: About the seconds that the rounds of a comparison may take; None for no limit.
     seconds: float | None = None
     peers: tuple[str, ...] | None = None
+    #: The ratio under which comparisons are counted.
+    bound: float | None = None
+    #: Whether the summary also has means by M.
+    by_rows: bool = False
 
 
 def peers(text: str) -> tuple[str, ...]:
@@ -110,15 +114,18 @@ def read_suite(path: Path) -> Suite:
     """The suite at `path`; raise `SpecError` with all of its mistakes."""
     root = compose(path, _text(path))
     reader = _SuiteReader(path)
-    found = reader.mapping(root, ("summary", "seconds", "peer", "cases"), "suite", required=("cases",))
+    keys = ("summary", "seconds", "peer", "bound", "by_rows", "cases")
+    found = reader.mapping(root, keys, "suite", required=("cases",))
     if "summary" in found:
         reader.text(found["summary"], "summary")
-    seconds = reader.seconds(found["seconds"]) if "seconds" in found else None
+    seconds = reader.above_0(found["seconds"], "seconds") if "seconds" in found else None
+    bound = reader.above_0(found["bound"], "bound") if "bound" in found else None
+    by_rows = "by_rows" in found and reader.switch(found["by_rows"], "by_rows")
     peer = reader.peer(found["peer"]) if "peer" in found else None
     cases = reader.distinct(found["cases"], "cases", reader.case, _file_case) if "cases" in found else []
     if reader.mistakes:
         raise SpecError(reader.mistakes)
-    return Suite(path.stem, tuple(case for parts, _ in cases for case in parts), seconds, peer)
+    return Suite(path.stem, tuple(case for parts, _ in cases for case in parts), seconds, peer, bound, by_rows)
 
 
 def _file_case(parts: tuple[Case, ...]) -> str:
@@ -151,12 +158,18 @@ def _text(path: Path) -> str:
 class _SuiteReader(Reader):
     """One method for each key, which returns its value or records a mistake."""
 
-    def seconds(self, node: Node) -> float | None:
+    def above_0(self, node: Node, what: str) -> float | None:
         value = plain(node)
         if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < math.inf:
             return float(value)
-        self.wrong(node, f"seconds: expected a number above 0, found {shown(value)}")
+        self.wrong(node, f"{what}: expected a number above 0, found {shown(value)}")
         return None
+
+    def switch(self, node: Node, what: str) -> bool:
+        value = plain(node)
+        if not isinstance(value, bool):
+            self.wrong(node, f"{what}: expected true or false, found {shown(value)}")
+        return value is True
 
     def peer(self, node: Node) -> tuple[str, ...] | None:
         word = self.text(node, "peer")

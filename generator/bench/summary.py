@@ -1,13 +1,16 @@
-"""What many comparisons come to: for each case the mean ratio, the smallest, and how many lie under a bound."""
+"""What many comparisons come to: for each case the mean ratio, the smallest, and how many lie under a bound.
+
+On request also the means by M, and what the comparisons with aligned rows alone come to.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from generator.bench.measurements import Record, Side
-from generator.bench.problem import Shape
+from generator.bench.problem import ROW_CLASSES, Shape
 
 #: Fewer comparisons than this need no summary: their table says it all.
 _FEWEST = 2
@@ -35,6 +38,8 @@ class Ratios:
     host: tuple[float, ...]
     #: Shapes without a ratio: a side refused or failed.
     missing: int
+    #: Those of `found` with leading dimensions that are multiples of 16 bytes.
+    aligned: tuple[tuple[Shape, float], ...] = ()
 
     @property
     def mean(self) -> float:
@@ -48,6 +53,12 @@ class Ratios:
     def under(self, bound: float) -> int:
         """How many ratios lie under `bound`."""
         return sum(value < bound for _, value in self.found)
+
+
+def by_rows(values: Iterable[tuple[int, float]]) -> dict[str, list[float]]:
+    """Numbers by the class of M (`ROW_CLASSES`), each of which comes with its M."""
+    entries = list(values)
+    return {name: [value for m, value in entries if least <= m <= most] for name, (least, most) in ROW_CLASSES.items()}
 
 
 def geometric_mean(values: Sequence[float]) -> float:
@@ -79,19 +90,21 @@ def summarize(records: Sequence[Record]) -> list[Ratios]:
 
 
 def _ratios(case: str, label: str, word: str, entries: list[tuple[Record, Side, Side | None]]) -> Ratios:
-    found, host = [], []
+    found, aligned, host = [], [], []
     for record, side, peer in entries:
         value = record.ratio(peer, side, "gpu")
         alone = record.ratio(peer, side, "host")
         if value is not None:
             found.append((record.problem.shape, value.median))
+            if record.problem.aligned_rows:
+                aligned.append(found[-1])
         if alone is not None:
             host.append(alone.median)
-    return Ratios(case, label, word, tuple(found), tuple(host), len(entries) - len(found))
+    return Ratios(case, label, word, tuple(found), tuple(host), len(entries) - len(found), tuple(aligned))
 
 
-def render(records: Sequence[Record], bound: float) -> list[str]:
-    """The summary as Markdown paragraphs, none where there is nothing to sum up."""
+def render(records: Sequence[Record], bound: float, *, rows: bool = False) -> list[str]:
+    """The summary as Markdown paragraphs, none where there is nothing to sum up; with `rows` also the table by M."""
     groups = [group for group in summarize(records) if group.found]
     if len(records) < _FEWEST or not groups:
         return []
@@ -99,14 +112,34 @@ def render(records: Sequence[Record], bound: float) -> list[str]:
     labelled = len({group.label for group in groups if group.label}) > 1
     columns = ["case", "peer", "cases", "mean ratio", "smallest ratio", f"under {bound:g}", "mean host ratio"]
     lines = [row(columns), row(["---"] * len(columns))]
-    for group in groups:
+    names = [f"{group.case}: {group.label}" if labelled and group.label else group.case for group in groups]
+    for case, group in zip(names, groups):
         shape, smallest = group.smallest
-        case = f"{group.case}: {group.label}" if labelled and group.label else group.case
         cases = str(len(group.found)) + (f" (and {group.missing} without a ratio)" if group.missing else "")
         host = f"{geometric_mean(group.host):.3f}" if group.host else "—"
         cells = [case, group.peer, cases, f"{group.mean:.3f}", f"{smallest:.3f} at {shape}", str(group.under(bound))]
         lines.append(row([*cells, host]))
-    return ["**Summary** (means are geometric)", "\n".join(lines)]
+    parts = ["**Summary** (means are geometric)", "\n".join(lines)]
+    return [*parts, *_by_rows(names, groups, bound)] if rows else parts
+
+
+def _by_rows(names: Sequence[str], groups: Sequence[Ratios], bound: float) -> list[str]:
+    """The geometric means by M, and what aligned rows alone come to, as Markdown paragraphs."""
+    columns = ["case", *ROW_CLASSES, "aligned rows", "smallest of these", f"under {bound:g} of these"]
+    lines = [row(columns), row(["---"] * len(columns))]
+    several = len({group.peer for group in groups}) > 1
+    for name, group in zip(names, groups):
+        classes = by_rows((shape.m, value) for shape, value in group.found).values()
+        aligned = [value for _, value in group.aligned]
+        cells = [f"{geometric_mean(found):.3f} ({len(found)})" if found else "—" for found in (*classes, aligned)]
+        if group.aligned:
+            shape, smallest = min(group.aligned, key=lambda entry: entry[1])
+            cells += [f"{smallest:.3f} at {shape}", str(sum(value < bound for value in aligned))]
+        else:
+            cells += ["—", "—"]
+        lines.append(row([f"{name}, {group.peer}" if several else name, *cells]))
+    told = "Mean ratios by M, and of rows that are multiples of 16 bytes in A, B and C, with the number of sizes:"
+    return [told, "\n".join(lines)]
 
 
 def row(cells: Sequence[str]) -> str:

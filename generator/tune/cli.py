@@ -17,10 +17,11 @@ from generator.bench.comparison_plan import Families
 from generator.bench.device import versions
 from generator.bench.markdown_tables import tile
 from generator.bench.problem import Shape
+from generator.bench.sampled_sizes import is_unseen
 from generator.bench.suite import DEFAULT_SHAPES, find_shapes, read_shapes
 from generator.language.errors import CallError, SpecError, nearest
 from generator.plan import devices
-from generator.tune import executors, trial_worker, tuning_run, winners
+from generator.tune import executors, regret, trial_worker, tuning_run, winners
 from generator.tune import winners_report as reports
 from generator.tune.journal import Journal
 from generator.tune.rate_fit import Row
@@ -34,6 +35,9 @@ JOURNALS = Path(".tune_cache")
 
 #: Seconds that parallel compilation before the measurements may take at most.
 _LONGEST_AHEAD = 600.0
+
+#: Candidates to measure by default, except for regret.
+_CANDIDATES = 12
 
 _EPILOG = (
     "Exit status: 0 done, or the budget is spent; 1 a result was wrong, a kernel failed or a worker lost its GPU; "
@@ -49,7 +53,7 @@ class Call:
     shapes: list[str] = field(default_factory=list)
     out: Path = Path("generated")
     only: str | None = None
-    candidates: int = 12
+    candidates: int | None = None
     budget: float = float("inf")
     gpus: int = 1
     executor: str = executors.PROCESSES
@@ -61,6 +65,12 @@ class Call:
     refine: bool = False
     device: str | None = None
     workers: int = 0
+    regret: Path | None = None
+
+    @property
+    def most(self) -> int | None:
+        """How many candidates to measure; None for all."""
+        return _CANDIDATES if self.candidates is None and self.regret is None else self.candidates
 
 
 def main(argv: Sequence[str]) -> int:
@@ -84,7 +94,7 @@ def parse(argv: Sequence[str]) -> Call:
     parser = argparse.ArgumentParser(
         prog="python -m generator tune",
         description="Measure which kernel and configuration is the fastest for each contract and size, and write the "
-        "winners to a file.",
+        "winners to a file; or, with --regret, how far from the fastest a family's own choice is.",
         epilog=_EPILOG,
         allow_abbrev=False,
     )
@@ -107,9 +117,8 @@ def parse(argv: Sequence[str]) -> Call:
     parser.add_argument(
         "--candidates",
         type=positive,
-        default=12,
         metavar="N",
-        help="measure the N best by the analytic cost model (default 12)",
+        help=f"measure the N best by the analytic cost model (default {_CANDIDATES}; with --regret all)",
     )
     parser.add_argument(
         "--refine", action="store_true", help="also measure the N best by the cost model fitted to earlier measurements"
@@ -133,9 +142,18 @@ def parse(argv: Sequence[str]) -> Call:
     parser.add_argument(
         "--journal", type=Path, metavar="FILE", help="the file of measurements (default .tune_cache/DEVICE.jsonl)"
     )
+    parser.add_argument(
+        "--regret",
+        type=Path,
+        metavar="FILE",
+        help="measure how much longer what the family's function chooses takes than the fastest configuration, and "
+        "write that to FILE instead of winners",
+    )
     parser.add_argument("--dry-run", action="store_true", help="list what would be measured; measure nothing")
     parser.add_argument(
-        "--report", action="store_true", help="print a summary of --tuned FILE; needs no GPU and no SPEC"
+        "--report",
+        action="store_true",
+        help="print a summary of --tuned FILE, or of --regret FILE; needs no GPU and no SPEC",
     )
     parser.add_argument(
         "--again", action="store_true", help="choose winners and fit again from the journal only; needs no GPU"
@@ -148,8 +166,10 @@ def parse(argv: Sequence[str]) -> Call:
         "--workers", type=whole, default=default, metavar="N", help="processes that compile before the measurements"
     )
     call = parser.parse_args(argv, namespace=Call())
-    if call.report and call.tuned is None:
-        parser.error("--report prints a file of winners: name it with --tuned FILE")
+    if call.regret is not None and (call.tuned is not None or call.again):
+        parser.error("--regret writes no winners, which --tuned and --again are about")
+    if call.report and call.tuned is None and call.regret is None:
+        parser.error("--report prints a file of winners or of regret: name it with --tuned FILE or --regret FILE")
     if not call.report and not call.specs:
         parser.error("the following arguments are required: SPEC")
     if call.device is not None and not call.dry_run and not call.again:
@@ -162,17 +182,30 @@ def parse(argv: Sequence[str]) -> Call:
 
 
 def shapes_of(call: Call) -> tuple[Shape, ...]:
-    """The shapes of a call, each once; prints which are left out. Raises `SpecError` and `CallError`."""
+    """The shapes of a call, each once; prints which are left out. Raises `SpecError` and `CallError`.
+
+    Sizes of the sample `unseen` are refused, except for regret.
+    """
     files = [find_shapes(name) for name in call.shapes or [DEFAULT_SHAPES]]
     found = dict.fromkeys(shape for file in files for shape in read_shapes(file))
     others = [str(shape) for shape in found if shape.pad]
     if others:
         print(f"tune: left out, because winners are recorded without padding: {', '.join(others)}", file=sys.stderr)
+    unseen = [str(shape) for shape in found if is_unseen(shape)]
+    if unseen and call.regret is None:
+        few = ", ".join([*unseen[:3], *(["..."] if len(unseen) > 3 else [])])
+        raise CallError(
+            f"--shapes: nothing is fitted to the sizes of the files unseen_*.yaml, and {len(unseen)} are among "
+            f"these or within 1 % of these: {few}"
+        )
     return tuple(shape for shape in found if not shape.pad)
 
 
 def report(call: Call) -> int:
-    """Print a summary of a file of winners; raise `CallError` if there is none."""
+    """Print a summary of a file of winners or of regret; raise `CallError` if there is none."""
+    if call.regret is not None:
+        print(regret.render(regret.read(call.regret)), end="")
+        return DONE
     assert call.tuned is not None
     try:
         print(reports.render(winners.read(call.tuned)), end="")
@@ -192,7 +225,7 @@ def dry_run(call: Call) -> int:
     else:
         device = _device_named(call.device)
     rates = _rates(call, _files(call, families, device.slug))
-    found = plan(families, shapes, device, versions()["triton"], call.candidates, call.only, rates)
+    found = plan(families, shapes, device, versions()["triton"], call.most, call.only, rates)
     for trial in found.trials:
         print(f"{trial.contract} {trial.problem.shape}")
         for candidate in trial.candidates:
@@ -252,7 +285,7 @@ def _print_counts(found: Plan, device: devices.Device) -> None:
 
 
 def tune(call: Call, factory: str = trial_worker.CUDA) -> int:
-    """Measure what is not in the journal, write the winners and return the exit status.
+    """Measure what is not in the journal, write the winners or the regret, and return the exit status.
 
     `factory` names the callable that makes the device of a worker. Raises `CallError` for a wrong call and `SpecError`
     for wrong specs or shapes, before anything is measured.
@@ -291,11 +324,14 @@ def _tune(
     slug = facts.figures.slug
     files = _files(call, families, slug)
     rates = _rates(call, files)
-    found = plan(families, shapes, facts.figures, place.triton, call.candidates, call.only, rates)
+    trials = plan(families, shapes, facts.figures, place.triton, call.most, call.only, rates).trials
+    if call.regret is not None:
+        trials = regret.trials_of(trials, families)
     journal = Journal(_journal(call, slug))
-    progress = tuning_run.progress_of(found.trials, facts, journal)
-    # A file that the winners cannot be merged into raises an error here, before hours of measuring.
-    tuning_run.write(journal, files, place, families, facts.figures, checked=True)
+    progress = tuning_run.progress_of(trials, facts, journal)
+    if call.regret is None:
+        # A file that the winners cannot be merged into raises an error here, before hours of measuring.
+        tuning_run.write(journal, files, place, families, facts.figures, checked=True)
     left = progress.left
     if len(left) < len(progress.keys):
         done = len(progress.keys) - len(left)
@@ -305,7 +341,12 @@ def _tune(
         precompilation.compile_ahead(calls([progress.keys[key] for key in left]), call.workers, longest)
     with journal:
         tuning_run.hand_out(progress, executor, journal, place, call.gpus, until, factory)
-    tuning_run.write(journal, files, place, families, facts.figures)
+    if call.regret is None:
+        tuning_run.write(journal, files, place, families, facts.figures)
+    else:
+        found = regret.results(progress, place)
+        regret.save(found, call.regret)
+        print(regret.render(found), end="")
     return tuning_run.status(progress)
 
 

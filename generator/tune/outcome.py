@@ -20,6 +20,15 @@ class Timed:
 
 
 @dataclass(frozen=True)
+class Chosen(Timed):
+    """The kernel and configuration that a contract's function runs, timed in the same rounds as the winner."""
+
+    #: Whether the time is that of the function's own call, which copies an operand, runs a kernel of another contract,
+    #: or has a configuration that was no candidate; else it is that of a launch of the configuration.
+    called: bool = False
+
+
+@dataclass(frozen=True)
 class Failure:
     """One candidate, or torch's product, and why it has no time or a wrong result."""
 
@@ -74,6 +83,18 @@ class Outcome:
     lost: str | None = None
     #: Whether every kernel of the contract was a candidate; otherwise only the times are used, not the winner.
     whole: bool = True
+    #: The choice of the contract's function, if the trial asked for it.
+    chosen: Chosen | None = None
+
+    @property
+    def regret(self) -> float | None:
+        """By how much the choice takes longer than the fastest, as a share of the latter's time.
+
+        None where one of the two has no time.
+        """
+        if self.chosen is None or self.winner is None:
+            return None
+        return max(0.0, self.chosen.seconds / self.winner.seconds - 1)
 
     @property
     def faults(self) -> tuple[Failure, ...]:
@@ -83,7 +104,7 @@ class Outcome:
 
 def plain(value: Outcome | Winner) -> dict[str, Any]:
     """The value as JSON. An outcome groups configurations by kernel, as lists of values of named parameters."""
-    usual = {"batch": 0, "whole": True, "failures": (), "library": None, "lost": None}
+    usual = {"batch": 0, "whole": True, "failures": (), "library": None, "lost": None, "chosen": None}
     found = {
         name: entry for name, entry in dataclasses.asdict(value).items() if name not in usual or usual[name] != entry
     }
@@ -107,7 +128,8 @@ def outcome_of(data: Mapping[str, Any]) -> Outcome:
     )
     failures = tuple(Failure(**entry) for entry in data.get("failures", ()))
     winner = None if data["winner"] is None else winner_of(data["winner"])
-    return Outcome(times, failures, winner, data.get("library"), data.get("lost"), data.get("whole", True))
+    chosen = Chosen(**data["chosen"]) if "chosen" in data else None
+    return Outcome(times, failures, winner, data.get("library"), data.get("lost"), data.get("whole", True), chosen)
 
 
 def winner_of(data: Mapping[str, Any]) -> Winner:

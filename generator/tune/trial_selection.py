@@ -53,6 +53,8 @@ class Trial:
     candidates: tuple[Candidate, ...]
     #: Whether every kernel of the contract could be a candidate.
     whole: bool = True
+    #: The contract's function, if its choice is timed beside the best candidates.
+    function: Contestant | None = None
 
     @cached_property
     def digests(self) -> dict[str, str]:
@@ -65,7 +67,8 @@ class Trial:
         problem = self.problem
         work = [str(problem.shape), problem.dtype.word, problem.layout.word, problem.epilogue.word]
         candidates = sorted([c.contestant.kernel, sorted(c.config.items())] for c in self.candidates)
-        return digest_of([self.contract, work, self.digests, candidates, dict(environment), dict(method)])
+        chooser = [] if self.function is None else [self.function.digest]
+        return digest_of([self.contract, work, self.digests, candidates, dict(environment), dict(method), *chooser])
 
 
 @dataclass
@@ -81,13 +84,14 @@ def plan(
     shapes: tuple[Shape, ...],
     device: devices.Device,
     triton: str,
-    most: int,
+    most: int | None,
     only: str | None = None,
     rates: Mapping[Row, tuple[float, ...]] = MappingProxyType({}),
 ) -> Plan:
     """The trials of every contract of the families on every shape.
 
-    Each trial has the `most` best candidates by the analytic cost model, and the `most` best by the fitted `rates`.
+    Each trial has the `most` best candidates by the analytic cost model, and the `most` best by the fitted `rates`;
+    with None it has all that can run.
 
     Raises `CallError` for a file that is not rendered, and if nothing can be measured.
     """
@@ -100,7 +104,7 @@ def plan(
             # Of candidates with equal times, the kernel that the package tries first comes first.
             tried = ranks[name, contract]
             ordered = sorted(candidates, key=lambda c: (c.predicted, tried.index(c.contestant.kernel)))
-            hopeful = [c for c in ordered if c.predicted <= _HOPELESS * ordered[0].predicted]
+            hopeful = [c for c in ordered if most is None or c.predicted <= _HOPELESS * ordered[0].predicted]
             fitted_best = by_rates(contract, comparison.problem, ordered, rates, device)
             best = hopeful[:most] + [candidate for _, candidate in fitted_best[:most]]
             chosen = tuple(candidate for candidate in ordered if candidate in best)

@@ -1,7 +1,8 @@
 """Measure a trial in the process that it is sent to: a quick pass over all, a longer one over the best, a second run.
 
 Every pass times its candidates in the same rounds with torch's product, on random operands that outgrow the L2, as
-bench does; results are checked against float64 before and after. The second run has operands and graphs of its own.
+bench does; results are checked against float64 before and after. The second run has operands and graphs of its own;
+what the contract's function chooses takes part in it, if the trial asks for that.
 """
 
 from __future__ import annotations
@@ -13,15 +14,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from generator.bench import measure
-from generator.bench.competitor import Competitor, forced, peer_of
+from generator.bench.competitor import Competitor, forced, function, peer_of, unforced
 from generator.bench.device import Device, versions
 from generator.bench.measure import DeviceLost, Entry, Session
 from generator.bench.measurements import Side
 from generator.bench.peers import set_precision
+from generator.bench.random_operands import Operands
 from generator.bench.stats import rounded
 from generator.plan import devices
 from generator.tune.executors import loaded
-from generator.tune.outcome import Failure, Outcome, Timed, Winner
+from generator.tune.outcome import Chosen, Failure, Outcome, Timed, Winner
 from generator.tune.trial_selection import Candidate, Trial
 
 #: The device of a worker, as `loaded` finds it.
@@ -47,6 +49,12 @@ class Pass:
 QUICK = Pass("quick", None, 3, 1)
 AGAIN = Pass("again", 3, 8, 1)
 CONFIRM = Pass("confirm", 2, 15, 3)
+#: The pass after the first if a trial has all configurations, of which many may be close.
+WIDE = Pass("again", 8, 8, 1)
+
+#: Candidates that are recorded at a time, and the bytes of their partial sums, which a graph keeps in memory.
+_TOGETHER = 32
+_TOGETHER_BYTES = 8 * 10**9
 
 #: What of the method an outcome depends on.
 METHOD: Mapping[str, Any] = {
@@ -54,6 +62,11 @@ METHOD: Mapping[str, Any] = {
     "sample_us": round(_SAMPLE * 1e6),
     "passes": [[each.stage, each.entrants, each.rounds] for each in (QUICK, AGAIN, CONFIRM)],
 }
+
+
+def method_of(trial: Trial) -> Mapping[str, Any]:
+    """What of the method the outcome of this trial depends on."""
+    return METHOD if trial.function is None else {**METHOD, "wide": [WIDE.entrants, WIDE.rounds]}
 
 
 @dataclass(frozen=True)
@@ -101,7 +114,7 @@ def run(trial: Trial, factory: str = CUDA) -> Outcome:
 
 @dataclass
 class _Entrant:
-    """A candidate, or the library where `candidate` is None, in one session."""
+    """A candidate in one session; where `candidate` is None, the library or the contract's function."""
 
     candidate: Candidate | None
     competitor: Competitor
@@ -126,6 +139,7 @@ class _Notes:
     times: dict[tuple[str, int], Timed] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
     library: str | None = None
+    chosen: Chosen | None = None
 
     def failed(self, entrant: _Entrant) -> None:
         side = entrant.side
@@ -134,34 +148,37 @@ class _Notes:
         self.failures.append(Failure(side.name, config, side.failure, side.refused))
 
     def outcome(self, winner: Winner | None, lost: str | None = None) -> Outcome:
-        return Outcome(tuple(self.times.values()), tuple(self.failures), winner, self.library, lost)
+        return Outcome(tuple(self.times.values()), tuple(self.failures), winner, self.library, lost, chosen=self.chosen)
 
 
-def _enter(session: Session, trial: Trial, candidates: Sequence[Candidate]) -> tuple[list[_Entrant], _Entrant]:
-    """The candidates, and torch's product, each compiled, recorded and checked."""
-    pairs: list[tuple[Candidate | None, Competitor]] = [
-        (each, forced(each.contestant, each.index)) for each in candidates
-    ]
-    pairs.append((None, peer_of(trial.problem, "cublas")))
-    entrants = [
-        _Entrant(candidate, competitor, session.prepare(competitor) if competitor.side.failure is None else None)
-        for candidate, competitor in pairs
-    ]
-    return entrants[:-1], entrants[-1]
+def _enter(session: Session, competitor: Competitor, candidate: Candidate | None = None) -> _Entrant:
+    """A side, compiled, recorded and checked."""
+    entry = session.prepare(competitor) if competitor.side.failure is None else None
+    return _Entrant(candidate, competitor, entry)
+
+
+def _enter_all(session: Session, candidates: Sequence[Candidate]) -> list[_Entrant]:
+    return [_enter(session, forced(each.contestant, each.index), each) for each in candidates]
+
+
+def _enter_library(session: Session, trial: Trial) -> _Entrant:
+    return _enter(session, peer_of(trial.problem, "cublas"))
 
 
 def _heats(trial: Trial, device: Device, notes: _Notes) -> list[Candidate]:
     """The first two passes: the best candidates, at most as many as the last pass takes."""
     session = Session(trial.problem, device, seed=_SEEDS[0], sample=_SAMPLE, checked=_CHECKED, host=False)
-    ours, library = _enter(session, trial, trial.candidates)
-    for each in (*ours, library):
-        if each.entry is None:
-            notes.failed(each)
-    left = [each for each in ours if each.entry is not None]
-    for heat in (QUICK, AGAIN):
-        left = left[: heat.entrants]
-        _rounds(session, heat, left, library, notes)
-        left.sort(key=lambda entrant: entrant.median)
+    library = _enter_library(session, trial)
+    if library.entry is None:
+        notes.failed(library)
+    again = AGAIN if trial.function is None else WIDE
+    left: list[_Entrant] = []
+    for number, group in enumerate(groups_of(trial)):
+        if number:
+            device.free()
+        left = _quick(session, left, group, library, notes)[: again.entrants]
+    _rounds(session, again, left, library, notes)
+    left.sort(key=lambda entrant: entrant.median)
     # A candidate whose result is wrong after the rounds cannot win.
     kept = []
     for entrant in left:
@@ -174,19 +191,77 @@ def _heats(trial: Trial, device: Device, notes: _Notes) -> list[Candidate]:
     return kept[: CONFIRM.entrants]
 
 
+def groups_of(trial: Trial) -> list[list[Candidate]]:
+    """The candidates in their order, in groups that are recorded at a time."""
+    groups: list[list[Candidate]] = []
+    held = 0
+    for each in trial.candidates:
+        sums = 4 * each.config.get("SPLIT", 0) * trial.problem.shape.m * trial.problem.columns
+        if not groups or len(groups[-1]) == _TOGETHER or held + sums > _TOGETHER_BYTES:
+            groups.append([])
+            held = 0
+        groups[-1].append(each)
+        held += sums
+    return groups
+
+
+def _quick(
+    session: Session, left: list[_Entrant], candidates: Sequence[Candidate], library: _Entrant, notes: _Notes
+) -> list[_Entrant]:
+    """The quick pass over the best so far and further candidates: all that can be timed, the fastest first."""
+    entered = _enter_all(session, candidates)
+    for each in entered:
+        if each.entry is None:
+            notes.failed(each)
+    found = [*left, *(each for each in entered if each.entry is not None)]
+    _rounds(session, QUICK, found, library, notes)
+    return sorted(found, key=lambda entrant: entrant.median)
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """The kernel and configuration that a contract's function runs."""
+
+    kernel: str
+    config: Mapping[str, int]
+    #: The candidate that this is; None if the function's own call is to be timed (`Chosen.called`).
+    candidate: Candidate | None
+
+
+def _choice(trial: Trial, operands: Operands) -> _Choice | None:
+    """What the contract's function runs with these operands, if the trial asks for it; nothing is launched."""
+    if trial.function is None:
+        return None
+    gemm: Any = function(trial.function)
+    kernel, config = gemm.which(operands.a, operands.b, out=operands.out, **operands.epilogue)
+    copier, _, _ = gemm.step(operands.a, operands.b, operands.out, operands.epilogue)
+    same = (c for c in trial.candidates if (c.contestant.kernel, c.config) == (kernel, config))
+    return _Choice(kernel, config, next(same, None) if copier is None else None)
+
+
 def _final(trial: Trial, device: Device, best: list[Candidate], notes: _Notes) -> Winner | None:
     """The last pass, in a new session: the winner, or None if no candidate has a right result."""
     device.free()
     session = Session(trial.problem, device, seed=_SEEDS[1], sample=_SAMPLE, checked=_CHECKED, host=False)
-    ours, library = _enter(session, trial, best)
-    _rounds(session, CONFIRM, [each for each in ours if each.entry is not None], library, notes)
-    for entrant in (*ours, library):
+    choice = _choice(trial, session.sets[0])
+    if choice is not None and choice.candidate is not None and choice.candidate not in best:
+        best = [*best, choice.candidate]
+    ours, library = _enter_all(session, best), _enter_library(session, trial)
+    called = []
+    if choice is not None and choice.candidate is None and trial.function is not None:
+        called = [_enter(session, unforced(trial.function))]
+    timed = [*ours, *called]
+    _rounds(session, CONFIRM, [each for each in timed if each.entry is not None], library, notes)
+    for entrant in (*timed, library):
         if entrant.entry is not None:
             entrant.competitor.side = session.finish(entrant.entry)
-    for entrant in (*ours, library):
         if entrant.side.failure is not None:
             notes.failed(entrant)
     right = sorted((each for each in ours if each.side.failure is None), key=lambda entrant: entrant.median)
+    if choice is not None:
+        for each in called or right:
+            if each.candidate == choice.candidate and each.side.failure is None:
+                notes.chosen = Chosen(choice.kernel, dict(choice.config), rounded(each.median), bool(called))
     if not right:
         return None
     first, *rest = [_timed(entrant) for entrant in right]
@@ -212,10 +287,10 @@ def _rounds(session: Session, each: Pass, ours: list[_Entrant], library: _Entran
     for entry in entries:
         entry.gpu.clear()
     session.rounds(entries, each.rounds, warm=each.warm)
+    if library.entry is not None:
+        notes.library = library.side.name
     for entrant in timed:
-        if entrant.candidate is None:
-            notes.library = entrant.side.name
-        else:
+        if entrant.candidate is not None:
             notes.times[entrant.side.name, entrant.candidate.index] = _timed(entrant)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from generator.bench.comparison_plan import Families
 from generator.bench.markdown_tables import tile
 from generator.bench.measure import reason
+from generator.bench.sampled_sizes import is_unseen
 from generator.emit import code_parts
 from generator.language.errors import CallError
 from generator.language.vocabulary import ELEMENTS
@@ -43,7 +44,7 @@ class Progress:
 
 def progress_of(trials: Sequence[Trial], facts: trial_worker.Facts, journal: Journal) -> Progress:
     """The trials on the device of `facts`, with the outcomes that are in the journal."""
-    keys = {trial.key(trial_worker.METHOD, facts.environment): trial for trial in trials}
+    keys = {trial.key(trial_worker.method_of(trial), facts.environment): trial for trial in trials}
     recorded = journal.outcomes
     return Progress(keys, {key: recorded[key] for key in keys if key in recorded})
 
@@ -114,6 +115,8 @@ def _told(outcome: Outcome) -> str:
         against = "" if winner.library_seconds is None else f", ratio {winner.library_seconds / winner.seconds:.3f}"
         how = winner.kernel.partition("__")[2]
         words.insert(0, f"{how} {_row(winner.config)}, {winner.seconds * 1e6:.4g} µs{against}")
+    if outcome.regret is not None:
+        words.insert(1, f"regret {outcome.regret:.1%}")
     return "; ".join(words)
 
 
@@ -132,7 +135,8 @@ def write(
 ) -> None:
     """Merge the winners of each family into its file, and print what was dropped; with `checked` only read the files.
 
-    All measurements of a size in the journal count, whichever call made them. Of several winners the one with the
+    All measurements of a size in the journal count, whichever call made them, except those of sizes drawn to be unseen
+    (`generator.bench.sampled_sizes`). Of several winners the one with the
     highest ratio to torch's product, which was timed beside each, is taken; without such a time, the fastest one. Two
     kinds of winners are left out, so that the fitted cost model chooses there: those that `winner_validation` doubts,
     and those of sizes at which only some of a contract's kernels were measured.
@@ -144,7 +148,7 @@ def write(
         if checked:
             continue
         digests = digests_of(families, name)
-        standing = list(journal.standing(place, digests))
+        standing = [outcome for outcome in journal.standing(place, digests) if not _is_of_unseen(outcome)]
         new: dict[tuple[str, tuple[int, ...]], Winner] = {}
         won = [(outcome.winner, outcome.whole) for outcome in standing if outcome.winner is not None]
         complete = {winner.place for winner, whole in won if whole}
@@ -175,6 +179,10 @@ def write(
         winners.save(found, path)
         recorded = sum(winner.place in new for winner in found.winners)
         print(f"{path}: {len(found.winners)} winners, {recorded} of them in {journal.path}")
+
+
+def _is_of_unseen(outcome: Outcome) -> bool:
+    return outcome.winner is not None and is_unseen(outcome.winner.shape)
 
 
 def _doubt(found: tuple[Winner, float]) -> str:

@@ -12,7 +12,7 @@ import pytest
 
 from generator.bench import markdown_tables, plot, summary
 from generator.bench.cli import main
-from generator.bench.measurements import save
+from generator.bench.measurements import Record, save
 from generator.language.errors import CallError
 from tests.helpers.bench import records as samples
 
@@ -128,6 +128,50 @@ def test_the_summary_has_the_best_of_several_peers_at_each_size() -> None:
     text = markdown_tables.render(samples.results(*records), records, bound=0.95)
     assert "| squares | fastest peer | 2 (and 1 without a ratio) | 0.689 | 0.500 at 4096x4096x4096 | 1 |" in text
     assert not any(group.peer == summary.BEST for group in summary.summarize([samples.record(OURS, PEER)]))
+
+
+def test_the_summary_by_rows_has_means_by_m_and_of_aligned_rows() -> None:
+    """A is row-major, B column-major: rows are aligned if K and N are multiples of 8."""
+
+    def timed(ours: float, *shape: int, case: str = "squares") -> Record:
+        sides = samples.side("tiled", "kernel", [ours] * 3), samples.side("torch.matmul", "peer", [100.0] * 3)
+        return samples.record(*sides, shape=(shape[0], shape[1], shape[2]), case=case)
+
+    records = [
+        timed(50.0, 1, 256, 256),
+        timed(200.0, 64, 256, 256),
+        timed(80.0, 65, 256, 256),
+        timed(125.0, 1024, 260, 256),
+        timed(40.0, 1025, 256, 256),
+        timed(400.0, 3, 252, 256, case="odd"),
+    ]
+    text = markdown_tables.render(samples.results(*records), records, bound=0.93, by_rows=True)
+    assert text.count("| case |") == 2
+    lines = [line for line in text.split("Mean ratios by M")[1].splitlines() if line.startswith("| ")]
+    assert lines[0].startswith("| case | M up to 64 | M 65 to 1024 | larger M | aligned rows |")
+    assert lines[0].endswith("| smallest of these | under 0.93 of these |")
+    aligned = (2 * 0.5 * 1.25 * 2.5) ** 0.25
+    assert lines[2:] == [
+        f"| squares | 1.000 (2) | 1.000 (2) | 2.500 (1) | {aligned:.3f} (4) | 0.500 at 64x256x256 | 1 |",
+        "| odd | 0.250 (1) | — | — | — | — | — |",
+        f"| all | {0.25 ** (1 / 3):.3f} (3) | 1.000 (2) | 2.500 (1) | {aligned:.3f} (4) | 0.500 at 64x256x256 | 1 |",
+    ]
+    assert "aligned rows" not in markdown_tables.render(samples.results(*records), records)
+
+
+def test_a_suite_says_how_its_results_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "kept.json"
+    save(samples.results(samples.record(OURS, PEER), samples.record(OURS, PEER, case="others")), path)
+    kept = ["--summary", "--json", str(path)]
+    for arguments, bound, by_rows in (
+        ([], "under 1", False),
+        (["--by-rows"], "under 1 of these", True),
+        (["--suite", "unseen"], "under 0.93 of these", True),
+        (["--suite", "unseen", "--bound", "0.9"], "under 0.9 of these", True),
+    ):
+        assert main([*kept, *arguments]) == 0
+        printed = capsys.readouterr().out
+        assert f"| {bound} |" in printed and ("| aligned rows |" in printed) is by_rows
 
 
 def test_a_geometric_mean_of_nothing_is_refused() -> None:

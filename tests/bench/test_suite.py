@@ -51,10 +51,11 @@ def test_a_case_over_files_of_shapes_is_a_case_for_each(tmp_path: Path, monkeypa
     monkeypatch.setattr(suite, "SHAPES", tmp_path)
     (tmp_path / "few_rows.yaml").write_text("[1x2x3, 2x2x3]")
     path = tmp_path / "mine.yaml"
-    text = "seconds: 0.4\npeer: cublas,inductor\n" + GOOD.replace("[1, 2, 3]]", "few_rows, 7x5x3+1]")
+    options = "seconds: 0.4\npeer: cublas,inductor\nbound: 0.93\nby_rows: true\n"
+    text = options + GOOD.replace("[1, 2, 3]]", "few_rows, 7x5x3+1]")
     path.write_text(text)
     found = read_suite(path)
-    assert (found.seconds, found.peers) == (0.4, ("cublas", "inductor"))
+    assert (found.seconds, found.peers, found.bound, found.by_rows) == (0.4, ("cublas", "inductor"), 0.93, True)
     own, named = found.cases
     assert own.peers is named.peers is None
     path.write_text(text.replace("    kernels:", "    peer: cublas\n    kernels:", 1))
@@ -84,6 +85,8 @@ def error_of(path: Path) -> SpecError:
     [
         ("seconds: 0", "1:10: seconds: expected a number above 0, found 0"),
         ("seconds: soon", "1:10: seconds: expected a number above 0, found 'soon'"),
+        ("bound: -1", "1:8: bound: expected a number above 0, found -1"),
+        ("by_rows: 1", "1:10: by_rows: expected true or false, found 1"),
         ("peer: mkl", "1:7: peer: invalid choice: 'mkl'"),
         ("peer: cublas,cublas", "1:7: peer: a peer is named twice"),
     ],

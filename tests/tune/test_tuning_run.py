@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 import generator.cli
-from generator.bench import competitor
+from generator.bench import competitor, sampled_sizes
 from generator.bench.peers import NoPeer, Peer
-from generator.bench.problem import Problem
+from generator.bench.problem import Problem, Shape
 from generator.language import tuned_file
 from generator.language.errors import CallError
 from generator.tune import cli, trial_worker
 from generator.tune.journal import Journal
+from tests.helpers.support import called
 from tests.helpers.tune import fake_gpu as fakes
 
 from .conftest import Bench
@@ -270,6 +271,29 @@ def test_again_chooses_from_the_journal_alone(
     assert none.calls == [] and bench.winners.read_bytes() == before
     assert cli.main([*again, "nvidia_a100"]) == 2
     assert "has no measurement of nvidia_a100" in capsys.readouterr().err
+
+
+def test_nothing_is_fitted_to_what_is_unseen(
+    bench: Bench, at_once: AtOnce, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Neither a journal with measurements of such a size counts, nor can a call name one, in a file of any name."""
+    at_once()
+    bench.tune()
+    bench.winners.unlink()
+    monkeypatch.setattr(sampled_sizes, "_unseen", lambda: (Shape(16, 64, 32),))
+    assert cli.main(["specs/tiny.yaml", "--again", "--device", "nvidia_h200"]) == 0
+    assert winners_of(bench.winners) == [ALL[1], ALL[3]]
+    none = at_once()
+    with pytest.raises(CallError, match=r"files unseen_\*\.yaml, and 1 are among these .*: 16x64x32"):
+        bench.tune()
+    assert none.calls == []
+
+
+def test_the_shipped_sample_is_unseen(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = ["--dry-run", "--device", "nvidia_h200", "--shapes"]
+    spoken = called(capsys, "tune", "specs/tiny.yaml", *plan, "unseen_fp16_rcr")
+    assert (spoken.status, spoken.out) == (2, "") and "and 50 are among these" in spoken.err
+    assert called(capsys, "tune", "specs/tiny.yaml", *plan, "fit_rcr").status == 0
 
 
 def test_some_kernels_alone_have_times_and_no_winner(bench: Bench, at_once: AtOnce) -> None:

@@ -26,8 +26,10 @@ tile:
   - {m: 16, n: 32, k: 16, warps: 1, stages: 2}
 """
 
-#: A rendered file's stand-in: its rows cost what COSTS says, and BODY computes the result.
+#: A rendered file's stand-in: its rows cost what COSTS says, BODY computes the result, and it selects the row CHOSEN.
 KERNEL = """\
+from types import SimpleNamespace
+
 import torch
 from tests.helpers.tune import fake_gpu as fakes
 
@@ -40,15 +42,19 @@ CONFIGS = [
 
 def gemm(a, b, *, out=None, config=None):
     result = (a.double() @ b.double()).to(out.dtype)
-    fakes.spent += (COSTS)[config]
+    fakes.spent += (COSTS)[CHOSEN if config is None else config]
     BODY
     return out
+
+
+def plan(a, b, *, out=None, config=None):
+    return SimpleNamespace(arguments=CONFIGS[CHOSEN])
 """
 
 
-def write(path: Path, costs: str, body: str = "out.copy_(result)") -> None:
+def write(path: Path, costs: str, body: str = "out.copy_(result)", chosen: int = 0) -> None:
     """Put a kernel's stand-in, whose costs are an expression for three numbers of seconds, in place of its file."""
-    path.write_text(KERNEL.replace("COSTS", costs).replace("BODY", body))
+    path.write_text(KERNEL.replace("COSTS", costs).replace("BODY", body).replace("CHOSEN", str(chosen)))
 
 
 class Replay:

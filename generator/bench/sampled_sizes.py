@@ -1,0 +1,156 @@
+"""Sizes drawn at random, so that kernels are also timed where nobody chose the sizes.
+
+    fit       measured and fitted to: the files fit_*.yaml of suites/shapes
+    unseen    never fitted to, only reported: the files unseen_*.yaml, whose sizes `tune` refuses
+
+`python -m generator.bench.sampled_sizes` writes these files anew, or prints those that it names.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import random
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Context, Decimal
+
+from generator.bench.measurements import put
+from generator.bench.problem import ROW_CLASSES, Problem, Shape
+from generator.bench.suite import SHAPES, read_shapes
+from generator.epilogue.chain import Epilogue
+from generator.language.model import Dtype, Layout
+from generator.language.vocabulary import ELEMENTS
+
+#: Limits of one problem: operations, and bytes of A, B and C together.
+MOST_FLOPS = 40 * 10**12
+MOST_BYTES = 8 * 10**9
+#: N and K are at least the first, at most the second, and multiples of 16 bytes, of 64 or of 128 elements.
+EXTENTS = (256, 65536)
+_GRANULES = (64, 128)
+_MOST_ROWS = 16384
+#: M takes each of these ranges equally often.
+STRATA = tuple((least, int(min(most, _MOST_ROWS))) for least, most in ROW_CLASSES.values())
+#: Two sizes are near if M, N and K each differ by at most one part in this many.
+_PARTS = 100
+
+# `exp` and `ln` of decimal are rounded correctly, so that every machine draws the same sizes; those of math are not.
+_EXACT = Context(prec=28)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The sizes of one file."""
+
+    summary: str
+    seed: int
+    count: int
+    dtype: str
+
+
+def _samples() -> dict[str, Sample]:
+    layouts = ("rcr", "rrr", "crr", "ccr")
+    unseen = [(f"{dtype}_{layout}", 50, dtype) for dtype in ("fp16", "bf16") for layout in layouts]
+    fit = [(layout, 300, "fp16") for layout in layouts]
+    found = {}
+    for seed, (name, count, dtype) in enumerate([*unseen, ("fp8_rcr", 70, "fp8e4m3")], 1000):
+        summary = f"Sizes drawn at random, only ever reported ({name.replace('_', ' ')}); tune refuses them."
+        found[f"unseen_{name}"] = Sample(summary, seed, count, dtype)
+    for seed, (name, count, dtype) in enumerate([*fit, ("fp8_rcr", 300, "fp8e4m3")], 2000):
+        summary = f"Sizes drawn at random, to measure and to fit to ({name.replace('_', ' ')})."
+        found[f"fit_{name}"] = Sample(summary, seed, count, dtype)
+    return found
+
+
+#: The samples by the names of their files. Later ones stay away from the sizes of earlier ones.
+SAMPLES: Mapping[str, Sample] = _samples()
+
+
+@functools.cache
+def drawn() -> Mapping[str, tuple[Shape, ...]]:
+    """The sizes of every sample; no two of all of them are near.
+
+    A third of each sample has M in each of `STRATA`, in turn, so that a part of a file covers all of them.
+    """
+    taken: list[Shape] = []
+    found = {}
+    for name, sample in SAMPLES.items():
+        numbers, sizes = random.Random(sample.seed), list[Shape]()
+        while len(sizes) < sample.count:
+            shape = _draw(numbers, STRATA[len(sizes) % len(STRATA)], sample.dtype)
+            problem = Problem(shape, Dtype.of(sample.dtype), Layout.of("rcr"), Epilogue())
+            if problem.flops <= MOST_FLOPS and problem.bytes <= MOST_BYTES and not _near_any(shape, taken):
+                sizes.append(shape)
+                taken.append(shape)
+        found[name] = tuple(sizes)
+    return found
+
+
+def _draw(numbers: random.Random, rows: tuple[int, int], dtype: str) -> Shape:
+    m = _log_uniform(numbers, *rows)
+    granules = (128 // ELEMENTS[Dtype.of(dtype).a].bits, *_GRANULES)
+    n, k = (_multiple(numbers, granules) for _ in range(2))
+    return Shape(m, n, k)
+
+
+def _multiple(numbers: random.Random, granules: Sequence[int]) -> int:
+    """A number from `EXTENTS`, a multiple of one of `granules`."""
+    granule = granules[int(numbers.random() * len(granules))]
+    return granule * _log_uniform(numbers, *(extent // granule for extent in EXTENTS))
+
+
+def _log_uniform(numbers: random.Random, least: int, most: int) -> int:
+    """An integer from `least` to `most`, whose logarithm is distributed evenly."""
+    span = _EXACT.ln(_EXACT.divide(Decimal(most + 1), Decimal(least)))
+    factor = _EXACT.exp(_EXACT.multiply(Decimal(numbers.random()), span))
+    return min(most, int(_EXACT.multiply(Decimal(least), factor)))
+
+
+def near(one: Shape, other: Shape) -> bool:
+    """Whether M, N and K of two products without a batch each differ by at most 1 %."""
+    if one.batch or other.batch:
+        return False
+    return all(_PARTS * abs(x - y) <= max(x, y) for x, y in zip(one.sizes, other.sizes))
+
+
+def _near_any(shape: Shape, others: Iterable[Shape]) -> bool:
+    return any(near(shape, other) for other in others)
+
+
+def is_unseen(shape: Shape) -> bool:
+    """Whether a size is in a file unseen_*.yaml of suites/shapes, or near one that is."""
+    return _near_any(shape, _unseen())
+
+
+@functools.cache
+def _unseen() -> tuple[Shape, ...]:
+    return tuple(shape for path in sorted(SHAPES.glob("unseen_*.yaml")) for shape in read_shapes(path))
+
+
+def text(name: str) -> str:
+    """The file of a sample."""
+    lines = [f"# python -m generator.bench.sampled_sizes {name}", f"summary: {SAMPLES[name].summary}", "shapes:"]
+    return "\n".join([*lines, *(f"  - {shape}" for shape in drawn()[name])]) + "\n"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print the files that the call names, or write all of them."""
+    parser = argparse.ArgumentParser(
+        prog="python -m generator.bench.sampled_sizes",
+        description="Draw the random sizes of suites/shapes anew, and write their files.",
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="print this file, such as fit_rcr; write nothing")
+    names = parser.parse_args(argv).names
+    unknown = [name for name in names if name not in SAMPLES]
+    if unknown:
+        parser.error(f"no sample is named {unknown[0]!r}; known: {', '.join(SAMPLES)}")
+    for name in names:
+        print(text(name), end="")
+    for name in SAMPLES if not names else ():
+        put(SHAPES / f"{name}.yaml", text(name))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

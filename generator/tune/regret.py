@@ -1,0 +1,155 @@
+"""Regret: how much longer the configuration that a family chooses takes than the fastest of all that it has.
+
+The file has one size on each line, sorted, with the device and the versions at its head.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from generator.bench import measurements
+from generator.bench.comparison_plan import Contestant, Families
+from generator.bench.problem import ROW_CLASSES, Shape
+from generator.bench.stats import rounded
+from generator.bench.summary import by_rows, geometric_mean, row
+from generator.language.errors import CallError
+from generator.tune.outcome import Chosen, Outcome, Timed
+from generator.tune.trial_selection import Trial
+from generator.tune.tuning_run import Progress
+from generator.tune.winners import Place
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Regret:
+    """One contract and size, measured. Times are median seconds of a call."""
+
+    family: str
+    contract: str
+    shape: Shape
+    #: By how much the choice takes longer than the best, as a share of the latter's time.
+    regret: float
+    chosen: Chosen
+    #: The fastest candidate; the function's own call may be faster still, where `chosen.called`.
+    best: Timed
+    #: Configurations that were timed.
+    configurations: int
+    library_seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class Results:
+    """The contents of a file."""
+
+    place: Place
+    found: tuple[Regret, ...]
+
+
+def trials_of(trials: Sequence[Trial], families: Families) -> list[Trial]:
+    """The trials, each with the function of its contract, whose choice is then timed too.
+
+    Raises `CallError` for a trial in which only some kernels of the contract are measured.
+    """
+    functions: dict[tuple[str, str], Contestant] = {}
+    for family, contract in {(trial.family, trial.contract) for trial in trials}:
+        kernels = [k for k in families.known[family].kernels if k.variant.contract == contract]
+        functions[family, contract] = families.contract(kernels, family, contract)
+    for trial in trials:
+        if not trial.whole:
+            raise CallError(f"--regret compares with all kernels of a contract; --only omits some of {trial.contract}")
+    return [replace(trial, function=functions[trial.family, trial.contract]) for trial in trials]
+
+
+def results(progress: Progress, place: Place) -> Results:
+    """What the outcomes so far come to, sorted; sizes without a time of the choice or of a candidate are left out."""
+    entries = [_regret(progress.keys[key], outcome) for key, outcome in progress.outcomes.items()]
+    found = [entry for entry in entries if entry is not None]
+    return Results(place, tuple(sorted(found, key=lambda each: (each.family, each.contract, each.shape.sizes))))
+
+
+def _regret(trial: Trial, outcome: Outcome) -> Regret | None:
+    winner = outcome.winner
+    if outcome.regret is None or outcome.chosen is None or winner is None:
+        return None
+    return Regret(
+        trial.family,
+        trial.contract,
+        trial.problem.shape,
+        rounded(outcome.regret),
+        outcome.chosen,
+        Timed(winner.kernel, winner.config, winner.seconds),
+        len(outcome.times),
+        winner.library_seconds,
+    )
+
+
+def save(kept: Results, path: Path) -> None:
+    """Write the file atomically."""
+    head = {"format": FORMAT, **dataclasses.asdict(kept.place)}
+    lines = [f" {_json(key)}: {_json(value)}," for key, value in head.items()]
+    sizes = ",\n".join(f"  {_json(_plain(each))}" for each in kept.found)
+    measurements.put(path, "\n".join(["{", *lines, ' "sizes": [', *([sizes] if sizes else []), " ]", "}"]) + "\n")
+
+
+def _plain(each: Regret) -> dict[str, Any]:
+    return {**dataclasses.asdict(each), "shape": each.shape.numbers}
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def read(path: Path) -> Results:
+    """The contents of `path`; raise `CallError` if there is no such file."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        if data["format"] != FORMAT:
+            raise ValueError(f"its format is {data['format']!r}, and {FORMAT} is read")
+        place = Place(data["device"], data["multiprocessors"], data["torch"], data["triton"])
+        return Results(place, tuple(_read(entry) for entry in data["sizes"]))
+    except OSError as error:
+        raise CallError(f"--regret: {path} cannot be read: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CallError(f"--regret: {path} is not a file of regret ({type(error).__name__}: {error})") from None
+
+
+def _read(entry: dict[str, Any]) -> Regret:
+    typed = {
+        "shape": Shape(*entry["shape"]),
+        "chosen": Chosen(**entry["chosen"]),
+        "best": Timed(**entry["best"]),
+    }
+    return Regret(**(entry | typed))
+
+
+def render(kept: Results) -> str:
+    """The results as Markdown: the mean regret of each contract and of all together, also by M, and the largest."""
+    place = kept.place
+    columns = ["contract", "sizes", "mean regret", *ROW_CLASSES, "largest"]
+    lines = [f"{place.device}, torch {place.torch}, triton {place.triton}.", "", row(columns)]
+    lines.append(row(["---"] * len(columns)))
+    groups = {name: [each for each in kept.found if each.contract == name] for name in _contracts(kept.found)}
+    if len(groups) != 1:
+        groups["all"] = list(kept.found)
+    for name, group in groups.items():
+        most = max(group, key=lambda each: each.regret, default=None)
+        largest = "—" if most is None else f"{most.regret:.1%} at {most.shape}"
+        classes = by_rows((each.shape.m, 1 + each.regret) for each in group).values()
+        means = [_mean(ratios) for ratios in ([1 + each.regret for each in group], *classes)]
+        lines.append(row([name, str(len(group)), *means, largest]))
+    return "\n".join(lines) + "\n"
+
+
+def _contracts(found: Iterable[Regret]) -> list[str]:
+    return list(dict.fromkeys(each.contract for each in found))
+
+
+def _mean(ratios: Sequence[float]) -> str:
+    """The geometric mean of times over the best times, as the share by which it exceeds 1."""
+    return f"{geometric_mean(ratios) - 1:.1%}" if ratios else "—"

@@ -1,0 +1,272 @@
+"""Regret: what a family's function chooses, timed beside the fastest configuration; no winners are written.
+
+The function takes the first kernel, whose order of tiles is grouped, and its first configuration.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from generator.bench import sampled_sizes
+from generator.bench.comparison_plan import Contestant
+from generator.bench.problem import Problem, Shape
+from generator.epilogue.chain import Epilogue
+from generator.language.errors import CallError
+from generator.language.model import Dtype, Layout
+from generator.tune import cli, regret, trial_worker
+from generator.tune.journal import Journal
+from generator.tune.outcome import Chosen, Timed
+from generator.tune.regret import Regret, Results
+from generator.tune.trial_selection import Candidate, Trial
+from generator.tune.winners import Place
+from tests.helpers.tune import fake_gpu as fakes
+
+from .conftest import Bench
+
+AtOnce = Callable[..., fakes.AtOnce]
+
+FILE = Path("regret.json")
+PLACE = Place("NVIDIA H200", 132, "2.11.0", "3.7.1")
+
+
+def sizes_of(bench: Bench) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads((bench.folder / FILE).read_text())["sizes"]
+    return found
+
+
+def measured(bench: Bench, *arguments: str) -> int:
+    return bench.tune("--regret", str(FILE), *arguments)
+
+
+def test_the_choice_is_timed_beside_the_fastest(
+    bench: Bench, at_once: AtOnce, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """3 ms are chosen; 2 ms are the best."""
+    at_once()
+    assert measured(bench) == 0
+    assert not bench.winners.exists() and len(Journal(bench.journal).outcomes) == 4
+    data = json.loads((bench.folder / FILE).read_text())
+    assert {name: data[name] for name in data if name != "sizes"} == {
+        "format": 1,
+        "device": "NVIDIA H200",
+        "multiprocessors": 132,
+        "torch": "2.11.0",
+        "triton": "3.7.1",
+    }
+    assert [(each["contract"], each["shape"]) for each in data["sizes"]] == [
+        (f"gemm_fp16_{layout}_none", shape) for layout in ("rcr", "rrr") for shape in ([16, 64, 32], [32, 32, 32])
+    ]
+    for each in data["sizes"]:
+        assert each["family"] == "tiny" and each["configurations"] == 6 and each["regret"] == 0.5
+        how, seconds = each["chosen"]["kernel"].rpartition("_")[2], each["chosen"]["seconds"]
+        assert (how, each["chosen"]["config"]["BLOCK_M"], seconds) == ("grouped", 16, 3e-3)
+        assert each["chosen"]["called"] is False
+        how, seconds = each["best"]["kernel"].rpartition("_")[2], each["best"]["seconds"]
+        assert (how, each["best"]["config"]["BLOCK_M"], seconds) == ("grouped", 32, 2e-3)
+        assert 0 < each["library_seconds"] <= fakes.Device.library
+    spoken = capsys.readouterr()
+    assert "| gemm_fp16_rcr_none | 2 | 50.0% | 50.0% | — | — | 50.0% at 16x64x32 |" in spoken.out
+    assert "| all | 4 | 50.0% |" in spoken.out
+    assert "regret 50.0%" in spoken.err
+
+
+def test_one_size_stands_on_one_line(bench: Bench, at_once: AtOnce) -> None:
+    at_once()
+    measured(bench)
+    lines = (bench.folder / FILE).read_text().splitlines()
+    assert sum('"contract"' in line for line in lines) == 4 and (lines[0], lines[-1]) == ("{", "}")
+
+
+def test_the_fastest_chosen_has_no_regret(bench: Bench, at_once: AtOnce) -> None:
+    at_once()
+    for layout in ("rcr", "rrr"):
+        fakes.write(bench.kernel(layout, "grouped"), "3e-3, 1e-3, 8e-3", chosen=1)
+    assert measured(bench) == 0
+    for each in sizes_of(bench):
+        assert each["regret"] == 0 and each["chosen"]["config"] == each["best"]["config"]
+        assert each["chosen"]["seconds"] == each["best"]["seconds"] == 1e-3
+
+
+def test_a_second_call_measures_nothing_and_writes_the_same(
+    bench: Bench, at_once: AtOnce, capsys: pytest.CaptureFixture[str]
+) -> None:
+    at_once(stop_after=3)
+    with pytest.raises(KeyboardInterrupt):
+        measured(bench)
+    assert not (bench.folder / FILE).exists()
+    rest = at_once()
+    assert measured(bench) == 0
+    assert len(rest.calls) == 1 + 2, "two of four were in the journal"
+    before, printed = (bench.folder / FILE).read_bytes(), capsys.readouterr().out
+    again = at_once()
+    assert measured(bench) == 0
+    assert len(again.calls) == 1
+    assert ((bench.folder / FILE).read_bytes(), capsys.readouterr().out) == (before, printed)
+    assert cli.main(["--report", "--regret", str(FILE)]) == 0
+    assert capsys.readouterr().out == printed
+
+
+def test_another_choice_is_measured_again(bench: Bench, at_once: AtOnce) -> None:
+    """What is chosen depends on every file of the family, as `_tuned.py` where there is one."""
+    at_once()
+    measured(bench)
+    chooser = bench.folder / "generated" / "tiny" / "_launch.py"
+    chooser.write_text(chooser.read_text() + "\n# Other winners.\n")
+    again = at_once()
+    measured(bench)
+    assert len(again.calls) == 1 + 4
+    at_once()
+    assert bench.tune() == 0, "and the winners are those of all measurements"
+    assert {entry["seconds"] for entry in json.loads(bench.winners.read_text())["winners"]} == {2e-3}
+
+
+def test_tuning_does_not_stand_for_regret(bench: Bench, at_once: AtOnce) -> None:
+    at_once()
+    bench.tune()
+    winners = bench.winners.read_bytes()
+    again = at_once()
+    measured(bench)
+    assert len(again.calls) == 1 + 4 and len(sizes_of(bench)) == 4
+    assert bench.winners.read_bytes() == winners
+
+
+def test_a_choice_that_is_no_candidate_is_called(bench: Bench, at_once: AtOnce) -> None:
+    """With few candidates the choice may not be one of them."""
+    at_once()
+    for layout in ("rcr", "rrr"):
+        fakes.write(bench.kernel(layout, "grouped"), "3e-3, 4e-3, 6e-3", chosen=2)
+    assert measured(bench, "--candidates", "1") == 0
+    for each in sizes_of(bench):
+        assert (each["configurations"], each["chosen"]["seconds"], each["chosen"]["called"]) == (1, 6e-3, True)
+        assert (each["best"]["seconds"], each["regret"]) == (3e-3, 1)
+
+
+def test_a_function_that_runs_another_contract_is_called(bench: Bench, at_once: AtOnce) -> None:
+    """One column of a row-major B is read as if B were column-major: by kernels of rcr."""
+    at_once()
+    (bench.folder / "shapes.yaml").write_text("[32x1x32]")
+    fakes.write(bench.kernel("rcr", "grouped"), "1e-3, 9e-3, 9e-3")
+    assert measured(bench) == 0
+    own, other = sizes_of(bench)
+    assert (own["contract"], own["chosen"]["called"], own["regret"]) == ("gemm_fp16_rcr_none", False, 0)
+    assert (other["contract"], other["chosen"]["called"]) == ("gemm_fp16_rrr_none", True)
+    assert other["chosen"]["kernel"].startswith("gemm_fp16_rcr_none__") and other["chosen"]["seconds"] == 1e-3
+    assert (other["best"]["seconds"], other["regret"]) == (2e-3, 0), "the best of its own kernels is slower"
+
+
+@pytest.mark.parametrize("body", ["out.copy_(result * 1.02)", "raise RuntimeError('no such instruction')"])
+def test_a_wrong_choice_is_a_fault_without_regret(
+    bench: Bench, at_once: AtOnce, capsys: pytest.CaptureFixture[str], body: str
+) -> None:
+    at_once()
+    fakes.write(bench.kernel("rcr", "grouped"), "3e-3, 2e-3, 8e-3", body)
+    assert measured(bench) == 1
+    assert [each["contract"] for each in sizes_of(bench)] == ["gemm_fp16_rrr_none"] * 2
+    assert "tune: gemm_fp16_rcr_none 32x32x32: gemm_fp16_rcr_none__" in capsys.readouterr().err
+
+
+def test_every_configuration_is_measured_in_groups(
+    bench: Bench, at_once: AtOnce, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The best of a group meets the next group in the same rounds, and its memory is given back between groups."""
+    at_once()
+    measured(bench)
+    whole = sizes_of(bench)
+    bench.journal.unlink()
+    at_once()
+    fakes.freed = 0
+    monkeypatch.setattr(trial_worker, "_TOGETHER", 2)
+    measured(bench)
+    assert sizes_of(bench) == whole
+    assert fakes.freed == 4 * (2 + 2), "between three groups, before the last pass and at the end"
+
+
+def test_a_group_is_small_if_partial_sums_are_large() -> None:
+    """8192x8192 in fp32 is 268 MB; 16 parts of it are 4.3 GB, and 8 GB are recorded at a time."""
+    contestant = Contestant("", "tiny", "k__a", Path("k.py"), "", Layout.of("rcr"))
+
+    def sizes(split: int, size: int) -> list[int]:
+        config = {"BLOCK_M": 16} | ({"SPLIT": split} if split else {})
+        candidates = tuple(Candidate(contestant, index, config, 1.0) for index in range(70))
+        problem = Problem(Shape(size, size, 64), Dtype.of("fp16"), Layout.of("rcr"), Epilogue())
+        groups = trial_worker.groups_of(Trial("tiny", "k", problem, candidates))
+        assert [each.index for group in groups for each in group] == [*range(70)]
+        return [len(group) for group in groups]
+
+    assert sizes(0, 8192) == sizes(4, 64) == [32, 32, 6]
+    assert sizes(16, 8192) == [1] * 70
+    assert sizes(8, 8192) == [3] * 23 + [1]
+
+
+def test_regret_is_of_all_kernels_of_a_contract(bench: Bench, at_once: AtOnce) -> None:
+    at_once()
+    with pytest.raises(CallError, match="--regret compares with all kernels of a contract; --only omits some of gemm"):
+        measured(bench, "--only", "*_linear")
+    assert not bench.journal.exists()
+    assert measured(bench, "--only", "gemm_fp16_rrr_*") == 0
+    assert {each["contract"] for each in sizes_of(bench)} == {"gemm_fp16_rrr_none"}
+
+
+def test_unseen_sizes_have_regret_and_no_winner(bench: Bench, at_once: AtOnce, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampled_sizes, "_unseen", lambda: (Shape(16, 64, 32), Shape(32, 32, 32)))
+    at_once()
+    assert measured(bench) == 0
+    assert len(sizes_of(bench)) == 4
+    assert cli.main(["specs/tiny.yaml", "--again", "--device", "nvidia_h200"]) == 0
+    assert not bench.winners.exists()
+
+
+def test_the_report_has_means_by_m() -> None:
+    def one(m: int, excess: float, contract: str = "gemm_fp16_rcr_none") -> Regret:
+        chosen = Chosen("k__a", {"BLOCK_M": 16}, 1 + excess)
+        return Regret("tiny", contract, Shape(m, 256, 512), excess, chosen, Timed("k__b", {"BLOCK_M": 16}, 1.0), 6)
+
+    found = (one(1, 0.0), one(64, 0.21), one(65, 0.05), one(1024, 0.05), one(2000, 1.0))
+    lines = regret.render(Results(PLACE, found)).splitlines()
+    assert lines[0] == "NVIDIA H200, torch 2.11.0, triton 3.7.1."
+    assert lines[2] == "| contract | sizes | mean regret | M up to 64 | M 65 to 1024 | larger M | largest |"
+    mean = (1.21 * 1.05 * 1.05 * 2) ** 0.2 - 1
+    expected = f"| gemm_fp16_rcr_none | 5 | {mean:.1%} | 10.0% | 5.0% | 100.0% | 100.0% at 2000x256x512 |"
+    assert lines[4:] == [expected]
+    lines = regret.render(Results(PLACE, (*found, one(70, 0.0, "gemm_bf16_rcr_none")))).splitlines()
+    assert lines[4] == expected and lines[5].startswith("| gemm_bf16_rcr_none | 1 | 0.0% | — | 0.0% | — |")
+    assert lines[6].startswith("| all | 6 |")
+    assert regret.render(Results(PLACE, ())).splitlines()[4:] == ["| all | 0 | — | — | — | — | — |"]
+
+
+def test_a_file_is_read_as_it_was_written(tmp_path: Path) -> None:
+    chosen, best = Chosen("k__a", {"BLOCK_M": 16}, 2e-3, True), Timed("k__b", {"BLOCK_M": 32}, 1e-3)
+    kept = Results(PLACE, (Regret("tiny", "bmm_fp16_rcr_none", Shape(1, 2, 3, batch=4), 1.0, chosen, best, 6, 3e-3),))
+    for each in (kept, Results(PLACE, ())):
+        regret.save(each, tmp_path / "kept.json")
+        assert regret.read(tmp_path / "kept.json") == each
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", '{"format": 2}', "no JSON", None])
+def test_another_file_is_refused(tmp_path: Path, text: str | None) -> None:
+    path = tmp_path / "kept.json"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(CallError, match=r"--regret: .*kept\.json (is not a file of regret|cannot be read)"):
+        regret.read(path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["x.yaml", "--regret", "r.json", "--tuned", "t.json"], "--regret writes no winners"),
+        (["x.yaml", "--regret", "r.json", "--again", "--device", "nvidia_h200"], "--regret writes no winners"),
+        (["--report"], "name it with --tuned FILE or --regret FILE"),
+        (["--regret", "r.json"], "the following arguments are required: SPEC"),
+    ],
+)
+def test_a_wrong_call_is_refused(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        cli.parse(arguments)
+    assert caught.value.code == 2
+    assert message in capsys.readouterr().err
