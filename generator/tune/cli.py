@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
@@ -21,7 +22,7 @@ from generator.bench.sampled_sizes import is_unseen
 from generator.bench.suite import DEFAULT_SHAPES, find_shapes, read_shapes
 from generator.language.errors import CallError, SpecError, nearest
 from generator.plan import devices
-from generator.tune import executors, regret, trial_worker, tuning_run, winners
+from generator.tune import executors, public_calls, regret, trial_worker, tuning_run, winners
 from generator.tune import winners_report as reports
 from generator.tune.journal import Journal
 from generator.tune.rate_fit import Row
@@ -98,7 +99,13 @@ def parse(argv: Sequence[str]) -> Call:
         epilog=_EPILOG,
         allow_abbrev=False,
     )
-    parser.add_argument("specs", nargs="*", type=Path, metavar="SPEC", help="families to tune, rendered beforehand")
+    parser.add_argument(
+        "specs",
+        nargs="*",
+        type=Path,
+        metavar="SPEC",
+        help="families to tune; they are rendered first, and again with the winners",
+    )
     parser.add_argument(
         "--shapes",
         action="append",
@@ -259,8 +266,22 @@ def _device_named(slug: str) -> devices.Device:
 
 
 def _files(call: Call, families: Families, slug: str) -> dict[str, Path]:
-    """The file of winners of each family."""
-    return {name: call.tuned or TUNED / slug / f"{name}.json" for name in families.known}
+    """The file of winners of each family: that of the call, or of its spec if it names one for this device.
+
+    Of several files that a spec names, it is the family's own, or else one that does not exist yet.
+    """
+    found = {}
+    for name, family in families.known.items():
+        own = TUNED / slug / f"{name}.json"
+        new = [file for file in family.spec.tuned_files if not file.exists() or _of_device(file, slug)]
+        preferred = [file for file in new if file.resolve() == own.resolve()] or sorted(new, key=Path.exists)
+        found[name] = call.tuned or (preferred[0] if preferred else own)
+    return found
+
+
+def _of_device(file: Path, slug: str) -> bool:
+    """Whether a file of winners is of a device."""
+    return devices.slug(winners.read(file).place.device) == slug
 
 
 def _journal(call: Call, slug: str) -> Path:
@@ -298,7 +319,15 @@ def tune(call: Call, factory: str = trial_worker.CUDA) -> int:
         _require_gpus(call.gpus)
     executor = executors.make(call.executor, call.gpus)
     try:
-        return _tune(call, families, shapes, executor, until, factory)
+        if call.regret is not None:
+            return _tune(call, families, shapes, executor, until, factory)
+        public_calls.rendered(families.known.values(), call.out)
+        # Beside the journal, where workers of other machines find it too.
+        journals = _journal(call, "any").parent
+        journals.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=journals) as folder:
+            before = public_calls.keep(families, Path(folder))
+            return _tune(call, families, shapes, executor, until, factory, before)
     finally:
         # If the call was stopped, do not wait for trials that are running.
         executor.shutdown(wait=sys.exc_info()[0] is None)
@@ -312,8 +341,15 @@ def _require_gpus(count: int) -> None:
 
 
 def _tune(
-    call: Call, families: Families, shapes: tuple[Shape, ...], executor: Executor, until: float, factory: str
+    call: Call,
+    families: Families,
+    shapes: tuple[Shape, ...],
+    executor: Executor,
+    until: float,
+    factory: str,
+    before: public_calls.Functions | None = None,
 ) -> int:
+    """Measure; with `before`, the functions as they are, compare them with what they become by the winners."""
     facts = _facts(executor, factory)
     place = Place(
         facts.figures.name,
@@ -341,9 +377,13 @@ def _tune(
         precompilation.compile_ahead(calls([progress.keys[key] for key in left]), call.workers, longest)
     with journal:
         tuning_run.hand_out(progress, executor, journal, place, call.gpus, until, factory)
-    if call.regret is None:
+    if before is not None:
         tuning_run.write(journal, files, place, families, facts.figures)
+        after = public_calls.functions(public_calls.again(families, call.specs, files))
+        if not progress.lost:
+            public_calls.compare(list(public_calls.pairs(trials, before, after)), executor, until, factory)
     else:
+        assert call.regret is not None
         found = regret.results(progress, place)
         regret.save(found, call.regret)
         print(regret.render(found), end="")

@@ -14,11 +14,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from generator.bench import measure
+from generator.bench.comparison_plan import Contestant
 from generator.bench.competitor import Competitor, forced, function, peer_of, unforced
 from generator.bench.device import Device, versions
 from generator.bench.measure import DeviceLost, Entry, Session
 from generator.bench.measurements import Side
 from generator.bench.peers import set_precision
+from generator.bench.problem import Problem
 from generator.bench.random_operands import Operands
 from generator.bench.stats import rounded
 from generator.plan import devices
@@ -110,6 +112,25 @@ def run(trial: Trial, factory: str = CUDA) -> Outcome:
     except DeviceLost as lost:
         return notes.outcome(None, str(lost))
     return notes.outcome(winner)
+
+
+def functions(problem: Problem, contestants: Sequence[Contestant], factory: str = CUDA) -> tuple[float | None, ...]:
+    """Median seconds of calls of public functions, and of torch's product last, in the same rounds; None if it failed.
+
+    Raises `DeviceLost` if the device, or the process that uses it, is lost.
+    """
+    device = _device(factory)
+    set_precision(problem)
+    session = Session(problem, device, seed=_SEEDS[1], sample=_SAMPLE, checked=_CHECKED, host=False)
+    timed = [_enter(session, unforced(each)) for each in contestants]
+    timed.append(_enter(session, peer_of(problem, "cublas")))
+    session.rounds([each.entry for each in timed if each.entry is not None], CONFIRM.rounds, warm=CONFIRM.warm)
+    for each in timed:
+        if each.entry is not None:
+            each.competitor.side = session.finish(each.entry)
+    found = tuple(each.median if each.side.failure is None else None for each in timed)
+    device.free()
+    return found
 
 
 @dataclass

@@ -28,6 +28,7 @@ from unittest.mock import patch
 
 import torch
 import triton
+from triton.runtime import driver
 
 from generator.emit.apply import MANIFEST
 from generator.language.errors import CallError, nearest
@@ -153,8 +154,12 @@ def standing_in_for(device: Device) -> Iterator[None]:
         multi_processor_count=device.multiprocessors,
         shared_memory_per_multiprocessor=device.shared_memory,
     )
+    # As Triton has them: kilohertz, with two transfers of the bus in a cycle of the memory.
+    rates = {"sm_clock_rate": device.clock, "mem_clock_rate": device.memory / 2000, "mem_bus_width": 8}
+    utils = SimpleNamespace(get_device_properties=lambda index: rates)
     with (
         claimed(device.target),
+        patch.object(driver.active, "utils", utils, create=True),
         patch.object(torch.cuda, "_lazy_init", lambda: None),
         patch.object(torch.cuda, "device", lambda device: nullcontext()),
         patch.object(torch.cuda, "get_device_name", lambda device=None: properties.name),

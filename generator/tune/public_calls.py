@@ -1,0 +1,120 @@
+"""Render the families that are tuned, before and after their winners are written, and time their public functions."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from generator.bench.comparison_plan import Contestant, Families
+from generator.bench.problem import Problem
+from generator.bench.summary import geometric_mean, row
+from generator.cost import tuned
+from generator.emit.apply import Refused
+from generator.emit.job import Job, render
+from generator.plan.kernels import Family, Kernel
+from generator.tune import trial_worker
+from generator.tune.trial_selection import Trial
+
+#: The public functions by family and contract.
+Functions = Mapping[tuple[str, str], Contestant]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The function of a contract before and after, at one size."""
+
+    contract: str
+    problem: Problem
+    before: Contestant
+    after: Contestant
+
+
+def rendered(families: Iterable[Family], out: Path) -> None:
+    """Write the families into `out`; a folder that was edited by hand stays as it is, which is printed."""
+    for family in families:
+        try:
+            render([Job(family, out)])
+        except Refused as error:
+            print(f"tune: {family.spec.name} is measured as it is: {error}", file=sys.stderr)
+
+
+def named(family: Family, file: Path) -> bool:
+    """Whether the family's spec names `file` as `tuned`."""
+    return any(each.resolve() == file.resolve() for each in family.spec.tuned_files)
+
+
+def keep(families: Families, folder: Path) -> Functions:
+    """The functions of all contracts as they are now, in copies of the families in `folder`.
+
+    A copy has a name of its own: Python imports it beside the family that it is of.
+    """
+    found = functions(families)
+    for name in families.known:
+        shutil.copytree(families.out / name, folder / f"{name}_before", ignore=shutil.ignore_patterns("__pycache__"))
+    return {key: replace(each, file=folder / f"{key[0]}_before") for key, each in found.items()}
+
+
+def functions(families: Families) -> Functions:
+    """The functions of all contracts of the families."""
+    kernels: dict[tuple[str, str], list[Kernel]] = {}
+    for name, family in families.known.items():
+        for kernel in family.kernels:
+            kernels.setdefault((name, kernel.variant.contract), []).append(kernel)
+    return {key: families.contract(each, *key) for key, each in kernels.items()}
+
+
+def again(families: Families, specs: Sequence[Path], files: Mapping[str, Path]) -> Families:
+    """Render the families whose specs name the files that were written; print which specs do not, and what is unused.
+
+    Returns the families as they are now.
+    """
+    now = Families(specs, families.out)
+    for name, family in now.known.items():
+        file = files[name]
+        if not file.exists():
+            continue
+        if not named(family, file):
+            print(f"{family.spec.path} does not name {file}: add it as `tuned`, with `select: table` or `fastest`")
+            continue
+        rendered([family], now.out)
+        for unused, told in tuned.left_out(family):
+            print(f"{family.spec.path}: {unused} {told}")
+    return now
+
+
+def pairs(trials: Iterable[Trial], before: Functions, after: Functions) -> Iterator[Pair]:
+    """The functions of each trial's contract, where rendering has changed the family."""
+    for trial in trials:
+        old, new = before[trial.family, trial.contract], after[trial.family, trial.contract]
+        if old.digest != new.digest:
+            yield Pair(trial.contract, trial.problem, old, new)
+
+
+def compare(found: Sequence[Pair], executor: Executor, until: float, factory: str = trial_worker.CUDA) -> None:
+    """Time the functions before and after in the same rounds, and print the table.
+
+    Sizes that are not reached before `time.monotonic()` is `until` are left out.
+    """
+    if not found:
+        return
+    columns = ["contract", "size", "before, µs", "after, µs", "torch, µs", "before / after"]
+    print(row(columns), row(["---"] * len(columns)), sep="\n")
+    ratios, left = [], 0
+    for pair in found:
+        if time.monotonic() >= until:
+            left += 1
+            continue
+        calls = executor.submit(trial_worker.functions, pair.problem, (pair.before, pair.after), factory).result()
+        ratio = calls[0] / calls[1] if calls[0] and calls[1] else None
+        ratios += [ratio] if ratio else []
+        cells = ["—" if seconds is None else f"{seconds * 1e6:.4g}" for seconds in calls]
+        print(row([pair.contract, str(pair.problem.shape), *cells, f"{ratio:.3f}" if ratio else "—"]), flush=True)
+    if ratios:
+        print(f"The public functions are {geometric_mean(ratios):.3f} times as fast as before (geometric mean).")
+    if left:
+        print(f"tune: {left} sizes were left out, because the budget is spent", file=sys.stderr)
