@@ -6,7 +6,6 @@ from collections.abc import Callable
 from types import ModuleType
 
 import pytest
-import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from tests.helpers.emit.calls import contracts, operands, results
