@@ -146,10 +146,12 @@ def linear(family: Family) -> tuple[Linear, ...]:
 def gradients(family: Family) -> tuple[str, ...]:
     """The contracts that have gradients, each with what computes them, as entries; `_gradients` explains the words."""
     found = []
+    callers = {gradient.saving: gradient.contract for gradient in family.gradients if gradient.saving}
     for gradient in family.gradients:
         products = {"a": gradient.a, "b": gradient.b}
         entries = [f'"{x}": ("{product.contract}", {product.turned})' for x, product in products.items()]
         words = {"chain": gradient.chain and gradient.file, "sum": gradient.sum, "again": gradient.again}
+        words["called"] = callers.get(gradient.contract)
         entries += [f'"{word}": "{name}"' for word, name in words.items() if name is not None]
         constant = "".join(f'"{name}", ' for name in gradient.constant)
         entries += [f'"constant": ({constant.strip()})'] * bool(constant)

@@ -31,7 +31,8 @@ from generator.plan.kernels import Family, Kernel
 
 #: The family's files other than kernels: the package, its functions' launching, copying, operators and compiling ahead,
 #: winners, the cost model.
-PACKAGE, LAUNCH, RELAUNCH, COPIES = "__init__.py", "_launch.py", "_relaunch.py", "_copies.py"
+PACKAGE, LAUNCH, COPIES = "__init__.py", "_launch.py", "_copies.py"
+CACHED_LAUNCH, RELAUNCH = "_cached_launch.py", "_relaunch.py"
 OPERATORS, GRADIENTS, PREPARE, NN = "_operators.py", "_gradients.py", "_prepare.py", "nn.py"
 TUNED, TIMING = "_tuned.py", "_timing.py"
 
@@ -151,7 +152,7 @@ def package_names(family: Family) -> tuple[str, ...]:
     backward = (GRADIENTS,) if family.gradients else ()
     backward = (*backward, *(f"{gradient.file}.py" for gradient in family.gradients if gradient.chained))
     choice = (TIMING, TUNED) if family.measured else ()
-    return (PACKAGE, LAUNCH, RELAUNCH, COPIES, OPERATORS, PREPARE, *modules, *backward, *choice)
+    return (PACKAGE, LAUNCH, CACHED_LAUNCH, RELAUNCH, COPIES, OPERATORS, PREPARE, *modules, *backward, *choice)
 
 
 def package_source(family: Family, name: str) -> str:

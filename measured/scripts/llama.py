@@ -1,8 +1,9 @@
 """A Llama of `transformers`, by torch's linear layers and by a family's: `python measured/scripts/llama.py FILE`.
 
-The weights are random. FILE receives, as JSON: errors of the logits and losses of training, beside a model in fp32;
-and times of prefill, decoding and training, eager and compiled. The two models take turns in every round; a ratio is
-torch's time by the family's, the median over rounds, with the quartiles. Needs a GPU and `transformers`.
+The weights are random. FILE receives, as JSON: errors of the logits, losses of training and generated tokens, beside a
+model in fp32; and times of prefill, decoding, `generate` and training, eager and compiled. The two models take turns in
+every round; a ratio is torch's time by the family's, the median over rounds, with the quartiles. A part that fails is
+an error's text in FILE. Needs a GPU and `transformers`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any
 import torch
 import transformers
 import triton
-from transformers import LlamaConfig, LlamaForCausalLM, StaticCache
+from transformers import CompileConfig, LlamaConfig, LlamaForCausalLM, StaticCache
 
 FAMILY = "generated.gemm16"
 CONFIG = LlamaConfig(
@@ -34,6 +35,12 @@ CONFIG = LlamaConfig(
     use_cache=False,
 )
 PREFILL, ROUNDS, STEPS, TRAINED = (1024, 4096), 20, 30, (2, 2048)
+# The length of a prompt, the tokens that are generated behind it, and how many prompts are compared with fp32.
+PROMPT, NEW, PROMPTS = 64, 32, 8
+# The options of torch.compile in the parts that are compiled.
+GRAPH = {"fullgraph": True}
+TUNED = {**GRAPH, "mode": "max-autotune", "dynamic": False}
+REPLAYED = {**GRAPH, "mode": "reduce-overhead"}
 
 
 def models() -> dict[str, Any]:
@@ -102,14 +109,15 @@ def losses(found: dict[str, Any]) -> dict[str, list[float]]:
 
 
 @torch.no_grad()
-def prefill(found: dict[str, Any], compiled: bool) -> dict[str, Any]:
-    """Times of a forward pass over a prompt."""
-    calls = {n: torch.compile(found[n], fullgraph=True) if compiled else found[n] for n in ("torch", "family")}
+def prefill(found: dict[str, Any], options: dict[str, Any] | None) -> dict[str, Any]:
+    """Times of a forward pass over a prompt, compiled with `options`, or eager without."""
+    torch._dynamo.reset()
+    calls = {n: found[n] if options is None else torch.compile(found[n], **options) for n in ("torch", "family")}
     timed = {}
     for size in PREFILL:
         x = tokens(1, size)
         timed[str(size)] = ratios({name: lambda call=call, x=x: call(x) for name, call in calls.items()})
-        print("prefill", compiled, size, timed[str(size)], flush=True)
+        print("prefill", options, size, timed[str(size)], flush=True)
     return timed
 
 
@@ -117,7 +125,7 @@ def prefill(found: dict[str, Any], compiled: bool) -> dict[str, Any]:
 def recompilations(model: Any) -> int:
     """How often sizes after the second compile the model again."""
     torch._dynamo.reset()
-    call = torch.compile(model, fullgraph=True)
+    call = torch.compile(model, **GRAPH)
     for size in (512, 768):
         call(tokens(1, size))
     before = torch._dynamo.utils.counters["stats"]["unique_graphs"]
@@ -133,7 +141,7 @@ def decode(found: dict[str, Any], steps: int = 32) -> dict[str, Any]:
     for name in ("torch", "family"):
         model = found[name]
         cache = StaticCache(config=CONFIG, max_cache_len=1024)
-        step = torch.compile(model.forward, fullgraph=True, mode="reduce-overhead")
+        step = torch.compile(model.forward, **REPLAYED)
 
         def run(model: Any = model, step: Any = step, cache: Any = cache, name: str = name) -> None:
             cache.reset()
@@ -151,9 +159,41 @@ def decode(found: dict[str, Any], steps: int = 32) -> dict[str, Any]:
 
         calls[name] = run
     torch.manual_seed(2)
-    prompt = tokens(1, 64)
+    prompt = tokens(1, PROMPT)
     timed = ratios(calls)
     timed["same tokens"] = (texts["torch"] == texts["family"]).float().mean().item()
+    return timed
+
+
+@torch.no_grad()
+def generate(found: dict[str, Any], compiled: bool) -> dict[str, Any]:
+    """Times of `generate` with a static cache for one prompt, eager, or with its decoding compiled with CUDA graphs.
+
+    Also the rate of tokens that are equal to those of fp32 for each of the two, and, compiled, how many graphs were
+    compiled and how many graph breaks there were for both together.
+    """
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    torch.manual_seed(2)
+    prompts = tokens(PROMPTS, PROMPT).split(1)
+    sizes = {"max_new_tokens": NEW, "min_new_tokens": NEW, "pad_token_id": 0}
+    eager = {**sizes, "do_sample": False, "use_cache": True, "cache_implementation": "static", "disable_compile": True}
+    how = {**eager, "disable_compile": False, "compile_config": CompileConfig(**REPLAYED)} if compiled else eager
+
+    def text(name: str, prompt: torch.Tensor, options: dict[str, Any]) -> torch.Tensor:
+        # A copy, because `generate` sets the configuration's defaults in what it is given.
+        given = copy.deepcopy(options)
+        produced = found[name].generate(prompt, attention_mask=torch.ones_like(prompt), **given)
+        return produced[:, prompt.shape[1] :]
+
+    timed = ratios({n: lambda n=n: text(n, prompts[0], how) for n in ("torch", "family")}, rounds=ROUNDS // 2)
+    exact = torch.cat([text("fp32", prompt, eager) for prompt in prompts])
+    texts = {n: torch.cat([text(n, prompt, how) for prompt in prompts]) for n in ("torch", "family")}
+    timed["tokens equal to fp32"] = {n: (found == exact).float().mean().item() for n, found in texts.items()}
+    if compiled:
+        counters = torch._dynamo.utils.counters
+        timed["graphs"] = counters["stats"]["unique_graphs"]
+        timed["graph breaks"] = sum(counters["graph_break"].values())
     return timed
 
 
@@ -163,7 +203,7 @@ def train(found: dict[str, Any], compiled: bool) -> dict[str, Any]:
     for name in ("torch", "family"):
         model = copy.deepcopy(found[name])
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
-        call = torch.compile(model, fullgraph=True) if compiled else model
+        call = torch.compile(model, **GRAPH) if compiled else model
         x = tokens(*TRAINED)
 
         def step(call: Any = call, optimizer: Any = optimizer, x: torch.Tensor = x) -> None:
@@ -183,17 +223,24 @@ def main(path: Path) -> None:
     results: dict[str, Any] = {**place, "transformers": transformers.__version__, "config": CONFIG.to_diff_dict()}
     parts: dict[str, Callable[[], Any]] = {
         "logits": lambda: logits(found),
-        "prefill eager": lambda: prefill(found, False),
+        "prefill eager": lambda: prefill(found, None),
         "train eager": lambda: train(found, False),
         "losses": lambda: losses(found),
-        "prefill compiled": lambda: prefill(found, True),
+        "prefill compiled": lambda: prefill(found, GRAPH),
         "recompilations": lambda: {name: recompilations(found[name]) for name in ("torch", "family")},
         "decode compiled": lambda: decode(found),
         "train compiled": lambda: train(found, True),
+        "prefill max-autotune": lambda: prefill(found, TUNED),
+        # `generate` keeps a cache and a compiled call in the model, so nothing that copies the models may follow.
+        "generate eager": lambda: generate(found, False),
+        "generate compiled": lambda: generate(found, True),
     }
     for name, part in parts.items():
         begun = time.perf_counter()
-        results[name] = part()
+        try:
+            results[name] = part()
+        except Exception as error:
+            results[name] = {"error": f"{type(error).__name__}: {error}"[:400]}
         print(name, json.dumps(results[name]), f"{time.perf_counter() - begun:.0f} s", flush=True)
         path.write_text(json.dumps(results, indent=1) + "\n")
         torch.cuda.empty_cache()

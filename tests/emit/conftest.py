@@ -25,15 +25,15 @@ def rendered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callab
         assert main([str(tmp_path / "again.yaml"), "--out", str(tmp_path)]) == 0
         monkeypatch.syspath_prepend(tmp_path)
         package = importlib.import_module("again")
-        names = ("_launch", "_relaunch", "_copies")
-        launch, relaunch, copies = (importlib.import_module(f"again.{name}") for name in names)
+        names = ("_launch", "_cached_launch", "_relaunch", "_copies")
+        launch, cached, relaunch, copies = (importlib.import_module(f"again.{name}") for name in names)
         monkeypatch.setattr(triton.knobs.runtime, "interpret", True)
         monkeypatch.setattr(relaunch, "KNOWN", True)
         monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
         monkeypatch.setattr(copies, "_launch", copied)
         monkeypatch.setattr(launch, "_on_gpu", lambda x: True)
         active = SimpleNamespace(get_current_stream=lambda index: ("stream", index), get_current_device=lambda: None)
-        monkeypatch.setattr(launch, "driver", SimpleNamespace(active=active))
+        monkeypatch.setattr(cached, "driver", SimpleNamespace(active=active))
         for name in [name for names in package._KERNELS.values() for name in names]:
             module = package._kernel(name)
             module.gemm_kernel = Kernel(module.gemm_kernel.arg_names)

@@ -152,7 +152,8 @@ def test_an_operand_is_turned_where_k_contiguous_is_worth_a_copy(
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(triton.knobs.runtime, "interpret", True)
     package = importlib.import_module("turned")
-    launch, copies = importlib.import_module("turned._launch"), importlib.import_module("turned._copies")
+    names = ("_launch", "_cached_launch", "_copies")
+    launch, cached, copies = (importlib.import_module(f"turned.{name}") for name in names)
     taken: list[tuple[str, torch.Tensor, torch.Tensor]] = []
 
     def launched(module: ModuleType, row: Any, a: torch.Tensor, b: torch.Tensor, *others: Any) -> Any:
@@ -161,7 +162,7 @@ def test_an_operand_is_turned_where_k_contiguous_is_worth_a_copy(
 
     monkeypatch.setattr(copies, "_launch", copied)
     monkeypatch.setattr(launch, "_on_gpu", lambda x: True)
-    monkeypatch.setattr(launch, "_launched", launched)
+    monkeypatch.setattr(cached, "launched", launched)
     m, n, k = sizes
     a, b = (torch.randn(size).to(torch.float16 if dtype == "fp16" else torch.float32) for size in ((m, k), (k, n)))
     a, b = a.T.contiguous().T if layout[0] == "c" else a, b.T.contiguous().T if layout[1] == "c" else b

@@ -1,4 +1,4 @@
-"""A family's `_launch.py`: calls of one kind repeat the launch of the first, with their own addresses and numbers."""
+"""A family's cached launches: calls of one signature repeat the launch of the first, with their own operands."""
 
 from __future__ import annotations
 
@@ -319,7 +319,7 @@ def test_columns_of_b_that_lie_across_lines_are_copied_where_they_are_used_often
         given.append((a.stride(0), b.stride(1)))
         return None, lambda *operands: None
 
-    monkeypatch.setattr(sys.modules["again._launch"], "_launched", launch)
+    monkeypatch.setattr(sys.modules["again._cached_launch"], "launched", launch)
     a, b = torch.randn(4096, 72).half()[:, :64], torch.randn(512, 72).half()[:, :64].T
     family.gemm_fp16_rcr_none(a, b)
     family.gemm_fp16_rcr_none(a[:2048], b)
@@ -352,10 +352,11 @@ def test_a_choice_by_measurements_is_by_the_columns_of_the_result(
     assert main([str(tmp_path / "halves.yaml"), "--out", str(tmp_path)]) == 0
     monkeypatch.syspath_prepend(tmp_path)
     package = importlib.import_module("halves")
-    launch, tuned = importlib.import_module("halves._launch"), importlib.import_module("halves._tuned")
+    names = ("_launch", "_cached_launch", "_tuned")
+    launch, cached, tuned = (importlib.import_module(f"halves.{name}") for name in names)
     asked: list[tuple[int, ...]] = []
     monkeypatch.setattr(launch, "_on_gpu", lambda x: True)
-    monkeypatch.setattr(launch, "_launched", lambda *given: (None, None))
+    monkeypatch.setattr(cached, "launched", lambda *given: (None, None))
     monkeypatch.setattr(tuned, "choose", lambda name, kernels, sizes, *rest: asked.append(sizes))
     getattr(package, contract)(*operands(n=96))
     assert asked == [(64, columns, 32)]
@@ -396,15 +397,15 @@ def memory(kernel: Kernel) -> tuple[int, int]:
 def test_partial_sums_and_counters_have_one_place_for_each_stream(
     split: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    launch, function = sys.modules["again._launch"], split.gemm_fp16_rcr_none
+    cached, function = sys.modules["again._cached_launch"], split.gemm_fp16_rcr_none
     stream = ["first"]
-    monkeypatch.setattr(launch.driver.active, "get_current_stream", lambda index: stream[0])
+    monkeypatch.setattr(cached.driver.active, "get_current_stream", lambda index: stream[0])
     function(*operands())
     kernel = launched(split, "gemm_fp16_rcr_none")
-    assert not launch._workspaces, "the first launch has memory of its own"
+    assert not cached._workspaces, "the first launch has memory of its own"
     function(*operands())
     first = memory(kernel)
-    ((sums, counters),) = launch._workspaces.values()
+    ((sums, counters),) = cached._workspaces.values()
     assert first == (sums.data_ptr(), counters.data_ptr()) and not counters.any()
     asked = kernel.launches[0][2]
     assert sums.numel() >= 4 * asked["work_ptr"].numel() and counters.numel() >= asked["counters_ptr"].numel()
@@ -414,39 +415,39 @@ def test_partial_sums_and_counters_have_one_place_for_each_stream(
     assert memory(kernel) == first and (counters == 7).all()
     stream[0] = "second"
     function(*operands())
-    assert memory(kernel) != first and len(launch._workspaces) == 2
+    assert memory(kernel) != first and len(cached._workspaces) == 2
     # More tiles: the place of this stream grows, the other stays.
     for _ in range(2):
         function(*operands(1024, 1024))
-    assert launch._workspaces[torch.device("cpu"), "first"] == (sums, counters)
-    grown = launch._workspaces[torch.device("cpu"), "second"]
+    assert cached._workspaces[torch.device("cpu"), "first"] == (sums, counters)
+    grown = cached._workspaces[torch.device("cpu"), "second"]
     assert grown[1].numel() > counters.numel() and memory(kernel) == tuple(x.data_ptr() for x in grown)
     function(*operands())
     assert memory(kernel) == tuple(x.data_ptr() for x in grown)
     split.free_workspaces()
-    assert not launch._workspaces
+    assert not cached._workspaces
 
 
 def test_workspaces_are_bounded(split: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    launch, function = sys.modules["again._launch"], split.gemm_fp16_rcr_none
+    cached, function = sys.modules["again._cached_launch"], split.gemm_fp16_rcr_none
     streams = iter(range(100))
-    monkeypatch.setattr(launch.driver.active, "get_current_stream", lambda index: next(streams))
+    monkeypatch.setattr(cached.driver.active, "get_current_stream", lambda index: next(streams))
     for _ in range(12):
         function(*operands())
-    assert [stream for _, stream in launch._workspaces] == [*range(3, 11)]
+    assert [stream for _, stream in cached._workspaces] == [*range(3, 11)]
     split.free_workspaces()
     for limit in ("_BYTES", "_COUNTERS"):
         with monkeypatch.context() as patched:
-            patched.setattr(launch, limit, 0)
+            patched.setattr(cached, limit, 0)
             function(*operands())
-            assert not launch._workspaces
+            assert not cached._workspaces
 
 
 def test_a_captured_call_has_a_workspace_of_its_own(split: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    launch, function = sys.modules["again._launch"], split.gemm_fp16_rcr_none
+    cached, function = sys.modules["again._cached_launch"], split.gemm_fp16_rcr_none
     for _ in range(2):
         function(*operands())
-    kernel, ((_, counters),) = launched(split, "gemm_fp16_rcr_none"), launch._workspaces.values()
+    kernel, ((_, counters),) = launched(split, "gemm_fp16_rcr_none"), cached._workspaces.values()
     cleared: list[torch.Tensor] = []
     zeros = torch.zeros
     monkeypatch.setattr(torch, "zeros", lambda *a, **o: cleared.append(zeros(*a, **o)) or cleared[-1])
@@ -456,11 +457,11 @@ def test_a_captured_call_has_a_workspace_of_its_own(split: ModuleType, monkeypat
 
 
 def test_an_error_of_a_launch_throws_workspaces_away(split: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    launch, function = sys.modules["again._launch"], split.gemm_fp16_rcr_none
+    cached, function = sys.modules["again._cached_launch"], split.gemm_fp16_rcr_none
     for _ in range(2):
         function(*operands())
     compiled = launched(split, "gemm_fp16_rcr_none").compiled
-    assert launch._workspaces
+    assert cached._workspaces
 
     def fails(metadata: Any) -> None:
         raise RuntimeError("no launch")
@@ -471,9 +472,9 @@ def test_an_error_of_a_launch_throws_workspaces_away(split: ModuleType, monkeypa
             function(*operands())
     finally:
         triton.knobs.runtime.launch_exit_hook.remove(fails)
-    assert not launch._workspaces
+    assert not cached._workspaces
     function(*operands())
-    ((_, counters),) = launch._workspaces.values()
+    ((_, counters),) = cached._workspaces.values()
     assert not counters.any() and len(compiled.runs) == 3
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +15,7 @@ import torch
 from torch._dynamo.testing import CompileCounterWithBackend
 
 from tests.helpers.emit.calls import contracts, drawn, operands, results
+from tests.helpers.support import ROOT, python
 
 SPEC = """\
 summary: For the compiler.
@@ -172,6 +175,43 @@ def test_an_exported_program_calls_the_operator_at_any_size(
     for m in (20, 7):
         x = drawn((m, 33), torch.float16)
         assert torch.equal(loaded(x, bias), layer(x, bias))
+
+
+LOADED = """\
+import json, sys
+import torch
+import {name} as family
+if json.loads(sys.argv[2]):
+    family.register_operators()
+x, bias, expected, gradient = torch.load(sys.argv[1] + "/tensors.pt")
+try:
+    program = torch.export.load(sys.argv[1] + "/program.pt2").module()
+    found = program(x.requires_grad_(), bias)
+    found.sum().backward()
+    told = [torch.equal(found, expected), torch.equal(x.grad, gradient)]
+except Exception as error:
+    told = str(error)
+print(json.dumps(told))
+"""
+
+
+def test_a_new_process_loads_a_saved_program_after_registering(family: ModuleType, tmp_path: Path) -> None:
+    layer, bias = Layer(getattr(family, CHAIN)), drawn((24,), torch.float32)
+    x = drawn((20, 33), torch.float16).requires_grad_()
+    expected = layer(x, bias)
+    (gradient,) = torch.autograd.grad(expected.sum(), x)
+    torch.export.save(torch.export.export(layer, (x, bias)), tmp_path / "program.pt2")
+    torch.save((x.detach(), bias, expected.detach(), gradient), tmp_path / "tensors.pt")
+    path = os.pathsep.join([str(Path(family.__path__[0]).parent), str(ROOT)])
+    code = LOADED.format(name=family.__name__)
+    for registered in (True, False):
+        ran = python("-c", code, tmp_path, json.dumps(registered), cwd=tmp_path, env={"PYTHONPATH": path})
+        assert ran.returncode == 0, ran.stderr
+        told = json.loads(ran.stdout)
+        if registered:
+            assert told == [True, True]
+        else:
+            assert isinstance(told, str) and family._GRADIENTS[CHAIN]["saving"] in ran.stderr
 
 
 def test_wrong_operands_of_an_export_are_refused_as_in_eager_mode(family: ModuleType, launches: list[str]) -> None:

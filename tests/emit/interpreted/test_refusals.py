@@ -87,6 +87,10 @@ def compiled(call: Callable[..., Any], given: dict[str, Any]) -> None:
     torch.compile(lambda given: call(**given), fullgraph=True, backend="eager")(given)
 
 
+def compiled_recording(call: Callable[..., Any], given: dict[str, Any]) -> None:
+    compiled(call, {x: v.requires_grad_() if x == "bias" else v for x, v in given.items() if x != "out"})
+
+
 def compiled_with_breaks(call: Callable[..., Any], given: dict[str, Any]) -> None:
     torch._dynamo.reset()
     torch.compile(lambda given: call(**given), backend="eager")(given)
@@ -100,6 +104,7 @@ MODES = (
     under_a_mode,
     of_a_subclass,
     compiled,
+    compiled_recording,
     compiled_with_breaks,
 )
 
@@ -110,7 +115,7 @@ def test_wrong_operands_are_refused_as_in_eager_mode(
 ) -> None:
     call = getattr(family, CHAIN)
     for what, (spoilt, kind, told) in BAD.items():
-        if mode is recording and what == "other result":
+        if mode in (recording, compiled_recording) and what == "other result":
             # Results that are given are refused with a gradient, whatever they are.
             continue
         out = torch.full((20, 24), 7.0, dtype=torch.float16)
@@ -121,6 +126,39 @@ def test_wrong_operands_are_refused_as_in_eager_mode(
             mode(call, given)
             pytest.fail(f"{what} is not refused")
         assert str(eager.value) in str(caught.value), what
-        if mode not in (compiled, compiled_with_breaks):
+        if mode not in (compiled, compiled_recording, compiled_with_breaks):
             assert type(caught.value) is kind, what
         assert bool((out == 7).all()) and not launches, what
+
+
+def test_errors_name_the_contract_that_was_called(family: ModuleType, launches: list[str]) -> None:
+    """Not the one that saves the sum, which is called in its place where a gradient is recorded."""
+    call, given = getattr(family, CHAIN), operands(contracts(family)[CHAIN])
+    bias = given["bias"].requires_grad_()
+    with pytest.raises(TypeError, match=f"^{CHAIN}: config must be an index"):
+        call(**given, config={"BLOCK_M": 64})
+    mapped = torch.vmap(lambda a: call(**{**given, "a": a}))
+    with pytest.raises(NotImplementedError, match=f"^{CHAIN}: torch.vmap needs the contract for a batch"):
+        mapped(given["a"].expand(2, *given["a"].shape))
+    with pytest.raises(NotImplementedError, match=f"^{CHAIN}: torch.func.grad"):
+        torch.func.grad(lambda a: call(**{**given, "a": a, "bias": bias.detach()}).sum())(given["a"])
+    assert not launches
+    (gradient,) = torch.autograd.grad(call(**given).sum(), bias, create_graph=True)
+    with pytest.raises(RuntimeError, match=f"^{CHAIN}: a gradient of its gradient"):
+        gradient.sum().backward()
+
+
+def test_a_contract_that_only_gradients_need_is_not_advised_what_its_family_has(family: ModuleType) -> None:
+    a, b = torch.ones(20, 33, dtype=torch.float16, requires_grad=True), torch.ones(33, 24, dtype=torch.float16)
+    told = r"^gemm_fp16_rrr_none: a requires a gradient, .*: list it in the spec"
+    with pytest.raises(RuntimeError, match=told) as found:
+        family.gemm_fp16_rrr_none(a, b)
+    assert "torch.no_grad()" in str(found.value) and "backward" not in str(found.value)
+
+
+def test_errors_under_autocast_name_the_contract_that_was_called(render: Callable[[str, str], ModuleType]) -> None:
+    family = render("refusingcasts", SPEC.replace("dtype: fp16", "dtype: [fp32, bf16]"))
+    name = CHAIN.replace("fp16", "fp32")
+    given = operands(contracts(family)[name])
+    with torch.autocast("cpu", torch.bfloat16), pytest.raises(ValueError, match=f"^{name}: bias must have shape"):
+        getattr(family, name)(**{**given, "bias": given["bias"][1:]})

@@ -1,0 +1,62 @@
+"""Floating-point operations of contracts, counted by torch's counter beside those of `a @ b`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+
+import pytest
+from torch.utils.flop_counter import FlopCounterMode
+
+from tests.helpers.emit.calls import contracts, operands, results
+
+SPEC = """\
+summary: For the counter.
+layout: rcr
+dtype: fp32
+batch: [none, strided]
+epilogue: [none, bias+gelu, swiglu]
+load: pointer
+backward: kernels
+"""
+
+Family = Callable[[str, str], ModuleType]
+
+
+@pytest.fixture(scope="module")
+def family(render: Family) -> ModuleType:
+    return render("counted", SPEC)
+
+
+def counted(call: Callable[[], object]) -> int:
+    with FlopCounterMode(display=False) as counter:
+        call()
+    return counter.get_total_flops()
+
+
+@pytest.mark.parametrize("batch", ["gemm", "bmm"])
+@pytest.mark.parametrize("chain", ["none", "bias_gelu", "swiglu"])
+def test_a_call_counts_as_its_product(family: ModuleType, batch: str, chain: str) -> None:
+    """The first call as every other one, which returns new results or fills `out`."""
+    name = f"{batch}_fp32_rcr_{chain}"
+    given = operands(contracts(family)[name])
+    function, product = getattr(family, name), counted(lambda: given["a"] @ given["b"])
+    assert product > 0
+    assert [counted(lambda: function(**given)) for _ in range(2)] == [product] * 2
+    out = function(**given)
+    assert counted(lambda: function(**given, out=out)) == product
+
+
+@pytest.mark.parametrize(("chain", "again"), [("none", 0), ("bias_gelu", 0), ("swiglu", 1)])
+def test_a_backward_pass_counts_as_its_products(render: Family, chain: str, again: int) -> None:
+    """Also where the counter was made before any operator was registered. A GLU computes its sum again."""
+    family = render(f"countedback{chain}", SPEC)
+    name = f"gemm_fp32_rcr_{chain}"
+    given = {x: value.requires_grad_() for x, value in operands(contracts(family)[name]).items()}
+    forward = counted(lambda: given["a"].detach() @ given["b"].detach())
+    expected = counted(lambda: (given["a"] @ given["b"]).sum().backward())
+    assert expected == 3 * forward
+    found = counted(lambda: results(getattr(family, name)(**given))[0].sum().backward())
+    assert found == expected + again * forward
+    needed = {**given, "b": given["b"].detach()}
+    assert counted(lambda: getattr(family, name)(**needed).sum().backward()) == (2 + again) * forward
