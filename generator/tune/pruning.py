@@ -6,9 +6,7 @@ The loss at a size is the time of the fastest configuration that remains over th
 from __future__ import annotations
 
 import math
-import statistics
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from generator.tune.rate_fit import Fit, Row, Sample, Sizes
@@ -17,9 +15,6 @@ from generator.tune.winners import Winners
 #: The largest mean loss over the sizes of a contract, and the largest loss at one size.
 MEAN, LARGEST = 0.002, 0.02
 
-#: The measured seconds of each configuration at each size of one contract.
-_Times = Mapping[Sizes, Mapping[Row, float]]
-
 
 def portfolio(samples: Iterable[Sample]) -> frozenset[Row]:
     """The configurations that remain of all that were measured.
@@ -27,39 +22,46 @@ def portfolio(samples: Iterable[Sample]) -> frozenset[Row]:
     Of each contract, whole kernels are taken out first, then configurations; always what loses least. It ends when
     the mean loss would be above `MEAN`, or the loss at one size above `LARGEST`.
     """
-    by_contract: dict[str, dict[Sizes, dict[Row, float]]] = defaultdict(lambda: defaultdict(dict))
+    by_contract: dict[str, dict[Sizes, dict[Row, float]]] = {}
     for sample in samples:
-        times = by_contract[sample.row[0]][sample.sizes]
+        times = by_contract.setdefault(sample.row[0], {}).setdefault(sample.sizes, {})
         times[sample.row] = min(sample.seconds, times.get(sample.row, math.inf))
     found: set[Row] = set()
-    for times in by_contract.values():
-        rows = {row for each in times.values() for row in each}
-        kept = _without(_without(rows, times, lambda row: row[1]), times, lambda row: row)
-        found |= kept
+    for sizes in by_contract.values():
+        ordered = [sorted((seconds, row) for row, seconds in times.items()) for times in sizes.values()]
+        rows = {row for times in ordered for _, row in times}
+        found |= _without(_without(rows, ordered, _kernel), ordered, _itself)
     return frozenset(found)
 
 
-def _without(rows: set[Row], times: _Times, part: Callable[[Row], object]) -> set[Row]:
-    """What remains of `rows` once no further part can be taken out; rows with equal `part` go together."""
+def _kernel(row: Row) -> object:
+    return row[1]
+
+
+def _itself(row: Row) -> object:
+    return row
+
+
+def _without(rows: set[Row], ordered: Sequence[Sequence[tuple[float, Row]]], part: Callable[[Row], object]) -> set[Row]:
+    """What remains of `rows` once no further part can be taken out; rows with equal `part` go together.
+
+    `ordered` has the times of each size, the fastest first.
+    """
     kept = set(rows)
     while True:
-        parts: dict[object, set[Row]] = defaultdict(set)
-        for row in sorted(kept):
-            parts[part(row)].add(row)
-        losses = {key: _loss(kept - gone, times) for key, gone in parts.items()}
-        least = min(losses, key=lambda key: (losses[key], str(key)))
-        if losses[least] > MEAN:
+        total, more, largest = 0.0, dict.fromkeys(map(part, sorted(kept)), 0.0), dict[object, float]()
+        for times in ordered:
+            left = [(seconds, part(row)) for seconds, row in times if row in kept]
+            best, first = left[0]
+            second = next((seconds for seconds, other in left if other != first), math.inf)
+            total += best / times[0][0] - 1
+            more[first] += (second - best) / times[0][0]
+            largest[first] = max(largest.get(first, 0.0), second / times[0][0] - 1)
+        possible = [key for key in more if largest.get(key, 0.0) <= LARGEST]
+        least = min(possible, key=more.__getitem__, default=None)
+        if least is None or (total + more[least]) / len(ordered) > MEAN:
             return kept
-        kept -= parts[least]
-
-
-def _loss(kept: set[Row], times: _Times) -> float:
-    """The mean loss over the sizes; infinite if one is too large."""
-    losses = []
-    for measured in times.values():
-        left = min((seconds for row, seconds in measured.items() if row in kept), default=math.inf)
-        losses.append(left / min(measured.values()) - 1)
-    return statistics.fmean(losses) if max(losses) <= LARGEST else math.inf
+        kept = {row for row in kept if part(row) != least}
 
 
 def pruned(found: Winners, samples: Iterable[Sample], kept: frozenset[Row]) -> Winners:
