@@ -230,3 +230,9 @@ class Spec:
     #: Measurements, for `select: table`.
     tuned: tuple[Measured, ...] = ()
     backward: str = DEFAULTS["backward"]
+    invariant: str = DEFAULTS["invariant"]
+
+    @property
+    def rows_alike(self) -> bool:
+        """Whether a row of the result has the same bits for any M: nothing that is chosen depends on M."""
+        return self.invariant == "rows"

@@ -21,7 +21,17 @@ from generator.language.operation_reader import read_operations
 from generator.language.reader import Reader
 from generator.language.tuned_file import parse as parse_measurements
 from generator.language.versions import SUPPORTED, minor_versions, spelled
-from generator.language.vocabulary import AXES, BACKWARD, DEFAULT_TARGETS, DEFAULTS, SELECT, SINGLE_AXES, TARGETS, WORDS
+from generator.language.vocabulary import (
+    AXES,
+    BACKWARD,
+    DEFAULT_TARGETS,
+    DEFAULTS,
+    INVARIANT,
+    SELECT,
+    SINGLE_AXES,
+    TARGETS,
+    WORDS,
+)
 
 KEYS = (
     "summary",
@@ -30,6 +40,7 @@ KEYS = (
     "tile",
     "select",
     "backward",
+    "invariant",
     "tuned",
     "targets",
     "triton",
@@ -83,8 +94,10 @@ class _SpecReader(Reader):
         summary = self.summary(found["summary"]) if "summary" in found else None
         exclude = self.exclude(found["exclude"], axes) if "exclude" in found else ()
         tiles = self.tiles(found["tile"]) if "tile" in found else None
-        select = self.word(found["select"], "select", SELECT) if "select" in found else DEFAULTS["select"]
-        backward = self.word(found["backward"], "backward", BACKWARD) if "backward" in found else DEFAULTS["backward"]
+        scalars = {"select": SELECT, "backward": BACKWARD, "invariant": INVARIANT}
+        select, backward, invariant = (
+            self.word(found[key], key, words) if key in found else DEFAULTS[key] for key, words in scalars.items()
+        )
         measured, read = self.tuned(found["tuned"]) if "tuned" in found else ((), b"")
         if select == "table" and "tuned" not in found:
             self.wrong(found["select"], "select: 'table' needs the key `tuned`: a file that `tune` wrote")
@@ -92,8 +105,9 @@ class _SpecReader(Reader):
             self.wrong(found["tuned"], f"tuned: needs 'select: table', but select is {shown(select)}")
         targets = self.targets(found["targets"]) if "targets" in found else DEFAULT_TARGETS
         triton = self.triton(found["triton"]) if "triton" in found else SUPPORTED
-        if self.mistakes or name is None or summary is None or select is None or backward is None or triton is None:
+        if self.mistakes or name is None or summary is None or triton is None:
             return None
+        assert select is not None and backward is not None and invariant is not None
         return Spec(
             self.path,
             hashlib.sha256(data + read).hexdigest(),
@@ -109,6 +123,7 @@ class _SpecReader(Reader):
             self.positions,
             measured,
             backward,
+            invariant,
         )
 
     def axis(self, axis: str, node: Node | None) -> tuple[AxisValue, ...]:
