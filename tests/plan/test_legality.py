@@ -375,7 +375,7 @@ def test_a_family_whose_rows_are_alike_leaves_out_what_is_not() -> None:
     text = f"{BASE}schedule: [tiled, stream_k]\nmasking: [none, auto]\n"
     assert [kernel.rows_alike for kernel in family_of(text).kernels] == [False] * 4
     left = mistakes_of(f"{text}invariant: rows\n")
-    assert [line.partition(": ")[0] for line in left] == ["family.yaml:5:11", "family.yaml:4:19"]
+    assert [line.partition(": ")[0] for line in left] == ["family.yaml:4:19", "family.yaml:5:11"]
     assert all(line.endswith("with 'invariant: rows'") for line in left)
     text = BASE.replace("rcr", "[rcr, crr]") + "load: [pointer, descriptor]\ninvariant: rows\n"
     family = family_of(text)
