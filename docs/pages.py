@@ -110,7 +110,12 @@ def _speed() -> str:
 
 
 #: The words of the axes, and of keys with one value for the family.
-_WORDS = {**vocabulary.WORDS, "select": vocabulary.SELECT, "backward": vocabulary.BACKWARD}
+_WORDS = {
+    **vocabulary.WORDS,
+    "select": vocabulary.SELECT,
+    "backward": vocabulary.BACKWARD,
+    "invariant": vocabulary.INVARIANT,
+}
 
 
 def _axis(name: str) -> Callable[[], str]:
@@ -174,6 +179,14 @@ _ILLEGAL = (
     "{rounding: torch, dtype: {a: fp16, out: int8}, epilogue: relu}",
     "{select: autotune, epilogue: accumulate}",
     "{select: autotune, epilogue: row_sum}",
+    "{invariant: rows, schedule: stream_k}",
+    "{invariant: rows, schedule: split_k_atomic, dtype: {a: fp16, out: fp32}}",
+    "{invariant: rows, masking: none}",
+    "{invariant: rows, layout: crr, load: descriptor}",
+    "{invariant: rows, layout: rrc, load: descriptor}",
+    "{invariant: rows, epilogue: row_sum}",
+    "{invariant: rows, epilogue: col_sum}",
+    "{invariant: rows, select: autotune}",
     "{load: descriptor, targets: [sm80]}",
     "{dtype: fp8e4m3, targets: [sm80]}",
     "{dtype: {a: fp16, out: fp8e4m3}, targets: [sm80]}",

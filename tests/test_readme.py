@@ -12,7 +12,7 @@ from packaging.specifiers import SpecifierSet
 from generator.emit.code_parts import of_file
 from generator.emit.manifest_reader import read
 from generator.language.versions import minor_versions
-from generator.language.vocabulary import BACKWARD, DTYPE_SHORTHANDS, SELECT, TARGETS, WORDS
+from generator.language.vocabulary import BACKWARD, DTYPE_SHORTHANDS, INVARIANT, SELECT, TARGETS, WORDS
 from generator.verify import proof_records
 from generator.verify.jobs import Subject
 from tests.helpers import support
@@ -50,7 +50,7 @@ def test_the_operations_shown_are_those_of_the_specs() -> None:
 def test_the_axes_named_are_those_of_the_language() -> None:
     table = README.split("## What is supported")[1].split("\n\nTriton")[0]
     words = {*DTYPE_SHORTHANDS}
-    for entries in (SELECT, BACKWARD, *WORDS.values()):
+    for entries in (SELECT, BACKWARD, INVARIANT, *WORDS.values()):
         words |= {word for word, entry in entries.items() if entry.available}
     assert {word for word in words if not re.search(rf"\b{word}\b", table)} == set()
 

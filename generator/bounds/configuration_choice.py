@@ -25,7 +25,8 @@ class Choice:
 _NAMED = {False: "_row(config)", True: "_row(config, M, N, K)"}
 _SELECTED = "row = _select({}, a.device) if config is None else {}"
 _TUNED = "kernel, row = (gemm_kernel, {{}}) if config is None else (gemm_kernel.fn, {})"
-_SIZES = ("M, N, K", "B, M, N, K")
+#: The sizes that the choice may depend on; without M, `_fits` is asked with 0 in its place.
+_SIZES = ("M, N, K", "B, M, N, K", "N, K")
 
 _TUNER = "triton.autotune(configs=[_tunable(row) for row in CONFIGS], key=$key, **$options)"
 _ROW = """
@@ -140,6 +141,8 @@ def demand(source: Source, choice: Choice | None, refuses: bool) -> ast.expr | N
     if found is None:
         raise NotUnderstood(source.function("_fits").lineno, "_fits")
     demanded: ast.expr = found["demanded"]
+    if tuner is None and "M" not in _parameters(source.function("_select")) and "M" in _names(demanded):
+        raise NotUnderstood(source.function("_fits").lineno, "_fits, which depends on M, where the choice does not")
     return demanded
 
 
@@ -172,17 +175,26 @@ def _offered(source: Source) -> bool:
 
 
 def _select(source: Source, fitting: bool) -> bool:
-    """Its own only return is of a row that fits; its inner function returns what a row costs."""
+    """Its own only return is of a row that fits; its inner functions return numbers to compare rows by."""
     function = source.function("_select")
+    parameters = _parameters(function)
     rows = ["CONFIGS", "_offered(device)"]
     if fitting:
-        rows = [f"[row for row in {each} if _fits(row, M, N, K)]" for each in rows]
+        size = "M" if "M" in parameters else "0"
+        rows = [f"[row for row in {each} if _fits(row, {size}, N, K)]" for each in rows]
     known = [f"return {each}[0]" for each in rows] + [f"return min({each}, key=cost)" for each in rows]
     *earlier, last = undocumented(function)
+    if "M" not in parameters and matches(last, "return min(rows, key=slowdown)"):
+        # The rows are named once.
+        named = [part for part in earlier if matches(part, *(f"rows = {each}" for each in rows))]
+        earlier = [part for part in earlier if part not in named]
+        if len(named) != 1 or "rows" in assigned(earlier):
+            return False
+    elif not matches(last, *known):
+        return False
     returns = _returns(part for part in earlier if not isinstance(part, ast.FunctionDef))
-    kept = {"CONFIGS", "M", "N", "K", "device"}
-    given = ", ".join(_parameters(function)) in (f"{sizes}, device" for sizes in _SIZES)
-    return given and matches(last, *known) and not returns and not assigned(earlier) & kept
+    given = ", ".join(parameters) in (f"{sizes}, device" for sizes in _SIZES)
+    return given and not returns and not assigned(earlier) & {"CONFIGS", *parameters}
 
 
 def _tunable(source: Source) -> bool:
@@ -224,6 +236,10 @@ def _is_text(node: ast.expr | None) -> bool:
 
 def _returns(body: Iterable[ast.stmt]) -> list[ast.Return]:
     return [node for part in body for node in ast.walk(part) if isinstance(node, ast.Return)]
+
+
+def _names(node: ast.expr) -> set[str]:
+    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
 
 
 def _parameters(function: ast.FunctionDef) -> list[str]:

@@ -16,6 +16,9 @@ from generator.language.vocabulary import ELEMENTS, Schedule
 from generator.plan.devices import Device
 from generator.plan.memory import staged
 
+#: The numbers of rows for which one configuration is chosen where M has no part in the choice (`invariant: rows`).
+TYPICAL_M = (1, 16, 64, 256, 1024, 4096)
+
 #: Multiplications of two 16-bit numbers per second and multiprocessor, close to what cuBLAS reaches on an H200. Other
 #: widths are in proportion.
 PRODUCTS = 2.6e12

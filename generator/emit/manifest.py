@@ -71,6 +71,7 @@ def _kernel(kernel: Kernel, body: str) -> dict[str, Any]:
         "targets": list(kernel.targets),
         "triton": kernel.triton,
         "select": kernel.select,
+        **({"invariant": "rows"} if kernel.rows_alike else {}),
         "tiles": _tiles(kernel.tiles),
         **({"not_offered": {target: list(rows) for target, rows in kernel.not_offered}} if kernel.not_offered else {}),
     }

@@ -15,7 +15,16 @@ from generator.epilogue.operations import Operation
 from generator.language.built_in import known
 from generator.language.errors import CallError
 from generator.language.model import Dtype, Layout, Tile, Variant
-from generator.language.vocabulary import DEFAULTS, ELEMENTS, LAYOUT_LETTERS, PRECISIONS, SELECT, TARGETS, WORDS
+from generator.language.vocabulary import (
+    DEFAULTS,
+    ELEMENTS,
+    INVARIANT,
+    LAYOUT_LETTERS,
+    PRECISIONS,
+    SELECT,
+    TARGETS,
+    WORDS,
+)
 from generator.plan.kernels import Kernel, LeftOut
 
 #: The version of the manifest's format; others are refused.
@@ -113,6 +122,7 @@ def _kernel(name: str, entry: Mapping[str, Any], operations: Mapping[str, Operat
         str(entry["triton"]),
         _one_of(entry["select"], SELECT),
         tuple((_one_of(target, TARGETS), tuple(rows)) for target, rows in entry.get("not_offered", {}).items()),
+        _one_of(entry.get("invariant", DEFAULTS["invariant"]), INVARIANT) == "rows",
     )
 
 

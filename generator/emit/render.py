@@ -17,7 +17,7 @@ from typing import Any
 
 import jinja2
 
-from generator.cost import fitted, tuned
+from generator.cost import analytic, fitted, tuned
 from generator.emit import family_package
 from generator.language.model import Spec
 from generator.language.reserved_names import TEMPLATES
@@ -30,11 +30,11 @@ from generator.lowering.view import View, view
 from generator.plan.kernels import Family, Kernel
 
 #: The family's files other than kernels: the package, its functions' launching, copying, operators and compiling ahead,
-#: winners, the cost model.
+#: winners, the cost model, and the operands by which `invariant: rows` chooses.
 PACKAGE, LAUNCH, COPIES = "__init__.py", "_launch.py", "_copies.py"
 CACHED_LAUNCH, RELAUNCH = "_cached_launch.py", "_relaunch.py"
 OPERATORS, GRADIENTS, PREPARE, NN = "_operators.py", "_gradients.py", "_prepare.py", "nn.py"
-TUNED, TIMING = "_tuned.py", "_timing.py"
+TUNED, TIMING, ROWS_ALIKE = "_tuned.py", "_timing.py", "_invariant.py"
 
 # Starting a worker costs about as much as rendering this many kernels.
 _ENOUGH = 250
@@ -133,7 +133,8 @@ _hosts: dict[tuple[object, ...], Host] = {}
 
 def _host(k: View) -> Host:
     """The host parts of a file, rendered once for kernels that differ only in the order of tiles."""
-    key = (*(word for axis, word in k.v.words.items() if axis != "swizzle"), k.autotune, k.choose, k.too_large)
+    choice = k.autotune, k.choose, k.too_large, k.kernel.rows_alike
+    key = (*(word for axis, word in k.v.words.items() if axis != "swizzle"), *choice)
     if key not in _hosts:
         template, host = _macros("launcher.j2"), Launcher(k)
         _hosts[key] = Host(operand_table(k), template.before(host).strip("\n"), template.after(host).strip("\n"))
@@ -152,6 +153,7 @@ def package_names(family: Family) -> tuple[str, ...]:
     backward = (GRADIENTS,) if family.gradients else ()
     backward = (*backward, *(f"{gradient.file}.py" for gradient in family.gradients if gradient.chained))
     choice = (TIMING, TUNED) if family.measured else ()
+    choice = (*choice, ROWS_ALIKE) if family.spec.rows_alike else choice
     return (PACKAGE, LAUNCH, CACHED_LAUNCH, RELAUNCH, COPIES, OPERATORS, PREPARE, *modules, *backward, *choice)
 
 
@@ -161,7 +163,8 @@ def package_source(family: Family, name: str) -> str:
     if name == PACKAGE:
         template = environment().get_template("family.py.j2")
         summary = paragraph(escaped(spec.summary))
-        twins = family_package.twins(family)
+        # Which operand is transposed, or read as a vector, depends on M.
+        twins = () if spec.rows_alike else family_package.twins(family)
         body = template.render(
             contracts=family_package.contracts(family),
             twins=twins,
@@ -174,6 +177,7 @@ def package_source(family: Family, name: str) -> str:
             linear=bool(family_package.linear(family)),
             summary=summary,
             tuned=bool(family.measured),
+            rows_alike=spec.rows_alike,
         )
     elif name == PREPARE:
         body = environment().get_template("prepare.py.j2").render(contracts=family_package.operands(family))
@@ -182,7 +186,8 @@ def package_source(family: Family, name: str) -> str:
         plain = collected("PLAIN = [", [f'"{each.contract}"' for each in linear if each.plain], "]")
         body = environment().get_template("nn.py.j2").render(linear=linear, plain=plain)
     elif name == TUNED:
-        body = environment().get_template("tuned.py.j2").render(baked=tuned.bake(family))
+        typical = analytic.TYPICAL_M if spec.rows_alike else ()
+        body = environment().get_template("tuned.py.j2").render(baked=tuned.bake(family), typical_m=typical)
     elif name == TIMING:
         body = Path(fitted.__file__).read_text(encoding="utf-8")
     elif name.startswith("_"):

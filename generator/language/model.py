@@ -234,7 +234,13 @@ class Spec:
     #: Measurements of files that the spec names, for `select: table` and `fastest`.
     tuned: tuple[Measured, ...] = ()
     backward: str = DEFAULTS["backward"]
+    invariant: str = DEFAULTS["invariant"]
     #: The files that the spec names, whether they exist or not.
     tuned_files: tuple[Path, ...] = ()
     #: What a reader of the spec should know, and is no mistake.
     warnings: tuple[Mistake, ...] = ()
+
+    @property
+    def rows_alike(self) -> bool:
+        """Whether a row of the result has the same bits for any M: nothing that is chosen depends on M."""
+        return self.invariant == "rows"

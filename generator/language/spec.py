@@ -27,6 +27,7 @@ from generator.language.vocabulary import (
     BACKWARD,
     DEFAULT_TARGETS,
     DEFAULTS,
+    INVARIANT,
     OPEN_AXES,
     SELECT,
     SINGLE_AXES,
@@ -41,6 +42,7 @@ KEYS = (
     "tile",
     "select",
     "backward",
+    "invariant",
     "tuned",
     "targets",
     "triton",
@@ -100,7 +102,10 @@ class _SpecReader(Reader):
         summary = self.summary(found["summary"]) if "summary" in found else None
         exclude = self.exclude(found["exclude"], axes) if "exclude" in found else ()
         tiles = self.tiles(found["tile"]) if "tile" in found else None
-        backward = self.word(found["backward"], "backward", BACKWARD) if "backward" in found else DEFAULTS["backward"]
+        scalars = {"backward": BACKWARD, "invariant": INVARIANT}
+        backward, invariant = (
+            self.word(found[key], key, words) if key in found else DEFAULTS[key] for key, words in scalars.items()
+        )
         measured, read = self.tuned(found["tuned"]) if "tuned" in found else ((), b"")
         if select == "table" and "tuned" not in found:
             self.wrong(found["select"], "select: 'table' needs the key `tuned`: a file that `tune` wrote")
@@ -108,8 +113,9 @@ class _SpecReader(Reader):
             self.wrong(found["tuned"], f"tuned: needs 'select: table' or 'fastest', but select is {shown(select)}")
         targets = self.targets(found["targets"]) if "targets" in found else DEFAULT_TARGETS
         triton = self.triton(found["triton"]) if "triton" in found else SUPPORTED
-        if self.mistakes or name is None or summary is None or select is None or backward is None or triton is None:
+        if self.mistakes or name is None or summary is None or triton is None:
             return None
+        assert select is not None and backward is not None and invariant is not None
         return Spec(
             self.path,
             hashlib.sha256(data + read).hexdigest(),
@@ -125,6 +131,7 @@ class _SpecReader(Reader):
             self.positions,
             measured,
             backward,
+            invariant,
             tuple(self.tuned_files),
             tuple(self.warnings),
         )

@@ -207,6 +207,11 @@ BACKWARD: Mapping[str, Word] = {
     "kernels": Word("the family has what the backward pass needs, and registers it with torch's autograd"),
 }
 
+INVARIANT: Mapping[str, Word] = {
+    "none": Word("what is chosen may depend on M, and with it the last bits of a row of the result"),
+    "rows": Word("a row of the result has the same bits for any number of other rows, whatever they hold"),
+}
+
 DEFAULTS: Mapping[str, str] = {
     "batch": "none",
     "epilogue": "none",
@@ -220,6 +225,7 @@ DEFAULTS: Mapping[str, str] = {
     "math": "auto",
     "select": "heuristic",
     "backward": "none",
+    "invariant": "none",
 }
 
 

@@ -189,6 +189,16 @@ def repeatable(v: Variant) -> str:
     return f"{same}; C is one of the operands." if v.epilogue.reads_out else f"{same}."
 
 
+def rows(kernel: Kernel) -> str:
+    """What a row of the result does not depend on, where M has no part in the choice of a configuration."""
+    if not kernel.rows_alike:
+        return ""
+    return (
+        "a row of the result has the same bits whatever the other rows hold and however many there are, "
+        "for the same layouts, device and versions: the choice of a configuration does not read M."
+    )
+
+
 def properties(k: View) -> str:
     """What a caller should know, a labelled paragraph each."""
     kernel = k.kernel
@@ -202,6 +212,7 @@ def properties(k: View) -> str:
         "Outputs": outputs(kernel.variant),
         "Rounding": rounding(k),
         "Repeatable": repeatable(kernel.variant),
+        "Rows": rows(kernel),
         "Needs": needs(kernel),
     }
     return "\n".join(paragraph(f"{label}: {text}") for label, text in labelled.items() if text)

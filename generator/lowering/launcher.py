@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from generator.cost import analytic
 from generator.language.vocabulary import ELEMENTS, INTERPRETED
@@ -316,5 +316,16 @@ class Launcher:
 
     @property
     def cost(self) -> tuple[str, ...]:
-        """The lines of the function that predicts the cost of a configuration."""
-        return analytic.cost_body(self.kernel.v)
+        """The lines of the function that predicts the cost of a configuration; of one product if M has no part."""
+        v = self.kernel.v
+        return analytic.cost_body(replace(v, batch="none") if self.kernel.kernel.rows_alike else v)
+
+    @property
+    def deciding(self) -> str:
+        """The launcher's variables for the sizes on which the choice of a configuration depends."""
+        return "N, K" if self.kernel.kernel.rows_alike else self.sizes
+
+    @property
+    def typical_m(self) -> tuple[int, ...]:
+        """The values of M over which a configuration is chosen if a call's own M has no part in the choice."""
+        return analytic.TYPICAL_M

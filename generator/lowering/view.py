@@ -292,12 +292,14 @@ class View(Accumulation):
         """The macro that chooses a row; the tuner chooses by itself."""
         if self.autotune:
             return None
+        if self.kernel.select == "fixed" or len(self.kernel.tiles) == 1:
+            return "fixed"
         # By a table the family's function chooses; a kernel called by itself computes its row.
-        return "fixed" if self.kernel.select == "fixed" or len(self.kernel.tiles) == 1 else "heuristic"
+        return "rows_alike" if self.kernel.rows_alike else "heuristic"
 
     @property
     def imports(self) -> tuple[str, ...]:
-        standard = ["import functools", ""] if self.choose == "heuristic" else []
+        standard = ["import functools", ""] if self.choose in ("heuristic", "rows_alike") else []
         last = ["from triton.tools.tensor_descriptor import TensorDescriptor"] if self.descriptors else []
         standard = [*standard[:1], "from types import SimpleNamespace", ""]
         torch = ("import torch", "import triton", "import triton.language as tl")

@@ -76,6 +76,8 @@ def _defaults(spec: Spec) -> Iterator[Part]:
             yield from _axis(spec, axis, (Epilogue() if axis == "epilogue" else DEFAULTS[axis],))
     if spec.select != DEFAULTS["select"]:
         yield Part("select", spec.select, replace(spec, select=DEFAULTS["select"]))
+    if spec.invariant != DEFAULTS["invariant"]:
+        yield Part("invariant", spec.invariant, replace(spec, invariant=DEFAULTS["invariant"]))
     yield from _targets(spec, DEFAULT_TARGETS)
     if spec.triton != SUPPORTED:
         yield Part("triton", "", replace(spec, triton=SUPPORTED))

@@ -166,7 +166,9 @@ class _Expansion:
             if exclusion.matches(variant):
                 self.matching.add(index)
                 excluded = excluded or f"excluded: {exclusion.because}"
-        return excluded or legality.why_not(variant) or legality.why_not_selected(variant, self.spec.select)
+        spec = self.spec
+        illegal = legality.why_not(variant)
+        return excluded or illegal or legality.why_not_selected(variant, spec.select, rows_alike=spec.rows_alike)
 
     def kernel(self, variant: Variant, tiles: tuple[Tile, ...] | None) -> tuple[Kernel | None, str | None]:
         """The kernel of `variant` and None, or None and the reason why it has no kernel."""
@@ -178,7 +180,8 @@ class _Expansion:
         self.left_out += [LeftOut(variant.name, reason, target) for reason, target in found.left_out]
         if not found.tiles:
             return None, found.refusal
-        return Kernel(variant, found.tiles, found.targets, found.triton, self.spec.select, found.not_offered), None
+        choice = found.not_offered, self.spec.rows_alike
+        return Kernel(variant, found.tiles, found.targets, found.triton, self.spec.select, *choice), None
 
     def support(self, variant: Variant, chosen: tuple[Tile, ...] | None) -> _Support:
         """The configurations, targets and Triton versions of the spec that `variant` can have."""

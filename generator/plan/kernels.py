@@ -20,6 +20,8 @@ class Kernel:
     select: str
     #: Target -> the indices in `tiles` of the configurations that do not fit on it.
     not_offered: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    #: Whether a row of the result has the same bits for any M, so that M has no part in the choice (`invariant: rows`).
+    rows_alike: bool = False
 
     @property
     def name(self) -> str:

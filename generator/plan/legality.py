@@ -12,7 +12,8 @@ from collections.abc import Callable
 from packaging.specifiers import SpecifierSet
 
 from generator.epilogue import formula
-from generator.epilogue.operations import MATRIX
+from generator.epilogue.auxiliary_outputs import AuxiliaryOutput
+from generator.epilogue.operations import COLUMNS, MATRIX
 from generator.language.model import Tile, Variant
 from generator.language.versions import minor_versions, spelled
 from generator.language.vocabulary import ELEMENTS, MASKED_DIMENSIONS, TARGETS
@@ -33,6 +34,9 @@ _LONGEST_NAME = 240
 
 #: How far past K an index along K may go: launchers refuse a K that is not so far below 2**31.
 _BEYOND_K = 2**16
+
+#: What ends each reason why a variant cannot have `invariant: rows`.
+_WITH_ROWS = "with 'invariant: rows'"
 
 VariantRule = Callable[[Variant], str | None]
 TargetRule = Callable[[Variant, str], str | None]
@@ -207,6 +211,49 @@ TARGET_RULES: tuple[TargetRule, ...] = (
 )
 
 
+def _order_of_sums(v: Variant) -> str | None:
+    if not v.traits.repeatable:
+        return f"{v.schedule} adds partial sums in an order that varies; use split_k or tiled {_WITH_ROWS}"
+    if v.traits.walks_steps:
+        return f"where {v.schedule} divides K depends on the number of tiles, and so on M; use split_k {_WITH_ROWS}"
+    return None
+
+
+def _divided_rows(v: Variant) -> str | None:
+    if v.traits.tiled and ragged(v.masking)["m"] is False:
+        return f"M would decide which tiles are legal for 'masking: {v.masking}'; use mn, mnk or auto {_WITH_ROWS}"
+    return None
+
+
+def _pitch_of_rows(v: Variant) -> str | None:
+    if v.load != "descriptor":
+        return None
+    if v.layout.a == "column":
+        return f"M would decide whether a descriptor can address a column-major A; use 'load: pointer' {_WITH_ROWS}"
+    if v.layout.c == "column" and v.store == "as_load":
+        return f"M would decide whether a descriptor can write a column-major C; use 'store: pointer' {_WITH_ROWS}"
+    return None
+
+
+def _outputs_of_rows(v: Variant) -> str | None:
+    for step in v.epilogue.steps:
+        found = step.meaning
+        if not isinstance(found, AuxiliaryOutput) or not found.reduction:
+            continue
+        if found.shape == COLUMNS:
+            return f"{step.operation} is computed from all rows together; compute it from the result {_WITH_ROWS}"
+        if found.reduction == "sum":
+            return (
+                f"{step.operation} adds the sums of tiles by torch.sum, whose order depends on M; "
+                f"compute it from the result {_WITH_ROWS}"
+            )
+    return None
+
+
+#: What `invariant: rows` cannot have: results whose bits would depend on the number of rows, or on other rows.
+ROW_RULES: tuple[VariantRule, ...] = (_order_of_sums, _divided_rows, _pitch_of_rows, _outputs_of_rows)
+
+
 def _axes_without_effect(v: Variant) -> tuple[str, ...]:
     """The axes whose value makes no difference in `v`."""
     # `rounding` makes none where nothing is rounded between the product and the store.
@@ -223,8 +270,12 @@ def why_not(v: Variant) -> str | None:
     return next((reason for rule in VARIANT_RULES if (reason := rule(v))), None)
 
 
-def why_not_selected(v: Variant, select: str) -> str | None:
-    """Why `select` cannot choose a configuration of `v`, or None."""
+def why_not_selected(v: Variant, select: str, *, rows_alike: bool = False) -> str | None:
+    """Why `select` cannot choose a configuration of `v`, or None; with `rows_alike`, whatever M is."""
+    if rows_alike:
+        if select == "autotune":
+            return f"the autotuner's choice is keyed on M; use heuristic or table {_WITH_ROWS}"
+        return next((reason for rule in ROW_RULES if (reason := rule(v))), None)
     if select != "autotune":
         return None
     if v.epilogue.reads_out:

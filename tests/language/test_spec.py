@@ -11,7 +11,7 @@ from tests.helpers.support import BASE, SPECS, family_of, mistakes_of, read_text
 
 KEY_LIST = (
     "legal: summary, name, layout, dtype, batch, epilogue, masking, swizzle, schedule, load, store, product, rounding, "
-    "math, tile, select, backward, tuned, targets, triton, ops, exclude, header"
+    "math, tile, select, backward, invariant, tuned, targets, triton, ops, exclude, header"
 )
 AXIS_LIST = "layout, dtype, batch, epilogue, masking, swizzle, schedule, load, store, product, rounding, math"
 TARGET_LIST = "legal: sm80, sm86, sm89, sm90, sm100, sm120, gfx90a, gfx942, gfx950, gfx1100, gfx1201"
@@ -72,6 +72,14 @@ MISTAKES = {
     "an unknown select": (
         "select: best",
         ["4:9: select: unknown value 'best'; legal: fixed, autotune, heuristic, table, fastest"],
+    ),
+    "an unknown invariance": (
+        "invariant: row",
+        ["4:12: invariant: unknown value 'row'; did you mean 'rows'? legal: none, rows"],
+    ),
+    "an invariance for some kernels": (
+        "invariant: [none, rows]",
+        ["4:12: invariant: unknown value a list; legal: none, rows"],
     ),
     # Name.
     "a name that is a path up": ("name: ../x", [f"4:7: name: '../x' {NO_NAME}"]),
@@ -333,7 +341,19 @@ def test_defaults() -> None:
 def test_the_keys_are_those_of_the_language() -> None:
     assert list(KEYS) == [
         *("summary", "name", "layout", "dtype", "batch", "epilogue", "masking", "swizzle", "schedule", "load", "store"),
-        *("product", "rounding", "math", "tile", "select", "backward", "tuned", "targets", "triton", "ops"),
+        *(
+            "product",
+            "rounding",
+            "math",
+            "tile",
+            "select",
+            "backward",
+            "invariant",
+            "tuned",
+            "targets",
+            "triton",
+            "ops",
+        ),
         *("exclude", "header"),
     ]
 

@@ -9,7 +9,7 @@ from generator.language.model import Dtype, Layout, Tile, Variant
 from generator.language.vocabulary import TARGETS
 from generator.plan import legality
 from generator.plan.memory import BARRIERS
-from tests.helpers.support import BASE, read_text, variant
+from tests.helpers.support import BASE, family_of, mistakes_of, read_text, variant
 
 INT8 = Dtype.of("int8")
 BIAS = chain_of(("bias",))
@@ -321,3 +321,76 @@ def test_effective_words(one: dict[str, object], other: dict[str, object], same:
 )
 def test_ragged(masking: str, masked: dict[str, bool | None]) -> None:
     assert legality.ragged(masking) == masked
+
+
+@pytest.mark.parametrize(
+    ("v", "reason"),
+    [
+        (
+            variant(schedule="stream_k"),
+            "where stream_k divides K depends on the number of tiles, and so on M; use split_k",
+        ),
+        (
+            variant(schedule="split_k_atomic", dtype=Dtype("fp16", "fp16", "fp32", "fp32", None)),
+            "split_k_atomic adds partial sums in an order that varies; use split_k or tiled",
+        ),
+        *((variant(schedule=word), None) for word in ("tiled", "persistent", "split_k", "naive")),
+        (variant(schedule="elementwise", masking="none"), None),
+        (variant(masking="none"), "M would decide which tiles are legal for 'masking: none'; use mn, mnk or auto"),
+        (variant(masking="k"), "M would decide which tiles are legal for 'masking: k'; use mn, mnk or auto"),
+        *((variant(masking=word), None) for word in ("mn", "mnk", "auto")),
+        (
+            variant(load="descriptor", layout=Layout.of("crr")),
+            "M would decide whether a descriptor can address a column-major A; use 'load: pointer'",
+        ),
+        (
+            variant(load="descriptor", layout=Layout.of("rrc")),
+            "M would decide whether a descriptor can write a column-major C; use 'store: pointer'",
+        ),
+        (variant(load="descriptor", layout=Layout.of("rrc"), store="pointer"), None),
+        (variant(load="block_pointer", layout=Layout.of("crc")), None),
+        (variant(layout=Layout.of("crc")), None),
+        (
+            variant(epilogue=chain_of(("row_sum",))),
+            "row_sum adds the sums of tiles by torch.sum, whose order depends on M; compute it from the result",
+        ),
+        (
+            variant(epilogue=chain_of(("bias", "col_sum"))),
+            "col_sum is computed from all rows together; compute it from the result",
+        ),
+        *((variant(epilogue=chain_of((word,))), None) for word in ("row_amax", "save", "bias_m", "accumulate")),
+        (variant(batch="strided"), None),
+    ],
+)
+def test_what_depends_on_other_rows(v: Variant, reason: str | None) -> None:
+    wanted = reason and f"{reason} with 'invariant: rows'"
+    for select in ("fixed", "heuristic", "table"):
+        assert legality.why_not_selected(v, select) is None
+        assert legality.why_not_selected(v, select, rows_alike=True) == wanted
+    tuned = "the autotuner's choice is keyed on M; use heuristic or table with 'invariant: rows'"
+    assert legality.why_not_selected(v, "autotune", rows_alike=True) == tuned
+
+
+def test_a_family_whose_rows_are_alike_leaves_out_what_is_not() -> None:
+    text = f"{BASE}schedule: [tiled, stream_k]\nmasking: [none, auto]\n"
+    assert [kernel.rows_alike for kernel in family_of(text).kernels] == [False] * 4
+    left = mistakes_of(f"{text}invariant: rows\n")
+    assert [line.partition(": ")[0] for line in left] == ["family.yaml:4:19", "family.yaml:5:11"]
+    assert all(line.endswith("with 'invariant: rows'") for line in left)
+    text = BASE.replace("rcr", "[rcr, crr]") + "load: [pointer, descriptor]\ninvariant: rows\n"
+    family = family_of(text)
+    assert [kernel.rows_alike for kernel in family.kernels] == [True] * 3
+    reasons = {left.name: left.reason for left in family.left_out if left.target is None}
+    assert "column-major A" in reasons["gemm_fp16_crr_none__tiled_descriptor_auto_grouped"]
+
+
+@pytest.mark.parametrize(
+    ("keys", "answer"),
+    [
+        ("schedule: stream_k\ninvariant: rows", "to leave something, change one of: schedule: 'stream_k' (4:11)"),
+        ("select: autotune\ninvariant: rows", "to leave something, change one of: select: 'autotune' (4:9)"),
+    ],
+)
+def test_an_empty_family_names_the_invariance_as_what_can_be_changed(keys: str, answer: str) -> None:
+    (line,) = mistakes_of(f"{BASE}{keys}\n")
+    assert f"{answer}, invariant: 'rows' (5:12)" in line

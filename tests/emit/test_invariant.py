@@ -1,0 +1,205 @@
+"""Families with `invariant: rows`: what runs for a call does not depend on M, on a GPU that is only claimed."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+from generator.cli import main
+from generator.cost import analytic
+from generator.plan.devices import DEVICES
+from generator.verify.ahead_of_time import standing_in_for
+from generator.verify.loading import load_family
+from tests.helpers.support import BASE, assert_formatted, forget
+from tests.helpers.tuned_file import AUTO, LARGE, RATES, SMALL, TILES, measured, one_seconds
+
+H200 = DEVICES["nvidia_h200"]
+CUDA = torch.device("cuda", 0)
+#: Every power of two up to 8192 with its neighbours, and some odd sizes.
+ROWS = sorted({*(2**p + d for p in range(14) for d in (-1, 0, 1)), 3, 100, 777, 5000} - {0, 8193})
+
+SPEC = """\
+summary: Rows alike.
+layout: [rcr, rrr, crr, rrc]
+dtype: [fp16, fp8e4m3]
+epilogue: [none, bias+gelu_tanh, add]
+masking: [auto, mn]
+schedule: [tiled, persistent, split_k, naive]
+load: [pointer, descriptor]
+targets: [sm90]
+invariant: rows
+"""
+
+Family = Callable[..., ModuleType]
+
+
+@pytest.fixture
+def render(tmp_path: Path) -> Iterator[Family]:
+    """Renders a spec as the family `alike` for a claimed H200; `found` is the text of found.json beside it."""
+
+    def family(text: str, found: str = "") -> ModuleType:
+        (tmp_path / "alike.yaml").write_text(text)
+        (tmp_path / "found.json").write_text(found)
+        assert main([str(tmp_path / "alike.yaml"), "--out", str(tmp_path)]) == 0
+        return load_family(tmp_path / "alike")
+
+    with standing_in_for(H200):
+        yield family
+    forget("alike")
+
+
+def matrix(rows: int, columns: int, dtype: torch.dtype, *, pitch: int = 0, offset: int = 0) -> torch.Tensor:
+    """A row-major matrix without memory."""
+    memory = torch.empty(0, dtype=dtype, device=CUDA)
+    return memory.as_strided((rows, columns), (pitch or columns, 1), offset)
+
+
+def ran(family: ModuleType, contract: str, m: int, n: int, k: int, **lies: int) -> tuple[str, dict[str, int]]:
+    """The kernel and the configuration of a call, whose A lies as `lies` says; M x N operands are contiguous."""
+    dtype = torch.float8_e4m3fn if "fp8" in contract else torch.float16
+    layout = contract.split("_")[2]
+    a = matrix(m, k, dtype, **lies) if layout[0] == "r" else matrix(k, m, dtype).mT
+    b = matrix(k, n, dtype) if layout[1] == "r" else matrix(n, k, dtype).mT
+    operands = {}
+    if "add" in contract:
+        operands["add"] = matrix(m, n, torch.float16) if layout[2] == "r" else matrix(n, m, torch.float16).mT
+    if "bias" in contract:
+        operands["bias"] = torch.empty(n, dtype=torch.float16, device=CUDA)
+    found: tuple[str, dict[str, int]] = getattr(family, contract).which(a, b, **operands)
+    return found
+
+
+def test_the_kernel_and_its_configuration_are_the_same_for_every_m(render: Family) -> None:
+    family = render(SPEC)
+    with importlib.import_module("alike._prepare")._Memoryless():
+        kernels = set()
+        for contract in family._KERNELS:
+            # Aligned sizes; K whose rows a descriptor cannot address; few columns; and a K that fits one load.
+            for n, k in ((4096, 4096), (1000, 1004), (1, 512), (256, 64)):
+                found = {str(ran(family, contract, m, n, k)) for m in ROWS}
+                assert len(found) == 1, (contract, n, k, found)
+                kernels |= found
+        # The sizes do not all have the same answer.
+        assert len(kernels) > 2 * len(family._KERNELS)
+
+
+def test_every_m_up_to_8192(render: Family) -> None:
+    family = render(
+        BASE + "load: [pointer, descriptor]\nschedule: [tiled, persistent]\ntargets: [sm90]\ninvariant: rows\n"
+    )
+    with importlib.import_module("alike._prepare")._Memoryless():
+        assert len({str(ran(family, "gemm_fp16_rcr_none", m, 1024, 512)) for m in range(1, 8193)}) == 1
+
+
+@pytest.mark.parametrize("lies", [{"pitch": 516}, {"pitch": 520}, {"offset": 4}, {"pitch": 576}, {"pitch": 4096}])
+def test_rows_of_one_buffer_run_the_same_kernel(render: Family, lies: dict[str, int]) -> None:
+    """Also one row alone, for which a descriptor would not look at the pitch."""
+    family = render(BASE + "load: [pointer, descriptor]\ntargets: [sm90]\ninvariant: rows\n")
+    with importlib.import_module("alike._prepare")._Memoryless():
+        found = {str(ran(family, "gemm_fp16_rcr_none", m, 1024, 512, **lies)) for m in ROWS}
+    (kernel,) = found
+    addressable = lies in ({"pitch": 520}, {"pitch": 576}, {"pitch": 4096})
+    assert ("descriptor" in kernel) == addressable
+
+
+def test_without_the_key_m_decides(render: Family) -> None:
+    family = render(BASE + "targets: [sm90]\n")
+    with importlib.import_module("alike._prepare")._Memoryless():
+        assert len({str(ran(family, "gemm_fp16_rcr_none", m, 4096, 4096)) for m in ROWS}) > 2
+
+
+def test_a_batch_of_any_number_and_of_one_have_the_same_configuration(render: Family) -> None:
+    family = render(BASE + "batch: strided\nload: [pointer, descriptor]\ntargets: [sm90]\ninvariant: rows\n")
+    with importlib.import_module("alike._prepare")._Memoryless():
+        found = set()
+        for count in (1, 2, 64):
+            for m in ROWS:
+                a = torch.empty(count, m, 512, dtype=torch.float16, device=CUDA)
+                b = torch.empty(count, 1024, 512, dtype=torch.float16, device=CUDA).mT
+                found.add(str(family.bmm_fp16_rcr_none.which(a, b)))
+    assert len(found) == 1
+
+
+def test_a_kernel_alone_has_the_configuration_that_loses_least_on_average(render: Family) -> None:
+    family = render(BASE + "targets: [sm90]\ninvariant: rows\n")
+    (name,) = family._KERNELS["gemm_fp16_rcr_none"]
+    kernel = family._kernel(name)
+    text = "\n".join(analytic.cost_body(_variant()))
+    for n, k in ((4096, 4096), (64, 64), (11008, 512)):
+        cost = {m: [_cost(text, row, m, n, k) for row in kernel.CONFIGS] for m in analytic.TYPICAL_M}
+        mean = [sum(cost[m][row] / min(cost[m]) for m in cost) for row in range(len(kernel.CONFIGS))]
+        assert kernel._select(n, k, CUDA) == kernel.CONFIGS[mean.index(min(mean))]
+
+
+def _variant() -> Any:
+    from tests.helpers.support import variant
+
+    return variant(masking="auto")
+
+
+def _cost(lines: str, row: dict[str, int], m: int, n: int, k: int) -> float:
+    found: dict[str, Any] = {}
+    body = "\n".join(f"    {line}" for line in lines.splitlines())
+    exec(f"import triton\ndef cost(row, M, N, K, multiprocessors, shared):\n{body}", found)
+    cost: float = found["cost"](row, m, n, k, H200.multiprocessors, H200.shared_memory)
+    return cost
+
+
+def test_measurements_decide_by_their_rates_over_all_m(render: Family) -> None:
+    """A winner of one M does not decide for that M."""
+    contract = "gemm_fp16_rcr_none"
+    found = measured(contract) | {"device": H200.name}
+    found["winners"] = [{**winner, "kernel": f"{contract}__{AUTO}", "m": 1} for winner in found["winners"]]
+    found["rates"] = [entry for entry in found["rates"] if AUTO in entry["kernel"]]
+    text = f"{BASE}targets: [sm90]\nselect: table\ntuned: found.json\n{TILES}invariant: rows\n"
+    family = render(text, json.dumps(found))
+    chosen = []
+    with importlib.import_module("alike._prepare")._Memoryless():
+        for n, k in ((4096, 64), (256, 512), (64, 64), (8192, 8192)):
+            times = [
+                [one_seconds(row, RATES[AUTO, index], (m, n, k), H200.multiprocessors, 2) for m in analytic.TYPICAL_M]
+                for index, row in enumerate((SMALL, LARGE))
+            ]
+            mean = [sum(x / min(pair) for x, pair in zip(own, zip(*times))) for own in times]
+            answers = [ran(family, contract, m, n, k) for m in ROWS]
+            assert answers == [answers[0]] * len(ROWS)
+            assert answers[0][1] == (SMALL, LARGE)[mean.index(min(mean))]
+            chosen.append(answers[0][1]["BLOCK_M"])
+    assert set(chosen) == {64, 128}
+
+
+def test_nothing_is_copied_and_no_vector_is_read_in_another_layout(render: Family) -> None:
+    family = render(BASE.replace("rcr", "[rcr, ccr, rrr]").replace("fp16", "tf32") + "invariant: rows\n")
+    with importlib.import_module("alike._prepare")._Memoryless():
+        for contract in family._KERNELS:
+            function = getattr(family, contract)
+            layout = contract.split("_")[2]
+            for m in (1, 3, 4096, 4097):
+                a = matrix(m, 8192, torch.float32) if layout[0] == "r" else matrix(8192, m, torch.float32).mT
+                b = matrix(8192, 4100, torch.float32) if layout[1] == "r" else matrix(4100, 8192, torch.float32).mT
+                assert function.step(a, b, None, {})[0] is None
+
+
+def test_what_is_prepared_is_what_runs(render: Family) -> None:
+    family = render(BASE + "load: [pointer, descriptor]\ntargets: [sm90]\ninvariant: rows\n")
+    ahead = importlib.import_module("alike._prepare")
+    options: dict[str, Any] = {"B": 1, "device": CUDA, "unaligned": ()}
+    found = ahead.launches(family.gemm_fp16_rcr_none, 1024, 512, M=range(1, 65), **options)
+    assert len({(launch.name, launch.row) for launch in found}) == 1
+
+
+def test_the_files_are_formatted(render: Family, tmp_path: Path) -> None:
+    found = json.dumps(measured() | {"winners": []})
+    text = SPEC.replace("targets: [sm90]", "targets: [sm80, sm90]") + "select: table\ntuned: found.json\n"
+    family = render(text, found)
+    assert "_invariant.py" in {path.name for path in Path(str(family.__path__[0])).iterdir()}
+    assert_formatted(tmp_path / "alike")
+    manifest = json.loads((tmp_path / "alike" / "manifest.json").read_text())
+    assert {entry["invariant"] for entry in manifest["kernels"].values()} == {"rows"}
