@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from generator.tune.rate_fit import Fit, Row, Sample, Sizes
+from generator.tune.rate_fit import Fit, Row, Sample, Sizes, row_of
 from generator.tune.winners import Winners
 
 #: The largest mean loss over the sizes of a contract, and the largest loss at one size.
@@ -76,9 +76,8 @@ def pruned(found: Winners, samples: Iterable[Sample], kept: frozenset[Row]) -> W
             best[place] = min(best.get(place, (math.inf, sample.row)), (sample.seconds, sample.row))
     winners = []
     for winner in found.winners:
-        row = (winner.contract, winner.kernel, tuple(sorted(winner.config.items())))
-        rival = winner.runner_up
-        if rival is not None and (winner.contract, rival.kernel, tuple(sorted(rival.config.items()))) not in kept:
+        row, rival = row_of(winner.contract, winner.kernel, winner.config), winner.runner_up
+        if rival is not None and row_of(winner.contract, rival.kernel, rival.config) not in kept:
             winner = replace(winner, runner_up=None)
         if row in kept:
             winners.append(winner)

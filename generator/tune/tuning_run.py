@@ -9,7 +9,8 @@ from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from generator.bench.comparison_plan import Families
+from generator.bench.comparison_plan import Contestant, Families
+from generator.bench.competitor import rows
 from generator.bench.markdown_tables import tile
 from generator.bench.measure import reason
 from generator.bench.sampled_sizes import is_unseen
@@ -17,10 +18,10 @@ from generator.emit import code_parts
 from generator.language.errors import CallError
 from generator.language.vocabulary import ELEMENTS
 from generator.plan import devices
-from generator.tune import trial_worker, winners
+from generator.tune import pruning, trial_worker, winners
 from generator.tune.journal import Journal
 from generator.tune.outcome import Outcome, Winner
-from generator.tune.rate_fit import Sample, fit, row_of
+from generator.tune.rate_fit import Row, Sample, fit, row_of
 from generator.tune.trial_selection import Trial
 from generator.tune.winner_validation import DOUBTED, doubtful
 
@@ -132,8 +133,11 @@ def write(
     device: devices.Device,
     *,
     checked: bool = False,
+    smallest: bool = False,
 ) -> None:
     """Merge the winners of each family into its file, and print what was dropped; with `checked` only read the files.
+
+    With `smallest`, only the smallest portfolio is written (`pruning`).
 
     All measurements of a size in the journal count, whichever call made them, except those of sizes drawn to be unseen
     (`generator.bench.sampled_sizes`). Of several winners the one with the
@@ -150,7 +154,8 @@ def write(
         digests = digests_of(families, name)
         standing = [outcome for outcome in journal.standing(place, digests) if not _is_of_unseen(outcome)]
         new: dict[tuple[str, tuple[int, ...]], Winner] = {}
-        won = [(outcome.winner, outcome.whole) for outcome in standing if outcome.winner is not None]
+        offered = rows_of(families, name)
+        won = [(each.winner, each.whole) for each in standing if each.winner and _row_of(each.winner) in offered]
         complete = {winner.place for winner, whole in won if whole}
         for winner, _ in won:
             rival = new.get(winner.place)
@@ -160,9 +165,13 @@ def write(
             kernel.variant.contract: ELEMENTS[kernel.variant.dtype.a].bits // 8
             for kernel in families.known[name].kernels
         }
-        samples = list(samples_of(standing, widths))
+        samples = [sample for sample in samples_of(standing, widths) if sample.row in offered]
         fitted = fit(samples, place.multiprocessors)
         found, dropped = winners.merge(old, new.values(), fitted, digests)
+        gone = [winner for winner in found.winners if _row_of(winner) not in offered]
+        found = pruning.pruned(found, samples, offered)
+        if gone:
+            print(f"{path}: replaced {len(gone)} winners whose configurations the kernels have no more")
         doubts = list(doubtful(families, name, found.winners, samples, found.fit.rates, device, place.triton))
         if doubts:
             found = winners.without(found, [winner for winner, _ in doubts])
@@ -171,6 +180,10 @@ def write(
                 f"not measured there is {DOUBTED} times as fast"
             )
             print("  (--refine measures it):", *map(_doubt, doubts), sep="\n  ")
+        if smallest:
+            kept = pruning.portfolio(samples)
+            print(f"{path}: {len(kept)} of {len({sample.row for sample in samples})} configurations remain")
+            found = pruning.pruned(found, samples, kept)
         if dropped:
             kernels = ", ".join(sorted({winner.kernel for winner in dropped}))
             print(f"{path}: dropped {len(dropped)} winners whose kernels have changed since: {kernels}")
@@ -205,15 +218,31 @@ def samples_of(outcomes: Iterable[Outcome], widths: Mapping[str, int]) -> Iterat
             yield Sample(row_of(contract, found.kernel, found.config), sizes, widths[contract], found.seconds)
 
 
+def rows_of(families: Families, name: str) -> frozenset[Row]:
+    """Every configuration of a family's rendered kernels; kernels that are not rendered are omitted."""
+    return frozenset(
+        row_of(each.kernel.partition("__")[0], each.kernel, config)
+        for each in _contestants(families, name)
+        for config in rows(each)
+    )
+
+
+def _row_of(winner: Winner) -> Row:
+    return row_of(winner.contract, winner.kernel, winner.config)
+
+
 def digests_of(families: Families, name: str) -> dict[str, str]:
     """The digests of the code of a family's rendered kernels; kernels that are not rendered are omitted."""
-    found = {}
+    return {each.kernel: code_parts.of_file(each.file).timed for each in _contestants(families, name)}
+
+
+def _contestants(families: Families, name: str) -> Iterator[Contestant]:
+    """The rendered kernels of a family."""
     for kernel in families.known[name].kernels:
         try:
-            found[kernel.name] = code_parts.of_file(families.contestant(kernel, name, kernel.name).file).timed
+            yield families.contestant(kernel, name, kernel.name)
         except CallError:
             continue
-    return found
 
 
 def status(progress: Progress) -> int:

@@ -1,0 +1,114 @@
+"""The smallest portfolio: what is taken out loses little everywhere, and nothing more can be taken out."""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+
+from generator.bench.problem import Shape
+from generator.tune.outcome import Timed, Winner
+from generator.tune.pruning import LARGEST, MEAN, portfolio, pruned
+from generator.tune.rate_fit import Fit, Row, Sample, row_of
+from generator.tune.winners import Place, Winners
+
+CONTRACT = "gemm_fp16_rcr_none"
+SIZES = [(m, 1024, 1024) for m in range(1, 41)]
+
+
+def row(kernel: str, m: int) -> Row:
+    return row_of(CONTRACT, f"{CONTRACT}__{kernel}", {"BLOCK_M": m})
+
+
+def samples(times: dict[Row, list[float]]) -> list[Sample]:
+    """The seconds of each configuration at each of the sizes; NaN for sizes at which it was not measured."""
+    return [
+        Sample(row, size, 2, seconds)
+        for row, own in times.items()
+        for size, seconds in zip(SIZES, own)
+        if not math.isnan(seconds)
+    ]
+
+
+def losses(kept: frozenset[Row], measured: list[Sample]) -> list[float]:
+    found = []
+    for size in sorted({sample.sizes for sample in measured}):
+        own = [sample for sample in measured if sample.sizes == size]
+        left = min((sample.seconds for sample in own if sample.row in kept), default=math.inf)
+        found.append(left / min(sample.seconds for sample in own) - 1)
+    return found
+
+
+def test_what_never_wins_goes_first_and_what_alone_was_measured_stays() -> None:
+    best, near, slow, alone = row("a", 16), row("a", 32), row("b", 16), row("c", 16)
+    nothing = math.nan
+    times = {
+        best: [1.0] * 39 + [nothing],
+        near: [1.001] * 39 + [nothing],
+        slow: [2.0] * 39 + [nothing],
+        alone: [nothing] * 39 + [1.0],
+    }
+    assert portfolio(samples(times)) == {best, alone}
+
+
+def test_one_size_that_would_lose_too_much_keeps_its_configuration() -> None:
+    usual, rare = row("a", 16), row("b", 16)
+    for loss, kept in ((LARGEST * 0.99, {usual}), (LARGEST * 1.01, {usual, rare})):
+        assert portfolio(samples({usual: [1.0] * 39 + [1 + loss], rare: [2.0] * 39 + [1.0]})) == kept
+
+
+def test_the_mean_loss_is_bounded() -> None:
+    usual, often = row("a", 16), row("b", 16)
+    for count, kept in ((3, {usual}), (6, {usual, often})):
+        losing = [1.015] * count + [1.0] * (40 - count)
+        found = portfolio(samples({usual: losing, often: [1.0] * count + [1.5] * (40 - count)}))
+        assert found == kept
+
+
+def test_a_whole_kernel_goes_before_single_configurations() -> None:
+    """Without either kernel the other has all that is needed: one of the two remains, not half of each."""
+    times = {
+        row(kernel, m): [1.0 if size % 2 == m // 32 else 1.5 for size in range(40)] for kernel in "ab" for m in (16, 32)
+    }
+    kept = portfolio(samples(times))
+    assert len(kept) == 2 and len({kernel for _, kernel, _ in kept}) == 1
+
+
+def test_what_remains_of_random_times_loses_little_and_cannot_be_less() -> None:
+    draw = random.Random(0)
+    times = {row(kernel, m): [draw.uniform(1.0, 1.2) for _ in SIZES] for kernel in "abc" for m in range(16, 26)}
+    measured = samples(times)
+    kept = portfolio(measured)
+    found = losses(kept, measured)
+    assert 0 < len(kept) < len(times) and statistics.fmean(found) <= MEAN and max(found) <= LARGEST
+    for each in kept:
+        less = losses(kept - {each}, measured)
+        assert statistics.fmean(less) > MEAN or max(less) > LARGEST
+    draw.shuffle(measured)
+    assert portfolio(measured) == kept
+
+
+def test_contracts_are_pruned_apart() -> None:
+    one = samples({row("a", 16): [1.0] * 40, row("a", 32): [1.1] * 40})
+    other = [Sample(("gemm_fp16_rrr_none", *each.row[1:]), each.sizes, 2, 1 / each.seconds) for each in one]
+    assert {(contract, config) for contract, _, config in portfolio(one + other)} == {
+        (CONTRACT, (("BLOCK_M", 16),)),
+        ("gemm_fp16_rrr_none", (("BLOCK_M", 32),)),
+    }
+
+
+def test_a_winner_that_is_taken_out_is_replaced_by_the_fastest_that_remains() -> None:
+    out, second, third = (row("a", m) for m in (16, 32, 64))
+    measured = samples({out: [1.0], second: [1.01], third: [1.02]})
+    size = Shape(*SIZES[0])
+    config, rival = {"BLOCK_M": 16}, Timed(second[1], {"BLOCK_M": 32}, 1.01)
+    winner = Winner(CONTRACT, size.m, size.n, size.k, out[1], config, 1.0, 1.3, rival)
+    fit = Fit({each: (1, 1.0, 1.0, 1.0, 1.0, 1.0) for each in (out, second, third)}, 0.1, 0.2)
+    found = Winners(Place("GPU", 1, "2.11", "3.6"), {out[1]: "digest"}, (winner,), fit)
+    left = pruned(found, measured, frozenset({second, third}))
+    (replaced,) = left.winners
+    assert (replaced.config, replaced.seconds, replaced.library_seconds) == ({"BLOCK_M": 32}, 1.01, 1.3)
+    assert replaced.runner_up is None and left.fit.rates.keys() == {second, third}
+    (same,) = pruned(found, measured, frozenset({out, third})).winners
+    assert same.config == config and same.runner_up is None
+    assert pruned(found, measured, frozenset({out, second})).winners == (winner,)
