@@ -15,6 +15,7 @@ from generator.bench import comparison_plan
 from generator.bench.cli import main, parse, plan_of, run
 from generator.bench.measure import Options
 from generator.bench.measurements import load
+from generator.bench.sampled_sizes import is_unseen
 from generator.bench.suite import SUITES, read_suite
 from generator.language.errors import CallError
 from tests.helpers.bench.fake_device import FakeDevice
@@ -203,10 +204,23 @@ def test_only_keeps_cases_or_kernels(tiny: Path) -> None:
         plan_of(parse(["--suite", "suite.yaml", "--only", "nothing"]))
 
 
-def test_the_suites_shipped_find_their_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+#: Suites of families that are no golden record, with the spec of each.
+RENDERED = {"formulas": Path("docs/examples/formulas.yaml")}
+
+
+def test_the_suites_shipped_find_their_kernels(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(ROOT)
     for path in SUITES.glob("*.yaml"):
-        assert comparison_plan.of_suite(read_suite(path), comparison_plan.Families([], Path("generated")))
+        specs, out = [RENDERED[path.stem]] if path.stem in RENDERED else [], Path("generated")
+        if specs:
+            out = tmp_path
+            assert generator.cli.main([*map(str, specs), "--out", str(out)]) == 0
+        assert comparison_plan.of_suite(read_suite(path), comparison_plan.Families(specs, out))
+
+
+def test_the_formulas_of_ones_own_are_measured_at_sizes_that_nothing_was_fitted_to() -> None:
+    for case in read_suite(SUITES / "formulas.yaml").cases:
+        assert len(case.shapes) == 6 and all(is_unseen(shape) for shape in case.shapes)
 
 
 def test_each_choice_of_the_spine_is_one_kernel(monkeypatch: pytest.MonkeyPatch) -> None:

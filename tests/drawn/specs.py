@@ -102,6 +102,15 @@ def specs(draw: st.DrawFn, target: str, name: str = "drawn") -> str:
     return yaml.safe_dump(spec, sort_keys=False)
 
 
+@st.composite
+def contracts(draw: st.DrawFn) -> dict[str, Any]:
+    """A spec that says what is computed and no more, for two targets; legal or not."""
+    words = {axis: draw(st.sampled_from(sorted(WORDS[axis]))) for axis in ("batch", "rounding")}
+    spec: dict[str, Any] = {"summary": "Drawn.", "layout": draw(LAYOUTS), "dtype": draw(_dtypes())}
+    targets = draw(st.lists(st.sampled_from(["sm80", "sm90", "sm100", "gfx942"]), min_size=1, max_size=2, unique=True))
+    return spec | {"ops": OWN, "epilogue": draw(CHAINS)} | words | {"targets": targets}
+
+
 def legal(text: str) -> Family | None:
     """The family of a spec, None where the generator refuses it."""
     with TemporaryDirectory() as folder:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
+from hypothesis import given, settings
 
+from generator.cost import tuned
 from generator.emit.manifest_reader import read
 from generator.verify import worker_pool
 from generator.verify.jobs import State
@@ -14,7 +18,7 @@ from generator.verify.run_report import whole_text
 from generator.verify.worker_pool import workers_by_default
 
 from . import proving
-from .specs import legal, rendered
+from .specs import contracts, legal, rendered
 
 TARGETS = ("sm80", "sm90", "sm100", "gfx942")
 
@@ -66,6 +70,24 @@ def test_specs_are_drawn_over_all_axes_and_are_the_same_each_time(tmp_path: Path
                 words.setdefault(axis, Counter())[word] += 1
     assert {axis: len(found) for axis, found in words.items() if len(found) < 2} == {}
     assert len(words["schedule"]) >= 6 and len(words["layout"]) > 10 and len(words["epilogue"]) >= 8
+
+
+@given(contracts())
+@settings(max_examples=150, deadline=None, derandomize=True, database=None)
+def test_every_contract_with_a_kernel_has_a_fastest_portfolio(contract: dict[str, Any]) -> None:
+    """The kernel that takes any operand is in it, whatever was measured, and the choice by measurements can be made."""
+    plain, fastest = (legal(yaml.safe_dump(contract | {"select": select})) for select in ("heuristic", "fastest"))
+    if plain is None:
+        assert fastest is None
+        return
+    assert fastest is not None
+    (kernel,) = plain.kernels
+    assert kernel.name in {each.name for each in fastest.kernels}
+    assert {each.variant.contract for each in fastest.kernels} == {kernel.variant.contract}
+    for target in kernel.targets:
+        assert any(target in each.targets for each in fastest.kernels)
+    baked = tuned.bake(fastest)
+    assert bool(baked.rates) <= bool(fastest.measured)
 
 
 def test_what_the_generator_refuses_is_drawn_again() -> None:
