@@ -53,10 +53,14 @@ class _Contract:
     def tables(self) -> dict[str, tuple[dict[str, int], ...]]:
         return {how: configurations(kernel) for how, kernel in self.kernels.items()}
 
+    def halves(self, contract: str) -> bool:
+        """Whether measurements of `contract` are of twice as many columns: those of a plain product for a gate."""
+        return contract != self.name and next(iter(self.kernels.values())).variant.epilogue.order is not None
+
     def index(self, contract: str, how: str, row: Mapping[str, int]) -> int | None:
         """The index of a configuration that was measured with a kernel of `contract`; None if the family lacks it."""
         table = self.tables.get(how, ())
-        if row in table:
+        if row in table and not self.halves(contract):
             return table.index(dict(row))
         if how not in self.kernels:
             return None
@@ -66,6 +70,11 @@ class _Contract:
         except KeyError:
             return None
         return table.index(found) if found in table else None
+
+    def sizes(self, contract: str, measured: tuple[int, ...]) -> tuple[int, ...]:
+        """The sizes of this contract for which a winner of `contract` stands."""
+        *before, columns, k = measured
+        return (*before, columns // 2, k) if self.halves(contract) else measured
 
 
 @dataclass
@@ -123,7 +132,6 @@ def bake(family: Family) -> Baked:
         rates[key] = group.rates[device]
     error = max((found.error for found in measured), default=0.0)
     keys = sorted(won.keys() | rates.keys(), key=lambda key: (devices.index(key[0]), key[1]))
-    keys = sorted(won.keys() | rates.keys(), key=lambda key: (devices.index(key[0]), key[1]))
     return Baked(
         f"{error:.1%}",
         tuple((name, like[name]) for name in contracts if name in like),
@@ -167,12 +175,16 @@ def _named(measured: Sequence[Measured]) -> set[str]:
 
 
 def _source(contract: _Contract, measured: Sequence[Measured]) -> str:
-    """The contract whose rates are used for another: the most similar one that was measured at enough sizes."""
-    sizes = {(winner.contract, winner.sizes) for found in measured for winner in found.winners}
-    enough = Counter(name for name, _ in sizes)
+    """The contract whose measurements are used for another: the most similar one with rates from enough sizes.
+
+    If there is none, the most similar one with rates, or with winners; if there is none, the contract itself.
+    """
+    sizes = Counter(name for name, _ in {(each.contract, each.sizes) for found in measured for each in found.winners})
     rated = {entry.contract for found in measured for entry in found.fitted}
-    candidates = [name for name in contract.kin if name in rated]
-    return next((name for name in candidates if enough[name] >= _SIZES), next(iter(candidates), contract.name))
+    enough = (name for name in contract.kin if name in rated and sizes[name] >= _SIZES)
+    some = (name for name in contract.kin if name in rated)
+    won = (name for name in contract.kin if name in sizes)
+    return next(itertools.chain(enough, some, won), contract.name)
 
 
 def _winners(
@@ -182,10 +194,11 @@ def _winners(
     found: dict[tuple[int, ...], tuple[str, int]] = {}
     for each in _of(device, measured):
         for winner in each.winners:
-            if winner.contract == source and winner.sizes not in found:
+            sizes = contract.sizes(source, winner.sizes)
+            if winner.contract == source and sizes not in found:
                 index = contract.index(source, winner.how, winner.row)
                 if index is not None:
-                    found[winner.sizes] = winner.how, index
+                    found[sizes] = winner.how, index
     return found
 
 

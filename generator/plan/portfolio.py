@@ -14,6 +14,7 @@ from pathlib import Path
 
 from generator.epilogue.chain import Epilogue
 from generator.language import tuned_file
+from generator.language.errors import CallError
 from generator.language.model import Dtype, Layout, Measured, Spec, Tile, Variant
 from generator.language.vocabulary import DEFAULTS, ELEMENTS, OPEN_AXES, WORDS
 from generator.plan import default_configurations, legality
@@ -44,9 +45,15 @@ class Implementation:
 
 @cache
 def shipped() -> tuple[tuple[Device, Measured], ...]:
-    """The measurements that the package ships, each with its device; raises ValueError for a file that is none."""
-    files = sorted(SHIPPED.glob("*/*.json")) if SHIPPED else []
-    return tuple((DEVICES[path.parent.name], tuned_file.parse(path.read_text(encoding="utf-8"))) for path in files)
+    """The measurements of known devices that the package ships; raises `CallError` for a file that has none."""
+    found = []
+    for path in sorted(SHIPPED.glob("*/*.json")) if SHIPPED else []:
+        if path.parent.name in DEVICES:
+            try:
+                found.append((DEVICES[path.parent.name], tuned_file.parse(path.read_text(encoding="utf-8"))))
+            except ValueError as error:
+                raise CallError(f"{path}, measurements that the package ships, cannot be read: {error}") from None
+    return tuple(found)
 
 
 def measurements(spec: Spec) -> tuple[Measured, ...]:

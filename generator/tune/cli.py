@@ -29,7 +29,8 @@ from generator.tune.winners import Place
 
 DONE, WRONG_CALL = 0, 2
 
-TUNED = Path("specs") / "tuned"
+#: The folder beside a spec for the winners of its family, by device.
+TUNED = "tuned"
 JOURNALS = Path(".tune_cache")
 
 #: Seconds that parallel compilation before the measurements may take at most.
@@ -133,11 +134,12 @@ def _device_named(slug: str) -> devices.Device:
 def _files(call: Call, families: Families, slug: str) -> dict[str, Path]:
     """The file of winners of each family: that of the call, or of its spec if it names one for this device.
 
-    Of several files that a spec names, it is the family's own, or else one that does not exist yet.
+    Of several files that a spec names, it is the family's own, or else one that does not exist yet. If it names none,
+    it is a file in the folder `tuned` beside the spec.
     """
     found = {}
     for name, family in families.known.items():
-        own = TUNED / slug / f"{name}.json"
+        own = family.spec.path.parent / TUNED / slug / f"{name}.json"
         new = [file for file in family.spec.tuned_files if not file.exists() or _of_device(file, slug)]
         preferred = [file for file in new if file.resolve() == own.resolve()] or sorted(new, key=Path.exists)
         found[name] = call.tuned or (preferred[0] if preferred else own)

@@ -103,7 +103,10 @@ def parse(argv: Sequence[str]) -> Call:
         "concurrent.futures.Executor that the callable returns; each worker must see one GPU",
     )
     parser.add_argument(
-        "--tuned", type=Path, metavar="FILE", help="the file of winners (default specs/tuned/DEVICE/FAMILY.json)"
+        "--tuned",
+        type=Path,
+        metavar="FILE",
+        help="the file of winners (default: that of the spec, or tuned/DEVICE/FAMILY.json beside the spec)",
     )
     parser.add_argument(
         "--journal", type=Path, metavar="FILE", help="the file of measurements (default .tune_cache/DEVICE.jsonl)"

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from generator.cost import tuned
+from generator.language.errors import CallError
 from generator.language.model import Tile
 from generator.language.vocabulary import OPEN_AXES
 from generator.plan import portfolio
@@ -124,6 +126,20 @@ def test_a_gated_linear_unit_has_half_of_the_columns(monkeypatch: pytest.MonkeyP
     shipped(monkeypatch, tmp_path, (WALKING, WIDE))
     family = family_of(f"{FASTEST}epilogue: swiglu\ntargets: [sm90]\n")
     assert of(family, WALKING).tiles == (Tile(128, 128, 64, warps=8, stages=3),)
+    ((_, _, won),) = tuned.bake(family).won
+    assert won == (((64, 32, 64), WALKING, 0),)
+
+
+def test_a_measured_configuration_that_a_gate_also_has_stands_for_half_of_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """128x128 is half of 128x256, and 128x64 is half of 128x128."""
+    narrow = WIDE | {"BLOCK_N": 128}
+    shipped(monkeypatch, tmp_path, (WALKING, WIDE), (WALKING, narrow))
+    family = family_of(f"{FASTEST}epilogue: swiglu\ntargets: [sm90]\n")
+    assert [tile.n for tile in of(family, WALKING).tiles] == [128, 64]
+    ((_, _, won),) = tuned.bake(family).won
+    assert won == (((64, 32, 64), WALKING, 0), ((128, 32, 64), WALKING, 1))
 
 
 def test_a_configuration_that_does_not_fit_has_fewer_stages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -161,6 +177,18 @@ def test_backward_has_the_portfolio_of_the_contracts_that_it_needs() -> None:
     for kernel in family.kernels:
         found[kernel.variant.contract] = found.get(kernel.variant.contract, 0) + 1
     assert len(found) == 4 and min(found.values()) > 4
+
+
+def test_a_file_of_an_unknown_device_is_not_shipped_and_a_wrong_one_is_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    shipped(monkeypatch, tmp_path, (AHEAD, DEEP))
+    (tmp_path / "shipped" / "some_gpu").mkdir()
+    (tmp_path / "shipped" / "some_gpu" / "found.json").write_text("nothing")
+    assert len(portfolio.shipped()) == 1
+    (tmp_path / "shipped" / "nvidia_h200" / "found.json").write_text("nothing")
+    with pytest.raises(CallError, match=r"found\.json, measurements that the package ships, cannot be read: JSON"):
+        family_of(FASTEST)
 
 
 def test_every_shipped_file_is_of_a_known_device_with_a_target_and_figures() -> None:
