@@ -197,7 +197,7 @@ WORKSPACE = (
         says="a partial sum at",
     ),
     Mutation(
-        "tiles of a row hand in at one place",
+        "all tiles of a row write their partial sums to one place",
         "sharing",
         SPLIT,
         (("tile = tl.cast(pid, tl.int64)", "tile = tl.cast(pid_m, tl.int64)"),),
