@@ -52,7 +52,7 @@ def test_the_fastest_of_each_size_is_kept(bench: Bench, at_once: AtOnce) -> None
     assert winners_of(bench.winners) == ALL
     data = json.loads(bench.winners.read_text())
     assert {name: data[name] for name in ("format", "device", "multiprocessors", "torch", "triton")} == {
-        "format": 1,
+        "format": 2,
         "device": "NVIDIA H200",
         "multiprocessors": 132,
         "torch": "2.11.0",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from generator.bench.comparison_plan import Families
 from generator.plan.devices import DEVICES
 from generator.tune.outcome import Winner
-from generator.tune.rate_fit import Row, Sample, row_of
+from generator.tune.samples import Row, Sample, row_of
 from generator.tune.winner_validation import DOUBTED, doubtful
 from tests.helpers.tune import fake_gpu as fakes
 
@@ -25,7 +26,7 @@ SIZES = (32, 32, 32)
 
 def rates(launch: float) -> tuple[float, ...]:
     """Rates by which everything takes what a launch does, and next to nothing else."""
-    return (1, 1e-12, 1e-12, 1e-12, 1e18, launch)
+    return (1, 1e-12, 1e-12, 1e-12, 1e18, launch / math.sqrt(2), 0.0, 0.0)
 
 
 @pytest.mark.parametrize(
