@@ -27,6 +27,8 @@ from generator.plan.devices import Device
 from generator.tune.least_squares import Vector, minimum, solved
 from generator.tune.samples import Row, Sample, Sizes
 
+#: A contract that was measured at fewer sizes than this has no rates: they would be guessed rather than fitted.
+_FEWEST = 4
 #: Folds of the cross-validation over sizes.
 _PARTS = 4
 #: The number of configurations for which starting other processes is worthwhile.
@@ -62,7 +64,10 @@ class Fit:
 
 
 def fit(samples: Iterable[Sample], device: Device) -> Fit:
-    """The rates of every configuration, and their cross-validation over sizes; only aligned samples count."""
+    """The rates of the configurations of each contract that was measured at enough sizes, and their cross-validation.
+
+    Only aligned samples count.
+    """
     everything = sorted((s for s in samples if s.aligned), key=lambda s: (s.row, s.sizes))
     sizes = sorted({sample.sizes for sample in everything})
     folds = [frozenset(sizes[first::_PARTS]) for first in range(_PARTS)]
@@ -75,7 +80,8 @@ def fit(samples: Iterable[Sample], device: Device) -> Fit:
         quiet = (signal.SIGINT, signal.SIG_IGN)
         with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), signal.signal, quiet) as pool:
             rates, *others = pool.map(partial(_rates, device), known)
-    errors = [abs(_seconds(sample, rates[sample.row], device) / sample.seconds - 1) for sample in everything]
+    rated = [sample for sample in everything if sample.row in rates]
+    errors = [abs(_seconds(sample, rates[sample.row], device) / sample.seconds - 1) for sample in rated]
     lost: list[float] = []
     for fold, own in zip(folds, others):
         lost += _lost([sample for sample in everything if sample.sizes in fold], own, device)
@@ -92,7 +98,11 @@ def _seconds(sample: Sample, rates: tuple[float, ...], device: Device) -> float:
 
 
 def _rates(device: Device, samples: Sequence[Sample]) -> dict[Row, tuple[float, ...]]:
-    """The rates of each configuration of the samples, with four digits."""
+    """The rates of each configuration of the contracts that were measured at enough sizes, with four digits."""
+    measured: dict[str, set[Sizes]] = defaultdict(set)
+    for sample in samples:
+        measured[sample.row[0]].add(sample.sizes)
+    samples = [sample for sample in samples if len(measured[sample.row[0]]) >= _FEWEST]
     grouped: dict[Row, list[Sample]] = defaultdict(list)
     for sample in samples:
         grouped[sample.row].append(sample)

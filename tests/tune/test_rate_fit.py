@@ -117,6 +117,14 @@ def test_unaligned_samples_do_not_count() -> None:
     assert fit([*samples(), *others], DEVICE) == fit(samples(), DEVICE)
 
 
+def test_a_contract_of_few_sizes_has_no_rates() -> None:
+    assert fit(samples(SIZES[:4]), DEVICE).rates.keys() == RATES.keys()
+    assert fit(samples(SIZES[:3]), DEVICE).rates == {}
+    # The same sizes of another contract are no other sizes.
+    others = [replace(each, row=("gemm_fp16_rrr_none", *each.row[1:])) for each in samples(SIZES[3:6])]
+    assert fit([*samples(SIZES[:3]), *others], DEVICE).rates == {}
+
+
 def test_nothing_measured_is_nothing_fitted() -> None:
     found = fit([], DEVICE)
     assert (found.rates, found.error, found.regret) == ({}, 0.0, 0.0)

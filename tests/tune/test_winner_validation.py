@@ -55,6 +55,16 @@ def test_a_winner_is_in_doubt_where_an_unmeasured_row_promises_far_more(
     assert [each for each, _ in found] == ([winner] if doubted else [])
 
 
+@pytest.mark.parametrize("aligned", [True, False])
+def test_unaligned_operands_cast_no_doubt(bench: Bench, aligned: bool) -> None:
+    """The model does not describe them, and promises too much."""
+    winner = Winner(CONTRACT, *SIZES, KERNEL, ROWS[0], 3e-3)
+    samples = [Sample(SLOW, SIZES, 2, 3e-3, aligned)]
+    families = Families([bench.folder / "specs" / "tiny.yaml"], bench.folder / "generated")
+    found = doubtful(families, "tiny", [winner], samples, {FAST: rates(1e-6)}, DEVICES["nvidia_h200"], "3.7.1")
+    assert bool(list(found)) == aligned
+
+
 def test_a_row_that_cannot_run_promises_nothing(bench: Bench) -> None:
     """A kernel that refuses the sizes, as one by descriptors does of rows that do not step by 16 bytes."""
     winner = Winner(CONTRACT, *SIZES, KERNEL, ROWS[0], 3e-3)
