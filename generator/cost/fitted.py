@@ -3,7 +3,9 @@
 Every family with measurements contains this file, for the sizes that were not measured.
 """
 
-#: Arithmetic and memory traffic overlap: the time is their norm with this exponent.
+from typing import Any
+
+#: A step takes the norm, with this exponent, of its least seconds and of those of the programs that share the unit.
 SHARPNESS = 4
 #: Cycles for 128 bytes to reach a multiprocessor of an H200: from one line of the L2, and from parts of two lines.
 LINE, CROSSING = 2.0, 3.2
@@ -11,21 +13,36 @@ LINE, CROSSING = 2.0, 3.2
 PRODUCTS = 32
 
 
-def rated(row: dict[str, int], rates: tuple[float, ...], clock: float = 1.0, memory: float = 1.0) -> tuple[float, ...]:
+def rated(row: dict[str, int], rates: tuple[float, ...], clock: float = 1.0, memory: float = 1.0) -> tuple[Any, ...]:
     """A configuration, as in CONFIGS, and its rates, as `seconds` reads them.
 
-    Rates were fitted to the configuration: programs that a multiprocessor runs at once; the least seconds of a step
-    along K; seconds of a step for each resident program; seconds of a tile besides its steps; bytes per second of its
-    loads; and the least seconds of a launch. They assume that the row pitches of A and B are multiples of 128 bytes.
-    `clock` and `memory` are the clock rate and the memory bandwidth relative to those of the device of the rates.
+    The rates are: programs that a multiprocessor runs at once; the least seconds of a step along K; seconds of a step
+    for each resident program; seconds of a tile besides its steps; bytes per second of its loads; the seconds that a
+    launch adds to arithmetic and to traffic; and two exponents in the seconds of a step, of the part of the tiles' rows
+    that are rows of C, and of the part of all waves that has tiles. All but the first were fitted to the configuration.
+    They assume that the row pitches of A and B are multiples of 128 bytes. `clock` and `memory` are the clock rate and
+    the memory bandwidth relative to those of the device of the rates.
     """
-    resident, latency, step, tile, bandwidth, launch = rates
-    sizes = row["BLOCK_M"], row["BLOCK_N"], row["BLOCK_K"], row.get("SPLIT", 1)
-    return (*sizes, resident, latency / clock, step / clock, tile / clock, bandwidth * memory, launch)
+    resident, latency, step, tile, bandwidth, *others = rates
+    latency, step, tile, bandwidth = latency / clock, step / clock, tile / clock, bandwidth * memory
+    counts = range(1, int(resident) + 1)
+    # The seconds of a step if 0, 1, ... programs are resident.
+    steps = (0.0, *((latency**SHARPNESS + (count * step) ** SHARPNESS) ** (1 / SHARPNESS) for count in counts))
+    return (
+        row["BLOCK_M"],
+        row["BLOCK_N"],
+        row["BLOCK_K"],
+        row.get("SPLIT", 1),
+        int(resident),
+        steps,
+        tile,
+        bandwidth,
+        *others,
+    )
 
 
 def seconds(
-    configurations: list[tuple[float, ...]],
+    configurations: list[tuple[Any, ...]],
     sizes: tuple[int, ...],
     multiprocessors: int,
     width: int,
@@ -40,20 +57,21 @@ def seconds(
     products = batch[0] if batch else 1
     moved = products * (M * K + K * N + M * N) * width
     found = []
-    for m, n, k, split, resident, latency, step, tile, bandwidth, launch in configurations:
-        tiles = products * -(-M // m) * -(-N // n) * split
-        steps = -(-K // (k * split))
+    for m, n, k, split, resident, step, tile, bandwidth, launch, rows, wave in configurations:
+        down = -(-M // m)
+        tiles = products * down * -(-N // n) * split
+        # The tiles that a multiprocessor computes, of which it runs `resident` at a time and the rest at the end.
+        own = -(-tiles // multiprocessors)
+        turns, left = divmod(own, resident)
+        steps = -(-K // (k * split)) * (M / (down * m)) ** rows * (tiles / (own * multiprocessors)) ** wave
         if crossing[0] or crossing[1]:
             steps *= _slower(m, n, crossing)
-        # A multiprocessor runs `resident` programs at a time; the remaining ones run together at the end.
-        turns, left = divmod(-(-tiles // multiprocessors), resident)
-        full = resident * step
-        arithmetic = turns * ((full if full > latency else latency) * steps + tile)
+        arithmetic = launch + turns * (step[resident] * steps + tile)
         if left:
-            part = left * step
-            arithmetic += (part if part > latency else latency) * steps + tile
-        traffic = moved / bandwidth
-        found.append(launch + (arithmetic**SHARPNESS + traffic**SHARPNESS) ** (1 / SHARPNESS))
+            arithmetic += step[left] * steps + tile
+        traffic = launch + moved / bandwidth
+        # Arithmetic and memory traffic overlap in part.
+        found.append((arithmetic * arithmetic + traffic * traffic) ** 0.5)
     return found
 
 

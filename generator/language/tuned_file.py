@@ -9,16 +9,16 @@ from typing import Any
 
 from generator.language.model import Fitted, Measured, Rates, Winner
 
-#: The format of the file; other formats are refused.
-FORMAT = 1
-
-_RATES = 6
+#: The format of the file. Format 1, whose rates have no exponents, is read too; others are refused.
+FORMAT = 2
+#: The rates that are positive, of which the first is a whole number, and the exponents after them.
+_POSITIVE, _EXPONENTS = 6, 2
 
 
 def parse(text: str) -> Measured:
     """The measurements in the text of a file; raise ValueError with the reason if it is not such a file."""
     try:
-        found = json.loads(text)
+        found = contents(text)
         if found["format"] != FORMAT:
             raise ValueError(f"its format is {found['format']!r}, and {FORMAT} is read")
         device = _printable(found["device"])
@@ -42,6 +42,19 @@ def parse(text: str) -> Measured:
         raise ValueError(f"{type(error).__name__}: {error}") from None
 
 
+def contents(text: str) -> Any:
+    """What is in the text of a file; of format 1 as of the format now, with exponents of 0.
+
+    Rates are then less accurate until `tune --again` has fitted them to the journal. Raises ValueError for text that is
+    not JSON, and KeyError or TypeError if it is not such a file.
+    """
+    found = json.loads(text)
+    if found["format"] == 1:
+        rates = [{**entry, "rates": [*entry["rates"], *[0.0] * _EXPONENTS]} for entry in found["rates"]]
+        found = {**found, "format": FORMAT, "rates": rates}
+    return found
+
+
 def _printable(text: Any) -> str:
     if not isinstance(text, str) or not text.isascii() or not text.isprintable() or {'"', "\\"} & set(text):
         raise ValueError(f"{text!r} is not a name")
@@ -60,7 +73,10 @@ def _row(config: Any) -> Mapping[str, int]:
 
 
 def _rates(values: Any) -> Rates:
-    numbers = len(values) == _RATES and all(isinstance(value, int | float) for value in values)
-    if not numbers or not all(math.isfinite(value) and value > 0 for value in values) or values[0] != int(values[0]):
+    numbers = all(isinstance(value, int | float) and math.isfinite(value) for value in values)
+    if not numbers or len(values) != _POSITIVE + _EXPONENTS:
+        raise ValueError(f"{values!r} are not rates")
+    positive, exponents = values[:_POSITIVE], values[_POSITIVE:]
+    if min(positive) <= 0 or positive[0] != int(positive[0]) or not all(-1 < value < 1 for value in exponents):
         raise ValueError(f"{values!r} are not rates")
     return tuple(values)

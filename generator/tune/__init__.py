@@ -5,7 +5,8 @@ The stages, each of which can be called alone:
     trial_selection  specs + shapes + device -> Trial ...  the legal candidates, in the order of their predicted times
     trial_worker     Trial + Device -> Outcome             measured in three passes, in any process
     journal          Outcome ... <-> JSON lines            appended at once, so that a stopped run can continue
-    rate_fit         Outcome ... -> rates                  of the fitted cost model
+    samples          Outcome ... -> Sample ...             one for each configuration and size
+    rate_fit         Sample ... -> rates                   of the fitted cost model
     winners          Outcome ... + data file -> data file  merged, sorted, one winner a line (`winner_validation`)
     regret           Outcome ... -> results file           how much longer the family's choice takes than the best
 

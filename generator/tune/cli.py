@@ -23,7 +23,7 @@ from generator.tune import executors, public_calls, regret, trial_worker, tuning
 from generator.tune import winners_report as reports
 from generator.tune.journal import Journal
 from generator.tune.options import Call, parse
-from generator.tune.rate_fit import Row
+from generator.tune.samples import Row
 from generator.tune.trial_selection import Plan, calls, plan
 from generator.tune.winners import Place
 

@@ -9,7 +9,8 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from generator.tune.rate_fit import Fit, Row, Sample, Sizes, row_of
+from generator.tune.rate_fit import Fit
+from generator.tune.samples import Row, Sample, Sizes, row_of
 from generator.tune.winners import Winners
 
 #: The largest mean loss over the sizes of a contract, and the largest loss at one size.

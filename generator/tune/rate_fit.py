@@ -1,6 +1,10 @@
 """Fit the rates of the cost model `generator.cost.fitted` to measurements, and judge the choices that they lead to.
 
-The rates of each configuration are found by a random search with a fixed seed: equal measurements give equal rates.
+The rates of each configuration are those with the least squared errors of the logarithm of the predicted seconds. Many
+configurations were measured at few sizes, so that each is also held near the rates that are expected of it: a linear
+regression over all configurations on tile sizes, warps, stages, kernel and contract (`_expected`). What all
+configurations of one size have in common, such as a lower clock rate, does not affect a choice, and is estimated apart.
+Nothing is random: equal measurements give equal rates.
 """
 
 from __future__ import annotations
@@ -8,50 +12,42 @@ from __future__ import annotations
 import math
 import multiprocessing
 import os
-import random
 import signal
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from generator.bench.stats import rounded
 from generator.cost import fitted
 from generator.cost.analytic import PRODUCTS
+from generator.plan.devices import Device
+from generator.tune.least_squares import Vector, minimum, solved
+from generator.tune.samples import Row, Sample, Sizes
 
-#: M, N and K, after the number of products if there is a batch.
-Sizes = tuple[int, ...]
-#: A configuration: contract, kernel, and the entry of `CONFIGS` as sorted pairs.
-Row = tuple[str, str, tuple[tuple[str, int], ...]]
-#: `map`, or the `map` of a pool of processes.
-Search = Callable[..., Iterable[tuple[float, ...]]]
-
-#: A configuration that was measured at fewer sizes than this has no rates.
+#: A contract that was measured at fewer sizes than this has no rates: they would be guessed rather than fitted.
 _FEWEST = 4
-_TRIES = 400
-#: Folds of the cross-validation over sizes: with two, too few sizes might remain to fit a configuration's rates.
+#: Folds of the cross-validation over sizes.
 _PARTS = 4
-#: The number of configurations for which starting another process is worthwhile.
+#: The number of configurations for which starting other processes is worthwhile.
 _ENOUGH = 8
-#: The weight in the loss of the distance to the starting point, relative to the error of the predictions.
-_REGULARISATION = 0.002
-#: The numbers of programs that a multiprocessor may hold.
-_RESIDENT = (1, 2, 3, 4)
-#: Start of the search: seconds of a tile in addition to its steps, memory bytes per second, seconds of a launch.
-_TILE, _BANDWIDTH, _LAUNCH = 1e-6, 4e12, 2e-6
-
-
-@dataclass(frozen=True)
-class Sample:
-    """The measured seconds of one configuration at one size; `width` is the bytes of an element of A."""
-
-    row: Row
-    sizes: Sizes
-    width: int
-    seconds: float
+#: Times that rates, expected rates and the levels of sizes are estimated, each from the others.
+_ROUNDS = 6
+#: The standard deviations of the error of a prediction, and of the level of a size, both in logarithms.
+_ERROR, _LEVEL = 0.05, 0.05
+#: The standard deviations of the fitted numbers from the expected ones (`_start`).
+_SPREADS = (0.3, 0.3, 0.3, 0.1, 0.2, 0.1, 0.1)
+#: The slower a configuration is than the fastest of its size, the less it counts: e-fold for each `_NEAR`, in
+#: logarithms, down to `_LEAST`.
+_NEAR, _LEAST = 0.4, 0.1
+#: A multiprocessor rarely has registers for more programs than this.
+_RESIDENT = 4
+#: The largest exponent: with 1 or more, a configuration of fewer tiles could take less time for each step alone.
+_STEEPEST = 0.9
+#: Weights of squared coefficients in the regression: of numbers, and of kernels and contracts.
+_RIDGE_NUMBER, _RIDGE_NAME = 0.5, 1.0
 
 
 @dataclass(frozen=True)
@@ -67,31 +63,28 @@ class Fit:
     regret: float
 
 
-def fit(samples: Iterable[Sample], multiprocessors: int) -> Fit:
-    """The rates of every configuration that was measured at enough sizes, and their cross-validation over sizes."""
-    everything = list(samples)
-    workers = min(os.cpu_count() or 1, len({sample.row for sample in everything}) // _ENOUGH)
-    if workers < 2:
-        return _fit(everything, multiprocessors, map)
-    # Only this process handles Ctrl-C; it then ends the others.
-    quiet = (signal.SIGINT, signal.SIG_IGN)
-    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), signal.signal, quiet) as pool:
-        return _fit(everything, multiprocessors, pool.map)
+def fit(samples: Iterable[Sample], device: Device) -> Fit:
+    """The rates of the configurations of each contract that was measured at enough sizes, and their cross-validation.
 
-
-def _fit(everything: Sequence[Sample], multiprocessors: int, search: Search) -> Fit:
-    rates = _rates(everything, multiprocessors, search)
-    errors = [
-        abs(_seconds(sample, rates[sample.row], multiprocessors) / sample.seconds - 1)
-        for sample in everything
-        if sample.row in rates
-    ]
+    Only aligned samples count.
+    """
+    everything = sorted((s for s in samples if s.aligned), key=lambda s: (s.row, s.sizes))
     sizes = sorted({sample.sizes for sample in everything})
+    folds = [frozenset(sizes[first::_PARTS]) for first in range(_PARTS)]
+    known = [everything, *([s for s in everything if s.sizes not in fold] for fold in folds)]
+    workers = min(os.cpu_count() or 1, len(known))
+    if workers < 2 or len({sample.row for sample in everything}) < _ENOUGH:
+        rates, *others = [_rates(device, each) for each in known]
+    else:
+        # Only this process handles Ctrl-C; it then ends the others.
+        quiet = (signal.SIGINT, signal.SIG_IGN)
+        with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), signal.signal, quiet) as pool:
+            rates, *others = pool.map(partial(_rates, device), known)
+    rated = [sample for sample in everything if sample.row in rates]
+    errors = [abs(_seconds(sample, rates[sample.row], device) / sample.seconds - 1) for sample in rated]
     lost: list[float] = []
-    for first in range(_PARTS):
-        unseen = set(sizes[first::_PARTS])
-        others = _rates([sample for sample in everything if sample.sizes not in unseen], multiprocessors, search)
-        lost += _lost([sample for sample in everything if sample.sizes in unseen], others, multiprocessors)
+    for fold, own in zip(folds, others):
+        lost += _lost([sample for sample in everything if sample.sizes in fold], own, device)
     return Fit(
         rates,
         rounded(statistics.median(errors), 3) if errors else 0.0,
@@ -99,55 +92,155 @@ def _fit(everything: Sequence[Sample], multiprocessors: int, search: Search) -> 
     )
 
 
-def _seconds(sample: Sample, rates: tuple[float, ...], multiprocessors: int) -> float:
+def _seconds(sample: Sample, rates: tuple[float, ...], device: Device) -> float:
     row = fitted.rated(dict(sample.row[2]), rates)
-    return fitted.seconds([row], sample.sizes, multiprocessors, sample.width)[0]
+    return fitted.seconds([row], sample.sizes, device.multiprocessors, sample.width)[0]
 
 
-def _rates(samples: Sequence[Sample], multiprocessors: int, search: Search) -> dict[Row, tuple[float, ...]]:
-    """The rates of each configuration that was measured at enough sizes."""
+def _rates(device: Device, samples: Sequence[Sample]) -> dict[Row, tuple[float, ...]]:
+    """The rates of each configuration of the contracts that were measured at enough sizes, with four digits."""
+    measured: dict[str, set[Sizes]] = defaultdict(set)
+    for sample in samples:
+        measured[sample.row[0]].add(sample.sizes)
+    samples = [sample for sample in samples if len(measured[sample.row[0]]) >= _FEWEST]
     grouped: dict[Row, list[Sample]] = defaultdict(list)
     for sample in samples:
         grouped[sample.row].append(sample)
-    enough = {row: own for row, own in sorted(grouped.items()) if len({s.sizes for s in own}) >= _FEWEST}
-    return dict(zip(enough, search(partial(_search, multiprocessors=multiprocessors), enough.values())))
+    resident = {row: _resident(dict(row[2]), own[0].width, device) for row, own in grouped.items()}
+    start = {row: _start(dict(row[2]), own[0].width) for row, own in grouped.items()}
+    found, expected = dict(start), dict(start)
+    precision = [(_ERROR / spread) ** 2 for spread in _SPREADS]
+    weights = _weights(samples)
+    levels: dict[tuple[str, Sizes], float] = defaultdict(float)
+    features = _features(grouped)
+    for _ in range(_ROUNDS):
+        curvature = {}
+        for row, own in grouped.items():
+            targets = [math.log(sample.seconds) - levels[sample.row[0], sample.sizes] for sample in own]
+            found[row], curvature[row] = minimum(
+                partial(_logarithms, row, own, resident[row], device),
+                targets,
+                [weights[sample.row, sample.sizes] for sample in own],
+                found[row],
+                expected[row],
+                precision,
+            )
+        expected = _expected(features, start, found, curvature, precision)
+        levels = _levels(samples, weights, grouped, found, resident, device)
+    return {row: tuple(rounded(value, 4) for value in _numbers(resident[row], found[row])) for row in grouped}
 
 
-def _search(samples: Sequence[Sample], multiprocessors: int) -> tuple[float, ...]:
-    """The rates of one configuration with the least loss that the search finds (`_loss`)."""
-    row = dict(samples[0].row[2])
-    width = samples[0].width
+def _start(row: Mapping[str, int], width: int) -> Vector:
+    """Where a fit starts, and what the regression adds to.
+
+    The logarithms of: the least seconds of a step, divided by those for each resident program; the latter; seconds of a
+    tile; bytes per second; seconds of a launch. Then the two exponents.
+    """
     step = max(row["BLOCK_M"], 64) * row["BLOCK_N"] * row["BLOCK_K"] / (PRODUCTS * 2 / width)
-    start = [math.log(value) for value in (1.5 * step, step, _TILE, _BANDWIDTH, _LAUNCH)]
-    # A fixed seed: the search gives the same rates in every process.
-    generator = random.Random(0)
-    best: tuple[float, int, list[float]] | None = None
-    for resident in _RESIDENT:
-        found, loss = start, _loss(samples, resident, start, start, multiprocessors)
-        reach = 0.5
-        for attempt in range(_TRIES):
-            other = [value + generator.gauss(0.0, reach) for value in found]
-            new = _loss(samples, resident, other, start, multiprocessors)
-            if new < loss:
-                found, loss = other, new
-            elif attempt % 40 == 39:
-                reach *= 0.75
-        if best is None or loss < best[0]:
-            best = loss, resident, found
-    assert best is not None
-    return (best[1], *(rounded(math.exp(value), 4) for value in best[2]))
+    return (*map(math.log, (1.5, step, 1e-6, 4e12, 2e-6)), 0.0, 0.0)
 
 
-def _loss(
-    samples: Sequence[Sample], resident: int, rates: Sequence[float], start: Sequence[float], multiprocessors: int
-) -> float:
-    """The squared errors of the predicted seconds and the squared distances to `start`, summed; all in logarithms."""
-    values = (resident, *map(math.exp, rates))
-    error = math.fsum(math.log(_seconds(sample, values, multiprocessors) / sample.seconds) ** 2 for sample in samples)
-    return error + _REGULARISATION * sum((value - first) ** 2 for value, first in zip(rates, start))
+def _numbers(resident: int, values: Vector) -> tuple[float, ...]:
+    """The rates, as `fitted.rated` reads them, of the numbers of a fit (`_start`)."""
+    latency, step, tile, bandwidth, launch, rows, wave = values
+    exponents = (max(-_STEEPEST, min(_STEEPEST, value)) for value in (rows, wave))
+    return (resident, *map(math.exp, (latency + step, step, tile, bandwidth, launch)), *exponents)
 
 
-def _lost(samples: Sequence[Sample], rates: Mapping[Row, tuple[float, ...]], multiprocessors: int) -> list[float]:
+def _resident(row: Mapping[str, int], width: int, device: Device) -> int:
+    """Programs of a configuration that have room in the shared memory of a multiprocessor, at most `_RESIDENT`."""
+    taken = (row["BLOCK_M"] + row["BLOCK_N"]) * row["BLOCK_K"] * row["num_stages"] * width
+    return max(1, min(_RESIDENT, device.shared_memory // taken))
+
+
+def _logarithms(
+    row: Row, samples: Sequence[Sample], resident: int, device: Device, points: Sequence[Vector]
+) -> list[list[float]]:
+    """For each sample the logarithms of the predicted seconds, by each of the points."""
+    config = dict(row[2])
+    rated = [fitted.rated(config, _numbers(resident, point)) for point in points]
+    return [
+        [math.log(found) for found in fitted.seconds(rated, sample.sizes, device.multiprocessors, sample.width)]
+        for sample in samples
+    ]
+
+
+def _weights(samples: Iterable[Sample]) -> dict[tuple[Row, Sizes], float]:
+    least: dict[tuple[str, Sizes], float] = defaultdict(lambda: math.inf)
+    for sample in samples:
+        place = sample.row[0], sample.sizes
+        least[place] = min(least[place], sample.seconds)
+    return {
+        (s.row, s.sizes): _LEAST + (1 - _LEAST) * (least[s.row[0], s.sizes] / s.seconds) ** (1 / _NEAR) for s in samples
+    }
+
+
+def _levels(
+    samples: Sequence[Sample],
+    weights: Mapping[tuple[Row, Sizes], float],
+    grouped: Mapping[Row, Sequence[Sample]],
+    found: Mapping[Row, Vector],
+    resident: Mapping[Row, int],
+    device: Device,
+) -> dict[tuple[str, Sizes], float]:
+    """The mean error at each size of a contract, in logarithms, drawn towards 0 where there are few samples."""
+    errors: dict[tuple[str, Sizes], float] = defaultdict(float)
+    counts: dict[tuple[str, Sizes], float] = defaultdict(float)
+    for row, own in grouped.items():
+        for sample, (predicted,) in zip(own, _logarithms(row, own, resident[row], device, [found[row]])):
+            place, weight = (row[0], sample.sizes), weights[row, sample.sizes]
+            errors[place] += weight * (math.log(sample.seconds) - predicted)
+            counts[place] += weight
+    return {place: errors[place] / (counts[place] + (_ERROR / _LEVEL) ** 2) for place in errors}
+
+
+def _features(rows: Iterable[Row]) -> dict[Row, dict[str, float]]:
+    """What the regression knows of each configuration, without what is 0."""
+    found = {}
+    for contract, kernel, pairs in rows:
+        row = dict(pairs)
+        m, n = math.log2(row["BLOCK_M"]), math.log2(row["BLOCK_N"])
+        others = {name: math.log2(row.get(name, 1)) for name in ("BLOCK_K", "num_stages", "num_warps", "SPLIT")}
+        # The matrix unit has at least 64 rows; a wide tile is loaded differently.
+        numbers = {"m": m, "n": n, "rows": max(m, 6.0), "columns": max(n, 6.0), "area": m * n / 8, **others}
+        names = {f"contract {contract}": 1.0, f"kernel {kernel.partition('__')[2]}": 1.0}
+        found[contract, kernel, pairs] = {"": 1.0, **{k: v for k, v in numbers.items() if v}, **names}
+    return found
+
+
+def _expected(
+    features: Mapping[Row, Mapping[str, float]],
+    start: Mapping[Row, Vector],
+    found: Mapping[Row, Vector],
+    curvature: Mapping[Row, Vector],
+    precision: Sequence[float],
+) -> dict[Row, Vector]:
+    """The numbers that the others lead to expect of each configuration: a ridge regression for each number.
+
+    A configuration counts by the share of its measurements, rather than of what was expected, in its number.
+    """
+    names = sorted({name for each in features.values() for name in each})
+    index = {name: i for i, name in enumerate(names)}
+    rows = [(row, [(index[name], value) for name, value in each.items()]) for row, each in features.items()]
+    ridge = [1e-6 if not name else _RIDGE_NAME if " " in name else _RIDGE_NUMBER for name in names]
+    columns = []
+    for j, prior in enumerate(precision):
+        matrix = [[ridge[i] if i == other else 0.0 for other in range(len(names))] for i in range(len(names))]
+        vector = [0.0] * len(names)
+        for row, pairs in rows:
+            weight = curvature[row][j] / (curvature[row][j] + prior)
+            for i, value in pairs:
+                vector[i] += weight * value * (found[row][j] - start[row][j])
+                for other, factor in pairs:
+                    matrix[i][other] += weight * value * factor
+        columns.append(solved(matrix, vector))
+    return {
+        row: tuple(first + sum(column[i] * value for i, value in pairs) for first, column in zip(start[row], columns))
+        for row, pairs in rows
+    }
+
+
+def _lost(samples: Sequence[Sample], rates: Mapping[Row, tuple[float, ...]], device: Device) -> list[float]:
     """For each problem log(seconds of the configuration that the model chooses / seconds of the fastest one)."""
     problems: dict[tuple[str, Sizes], list[Sample]] = defaultdict(list)
     for sample in samples:
@@ -156,11 +249,6 @@ def _lost(samples: Sequence[Sample], rates: Mapping[Row, tuple[float, ...]], mul
     for own in problems.values():
         rated = [sample for sample in own if sample.row in rates]
         if len(rated) > 1:
-            chosen = min(rated, key=lambda sample: _seconds(sample, rates[sample.row], multiprocessors))
+            chosen = min(rated, key=lambda sample: _seconds(sample, rates[sample.row], device))
             found.append(math.log(chosen.seconds / min(sample.seconds for sample in own)))
     return found
-
-
-def row_of(contract: str, kernel: str, config: Mapping[str, Any]) -> Row:
-    """The key of a configuration in samples and rates."""
-    return contract, kernel, tuple(sorted(config.items()))

@@ -25,7 +25,7 @@ from generator.language.errors import CallError
 from generator.language.vocabulary import ELEMENTS
 from generator.plan import devices
 from generator.plan.kernels import Kernel
-from generator.tune.rate_fit import Row, row_of
+from generator.tune.samples import Row, row_of
 
 #: A configuration is not measured if its predicted time is more than this many times that of the best: one such launch
 #: may take longer than all others together.

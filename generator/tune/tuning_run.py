@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,12 +16,12 @@ from generator.bench.measure import reason
 from generator.bench.sampled_sizes import is_unseen
 from generator.emit import code_parts
 from generator.language.errors import CallError
-from generator.language.vocabulary import ELEMENTS
 from generator.plan import devices
 from generator.tune import pruning, trial_worker, winners
 from generator.tune.journal import Journal
 from generator.tune.outcome import Outcome, Winner
-from generator.tune.rate_fit import Row, Sample, fit, row_of
+from generator.tune.rate_fit import fit
+from generator.tune.samples import Row, row_of, samples_of
 from generator.tune.trial_selection import Trial
 from generator.tune.winner_validation import DOUBTED, doubtful
 
@@ -161,12 +161,9 @@ def write(
             rival = new.get(winner.place)
             if winner.place in complete and (rival is None or _cost(winner) < _cost(rival)):
                 new[winner.place] = winner
-        widths = {
-            kernel.variant.contract: ELEMENTS[kernel.variant.dtype.a].bits // 8
-            for kernel in families.known[name].kernels
-        }
-        samples = [sample for sample in samples_of(standing, widths) if sample.row in offered]
-        fitted = fit(samples, place.multiprocessors)
+        variants = {kernel.variant.contract: kernel.variant for kernel in families.known[name].kernels}
+        samples = [sample for sample in samples_of(standing, variants) if sample.row in offered]
+        fitted = fit(samples, device)
         found, dropped = winners.merge(old, new.values(), fitted, digests)
         gone = [winner for winner in found.winners if _row_of(winner) not in offered]
         found = pruning.pruned(found, samples, offered)
@@ -206,16 +203,6 @@ def _doubt(found: tuple[Winner, float]) -> str:
 def _cost(winner: Winner) -> float:
     """The time relative to torch's product, if that was timed: clock rates differ between runs, and affect both."""
     return winner.seconds / winner.library_seconds if winner.library_seconds else winner.seconds
-
-
-def samples_of(outcomes: Iterable[Outcome], widths: Mapping[str, int]) -> Iterator[Sample]:
-    """The seconds of each configuration at each size, in its last pass; `widths` are bytes of an element of A."""
-    for outcome in outcomes:
-        if outcome.winner is None or outcome.winner.contract not in widths:
-            continue
-        contract, sizes = outcome.winner.place
-        for found in outcome.times:
-            yield Sample(row_of(contract, found.kernel, found.config), sizes, widths[contract], found.seconds)
 
 
 def rows_of(families: Families, name: str) -> frozenset[Row]:

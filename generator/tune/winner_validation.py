@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from generator.bench.comparison_plan import Families, of_specs
 from generator.plan import devices
 from generator.tune.outcome import Winner
-from generator.tune.rate_fit import Row, Sample, row_of
+from generator.tune.samples import Row, Sample, row_of
 from generator.tune.trial_selection import by_rates, candidates_of
 
 #: The least predicted speed-up that casts doubt on a winner: more than any error of the model where it can be checked.
@@ -32,9 +32,11 @@ def doubtful(
 
     The other configuration must be `DOUBTED` times as fast, must be able to run, and must not be in `samples`, whose
     times were measured. A winner that was no slower than torch's product is not doubted, because the model does not
-    include the roofline.
+    include the roofline; nor is one of operands that the model does not describe (`Sample.aligned`).
     """
-    behind = [winner for winner in winners if winner.seconds > (winner.library_seconds or 0.0)]
+    samples = list(samples)
+    unaligned = {(sample.row[0], sample.sizes) for sample in samples if not sample.aligned}
+    behind = [w for w in winners if w.seconds > (w.library_seconds or 0.0) and w.place not in unaligned]
     timed = {(sample.sizes, sample.row) for sample in samples}
     timed |= {(w.shape.sizes, row_of(w.contract, w.kernel, w.config)) for w in behind}
     for contract in sorted({winner.contract for winner in behind}):

@@ -13,9 +13,10 @@ from typing import Any
 
 from generator.bench import measurements
 from generator.language.errors import CallError
-from generator.language.tuned_file import FORMAT
+from generator.language.tuned_file import FORMAT, contents
 from generator.tune.outcome import Winner, plain, winner_of
-from generator.tune.rate_fit import Fit, row_of
+from generator.tune.rate_fit import Fit
+from generator.tune.samples import row_of
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Winners:
 def read(path: Path) -> Winners:
     """The contents of `path`; raise FileNotFoundError if it does not exist, `CallError` if it is not such a file."""
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = contents(path.read_text(encoding="utf-8"))
         if data["format"] != FORMAT:
             raise CallError(f"{path} has format {data['format']!r}, this version reads {FORMAT}")
         return Winners(

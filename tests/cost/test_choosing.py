@@ -97,7 +97,9 @@ def test_a_tile_that_multiplies_less_than_it_loads_is_slowed_down_by_such_lines(
     def slower(m: int, n: int, crossing: tuple[bool, bool]) -> float:
         row = {"BLOCK_M": m, "BLOCK_N": n, "BLOCK_K": 64}
         # Steps alone: no bytes, and nothing for a tile or a launch.
-        plain, crossed = (one_seconds(row, (1, 1e-6, 0, 0, 1e30, 0), (8192,) * 3, 132, 2, x) for x in (NOT, crossing))
+        plain, crossed = (
+            one_seconds(row, (1, 1e-6, 1e-12, 0, 1e30, 0, 0, 0), (8192,) * 3, 132, 2, x) for x in (NOT, crossing)
+        )
         return crossed / plain
 
     assert slower(128, 256, (True, True)) == pytest.approx(1.2)
@@ -147,7 +149,9 @@ def test_a_row_is_the_one_measured_where_tables_differ(rendered: Callable[[str, 
     contract, how = "gemm_tf32_rcr_none", "tiled_descriptor_auto_grouped"
     found = measured(contract) | {"winners": [], "rates": []}
     found["winners"] = [{"contract": contract, "m": 8, "n": 8, "k": 8, "kernel": f"{contract}__{how}", "config": row}]
-    found["rates"] = [{key: found["winners"][0][key] for key in ("contract", "kernel", "config")} | {"rates": [1] * 6}]
+    found["rates"] = [
+        {key: found["winners"][0][key] for key in ("contract", "kernel", "config")} | {"rates": [1] * 6 + [0, 0]}
+    ]
     text = SPEC.partition("masking")[0].replace("fp16", "tf32") + "load: descriptor\ntargets: [sm90]\n"
     text += f"epilogue: [none, bias]\nselect: table\ntuned: found.json\ntile:\n{tiles}"
     package = rendered(text, json.dumps(found))

@@ -40,12 +40,23 @@ def test_a_good_file() -> None:
     )
 
 
+def test_a_file_of_format_1_is_read_with_exponents_of_0() -> None:
+    def older(found: dict[str, Any]) -> None:
+        found["format"] = 1
+        for entry in found["rates"]:
+            del entry["rates"][6:]
+
+    new, old = tuned_file.parse(GOOD), tuned_file.parse(changed(older))
+    assert old.winners == new.winners
+    assert [entry.rates for entry in old.fitted] == [(*entry.rates[:6], 0.0, 0.0) for entry in new.fitted]
+
+
 NO_RATES = "are not rates"
 NO_SIZE = "a size is not a whole number of at least 1"
 # What is wrong -> how the file is made so, and what is answered.
 BAD: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
-    "another format": (lambda f: f.update(format=2), "its format is 2, and 1 is read"),
-    "a format that is text": (lambda f: f.update(format="1"), "its format is '1', and 1 is read"),
+    "another format": (lambda f: f.update(format=3), "its format is 3, and 2 is read"),
+    "a format that is text": (lambda f: f.update(format="1"), "its format is '1', and 2 is read"),
     "no format": (lambda f: f.pop("format"), "KeyError: 'format'"),
     "no device": (lambda f: f.pop("device"), "KeyError: 'device'"),
     "no rates at all": (lambda f: f.pop("rates"), "KeyError: 'rates'"),
@@ -63,12 +74,15 @@ BAD: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "half a size": (lambda f: f["winners"][1].update(k=1.5), NO_SIZE),
     "a size that is text": (lambda f: f["winners"][1].update(k="64"), NO_SIZE),
     "a winner without a size": (lambda f: f["winners"][1].pop("k"), "KeyError: 'k'"),
-    "five rates": (lambda f: f["rates"][0]["rates"].pop(), NO_RATES),
-    "seven rates": (lambda f: f["rates"][0]["rates"].append(1.0), NO_RATES),
-    "a rate of 0": (lambda f: f["rates"][0].update(rates=[1, 1, 0, 1, 1, 1]), NO_RATES),
-    "a negative rate": (lambda f: f["rates"][0].update(rates=[1, 1, -1, 1, 1, 1]), NO_RATES),
-    "a rate that is no number": (lambda f: f["rates"][0].update(rates=[1, 1, float("nan"), 1, 1, 1]), NO_RATES),
-    "a rate that is text": (lambda f: f["rates"][0].update(rates=[1, 1, "1", 1, 1, 1]), NO_RATES),
+    "seven rates": (lambda f: f["rates"][0]["rates"].pop(), NO_RATES),
+    "nine rates": (lambda f: f["rates"][0]["rates"].append(1.0), NO_RATES),
+    "a rate of 0": (lambda f: f["rates"][0].update(rates=[1, 1, 0, 1, 1, 1, 0, 0]), NO_RATES),
+    "a negative rate": (lambda f: f["rates"][0].update(rates=[1, 1, -1, 1, 1, 1, 0, 0]), NO_RATES),
+    "a rate that is no number": (lambda f: f["rates"][0].update(rates=[1, 1, float("nan"), 1, 1, 1, 0, 0]), NO_RATES),
+    "a rate that is text": (lambda f: f["rates"][0].update(rates=[1, 1, "1", 1, 1, 1, 0, 0]), NO_RATES),
+    "half a program": (lambda f: f["rates"][0].update(rates=[1.5, 1, 1, 1, 1, 1, 0, 0]), NO_RATES),
+    "an exponent of 1": (lambda f: f["rates"][0].update(rates=[1, 1, 1, 1, 1, 1, 0, 1]), NO_RATES),
+    "an exponent that is no number": (lambda f: f["rates"][0].update(rates=[1] * 6 + [float("nan"), 0]), NO_RATES),
     "a row that is a list": (lambda f: f["winners"][0].update(config=[64]), "AttributeError: 'list' object has no"),
     "a row that is a number": (lambda f: f["rates"][0].update(config=0), "AttributeError: 'int' object has no"),
     "a row of texts": (
@@ -120,7 +134,7 @@ NOT_READ = "tuned: 'found.json', relative to the spec, cannot be read:"
         (
             "select: table\ntuned: found.json",
             changed(lambda f: f.update(format=7)),
-            [f"5:8: {NOT_READ} its format is 7, and 1 is read"],
+            [f"5:8: {NOT_READ} its format is 7, and 2 is read"],
         ),
         ("select: table\ntuned: [found.json, found.json]", GOOD, ["5:21: tuned: 'found.json' is listed twice"]),
         (
@@ -205,9 +219,12 @@ def test_what_a_family_holds() -> None:
                 (
                     (
                         AUTO,
-                        ((0, "(2, 3e-07, 2.5e-07, 1e-06, 1e12, 2e-06)"), (1, "(1, 8e-07, 5e-07, 2e-06, 4e12, 4e-06)")),
+                        (
+                            (0, "(2, 3e-07, 2.5e-07, 1e-06, 1e12, 2e-06, -0.1, 0.2)"),
+                            (1, "(1, 8e-07, 5e-07, 2e-06, 4e12, 4e-06, -0.1, 0.2)"),
+                        ),
                     ),
-                    (NONE, ((1, "(1, 4e-07, 2.5e-07, 1e-06, 4e12, 1e-06)"),)),
+                    (NONE, ((1, "(1, 4e-07, 2.5e-07, 1e-06, 4e12, 1e-06, -0.1, 0.2)"),)),
                 ),
             ),
         ),

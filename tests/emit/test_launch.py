@@ -347,7 +347,7 @@ def test_a_choice_by_measurements_is_by_the_columns_of_the_result(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, contract: str, columns: int
 ) -> None:
     (tmp_path / "halves.yaml").write_text(GATED)
-    nothing = {"format": 1, "device": "Some GPU", "error": 0.0, "regret": 0.0, "winners": [], "rates": []}
+    nothing = {"format": 2, "device": "Some GPU", "error": 0.0, "regret": 0.0, "winners": [], "rates": []}
     (tmp_path / "found.json").write_text(json.dumps(nothing))
     assert main([str(tmp_path / "halves.yaml"), "--out", str(tmp_path)]) == 0
     monkeypatch.syspath_prepend(tmp_path)

@@ -9,7 +9,8 @@ import statistics
 from generator.bench.problem import Shape
 from generator.tune.outcome import Timed, Winner
 from generator.tune.pruning import LARGEST, MEAN, portfolio, pruned
-from generator.tune.rate_fit import Fit, Row, Sample, row_of
+from generator.tune.rate_fit import Fit
+from generator.tune.samples import Row, Sample, row_of
 from generator.tune.winners import Place, Winners
 
 CONTRACT = "gemm_fp16_rcr_none"

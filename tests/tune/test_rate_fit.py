@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import itertools
 import random
+from dataclasses import replace
 
 import pytest
 
-from generator.tune.rate_fit import Row, Sample, fit, row_of
+from generator.cost.analytic import PRODUCTS
+from generator.plan.devices import DEVICES
+from generator.tune.rate_fit import fit
+from generator.tune.samples import Row, Sample, row_of
 from tests.helpers.tuned_file import one_seconds
 
-PROCESSORS = 132
+DEVICE = DEVICES["nvidia_h200"]
 CONTRACT = "gemm_fp16_rcr_none"
 
 
@@ -22,14 +26,19 @@ def row(m: int, n: int, k: int, how: str = "tiled") -> Row:
 SMALL, LARGE = row(16, 64, 128), row(128, 128, 64)
 #: What is to be found again: near what an H200 reaches, and away from where the search starts.
 RATES = {
-    SMALL: (3, 9e-7, 2e-7, 1.6e-6, 3.1e12, 3.3e-6),
-    LARGE: (2, 7e-7, 4.5e-7, 2.1e-6, 3.6e12, 4e-6),
+    SMALL: (3, 9e-7, 2e-7, 1.6e-6, 3.1e12, 3.3e-6, -0.1, 0.1),
+    LARGE: (2, 7e-7, 4.5e-7, 2.1e-6, 3.6e12, 4e-6, -0.2, 0.3),
 }
 SIZES = [size for size in itertools.product((1, 128, 512, 2048, 8192), (1024, 4096), (512, 2048, 8192))]
+UNSEEN = [size for size in itertools.product((256, 1024, 3000), (3072, 6144), (1024, 3584))]
+
+
+def seconds(row: Row, rates: tuple[float, ...], sizes: tuple[int, int, int]) -> float:
+    return one_seconds(dict(row[2]), rates, sizes, DEVICE.multiprocessors, 2)
 
 
 def exact(row: Row, sizes: tuple[int, int, int]) -> float:
-    return one_seconds(dict(row[2]), RATES[row], sizes, PROCESSORS, 2)
+    return seconds(row, RATES[row], sizes)
 
 
 def samples(sizes: list[tuple[int, int, int]] = SIZES) -> list[Sample]:
@@ -38,53 +47,93 @@ def samples(sizes: list[tuple[int, int, int]] = SIZES) -> list[Sample]:
 
 
 def test_the_rates_of_the_model_are_found_again() -> None:
-    found = fit(samples(), PROCESSORS)
+    found = fit(samples(), DEVICE)
     assert found.rates.keys() == RATES.keys()
     assert found.error < 0.02
-    # Sizes that no sample had.
     for row, rates in found.rates.items():
-        assert rates[0] in (1, 2, 3, 4) and len(rates) == 6
-        for size in itertools.product((256, 1024, 3000), (3072, 6144), (1024, 3584)):
-            seconds = one_seconds(dict(row[2]), rates, size, PROCESSORS, 2)
-            assert seconds == pytest.approx(exact(row, size), rel=0.1), size
+        # As many programs as have room in the shared memory.
+        assert rates[0] == RATES[row][0] and len(rates) == 8
+        for size in UNSEEN:
+            assert seconds(row, rates, size) == pytest.approx(exact(row, size), rel=0.1), size
 
 
 def test_the_order_of_the_samples_says_nothing() -> None:
-    first = fit(samples(SIZES[::3]), PROCESSORS)
+    first = fit(samples(SIZES[::3]), DEVICE)
     for seed in range(3):
         shuffled = samples(SIZES[::3])
         random.Random(seed).shuffle(shuffled)
-        assert fit(shuffled, PROCESSORS) == first
+        assert fit(shuffled, DEVICE) == first
 
 
-def test_many_rows_are_fitted_side_by_side_to_the_same_rates(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fits_side_by_side_give_the_same_rates(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = SIZES[::5]
     rows = [row(m, n, k) for m in (16, 32, 64, 128) for n in (64, 128) for k in (32, 64)]
     many = [Sample(each, size, 2, exact(SMALL, size) * (1 + i / 8)) for i, each in enumerate(rows) for size in sizes]
     found = {}
     for processors in (1, 2):
         monkeypatch.setattr("os.cpu_count", lambda processors=processors: processors)
-        found[processors] = fit(many, PROCESSORS)
+        found[processors] = fit(many, DEVICE)
     assert len(found[1].rates) == len(rows) and found[1] == found[2]
 
 
-def test_a_row_of_few_sizes_has_no_rates() -> None:
-    few = [sample for sample in samples(SIZES[:4]) if sample.row == LARGE]
-    fewer = [sample for sample in samples(SIZES[:3]) if sample.row == SMALL]
-    assert fit([*few, *fewer], PROCESSORS).rates.keys() == {LARGE}
-    # The same size again is no other size.
-    assert fit([*few, *fewer, *fewer], PROCESSORS).rates.keys() == {LARGE}
+def slower(factor: float) -> dict[Row, tuple[float, ...]]:
+    """Rates of eight rows by which a step takes `factor` times as long as where the search starts."""
+    found = {}
+    for m, n, k in itertools.product((64, 128), repeat=3):
+        step, resident = factor * m * n * k / PRODUCTS, min(4, DEVICE.shared_memory // ((m + n) * k * 3 * 2))
+        found[row(m, n, k)] = (resident, 1.5 * step, step, 1e-6, 4e12, 2e-6, 0.0, 0.0)
+    return found
+
+
+def test_a_row_that_was_measured_once_has_the_rates_expected_of_it() -> None:
+    """At the smallest size, which tells little of its steps: they take as many times as long as those of other rows."""
+    rates, once = slower(2.0), row(128, 64, 64)
+    own = [Sample(each, size, 2, seconds(each, rates[each], size)) for each in rates for size in SIZES]
+    found = fit([sample for sample in own if sample.row != once or sample.sizes == SIZES[0]], DEVICE).rates
+    assert found.keys() == rates.keys()
+    for size in UNSEEN:
+        assert seconds(once, found[once], size) == pytest.approx(seconds(once, rates[once], size), rel=0.1), size
+
+
+def test_a_row_that_was_measured_at_a_lower_clock_rate_alone_is_not_taken_for_slower() -> None:
+    """All rows took a tenth longer at every fourth size, and the fastest one was measured at these sizes alone."""
+    rates = slower(1.5)
+    first = row(128, 128, 64)
+    fast = row(128, 128, 64, "other")
+    rates[fast] = (rates[first][0], *(0.96 * value for value in rates[first][1:4]), 4.2e12, 1.9e-6, 0.0, 0.0)
+    slow = SIZES[::4]
+    own = [
+        Sample(each, size, 2, seconds(each, rates[each], size) * (1.1 if size in slow else 1.0))
+        for each in rates
+        for size in (slow if each == fast else SIZES)
+    ]
+    found = fit(own, DEVICE).rates
+    for size in UNSEEN:
+        assert seconds(fast, found[fast], size) < seconds(first, found[first], size), size
+
+
+def test_unaligned_samples_do_not_count() -> None:
+    others = [replace(each, seconds=each.seconds * 3, aligned=False) for each in samples(UNSEEN)]
+    assert fit([*samples(), *others], DEVICE) == fit(samples(), DEVICE)
+
+
+def test_a_contract_of_few_sizes_has_no_rates() -> None:
+    assert fit(samples(SIZES[:4]), DEVICE).rates.keys() == RATES.keys()
+    assert fit(samples(SIZES[:3]), DEVICE).rates == {}
+    # The same sizes of another contract are no other sizes.
+    others = [replace(each, row=("gemm_fp16_rrr_none", *each.row[1:])) for each in samples(SIZES[3:6])]
+    assert fit([*samples(SIZES[:3]), *others], DEVICE).rates == {}
 
 
 def test_nothing_measured_is_nothing_fitted() -> None:
-    found = fit([], PROCESSORS)
+    found = fit([], DEVICE)
     assert (found.rates, found.error, found.regret) == ({}, 0.0, 0.0)
 
 
 def test_nothing_is_lost_where_the_model_is_exact() -> None:
     own = samples()
     assert {min(RATES, key=lambda row: exact(row, size)) for size in SIZES} == {SMALL, LARGE}
-    assert fit(own, PROCESSORS).regret == 0.0
+    assert fit(own, DEVICE).regret < 0.003
 
 
 def test_what_the_model_does_not_know_is_lost() -> None:
@@ -93,4 +142,4 @@ def test_what_the_model_does_not_know_is_lost() -> None:
     own = [sample for sample in samples() if sample.row == LARGE]
     for index, sample in enumerate(sorted(own, key=lambda sample: sample.sizes)):
         own.append(Sample(slow, sample.sizes, 2, sample.seconds * (0.5 if index % 2 else 2.0)))
-    assert fit(own, PROCESSORS).regret > 0.2
+    assert fit(own, DEVICE).regret > 0.2

@@ -53,7 +53,7 @@ def test_the_fastest_of_each_size_is_kept(bench: Bench, at_once: AtOnce) -> None
     assert winners_of(bench.winners) == ALL
     data = json.loads(bench.winners.read_text())
     assert {name: data[name] for name in ("format", "device", "multiprocessors", "torch", "triton")} == {
-        "format": 1,
+        "format": 2,
         "device": "NVIDIA H200",
         "multiprocessors": 132,
         "torch": "2.11.0",
@@ -308,7 +308,7 @@ def test_some_kernels_alone_have_times_and_no_winner(bench: Bench, at_once: AtOn
 
 def test_refine_also_tries_what_the_fitted_rates_promise(bench: Bench, at_once: AtOnce) -> None:
     at_once()
-    shapes = [f"{16 * i}x{32 * i}x{32 * i}" for i in range(1, 6)]
+    shapes = [f"{16 * i}x{64 * i}x{64 * i}" for i in range(1, 6)]
     (bench.folder / "shapes.yaml").write_text(f"[{', '.join(shapes)}]")
     bench.tune("--candidates", "6")
     first = at_once()

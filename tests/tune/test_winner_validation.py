@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from generator.bench.comparison_plan import Families
 from generator.plan.devices import DEVICES
 from generator.tune.outcome import Winner
-from generator.tune.rate_fit import Row, Sample, row_of
+from generator.tune.samples import Row, Sample, row_of
 from generator.tune.winner_validation import DOUBTED, doubtful
 from tests.helpers.tune import fake_gpu as fakes
 
@@ -25,7 +26,7 @@ SIZES = (32, 32, 32)
 
 def rates(launch: float) -> tuple[float, ...]:
     """Rates by which everything takes what a launch does, and next to nothing else."""
-    return (1, 1e-12, 1e-12, 1e-12, 1e18, launch)
+    return (1, 1e-12, 1e-12, 1e-12, 1e18, launch / math.sqrt(2), 0.0, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -52,6 +53,16 @@ def test_a_winner_is_in_doubt_where_an_unmeasured_row_promises_far_more(
         families, "tiny", [winner], samples, {SLOW: rates(3e-3), FAST: rates(promised)}, DEVICES["nvidia_h200"], "3.7.1"
     )
     assert [each for each, _ in found] == ([winner] if doubted else [])
+
+
+@pytest.mark.parametrize("aligned", [True, False])
+def test_unaligned_operands_cast_no_doubt(bench: Bench, aligned: bool) -> None:
+    """The model does not describe them, and promises too much."""
+    winner = Winner(CONTRACT, *SIZES, KERNEL, ROWS[0], 3e-3)
+    samples = [Sample(SLOW, SIZES, 2, 3e-3, aligned)]
+    families = Families([bench.folder / "specs" / "tiny.yaml"], bench.folder / "generated")
+    found = doubtful(families, "tiny", [winner], samples, {FAST: rates(1e-6)}, DEVICES["nvidia_h200"], "3.7.1")
+    assert bool(list(found)) == aligned
 
 
 def test_a_row_that_cannot_run_promises_nothing(bench: Bench) -> None:

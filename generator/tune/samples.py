@@ -1,0 +1,95 @@
+"""Measured seconds of configurations, as the fit of the cost model reads them."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from generator.language.model import Variant
+from generator.language.vocabulary import ELEMENTS
+from generator.tune.outcome import Outcome
+
+#: M, N and K, after the number of products if there is a batch.
+Sizes = tuple[int, ...]
+#: A configuration: contract, kernel, and the entry of `CONFIGS` as sorted pairs.
+Row = tuple[str, str, tuple[tuple[str, int], ...]]
+
+#: How often the levels of outcomes and the times of configurations are estimated, each from the other.
+_ROUNDS = 20
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The measured seconds of one configuration at one size.
+
+    `width` is the bytes of an element of A. `aligned` says whether the operands were as the cost model assumes: inner
+    extents are multiples of 16, and no row pitch crosses a line of 128 bytes.
+    """
+
+    row: Row
+    sizes: Sizes
+    width: int
+    seconds: float
+    aligned: bool = True
+
+
+def row_of(contract: str, kernel: str, config: Mapping[str, Any]) -> Row:
+    """The key of a configuration in samples and rates."""
+    return contract, kernel, tuple(sorted(config.items()))
+
+
+def samples_of(outcomes: Iterable[Outcome], variants: Mapping[str, Variant]) -> Iterator[Sample]:
+    """The seconds of each configuration at each size; `variants` has a kernel's variant of each contract.
+
+    Of a configuration that is in several outcomes of a size, one sample combines their times.
+    """
+    grouped: dict[tuple[str, Sizes], list[dict[Row, float]]] = defaultdict(list)
+    for outcome in outcomes:
+        if outcome.winner is not None and outcome.winner.contract in variants:
+            contract = outcome.winner.contract
+            times = {row_of(contract, timed.kernel, timed.config): timed.seconds for timed in outcome.times}
+            grouped[outcome.winner.place].append(times)
+    for (contract, sizes), runs in grouped.items():
+        variant = variants[contract]
+        width = ELEMENTS[variant.dtype.a].bits // 8
+        aligned = _aligned(variant, sizes, width)
+        for row, seconds in _combined(runs).items():
+            yield Sample(row, sizes, width, seconds, aligned)
+
+
+def _combined(runs: list[dict[Row, float]]) -> dict[Row, float]:
+    """The seconds of each configuration, from outcomes of one size.
+
+    Clock rates differ between outcomes, and affect all times of one: its level. The times of a configuration are
+    divided by the levels of their outcomes, and the result is their median.
+    """
+    if len(runs) == 1:
+        return runs[0]
+    levels = [0.0] * len(runs)
+    rows = sorted({row for run in runs for row in run})
+    for _ in range(_ROUNDS):
+        found = {
+            row: statistics.median(math.log(run[row]) - level for run, level in zip(runs, levels) if row in run)
+            for row in rows
+        }
+        shared = [[row for row in run if sum(row in other for other in runs) > 1] for run in runs]
+        new = [
+            statistics.median(math.log(run[row]) - found[row] for row in own) if own else 0.0
+            for run, own in zip(runs, shared)
+        ]
+        # Half a step at a time: levels and times would else alternate between two estimates.
+        levels = [(old + level) / 2 for old, level in zip(levels, new)]
+        middle = statistics.median(levels)
+        levels = [level - middle for level in levels]
+    return {row: math.exp(value) for row, value in found.items()}
+
+
+def _aligned(variant: Variant, sizes: Sizes, width: int) -> bool:
+    *_, m, n, k = sizes
+    inner = k if variant.layout.a == "row" else m, n if variant.layout.b == "row" else k
+    pitches = [extent * width for extent in inner]
+    return not any(extent % 16 for extent in inner) and not any(pitch % 128 and 128 % pitch for pitch in pitches)
