@@ -27,8 +27,8 @@ class Baked:
 
     #: The median error of the model, as a share of the time: `5.3%`.
     error: str
-    #: Contract -> the contract whose measurements are used for it.
-    like: tuple[tuple[str, str], ...]
+    #: Device, contract, and the contract whose measurements on that device are used for it.
+    like: tuple[tuple[str, str, str], ...]
     #: Device, contract, and (M, N, K) -> how and configuration of the fastest kernel.
     won: tuple[tuple[str, str, tuple[tuple[tuple[int, ...], str, int], ...]], ...]
     #: Device, contract, and how -> configuration -> rates.
@@ -79,66 +79,73 @@ class _Contract:
 
 @dataclass
 class _Group:
-    """Contracts that use the same measurements, under the name of the first one."""
+    """Contracts that use the same measurements of a device, under the name of the first one."""
 
     source: str
-    members: list[_Contract]
-    #: By device.
-    won: dict[str, dict[tuple[int, ...], tuple[str, int]]] = field(default_factory=dict)
-    rates: dict[str, dict[str, dict[int, str]]] = field(default_factory=dict)
+    members: list[_Contract] = field(default_factory=list)
+    won: dict[tuple[int, ...], tuple[str, int]] = field(default_factory=dict)
+    rates: dict[str, dict[int, str]] = field(default_factory=dict)
 
     def takes(self, contract: _Contract, source: str) -> bool:
         """Whether the contract has the same source, and equal configurations of the kernels that it shares."""
         tables = self.members[0].tables
         return source == self.source and all(tables.get(how, own) == own for how, own in contract.tables.items())
 
-    def add(self, contract: _Contract, measured: Sequence[Measured], devices: Sequence[str]) -> None:
+    def add(self, contract: _Contract, measured: Sequence[Measured]) -> None:
         """Add a contract, and the measurements of the kernels that only it has."""
         self.members.append(contract)
-        for device in devices:
-            won = _winners(contract, self.source, measured, device)
-            self.won[device] = {**won, **self.won.get(device, {})}
-            known = self.rates.setdefault(device, {})
-            for how, rows in _rates(contract, self.source, measured, device).items():
-                known.setdefault(how, {}).update(rows)
+        self.won = {**_winners(contract, self.source, measured), **self.won}
+        for how, rows in _rates(contract, self.source, measured).items():
+            self.rates.setdefault(how, {}).update(rows)
 
 
 def bake(family: Family) -> Baked:
-    """The winners and rates of the kernels and configurations that `family` has, contract by contract."""
-    contracts, measured = _contracts(family), family.measured
-    devices = tuple(dict.fromkeys(found.device for found in measured))
+    """The winners and rates of the kernels and configurations that `family` has, by device and contract."""
+    contracts = _contracts(family)
+    by_device: dict[str, list[Measured]] = {}
+    for found in family.measured:
+        by_device.setdefault(found.device, []).append(found)
+    like, won, rates = [], [], []
+    for device, measured in by_device.items():
+        groups, own = _groups(contracts, measured)
+        first = {member.name: group for group in groups for member in group.members[:1]}
+        like += [(device, each.name, group.members[0].name) for group in groups for each in group.members[1:]]
+        for name in sorted(contracts):
+            shared = first[name].won if name in first else {}
+            # Winners of the contract itself come before those of the contract that stands for it.
+            winners = {**shared, **own.get(name, {})}
+            if winners:
+                won.append((device, name, tuple((sizes, *row) for sizes, row in sorted(winners.items()))))
+            if name in first and first[name].rates:
+                rates.append((device, name, _sorted(first[name].rates)))
+    entered = {device for device, _, _ in (*won, *rates)}
+    error = max((found.error for found in family.measured if found.device in entered), default=0.0)
+    devices = tuple(DEVICES[slug(name)] for name in by_device if name in entered and slug(name) in DEVICES)
+    order = list(contracts)
+    like.sort(key=lambda entry: (list(by_device).index(entry[0]), order.index(entry[1])))
+    return Baked(f"{error:.1%}", tuple(like), tuple(won), tuple(rates), devices)
+
+
+def _groups(
+    contracts: Mapping[str, _Contract], measured: Sequence[Measured]
+) -> tuple[list[_Group], dict[str, dict[tuple[int, ...], tuple[str, int]]]]:
+    """The contracts that share measurements of one device, and the winners of each contract that were measured with it.
+
+    The latter only where the rates are those of another contract.
+    """
+    known = {name for name, _, _ in entries(measured)}
     sources = {name: _source(contract, measured) for name, contract in contracts.items()}
-    own = {
-        (device, name): _winners(contract, name, measured, device)
-        for name, contract in contracts.items()
-        if sources[name] != name
-        for device in devices
-    }
+    own = {name: _winners(contract, name, measured) for name, contract in contracts.items() if sources[name] != name}
     groups: list[_Group] = []
     # A contract with winners of its own is the first of no group: they do not hold for other contracts.
-    for name in sorted(contracts, key=lambda name: any(own.get((device, name)) for device in devices)):
-        if sources[name] not in _named(measured):
-            continue
-        group = next((group for group in groups if group.takes(contracts[name], sources[name])), None)
-        if group is None:
-            group = _Group(sources[name], [])
-            groups.append(group)
-        group.add(contracts[name], measured, devices)
-    like = {each.name: group.members[0].name for group in groups for each in group.members[1:]}
-    won, rates = dict(own), dict[tuple[str, str], dict[str, dict[int, str]]]()
-    for group, device in itertools.product(groups, devices):
-        key = device, group.members[0].name
-        won[key] = {**group.won[device], **own.get(key, {})}
-        rates[key] = group.rates[device]
-    error = max((found.error for found in measured), default=0.0)
-    keys = sorted(won.keys() | rates.keys(), key=lambda key: (devices.index(key[0]), key[1]))
-    return Baked(
-        f"{error:.1%}",
-        tuple((name, like[name]) for name in contracts if name in like),
-        tuple((*key, tuple((sizes, *row) for sizes, row in sorted(won[key].items()))) for key in keys if won.get(key)),
-        tuple((*key, _sorted(rates[key])) for key in keys if rates.get(key)),
-        tuple(DEVICES[slug(name)] for name in devices if slug(name) in DEVICES),
-    )
+    for name in sorted(contracts, key=lambda name: bool(own.get(name))):
+        if sources[name] in known:
+            group = next((group for group in groups if group.takes(contracts[name], sources[name])), None)
+            if group is None:
+                group = _Group(sources[name])
+                groups.append(group)
+            group.add(contracts[name], measured)
+    return groups, own
 
 
 def left_out(family: Family) -> Iterator[tuple[str, str]]:
@@ -170,10 +177,6 @@ def _contracts(family: Family) -> dict[str, _Contract]:
     return found
 
 
-def _named(measured: Sequence[Measured]) -> set[str]:
-    return {contract for contract, _, _ in entries(measured)}
-
-
 def _source(contract: _Contract, measured: Sequence[Measured]) -> str:
     """The contract whose measurements are used for another: the most similar one with rates from enough sizes.
 
@@ -187,35 +190,27 @@ def _source(contract: _Contract, measured: Sequence[Measured]) -> str:
     return next(itertools.chain(enough, some, won), contract.name)
 
 
-def _winners(
-    contract: _Contract, source: str, measured: Sequence[Measured], device: str
-) -> dict[tuple[int, ...], tuple[str, int]]:
+def _winners(contract: _Contract, source: str, measured: Sequence[Measured]) -> dict[tuple[int, ...], tuple[str, int]]:
     """Sizes -> how and configuration of the winner; of several files, the first counts."""
     found: dict[tuple[int, ...], tuple[str, int]] = {}
-    for each in _of(device, measured):
-        for winner in each.winners:
-            sizes = contract.sizes(source, winner.sizes)
-            if winner.contract == source and sizes not in found:
-                index = contract.index(source, winner.how, winner.row)
-                if index is not None:
-                    found[sizes] = winner.how, index
+    for winner in (winner for each in measured for winner in each.winners):
+        sizes = contract.sizes(source, winner.sizes)
+        if winner.contract == source and sizes not in found:
+            index = contract.index(source, winner.how, winner.row)
+            if index is not None:
+                found[sizes] = winner.how, index
     return found
 
 
-def _rates(contract: _Contract, source: str, measured: Sequence[Measured], device: str) -> dict[str, dict[int, str]]:
+def _rates(contract: _Contract, source: str, measured: Sequence[Measured]) -> dict[str, dict[int, str]]:
     """How -> configuration -> rates; of several files, the first counts."""
     found: dict[str, dict[int, str]] = {}
-    for each in _of(device, measured):
-        for entry in each.fitted:
-            if entry.contract == source:
-                index = contract.index(source, entry.how, entry.row)
-                if index is not None:
-                    found.setdefault(entry.how, {}).setdefault(index, _literal(entry.rates))
+    for entry in (entry for each in measured for entry in each.fitted):
+        if entry.contract == source:
+            index = contract.index(source, entry.how, entry.row)
+            if index is not None:
+                found.setdefault(entry.how, {}).setdefault(index, _literal(entry.rates))
     return found
-
-
-def _of(device: str, measured: Sequence[Measured]) -> Iterator[Measured]:
-    return (found for found in measured if found.device == device)
 
 
 def _sorted(rates: Mapping[str, Mapping[int, str]]) -> tuple[tuple[str, tuple[tuple[int, str], ...]], ...]:

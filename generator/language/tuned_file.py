@@ -35,9 +35,9 @@ def parse(text: str) -> Measured:
             Fitted(_printable(entry["contract"]), _how(entry["kernel"]), _row(entry["config"]), _rates(entry["rates"]))
             for entry in found["rates"]
         )
-        if any(not isinstance(size, int) or size < 1 for winner in winners for size in winner.sizes):
+        if not all(_whole(size) for winner in winners for size in winner.sizes):
             raise ValueError("a size is not a whole number of at least 1")
-        return Measured(device, winners, fitted, float(found["error"]), float(found["regret"]))
+        return Measured(device, winners, fitted, _share(found["error"]), _share(found["regret"]))
     except (KeyError, TypeError, AttributeError, RecursionError, json.JSONDecodeError) as error:
         raise ValueError(f"{type(error).__name__}: {error}") from None
 
@@ -66,10 +66,28 @@ def _how(kernel: Any) -> str:
     return _printable(kernel).partition("__")[2]
 
 
+#: The columns of a configuration that are powers of two, or the sum of so many; and the largest value of a column.
+_POWERS = {"BLOCK_M": 1, "BLOCK_N": 2, "BLOCK_K": 1, "num_warps": 1}
+_LARGEST = {"num_warps": 64, "num_stages": 64}
+
+
 def _row(config: Any) -> Mapping[str, int]:
-    if not all(isinstance(value, int) for value in config.values()):
-        raise ValueError(f"{config!r} is not a configuration")
+    """A configuration with values that an entry of `CONFIGS` may have."""
+    for name, value in config.items():
+        if not _whole(value) or value > _LARGEST.get(name, 1 << 20) or value.bit_count() > _POWERS.get(name, 64):
+            raise ValueError(f"{_printable(name)} is {value!r}, which no kernel has")
     return {_printable(name): value for name, value in config.items()}
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _share(value: Any) -> float:
+    """A finite number."""
+    if not math.isfinite(float(value)):
+        raise ValueError(f"{value!r} is not a share")
+    return float(value)
 
 
 def _rates(values: Any) -> Rates:

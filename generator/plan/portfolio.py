@@ -131,7 +131,8 @@ def _portfolio(spec: Spec, contract: Variant) -> Iterator[Implementation]:
     shipping = {device.target for device, _ in shipped()}
     targets = [target for target in spec.targets if target in shipping]
     base = replace(contract, **{axis: DEFAULTS[axis] for axis in OPEN_AXES})  # type: ignore[arg-type]
-    measured = list(_measured(spec, base, targets)) if targets else []
+    # The spec's own files may be of any of its targets.
+    measured = list(_measured(spec, base, spec.targets if spec.tuned else targets))
     yield from measured
     # Without measurements of anything similar, the default portfolio is for all targets.
     others = [target for target in spec.targets if target not in targets] if measured else spec.targets
@@ -160,10 +161,23 @@ def _measured(spec: Spec, base: Variant, targets: Sequence[str]) -> Iterator[Imp
     for contract, how, row in (*own, *(entry for entry in others if entry[0] == source)):
         if how in words:
             variant = replace(base, **words[how])  # type: ignore[arg-type]
-            tile = adapted(variant, contract, tile_of(variant, row), targets)
-            found.setdefault(variant, {})[tile] = None
+            found.setdefault(variant, {}).update(dict.fromkeys(_tiles(variant, contract, row, targets)))
     for variant in sorted(found, key=lambda v: [list(WORDS[axis]).index(v.word(axis)) for axis in OPEN_AXES]):
-        yield Implementation(variant, tuple(sorted(found[variant], key=_largest_first)))
+        if found[variant]:
+            yield Implementation(variant, tuple(sorted(found[variant], key=_largest_first)))
+
+
+def _tiles(v: Variant, contract: str, row: Mapping[str, int], targets: Sequence[str]) -> tuple[Tile, ...]:
+    """The configuration that a measured one stands for; of a schedule without tiles its only one.
+
+    None if the measured one lacks what the kernels of `v` have now.
+    """
+    if not v.traits.tiled:
+        return default_configurations.defaults(v)
+    try:
+        return (adapted(v, contract, tile_of(v, row), targets),)
+    except KeyError:
+        return ()
 
 
 def entries(measured: Iterable[Measured]) -> Iterator[tuple[str, str, Mapping[str, int]]]:

@@ -119,27 +119,67 @@ def test_on_another_device_nothing_is_chosen(family: ModuleType, monkeypatch: py
     assert chosen(family, (4096, 4096, 64)) is None and chosen(family, (1024, 1024, 1024)) is None
 
 
+@pytest.fixture
+def on_an_h20(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stands in for a GPU of the H200's capability, with four times its clock and an eighth of its bandwidth."""
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA H20")
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    rates = {"sm_clock_rate": 7_920_000, "mem_clock_rate": 1_600_260, "mem_bus_width": 1536}
+    driver = SimpleNamespace(active=SimpleNamespace(utils=SimpleNamespace(get_device_properties=lambda index: rates)))
+    monkeypatch.setattr("triton.runtime.driver", driver)
+
+
+#: The rates for that GPU.
+SCALED = {
+    each: (resident, latency / 4, step / 4, tile / 4, bandwidth / 8, *others)
+    for each, (resident, latency, step, tile, bandwidth, *others) in RATES.items()
+}
+SOME_SIZES = [(m, n, k) for m in (1, 64, 1024, 4000) for n in (64, 1024, 4096) for k in (64, 512, 4096)]
+
+
+@pytest.mark.usefixtures("on_an_h20")
 def test_a_device_of_the_same_capability_uses_the_rates_by_its_own_figures(
     rendered: Callable[[str, str], ModuleType], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = measured() | {"device": "NVIDIA H200"}
-    package = rendered(f"{SPEC}epilogue: [none, bias]\n", json.dumps(found))
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA H20")
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
-    # Four times the clock rate, and an eighth of the bandwidth of the memory.
-    rates = {"sm_clock_rate": 7_920_000, "mem_clock_rate": 1_600_260, "mem_bus_width": 1536}
-    driver = SimpleNamespace(active=SimpleNamespace(utils=SimpleNamespace(get_device_properties=lambda index: rates)))
-    monkeypatch.setattr(importlib.import_module("measured._tuned"), "driver", driver)
-    slower = {
-        each: (resident, latency / 4, step / 4, tile / 4, bandwidth / 8, launch)
-        for each, (resident, latency, step, tile, bandwidth, launch) in RATES.items()
-    }
-    sizes = [(m, n, k) for m in (1, 64, 1024, 4000) for n in (64, 1024, 4096) for k in (64, 512, 4096)]
-    by_figures = {size: modelled(size, rates=slower) for size in sizes}
-    assert {size: chosen(package, size) for size in sizes} == by_figures
-    assert by_figures != {size: modelled(size) for size in sizes}
+    package = rendered(f"{SPEC}epilogue: [none, bias]\n", json.dumps(measured() | {"device": "NVIDIA H200"}))
+    by_figures = {size: modelled(size, rates=SCALED) for size in SOME_SIZES}
+    assert {size: chosen(package, size) for size in SOME_SIZES} == by_figures
+    assert by_figures != {size: modelled(size) for size in SOME_SIZES}
     # What won on the other device is not taken.
-    assert chosen(package, (4096, 4096, 64)) == modelled((4096, 4096, 64), rates=slower) != (AUTO, 0)
+    assert chosen(package, (4096, 4096, 64)) == modelled((4096, 4096, 64), rates=SCALED) != (AUTO, 0)
+
+
+@pytest.mark.usefixtures("on_an_h20")
+def test_a_device_of_another_vendor_does_not(
+    rendered: Callable[[str, str], ModuleType], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.version, "hip", "7.0")
+    package = rendered(SPEC, json.dumps(measured() | {"device": "NVIDIA H200"}))
+    assert {chosen(package, size) for size in SOME_SIZES} == {None}
+
+
+@pytest.mark.usefixtures("on_an_h20")
+def test_some_winners_of_a_device_leave_the_other_sizes_to_the_rates_of_another(
+    rendered: Callable[[str, str], ModuleType], tmp_path: Path
+) -> None:
+    few = measured("gemm_fp16_rcr_bias") | {"device": "NVIDIA H20", "rates": []}
+    (tmp_path / "few.json").write_text(json.dumps(few))
+    spec = SPEC.replace("found.json", "[found.json, few.json]")
+    package = rendered(f"{spec}epilogue: [none, bias]\n", json.dumps(measured() | {"device": "NVIDIA H200"}))
+    for contract in ("gemm_fp16_rcr_none", "gemm_fp16_rcr_bias"):
+        for size in SOME_SIZES:
+            won = contract.endswith("bias") and size == (4096, 4096, 64)
+            assert chosen(package, size, contract=contract) == ((AUTO, 0) if won else modelled(size, rates=SCALED))
+    assert chosen(package, (4096, 4096, 64), contract="gemm_fp16_rcr_bias") == (AUTO, 0)
+
+
+def test_a_configuration_that_the_device_lacks_is_not_chosen(
+    family: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in family._KERNELS["gemm_fp16_rcr_none"]:
+        kernel = family._kernel(name)
+        monkeypatch.setattr(kernel, "_offered", lambda device, kernel=kernel: kernel.CONFIGS[:1], raising=False)
+    assert {found and found[1] for found in (chosen(family, size) for size in SOME_SIZES)} == {0}
 
 
 def test_a_row_is_the_one_measured_where_tables_differ(rendered: Callable[[str, str], ModuleType]) -> None:

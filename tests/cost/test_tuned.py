@@ -26,6 +26,11 @@ def baked(text: str, found: str) -> tuned.Baked:
     return tuned.bake(family_of(text, beside={"found.json": found}))
 
 
+def like_of(held: tuned.Baked) -> dict[str, str]:
+    """Contract -> the contract whose measurements are used for it."""
+    return {name: other for _, name, other in held.like}
+
+
 # The file.
 
 
@@ -87,8 +92,23 @@ BAD: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "a row that is a number": (lambda f: f["rates"][0].update(config=0), "AttributeError: 'int' object has no"),
     "a row of texts": (
         lambda f: f["winners"][0].update(config={"BLOCK_M": "64"}),
-        "{'BLOCK_M': '64'} is not a configuration",
+        "BLOCK_M is '64', which no kernel has",
     ),
+    "a size that is true": (lambda f: f["winners"][1].update(m=True), NO_SIZE),
+    "a tile that is no power of two": (
+        lambda f: f["winners"][0].update(config=SMALL | {"BLOCK_M": 100}),
+        "BLOCK_M is 100, which no kernel has",
+    ),
+    "a negative number of stages": (
+        lambda f: f["rates"][0].update(config=SMALL | {"num_stages": -3}),
+        "num_stages is -3, which no kernel has",
+    ),
+    "a thousand million stages": (
+        lambda f: f["rates"][0].update(config=SMALL | {"num_stages": 10**9}),
+        "num_stages is 1000000000, which no kernel has",
+    ),
+    "a split that is true": (lambda f: f["rates"][0].update(config=SMALL | {"SPLIT": True}), "SPLIT is True, which no"),
+    "an error that is no number": (lambda f: f.update(error=float("nan")), "nan is not a share"),
     "an error that is text": (lambda f: f.update(error="small"), "could not convert string to float: 'small'"),
     "winners that are a number": (lambda f: f.update(winners=1), "TypeError: 'int' object is not iterable"),
 }
@@ -277,7 +297,7 @@ def test_measurements_of_another_layout_say_nothing() -> None:
 def test_measurements_stand_for_other_contracts(axes: str, like: dict[str, str]) -> None:
     text = f"summary: x\nlayout: rcr\n{axes}\nmasking: [auto, none]\nselect: table\ntuned: found.json\n{TILES}"
     held = baked(text, GOOD)
-    assert dict(held.like) == like
+    assert like_of(held) == like
     (won,) = {contract for _, contract, _ in held.won}
     assert set(like.values()) <= {won}
 
@@ -286,7 +306,7 @@ def test_what_was_measured_of_a_contract_itself_comes_first() -> None:
     both = [measured("gemm_fp16_rcr_none"), measured("gemm_fp16_rcr_bias")]
     found = both[0] | {key: both[0][key] + both[1][key] for key in ("winners", "rates")}
     held = baked(f"{SPEC}epilogue: [none, bias, relu]\n", json.dumps(found))
-    assert held.like == (("gemm_fp16_rcr_relu", "gemm_fp16_rcr_none"),)
+    assert like_of(held) == {"gemm_fp16_rcr_relu": "gemm_fp16_rcr_none"}
     assert [contract for _, contract, _ in held.won] == ["gemm_fp16_rcr_bias", "gemm_fp16_rcr_none"]
 
 
@@ -295,7 +315,7 @@ def test_winners_without_rates_enter_beside_the_rates_of_a_similar_contract() ->
     own = measured("gemm_fp16_rcr_bias")["winners"][:1]
     held = baked(f"{SPEC}epilogue: [none, bias, relu]\n", json.dumps(found | {"winners": found["winners"] + own}))
     like = {"gemm_fp16_rcr_bias": "gemm_fp16_rcr_none", "gemm_fp16_rcr_relu": "gemm_fp16_rcr_none"}
-    assert dict(held.like) == like
+    assert like_of(held) == like
     assert [(contract, len(won)) for _, contract, won in held.won] == [
         ("gemm_fp16_rcr_bias", 1),
         ("gemm_fp16_rcr_none", 2),
@@ -303,7 +323,7 @@ def test_winners_without_rates_enter_beside_the_rates_of_a_similar_contract() ->
     assert [contract for _, contract, _ in held.rates] == ["gemm_fp16_rcr_none"]
     # Nor do they stand for another contract where the plain product is not in the family.
     alone = baked(f"{SPEC}epilogue: [bias, relu]\n", json.dumps(found | {"winners": found["winners"] + own}))
-    assert alone.like == (("gemm_fp16_rcr_bias", "gemm_fp16_rcr_relu"),)
+    assert like_of(alone) == {"gemm_fp16_rcr_bias": "gemm_fp16_rcr_relu"}
     assert [(contract, len(won)) for _, contract, won in alone.won] == [
         ("gemm_fp16_rcr_bias", 1),
         ("gemm_fp16_rcr_relu", 2),
@@ -320,7 +340,26 @@ def test_rates_of_few_sizes_come_after_those_of_a_similar_contract() -> None:
         both = found | {"winners": plain + own["winners"], "rates": found["rates"] + own["rates"]}
         held = baked(f"{SPEC}epilogue: [none, bias]\n", json.dumps(both))
         expected = {4: {"gemm_fp16_rcr_bias": "gemm_fp16_rcr_none"}, 8: {}}
-        assert dict(held.like) == expected[sizes]
+        assert like_of(held) == expected[sizes]
+
+
+def test_measurements_of_one_device_hide_none_of_another() -> None:
+    """One device has measurements of the contract itself, the other only of the plain product."""
+    own = measured("gemm_fp16_rcr_relu") | {"device": "Another GPU"}
+    own["winners"] = [own["winners"][0] | {"m": 64 * (1 + size)} for size in range(8)]
+    text = f"{SPEC.replace('found.json', '[found.json, own.json]')}epilogue: [none, relu]\n"
+    held = tuned.bake(family_of(text, beside={"found.json": GOOD, "own.json": json.dumps(own)}))
+    assert held.like == ((DEVICE, "gemm_fp16_rcr_relu", "gemm_fp16_rcr_none"),)
+    assert [(device, contract) for device, contract, _ in held.rates] == [
+        (DEVICE, "gemm_fp16_rcr_none"),
+        ("Another GPU", "gemm_fp16_rcr_relu"),
+    ]
+
+
+def test_the_error_told_is_of_files_of_which_something_entered() -> None:
+    other = changed(lambda f: f.update(device="Another GPU", error=0.5, winners=[], rates=[]))
+    text = SPEC.replace("found.json", "[found.json, other.json]")
+    assert tuned.bake(family_of(text, beside={"found.json": GOOD, "other.json": other})).error == "3.4%"
 
 
 def test_of_two_files_the_first_counts() -> None:
@@ -336,7 +375,7 @@ def test_what_was_measured_of_the_same_type_comes_before_another_of_its_width() 
     both = [measured("gemm_fp16_rcr_none"), measured("gemm_bf16_rcr_none")]
     found = both[0] | {key: both[0][key] + both[1][key] for key in ("winners", "rates")}
     held = baked(SPEC.replace("dtype: fp16", "dtype: [fp16, bf16]\nepilogue: [none, bias]"), json.dumps(found))
-    assert dict(held.like) == {f"gemm_{dtype}_rcr_bias": f"gemm_{dtype}_rcr_none" for dtype in ("fp16", "bf16")}
+    assert like_of(held) == {f"gemm_{dtype}_rcr_bias": f"gemm_{dtype}_rcr_none" for dtype in ("fp16", "bf16")}
 
 
 # The source.

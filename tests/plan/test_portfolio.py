@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 
 from generator.cost import tuned
 from generator.language.errors import CallError
@@ -103,7 +104,7 @@ def test_axes_that_the_spec_names_stay_as_named(
     assert set(hows(family_of(f"{FASTEST}targets: [sm90]\n{keys}\n"))) >= set(expected)
     named = [line.partition(":")[0] for line in keys.splitlines()]
     for kernel in family_of(f"{FASTEST}targets: [sm90]\n{keys}\n").kernels:
-        assert all(kernel.variant.word(axis) in keys for axis in named)
+        assert all(kernel.variant.word(axis) in yaml.safe_load(keys)[axis] for axis in named)
 
 
 def test_tiles_that_the_spec_names_stay_as_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -162,6 +163,35 @@ def test_what_the_spec_names_comes_first_and_its_kernels_join(monkeypatch: pytes
     assert [found.file for found in family.measured] == ["own.json", None]
 
 
+def test_the_spec_s_own_file_counts_on_targets_without_shipped_measurements(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    shipped(monkeypatch, tmp_path, (AHEAD, DEEP))
+    own = measured() | {"device": "NVIDIA A100-SXM4-80GB", "rates": []}
+    how = "splitk_pointer_auto_grouped"
+    own["winners"] = [{"contract": PLAIN, "m": 64, "n": 64, "k": 64, "config": SPLIT, "kernel": f"{PLAIN}__{how}"}]
+    family = family_of(f"{FASTEST}targets: [sm80]\ntuned: own.json\n", beside={"own.json": json.dumps(own)})
+    assert {how, ANY} <= set(hows(family)) and AHEAD not in hows(family)
+    ((device, _, won),) = tuned.bake(family).won
+    assert (device, won) == ("NVIDIA A100-SXM4-80GB", (((64, 64, 64), how, 0),))
+
+
+@pytest.mark.parametrize(
+    ("how", "row", "there"),
+    [
+        ("elementwise_pointer_auto_linear", {"num_warps": 4}, True),
+        (WALKING, {"num_warps": 4, "num_stages": 3}, False),
+        ("a_schedule_of_another_version", WIDE, False),
+    ],
+)
+def test_measurements_of_other_columns_or_kernels_do_no_harm(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, how: str, row: dict[str, int], there: bool
+) -> None:
+    shipped(monkeypatch, tmp_path, (AHEAD, DEEP), (how, row))
+    found = hows(family_of(f"{FASTEST}targets: [sm90]\n"))
+    assert {AHEAD, ANY} <= set(found) and (how in found) == there
+
+
 def test_an_exclusion_of_a_word_that_the_portfolio_has(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     shipped(monkeypatch, tmp_path, (WALKING, WIDE), (AHEAD, DEEP))
     family = family_of(f"{FASTEST}targets: [sm90]\nexclude:\n  - {{schedule: persistent, because: x}}\n")
@@ -198,18 +228,12 @@ def test_every_shipped_file_is_of_a_known_device_with_a_target_and_figures() -> 
         assert device.clock and device.memory and device.capability != (0, 0)
 
 
-def test_a_kernel_of_every_axis_value_is_found_by_its_name() -> None:
+def test_every_shipped_kernel_is_found_by_its_name() -> None:
     words = portfolio._words_of()
-    assert words[WALKING] == {
-        "masking": "auto",
-        "swizzle": "grouped",
-        "schedule": "persistent",
-        "load": "descriptor",
-        "store": "pointer",
-        "product": "direct",
-    } | {axis: words[WALKING][axis] for axis in OPEN_AXES if axis not in words[WALKING]}
+    axes = {"masking": "auto", "swizzle": "grouped", "schedule": "persistent", "load": "descriptor"}
+    assert words[WALKING] == axes | {"store": "pointer", "product": "direct"} and set(words[WALKING]) == set(OPEN_AXES)
     for _, found in portfolio.shipped():
-        assert {each.how for each in found.winners} <= words.keys()
+        assert {each.how for each in (*found.winners, *found.fitted)} <= words.keys()
 
 
 CONTRACTS = [
@@ -233,5 +257,5 @@ def test_every_contract_has_a_portfolio(keys: str) -> None:
     for kernel in family.kernels:
         by_contract.setdefault(kernel.variant.contract, []).append(kernel)
     for kernels in by_contract.values():
-        assert {"sm90", "sm80"} & {target for kernel in kernels for target in kernel.targets}
+        assert "sm90" in {target for kernel in kernels for target in kernel.targets}
         assert any(kernel.variant.load == "pointer" for kernel in kernels)
