@@ -19,6 +19,7 @@ from generator.bench.sampled_sizes import is_unseen
 from generator.bench.suite import DEFAULT_SHAPES, find_shapes, read_shapes
 from generator.language.errors import CallError, SpecError, nearest
 from generator.plan import devices
+from generator.plan.kernels import Family
 from generator.tune import executors, public_calls, regret, trial_worker, tuning_run, winners
 from generator.tune import winners_report as reports
 from generator.tune.journal import Journal
@@ -117,7 +118,8 @@ def again(call: Call) -> int:
     journal = Journal(_journal(call, call.device))
     places = sorted((p for p in journal.places if devices.slug(p.device) == call.device), key=str)
     if not places:
-        raise CallError(f"--again: {journal.path} has no measurement of {call.device}")
+        told = "has no measurement of" if journal.path.exists() else "does not exist, so there are no measurements of"
+        raise CallError(f"--again: {journal.path} {told} {call.device}")
     if len(places) > 1:
         raise CallError(f"--again: {journal.path} mixes {' and '.join(map(winners.spelled, places))}")
     files = _files(call, families, call.device)
@@ -140,15 +142,17 @@ def _files(call: Call, families: Families, slug: str) -> dict[str, Path]:
     found = {}
     for name, family in families.known.items():
         own = family.spec.path.parent / TUNED / slug / f"{name}.json"
-        new = [file for file in family.spec.tuned_files if not file.exists() or _of_device(file, slug)]
+        new = [file for file in family.spec.tuned_files if not file.exists() or _of_family(file, slug, family)]
         preferred = [file for file in new if file.resolve() == own.resolve()] or sorted(new, key=Path.exists)
         found[name] = call.tuned or (preferred[0] if preferred else own)
     return found
 
 
-def _of_device(file: Path, slug: str) -> bool:
-    """Whether a file of winners is of a device."""
-    return devices.slug(winners.read(file).place.device) == slug
+def _of_family(file: Path, slug: str, family: Family) -> bool:
+    """Whether a file of winners is of a device, and of contracts that the family has, and no others."""
+    found = winners.read(file)
+    contracts = {kernel.variant.contract for kernel in family.kernels}
+    return devices.slug(found.place.device) == slug and {winner.contract for winner in found.winners} <= contracts
 
 
 def _journal(call: Call, slug: str) -> Path:
@@ -247,8 +251,10 @@ def _tune(
     if before is not None:
         tuning_run.write(journal, files, place, families, facts.figures)
         after = public_calls.functions(public_calls.again(families, call.specs, files))
-        if not progress.lost:
-            public_calls.compare(list(public_calls.pairs(trials, before, after)), executor, until, factory)
+        if not progress.lost and public_calls.compare(
+            list(public_calls.pairs(trials, before, after)), executor, until, factory
+        ):
+            return max(tuning_run.status(progress), tuning_run.FAULT)
     else:
         assert call.regret is not None
         found = regret.results(progress, place)

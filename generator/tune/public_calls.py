@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from generator.bench.comparison_plan import Contestant, Families
+from generator.bench.measure import reason
 from generator.bench.problem import Problem
 from generator.bench.summary import geometric_mean, row
 from generator.cost import tuned
@@ -95,13 +96,13 @@ def pairs(trials: Iterable[Trial], before: Functions, after: Functions) -> Itera
             yield Pair(trial.contract, trial.problem, old, new)
 
 
-def compare(found: Sequence[Pair], executor: Executor, until: float, factory: str = trial_worker.CUDA) -> None:
-    """Time the functions before and after in the same rounds, and print the table.
+def compare(found: Sequence[Pair], executor: Executor, until: float, factory: str = trial_worker.CUDA) -> bool:
+    """Time the functions before and after in the same rounds, and print the table; return whether the device was lost.
 
     Sizes that are not reached before `time.monotonic()` is `until` are left out.
     """
     if not found:
-        return
+        return False
     columns = ["contract", "size", "before, µs", "after, µs", "torch, µs", "before / after"]
     print(row(columns), row(["---"] * len(columns)), sep="\n")
     ratios, left = [], 0
@@ -109,7 +110,12 @@ def compare(found: Sequence[Pair], executor: Executor, until: float, factory: st
         if time.monotonic() >= until:
             left += 1
             continue
-        calls = executor.submit(trial_worker.functions, pair.problem, (pair.before, pair.after), factory).result()
+        try:
+            calls = executor.submit(trial_worker.functions, pair.problem, (pair.before, pair.after), factory).result()
+        except Exception as error:
+            # A worker that has lost its device, or died, measures nothing more.
+            print(f"tune: {pair.contract} {pair.problem.shape}: {reason(error)}", file=sys.stderr)
+            return True
         ratio = calls[0] / calls[1] if calls[0] and calls[1] else None
         ratios += [ratio] if ratio else []
         cells = ["—" if seconds is None else f"{seconds * 1e6:.4g}" for seconds in calls]
@@ -118,3 +124,4 @@ def compare(found: Sequence[Pair], executor: Executor, until: float, factory: st
         print(f"The public functions are {geometric_mean(ratios):.3f} times as fast as before (geometric mean).")
     if left:
         print(f"tune: {left} sizes were left out, because the budget is spent", file=sys.stderr)
+    return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -145,10 +145,13 @@ def write(
     kinds of winners are left out, so that the fitted cost model chooses there: those that `winner_validation` doubts,
     and those of sizes at which only some of a contract's kernels were measured.
 
-    Raises `CallError` for a file that is not a file of winners, or that was measured elsewhere.
+    Raises `CallError` for a file that is not a file of winners, that was measured elsewhere or that has measurements of
+    contracts which the family lacks, and for kernels that are not rendered.
     """
     for name, path in files.items():
+        variants = {kernel.variant.contract: kernel.variant for kernel in families.known[name].kernels}
         old = winners.load(path, place)
+        _refuse_others(path, old, name, variants)
         if checked:
             continue
         digests = digests_of(families, name)
@@ -161,14 +164,14 @@ def write(
             rival = new.get(winner.place)
             if winner.place in complete and (rival is None or _cost(winner) < _cost(rival)):
                 new[winner.place] = winner
-        variants = {kernel.variant.contract: kernel.variant for kernel in families.known[name].kernels}
         samples = [sample for sample in samples_of(standing, variants) if sample.row in offered]
         fitted = fit(samples, device)
         found, dropped = winners.merge(old, new.values(), fitted, digests)
         gone = [winner for winner in found.winners if _row_of(winner) not in offered]
-        found = pruning.pruned(found, samples, offered)
+        whole, found = found, pruning.pruned(found, samples, offered)
         if gone:
-            print(f"{path}: replaced {len(gone)} winners whose configurations the kernels have no more")
+            lost = len(whole.winners) - len(found.winners)
+            print(f"{path}: the kernels lack the configurations of {len(gone)} winners now: {lost} have no successor")
         doubts = list(doubtful(families, name, found.winners, samples, found.fit.rates, device, place.triton))
         if doubts:
             found = winners.without(found, [winner for winner, _ in doubts])
@@ -178,9 +181,11 @@ def write(
             )
             print("  (--refine measures it):", *map(_doubt, doubts), sep="\n  ")
         if smallest:
+            every = {sample.row for sample in samples}
             kept = pruning.portfolio(samples)
-            print(f"{path}: {len(kept)} of {len({sample.row for sample in samples})} configurations remain")
-            found = pruning.pruned(found, samples, kept)
+            print(f"{path}: {len(kept)} of {len(every)} configurations in {journal.path} remain")
+            # What this journal does not have stays.
+            found = pruning.pruned(found, samples, kept | (offered - every))
         if dropped:
             kernels = ", ".join(sorted({winner.kernel for winner in dropped}))
             print(f"{path}: dropped {len(dropped)} winners whose kernels have changed since: {kernels}")
@@ -189,6 +194,18 @@ def write(
         winners.save(found, path)
         recorded = sum(winner.place in new for winner in found.winners)
         print(f"{path}: {len(found.winners)} winners, {recorded} of them in {journal.path}")
+
+
+def _refuse_others(path: Path, found: winners.Winners, name: str, contracts: Collection[str]) -> None:
+    """Raise `CallError` if a file has measurements of contracts that a family lacks: they would be lost."""
+    others = {winner.contract for winner in found.winners} | {contract for contract, _, _ in found.fit.rates}
+    lacking = sorted(others.difference(contracts))
+    if lacking:
+        few = ", ".join([*lacking[:3], *(["..."] if len(lacking) > 3 else [])])
+        raise CallError(
+            f"{path} also has measurements of contracts that the family {name} lacks ({few}); "
+            "name another file with --tuned FILE"
+        )
 
 
 def _is_of_unseen(outcome: Outcome) -> bool:
@@ -206,7 +223,7 @@ def _cost(winner: Winner) -> float:
 
 
 def rows_of(families: Families, name: str) -> frozenset[Row]:
-    """Every configuration of a family's rendered kernels; kernels that are not rendered are omitted."""
+    """Every configuration of a family's rendered kernels; raises `CallError` if one is not rendered."""
     return frozenset(
         row_of(each.kernel.partition("__")[0], each.kernel, config)
         for each in _contestants(families, name)
@@ -219,17 +236,13 @@ def _row_of(winner: Winner) -> Row:
 
 
 def digests_of(families: Families, name: str) -> dict[str, str]:
-    """The digests of the code of a family's rendered kernels; kernels that are not rendered are omitted."""
+    """The digests of the code of a family's rendered kernels; raises `CallError` if one is not rendered."""
     return {each.kernel: code_parts.of_file(each.file).timed for each in _contestants(families, name)}
 
 
 def _contestants(families: Families, name: str) -> Iterator[Contestant]:
     """The rendered kernels of a family."""
-    for kernel in families.known[name].kernels:
-        try:
-            yield families.contestant(kernel, name, kernel.name)
-        except CallError:
-            continue
+    return (families.contestant(kernel, name, kernel.name) for kernel in families.known[name].kernels)
 
 
 def status(progress: Progress) -> int:

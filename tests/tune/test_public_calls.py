@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from generator.language.errors import CallError
 from generator.plan.devices import DEVICES
+from generator.tune import cli as tune_cli
+from generator.tune import public_calls, trial_worker
 from generator.verify.ahead_of_time import standing_in_for
 from generator.verify.loading import load_family
 from tests.helpers.support import ROOT, forget, python
@@ -65,7 +69,7 @@ def test_one_call_renders_measures_writes_and_renders_again(tuned: tuple[Path, s
     won = {(w["m"], w["n"], w["k"]): w["config"] for w in found["winners"]}
     assert set(won) == {(16, 32, 16), (48, 16, 32)}
     lines = out.splitlines()
-    assert lines[0] == "generated/own: 1 kernel; " + lines[0].partition("; ")[2] and "created" in lines[0]
+    assert re.fullmatch(r"generated/own: 1 kernel; \d+ created", lines[0])
     assert any(line.startswith("found/mine.json: 2 winners, 2 of them in ") for line in lines)
     again = [line for line in lines if line.startswith("generated/own: 1 kernel;")]
     assert len(again) == 2 and "updated" in again[1]
@@ -93,3 +97,66 @@ def test_a_spec_that_does_not_name_the_file_is_told(bench: Bench, capsys: pytest
     assert "tune: tiny is measured as it is: " in said.err
     named = "add it as `tuned`, with `select: table` or `fastest`"
     assert f"specs/tiny.yaml does not name specs/tuned/nvidia_h200/tiny.json: {named}" in said.out
+
+
+def test_a_file_that_is_shared_with_another_family_is_not_written(
+    bench: Bench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`tiny` names a file of more contracts than it has: its winners go to a file of its own."""
+    assert bench.tune() == 0
+    shared = bench.folder / "specs" / "shared.json"
+    others = json.loads(bench.winners.read_text())
+    for entry in (*others["winners"][:2], *others["winners"][:2]):
+        entry["contract"], entry["kernel"] = (
+            "gemm_fp16_crr_none",
+            f"gemm_fp16_crr_none__{entry['kernel'].partition('__')[2]}",
+        )
+        others["kernels"][entry["kernel"]] = "digest"
+    shared.write_text(json.dumps(others))
+    before, own = shared.read_bytes(), bench.winners.read_bytes()
+    (bench.folder / "specs" / "tiny.yaml").write_text(f"{fakes.SPEC}select: table\ntuned: shared.json\n")
+    bench.winners.unlink()
+    assert bench.tune() == 0
+    assert shared.read_bytes() == before and bench.winners.read_bytes() == own
+    assert "does not name specs/tuned/nvidia_h200/tiny.json: add it as `tuned`" in capsys.readouterr().out
+    told = "also has measurements of contracts that the family tiny lacks (gemm_fp16_crr_none); name another file"
+    with pytest.raises(CallError, match=re.escape(told)):
+        bench.tune("--tuned", "specs/shared.json")
+    assert shared.read_bytes() == before
+
+
+def test_a_family_that_is_not_rendered_loses_no_winners(bench: Bench, at_once: Callable[..., fakes.AtOnce]) -> None:
+    assert bench.tune() == 0
+    before = bench.winners.read_bytes()
+    arguments = ["specs/tiny.yaml", "--again", "--device", "nvidia_h200", "--out", "nowhere"]
+    with pytest.raises(CallError, match="render the family 'tiny' first"):
+        tune_cli.again(tune_cli.parse(arguments))
+    bench.kernel("rcr", "linear").unlink()
+    with pytest.raises(CallError, match="render the family 'tiny' first"):
+        tune_cli.again(tune_cli.parse(arguments[:-2]))
+    assert bench.winners.read_bytes() == before
+
+
+def test_the_smallest_portfolio_keeps_what_the_journal_does_not_have(bench: Bench) -> None:
+    assert bench.tune() == 0
+    before = json.loads(bench.winners.read_text())
+    lines = bench.journal.read_text().splitlines(keepends=True)
+    (bench.folder / "rcr.jsonl").write_text("".join(line for line in lines if "gemm_fp16_rcr_none" in line))
+    arguments = ["specs/tiny.yaml", "--again", "--smallest", "--device", "nvidia_h200", "--journal", "rcr.jsonl"]
+    assert tune_cli.again(tune_cli.parse(arguments)) == 0
+    after = json.loads(bench.winners.read_text())
+    others = [[w for w in found["winners"] if "rrr" in w["contract"]] for found in (before, after)]
+    assert others[0] == others[1] != []
+    assert [w["config"] for w in after["winners"]] == [w["config"] for w in before["winners"]]
+
+
+def test_a_device_that_is_lost_while_functions_are_compared_is_reported(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def lost(*arguments: object) -> None:
+        raise RuntimeError("the device is lost")
+
+    monkeypatch.setattr(trial_worker, "functions", lost)
+    pair = public_calls.Pair("gemm_fp16_rcr_none", SimpleNamespace(shape="32x32x32"), *[None] * 2)  # type: ignore[arg-type]
+    assert public_calls.compare([pair, pair], fakes.AtOnce(), float("inf"))
+    assert capsys.readouterr().err == "tune: gemm_fp16_rcr_none 32x32x32: RuntimeError: the device is lost\n"
