@@ -12,7 +12,7 @@ from generator.language.model import Measured, Rates
 from generator.plan.configurations import configurations, row_of_tile
 from generator.plan.devices import DEVICES, Device, slug
 from generator.plan.kernels import Family, Kernel
-from generator.plan.portfolio import SHIPPED, adapted, entries, kin, tile_of
+from generator.plan.portfolio import SHIPPED, adapted, entries, similar, tile_of
 
 #: Rates that were fitted to fewer sizes of a contract than this count only if no similar contract has others.
 _SIZES = 8
@@ -46,8 +46,8 @@ class _Contract:
     kernels: dict[str, Kernel] = field(default_factory=dict)
 
     @cached_property
-    def kin(self) -> tuple[str, ...]:
-        return tuple(kin(next(iter(self.kernels.values())).variant))
+    def similar(self) -> tuple[str, ...]:
+        return tuple(similar(next(iter(self.kernels.values())).variant))
 
     @cached_property
     def tables(self) -> dict[str, tuple[dict[str, int], ...]]:
@@ -154,7 +154,7 @@ def left_out(family: Family) -> Iterator[tuple[str, str]]:
     Files that the package ships are omitted: they are of more kernels than a spec may have.
     """
     contracts = _contracts(family)
-    similar = {name for contract in contracts.values() for name in contract.kin}
+    others = {name for contract in contracts.values() for name in contract.similar}
     for found in family.spec.tuned:
         everything = list(entries([found]))
         if SHIPPED is not None and (family.spec.path.parent / str(found.file)).resolve().is_relative_to(SHIPPED):
@@ -165,8 +165,10 @@ def left_out(family: Family) -> Iterator[tuple[str, str]]:
             which = ", ".join(f"{how} ({count})" for how, count in sorted(lacking.items()))
             total = f"{lacking.total()} of the {len(own)} winners and rates of its contracts do not enter the family"
             yield str(found.file), f"{total}, which lacks the kernels or configurations: {which}"
-        elif not any(name in similar for name, _, _ in everything):
+        elif not any(name in others for name, _, _ in everything):
             yield str(found.file), "has nothing of the contracts of this family, nor of similar ones"
+        if family.spec.rows_alike and found.winners:
+            yield str(found.file), "has winners, each of one M, which are not used with `invariant: rows`"
 
 
 def _contracts(family: Family) -> dict[str, _Contract]:
@@ -184,9 +186,9 @@ def _source(contract: _Contract, measured: Sequence[Measured]) -> str:
     """
     sizes = Counter(name for name, _ in {(each.contract, each.sizes) for found in measured for each in found.winners})
     rated = {entry.contract for found in measured for entry in found.fitted}
-    enough = (name for name in contract.kin if name in rated and sizes[name] >= _SIZES)
-    some = (name for name in contract.kin if name in rated)
-    won = (name for name in contract.kin if name in sizes)
+    enough = (name for name in contract.similar if name in rated and sizes[name] >= _SIZES)
+    some = (name for name in contract.similar if name in rated)
+    won = (name for name in contract.similar if name in sizes)
     return next(itertools.chain(enough, some, won), contract.name)
 
 

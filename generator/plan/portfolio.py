@@ -63,7 +63,7 @@ def measurements(spec: Spec) -> tuple[Measured, ...]:
     return (*spec.tuned, *(found for device, found in shipped() if device.target in spec.targets))
 
 
-def kin(v: Variant) -> Iterator[str]:
+def similar(v: Variant) -> Iterator[str]:
     """The contracts whose measurements may stand for that of `v`, the most similar first.
 
     After the contract itself, these are plain products: of the same types, of another 16-bit type, and of types that
@@ -154,8 +154,8 @@ def _measured(spec: Spec, base: Variant, targets: Sequence[str]) -> Iterator[Imp
     others = list(entries(measurements(spec)[len(spec.tuned) :])) or list(entries(spec.tuned))
     known = {contract for contract, _, _ in others}
     # Kernels of another layout are still those to try where nothing similar was measured.
-    rows = kin(replace(base, layout=Layout.of("rcr"), epilogue=Epilogue()))
-    source = next((name for name in itertools.chain(kin(base), rows) if name in known), None)
+    rows = similar(replace(base, layout=Layout.of("rcr"), epilogue=Epilogue()))
+    source = next((name for name in itertools.chain(similar(base), rows) if name in known), None)
     words = _words_of()
     found: dict[Variant, dict[Tile, None]] = {}
     for contract, how, row in (*own, *(entry for entry in others if entry[0] == source)):

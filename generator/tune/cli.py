@@ -69,7 +69,7 @@ def shapes_of(call: Call) -> tuple[Shape, ...]:
         few = ", ".join([*unseen[:3], *(["..."] if len(unseen) > 3 else [])])
         raise CallError(
             f"--shapes: nothing is fitted to the sizes of the files unseen_*.yaml, and {len(unseen)} are among "
-            f"these or within 1 % of these: {few}"
+            f"these or within 1 % of these: {few}; leave them out, or change them by more than 1 %"
         )
     return tuple(shape for shape in found if not shape.pad)
 
