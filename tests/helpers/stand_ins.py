@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import torch
@@ -46,3 +46,14 @@ def copied(pairs: list[tuple[torch.Tensor, torch.Tensor, int]], block: object) -
     """Stands for the launch of copies, which take minutes in the interpreter; copied.py shows what that one copies."""
     for x, copy, _ in pairs:
         copy.copy_(x)
+
+
+def launched(package: ModuleType, contract: str) -> Kernel:
+    """The one kernel of a contract that was launched."""
+    modules = [package._kernel(name) for name in package._KERNELS[contract]]
+    (found,) = [module.gemm_kernel for module in modules if module.gemm_kernel.launches]
+    return found
+
+
+def operands(m: int = 64, n: int = 48, k: int = 32) -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.randn(m, k, dtype=torch.float16), torch.randn(n, k, dtype=torch.float16).T
