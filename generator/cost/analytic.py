@@ -1,6 +1,7 @@
 """An analytic cost model: predicts the cost of a configuration without measurements, as the source of a function.
 
-A kernel's file contains this source and chooses its configuration by it. The tuner evaluates it to rank candidates.
+A kernel's file contains this source and chooses its configuration by it. A family with `select: fastest` contains it in
+a form that compares kernels. By that form the tuner ranks candidates, too.
 """
 
 from __future__ import annotations
@@ -38,21 +39,30 @@ def cost_body(v: Variant) -> tuple[str, ...]:
     return _body(v, bounded=v.load == "descriptor" and whole and v.dtype.precision != "ieee")
 
 
+def comparable_body(v: Variant) -> tuple[str, ...]:
+    """The lines of a function like `cost(row)` whose results are comparable between the kernels of a contract.
+
+    They read the names that the lines of `cost_body` read. The result is for all of K in every kernel. The time for
+    loading the tiles is a lower bound in every kernel with tiles: kernels that do not count the loads would else be
+    preferred to those that do.
+    """
+    *lines, result = _body(v, bounded=v.traits.tiled and v.dtype.precision != "ieee")
+    if v.traits.divides_k:
+        return (*lines, result)
+    indices = 'max(K, row["BLOCK_K"])' if v.traits.tiled else "max(K, 1)"
+    return (*lines, f"{result} * {indices}")
+
+
 def seconds(v: Variant, config: Mapping[str, int], sizes: tuple[int, ...], device: Device) -> float:
     """The predicted seconds of the kernel of `v` with `config`, an element of its `CONFIGS`, on `device`.
 
-    `sizes` are M, N and K, after the number of products if there is a batch. The figure is the cost that the kernel's
-    file computes, with the time for loading the tiles as a lower bound in every kernel: kernels that do not count the
-    loads would else be preferred to those that do. It can rank configurations and find those that are far too slow; it
-    does not predict times accurately.
+    `sizes` are M, N and K, after the number of products if there is a batch. It can rank configurations and find those
+    that are far too slow; it does not predict times accurately.
     """
     *batch, m, n, k = sizes
-    ieee = v.dtype.precision == "ieee"
-    cost = _function(_body(v, bounded=v.traits.tiled and not ieee))
+    cost = _function(comparable_body(v))
     products = cost(config, math.prod(batch), m, n, k, device.multiprocessors, device.shared_memory)
-    if not v.traits.divides_k:
-        products *= max(k, config.get("BLOCK_K", 1))
-    return products / (PRODUCTS * (_IEEE if ieee else 2 / _width(v)))
+    return products / (PRODUCTS * (_IEEE if v.dtype.precision == "ieee" else 2 / _width(v)))
 
 
 @cache

@@ -17,7 +17,7 @@ from typing import Any
 
 import jinja2
 
-from generator.cost import analytic, fitted, tuned
+from generator.cost import analytic, family_costs, fitted, tuned
 from generator.emit import family_package
 from generator.language.model import Spec
 from generator.language.reserved_names import TEMPLATES
@@ -30,11 +30,11 @@ from generator.lowering.view import View, view
 from generator.plan.kernels import Family, Kernel
 
 #: The family's files other than kernels: the package, its functions' launching, copying, operators and compiling ahead,
-#: winners, the cost model, and the operands by which `invariant: rows` chooses.
+#: winners, the cost models, and the operands by which `invariant: rows` chooses.
 PACKAGE, LAUNCH, COPIES = "__init__.py", "_launch.py", "_copies.py"
 CACHED_LAUNCH, RELAUNCH = "_cached_launch.py", "_relaunch.py"
 OPERATORS, GRADIENTS, PREPARE, NN = "_operators.py", "_gradients.py", "_prepare.py", "nn.py"
-TUNED, TIMING, ROWS_ALIKE = "_tuned.py", "_timing.py", "_invariant.py"
+TUNED, TIMING, ANALYTIC, ROWS_ALIKE = "_tuned.py", "_timing.py", "_analytic.py", "_invariant.py"
 
 # Starting a worker costs about as much as rendering this many kernels.
 _ENOUGH = 250
@@ -153,6 +153,7 @@ def package_names(family: Family) -> tuple[str, ...]:
     backward = (GRADIENTS,) if family.gradients else ()
     backward = (*backward, *(f"{gradient.file}.py" for gradient in family.gradients if gradient.chained))
     choice = (TIMING, TUNED) if family.measured else ()
+    choice = (*choice, ANALYTIC) if family.spec.select == "fastest" else choice
     choice = (*choice, ROWS_ALIKE) if family.spec.rows_alike else choice
     return (PACKAGE, LAUNCH, CACHED_LAUNCH, RELAUNCH, COPIES, OPERATORS, PREPARE, *modules, *backward, *choice)
 
@@ -165,11 +166,12 @@ def package_source(family: Family, name: str) -> str:
         summary = paragraph(escaped(spec.summary))
         # Which operand is transposed, or read as a vector, depends on M.
         twins = () if spec.rows_alike else family_package.twins(family)
+        fastest = spec.select == "fastest"
         body = template.render(
             contracts=family_package.contracts(family),
             twins=twins,
             turning=family_package.contiguous_k(family, (contract for contract, _ in twins)),
-            gated=family_package.gated(family) if family.measured else (),
+            gated=family_package.gated(family) if family.measured or fastest else (),
             shapes=family_package.shapes(family),
             casts=family_package.casts(family),
             batched=family_package.batched(family),
@@ -177,6 +179,7 @@ def package_source(family: Family, name: str) -> str:
             linear=bool(family_package.linear(family)),
             summary=summary,
             tuned=bool(family.measured),
+            fastest=fastest,
             rows_alike=spec.rows_alike,
         )
     elif name == PREPARE:
@@ -188,6 +191,11 @@ def package_source(family: Family, name: str) -> str:
     elif name == TUNED:
         typical = analytic.TYPICAL_M if spec.rows_alike else ()
         body = environment().get_template("tuned.py.j2").render(baked=tuned.bake(family), typical_m=typical)
+    elif name == ANALYTIC:
+        typical = analytic.TYPICAL_M if spec.rows_alike else ()
+        costs = family_costs.family_costs(family)
+        not_for = [collected(f'"{how}": {{', [f'"{x}"' for x in targets], "}", 4) for how, targets in costs.not_for]
+        body = environment().get_template("analytic.py.j2").render(costs=costs, not_for=not_for, typical_m=typical)
     elif name == TIMING:
         body = Path(fitted.__file__).read_text(encoding="utf-8")
     elif name.startswith("_"):

@@ -11,6 +11,7 @@ import pytest
 
 from generator.emit.manifest_reader import read
 from generator.emit.render import (
+    ANALYTIC,
     CACHED_LAUNCH,
     COPIES,
     GRADIENTS,
@@ -282,7 +283,7 @@ def test_names_that_an_operand_may_have() -> None:
 
 
 def test_names_of_the_families_own_files_are_free() -> None:
-    names = (LAUNCH, CACHED_LAUNCH, OPERATORS, GRADIENTS, RELAUNCH, COPIES, PREPARE, NN, TUNED, ROWS_ALIKE)
+    names = (LAUNCH, CACHED_LAUNCH, OPERATORS, GRADIENTS, RELAUNCH, COPIES, PREPARE, NN, TUNED, ANALYTIC, ROWS_ALIKE)
     own = {"family.py.j2", "gradient.py.j2", *(f"{name.removeprefix('_')}.j2" for name in names)}
     assert {path.name for path in TEMPLATES.rglob("*.j2") if not of_kernels(path)} == {*own, "math.j2"}
 

@@ -1,0 +1,110 @@
+"""The analytic cost model of a family, as a file of the family holds it: a function for each way to count the cost."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from generator.cost import analytic
+from generator.language.model import Variant
+from generator.language.vocabulary import DEFAULTS, ELEMENTS, TARGETS
+from generator.plan import legality
+from generator.plan.kernels import Family
+from generator.plan.memory import staged
+
+
+@dataclass(frozen=True)
+class CostFunction:
+    """A function of a configuration, the sizes and the device's figures: its name, what it is for, and its lines."""
+
+    name: str
+    summary: str
+    body: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class FamilyCosts:
+    """The functions of a family, each once, and which one a kernel has.
+
+    A kernel is known by its contract and by the part of its name after the `__`. Kernels without tiles have no cost.
+    """
+
+    functions: tuple[CostFunction, ...]
+    #: Whether the functions read the number of products in a batch.
+    batched: bool
+    #: Kernel -> name of the function in most contracts.
+    common: tuple[tuple[str, str], ...]
+    #: Contract -> kernel -> name of the function, where it is another one.
+    own: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
+    #: Kernel -> the targets for which it is illegal in every contract. Those that need descriptors are omitted: they
+    #: refuse the operands on other devices.
+    not_for: tuple[tuple[str, tuple[str, ...]], ...]
+
+
+def family_costs(family: Family) -> FamilyCosts:
+    """The functions that the kernels of `family` need."""
+    functions: dict[str, CostFunction] = {}
+    contracts: dict[str, dict[str, str]] = {}
+    illegal: dict[str, set[str]] = {}
+    batched = False
+    for kernel in family.kernels:
+        v = kernel.variant
+        if not v.traits.tiled:
+            continue
+        if family.spec.rows_alike:
+            # The choice is the same for any number of products, too.
+            v = replace(v, batch=DEFAULTS["batch"])
+        batched = batched or v.batch != DEFAULTS["batch"]
+        made = _function(v)
+        functions.setdefault(made.name, made)
+        contract, _, how = kernel.name.partition("__")
+        contracts.setdefault(contract, {})[how] = made.name
+        if v.load != "descriptor":
+            refused = {target for target in TARGETS if legality.why_not_on(v, target) is not None}
+            illegal[how] = illegal.get(how, refused) & refused
+    uses: dict[str, Counter[str]] = {}
+    for kernels in contracts.values():
+        for how, name in kernels.items():
+            uses.setdefault(how, Counter())[name] += 1
+    common = {how: count.most_common(1)[0][0] for how, count in uses.items()}
+    own = {
+        contract: tuple((how, name) for how, name in kernels.items() if name != common[how])
+        for contract, kernels in contracts.items()
+    }
+    return FamilyCosts(
+        tuple(functions.values()),
+        batched,
+        tuple(common.items()),
+        tuple((contract, kernels) for contract, kernels in own.items() if kernels),
+        tuple((how, tuple(sorted(targets))) for how, targets in illegal.items() if targets),
+    )
+
+
+def _function(v: Variant) -> CostFunction:
+    """The function for a variant; variants with equal lines have the same name."""
+    words = list(_words(v))
+    name = "_".join(("", *(word for word, _ in words)))
+    kind, *details = (text for _, text in words)
+    return CostFunction(name, f"{kind}: {', '.join(details)}.", analytic.comparable_body(v))
+
+
+def _words(v: Variant) -> Iterator[tuple[str, str]]:
+    """What the lines of the cost of a variant depend on, each as a word of a name and as text."""
+    if v.traits.divides_k:
+        yield v.schedule, f"Tiles of several programs ({v.schedule})"
+    else:
+        yield "tiles", "Tiles of one program each"
+    if v.batch != DEFAULTS["batch"]:
+        yield "batched", "batched"
+    if v.epilogue.order is not None:
+        yield "gated", "gated"
+    if v.product == "exchanged":
+        yield "exchanged", "exchanged"
+    bits = ELEMENTS[v.dtype.a].bits
+    if v.dtype.precision == "ieee":
+        yield "ieee", f"{bits}-bit IEEE elements"
+    else:
+        yield f"{bits}bit", f"{bits}-bit elements"
+    if staged(v):
+        yield "staged", "staged result"

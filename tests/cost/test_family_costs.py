@@ -1,0 +1,297 @@
+"""`select: fastest` on GPUs without measurements: the analytic cost model compares the kernels of a contract."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from generator.cli import main
+from generator.cost import analytic
+from generator.cost.family_costs import family_costs
+from generator.emit.render import ANALYTIC, TUNED, package_names
+from generator.language.model import Variant
+from generator.plan import legality
+from generator.plan.configurations import configurations
+from generator.plan.devices import DEVICES, Device
+from generator.plan.kernels import Family, Kernel
+from generator.verify.ahead_of_time import standing_in_for
+from generator.verify.loading import load_family
+from tests.helpers.support import BASE, assert_formatted, family_of, forget, ruff
+from tests.helpers.tuned_file import measured
+
+A100, H200 = DEVICES["nvidia_a100_sxm4_80gb"], DEVICES["nvidia_h200"]
+B200 = Device("NVIDIA B200", "sm100", 148, 233472)
+SMALL = Device("A small GPU", "sm86", 20, 102400)
+CUDA = torch.device("cuda", 0)
+
+FASTEST = f"{BASE}select: fastest\n"
+EVERYTHING = """\
+summary: Kernels of many costs.
+layout: rcr
+dtype: [fp16, fp8e4m3, tf32]
+batch: [none, strided]
+epilogue: [none, bias, swiglu]
+select: fastest
+targets: [sm86, sm90, sm100]
+"""
+SCHEDULES = """\
+summary: Every schedule.
+layout: rcr
+dtype: fp32
+schedule: [elementwise, naive, tiled, persistent, split_k, split_k_atomic, stream_k]
+masking: [auto, none]
+select: fastest
+targets: [sm80, sm100]
+"""
+SIZES = [
+    *itertools.product((1, 16, 100, 1024), (64, 1000, 4096), (32, 4096)),
+    *((8192, 8192, 512), (128, 128, 8192), (4000, 256, 16384)),
+]
+
+Render = Callable[[str], ModuleType]
+
+
+@pytest.fixture
+def render(tmp_path: Path) -> Iterator[Render]:
+    """Renders a spec as the family `predicted`; its functions find the GPU that stands in."""
+
+    def package(text: str) -> ModuleType:
+        (tmp_path / "predicted.yaml").write_text(text)
+        assert main([str(tmp_path / "predicted.yaml"), "--out", str(tmp_path)]) == 0
+        return load_family(tmp_path / "predicted")
+
+    yield package
+    forget("predicted")
+
+
+def chosen(
+    package: ModuleType, contract: str, sizes: tuple[int, ...], only: Callable[[str], object] = bool
+) -> tuple[str, dict[str, int]]:
+    """The kernel and the configuration that the model chooses among the kernels of a contract that `only` allows."""
+    kernels = tuple(package._kernel(name) for name in package._KERNELS[contract] if only(name))
+    kernel, row = importlib.import_module("predicted._analytic").choose(contract, kernels, sizes, CUDA)
+    return kernel.__name__.partition(".")[2], row
+
+
+def ran(package: ModuleType, contract: str, m: int, n: int, k: int, **operands: Any) -> tuple[str, dict[str, int]]:
+    """The kernel and the configuration that a call on the GPU runs."""
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        a, b = (torch.empty(size, dtype=torch.half, device=CUDA) for size in ((m, k), (n, k)))
+        found: tuple[str, dict[str, int]] = getattr(package, contract).which(a, b.T, **operands)
+    return found
+
+
+def offered(kernel: Kernel, device: Device, sizes: tuple[int, ...]) -> list[dict[str, int]]:
+    """The configurations that the device can hold and that take the sizes."""
+    refused = dict(kernel.not_offered).get(device.target, ())
+    rows = [row for index, row in enumerate(configurations(kernel)) if index not in refused]
+    m, n, k = sizes[-3:]
+    if kernel.variant.masking == "none" and kernel.variant.load == "pointer":
+        rows = [row for row in rows if not (m % row["BLOCK_M"] or n % row["BLOCK_N"] or k % row["BLOCK_K"])]
+    if not kernel.variant.traits.looped:
+        rows = [row for row in rows if k <= row["BLOCK_K"]]
+    return rows
+
+
+def runs(kernel: Kernel, device: Device) -> bool:
+    return legality.why_not_on(kernel.variant, device.target) is None
+
+
+def predictions(family: Family, contract: str, sizes: tuple[int, ...], device: Device) -> dict[tuple[str, str], float]:
+    """Kernel and configuration -> the seconds that the model predicts, of the kernels that the device can run."""
+    return {
+        (kernel.name, str(row)): analytic.seconds(kernel.variant, row, sizes, device)
+        for kernel in family.kernels
+        if kernel.variant.contract == contract and kernel.variant.traits.tiled and runs(kernel, device)
+        for row in offered(kernel, device, sizes)
+    }
+
+
+@pytest.mark.parametrize("device", [A100, B200, SMALL, H200], ids=lambda device: device.name)
+@pytest.mark.parametrize("text", [EVERYTHING, SCHEDULES], ids=["contracts", "schedules"])
+def test_the_choice_has_the_least_predicted_seconds(render: Render, text: str, device: Device) -> None:
+    package, family = render(text), family_of(text)
+    known = {kernel.name for kernel in family.kernels if runs(kernel, device)}
+    kernels = set()
+    with standing_in_for(device):
+        for contract, sizes in itertools.product({name.partition("__")[0] for name in known}, SIZES):
+            whole = (8, *sizes) if contract.startswith("bmm") else sizes
+            name, row = chosen(package, contract, whole, only=known.__contains__)
+            found = predictions(family, contract, whole, device)
+            assert found[name, str(row)] == pytest.approx(min(found.values()), rel=1e-9)
+            kernels.add((name.partition("__")[2], str(row)))
+    assert len(kernels) > 2
+
+
+def test_only_the_kernels_that_are_given_are_compared(render: Render) -> None:
+    package, family = render(EVERYTHING), family_of(EVERYTHING)
+    contract, sizes = "gemm_fp16_rcr_none", (16, 4096, 4096)
+    with standing_in_for(B200):
+        name, row = chosen(package, contract, sizes, only=lambda name: "persistent" in name)
+        found = {key: cost for key, cost in predictions(family, contract, sizes, B200).items() if "persi" in key[0]}
+        assert "persistent" in name and found[name, str(row)] == pytest.approx(min(found.values()))
+        choose = importlib.import_module("predicted._analytic").choose
+        assert choose(contract, (), sizes, CUDA) is None
+
+
+def test_kernels_without_tiles_are_not_chosen(render: Render) -> None:
+    package = render(f"{FASTEST}schedule: elementwise\n")
+    with standing_in_for(A100):
+        (name,) = package._KERNELS["gemm_fp16_rcr_none"]
+        choose = importlib.import_module("predicted._analytic").choose
+        assert choose("gemm_fp16_rcr_none", (package._kernel(name),), (64, 64, 64), CUDA) is None
+        assert ran(package, "gemm_fp16_rcr_none", 64, 64, 64)[0] == name
+
+
+def test_few_rows_run_another_kernel_than_many(render: Render) -> None:
+    """On a target without measurements, with the default portfolio."""
+    text = f"{FASTEST}targets: [sm100]\n"
+    package = render(text)
+    assert family_of(text).measured == ()
+    with standing_in_for(B200):
+        few, many = (ran(package, "gemm_fp16_rcr_none", m, 4096, 4096) for m in (4, 4096))
+        assert few == chosen(package, "gemm_fp16_rcr_none", (4, 4096, 4096))
+        assert many == chosen(package, "gemm_fp16_rcr_none", (4096, 4096, 4096))
+    assert "exchanged" in few[0] and "exchanged" not in many[0] and "descriptor" in many[0]
+
+
+def test_a_gated_linear_unit_is_compared_by_the_columns_of_its_result(render: Render) -> None:
+    package, contract = render(f"{FASTEST}epilogue: swiglu\ntargets: [sm100]\n"), "gemm_fp16_rcr_swiglu"
+    sizes = [(m, n, 4096) for m in (64, 256, 512) for n in (512, 1024, 2048, 4096)]
+    with standing_in_for(B200):
+        found = [ran(package, contract, m, 2 * n, k) for m, n, k in sizes]
+        assert found == [chosen(package, contract, each) for each in sizes]
+        assert found != [chosen(package, contract, (m, 2 * n, k)) for m, n, k in sizes]
+
+
+@pytest.mark.parametrize(("n", "k"), [(4099, 4096), (4096, 4097), (4099, 4097)])
+def test_ragged_operands_are_compared_too(render: Render, n: int, k: int) -> None:
+    """A descriptor stores no odd N and reads no odd K; of the other kernels one with a plain store is as good."""
+    package = render(f"{FASTEST}targets: [sm80, sm100]\n")
+    with standing_in_for(B200):
+        name, row = ran(package, "gemm_fp16_rcr_none", 4, n, k)
+        takes = "_pointer_" if k % 8 else "pointer"
+        assert (name, row) == chosen(package, "gemm_fp16_rcr_none", (4, n, k), only=lambda name: takes in name)
+        assert "exchanged" in name
+
+
+def test_a_kernel_that_refuses_the_operands_is_not_run(render: Render) -> None:
+    """The best kernel of a family for both targets needs descriptors, which an A100 has not."""
+    package = render(EVERYTHING.replace("sm86", "sm80"))
+    contract, sizes = "gemm_fp16_rcr_none", (4096, 4096, 4096)
+    with standing_in_for(A100):
+        assert "descriptor" in chosen(package, contract, sizes)[0]
+        assert ran(package, contract, *sizes) == chosen(package, contract, sizes, only=lambda name: "_pointer_" in name)
+
+
+@pytest.mark.parametrize("device", [A100, SMALL], ids=lambda device: device.name)
+def test_a_kernel_that_is_illegal_for_the_device_is_not_run(render: Render, device: Device) -> None:
+    """An exchanged product is for matrix instructions of 64 rows, and accepts the operands on any device."""
+    package = render(f"{FASTEST}targets: [sm80, sm100]\n")
+    contract = "gemm_fp16_rcr_none"
+    with standing_in_for(device):
+        for m in (1, 4, 16, 64):
+            name, _ = ran(package, contract, m, 4096, 4096)
+            assert name == f"{contract}__tiled_pointer_auto_grouped"
+
+
+def test_measurements_come_first(render: Render, tmp_path: Path) -> None:
+    found = measured() | {"device": A100.name, "rates": []}
+    (tmp_path / "found.json").write_text(json.dumps(found))
+    tiles = "tile:\n  - {m: 64, n: 64, k: 64, warps: 4}\n  - {m: 128, n: 128, k: 64, warps: 8}\n"
+    package = render(f"{FASTEST}targets: [sm80]\ntuned: found.json\nload: pointer\nmasking: [auto, none]\n{tiles}")
+    winner = found["winners"][0]
+    sizes = winner["m"], winner["n"], winner["k"]
+    with standing_in_for(A100):
+        assert ran(package, "gemm_fp16_rcr_none", *sizes) == (winner["kernel"], winner["config"])
+        assert chosen(package, "gemm_fp16_rcr_none", sizes) != (winner["kernel"], winner["config"])
+        other = 512, 4096, 4096
+        assert ran(package, "gemm_fp16_rcr_none", *other) == chosen(package, "gemm_fp16_rcr_none", other)
+
+
+def mean_slowdown(family: Family, n: int, k: int, device: Device) -> dict[tuple[str, str], float]:
+    """Kernel and configuration -> the sum over typical M of its predicted time relative to the least for that M."""
+    found = [predictions(family, "gemm_fp16_rcr_none", (m, n, k), device) for m in analytic.TYPICAL_M]
+    return {key: sum(each[key] / min(each.values()) for each in found) for key in found[0]}
+
+
+@pytest.mark.parametrize("device", [A100, B200], ids=lambda device: device.name)
+def test_rows_alike_have_the_choice_that_loses_least_over_all_m(render: Render, device: Device) -> None:
+    text = f"{FASTEST}targets: [{device.target}]\nbatch: [none, strided]\ninvariant: rows\n"
+    package, family = render(text), family_of(text)
+    with standing_in_for(device):
+        for n, k in ((4096, 4096), (64, 8192), (11008, 512)):
+            found = mean_slowdown(family, n, k, device)
+            (name, row), *others = (ran(package, "gemm_fp16_rcr_none", m, n, k) for m in (1, 3, 64, 4096, 8192))
+            assert others == [(name, row)] * 4
+            assert found[name, str(row)] == pytest.approx(min(found.values()), rel=1e-9)
+            batched = {
+                (name.partition("__")[2], str(row))
+                for sizes in ((1, 16, n, k), (2, 16, n, k), (64, 4096, n, k))
+                for name, row in [chosen(package, "bmm_fp16_rcr_none", sizes)]
+            }
+            assert len(batched) == 1
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "told"),
+    [
+        ((8,), (8, 8), r"a must have two dimensions, got shape \(8,\)"),
+        ((2, 8, 8), (8, 8), "a must have two dimensions"),
+        ((8, 8), (8,), r"b must have two dimensions, got shape \(8,\)"),
+        ((8, 9), (8, 8), "a has 9 columns and b 8 rows"),
+    ],
+)
+@pytest.mark.parametrize("invariant", ["none", "rows"])
+def test_wrong_shapes_are_reported_by_the_kernel(
+    render: Render, a: tuple[int, ...], b: tuple[int, ...], told: str, invariant: str
+) -> None:
+    package = render(f"{FASTEST}targets: [sm80]\ninvariant: {invariant}\n")
+    with standing_in_for(A100), FakeTensorMode(allow_non_fake_inputs=True):
+        operands = (torch.empty(size, dtype=torch.half, device=CUDA) for size in (a, b))
+        with pytest.raises(ValueError, match=f"^gemm_fp16_rcr_none: {told}"):
+            package.gemm_fp16_rcr_none.which(*operands)
+
+
+# The file.
+
+
+@pytest.mark.parametrize("invariant", ["none", "rows"])
+@pytest.mark.parametrize("text", [EVERYTHING, SCHEDULES, f"{FASTEST}schedule: elementwise\n", FASTEST])
+def test_the_file_is_formatted_and_clean(render: Render, tmp_path: Path, text: str, invariant: str) -> None:
+    if invariant == "rows":
+        text = text.replace(", split_k_atomic, stream_k", "").replace("[auto, none]", "auto")
+    render(f"{text}invariant: {invariant}\n")
+    assert_formatted(tmp_path / "predicted")
+    file = tmp_path / "predicted" / ANALYTIC
+    done = ruff("check", "--no-cache", "--isolated", "--line-length", "120", "--select", "E,F,I,W", file)
+    assert done.returncode == 0, done.stdout
+
+
+def test_only_families_that_are_left_the_choice_have_the_file() -> None:
+    assert ANALYTIC in package_names(family_of(f"{FASTEST}targets: [sm80]\n"))
+    assert TUNED not in package_names(family_of(f"{FASTEST}targets: [sm80]\n"))
+    assert {ANALYTIC, TUNED} <= set(package_names(family_of(f"{FASTEST}targets: [sm90]\n")))
+    assert ANALYTIC not in package_names(family_of(BASE))
+
+
+@pytest.mark.parametrize("text", [EVERYTHING, SCHEDULES], ids=["contracts", "schedules"])
+def test_kernels_of_equal_costs_share_a_function(text: str) -> None:
+    family = family_of(text)
+    costs = family_costs(family)
+    lines = {function.name: function.body for function in costs.functions}
+    assert len(lines) == len(costs.functions) == len(set(lines.values()))
+    own = {contract: dict(kernels) for contract, kernels in costs.own}
+    variants: list[Variant] = [kernel.variant for kernel in family.kernels if kernel.variant.traits.tiled]
+    for v in variants:
+        contract, _, how = v.name.partition("__")
+        assert lines[own.get(contract, {}).get(how, dict(costs.common)[how])] == analytic.comparable_body(v)
