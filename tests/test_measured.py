@@ -36,7 +36,7 @@ LIMITS = {
     "measured/resources.csv": 350,
     "specs/tuned/nvidia_h200/batched.json": 60,
     "specs/tuned/nvidia_h200/fp8e4m3_rcr.json": 200,
-    "specs/tuned/nvidia_h200/fused.json": 130,
+    "specs/tuned/nvidia_h200/fused.json": 160,
     "specs/tuned/nvidia_h200/gemm16.json": 450,
     "specs/tuned/nvidia_h200/int8_rcr.json": 80,
     "specs/tuned/nvidia_h200/tf32.json": 150,
