@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -76,7 +76,7 @@ class Families:
         file = self.out / family / f"{kernel.name}.py"
         return Contestant(label, family, kernel.name, file, _digest(file, family), kernel.variant.layout)
 
-    def contract(self, kernels: list[Kernel], family: str, label: str) -> Contestant:
+    def contract(self, kernels: Sequence[Kernel], family: str, label: str) -> Contestant:
         """The public function of a contract that `kernels` implement; raises `CallError` if a file is missing."""
         folder = self.out / family
         files = [*sorted(folder.glob("_*.py")), *(folder / f"{kernel.name}.py" for kernel in kernels)]

@@ -17,7 +17,7 @@ from generator.bounds.expressions import Expressions
 from generator.bounds.launcher_facts import COUNTERS, WORK
 from generator.bounds.order_proof import Lemma
 from generator.bounds.patterns import assigned, dotted, expression, matches
-from generator.bounds.sites import Place, Site
+from generator.bounds.sites import Site
 from generator.bounds.source import NotUnderstood, Refuted
 from generator.bounds.symbolic_values import (
     Block,
@@ -381,21 +381,12 @@ class _Walker:
                 case ast.AugAssign(ast.Name(x), ast.Add(), value) if x == name and isinstance(first, Pointer | Number):
                     by = again.value(value)
                     if isinstance(by, Number) and not by.shape:
-                        return _moved(first, by, count, place)
+                        return triton_semantics.moved(place, first, by, count)
                 case ast.Assign([ast.Name(x)], ast.Call(function, [ast.Name(y), value], [])) if x == y == name:
                     by = again.value(value)
                     if dotted(function) == "tl.advance" and isinstance(first, Block) and isinstance(by, Several):
                         return triton_semantics.moved_block(place, first, by, count)
         return None
-
-
-def _moved(first: Pointer | Number, by: Number, count: Poly, place: Place) -> Value:
-    parts = first.parts | by.parts
-    if isinstance(first, Pointer):
-        return Pointer(first.operand, first.offset + by.value * count, first.shape, parts)
-    value = first.value + by.value * count
-    part = Part(value, first.shape, first.width == "index", place.path, place.line)
-    return Number(value, first.shape, first.width, parts | {part})
 
 
 def _variables(value: Number | Truth) -> frozenset[str]:

@@ -194,6 +194,16 @@ def advance(place: Place, arguments: Sequence[Value], keywords: Keywords) -> Val
     return moved_block(place, block, by, poly(1))
 
 
+def moved(place: Place, first: Pointer | Number, by: Number, times: Poly) -> Value:
+    """A pointer or a number to which the same number is added `times` times."""
+    parts = first.parts | by.parts
+    if isinstance(first, Pointer):
+        return Pointer(first.operand, first.offset + by.value * times, first.shape, parts)
+    value = first.value + by.value * times
+    part = Part(value, first.shape, first.width == "index", place.path, place.line)
+    return Number(value, first.shape, first.width, parts | {part})
+
+
 def moved_block(place: Place, block: Block, by: Value, times: Poly) -> Block:
     """A block pointer moved `times` times by the same distances."""
     distances = _items(place, by, "a distance")

@@ -58,8 +58,8 @@ def family_costs(family: Family) -> FamilyCosts:
         batched = batched or v.batch != DEFAULTS["batch"]
         made = _function(v)
         functions.setdefault(made.name, made)
-        contract, _, how = kernel.name.partition("__")
-        contracts.setdefault(contract, {})[how] = made.name
+        how = kernel.how
+        contracts.setdefault(kernel.variant.contract, {})[how] = made.name
         if v.load != "descriptor":
             refused = {target for target in TARGETS if legality.why_not_on(v, target) is not None}
             illegal[how] = illegal.get(how, refused) & refused

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from generator.language.model import Measured, Rates
+from generator.language.model import Measured, Rates, Variant
 from generator.plan.configurations import configurations, row_of_tile
 from generator.plan.devices import DEVICES, Device, slug
 from generator.plan.kernels import Family, Kernel
@@ -41,13 +41,17 @@ class Baked:
 class _Contract:
     """One contract of a family: its kernels, and the contracts that measurements of it may come from."""
 
-    name: str
+    variant: Variant
     targets: tuple[str, ...]
-    kernels: dict[str, Kernel] = field(default_factory=dict)
+    kernels: Mapping[str, Kernel]
+
+    @property
+    def name(self) -> str:
+        return self.variant.contract
 
     @cached_property
     def similar(self) -> tuple[str, ...]:
-        return tuple(similar(next(iter(self.kernels.values())).variant))
+        return tuple(similar(self.variant))
 
     @cached_property
     def tables(self) -> dict[str, tuple[dict[str, int], ...]]:
@@ -55,7 +59,7 @@ class _Contract:
 
     def halves(self, contract: str) -> bool:
         """Whether measurements of `contract` are of twice as many columns: those of a plain product for a gate."""
-        return contract != self.name and next(iter(self.kernels.values())).variant.epilogue.order is not None
+        return contract != self.name and self.variant.epilogue.order is not None
 
     def index(self, contract: str, how: str, row: Mapping[str, int]) -> int | None:
         """The index of a configuration that was measured with a kernel of `contract`; None if the family lacks it."""
@@ -153,6 +157,8 @@ def left_out(family: Family) -> Iterator[tuple[str, str]]:
 
     Files that the package ships are omitted: they are of more kernels than a spec may have.
     """
+    if not family.spec.tuned:
+        return
     contracts = _contracts(family)
     others = {name for contract in contracts.values() for name in contract.similar}
     for found in family.spec.tuned:
@@ -172,11 +178,10 @@ def left_out(family: Family) -> Iterator[tuple[str, str]]:
 
 
 def _contracts(family: Family) -> dict[str, _Contract]:
-    found: dict[str, _Contract] = {}
-    for kernel in family.kernels:
-        name, _, how = kernel.name.partition("__")
-        found.setdefault(name, _Contract(name, family.spec.targets)).kernels[how] = kernel
-    return found
+    return {
+        name: _Contract(kernels[0].variant, family.spec.targets, {kernel.how: kernel for kernel in kernels})
+        for name, kernels in family.contracts.items()
+    }
 
 
 def _source(contract: _Contract, measured: Sequence[Measured]) -> str:

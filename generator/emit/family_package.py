@@ -43,7 +43,7 @@ def _rank(kernel: Kernel) -> tuple[int, ...]:
 
 def _variants(family: Family) -> dict[str, Variant]:
     """One variant of each contract; all variants of a contract compute the same."""
-    return {kernel.variant.contract: kernel.variant for kernel in family.kernels}
+    return {name: kernels[0].variant for name, kernels in family.contracts.items()}
 
 
 def _transposed(variant: Variant) -> dict[str, Variant]:
@@ -195,12 +195,9 @@ def _operands(made: Call) -> Iterator[tuple[str, str]]:
 
 def contracts(family: Family) -> tuple[Contract, ...]:
     """The contracts of a family in the order of its kernels, each with its kernels in the order they are tried."""
-    grouped: dict[str, list[Kernel]] = {}
-    for kernel in family.kernels:
-        grouped.setdefault(kernel.variant.contract, []).append(kernel)
     return tuple(
         Contract(
             name, paragraph(docstrings.formula(kernels[0].variant)), tuple(k.name for k in sorted(kernels, key=_rank))
         )
-        for name, kernels in grouped.items()
+        for name, kernels in family.contracts.items()
     )

@@ -25,7 +25,7 @@ from generator.language.vocabulary import (
     TARGETS,
     WORDS,
 )
-from generator.plan.kernels import Kernel, LeftOut
+from generator.plan.kernels import Kernel, LeftOut, by_contract
 
 #: The version of the manifest's format; others are refused.
 VERSION = 1
@@ -51,10 +51,7 @@ class Rendered:
     @cached_property
     def contracts(self) -> dict[str, tuple[Kernel, ...]]:
         """Each contract's kernels, both in the order of the family."""
-        found: dict[str, list[Kernel]] = {}
-        for kernel in self.kernels:
-            found.setdefault(kernel.variant.contract, []).append(kernel)
-        return {name: tuple(kernels) for name, kernels in found.items()}
+        return by_contract(self.kernels)
 
     @property
     def own_files(self) -> list[Path]:

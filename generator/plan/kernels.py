@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 from generator.language.model import Measured, Spec, Tile, Variant
 from generator.plan.gradients import Gradient
@@ -26,6 +28,19 @@ class Kernel:
     @property
     def name(self) -> str:
         return self.variant.name
+
+    @property
+    def how(self) -> str:
+        """The part of the name behind the contract and `__`."""
+        return self.name.partition("__")[2]
+
+
+def by_contract(kernels: Iterable[Kernel]) -> dict[str, tuple[Kernel, ...]]:
+    """Each contract's kernels, both in the order of `kernels`."""
+    found: dict[str, list[Kernel]] = {}
+    for kernel in kernels:
+        found.setdefault(kernel.variant.contract, []).append(kernel)
+    return {name: tuple(own) for name, own in found.items()}
 
 
 @dataclass(frozen=True)
@@ -51,3 +66,8 @@ class Family:
     gradients: tuple[Gradient, ...] = ()
     #: Measurements of the family's contracts or of similar ones; where two differ, the first counts.
     measured: tuple[Measured, ...] = ()
+
+    @cached_property
+    def contracts(self) -> dict[str, tuple[Kernel, ...]]:
+        """Each contract's kernels, both in the order of the family."""
+        return by_contract(self.kernels)

@@ -151,8 +151,7 @@ def _files(call: Call, families: Families, slug: str) -> dict[str, Path]:
 def _of_family(file: Path, slug: str, family: Family) -> bool:
     """Whether a file of winners is of a device, and of contracts that the family has, and no others."""
     found = winners.read(file)
-    contracts = {kernel.variant.contract for kernel in family.kernels}
-    return devices.slug(found.place.device) == slug and {winner.contract for winner in found.winners} <= contracts
+    return devices.slug(found.place.device) == slug and found.contracts <= family.contracts.keys()
 
 
 def _journal(call: Call, slug: str) -> Path:
@@ -194,7 +193,7 @@ def tune(call: Call, factory: str = trial_worker.CUDA) -> int:
             return _tune(call, families, shapes, executor, until, factory)
         public_calls.rendered(families.known.values(), call.out)
         # Beside the journal, where workers of other machines find it too.
-        journals = _journal(call, "any").parent
+        journals = call.journal.parent if call.journal else JOURNALS
         journals.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=journals) as folder:
             before = public_calls.keep(families, Path(folder))
@@ -238,7 +237,7 @@ def _tune(
     progress = tuning_run.progress_of(trials, facts, journal)
     if call.regret is None:
         # A file that the winners cannot be merged into raises an error here, before hours of measuring.
-        tuning_run.write(journal, files, place, families, facts.figures, checked=True)
+        tuning_run.check(files, place, families)
     left = progress.left
     if len(left) < len(progress.keys):
         done = len(progress.keys) - len(left)

@@ -17,7 +17,7 @@ from generator.bench.summary import geometric_mean, row
 from generator.cost import tuned
 from generator.emit.apply import Refused
 from generator.emit.job import Job, render
-from generator.plan.kernels import Family, Kernel
+from generator.plan.kernels import Family
 from generator.tune import trial_worker
 from generator.tune.trial_selection import Trial
 
@@ -62,11 +62,11 @@ def keep(families: Families, folder: Path) -> Functions:
 
 def functions(families: Families) -> Functions:
     """The functions of all contracts of the families."""
-    kernels: dict[tuple[str, str], list[Kernel]] = {}
-    for name, family in families.known.items():
-        for kernel in family.kernels:
-            kernels.setdefault((name, kernel.variant.contract), []).append(kernel)
-    return {key: families.contract(each, *key) for key, each in kernels.items()}
+    return {
+        (name, contract): families.contract(kernels, name, contract)
+        for name, family in families.known.items()
+        for contract, kernels in family.contracts.items()
+    }
 
 
 def again(families: Families, specs: Sequence[Path], files: Mapping[str, Path]) -> Families:

@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from generator.bench import measurements
-from generator.bench.comparison_plan import Contestant, Families
+from generator.bench.comparison_plan import Families
 from generator.bench.problem import ROW_CLASSES, Shape
 from generator.bench.stats import rounded
 from generator.bench.summary import by_rows, geometric_mean, row
 from generator.language.errors import CallError
+from generator.tune import public_calls
 from generator.tune.outcome import Chosen, Outcome, Timed
 from generator.tune.trial_selection import Trial
 from generator.tune.tuning_run import Progress
@@ -56,10 +57,7 @@ def trials_of(trials: Sequence[Trial], families: Families) -> list[Trial]:
 
     Raises `CallError` for a trial in which only some kernels of the contract are measured.
     """
-    functions: dict[tuple[str, str], Contestant] = {}
-    for family, contract in {(trial.family, trial.contract) for trial in trials}:
-        kernels = [k for k in families.known[family].kernels if k.variant.contract == contract]
-        functions[family, contract] = families.contract(kernels, family, contract)
+    functions = public_calls.functions(families)
     for trial in trials:
         if not trial.whole:
             raise CallError(f"--regret compares with all kernels of a contract; --only omits some of {trial.contract}")

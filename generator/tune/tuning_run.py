@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -125,6 +125,24 @@ def _row(config: Mapping[str, int] | None) -> str:
     return "" if config is None else f"[{tile(config)}]"
 
 
+def check(files: Mapping[str, Path], place: winners.Place, families: Families) -> dict[str, winners.Winners]:
+    """The winners that the file of each family has.
+
+    Raises `CallError` for a file that is not a file of winners, that was measured elsewhere or that has measurements of
+    contracts which the family lacks: they would be lost.
+    """
+    found = {name: winners.load(path, place) for name, path in files.items()}
+    for name, own in found.items():
+        lacking = sorted(own.contracts.difference(families.known[name].contracts))
+        if lacking:
+            few = ", ".join([*lacking[:3], *(["..."] if len(lacking) > 3 else [])])
+            raise CallError(
+                f"{files[name]} also has measurements of contracts that the family {name} lacks ({few}); "
+                "name another file with --tuned FILE"
+            )
+    return found
+
+
 def write(
     journal: Journal,
     files: Mapping[str, Path],
@@ -132,28 +150,23 @@ def write(
     families: Families,
     device: devices.Device,
     *,
-    checked: bool = False,
     smallest: bool = False,
 ) -> None:
-    """Merge the winners of each family into its file, and print what was dropped; with `checked` only read the files.
+    """Merge the winners of each family into its file, and print what was dropped.
 
     With `smallest`, only the smallest portfolio is written (`pruning`).
 
     All measurements of a size in the journal count, whichever call made them, except those of sizes drawn to be unseen
-    (`generator.bench.sampled_sizes`). Of several winners the one with the
-    highest ratio to torch's product, which was timed beside each, is taken; without such a time, the fastest one. Two
-    kinds of winners are left out, so that the fitted cost model chooses there: those that `winner_validation` doubts,
-    and those of sizes at which only some of a contract's kernels were measured.
+    (`generator.bench.sampled_sizes`). Of several winners the one with the highest ratio to torch's product, which was
+    timed beside each, is taken; without such a time, the fastest one. Two kinds of winners are left out, so that the
+    fitted cost model chooses there: those that `winner_validation` doubts, and those of sizes at which only some of a
+    contract's kernels were measured.
 
-    Raises `CallError` for a file that is not a file of winners, that was measured elsewhere or that has measurements of
-    contracts which the family lacks, and for kernels that are not rendered.
+    Raises what `check` raises, and `CallError` for kernels that are not rendered.
     """
-    for name, path in files.items():
-        variants = {kernel.variant.contract: kernel.variant for kernel in families.known[name].kernels}
-        old = winners.load(path, place)
-        _refuse_others(path, old, name, variants)
-        if checked:
-            continue
+    for name, old in check(files, place, families).items():
+        path = files[name]
+        variants = {contract: kernels[0].variant for contract, kernels in families.known[name].contracts.items()}
         digests = digests_of(families, name)
         standing = [outcome for outcome in journal.standing(place, digests) if not _is_of_unseen(outcome)]
         new: dict[tuple[str, tuple[int, ...]], Winner] = {}
@@ -194,18 +207,6 @@ def write(
         winners.save(found, path)
         recorded = sum(winner.place in new for winner in found.winners)
         print(f"{path}: {len(found.winners)} winners, {recorded} of them in {journal.path}")
-
-
-def _refuse_others(path: Path, found: winners.Winners, name: str, contracts: Collection[str]) -> None:
-    """Raise `CallError` if a file has measurements of contracts that a family lacks: they would be lost."""
-    others = {winner.contract for winner in found.winners} | {contract for contract, _, _ in found.fit.rates}
-    lacking = sorted(others.difference(contracts))
-    if lacking:
-        few = ", ".join([*lacking[:3], *(["..."] if len(lacking) > 3 else [])])
-        raise CallError(
-            f"{path} also has measurements of contracts that the family {name} lacks ({few}); "
-            "name another file with --tuned FILE"
-        )
 
 
 def _is_of_unseen(outcome: Outcome) -> bool:

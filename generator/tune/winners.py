@@ -40,6 +40,11 @@ class Winners:
     #: The rates of configurations, for sizes that were not measured.
     fit: Fit = field(default_factory=lambda: Fit({}, 0.0, 0.0))
 
+    @property
+    def contracts(self) -> set[str]:
+        """The contracts of which the file has measurements."""
+        return {winner.contract for winner in self.winners} | {contract for contract, _, _ in self.fit.rates}
+
 
 def read(path: Path) -> Winners:
     """The contents of `path`; raise FileNotFoundError if it does not exist, `CallError` if it is not such a file."""
