@@ -10,44 +10,24 @@ from pathlib import Path
 import pytest
 
 from generator.emit.manifest_reader import read
-from generator.emit.render import (
-    ANALYTIC,
-    CACHED_LAUNCH,
-    COPIES,
-    GRADIENTS,
-    LAUNCH,
-    NN,
-    OPERATORS,
-    PREPARE,
-    RELAUNCH,
-    ROWS_ALIKE,
-    TUNED,
-)
 from generator.epilogue.formula import FUNCTIONS
 from generator.epilogue.operations import Operation
 from generator.language import built_in
 from generator.language.built_in import OPERATIONS
-from generator.language.reserved_names import TEMPLATES, is_taken, of_kernels
 from generator.lowering.view import view
 from tests.helpers.support import (
     BASE,
-    GENERATED,
     Spoken,
     assert_formatted,
     contents,
     family_of,
     mistakes_of,
-    python,
-    read_text,
+    ops,
 )
 
 SHAPES = "is not a shape of an operand; shapes: [], [1], [M], [N], [M, N] ([] is a number)"
 OWN = "is a name that kernels or launchers use themselves; choose another"
 NO_NAME = "is not a name; expected lower-case letters, digits and _, a letter first"
-
-
-def ops(text: str, chain: str = "none") -> str:
-    return f"{BASE}ops: {{{text}}}\nepilogue: {chain}\n"
 
 
 @pytest.mark.parametrize(
@@ -250,59 +230,6 @@ def test_operations_of_a_spec() -> None:
     assert ast.unparse(second.steps[0].tree) == "x * s / 2 + 3 + q"
     assert view(family.kernels[2]).steps[0].lines == ("x = acc * s / 2.0 + 2.0 + 1.0",)
     assert second.text == "A @ B * s / 2 + 3 + q"
-
-
-def names_of(source: str) -> tuple[set[str], set[str]]:
-    """The names that the kernel and the launcher of a file use, and the launcher's keywords."""
-    tree = ast.parse(source)
-    functions = [
-        n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name in ("gemm_kernel", "gemm", "plan", "refusal")
-    ]
-    used = {node.id for function in functions for node in ast.walk(function) if isinstance(node, ast.Name)}
-    used |= {node.arg for function in functions for node in ast.walk(function) if isinstance(node, ast.arg)}
-    (launcher,) = (function for function in functions if function.name == "gemm")
-    return used, {argument.arg for argument in launcher.args.kwonlyargs} - {"out", "config"}
-
-
-def test_every_name_of_every_kernel_and_launcher_is_one_that_no_operand_may_have() -> None:
-    free: set[str] = set()
-    for folder in GENERATED.iterdir():
-        family = read(folder)
-        for kernel in family.by_name:
-            used, keywords = names_of(family.file(kernel).read_text())
-            derived = {f"{name.upper()}_ON_DEVICE" for name in keywords}
-            free |= {name for name in used - keywords - derived if not is_taken(name)}
-    # No operand's name is in capitals or begins with an underscore.
-    assert {name for name in free if name.islower() and not name.startswith("_")} == set()
-
-
-def test_names_that_an_operand_may_have() -> None:
-    for name in ("s", "scale", "gamma", "weight", "cap", "slope", "zero_point", "residual", "amax"):
-        assert not is_taken(name)
-        assert read_text(ops(f"f: {{formula: x + {name}, operands: {{{name}: [N]}}}}", "f"))
-
-
-def test_names_of_the_families_own_files_are_free() -> None:
-    names = (LAUNCH, CACHED_LAUNCH, OPERATORS, GRADIENTS, RELAUNCH, COPIES, PREPARE, NN, TUNED, ANALYTIC, ROWS_ALIKE)
-    own = {"family.py.j2", "gradient.py.j2", *(f"{name.removeprefix('_')}.j2" for name in names)}
-    assert {path.name for path in TEMPLATES.rglob("*.j2") if not of_kernels(path)} == {*own, "math.j2"}
-
-
-def test_operands_that_are_called_as_names_of_those_files(cli: Callable[..., Spoken], tmp_path: Path) -> None:
-    """Rendered, and passed by the family's function, whose own files have these names."""
-    operands = "{copy: [], found: [M], inside: [N], zero: [1]}"
-    text = ops(f"f: {{formula: x * copy + found + inside - zero, operands: {operands}}}", "f")
-    (tmp_path / "family.yaml").write_text(f"{text}tile: [{{m: 16, n: 16, k: 16, warps: 1}}]\n")
-    said = cli("family.yaml", "--out", tmp_path)
-    assert said.status == 0, said.err
-    code = (
-        "import torch, family\n"
-        "x, v = torch.eye(16, dtype=torch.float16), torch.arange(16.0)\n"
-        "c = family.gemm_fp16_rcr_f(x, x.T, copy=2.0, found=v, inside=3 * v, zero=v[1:2])\n"
-        "print(torch.equal(c, 2 * x + (v[:, None] + 3 * v - 1).half()))\n"
-    )
-    ran = python("-c", code, cwd=tmp_path, env={"PYTHONPATH": str(tmp_path), "TRITON_INTERPRET": "1"})
-    assert ran.stdout == "True\n", ran.stderr
 
 
 HOSTILE = [

@@ -52,6 +52,11 @@ def read_text(text: str | bytes, name: str = "family.yaml", beside: Mapping[str,
         return read(path)
 
 
+def ops(text: str, chain: str = "none") -> str:
+    """A spec with operations of its own, and a chain of them."""
+    return f"{BASE}ops: {{{text}}}\nepilogue: {chain}\n"
+
+
 def family_of(text: str, name: str = "family.yaml", beside: Mapping[str, str] = {}) -> Family:
     """The family of a spec."""
     return expand(read_text(text, name, beside))

@@ -1,19 +1,37 @@
-"""Names: their grammar, the examples of the language, and that no two kernels share one."""
+"""Names: their grammar, the examples of the language, that no two kernels share one, and what no operand may have."""
 
 from __future__ import annotations
 
+import ast
 import itertools
 import re
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from generator.emit import manifest_reader
+from generator.emit.render import (
+    ANALYTIC,
+    CACHED_LAUNCH,
+    COPIES,
+    GRADIENTS,
+    LAUNCH,
+    NN,
+    OPERATORS,
+    PREPARE,
+    RELAUNCH,
+    ROWS_ALIKE,
+    TUNED,
+)
 from generator.epilogue.auxiliary_outputs import AUXILIARY, named
 from generator.epilogue.chain import Epilogue
 from generator.epilogue.gradient_operation import gradient_name, gradient_of, why_no_gradient
 from generator.epilogue.operations import Operation, Settings
 from generator.language.built_in import BUILT_IN, OPERATIONS, chain_of
 from generator.language.model import Dtype, Layout, Variant
+from generator.language.reserved_names import TEMPLATES, is_taken, of_kernels
 from generator.language.spec import read
 from generator.language.vocabulary import (
     ACCUMULATORS,
@@ -24,7 +42,7 @@ from generator.language.vocabulary import (
     WORDS,
 )
 from generator.plan.expand import expand
-from tests.helpers.support import BASE, SPECS, family_of
+from tests.helpers.support import BASE, GENERATED, SPECS, Spoken, family_of, ops, python, read_text
 
 GRAMMAR = re.compile(
     r"(gemm|bmm)_[a-z0-9_]+_[rcs]{3}_[a-z0-9_]+__[a-z0-9]+_[a-z0-9]+_[a-z0-9]+_[a-z0-9]+(_store[a-z]+)?(_product[a-z]+)?(_math[a-z]+)?"
@@ -204,3 +222,56 @@ def test_shipped_names(path) -> None:
     names = [kernel.name for kernel in expand(read(path)).kernels]
     assert len(set(names)) == len(names)
     assert all(GRAMMAR.fullmatch(name) and len(name) < 200 for name in names)
+
+
+def names_of(source: str) -> tuple[set[str], set[str]]:
+    """The names that the kernel and the launcher of a file use, and the launcher's keywords."""
+    tree = ast.parse(source)
+    functions = [
+        n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name in ("gemm_kernel", "gemm", "plan", "refusal")
+    ]
+    used = {node.id for function in functions for node in ast.walk(function) if isinstance(node, ast.Name)}
+    used |= {node.arg for function in functions for node in ast.walk(function) if isinstance(node, ast.arg)}
+    (launcher,) = (function for function in functions if function.name == "gemm")
+    return used, {argument.arg for argument in launcher.args.kwonlyargs} - {"out", "config"}
+
+
+def test_every_name_of_every_kernel_and_launcher_is_one_that_no_operand_may_have() -> None:
+    free: set[str] = set()
+    for folder in GENERATED.iterdir():
+        family = manifest_reader.read(folder)
+        for kernel in family.by_name:
+            used, keywords = names_of(family.file(kernel).read_text())
+            derived = {f"{name.upper()}_ON_DEVICE" for name in keywords}
+            free |= {name for name in used - keywords - derived if not is_taken(name)}
+    # No operand's name is in capitals or begins with an underscore.
+    assert {name for name in free if name.islower() and not name.startswith("_")} == set()
+
+
+def test_names_that_an_operand_may_have() -> None:
+    for name in ("s", "scale", "gamma", "weight", "cap", "slope", "zero_point", "residual", "amax"):
+        assert not is_taken(name)
+        assert read_text(ops(f"f: {{formula: x + {name}, operands: {{{name}: [N]}}}}", "f"))
+
+
+def test_names_of_the_families_own_files_are_free() -> None:
+    names = (LAUNCH, CACHED_LAUNCH, OPERATORS, GRADIENTS, RELAUNCH, COPIES, PREPARE, NN, TUNED, ANALYTIC, ROWS_ALIKE)
+    own = {"family.py.j2", "gradient.py.j2", *(f"{name.removeprefix('_')}.j2" for name in names)}
+    assert {path.name for path in TEMPLATES.rglob("*.j2") if not of_kernels(path)} == {*own, "math.j2"}
+
+
+def test_operands_that_are_called_as_names_of_those_files(cli: Callable[..., Spoken], tmp_path: Path) -> None:
+    """Rendered, and passed by the family's function, whose own files have these names."""
+    operands = "{copy: [], found: [M], inside: [N], zero: [1]}"
+    text = ops(f"f: {{formula: x * copy + found + inside - zero, operands: {operands}}}", "f")
+    (tmp_path / "family.yaml").write_text(f"{text}tile: [{{m: 16, n: 16, k: 16, warps: 1}}]\n")
+    said = cli("family.yaml", "--out", tmp_path)
+    assert said.status == 0, said.err
+    code = (
+        "import torch, family\n"
+        "x, v = torch.eye(16, dtype=torch.float16), torch.arange(16.0)\n"
+        "c = family.gemm_fp16_rcr_f(x, x.T, copy=2.0, found=v, inside=3 * v, zero=v[1:2])\n"
+        "print(torch.equal(c, 2 * x + (v[:, None] + 3 * v - 1).half()))\n"
+    )
+    ran = python("-c", code, cwd=tmp_path, env={"PYTHONPATH": str(tmp_path), "TRITON_INTERPRET": "1"})
+    assert ran.stdout == "True\n", ran.stderr
