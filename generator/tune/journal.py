@@ -8,8 +8,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
@@ -129,7 +129,22 @@ class Journal:
         return {kept.place for kept in self._kept.values()}
 
     def standing(self, place: Place, digests: Mapping[str, str]) -> Iterator[Outcome]:
-        """What was measured at `place`, whichever call asked for it, of kernels that all are what they were."""
+        """What was measured at `place`, whichever call asked for it, of kernels that are what they were.
+
+        An outcome with kernels that have changed since is one of the others only.
+        """
         for kept in self._kept.values():
-            if kept.place == place and all(digests.get(name) == digest for name, digest in kept.kernels.items()):
-                yield kept.outcome
+            changed = {name for name, digest in kept.kernels.items() if digests.get(name) != digest}
+            if kept.place == place:
+                yield _without(kept.outcome, changed) if changed else kept.outcome
+
+
+def _without(outcome: Outcome, kernels: Collection[str]) -> Outcome:
+    """An outcome as if kernels had not been measured."""
+    times = tuple(timed for timed in outcome.times if timed.kernel not in kernels)
+    winner = outcome.winner
+    if winner is not None and winner.kernel in kernels:
+        winner = None
+    elif winner is not None and winner.runner_up is not None and winner.runner_up.kernel in kernels:
+        winner = replace(winner, runner_up=None)
+    return replace(outcome, times=times, winner=winner, whole=False)

@@ -13,38 +13,47 @@ from generator.tune.rate_fit import Fit
 from generator.tune.samples import Row, Sample, Sizes, row_of
 from generator.tune.winners import Winners
 
-#: The largest mean loss over the sizes of a contract, and the largest loss at one size.
+#: The largest mean loss over all sizes, and the largest loss at one size.
 MEAN, LARGEST = 0.002, 0.02
+
+#: A configuration of a kernel, which is called as in each contract: the name after the contract, and the entry.
+_Part = tuple[str, tuple[tuple[str, int], ...]]
 
 
 def portfolio(samples: Iterable[Sample]) -> frozenset[Row]:
     """The configurations that remain of all that were measured.
 
-    Of each contract, whole kernels are taken out first, then configurations; always what loses least. It ends when
-    the mean loss would be above `MEAN`, or the loss at one size above `LARGEST`.
+    Whole kernels are taken out first, then configurations, of all contracts at once; always what loses least. It ends
+    when the mean loss would be above `MEAN`, or the loss at one size above `LARGEST`. What one contract needs, the
+    others keep too: their sizes may not have asked for it only because fewer were measured.
     """
-    by_contract: dict[str, dict[Sizes, dict[Row, float]]] = {}
+    samples = list(samples)
+    sizes: dict[tuple[str, Sizes], dict[_Part, float]] = {}
     for sample in samples:
-        times = by_contract.setdefault(sample.row[0], {}).setdefault(sample.sizes, {})
-        times[sample.row] = min(sample.seconds, times.get(sample.row, math.inf))
-    found: set[Row] = set()
-    for sizes in by_contract.values():
-        ordered = [sorted((seconds, row) for row, seconds in times.items()) for times in sizes.values()]
-        rows = {row for times in ordered for _, row in times}
-        found |= _without(_without(rows, ordered, _kernel), ordered, _itself)
-    return frozenset(found)
+        times = sizes.setdefault((sample.row[0], sample.sizes), {})
+        times[_part(sample.row)] = min(sample.seconds, times.get(_part(sample.row), math.inf))
+    ordered = [sorted((seconds, part) for part, seconds in times.items()) for times in sizes.values()]
+    parts = {part for times in ordered for _, part in times}
+    kept = _without(_without(parts, ordered, _kernel), ordered, _itself) if ordered else set()
+    return frozenset(sample.row for sample in samples if _part(sample.row) in kept)
 
 
-def _kernel(row: Row) -> object:
-    return row[1]
+def _part(row: Row) -> _Part:
+    return row[1].rpartition("__")[2], row[2]
 
 
-def _itself(row: Row) -> object:
-    return row
+def _kernel(part: _Part) -> object:
+    return part[0]
 
 
-def _without(rows: set[Row], ordered: Sequence[Sequence[tuple[float, Row]]], part: Callable[[Row], object]) -> set[Row]:
-    """What remains of `rows` once no further part can be taken out; rows with equal `part` go together.
+def _itself(part: _Part) -> object:
+    return part
+
+
+def _without(
+    rows: set[_Part], ordered: Sequence[Sequence[tuple[float, _Part]]], part: Callable[[_Part], object]
+) -> set[_Part]:
+    """What remains of `rows` once nothing more can be taken out; rows with equal `part` go together.
 
     `ordered` has the times of each size, the fastest first.
     """
