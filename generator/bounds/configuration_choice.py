@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from generator.bounds.patterns import assigned, matched, matches
-from generator.bounds.source import JIT, NotUnderstood, Source
+from generator.bounds.source import JITS, NotUnderstood, Source
 from generator.emit.syntax_digest import undocumented
 
 
@@ -102,7 +102,7 @@ def heuristics(kernel: ast.FunctionDef) -> Mapping[str, ast.expr]:
                     if computed is None or key is None:
                         raise NotUnderstood(rule.lineno, ast.unparse(rule))
                     found[ast.literal_eval(key)] = computed["rule"]
-            case _ if not matches(decorator, JIT, _TUNER):
+            case _ if not matches(decorator, *JITS, _TUNER):
                 raise NotUnderstood(decorator.lineno, ast.unparse(decorator).partition("\n")[0])
     return found
 

@@ -360,7 +360,7 @@ class _Walker:
     def _range(self, steps: ast.Call) -> tuple[Number, Number, int]:
         values = [self.at.value(argument) for argument in steps.args]
         numbers = [value for value in values if isinstance(value, Number) and not value.shape]
-        known = dotted(steps.func) in ("range", "tl.range") and 1 <= len(numbers) == len(values) <= 3
+        known = dotted(steps.func) in ("range", "tl.range", "tl.static_range") and 1 <= len(numbers) == len(values) <= 3
         zero, one = triton_semantics.constant(0), triton_semantics.constant(1)
         assert isinstance(zero, Number) and isinstance(one, Number)
         start, stop, step = (zero, *numbers, one)[:3] if len(numbers) == 1 else (*numbers, one, one)[:3]

@@ -12,13 +12,16 @@ from generator.bounds import launcher_facts
 from generator.bounds.batches import prove_split
 from generator.bounds.curve_lemma import Curve
 from generator.bounds.evaluate import Walk, walk
+from generator.bounds.gemm_statements import SUMS
 from generator.bounds.launcher_facts import COUNTERS, Launch, Launcher
 from generator.bounds.order_proof import Lemma, Order, prove_order
 from generator.bounds.patterns import matches
+from generator.bounds.rewriting import replaced
+from generator.bounds.sites import Site
 from generator.bounds.source import Call, Kind, NotUnderstood, Refuted, Source, read
 from generator.bounds.symbolic_values import Called, Number, Value
-from generator.bounds.terms import Condition, Poly, at_most, below, poly, variable
-from generator.bounds.triton_semantics import PID
+from generator.bounds.terms import Condition, Poly, Variable, at_most, below, poly, variable
+from generator.bounds.triton_semantics import PART, PID
 from generator.bounds.verdicts import Judge, State
 
 
@@ -54,6 +57,15 @@ def prove(path: Path) -> Proof:
     Raises `NotUnderstood` if the file has no kernel.
     """
     source = read(path)
+    first = _proof(source)
+    if source.second is None:
+        return first
+    second = _proof(source.second)
+    return Proof((*first.accesses, *second.accesses), _worst([first.order, second.order]))
+
+
+def _proof(source: Source) -> Proof:
+    """The proof for one of a file's kernels."""
     try:
         known = launcher_facts.read(source)
     except NotUnderstood as error:
@@ -142,12 +154,21 @@ def _finders(source: Source) -> dict[str, Value]:
 def _wrong_store(known: Launcher, launch: Launch, walked: Walk) -> str | None:
     """A message if several programs store a result, unless they add to zeros; else None."""
     results = [site for site in walked.sites if site.operand in known.results and site.kind == "store"]
+    if SUMS in known.results:
+        # Each program of a tile stores its sum in the matrix of its own part.
+        apart = [site for site in results if _moved_by_part(site) == variable(f"{SUMS}.stride(0)")]
+        return None if results and apart == results else "programs share a tile, and store their sums in one place"
     if any(site.adds and not known.zeroed for site in results):
         return "programs add to a result that the launcher does not set to zero"
     alone = walked.sites[walked.alone] if walked.alone is not None else []
     if (launch.sharing > 1 or launch.deals) and not all(site in alone or site.adds for site in results):
         return "programs share a tile, and more than one of them stores the result"
     return None
+
+
+def _moved_by_part(site: Site) -> Poly:
+    """How far the next part's program is from an access of this one's."""
+    return replaced(site.offset, {Variable(PART): variable(PART) + 1}) - site.offset
 
 
 def _counters_left(source: Source, known: Launcher, walked: Walk) -> str | None:

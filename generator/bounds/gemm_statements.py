@@ -14,7 +14,7 @@ from generator.bounds import configuration_choice, helpers
 from generator.bounds.helpers import SIZES
 from generator.bounds.patterns import matched, matches
 from generator.bounds.plain_arithmetic import condition_of, number_of
-from generator.bounds.source import NotUnderstood, Source
+from generator.bounds.source import SECOND, NotUnderstood, Source
 from generator.bounds.symbolic_values import Descriptor
 from generator.bounds.terms import Condition, Poly, negation, poly, variable
 from generator.emit.syntax_digest import undocumented
@@ -31,6 +31,11 @@ return $returned
 """
 _CLEAR = "for name in launch.cleared:\n    launch.results[name].zero_()"
 _LAUNCH = "launch.kernel[launch.grid](**launch.arguments)"
+_THEN = "launch.then.kernel[launch.then.grid](**launch.then.arguments)"
+#: What the second of two launches is told of the row, its own tile's rows among it.
+OF_ROW = ("BLOCK_M", "BLOCK_N", "SPLIT")
+#: The partial sums that the first of two kernels stores, and the second adds.
+SUMS = "sums"
 _REDUCE = "for name, reduce, parts in launch.reduced:\n    reduce(launch.parts[parts], -2, out=launch.results[name])"
 _RETURNED = ('launch.results["out"]', "tuple(launch.results.values())")
 
@@ -105,10 +110,15 @@ class Gemm:
     def arguments(self) -> Mapping[str, ast.expr]:
         """What the launch passes to the kernel's parameters besides a row of CONFIGS, and tells the compiler."""
         match self._plan["arguments"]:
-            case ast.Dict([*keys, None], [*values, ast.Name("row")]):
-                named = {str(key.value): value for key, value in zip(keys, values) if isinstance(key, ast.Constant)}
-                if len(named) == len(values):
-                    return named
+            case ast.Dict([*keys, None], [*values, ast.Name("row")]) if not self.source.launched_second:
+                pass
+            case ast.Dict(keys, values) if self.source.launched_second:
+                pass
+            case _:
+                keys, values = [], [self._plan["arguments"]]
+        named = {str(key.value): value for key, value in zip(keys, values) if isinstance(key, ast.Constant)}
+        if len(named) == len(values):
+            return named
         raise NotUnderstood(self.line, "the arguments, with the row of CONFIGS behind them")
 
     def read(self) -> None:
@@ -132,7 +142,8 @@ class Gemm:
             raise NotUnderstood(gemm.lineno, "gemm, which launches what plan returns")
         same = [keyword.arg for keyword in found["given"] if keyword.arg and matches(keyword.value, keyword.arg)]
         self.zeroed = "cleared" in self._plan
-        inside = [*([_CLEAR] if self.zeroed else []), _LAUNCH, *([_REDUCE] if "reduced" in self._plan else [])]
+        launches = [_LAUNCH, _THEN] if self.source.second else [_LAUNCH]
+        inside = [*([_CLEAR] if self.zeroed else []), *launches, *([_REDUCE] if "reduced" in self._plan else [])]
         known = same == names[0][2:] and matches(found["inside"], "\n".join(inside))
         if not known or not matches(found["returned"], _RETURNED[bool(self._beside)]):
             raise NotUnderstood(gemm.lineno, "gemm, which launches what plan returns")
@@ -151,11 +162,26 @@ class Gemm:
         needed = {"kernel", "grid", "arguments", "slots", "results"}
         needed |= {"workspace"} if self._workspace else set()
         needed |= {"parts", "reduced"} if vectors else set()
-        known = needed <= fields.keys() <= {*needed, "cleared"} and len(self._parts) == len(vectors)
+        needed |= {"parts", "then"} if self.source.second else set()
+        reduced = [name for name in self._parts if name != SUMS]
+        known = needed <= fields.keys() <= {*needed, "cleared"} and len(reduced) == len(vectors)
         if not known or not all(matches(fields[name], *wanted[name]) for name in fields.keys() & wanted.keys()):
             return False
         self._plan = dict(fields)
-        return True
+        return not self.source.second or self._planned_then(fields["then"])
+
+    def _planned_then(self, then: ast.expr) -> bool:
+        """Take in the second launch, which is of the other kernel."""
+        match then:
+            case ast.Call(ast.Name("SimpleNamespace"), [], keywords):
+                fields = {field.arg: field.value for field in keywords if field.arg is not None}
+                if fields.keys() != {"kernel", "grid", "arguments", "slots"} or SUMS not in self._parts:
+                    return False
+                self.results = self.results - {SUMS} if self.source.launched_second else {SUMS}
+                if self.source.launched_second:
+                    self._plan |= fields
+                return matches(fields["kernel"], SECOND)
+        return False
 
     @property
     def _results(self) -> tuple[str, ...]:
@@ -311,7 +337,7 @@ class Gemm:
                 self._furthest = node
             case "index":
                 self.indexed = helpers.indexed(self.source, node, self.operands, self._furthest)
-            case _ if target.endswith("_parts"):
+            case _ if target.endswith("_parts") or target == SUMS:
                 return self._room(target, node)
             case _ if matches(node, f"_scalar('{target}', {target}, a.device)"):
                 helpers.scalar(self.source)

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from generator.bounds import configuration_choice, helpers
 from generator.bounds import sharing as dealing
-from generator.bounds.gemm_statements import Gemm, Operand
+from generator.bounds.gemm_statements import OF_ROW, Gemm, Operand
 from generator.bounds.helpers import SIZES
 from generator.bounds.patterns import dotted, matched, matches
 from generator.bounds.plain_arithmetic import condition_of, number_of
@@ -70,6 +70,9 @@ class Launcher(Gemm):
         table = {key: poly(number) for key, number in row.items()}
         parameters = [parameter.arg for parameter in self.source.kernel.args.args]
         arguments = self._passed | {name: Number(table[name]) for name in parameters if name in table}
+        if self.source.launched_second:
+            own = {name: number_of(self.arguments[name], {}, {"row": table}) for name in OF_ROW}
+            arguments |= {name: Number(number) for name, number in own.items()}
         sizes = {name: value.value for name, value in arguments.items() if isinstance(value, Number)}
         for name, rule in self._derived.items():
             arguments[name] = Truth(condition_of(rule, {}, {"args": sizes}))
@@ -116,7 +119,8 @@ class Launcher(Gemm):
         """What every row that is launched meets."""
         demanded = configuration_choice.demand(self.source, self._choice, self._refuses)
         # What prunes for the tuner knows the sizes by the names of the kernel's parameters.
-        if demanded is not None and any(self._passed.get(name) != _size(name) for name in "MNK"):
+        told = "MN" if self.source.launched_second else "MNK"
+        if demanded is not None and any(self._passed.get(name) != _size(name) for name in told):
             raise NotUnderstood(self.line, "sizes passed under other names")
         return demanded
 
@@ -157,7 +161,8 @@ class Launcher(Gemm):
     @cached_property
     def _passed(self) -> dict[str, Value]:
         """What `plan` passes besides the row."""
-        given = {name: self._value(value) for name, value in self.arguments.items() if name not in _OPTIONS}
+        ours = (*_OPTIONS, *(OF_ROW if self.source.launched_second else ()))
+        given = {name: self._value(value) for name, value in self.arguments.items() if name not in ours}
         owners = {name: value.operand for name, value in given.items() if isinstance(value, _OWNED)}
         if not matches(self._plan["slots"], repr(owners)):
             # Another launch by the plan would pass one operand for another.

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from generator.bounds.patterns import assigned, matches
 from generator.emit.syntax_digest import undocumented
 
-#: The kernel's name in every rendered file.
+#: The kernel's name in every rendered file, and that of the one behind it where two make a result.
 KERNEL = "gemm_kernel"
+SECOND = "sum_kernel"
 #: What a method or a function is called that touches memory, as far as it does not begin with `atomic`.
 _LOADS = frozenset({"load", "gather"})
 _STORES = frozenset({"store", "scatter"})
@@ -33,9 +34,9 @@ _KNOWN = frozenset(
     | {"all", "any", "enumerate", "float", "int", "isinstance", "len", "list", "max", "min", "range", "sum", "zip"}
 )
 #: What makes a function a kernel, which profilers then see under the file's name.
-JIT = "triton.jit(repr=lambda _: __name__.rpartition('.')[2])"
+JITS = tuple(f"triton.jit(repr=lambda _: __name__.rpartition('.')[2]{end})" for end in ("", " + '_sum'"))
 #: What may stand around a function, and leaves it the same one.
-_DECORATORS = ("triton.jit", JIT, "functools.lru_cache(maxsize=$size)")
+_DECORATORS = ("triton.jit", *JITS, "functools.lru_cache(maxsize=$size)")
 
 Kind = Literal["load", "store"]
 
@@ -75,6 +76,19 @@ class Source:
     functions: Mapping[str, ast.FunctionDef]
     calls: tuple[Call, ...]
 
+    @property
+    def second(self) -> Source | None:
+        """The same file with the kernel that is launched behind the first; None where there is none."""
+        if SECOND not in self.functions:
+            return None
+        kernel = self.functions[SECOND]
+        return replace(self, kernel=kernel, calls=tuple(_calls(kernel)))
+
+    @property
+    def launched_second(self) -> bool:
+        """Whether the kernel is the second of two."""
+        return self.kernel.name == SECOND
+
     def function(self, name: str) -> ast.FunctionDef:
         """A function of the file; raises `NotUnderstood` where there is none of the name."""
         if name not in self.functions:
@@ -95,7 +109,7 @@ def read(path: Path) -> Source:
                 pass
             case ast.Import() | ast.ImportFrom():
                 names = {alias.asname or alias.name for alias in node.names}
-            case ast.FunctionDef(name) if name == KERNEL or _plain(node):
+            case ast.FunctionDef(name) if name in (KERNEL, SECOND) or _plain(node):
                 names, functions[name] = {name}, node
             case ast.Assign([ast.Name(name)], value) if _constant(value):
                 names, constants[name] = {name}, node

@@ -64,8 +64,10 @@ class Schedule(Word):
     walks: bool = False
     #: Whether CONFIGS says how many programs share the K of a tile.
     splits: bool = False
-    #: Whether partial sums go through a workspace, from which the program that finishes last computes the result.
+    #: Whether partial sums go through memory: a workspace, from which the program that finishes last computes the
+    #: result, or a matrix for each part of K, which a second kernel adds and computes the result from.
     workspace: bool = False
+    twice: bool = False
     #: Whether sums are added in a fixed order.
     repeatable: bool = True
     #: Whether a tile's columns are two blocks of different widths, with an accumulator each.
@@ -143,7 +145,9 @@ SCHEDULE: Mapping[str, Schedule] = {
     "persistent": Schedule(
         "as many programs as the device runs at once, each computing several tiles", walks=True, indent=8, rank=1
     ),
-    "split_k": Schedule("K divided over programs, reduced in a fixed order", splits=True, workspace=True, rank=3),
+    "split_k": Schedule(
+        "K divided over programs, reduced in a fixed order", splits=True, workspace=True, twice=True, rank=3
+    ),
     "split_k_atomic": Schedule(
         "K divided over programs, reduced by atomic adds", splits=True, repeatable=False, rank=5
     ),

@@ -9,12 +9,16 @@ from generator.cost import analytic
 from generator.language.vocabulary import ELEMENTS, INTERPRETED
 from generator.lowering import docstrings
 from generator.lowering.lines import WIDTH, bracketed, collected, paragraph
+from generator.lowering.operands import Matrix
 from generator.lowering.outputs import OutputView
 from generator.lowering.view import View
 from generator.plan.call import Argument, Call
 
 #: Where a statement of the launcher begins.
 _INSIDE = 4
+#: The rows of a tile of the kernel that adds partial sums: few, so that the device is filled, and enough for a
+#: descriptor to copy a column-major tile of bytes.
+STRIP = 16
 
 
 @dataclass(frozen=True)
@@ -137,7 +141,7 @@ class Launcher:
     def slots(self) -> str:
         """Which arguments are of an operand of the call, or of memory that is made for it."""
         owned = [f'"{slot.parameter}": "{slot.owner}"' for slot in self.kernel.slots if slot.owner is not None]
-        return collected("slots={", owned, "}", 2 * _INSIDE)
+        return collected("slots={", owned, "}", (3 if self.kernel.stage == "whole" else 2) * _INSIDE)
 
     @property
     def reductions(self) -> tuple[OutputView, ...]:
@@ -151,8 +155,51 @@ class Launcher:
 
     @property
     def workspace(self) -> str | None:
-        """The type of the partial sums that the launcher makes room for; None where there are none."""
-        return f"torch.{ELEMENTS[self.kernel.v.dtype.acc].torch}" if self.kernel.schedule.workspace else None
+        """The type of the partial sums in the workspace that the launcher makes room for; None where there is none."""
+        return self._sums if self.kernel.schedule.workspace and not self.twice else None
+
+    @property
+    def _sums(self) -> str:
+        return f"torch.{ELEMENTS[self.kernel.v.dtype.acc].torch}"
+
+    @property
+    def twice(self) -> bool:
+        """Whether a second kernel adds the partial sums of the first."""
+        return self.kernel.schedule.twice
+
+    @property
+    def first(self) -> Launcher:
+        """The launch of the first of two kernels."""
+        return Launcher(self.kernel.first) if self.twice else self
+
+    @property
+    def second(self) -> Launcher:
+        """That of the second."""
+        return Launcher(self.kernel.second)
+
+    @property
+    def partial(self) -> str:
+        """The expression for the first one's room: a matrix for each part of K."""
+        return f'torch.empty((row["SPLIT"], M, {self.kernel.partial.columns}), dtype={self._sums}, device=a.device)'
+
+    @property
+    def strip(self) -> str:
+        """The grid of the second, whose tiles are STRIP rows high."""
+        return f'(triton.cdiv(M, {STRIP}) * triton.cdiv(N, row["BLOCK_N"]),)'
+
+    @property
+    def strip_constants(self) -> tuple[str, ...]:
+        """What the second is passed of the row."""
+        return (f'"BLOCK_M": {STRIP}', '"BLOCK_N": row["BLOCK_N"]', '"SPLIT": row["SPLIT"]')
+
+    def room(self, output: OutputView) -> str:
+        """The expression for the room that tiles' parts of a reduction need."""
+        return output.parts.replace('row["BLOCK_M"]', str(STRIP)) if self.twice else output.parts
+
+    def block(self, operand: Matrix) -> str:
+        """The block of a descriptor beside those of A and B."""
+        block = operand.block("row")
+        return block.replace('row["BLOCK_M"]', str(STRIP)) if self.twice else block
 
     @property
     def around(self) -> tuple[str, ...]:
@@ -162,9 +209,10 @@ class Launcher:
             found.append('cleared=["out"]')
         if self.workspace:
             found.append('workspace={"work": work, "counters": counters}')
-        if self.reductions:
-            parts = [output.matrix.variable for output in self.reductions]
+        parts = ["sums"] * self.twice + [output.matrix.variable for output in self.reductions]
+        if parts:
             found.append(collected("parts={", [f'"{name}": {name}' for name in parts], "}", 2 * _INSIDE))
+        if self.reductions:
             reduced = [f'("{x.name}", torch.{x.reduction}, "{x.matrix.variable}")' for x in self.reductions]
             found.append(collected("reduced=[", reduced, "]", 2 * _INSIDE))
         return tuple(found)
@@ -212,7 +260,7 @@ class Launcher:
         found += [(operand.flag, f"isinstance({operand.name}, torch.Tensor)") for operand in k.scalars]
         if k.approximates:
             found.append(("APPROX", "_approximates(a.device)"))
-        if k.v.rounds_between:
+        if k.v.rounds_between and k.stage != "parts":
             # A compiler that sees two operations of 16 bits makes one of them, which rounds once.
             found.append(("enable_fp_fusion", "False"))
         return tuple(found)

@@ -30,6 +30,8 @@ class Matrix:
     flipped: bool = False
     #: Whether its elements are integers.
     integer: bool = False
+    #: The kernel's name for the number of the matrix, where there are several.
+    number: str = "batch"
 
     shape = MATRIX
 
@@ -71,12 +73,12 @@ class Matrix:
     @property
     def batch_stride(self) -> str | None:
         """The kernel's parameter for the stride between the matrices of a batch; None where there is no batch."""
-        return f"stride_{self.name}b" if self.batched else None
+        return f"stride_{self.name}{self.number[0]}" if self.batched else None
 
     @property
     def base(self) -> str:
         """The kernel's pointer to the first element of its matrix."""
-        return f"{self.name}_ptr + batch * {self.batch_stride}" if self.batched else f"{self.name}_ptr"
+        return f"{self.name}_ptr + {self.number} * {self.batch_stride}" if self.batched else f"{self.name}_ptr"
 
     @property
     def strides(self) -> tuple[tuple[str, str], ...]:

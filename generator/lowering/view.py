@@ -52,6 +52,37 @@ class View(Accumulation):
     #: The type of the running value after the last step, and the expression that is stored.
     kind: str
     result: str
+    #: Which of two kernels it is: "parts" stores partial sums as its C, "whole" adds them. Empty where one does all.
+    stage: str = ""
+
+    @cached_property
+    def partial(self) -> Matrix:
+        """What the first of two kernels writes: for each part of K a matrix of sums."""
+        columns = f"2 * {self.c.columns}" if self.order else self.c.columns
+        return Matrix("sums", "sums", self.c.rows, columns, "row", True, integer=self.acc == "int32", number="part")
+
+    @cached_property
+    def first(self) -> View:
+        """The kernel that sums parts of K, of two."""
+        edges = _edges(self.v.masking, self.v.schedule, self.v.load, "pointer", "", "")
+        by_column = self.order is None or (self.order == CONCATENATED and self.v.load == "pointer")
+        edges = replace(edges, needs_n=by_column)
+        return replace(self, stage="parts", c=self.partial, edges=edges, steps=(), kind=self.acc_word, result="acc")
+
+    @cached_property
+    def second(self) -> View:
+        """The kernel that makes the result of these sums, which it reads through pointers."""
+        edges = _edges(self.v.masking, self.v.schedule, self.v.load, "pointer", "", "")
+        by_column = self.order is None or self.edges.needs_n
+        edges = replace(edges, bound=replace(edges.bound, k="never"), needs_n=by_column)
+        return replace(self, stage="whole", edges=edges)
+
+    @property
+    def of_sums(self) -> str:
+        """The letter of the columns of partial sums, after which their offsets and their mask are called."""
+        if self.order is None:
+            return "n"
+        return "b" if self.stage == "parts" and self.v.load == "pointer" and self.b.pairs else "s"
 
     @property
     def call(self) -> Call:
@@ -163,6 +194,16 @@ class View(Accumulation):
     @cached_property
     def pointed(self) -> tuple[Matrix, ...]:
         """The matrices addressed through strides, so that their offsets can pass 2**31."""
+        if not self.stage and self.schedule.twice:
+            return tuple(dict.fromkeys((*self.first.pointed, *self.second.pointed)))
+        if self.stage == "parts":
+            return (self.a, self.b, self.c) if self.v.load == "pointer" else (self.c,)
+        if self.stage == "whole" and self.v.load == "pointer":
+            return (self.partial, self.c, *self.matrices, *self.saved, *self.parts)
+        return ((self.partial,) if self.stage else ()) + self._pointed
+
+    @property
+    def _pointed(self) -> tuple[Matrix, ...]:
         everything = (self.a, self.b, self.c, *self.matrices, *self.saved, *self.parts)
         if self.descriptors:
             return everything[2:] if self.v.store == "pointer" else self.parts
@@ -183,7 +224,8 @@ class View(Accumulation):
     @cached_property
     def late_coordinates(self) -> bool:
         """Whether the epilogue or the store needs the coordinates that the loads did without."""
-        return self.tiled and self.v.load != "pointer" and (self.edges.needs_m or self.edges.needs_n)
+        late = self.tiled and self.v.load != "pointer" and (self.edges.needs_m or self.edges.needs_n)
+        return late and self.stage != "whole"
 
     @property
     def edges_of_columns(self) -> Edges:
@@ -206,11 +248,13 @@ class View(Accumulation):
     @property
     def approximates(self) -> bool:
         """Whether the kernel is told of the hardware's approximate instructions."""
-        return approximate_math.applies(self.v)
+        return approximate_math.applies(self.v) and self.stage != "parts"
 
     @property
     def sizes(self) -> tuple[str, ...]:
         """The sizes that the kernel is told: of a batch the grid tells enough, unless programs walk it."""
+        if self.stage == "whole":
+            return ("M", "N")
         return ("B",) * (self.batched and self.schedule.walks) + ("M", "N", "K")
 
     @cached_property
@@ -223,11 +267,13 @@ class View(Accumulation):
                 return Slot(f"{x.name}_desc", f"{x.name}_desc", operand)
             return Slot(f"{x.name}_ptr", x.variable, operand)
 
-        if self.descriptors:
+        if self.stage == "whole":
+            found = [matrix(self.partial, "sums")]
+        elif self.descriptors:
             found = [Slot(name, name, operand) for operand, name in self.descriptors_of_operands]
         else:
             found = [matrix(self.a, "a"), matrix(self.b, "b")]
-        found.append(matrix(self.c, "out"))
+        found.append(matrix(self.c, "sums" if self.stage == "parts" else "out"))
         for operand in self.operands:
             if isinstance(operand, Matrix):
                 found.append(matrix(operand, operand.name))
@@ -236,7 +282,7 @@ class View(Accumulation):
                 found.append(Slot(f"{operand.name}_{suffix}", operand.name, operand.name))
         found += [matrix(x, x.name) for x in self.saved]
         found += [Slot(f"{x.name}_ptr", x.variable, x.variable) for x in self.parts]
-        if self.schedule.workspace:
+        if self.schedule.workspace and not self.schedule.twice:
             found += [Slot(f"{name}_ptr", name, name) for name in ("work", "counters")]
         found += [Slot(size, size) for size in self.sizes]
         return (*found, *(Slot(name, value) for x in self.strided for name, value in x.strides))
@@ -248,16 +294,19 @@ class View(Accumulation):
         constants += [operand.flag for operand in self.scalars]
         constants += ["APPROX"] if self.approximates else []
         constants += [f"EVEN_{d}" for d in self.even]
-        if self.tiled:
+        if self.stage == "whole":
+            constants += ["BLOCK_M", "BLOCK_N", "SPLIT"]
+        elif self.tiled:
             constants += ["BLOCK_M", "BLOCK_N", "BLOCK_K", *self.columns]
         return (*(slot.parameter for slot in self.slots), *(f"{name}: tl.constexpr" for name in constants))
 
     @cached_property
     def strided(self) -> tuple[Matrix, ...]:
         """The matrices whose strides are parameters."""
-        if not self.descriptors:
-            return (self.a, self.b, self.c, *self.matrices, *self.saved, *self.parts)
-        return self.pointed
+        if self.descriptors:
+            return self.pointed
+        read = (self.partial,) if self.stage == "whole" else (self.a, self.b)
+        return (*read, self.c, *self.matrices, *self.saved, *self.parts)
 
     @property
     def b_blocks(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -308,7 +357,9 @@ class View(Accumulation):
     @cached_property
     def described(self) -> tuple[Matrix, ...]:
         """The matrices beside A and B that have descriptors."""
-        return (self.c, *self.matrices, *self.saved) if self.descriptors and self.v.store == "as_load" else ()
+        if self.stage == "parts" or not self.descriptors or self.v.store != "as_load":
+            return ()
+        return (self.c, *self.matrices, *self.saved)
 
 
 def view(kernel: Kernel) -> View:

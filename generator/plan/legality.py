@@ -278,6 +278,8 @@ def why_not_selected(v: Variant, select: str, *, rows_alike: bool = False) -> st
         return next((reason for rule in ROW_RULES if (reason := rule(v))), None)
     if select != "autotune":
         return None
+    if v.traits.twice:
+        return f"the autotuner times one launch, and {v.schedule} has two; use heuristic or table"
     if v.epilogue.reads_out:
         return "the autotuner repeats a kernel, and accumulate would read what the run before wrote; use heuristic"
     if any(output.writer.reduction for output in v.epilogue.outputs):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import platform
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from types import ModuleType
@@ -108,6 +109,9 @@ class _Work:
         wanted = specialise(module, self.kernel, launch, self.target)
         for fault in self.launched(module, launch, wanted):
             self.fail(launch, fault)
+        return functools.reduce(MachineCode.beside, [self.compile(each, launch) for each in wanted])
+
+    def compile(self, wanted: Specialisation, launch: Launch) -> MachineCode:
         if wanted.key not in self.compiled:
             try:
                 compiled = memory_needed if launch.case.name == REFUSED else compile_to_machine_code
@@ -119,21 +123,26 @@ class _Work:
             raise found
         return found
 
-    def launched(self, module: ModuleType, launch: Launch, wanted: Specialisation) -> Iterator[str]:
+    def launched(self, module: ModuleType, launch: Launch, wanted: Sequence[Specialisation]) -> Iterator[str]:
         """Messages about wrong arguments that the launcher passes."""
         expected = configuration_of(self.kernel.variant, launch.tile)
-        passed = {name: value for name, value in wanted.passed.items() if name in expected}
+        passed = {name: value for name, value in wanted[0].passed.items() if name in expected}
         if passed != expected:
             yield f"launched with {passed}, expected the configuration {expected}"
-        fuses, rounds = wanted.options["enable_fp_fusion"], self.kernel.variant.rounds_between
+        for second in wanted[1:]:
+            own = {name: value for name, value in second.passed.items() if name in ("BLOCK_N", "SPLIT")}
+            if own != {name: expected[name] for name in ("BLOCK_N", "SPLIT")}:
+                yield f"the second kernel is launched with {own}, expected those of {expected}"
+        fuses, rounds = wanted[-1].options["enable_fp_fusion"], self.kernel.variant.rounds_between
         if fuses == rounds:
             message = "after each operation, but the launch lets" if rounds else "late, but the launch does not let"
             yield f"the kernel rounds {message} the compiler fuse operations"
-        if not wanted.on_device:
+        if not all(each.on_device for each in wanted):
             yield "launched on the current device, even if the operands are on another one"
         if launch.case.scalar_elsewhere:
             number = replace(launch, case=replace(launch.case, scalar_tensor=False, scalar_elsewhere=False))
-            if specialise(module, self.kernel, number, self.target).key != wanted.key:
+            without = specialise(module, self.kernel, number, self.target)
+            if [each.key for each in without] != [each.key for each in wanted]:
                 yield "a scalar tensor on another device is passed to the kernel, which cannot read it there"
 
     def faults(self, launch: Launch, code: MachineCode) -> Iterator[str]:

@@ -101,6 +101,10 @@ class Machine:
         """The least index along each dimension of each store to `result`, in the programs' order; none if not known."""
         return []
 
+    def corners_of_sums(self) -> list[tuple[int, ...]]:
+        """The same of the partial sums that the launcher made room for, without the index of the part."""
+        return []
+
     def witness(self, a: torch.Tensor, b: torch.Tensor, variant: Variant) -> torch.Tensor | None:
         """The product by the vendor's library, float64, or None where it has none of that kind."""
         return None
@@ -132,7 +136,10 @@ class Interpreter(Machine):
             self.outputs.append((operand.view.data_ptr(), region))
             regions.append(region)
 
+        self.made: list[torch.Tensor] = []
+
         def register(tensor: torch.Tensor) -> None:
+            self.made.append(tensor)
             self.outputs.append((tensor.data_ptr(), self.guard.allow("a tensor of the launcher's", tensor)))
 
         with self.guard.watch(regions), _Fresh(register):
@@ -149,9 +156,21 @@ class Interpreter(Machine):
         dimensions = self.guard.Region.of("the result", result).dimensions
         for address, region in self.outputs:
             if address == result.data_ptr():
-                found = [dict(zip(dimensions, corner, strict=True)) for corner in region.corners]
-                return [tuple(least.get(number, 0) for number in range(result.dim())) for least in found]
+                return _numbered(region.corners, dimensions, result.dim())
         return []
+
+    def corners_of_sums(self) -> list[tuple[int, ...]]:
+        for each in self.made:
+            if each.dim() == 3:
+                region = next(region for address, region in self.outputs if address == each.data_ptr())
+                return [corner[1:] for corner in _numbered(region.corners, region.dimensions, 3)]
+        return []
+
+
+def _numbered(corners: list[tuple[int, ...]], dimensions: tuple[int, ...], count: int) -> list[tuple[int, ...]]:
+    """Corners with an index for each of `count` dimensions, 0 along those that a region drops."""
+    found = [dict(zip(dimensions, corner, strict=True)) for corner in corners]
+    return [tuple(least.get(number, 0) for number in range(count)) for least in found]
 
 
 class Gpu(Machine):
@@ -199,7 +218,8 @@ def run_case(launcher: Launcher, configs: tuple[Any, ...], kernel: Kernel, case:
         for argument, tensor, wanted in zip(call(v).results, (result, *outputs), (expected, *beside), strict=True):
             worst = max(worst, _check(argument, setup, case, tensor, wanted, machine))
         if case.row is not None:
-            fault = wrong_order(kernel.variant, kernel.tiles[case.row], case.sizes, case.batch, machine.corners(result))
+            corners = machine.corners_of_sums() if v.traits.twice else machine.corners(result)
+            fault = wrong_order(v, kernel.tiles[case.row], case.sizes, case.batch, corners)
             if fault is not None:
                 raise Fault(fault)
         vendor = None

@@ -98,7 +98,7 @@ def _sums(v: Variant, code: MachineCode) -> Iterator[str]:
 
 def _partial_sums(v: Variant, code: MachineCode) -> Iterator[str]:
     """A partial sum must be in memory before its counter is incremented, and must be read without L1."""
-    if not v.traits.workspace:
+    if not v.traits.workspace or v.traits.twice:
         return
     stored, counted, rest = code.ir.partition("tt.atomic_rmw add, acq_rel, gpu")
     _, stores, behind = stored.rpartition("tt.store")

@@ -56,6 +56,17 @@ class MachineCode:
     #: The kernel in Triton IR, before any lowering; empty if only memory was measured.
     ir: str
 
+    def beside(self, other: MachineCode) -> MachineCode:
+        """Of two kernels that are launched one after the other: the larger figures, and the instructions of both."""
+        return MachineCode(
+            max(self.shared, other.shared),
+            max(self.tensor_memory, other.tensor_memory),
+            max(self.registers, other.registers),
+            max(self.spilled, other.spilled),
+            {name: self.instructions.get(name, 0) + other.instructions.get(name, 0) for name in self.instructions},
+            self.ir + other.ir,
+        )
+
     @property
     def figures(self) -> tuple[tuple[str, int], ...]:
         """The figures to record, without instructions that do not occur."""

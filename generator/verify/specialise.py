@@ -75,7 +75,7 @@ class _Driver:
 
 
 class NotLaunched(Exception):
-    """The launcher returned without a launch, or came to more than one."""
+    """The launcher came to another number of launches than it should."""
 
 
 _captured: list[Specialisation] = []
@@ -128,12 +128,16 @@ def _no_device(target: str) -> Iterator[None]:
         triton.knobs.runtime.interpret = False
 
 
-def specialise(module: ModuleType, kernel: Kernel, launch: Launch, target: str) -> Specialisation:
-    """What Triton would compile for `launch` of the loaded `module` on `target`; raises what the launcher raises."""
+def specialise(module: ModuleType, kernel: Kernel, launch: Launch, target: str) -> tuple[Specialisation, ...]:
+    """What Triton would compile for `launch` of the loaded `module` on `target`, of two kernels for each.
+
+    Raises what the launcher raises.
+    """
     setup = prepare(kernel, launch.case, torch.device("meta"))
     with _no_device(target):
         with taken_for_memory(module):
             module.gemm(setup.a.view, setup.b.view, **setup.operands, **setup.results, config=launch.row)
-        if len(_captured) != 1:
-            raise NotLaunched(f"the launcher came to {len(_captured)} launches, expected 1")
-        return _captured[0]
+        expected = 1 + kernel.variant.traits.twice
+        if len(_captured) != expected:
+            raise NotLaunched(f"the launcher came to {len(_captured)} launches, expected {expected}")
+        return tuple(_captured)

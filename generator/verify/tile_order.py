@@ -27,11 +27,15 @@ def wrong_order(
 ) -> str | None:
     """A message if stores were not in the variant's order of tiles, or None.
 
-    `corners` are the first elements of the stores, in their order: (row, column), or (matrix, row, column) for a batch
+    `corners` are the first elements of the stores of the result, or of the partial sums that a second kernel adds, in
+    their order: (row, column), or (matrix, row, column) for a batch
     of `matrices` matrices, which are computed one after the other. The interpreter runs programs one after the other;
     a persistent kernel has INTERPRETED programs.
     """
     blocks = (1, 1) if not variant.traits.tiled else (tile.m, tile.n)
+    if variant.traits.twice and variant.epilogue.order is not None:
+        # Of partial sums, which have two columns for each of the result's.
+        corners = [(m, n // 2) for m, n in corners]
     visited = [found for found, _ in groupby((*i, m // blocks[0], n // blocks[1]) for *i, m, n in corners)]
     grid = list(tiles(variant, tile, *(-(-size // block) for size, block in zip(sizes, blocks))))
     expected: list[tuple[int, ...]] = [*grid]
