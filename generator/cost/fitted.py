@@ -75,6 +75,49 @@ def seconds(
     return found
 
 
+def bounds(
+    configurations: list[tuple[Any, ...]], sizes: tuple[int, ...], multiprocessors: int
+) -> list[tuple[float, float, float, float, int]]:
+    """What bounds the `seconds` of each configuration from below, for `sizes` and every larger M (`possible`).
+
+    Each has the least seconds of one tile and the launch; the seconds of the launch; those of each product of elements
+    of A and B; those of each byte of A, B and C; and the configuration's index. The first number puts them in order.
+    Rates are positive and the exponents are below 1, so that a part that is at most 1 is at most its power.
+    """
+    *batch, M, N, K = sizes
+    products = batch[0] if batch else 1
+    found = []
+    for index, (m, n, k, split, resident, step, tile, bandwidth, launch, rows, wave) in enumerate(configurations):
+        tiles = products * -(-M // m) * -(-N // n) * split
+        # From M = m on, at least half of the tiles' rows are rows of C; so it is with the waves.
+        part = min(0.5, M / m) ** rows if rows > 0 else 1.0
+        part *= min(0.5, tiles / multiprocessors) ** wave if wave > 0 else 1.0
+        least = launch + step[1] * -(-K // (k * split)) * part + tile
+        found.append((least, launch, step[resident] / (resident * m * n * k * multiprocessors), 1 / bandwidth, index))
+    return sorted(found)
+
+
+def possible(
+    bounds: list[tuple[float, float, float, float, int]], sizes: tuple[int, ...], width: int, limit: float
+) -> list[int]:
+    """The indices of the configurations that may take at most `limit` seconds, by their `bounds`, in order."""
+    *batch, M, N, K = sizes
+    products = batch[0] if batch else 1
+    moved, multiplied = products * (M * K + K * N + M * N) * width, products * M * N * K
+    # Rounding may have raised a bound.
+    limit *= 1 + 1e-9
+    found, square = [], limit * limit
+    for least, launch, product, byte, index in bounds:
+        if least > limit:
+            break
+        traffic, arithmetic = launch + moved * byte, launch + multiplied * product
+        if arithmetic < least:
+            arithmetic = least
+        if arithmetic * arithmetic + traffic * traffic <= square:
+            found.append(index)
+    return sorted(found)
+
+
 def _slower(m: float, n: float, crossing: tuple[bool, bool]) -> float:
     """The factor on a step's time, by the longer of products and loads, if row pitches cross 128-byte lines."""
     products = m * n / PRODUCTS

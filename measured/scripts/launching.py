@@ -1,7 +1,8 @@
 """Host time of a call of a family's function, in microseconds: `python measured/scripts/launching.py generated`.
 
 The folder is one of rendered families, of this checkout or another one. Matrices are small, so that the GPU waits for
-the host; `torch.matmul` is timed as well. "a new size" is the first call of a size whose kernel is already compiled.
+the host; `torch.matmul` is timed as well. "a new size" is the first call of a size whose kernel is already compiled; it
+is called once, between other work, so that less of it is in the processor's caches than of calls in a loop.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ CALLS = {
     ),
 }
 SIZE, CALLS_AT_ONCE, ROUNDS = 256, 50, 41
+#: M and N of the sizes that are called once.
+HEIGHTS, WIDTHS = range(SIZE, SIZE + 60 * 16, 16), (512, 768, 1024, 1280)
 
 
 def interleaved(calls: dict[str, Callable[[], object]]) -> dict[str, float]:
@@ -51,17 +54,28 @@ def interleaved(calls: dict[str, Callable[[], object]]) -> dict[str, float]:
     return {name: statistics.median(times) for name, times in taken.items()}
 
 
-def first(function: Callable[..., object]) -> float:
-    """Seconds of the first call of a size, the median of many."""
+def first(function: Callable[..., object]) -> tuple[float, int]:
+    """Seconds of the first call of a size whose kernel is compiled: the median of many, and of how many.
+
+    All extents are divisible by 16, so that Triton compiles each configuration once. Calls have N and K in common, as
+    those of one layer do; those of the first N are not counted.
+    """
+    compiled: list[object] = []
+    # Triton calls it for kernels of its cache on disk too.
+    triton.knobs.runtime.jit_post_compile_hook = lambda **options: compiled.append(options["key"])
     taken = []
-    for place in range(60):
-        a, b = operands(SIZE + 16 * place, 512, 256)
-        torch.cuda.synchronize()
-        begun = time.perf_counter()
-        function(a, b)
-        taken.append(time.perf_counter() - begun)
-    # The first ones may compile.
-    return statistics.median(taken[20:])
+    for n in WIDTHS:
+        for m in HEIGHTS:
+            a, b = operands(m, n, SIZE)
+            torch.cuda.synchronize()
+            compiled.clear()
+            begun = time.perf_counter()
+            function(a, b)
+            seconds = time.perf_counter() - begun
+            if not compiled and n != WIDTHS[0]:
+                taken.append(seconds)
+    triton.knobs.runtime.jit_post_compile_hook = None
+    return statistics.median(taken), len(taken)
 
 
 def operands(m: int, n: int, k: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -104,7 +118,9 @@ def main(folder: Path) -> None:
     for name, seconds in interleaved(calls).items():
         print(f"{name:36} {1e6 * seconds:7.1f}")
     plain = getattr(importlib.import_module(CALLS["plain"][0]), CALLS["plain"][1])
-    print(f"{'a new size':36} {1e6 * first(plain):7.1f}")
+    for name, function in (("a new size", plain), ("torch.matmul, a new size", torch.matmul)):
+        seconds, sizes = first(function)
+        print(f"{name:36} {1e6 * seconds:7.1f} (of {sizes} sizes)")
 
 
 if __name__ == "__main__":

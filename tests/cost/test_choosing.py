@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import random
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -12,6 +13,7 @@ import pytest
 import torch
 
 from generator.cli import main
+from generator.cost import fitted
 from tests.helpers.support import forget
 from tests.helpers.tuned_file import AUTO, DEVICE, GOOD, LARGE, NONE, RATES, SMALL, SPEC, measured, one_seconds
 
@@ -85,6 +87,35 @@ def test_another_size_runs_the_best_by_the_model(family: ModuleType) -> None:
     found = {size: chosen(family, size) for size in sizes}
     assert found == {size: modelled(size) for size in sizes}
     assert set(found.values()) == set(RATES)
+
+
+@pytest.mark.parametrize("crossing", [NOT, (True, True)])
+def test_sizes_near_another_run_the_best_by_the_model_too(family: ModuleType, crossing: tuple[bool, bool]) -> None:
+    """Only the configurations are compared that may be as fast as the one last chosen for N, K and a similar M."""
+    sizes = [(m, n, k) for n, k in ((192, 64), (1024, 4096)) for m in (*range(1, 300, 7), *range(900, 2200, 128), 256)]
+    for size in sizes:
+        assert chosen(family, size, crossing=crossing) == modelled(size, crossing=crossing), size
+
+
+def test_no_configuration_takes_less_than_its_bound() -> None:
+    chance = random.Random(0)
+    for _ in range(300):
+        row = {key: 2 ** chance.randrange(4, 9) for key in ("BLOCK_M", "BLOCK_N", "BLOCK_K")}
+        row["SPLIT"] = chance.choice((1, 1, 4))
+        seconds = (10 ** chance.uniform(-7, -5) for _ in range(3))
+        exponents = (chance.uniform(-0.9, 0.9) for _ in range(2))
+        rates = (chance.randrange(1, 5), *seconds, 1e12, 10 ** chance.uniform(-7, -5), *exponents)
+        rated = fitted.rated(row, rates)
+        batch = chance.choice(((), (3,)))
+        n, k = (int(10 ** chance.uniform(0, 4)) for _ in range(2))
+        bit = chance.randrange(13)
+        bounds = fitted.bounds([rated], (*batch, 1 << bit, n, k), 132)
+        for _ in range(20):
+            sizes = (*batch, chance.randrange(1 << bit, 2 << bit), n, k)
+            crossing = chance.choice((NOT, (True, False), (True, True)))
+            (taken,) = fitted.seconds([rated], sizes, 132, 2, crossing)
+            assert fitted.possible(bounds, sizes, 2, taken) == [0]
+    assert fitted.possible(bounds, sizes, 2, taken * 1e-6) == []
 
 
 @pytest.mark.parametrize("crossing", [(True, False), (False, True), (True, True)])

@@ -1,0 +1,247 @@
+"""The first call of a size whose kernel is compiled: it is launched without Triton if Triton would run that kernel."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+from triton.backends.compiler import GPUTarget
+from triton.runtime.autotuner import Heuristics
+from triton.runtime.jit import JITFunction, compute_cache_key
+
+from tests.helpers.stand_ins import Compiled, operands
+
+SPEC = """\
+summary: Many sizes.
+layout: rcr
+dtype: {dtype}
+epilogue: [none, scale]
+load: {load}
+tile: [{{m: 32, n: 32, k: 32, warps: 4, stages: 2}}]
+{more}"""
+
+
+class Triton:
+    """Stands for Triton's launches: compiles a kernel for each key of Triton's own, and keeps what it launched."""
+
+    def __init__(self) -> None:
+        self.device = 0
+        self.compiled: dict[str, Compiled] = {}
+        self.launches: list[Compiled] = []
+
+    def key(self, kernel: JITFunction, arguments: dict[str, Any]) -> str:
+        """As `JITFunction.run` makes it."""
+        _, keys, _, _, bind = kernel.device_caches[self.device]
+        _, specialised, options = bind(**arguments, debug=triton.knobs.runtime.debug)
+        return f"{self.device} {compute_cache_key(keys, specialised, options)}"
+
+    def run(self, kernel: JITFunction, *, grid: Any, warmup: bool, **arguments: Any) -> Compiled:
+        found = self.compiled.setdefault(self.key(kernel, arguments), Compiled())
+        self.launches.append(found)
+        return found
+
+
+@pytest.fixture
+def stand_in(monkeypatch: pytest.MonkeyPatch) -> Triton:
+    found = Triton()
+    active = SimpleNamespace(
+        get_current_device=lambda: found.device, get_current_target=lambda: GPUTarget("cuda", 90, 32)
+    )
+    monkeypatch.setattr("triton.runtime.jit.driver", SimpleNamespace(active=active))
+    monkeypatch.setattr(JITFunction, "run", lambda kernel, **options: found.run(kernel, **options))
+    return found
+
+
+Rendered = Callable[..., ModuleType]
+
+
+@pytest.fixture
+def family(rendered: Callable[[str], ModuleType], stand_in: Triton, monkeypatch: pytest.MonkeyPatch) -> Rendered:
+    """Renders a family with kernels of Triton's, which the stand-in launches."""
+
+    def render(load: str = "pointer", dtype: str = "fp16", more: str = "") -> ModuleType:
+        package = rendered(SPEC.format(load=load, dtype=dtype, more=more))
+        monkeypatch.setattr(triton.knobs.runtime, "interpret", False)
+        for name in [name for names in package._KERNELS.values() for name in names]:
+            importlib.reload(package._kernel(name))
+        monkeypatch.setattr(triton.knobs.runtime, "interpret", True)
+        active = SimpleNamespace(get_current_device=lambda: stand_in.device)
+        monkeypatch.setattr(sys.modules["again._relaunch"], "driver", SimpleNamespace(active=active))
+        monkeypatch.setattr(sys.modules["again._copies"], "worth_aligning", lambda a, b: False)
+        return package
+
+    return render
+
+
+def runs(stand_in: Triton) -> int:
+    """How many launches were made without Triton."""
+    return sum(len(compiled.runs) for compiled in stand_in.compiled.values())
+
+
+@pytest.mark.parametrize("load", ["pointer", "descriptor"])
+def test_a_size_of_a_known_specialisation_is_launched_without_triton(
+    family: Rendered, stand_in: Triton, load: str
+) -> None:
+    function = family(load).gemm_fp16_rcr_none
+    function(*operands(64, 64, 64))
+    assert (len(stand_in.launches), runs(stand_in)) == (1, 0)
+    a, b = operands(128, 96, 32)
+    out = function(a, b)
+    assert (len(stand_in.launches), runs(stand_in)) == (1, 1)
+    (run,) = stand_in.launches[0].runs
+    assert run[:4] == (4 * 3, 1, 1, ("stream", None))
+    given = [getattr(x, "base", x) for x in run[9:]]
+    addresses = [x if isinstance(x, int) else x.data_ptr() for x in given[:3]]
+    assert addresses == [a.data_ptr(), b.data_ptr(), out.data_ptr()]
+    assert given[3:6] == [128, 96, 32]
+    if load == "descriptor":
+        assert [(x.shape, x.strides) for x in run[9:12]] == [
+            ([128, 32], [32, 1]),
+            ([96, 32], [32, 1]),
+            ([128, 96], [96, 1]),
+        ]
+    # Later calls of this size repeat the launch, and the first size's are as they were.
+    function(*operands(128, 96, 32))
+    function(*operands(64, 64, 64))
+    assert [run[9:][3:6] for run in stand_in.launches[0].runs[1:]] == [(128, 96, 32), (64, 64, 64)]
+
+
+@pytest.mark.parametrize(
+    "sizes", [(1, 64, 64), (72, 64, 64), (64, 72, 64), (64, 64, 72), (64, 64, 1), (100, 100, 100)], ids=str
+)
+def test_a_size_of_another_specialisation_is_launched_by_triton(
+    family: Rendered, stand_in: Triton, sizes: tuple[int, int, int]
+) -> None:
+    """With another divisibility by 16, an extent or a stride of 1, or other masks."""
+    function = family().gemm_fp16_rcr_none
+    function(*operands(64, 64, 64))
+    function(*operands(*sizes))
+    assert (len(stand_in.launches), len(stand_in.compiled), runs(stand_in)) == (2, 2, 0)
+
+
+def test_an_unaligned_operand_and_another_device_are_other_specialisations(family: Rendered, stand_in: Triton) -> None:
+    function = family().gemm_fp16_rcr_none
+    a, b = operands(64, 64, 64)
+    function(a, b)
+    unaligned = torch.empty(128 * 64 + 8, dtype=torch.float16)[1 : 128 * 64 + 1].view(128, 64)
+    function(unaligned, b)
+    assert (len(stand_in.launches), len(stand_in.compiled)) == (2, 2)
+    stand_in.device = 1
+    function(*operands(192, 64, 64))
+    assert (len(stand_in.launches), len(stand_in.compiled), runs(stand_in)) == (3, 3, 0)
+
+
+def test_a_number_is_another_specialisation_than_a_tensor_and_its_value_is_that_of_the_call(
+    family: Rendered, stand_in: Triton
+) -> None:
+    function = family().gemm_fp16_rcr_scale
+    function(*operands(64, 64, 64), scale=2.0)
+    function(*operands(128, 64, 64), scale=3.0)
+    assert len(stand_in.launches) == 1 and 3.0 in stand_in.launches[0].runs[0][9:]
+    function(*operands(192, 64, 64), scale=torch.tensor([3.0]))
+    assert len(stand_in.launches) == 2
+
+
+def planned(package: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The plans that the family's kernel makes from now on."""
+    kernel = package._kernel(package._KERNELS["gemm_fp16_rcr_none"][0])
+    made, plan = [], kernel.plan
+
+    def keep(*given: Any, **options: Any) -> Any:
+        made.append(plan(*given, **options))
+        return made[-1]
+
+    monkeypatch.setattr(kernel, "plan", keep)
+    return made
+
+
+def test_a_new_size_has_a_workspace_of_its_own_size(
+    family: Rendered, stand_in: Triton, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = family(more="schedule: stream_k\n")
+    plans = planned(package, monkeypatch)
+    for m in (64, 128):
+        package.gemm_fp16_rcr_none(*operands(m, 64, 256))
+    assert (len(stand_in.launches), runs(stand_in)) == (1, 1)
+    own = dict(zip(plans[1].kernel.arg_names, stand_in.launches[0].runs[0][9:]))
+    expected = [plans[1].workspace[name].data_ptr() for name in ("work", "counters")]
+    assert [own["work_ptr"], own["counters_ptr"]] == expected
+
+
+def test_both_kernels_of_a_new_size_are_launched(
+    family: Rendered, stand_in: Triton, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second adds what the first has summed. If Triton launches one, it launches both, in their order."""
+    package = family(more="schedule: split_k\n")
+    plans = planned(package, monkeypatch)
+    for m in (64, 128):
+        package.gemm_fp16_rcr_none(*operands(m, 64, 256))
+    sums, adds = stand_in.launches
+    assert (len(sums.runs), len(adds.runs)) == (1, 1)
+    first = dict(zip(plans[1].kernel.arg_names, sums.runs[0][9:]))
+    then = dict(zip(plans[1].then.kernel.arg_names, adds.runs[0][9:]))
+    assert first["sums_ptr"] == then["sums_ptr"] == plans[1].parts["sums"].data_ptr()
+    assert then["c_ptr"] == plans[1].results["out"].data_ptr() and (first["M"], then["M"]) == (128, 128)
+    # K is an argument of the first kernel alone.
+    package.gemm_fp16_rcr_none(*operands(128, 64, 200))
+    assert len(stand_in.launches) == 4 and stand_in.launches[2] is not sums and stand_in.launches[3] is adds
+
+
+def test_hooks_of_a_kernel_and_of_its_compiler_go_through_triton(
+    family: Rendered, stand_in: Triton, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = family("descriptor")
+    function = package.gemm_fp16_rcr_none
+    function(*operands(64, 64, 64))
+    monkeypatch.setattr(triton.knobs.runtime, "debug", True)
+    function(*operands(128, 64, 64))
+    assert (len(stand_in.launches), len(stand_in.compiled)) == (2, 2)
+    kernel = package._kernel(package._KERNELS["gemm_fp16_rcr_none"][0]).gemm_kernel
+    kernel.pre_run_hooks.append(lambda *given, **options: None)
+    function(*operands(192, 64, 64))
+    assert len(stand_in.launches) == 3 and runs(stand_in) == 0
+
+
+def _nothing(x, n, flag, SIZE: tl.constexpr, EVEN: tl.constexpr):  # type: ignore[no-untyped-def]
+    pass
+
+
+# Triton's even if the tests run with its interpreter.
+_kernel = JITFunction(_nothing)
+
+
+VALUES: dict[str, list[Any]] = {
+    "x": [torch.empty(64).half(), torch.empty(64), torch.empty(64).half()[1:], torch.empty(64).half()[8:]],
+    "n": [1, 2, 16, 17, 32, 2**31, 2**31 + 1, -16, 0],
+    "flag": [1.0, 2.0, torch.empty(1)],
+    "SIZE": [16, 32],
+    "num_warps": [4, 8],
+}
+
+
+def test_specialisations_are_equal_as_tritons_keys_are(family: Rendered, stand_in: Triton) -> None:
+    family()
+    specialisation = sys.modules["again._relaunch"].specialisation
+    plain = {name: values[0] for name, values in VALUES.items()}
+    told = []
+    for name, values in VALUES.items():
+        for value in values:
+            given = plain | {name: value}
+            key = stand_in.key(_kernel, given | {"EVEN": given["n"] % given["SIZE"] == 0})
+            masked = Heuristics(_kernel, _kernel.arg_names, {"EVEN": lambda args: args["n"] % args["SIZE"] == 0})
+            told.append((key, specialisation(masked, given)))
+    assert len({key for key, _ in told}) == len({found for _, found in told}) == len(set(told)) == 10
+
+
+def test_what_is_no_kernel_of_triton_has_no_specialisation(family: Rendered) -> None:
+    family()
+    specialisation = sys.modules["again._relaunch"].specialisation
+    tuner = triton.autotune([triton.Config({"SIZE": 16})], key=[])(_kernel)
+    assert specialisation(tuner, {}) is None and specialisation(SimpleNamespace(), {}) is None
