@@ -14,7 +14,7 @@ from packaging.specifiers import SpecifierSet
 from generator.language.errors import SpecError
 from generator.language.model import Exclusion, Variant
 from generator.language.spec import read
-from generator.language.vocabulary import AXES, IMPLEMENTATION_AXES
+from generator.language.vocabulary import AXES, DEFAULTS, IMPLEMENTATION_AXES
 from generator.plan import expand as expand_module
 from generator.plan.expand import LARGEST_FAMILY, expand
 from generator.plan.kernels import LeftOut
@@ -325,11 +325,15 @@ def test_every_point_of_a_shipped_product_is_a_kernel_or_left_out_with_a_reason(
     family = expand(read(path))
     kernels = {kernel.name for kernel in family.kernels}
     left_out = {left.name for left in family.left_out if left.target is None and not left.reason.startswith("tile ")}
-    axes = family.spec.axes
+    axes = {axis: words or (DEFAULTS[axis],) for axis, words in family.spec.axes.items()}
     listed = {Variant(*values).name for values in itertools.product(*(axes[axis] for axis in AXES))}
     own = {name.partition("__")[0] for name in listed}
     # A contract that only the backward pass needs has the spec's implementation axes.
     added = {contract for gradient in family.gradients for contract in gradient.contracts} - own
+    if family.spec.select == "fastest":
+        # Which kernels a contract has follows from measurements; each has some.
+        assert {name.partition("__")[0] for name in kernels} == own | added
+        return
     each = math.prod(len(axes[axis]) for axis in IMPLEMENTATION_AXES)
     assert len(listed) == math.prod(len(axes[axis]) for axis in AXES)
     assert not kernels & left_out and listed <= kernels | left_out
