@@ -86,7 +86,9 @@ def test_the_rate_of_products_is_that_of_the_type() -> None:
     assert seconds(fp32, sizes, BLOCK_K=32) / seconds(tf32, sizes, BLOCK_K=32) == pytest.approx(0.5 / 0.07)
 
 
-@pytest.mark.parametrize(("dtype", "rate"), [("fp16", 2.6e12), ("fp8e4m3", 5.2e12), ("tf32", 1.3e12), ("fp32", 1.82e11)])
+@pytest.mark.parametrize(
+    ("dtype", "rate"), [("fp16", 2.6e12), ("fp8e4m3", 5.2e12), ("tf32", 1.3e12), ("fp32", 1.82e11)]
+)
 def test_a_second_launch_counts_between_kernels_alone(dtype: str, rate: float) -> None:
     """It takes 2e-6 seconds for products of any type, with every configuration of a kernel."""
     v = variant(schedule="split_k", dtype=Dtype.of(dtype))

@@ -195,7 +195,9 @@ def test_the_kernel_that_adds_partial_sums_has_four_warps() -> None:
     """They reduce rows together, where the tile's own kernel may have fewer."""
     chain = chain_of(("row_sum",))
     one, four = (Tile(16, 512, 16, warps=warps, stages=1) for warps in (1, 4))
-    sizes = [legality.shared_memory(variant(schedule="split_k", epilogue=chain), tile, "gfx942") for tile in (one, four)]
+    sizes = [
+        legality.shared_memory(variant(schedule="split_k", epilogue=chain), tile, "gfx942") for tile in (one, four)
+    ]
     assert sizes[0] == sizes[1]
 
 
