@@ -46,7 +46,12 @@ def order(monkeypatch: pytest.MonkeyPatch) -> list[Compiled]:
     """The compiled kernels that are launched again, in their order."""
     found: list[Compiled] = []
     run = Compiled.run
-    monkeypatch.setattr(Compiled, "run", lambda self, *arguments: found.append(self) or run(self, *arguments))
+
+    def kept(self: Compiled, *arguments: Any) -> None:
+        found.append(self)
+        run(self, *arguments)
+
+    monkeypatch.setattr(Compiled, "run", kept)
     return found
 
 
