@@ -177,6 +177,7 @@ _ILLEGAL = (
     "{schedule: paired, load: descriptor, store: pointer, epilogue: swiglu}",
     "{schedule: paired, load: descriptor, store: pointer, batch: strided}",
     "{rounding: torch, dtype: {a: fp16, out: int8}, epilogue: relu}",
+    "{select: autotune, schedule: split_k}",
     "{select: autotune, epilogue: accumulate}",
     "{select: autotune, epilogue: row_sum}",
     "{invariant: rows, schedule: stream_k}",

@@ -25,6 +25,8 @@ TYPICAL_M = (1, 16, 64, 256, 1024, 4096)
 PRODUCTS = 2.6e12
 #: The factor for fp32 without the matrix unit, of an H200.
 _IEEE = 0.07
+#: Seconds that the launch of a second kernel adds to a call, of an H200.
+_LAUNCH = 2e-6
 
 
 def cost_body(v: Variant) -> tuple[str, ...]:
@@ -44,9 +46,12 @@ def comparable_body(v: Variant) -> tuple[str, ...]:
 
     They read the names that the lines of `cost_body` read. The result is for all of K in every kernel. The time for
     loading the tiles is a lower bound in every kernel with tiles: kernels that do not count the loads would else be
-    preferred to those that do.
+    preferred to those that do. The launch of a second kernel counts, which all configurations of a kernel have alike.
     """
     *lines, result = _body(v, bounded=v.traits.tiled and v.dtype.precision != "ieee")
+    if v.traits.twice:
+        launch = f"# The launch of the second kernel takes as long as {round(_LAUNCH * _rate(v)):_} products."
+        return (*lines, launch, f"{result} + {round(_LAUNCH * _rate(v)):_}")
     if v.traits.divides_k:
         return (*lines, result)
     indices = 'max(K, row["BLOCK_K"])' if v.traits.tiled else "max(K, 1)"
@@ -62,7 +67,12 @@ def seconds(v: Variant, config: Mapping[str, int], sizes: tuple[int, ...], devic
     *batch, m, n, k = sizes
     cost = _function(comparable_body(v))
     products = cost(config, math.prod(batch), m, n, k, device.multiprocessors, device.shared_memory)
-    return products / (PRODUCTS * (_IEEE if v.dtype.precision == "ieee" else 2 / _width(v)))
+    return products / _rate(v)
+
+
+def _rate(v: Variant) -> float:
+    """Products of two elements per second and multiprocessor."""
+    return PRODUCTS * (_IEEE if v.dtype.precision == "ieee" else 2 / _width(v))
 
 
 @cache
@@ -127,11 +137,9 @@ def _area(v: Variant) -> str:
 
 def _partial_sums(t: Schedule) -> tuple[tuple[str, ...], str]:
     """The comment on the cost of partial sums, and the term for it; both empty if one program sums all of K."""
-    if t.splits and t.workspace:
-        why = (
-            "Writing or reading a partial sum takes about as long as 512 products; the last program reads all of them."
-        )
-        return (f"# {why}",), " + (turns + max(turns, parts)) * m * n * 512"
+    if t.twice:
+        why = "Writing or reading a partial sum takes about as long as 512 products; all multiprocessors read them."
+        return (f"# {why}",), " + turns * m * n * 512 + parts * M * N * 512 / multiprocessors"
     if t.splits:
         return ("# An atomic add takes about as long as 512 products.",), " + turns * m * n * 512"
     if t.walks_steps:

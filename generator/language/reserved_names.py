@@ -23,7 +23,7 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 _SPELLED = frozenset(
     {
         *("c", "furthest", "map", "meta", "number", "plan", "refusal", "tuple"),
-        *("gate", "acc_gate", "acc_up", "b_gate", "b_up", "in_b", "acc_left", "acc_right"),
+        *("gate", "acc_gate", "acc_up", "b_gate", "b_up", "in_b", "in_s", "acc_left", "acc_right"),
         *(f"{part}_{dimension}" for part in ("in", "offs", "pid") for dimension in "mnk"),
     }
 )

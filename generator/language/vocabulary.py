@@ -65,8 +65,9 @@ class Schedule(Word):
     #: Whether CONFIGS says how many programs share the K of a tile.
     splits: bool = False
     #: Whether partial sums go through memory: a workspace, from which the program that finishes last computes the
-    #: result, or a matrix for each part of K, which a second kernel adds and computes the result from.
+    #: result, or, where `twice`, a matrix for each part of K.
     workspace: bool = False
+    #: Whether a second kernel adds the partial sums and computes the result.
     twice: bool = False
     #: Whether sums are added in a fixed order.
     repeatable: bool = True

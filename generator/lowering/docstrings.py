@@ -79,7 +79,7 @@ def order(v: Variant) -> str:
         each = "one program computes one tile of C: LEFT_N of its BLOCK_N columns, and the columns to the right of them"
         return f"{each}, reading A once; tiles are visited {meaning}."
     if v.traits.splits:
-        last = " The one that finishes last adds the partial sums, in the order of K." if v.traits.workspace else ""
+        last = " A second kernel adds their partial sums, in the order of K." if v.traits.twice else ""
         return f"SPLIT programs share a tile of C, each with its part of K; tiles are visited {meaning}.{last}"
     return f"one program computes one tile of C; tiles are visited {meaning}."
 

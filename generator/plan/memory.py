@@ -4,7 +4,7 @@ A program uses shared memory in two phases. The loop over K holds operand tiles:
 they can be copied asynchronously, else one. The epilogue converts layouts, which passes values between threads through
 shared memory: the result before wide stores, matrices of the epilogue after wide loads, partial sums. The larger phase
 counts. Where a program walks tiles, the first loads of the next tile are in flight during the epilogue, so the two
-phases are added.
+phases are added. Where a second kernel adds partial sums, its epilogue is bounded like one in the first kernel.
 
 Which conversions pass through shared memory is the compiler's choice and differs between versions of Triton. The upper
 bound counts each conversion that was seen to do so in some launch.
@@ -56,7 +56,8 @@ def registers_of_loads(v: Variant, tile: Tile, target: str) -> int:
 
 def staged(v: Variant) -> bool:
     """Whether the store by a descriptor may need a tile of its own in shared memory, beside the operand tiles."""
-    return v.load == "descriptor" and v.store == "as_load" and ELEMENTS[v.dtype.out].bits == 32
+    copied = v.load == "descriptor" and v.store == "as_load" and not v.traits.twice
+    return copied and ELEMENTS[v.dtype.out].bits == 32
 
 
 @dataclass(frozen=True)
@@ -277,7 +278,9 @@ class _Program:
         reduced = any(output.writer.reduction for output in self.v.epilogue.outputs)
         if self.amd and not reduced:
             return 0
-        return max(self.tile.m, self.tile.n) * (self.tile.warps if reduced else 1) * 4
+        # A kernel that adds partial sums has the default of four warps.
+        warps = max(self.tile.warps, 4) if self.v.traits.twice else self.tile.warps
+        return max(self.tile.m, self.tile.n) * (warps if reduced else 1) * 4
 
     @cached_property
     def conversion_in_flight(self) -> int:
@@ -291,7 +294,7 @@ class _Program:
     def upper_bound(self) -> int:
         """Bytes that the program needs in any launch, at most."""
         loop, after = self.loop, max(self.conversion, self.vector_conversion)
-        if self.reads_matrices and not self.amd:
+        if self.reads_matrices and not self.amd and not self.v.traits.twice:
             # A sum of one step has no loop, and the matrices of the epilogue are read before the product.
             after = max(after, self.result_32 + sum(operand.bytes for operand in self.operands))
         if not self.v.traits.looped and not self.amd:

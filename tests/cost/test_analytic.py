@@ -60,7 +60,13 @@ SUMS = 128 * 128 * 512
         pytest.param(variant(batch="strided"), (4, 2048, 2048, 4096), 8 * TWO * 4096, id="1024 tiles of a batch"),
         pytest.param(variant(epilogue=chain_of(("swiglu",))), (4096, 4096, 4096), 8 * GATED * 4096, id="gated"),
         pytest.param(variant(), (4096, 4096, 16), 8 * TWO * 64, id="a K shorter than a step"),
-        pytest.param(variant(schedule="split_k"), (512, 512, 8192), ONE * 2048 + 5 * SUMS, id="16 tiles by 4 programs"),
+        # All 132 multiprocessors read the partial sums of 64 programs, in a kernel whose launch takes 2e-6 seconds.
+        pytest.param(
+            variant(schedule="split_k"),
+            (512, 512, 8192),
+            ONE * 2048 + (1 + 64 / 132) * SUMS + 2e-6 * 2.6e12,
+            id="16 tiles by 4 programs, twice",
+        ),
         pytest.param(variant(schedule="split_k_atomic"), (512, 512, 8192), ONE * 2048 + SUMS, id="an atomic add"),
         # 144 tiles, of 64 steps each, are 70 steps for each of 132 programs.
         pytest.param(variant(schedule="stream_k"), (1536, 1536, 4096), TWO * 70 * 64 + 4 * SUMS, id="70 steps each"),
@@ -78,6 +84,19 @@ def test_the_rate_of_products_is_that_of_the_type() -> None:
     fp16, fp8, tf32, fp32 = (variant(dtype=Dtype.of(name)) for name in ("fp16", "fp8e4m3", "tf32", "fp32"))
     assert 1.9 < seconds(fp16, sizes) / seconds(fp8, sizes, BLOCK_K=128) < 2.1
     assert seconds(fp32, sizes, BLOCK_K=32) / seconds(tf32, sizes, BLOCK_K=32) == pytest.approx(0.5 / 0.07)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "rate"), [("fp16", 2.6e12), ("fp8e4m3", 5.2e12), ("tf32", 1.3e12), ("fp32", 1.82e11)]
+)
+def test_a_second_launch_counts_between_kernels_alone(dtype: str, rate: float) -> None:
+    """It takes 2e-6 seconds for products of any type, with every configuration of a kernel."""
+    v = variant(schedule="split_k", dtype=Dtype.of(dtype))
+    *_, why, result = analytic.comparable_body(v)
+    assert result.endswith(f" / multiprocessors + {round(2e-6 * rate):_}") and "second kernel" in why
+    assert analytic.cost_body(v)[-1].endswith(" / multiprocessors")
+    atomic = analytic.comparable_body(variant(schedule="split_k_atomic", dtype=Dtype.of("fp32")))
+    assert not any("second kernel" in line for line in atomic)
 
 
 def test_columns_of_an_exchanged_product_fill_the_matrix_unit() -> None:

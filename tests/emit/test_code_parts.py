@@ -48,6 +48,11 @@ def _twice(x):
     return x / HALF
 
 
+@triton.jit
+def sum_kernel(work_ptr, M, INDEX: "tl.constexpr", STRIP: "tl.constexpr"):
+    at = tl.program_id(0) * STRIP
+
+
 @functools.lru_cache(maxsize=4096)
 def _select(M):
     return CONFIGS[0]
@@ -58,6 +63,7 @@ def gemm(a):
     launch = plan(a)
     with torch.cuda.device_of(a):
         launch.kernel[launch.grid](**launch.arguments)
+        launch.then.kernel[launch.then.grid](**launch.then.arguments)
     return launch.results["out"]
 
 
@@ -68,12 +74,20 @@ def plan(a):
     index = tl.int64 if _extent(a) > 2**31 else tl.int32
     desc = _describe(a, (row["BLOCK_M"], 1))
     work, counts = _workspace(M)
+    sums = torch.empty(M, dtype=torch.int32)
+    strip = 16
     out = None
     return SimpleNamespace(
         kernel=gemm_kernel,
         grid=(triton.cdiv(M, row["BLOCK_M"]),),
         arguments={"a_ptr": desc, "work_ptr": work, "M": M, "INDEX": index, "enable_fp_fusion": False, **row},
         slots={"a_ptr": "a"},
+        then=SimpleNamespace(
+            kernel=sum_kernel,
+            grid=(triton.cdiv(M, 16),),
+            arguments={"work_ptr": sums, "M": M, "INDEX": index, "STRIP": strip},
+            slots={"work_ptr": "sums"},
+        ),
         results={"out": out},
     )
 
@@ -142,6 +156,11 @@ def test_words_change_no_part(old: str, new: str) -> None:
         pytest.param("list(block)", "list(block[::-1])", id="how a descriptor is made"),
         pytest.param("dtype=torch.float32", "dtype=torch.float16", id="the type of a workspace"),
         pytest.param("a.numel()", "a.numel() - 1", id="what decides on a constant"),
+        pytest.param("tl.program_id(0) * STRIP", "tl.program_id(0) + STRIP", id="the second kernel"),
+        pytest.param("kernel=sum_kernel", "kernel=gemm_kernel", id="which kernel is launched second"),
+        pytest.param('"work_ptr": sums', '"work_ptr": work', id="which argument of the second"),
+        pytest.param("dtype=torch.int32", "dtype=torch.int64", id="the type of what the second reads"),
+        pytest.param("strip = 16", "strip = 32", id="a constant of the second"),
     ],
 )
 def test_what_the_compiler_sees_is_device_code(old: str, new: str) -> None:
@@ -186,6 +205,9 @@ def test_the_choice_is_host_code_and_leaves_the_times_of_a_row(old: str, new: st
         pytest.param("out = None", "out = a", id="the result"),
         pytest.param('"a_ptr": "a"', '"a_ptr": "out"', id="which operand an argument is of"),
         pytest.param("results={", "parts={}, results={", id="what is made besides"),
+        pytest.param("triton.cdiv(M, 16)", "triton.cdiv(M, 8)", id="the grid of the second"),
+        pytest.param('"work_ptr": "sums"', '"work_ptr": "a"', id="which operand an argument of the second is of"),
+        pytest.param("launch.then.grid]", "launch.grid]", id="how the second is launched"),
         pytest.param("launch = plan(a)\n", "launch = plan(a)\n    a.zero_()\n", id="what is done before the launch"),
         pytest.param("def gemm(a)", "def gemm(a, b=None)", id="a parameter"),
         pytest.param("import functools\n", "import functools\nimport math\n", id="an import"),

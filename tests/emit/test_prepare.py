@@ -96,6 +96,7 @@ def some_call(ahead: ModuleType, contract: str, sizes: dict[str, int], draw: ran
         ("fused", "gemm_bf16_rcr_swiglu", 1000, 1024, [3]),
         # Partial sums, a result that is read, auxiliary outputs, a batch, and a tuner.
         ("split_k", "gemm_fp16_rcr_bias_silu", 100, 1000, [1, 128]),
+        ("split_k", "gemm_fp16_rcr_none", 256, 8192, [1, 16, 64, 256, 512, 1024, 2048]),
         ("outputs", "gemm_fp16_rcr_accumulate", 128, 64, [2]),
         ("outputs", "gemm_bf16_rcr_bias_save_gelu", 128, 64, [2]),
         ("batched", "bmm_fp16_rcr_none", 64, 100, [3]),
@@ -132,6 +133,50 @@ def test_what_is_prepared_is_prepared_once(compilations: Compilations, load: Cal
     for launch in found:
         launch.compiled()
     assert len(compilations) == len(found) == len({launch.key for launch in found})
+
+
+def split_launches(load: Callable[..., Any]) -> tuple[ModuleType, ModuleType, list[Any], list[Any]]:
+    """A family of split_k and its `_prepare`, and the launches of both kernels of a contract, for several tiles."""
+    package, ahead = load("split_k")
+    found = ahead.launches(package.gemm_fp16_rcr_bias_silu, 256, 8192, M=(1, 512, 2048), B=1, device=CUDA)
+    modules = [package._kernel(name) for name in package._KERNELS["gemm_fp16_rcr_bias_silu"]]
+    firsts = [launch for launch in found if launch.kernel in [module.gemm_kernel for module in modules]]
+    seconds = [launch for launch in found if launch.kernel in [module.sum_kernel for module in modules]]
+    assert {launch.name for launch in found if launch not in firsts + seconds} == {"_copies"}
+    return package, ahead, firsts, seconds
+
+
+def test_the_second_kernel_of_a_split_product_is_prepared_in_a_launch_of_its_own(
+    compilations: Compilations, load: Callable[..., Any]
+) -> None:
+    package, _, firsts, seconds = split_launches(load)
+    constants = {(launch.name, launch.arguments["BLOCK_N"], launch.arguments["SPLIT"]) for launch in seconds}
+    rows = {(launch.name, launch.row) for launch in firsts}
+    assert constants == {(name, dict(row)["BLOCK_N"], dict(row)["SPLIT"]) for name, row in rows} and len(constants) > 2
+    # Whether the bias is aligned is nothing to the first, which does not read it.
+    assert any(not launch.arguments["bias_ptr"].data_ptr() % 16 for launch in seconds)
+    assert any(launch.arguments["bias_ptr"].data_ptr() % 16 for launch in seconds)
+    for launch in (*firsts, *seconds):
+        launch.compiled()
+    compiled = {*compilations}
+    assert len(compiled) == len(firsts) + len(seconds)
+    # It counts as no configuration.
+    assert {launch.row for launch in seconds} == {None}
+    assert package.gemm_fp16_rcr_bias_silu.prepare(256, 8192, M=(1, 512, 2048), device=CUDA) == len(rows)
+    assert {module for module, _ in compilations - compiled} == {"split_k._copies"}
+
+
+def test_loading_either_kernel_makes_what_repeats_both(
+    compilations: Compilations, load: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, ahead, firsts, seconds = split_launches(load)
+    repeated: list[Any] = []
+    monkeypatch.setattr(ahead._relaunch, "KNOWN", True)
+    monkeypatch.setattr(ahead._cached_launch, "Call", lambda *given: repeated.append(given))
+    for launch in (*firsts, *seconds):
+        launch.load()
+    assert len(repeated) == len(firsts) + len(seconds)
+    assert all(compiled is not None and plan.then.compiled is not None for plan, compiled, _ in repeated)
 
 
 def test_operands_that_are_always_aligned(compilations: Compilations, load: Callable[..., Any]) -> None:

@@ -225,11 +225,10 @@ def test_shipped_names(path) -> None:
 
 
 def names_of(source: str) -> tuple[set[str], set[str]]:
-    """The names that the kernel and the launcher of a file use, and the launcher's keywords."""
+    """The names that the kernels and the launcher of a file use, and the launcher's keywords."""
     tree = ast.parse(source)
-    functions = [
-        n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name in ("gemm_kernel", "gemm", "plan", "refusal")
-    ]
+    wanted = ("gemm_kernel", "sum_kernel", "gemm", "plan", "refusal")
+    functions = [n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name in wanted]
     used = {node.id for function in functions for node in ast.walk(function) if isinstance(node, ast.Name)}
     used |= {node.arg for function in functions for node in ast.walk(function) if isinstance(node, ast.arg)}
     (launcher,) = (function for function in functions if function.name == "gemm")

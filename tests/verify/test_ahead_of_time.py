@@ -51,15 +51,19 @@ def test_a_second_run_compiles_nothing(family: Path, tmp_path: Path) -> None:
     assert (first, none) == (1, 0) and more > 1 and kept == 1 and again == (0, more + kept)
 
 
+@pytest.mark.parametrize(("schedule", "compiled"), [("tiled", 2), ("split_k", 4)])
 def test_the_launch_of_a_call_finds_what_was_compiled(
-    family: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], schedule: str, compiled: int
 ) -> None:
     """By what Triton's launch path makes of a call of the kernel's own file, at another path."""
-    cache = tmp_path / "cache"
+    (tmp_path / "ahead.yaml").write_text(f"{SPEC}schedule: {schedule}\n")
+    assert main([str(tmp_path / "ahead.yaml"), "--out", str(tmp_path)]) == 0
+    capsys.readouterr()
+    family, cache = tmp_path / "ahead", tmp_path / "cache"
     monkeypatch.setenv("TRITON_CACHE_DIR", str(cache))
     said = called(capsys, "prepare", family, "--device", "nvidia_h200", "--shapes", "32x32,32", "--aligned")
     forget("ahead")
-    assert said.status == 0 and said.out.startswith("2 kernels compiled")
+    assert said.status == 0 and said.out.startswith(f"{compiled} kernels compiled")
     hits: list[bool] = []
     monkeypatch.setattr(triton.knobs.compilation, "listener", lambda *, cache_hit, **_: hits.append(cache_hit))
     for kernel in read(family).by_name.values():
@@ -69,10 +73,10 @@ def test_the_launch_of_a_call_finds_what_was_compiled(
         module.__name__ = kernel.name
         (launch,) = [launch for launch in launches(kernel, "sm90") if launch.case.name == "aligned"]
         assert launch.case.sizes == (32, 32, 32)
-        wanted: Any = specialise(module, kernel, launch, "sm90")
-        source = ASTSource(wanted.function, wanted.signature, wanted.constants, wanted.known)
-        triton.compile(source, target=gpu_target("sm90"), options=wanted.options)
-    assert hits == [True, True]
+        for wanted in specialise(module, kernel, launch, "sm90"):
+            source: Any = ASTSource(wanted.function, wanted.signature, wanted.constants, wanted.known)
+            triton.compile(source, target=gpu_target("sm90"), options=wanted.options)
+    assert hits == [True] * compiled
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> Spoken:

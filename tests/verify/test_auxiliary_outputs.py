@@ -34,6 +34,7 @@ targets: [sm90]
 """
 TILED = "gemm_fp16_rcr_bias_biasm_save_rowsum_colsum_rowamax__tiled_pointer_auto_grouped"
 COPIED = "gemm_fp16_rcr_bias_biasm_save_rowsum_colsum_rowamax__tiled_descriptor_auto_grouped"
+STREAM = "gemm_fp16_rcr_bias_biasm_save_rowsum_colsum_rowamax__streamk_pointer_auto_grouped"
 SPLIT = "gemm_fp16_rcr_bias_biasm_save_rowsum_colsum_rowamax__splitk_pointer_auto_grouped"
 BELL = "gemm_fp16_rcr_bell_rowamax__tiled_pointer_auto_grouped"
 IN_PLACE = "gemm_fp16_rcr_accumulate__tiled_pointer_auto_grouped"
@@ -84,7 +85,7 @@ def test_an_output_written_outside_is_refuted(
 @pytest.mark.parametrize(
     ("kernel", "old", "new", "words"),
     [
-        (SPLIT, "    if before != SPLIT - 1:\n        return\n", "", "more than one of them stores"),
+        (STREAM, "if before == others:", "if before == 0:", "the program that reads 0 in the counter computes"),
         (TILED, 'torch.sum, "row_sum_parts"', 'torch.sum, "row_amax_parts"', "not understood"),
         (TILED, "reduce(launch.parts[parts], -2,", "reduce(launch.parts[parts], -1,", "not understood"),
         (TILED, "        row_sum.zero_()\n", "", "not understood"),
@@ -118,6 +119,9 @@ MUTANTS = [
     (TILED, '_check("row_sum", row_sum, (M,)', '_check("row_sum", row_sum, row_sum.shape', "refuse-row_sum-shape",
      "was accepted"),
     (COPIED, '        matrices["preact"] = preact\n', "        pass\n", "refuse-base-preact", ""),
+    (SPLIT, "tl.sum(tl.where(in_n[None, :], x, 0.0), 1)", "tl.sum(x, 1)", "primes", "row_sum: "),
+    (SPLIT, "col_sum_parts = torch.empty((triton.cdiv(M, 16)",
+     'col_sum_parts = torch.empty((triton.cdiv(M, row["BLOCK_M"])', "primes", "col_sum"),
     (IN_PLACE, "acc + beta * c", "acc + c", "primes", "are wrong"),
     (IN_PLACE, "    if out is None:\n        raise", "    if False:\n        raise", "refuse-out-missing", ""),
 ]  # fmt: skip

@@ -24,7 +24,8 @@ def classes(kernel: Kernel, target: str = "sm90", row: int = 0) -> dict[str, Lau
 
 def specialised(name: str, case: str, target: str = "sm90") -> Specialisation:
     kernel = FP16.by_name[name]
-    return specialise(load_kernel(FP16.file(name)), kernel, classes(kernel, target)[case], target)
+    (found,) = specialise(load_kernel(FP16.file(name)), kernel, classes(kernel, target)[case], target)
+    return found
 
 
 def test_a_kernel_for_any_size_is_launched_in_every_class() -> None:
