@@ -230,7 +230,8 @@ def main(path: Path) -> None:
         "recompilations": lambda: {name: recompilations(found[name]) for name in ("torch", "family")},
         "decode compiled": lambda: decode(found),
         "train compiled": lambda: train(found, True),
-        # `generate` keeps a cache and a compiled call in the model, so nothing that copies the models may follow. Autotuning takes minutes.
+        # `generate` keeps a cache and a compiled call in the model, so nothing that copies the models may follow.
+        # Autotuning takes minutes.
         "generate eager": lambda: generate(found, False),
         "generate compiled": lambda: generate(found, True),
         "prefill max-autotune": lambda: prefill(found, TUNED),
