@@ -11,6 +11,8 @@ SHARPNESS = 4
 LINE, CROSSING = 2.0, 3.2
 #: Products of tile elements per cycle of its matrix unit, along 128 bytes of K, for every type.
 PRODUCTS = 32
+#: The least part of the rows, and of the waves, that still makes a step faster: fewer rows or tiles leave its latency.
+LEAST = 0.25
 
 
 def rated(row: dict[str, int], rates: tuple[float, ...], clock: float = 1.0, memory: float = 1.0) -> tuple[Any, ...]:
@@ -63,7 +65,9 @@ def seconds(
         # The tiles that a multiprocessor computes, of which it runs `resident` at a time and the rest at the end.
         own = -(-tiles // multiprocessors)
         turns, left = divmod(own, resident)
-        steps = -(-K // (k * split)) * (M / (down * m)) ** rows * (tiles / (own * multiprocessors)) ** wave
+        part, waves = M / (down * m), tiles / (own * multiprocessors)
+        steps = -(-K // (k * split)) * (part if part > LEAST else LEAST) ** rows
+        steps *= (waves if waves > LEAST else LEAST) ** wave
         if crossing[0] or crossing[1]:
             steps *= _slower(m, n, crossing)
         arithmetic = launch + turns * (step[resident] * steps + tile)
@@ -90,8 +94,8 @@ def bounds(
     for index, (m, n, k, split, resident, step, tile, bandwidth, launch, rows, wave) in enumerate(configurations):
         tiles = products * -(-M // m) * -(-N // n) * split
         # From M = m on, at least half of the tiles' rows are rows of C; so it is with the waves.
-        part = min(0.5, M / m) ** rows if rows > 0 else 1.0
-        part *= min(0.5, tiles / multiprocessors) ** wave if wave > 0 else 1.0
+        part = max(LEAST, min(0.5, M / m)) ** rows if rows > 0 else 1.0
+        part *= max(LEAST, min(0.5, tiles / multiprocessors)) ** wave if wave > 0 else 1.0
         least = launch + step[1] * -(-K // (k * split)) * part + tile
         found.append((least, launch, step[resident] / (resident * m * n * k * multiprocessors), 1 / bandwidth, index))
     return sorted(found)
