@@ -15,6 +15,7 @@ import argparse
 import contextlib
 import fnmatch
 import io
+import json
 import os
 import re
 import subprocess
@@ -222,6 +223,16 @@ def _quantised() -> str:
     return markdown(("`out`", "from", "to", "NaN"), rows)
 
 
+def _invariant() -> str:
+    """What one configuration for all M costs, for each size of N and K."""
+    found: dict[tuple[int, int], list[float]] = {}
+    for product in json.loads((DEVICE / "invariant.json").read_text())["products"]:
+        ratios = [each["ratio"] for each in product["times"]]
+        found.setdefault((product["n"], product["k"]), []).extend(ratios)
+    rows = [(f"{n}×{k}", f"{summary.geometric_mean(each):.2f}", f"{max(each):.2f}") for (n, k), each in found.items()]
+    return markdown(("N×K", "mean", "largest"), rows)
+
+
 TABLES: Mapping[str, Callable[[], str]] = {
     "operations": built_in.table,
     "functions": built_in.functions,
@@ -234,7 +245,8 @@ TABLES: Mapping[str, Callable[[], str]] = {
     **{f"axis_{name}": _axis(name) for name in _WORDS if name != "math"},
     "proofs": _proofs,
     "speed": _speed,
-    **{f"bench_{n}": _bench(n) for n in ("speed", "spine", "inductor", "decode", "types", "batched", "fused")},
+    **{f"bench_{n}": _bench(n) for n in ("speed", "spine", "inductor", "decode", "types", "batched", "fused", "unseen")},
+    "invariant": _invariant,
     **{f"tuned_{n}": _tuned(n) for n in ("gemm16", "batched", "fused")},
 }
 

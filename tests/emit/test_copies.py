@@ -72,6 +72,13 @@ def test_a_second_copy_of_a_kind_repeats_the_launch_with_its_own_addresses(
     assert given == [x.data_ptr() for x in (second[0], a, second[1], b)]
 
 
+def test_only_what_is_unaligned_counts_against_a_copy(copies: ModuleType) -> None:
+    narrow, wide = torch.randn(3328, 10).T, torch.randn(3328, 984)
+    assert copies.worth_aligning(narrow, wide), "each element of a is in 984 products"
+    assert not copies.worth_aligning(narrow[:, :1000].contiguous(), wide[:1000]), "both are aligned"
+    assert not copies.worth_aligning(torch.randn(10, 3328), torch.randn(3328, 983)), "each element of b is in 10"
+
+
 def test_one_matrix_for_a_whole_batch_is_not_copied(copies: ModuleType) -> None:
     one, batch = torch.randn(1, 301, 303).expand(4, -1, -1), torch.randn(4, 303, 305)
     assert copies.worth_aligning(batch.mT, batch) and not copies.worth_aligning(one, batch)
