@@ -10,6 +10,7 @@ and the mask leaves out nothing inside.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 
 from generator.bounds.evaluate import Walk
 from generator.bounds.faults import NotLinear, by_stride, indices
@@ -20,7 +21,7 @@ from generator.bounds.sites import Site
 from generator.bounds.solve import together
 from generator.bounds.source import NotUnderstood
 from generator.bounds.symbolic_values import lane, lanes
-from generator.bounds.terms import Condition, Poly, at_most, below, either, negation, poly, variable
+from generator.bounds.terms import Condition, Poly, at_most, below, either, every, negation, poly, variable
 from generator.bounds.triton_semantics import PART, SECOND_AXIS
 
 
@@ -31,26 +32,34 @@ def uncovered(known: Launcher, launch: Launch, walked: Walk, row: Mapping[str, i
         return f"line {loads[0].line}: partial sums are read by the kernel that stores them"
     for name in sorted(known.results):
         stores = [site for site in walked.sites if site.operand == name and site.kind == "store"]
-        if len(stores) != 1:
-            return f"{name} is stored in {len(stores)} places of the kernel"
-        try:
-            reason = _missed(stores[0], launch.operands[name], known, launch, walked, row)
-        except (NotLinear, NotUnderstood) as error:
-            reason = str(error)
-        if reason:
-            return f"line {stores[0].line}: not every element of {name} is known to be stored once: {reason}"
+        if not _one_runs(stores, [*launch.facts, *walked.facts]):
+            return f"not every program is known to store its tile of {name} once"
+        for site in stores:
+            try:
+                reason = _missed(site, launch.operands[name], known, launch, walked, row)
+            except (NotLinear, NotUnderstood) as error:
+                reason = str(error)
+            if reason:
+                return f"line {site.line}: not every element of {name} is known to be stored once: {reason}"
     return None
+
+
+def _one_runs(stores: Sequence[Site], facts: Sequence[Condition]) -> bool:
+    """Whether each program runs exactly one of the stores, and once."""
+    runs = [every(site.path) for site in stores]
+    doubts = [every(map(negation, runs)), *(every(pair) for pair in combinations(runs, 2))]
+    return all(together([*facts, doubt]).verdict == "impossible" for doubt in doubts)
 
 
 def _missed(
     site: Site, operand: Operand, known: Launcher, launch: Launch, walked: Walk, row: Mapping[str, int]
 ) -> str | None:
-    """Why the programs' stores may leave out an element, or store one twice; None where they do neither."""
+    """Why a store of every program may leave out an element, or store one twice; None where it does neither."""
     counts = _places(launch, walked)
     if counts is None:
         return "the coordinates of a program's tile are not known"
-    if site.path or site.adds:
-        return "not every program does, or it adds"
+    if site.adds:
+        return "it adds to what is there"
     facts, inside = [*launch.facts, *walked.facts], list[Condition]()
     places, axes = list[str](), list[int]()
     for index, block, extent in zip(*_sides(site, operand, known, row), operand.shape, strict=True):
@@ -69,7 +78,7 @@ def _missed(
         inside += [at_most(0, index), below(index, extent)]
     if sorted(places) != sorted(counts) or len(set(axes)) != len(axes):
         return "several programs, or lanes, have the same element"
-    if together([*facts, *lanes(site.shape), *inside, negation(site.mask)]).verdict != "impossible":
+    if together([*facts, *site.path, *lanes(site.shape), *inside, negation(site.mask)]).verdict != "impossible":
         return "its mask may leave out an element that there is"
     return None
 
