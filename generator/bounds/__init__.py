@@ -12,7 +12,8 @@
     order_proof           the lemma on the order of tiles: each is in the grid, and exactly one program computes it
     die_order             programs renumbered for the dies of a GPU
     curve_lemma           proof by induction for a function from a number to a tile; `concrete_run` evaluates it
-    sharing               programs that share a tile: partial sums have disjoint places, one program stores the result
+    sharing               stream-K's programs that share a tile: sums have disjoint places, one stores the result
+    coverage              stores that write every element, where a second kernel reads what the first has stored
     faults                an index outside its dimension, another operand's stride, an integer overflow
     verdicts              asks the solver (`solve`) about each fault, as conditions on integers (`terms`, `rewriting`)
 
@@ -26,9 +27,9 @@ configuration supports (`_fits`), when INDEX has 64 bits, the grid, and the valu
 
 Assumed are: Triton's definition of its functions and of integer division; lanes that are masked off, or outside a
 block's checked dimensions, access nothing; the hardware skips elements outside a descriptor's shape (such an access is
-marked `hardware`); a program that reads a counter sees everything stored before the counter was incremented; strides
-are not negative, and an operand's elements are where its strides say; a result, with all matrices of a batch, has fewer
-than 2**31 tiles; a device runs at most 2**30 programs.
+marked `hardware`); of two kernels the second starts when the first has ended; a program that reads a counter sees
+everything stored before the counter was incremented; strides are not negative, and an operand's elements are where its
+strides say; a result, with all matrices of a batch, has fewer than 2**31 tiles; a device runs at most 2**30 programs.
 """
 
 from generator.bounds.file_proof import Access, Proof, prove

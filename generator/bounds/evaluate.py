@@ -69,11 +69,10 @@ def walk(
     kernel: ast.FunctionDef,
     arguments: Mapping[str, Value],
     order: Order,
-    programs: int,
     depth: int | None = None,
     split: Split | None = None,
 ) -> Walk:
-    """The accesses of a kernel called with `arguments`, with `programs` programs per tile; raises `NotUnderstood`.
+    """The accesses of a kernel called with `arguments`; raises `NotUnderstood`.
 
     `depth` is the number of elements of a step along K if programs divide the steps of all tiles (stream-K). `split`
     is given if the operands are batches.
@@ -81,7 +80,7 @@ def walk(
     missing = [parameter.arg for parameter in kernel.args.args if parameter.arg not in arguments]
     if missing:
         raise NotUnderstood(kernel.lineno, f"the parameter {missing[0]}, which the launcher does not pass")
-    walker = _Walker(kernel, Expressions(dict(arguments)), order, programs, depth, split)
+    walker = _Walker(kernel, Expressions(dict(arguments)), order, depth, split)
     for statement in kernel.body:
         walker.statement(statement)
         walker.cut(statement)
@@ -97,7 +96,6 @@ class _Walker:
         kernel: ast.FunctionDef,
         at: Expressions,
         order: Order,
-        programs: int,
         depth: int | None,
         split: Split | None,
     ) -> None:
@@ -105,7 +103,7 @@ class _Walker:
         self.order: Order | None = order
         self.split = split
         self.found = Walk()
-        self.programs, self.depth = programs, depth
+        self.depth = depth
         self.loops = 0
         #: The last assignment of each name, in the order of assignment, while no other statement changes the name.
         self.latest: dict[str, ast.expr] = {}
@@ -141,8 +139,6 @@ class _Walker:
                 self.at.value(value)
                 if matches(value, "tl.debug_barrier()"):
                     self.fence = len(self.at.sites)
-            case ast.If(ast.Compare(count, [ast.NotEq()], [others]), [ast.Return(None)], []):
-                self._leave(node, self.at.value(count), self.at.value(others))
             case ast.If(ast.Compare(ast.Name(count), [ast.Eq()], [others]), body, []) if self._counted(count):
                 self._last(node, self.at.names[count], self.at.value(others), body)
             case ast.If(test, body, orelse):
@@ -227,21 +223,6 @@ class _Walker:
                 raise NotUnderstood(node.lineno, ast.unparse(node))
             self.at.names[target.id] = item
 
-    def _leave(self, node: ast.If, count: Value, others: Value) -> None:
-        """`if before != SPLIT - 1: return`: only the last of the programs that share a tile continues."""
-        if (
-            not isinstance(count, Count)
-            or not isinstance(others, Number)
-            or self.found.alone is not None
-            or self.tiles is not None
-        ):
-            raise NotUnderstood(node.lineno, ast.unparse(node.test))
-        self._check_partial_sums(node, count, sharing.place(self.programs), ())
-        if others.value.constant != self.programs - 1 or count.otherwise is not None:
-            message = f"{self.programs} programs share a tile, and the one that reads {others.value} continues"
-            raise Refuted(node.lineno, message)
-        self.found.alone = slice(len(self.at.sites), None)
-
     def _counted(self, name: str) -> bool:
         return isinstance(self.at.names.get(name), Count)
 
@@ -251,7 +232,7 @@ class _Walker:
         if not isinstance(others, Number) or not self.deals or self.found.alone is not None:
             raise NotUnderstood(node.lineno, ast.unparse(node.test))
         shared = at_most(1, variable("others"))
-        self._check_partial_sums(node, count, sharing.place_of_two(), (shared,))
+        self._check_partial_sums(node, count, (shared,))
         if not (others.value == variable("others") == count.otherwise) or count.under != shared:
             raise Refuted(node.lineno, f"the program that reads {others.value} in the counter computes the result")
         first = len(self.at.sites)
@@ -259,7 +240,7 @@ class _Walker:
             self.statement(statement)
         self.found.alone = slice(first, len(self.at.sites))
 
-    def _check_partial_sums(self, node: ast.If, count: Count, place: Poly, path: tuple[Condition, ...]) -> None:
+    def _check_partial_sums(self, node: ast.If, count: Count, path: tuple[Condition, ...]) -> None:
         """Raise unless each program of a tile stores its sum at its own place, then increments the tile's counter."""
         incremented = [site for site in self.at.sites if site.operand == count.operand]
         once = len(incremented) == 1 and incremented[0].path == path and not self.at.path
@@ -271,7 +252,7 @@ class _Walker:
                 node.lineno, "the counter is incremented without a barrier and a release after the partial sum's store"
             )
         for site in stored:
-            expected = sharing.sum_at(place, site.shape)
+            expected = sharing.sum_at(site.shape)
             if not expected.variables <= site.offset.variables:
                 raise Refuted(site.line, f"a partial sum at {site.offset}, a place that several programs use")
             if len(stored) > 1 or (site.path, site.offset) != (path, expected):

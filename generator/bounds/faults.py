@@ -42,7 +42,7 @@ def of_address(site: Site, operand: Operand, strides: Iterable[str]) -> Iterator
     if site.demand.variables:
         yield Fault(negation(site.demand), f"{operand.name} is an address", lambda at: f"{operand.name} is a number")
     counted = by_stride(site.offset, strides)
-    for word, index, extent in zip(_DIMENSIONS[len(operand.shape)], _indices(counted, operand), operand.shape):
+    for word, index, extent in zip(_DIMENSIONS[len(operand.shape)], indices(counted, operand), operand.shape):
         claim = f"{word} {index} is inside {operand.name}"
         yield Fault(_outside(index, extent), claim, _index_message(word, operand.name, index, extent))
     for stride, times in counted.items():
@@ -66,7 +66,7 @@ def of_widths(site: Site, operand: Operand, strides: Iterable[str], indexed: boo
             path = (*part.path, *lanes(part.shape))
             yield Fault(outside_32_bits(part.value), claim, _wide_message(part), path, masked=False)
         elif part.index and indexed:
-            for index, extent in zip(_indices(counted, operand), operand.shape):
+            for index, extent in zip(indices(counted, operand), operand.shape):
                 yield Fault(_outside(index, extent), claim, None, part.path)
             for stride in set(counted) - {"", *operand.strides}:
                 yield Fault(negation(equal(counted[stride], 0)), claim, None, part.path)
@@ -91,7 +91,7 @@ def by_stride(sum: Poly, strides: Iterable[str]) -> dict[str, Poly]:
     return found
 
 
-def _indices(counted: Mapping[str, Poly], operand: Operand) -> list[Poly]:
+def indices(counted: Mapping[str, Poly], operand: Operand) -> list[Poly]:
     """The index along each dimension: its stride's coefficient, or for stride 1 the terms without a stride."""
     found = [counted.get(stride, poly(0)) for stride in operand.strides]
     if operand.unit is not None:
@@ -106,7 +106,8 @@ def _outside(index: Poly, extent: Poly) -> Condition:
 def _index_message(word: str, operand: str, index: Poly, extent: Poly) -> Callable[[Numbers], str]:
     def message(at: Numbers) -> str:
         size = value(extent, at)
-        return f"{word} {value(index, at)} of {operand}, which has {size} {word}{'' if size == 1 else 's'}"
+        several = "matrices" if word == "matrix" else f"{word}s"
+        return f"{word} {value(index, at)} of {operand}, which has {size} {word if size == 1 else several}"
 
     return message
 

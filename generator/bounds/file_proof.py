@@ -10,6 +10,7 @@ from pathlib import Path
 
 from generator.bounds import launcher_facts
 from generator.bounds.batches import prove_split
+from generator.bounds.coverage import uncovered
 from generator.bounds.curve_lemma import Curve
 from generator.bounds.evaluate import Walk, walk
 from generator.bounds.gemm_statements import SUMS
@@ -119,9 +120,7 @@ def _with_tiles(source: Source, known: Launcher, tiles: Mapping[str, int]) -> tu
 
         known_here = {**launch.arguments, **_finders(source)}
         depth = launch.depth if launch.deals else None
-        walked = walk(
-            source.kernel, known_here, order, launch.sharing, depth, split if launch.batch is not None else None
-        )
+        walked = walk(source.kernel, known_here, order, depth, split if launch.batch is not None else None)
     except NotUnderstood as error:
         # If programs share tiles, the order includes the claim that one of them stores the result.
         shared = launch is not None and (launch.sharing > 1 or launch.deals)
@@ -132,6 +131,9 @@ def _with_tiles(source: Source, known: Launcher, tiles: Mapping[str, int]) -> tu
     wrong = _wrong_store(known, launch, walked) or _counters_left(source, known, walked)
     if wrong is not None:
         lemma = replace(lemma, order=Order("refuted", wrong))
+    if source.second is not None and lemma.order.state == "proved":
+        missed = uncovered(known, launch, walked, tiles)
+        lemma = replace(lemma, order=Order("not proved", missed)) if missed is not None else lemma
     judge = Judge(known, launch, walked, lemma, tiles)
     sites = {(site.line, site.column): site for site in walked.sites}
     accesses = []
@@ -154,6 +156,9 @@ def _finders(source: Source) -> dict[str, Value]:
 def _wrong_store(known: Launcher, launch: Launch, walked: Walk) -> str | None:
     """A message if several programs store a result, unless they add to zeros; else None."""
     results = [site for site in walked.sites if site.operand in known.results and site.kind == "store"]
+    stray = [site for site in walked.sites if site.kind == "store" and site.operand not in known.stored]
+    if stray:
+        return f"line {stray[0].line}: a store to {stray[0].operand}, which is not for this kernel to fill"
     if SUMS in known.results:
         # Each program of a tile stores its sum in the matrix of its own part.
         apart = [site for site in results if _moved_by_part(site) == variable(f"{SUMS}.stride(0)")]

@@ -36,6 +36,8 @@ _THEN = "launch.then.kernel[launch.then.grid](**launch.then.arguments)"
 OF_ROW = ("BLOCK_M", "BLOCK_N", "SPLIT")
 #: The partial sums that the first of two kernels stores, and the second adds.
 SUMS = "sums"
+#: How many there are of each element.
+_SPLIT = 'row["SPLIT"]'
 _REDUCE = "for name, reduce, parts in launch.reduced:\n    reduce(launch.parts[parts], -2, out=launch.results[name])"
 _RETURNED = ('launch.results["out"]', "tuple(launch.results.values())")
 
@@ -111,15 +113,14 @@ class Gemm:
         """What the launch passes to the kernel's parameters besides a row of CONFIGS, and tells the compiler."""
         match self._plan["arguments"]:
             case ast.Dict([*keys, None], [*values, ast.Name("row")]) if not self.source.launched_second:
-                pass
+                named = _named(keys, values)
             case ast.Dict(keys, values) if self.source.launched_second:
-                pass
+                named = _named(keys, values)
             case _:
-                keys, values = [], [self._plan["arguments"]]
-        named = {str(key.value): value for key, value in zip(keys, values) if isinstance(key, ast.Constant)}
-        if len(named) == len(values):
-            return named
-        raise NotUnderstood(self.line, "the arguments, with the row of CONFIGS behind them")
+                named = None
+        if named is None:
+            raise NotUnderstood(self.line, "the arguments, with the row of CONFIGS behind them")
+        return named
 
     def read(self) -> None:
         """Take in the statements of `plan` and of `gemm`, each of which must be known."""
@@ -156,7 +157,7 @@ class Gemm:
             "results": self._results,
             "cleared": ('["out"]',),
             "workspace": ('{"work": work, "counters": counters}',) if self._workspace else (),
-            "parts": (_entries(self._parts),) if self._parts else (),
+            "parts": (_entries(sorted(self._parts, key=lambda name: name != SUMS)),) if self._parts else (),
             "reduced": ("$all",) if self._reductions(fields.get("reduced")) == vectors else (),
         }
         needed = {"kernel", "grid", "arguments", "slots", "results"}
@@ -177,11 +178,22 @@ class Gemm:
                 fields = {field.arg: field.value for field in keywords if field.arg is not None}
                 if fields.keys() != {"kernel", "grid", "arguments", "slots"} or SUMS not in self._parts:
                     return False
+                self._same_parts(fields["arguments"])
                 self.results = self.results - {SUMS} if self.source.launched_second else {SUMS}
                 if self.source.launched_second:
                     self._plan |= fields
                 return matches(fields["kernel"], SECOND)
         return False
+
+    def _same_parts(self, arguments: ast.expr) -> None:
+        """Raise unless as many parts of K are stored as there is room for, and as are added."""
+        match self._plan["grid"], arguments:
+            case ast.Tuple([_, launched]), ast.Dict(keys, values):
+                counts = [launched, self._parts[SUMS][0], (_named(keys, values) or {}).get("SPLIT")]
+                wrong = [count for count in counts if count is None or not matches(count, _SPLIT)]
+                if not wrong:
+                    return
+        raise NotUnderstood(arguments.lineno, f"parts of K, not {_SPLIT} of them in all places")
 
     @property
     def _results(self) -> tuple[str, ...]:
@@ -291,15 +303,16 @@ class Gemm:
         return True
 
     def _room(self, name: str, node: ast.expr) -> bool:
-        """Room for the parts that tiles leave of sums and maxima."""
-        match node:
-            case ast.Call(ast.Attribute(ast.Name("torch"), "empty"), [ast.Tuple(extents)], [_, _]):
-                shape = tuple(variable(f"{name}.shape[{at}]") for at in range(len(extents)))
-                self.operands[name] = Operand(name, shape, len(extents) - 1)
-                self._parts[name] = extents
-                self.results.add(name)
-                return True
-        return False
+        """Room for the sums of parts of K, or for the parts that tiles leave of sums and maxima."""
+        found = matched(node, _EMPTY.format("*$extents,"))
+        if found is None:
+            return False
+        extents = found["extents"]
+        shape = tuple(variable(f"{name}.shape[{at}]") for at in range(len(extents)))
+        self.operands[name] = Operand(name, shape, len(extents) - 1)
+        self._parts[name] = extents
+        self.results.add(name)
+        return True
 
     def _chosen(self, statement: ast.stmt) -> bool:
         """Whether a row is chosen."""
@@ -316,7 +329,7 @@ class Gemm:
             return True
         room = matched(statement, "work, counters = $room")
         if room is not None:
-            self._workspace = helpers.workspace(self.source, room["room"], deals="_programs" in self.source.functions)
+            self._workspace = helpers.workspace(self.source, room["room"])
             return True
         # With K = 0 a small matrix of zeros, which has a shape and strides of its own.
         turned = matched(statement, "a_rows, b_rows = ($a, $b) if K else $zeros")
@@ -358,11 +371,12 @@ class Gemm:
             matrix, flipped = self._rows[matrix.id]
         if not isinstance(matrix, ast.Name) or matrix.id not in self.operands:
             return False
-        name = matrix.id
+        name, block = matrix.id, found["block"]
         dimensions, stride = len(self.operands[name].shape), self.operands[name].unit
         unit = dimensions - (2 if flipped else 1)
         fault = None if stride == unit else f"described with stride 1 along dimension {unit}, admitted with {stride}"
-        self._descriptors[target] = Descriptor(name, dimensions, fault)
+        sizes = tuple(block.elts) if isinstance(block, ast.Tuple) else ()
+        self._descriptors[target] = Descriptor(name, dimensions, fault, sizes, flipped)
         return True
 
     def _flip(self, node: ast.expr) -> tuple[ast.expr, bool]:
@@ -370,6 +384,12 @@ class Gemm:
         if isinstance(node, ast.Attribute) and node.attr == ("mT" if self.batched else "T"):
             return node.value, True
         return node, False
+
+
+def _named(keys: Iterable[ast.expr | None], values: list[ast.expr]) -> dict[str, ast.expr] | None:
+    """The values of a dictionary by their names; None if some have none, or another's."""
+    named = {str(key.value): value for key, value in zip(keys, values) if isinstance(key, ast.Constant)}
+    return named if len(named) == len(values) else None
 
 
 def _entries(names: Iterable[str]) -> str:

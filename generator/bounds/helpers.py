@@ -51,13 +51,10 @@ def _workspace(M, N, rows, device):
     work = torch.empty(max(sums), dtype=$dtype, device=device)
     return work, torch.zeros(max(tiles), dtype=torch.int32, device=device)
 """
-#: The room for a sum of every program of every tile, and for two of every program that deals in steps, by how many
-#: columns a sum has for each of the result's.
-_ONE = "[{}count * row['SPLIT'] * row['BLOCK_M'] * row['BLOCK_N'] for count, row in zip(tiles, rows)]"
-_TWO = "[{} * _programs(row, device) * row['BLOCK_M'] * row['BLOCK_N'] for row in rows]"
+#: The room for two sums of every program that deals in steps, by how many columns a sum has for each of the result's.
 _SUMS = {
-    False: {1: _ONE.format(""), 2: _ONE.format("2 * ")},
-    True: {1: _TWO.format("2"), 2: _TWO.format("4")},
+    columns: f"[{2 * columns} * _programs(row, device) * row['BLOCK_M'] * row['BLOCK_N'] for row in rows]"
+    for columns in (1, 2)
 }
 _EXTENT = """
 def _extent(x):
@@ -101,13 +98,13 @@ def programs(source: Source) -> None:
         raise NotUnderstood(function.lineno, "_programs, which says how many programs walk the tiles")
 
 
-def workspace(source: Source, made: ast.expr, *, deals: bool) -> int:
+def workspace(source: Source, made: ast.expr) -> int:
     """How many columns a partial sum may have for each of the result's.
 
     Raises unless `_workspace` makes room for the sums that there can be, and a zero for every tile.
     """
     found = matched(source.function("_workspace"), _WORKSPACE) or {}
-    for columns, sums in _SUMS[deals].items():
+    for columns, sums in _SUMS.items():
         if found and matches(made, *_WORKSPACES) and matches(found["sums"], sums):
             return columns
     raise NotUnderstood(made.lineno, "_workspace, which makes room for partial sums")

@@ -18,7 +18,8 @@ from generator.bounds.symbolic_values import Descriptor, Dtype, Either, Number, 
 from generator.bounds.terms import Condition, Poly, at_most, below, equal, poly, variable
 from generator.bounds.triton_semantics import PART, SECOND_AXIS, TILES
 
-#: What the launcher makes room for: partial sums of every tile, and a counter for each, at zero when a kernel starts.
+#: What the launcher makes room for: partial sums of every program, and a counter for each tile, at zero when a kernel
+#: starts.
 WORK, COUNTERS = "work", "counters"
 
 
@@ -69,10 +70,11 @@ class Launcher(Gemm):
         names = {name: variable(name) for name in SIZES}
         table = {key: poly(number) for key, number in row.items()}
         parameters = [parameter.arg for parameter in self.source.kernel.args.args]
-        arguments = self._passed | {name: Number(table[name]) for name in parameters if name in table}
+        own = {name: table[name] for name in parameters if name in table}
         if self.source.launched_second:
-            own = {name: number_of(self.arguments[name], {}, {"row": table}) for name in OF_ROW}
-            arguments |= {name: Number(number) for name, number in own.items()}
+            told = {name: value for name, value in self.arguments.items() if name in OF_ROW}
+            own = {name: number_of(value, {}, {"row": table}) for name, value in told.items()}
+        arguments = self._passed | {name: Number(number) for name, number in own.items()}
         sizes = {name: value.value for name, value in arguments.items() if isinstance(value, Number)}
         for name, rule in self._derived.items():
             arguments[name] = Truth(condition_of(rule, {}, {"args": sizes}))
@@ -98,10 +100,10 @@ class Launcher(Gemm):
             arguments[SECOND_AXIS] = Number(variable(PART), width="32")
             facts += [at_most(0, variable(PART)), below(variable(PART), poly(sharing))]
         if self._workspace:
-            tiles = variable(TILES)
-            room = dealing.room(row) if self._programs.deals else tiles * (sharing * row["BLOCK_M"] * row["BLOCK_N"])
-            room = room * self._workspace
-            operands |= {WORK: Operand(WORK, (room,), 0), COUNTERS: Operand(COUNTERS, (tiles,), 0)}
+            if not self._programs.deals:
+                raise NotUnderstood(self.line, "a workspace of programs that do not deal in steps")
+            room = dealing.room(row) * self._workspace
+            operands |= {WORK: Operand(WORK, (room,), 0), COUNTERS: Operand(COUNTERS, (variable(TILES),), 0)}
         return Launch(
             arguments,
             operands,
@@ -113,6 +115,11 @@ class Launcher(Gemm):
             self._programs.deals,
             row.get("BLOCK_K", 1),
         )
+
+    @property
+    def stored(self) -> set[str]:
+        """What the kernel may store to."""
+        return self.results | ({WORK, COUNTERS} if self._workspace else set())
 
     @cached_property
     def _demanded(self) -> ast.expr | None:

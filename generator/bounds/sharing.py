@@ -1,9 +1,9 @@
-"""Programs that share a tile: how steps along K are divided, and why exactly one program computes each result.
+"""Programs that deal the steps of all tiles out among them (stream-K): why exactly one computes each result.
 
-Each program increments a counter, which starts at zero, once. Exactly one program, the last, reads the number of all
-other programs.
+Each program that shares a tile increments a counter, which starts at zero, once. Exactly one program, the last, reads
+the number of all other programs.
 
-The division of steps (stream-K) is recognised only as it is written below. Let there be T >= 1 tiles of S = steps >= 1
+The division of steps is recognised only as it is written below. Let there be T >= 1 tiles of S = steps >= 1
 steps each, and P programs. share is ceil(T S / P), so at least 1, and program p has the steps from min(p share, T S) to
 min((p + 1) share, T S): these ranges are disjoint, in the order of p, and cover all steps. If the range is not empty,
 the loop is over the tiles with steps in it; if it is empty, both ends are T S and the loop is empty. Inside the loop,
@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from generator.bounds.patterns import matches
 from generator.bounds.symbolic_values import Number, Shape, Value, lane
 from generator.bounds.terms import Condition, Poly, at_most, below, choice, poly, variable
-from generator.bounds.triton_semantics import PART, PID
+from generator.bounds.triton_semantics import PID
 
 #: The number of programs, if it does not follow from the sizes.
 PROGRAMS = "programs"
@@ -102,19 +102,13 @@ def facts(depth: int) -> tuple[Condition, ...]:
     )
 
 
-def place(programs: int) -> Poly:
-    """The index of a program's partial sum in the workspace, if `programs` programs share each tile."""
-    return variable(PID) * programs + variable(PART)
+def sum_at(shape: Shape) -> Poly:
+    """The offsets of the elements of a program's partial sum in the workspace.
 
-
-def place_of_two() -> Poly:
-    """The index of a stream-K program's partial sum: one for a tile that it begins, one for a tile begun before it."""
+    A program has two places: one for a tile that it begins, one for a tile that another program began.
+    """
     program = variable("program") * 2
-    return choice(at_most(variable("ahead"), 0), program + 1, program)
-
-
-def sum_at(place: Poly, shape: Shape) -> Poly:
-    """The offsets of the elements of the partial sum with index `place` in the workspace."""
+    place = choice(at_most(variable("ahead"), 0), program + 1, program)
     if len(shape) != 2:
         return place
     return place * (shape[0] * shape[1]) + lane(0) * shape[1] + lane(1)

@@ -43,8 +43,9 @@ class Site:
     demand: Condition = ALWAYS
     #: Whether the access adds to the element.
     adds: bool = False
-    #: The descriptor of the access, whose bounds the hardware checks, or None.
+    #: The descriptor of the access, whose bounds the hardware checks, or None; and where its block begins.
     descriptor: Descriptor | None = None
+    coordinates: tuple[Poly, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,7 @@ def described(place: Place, kind: Kind, descriptor: Descriptor, coordinates: Val
         shape=(),
         parts=place.parts.union(*(number.parts for number in numbers)),
         descriptor=descriptor,
+        coordinates=tuple(number.value for number in numbers),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -78,6 +79,9 @@ class Descriptor:
     operand: str
     dimensions: int
     fault: str | None
+    #: The sizes of its block, and whether it is of the operand turned.
+    block: tuple[ast.expr, ...] = ()
+    turned: bool = False
 
 
 @dataclass(frozen=True)

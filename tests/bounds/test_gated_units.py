@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.bounds.kernels import planted, proof_of
+from generator.emit.render import kernel_source
+from tests.helpers.bounds.kernels import PARTS, planted, proof_of
+from tests.helpers.support import BASE, family_of
 
 TILED = "gated/gemm_bf16_rcr_bias_swiglu__tiled_pointer_auto_grouped"
 BY_TURNS = "gated/gemm_bf16_rcr_bias_geglutanh_interleaved__tiled_pointer_auto_grouped"
 ELEMENTS = "gated/gemm_bf16_rcr_swiglu_interleaved__elementwise_pointer_auto_grouped"
-PARTS = "gated/gemm_fp16_rrr_bias_swiglu__splitk_pointer_auto_grouped"
 
 
 @pytest.mark.parametrize("kernel", [TILED, BY_TURNS, ELEMENTS, PARTS])
@@ -30,9 +31,25 @@ def test_a_gate_s_accesses_are_proved(kernel: str, tmp_path: Path) -> None:
         (BY_TURNS, "offs_b < 2 * N", "offs_b <= 2 * N", "b"),
         (BY_TURNS, "offs_n * 2 + 1", "offs_n * 2 + 2", "bias"),
         (ELEMENTS, "(n * 2 + 1)", "(n * 2 + 2)", "b"),
-        (PARTS, "sums = [2 * count", "sums = [count", "work"),
+        (
+            PARTS,
+            "sums_ptr + offs_m[:, None] * ldsums + offs_s",
+            "sums_ptr + offs_m[:, None] * ldsums + N + offs_s",
+            "sums",
+        ),
     ],
 )
 def test_an_address_past_both_halves_is_refuted(kernel: str, old: str, new: str, operand: str, tmp_path: Path) -> None:
     accesses = proof_of(tmp_path, planted(kernel, (old, new))).accesses
     assert operand in {access.operand for access in accesses if access.state == "refuted"}, accesses
+
+
+def test_a_sum_of_a_gate_needs_room_for_both_halves(tmp_path: Path) -> None:
+    family = family_of(f"{BASE}epilogue: swiglu\nschedule: stream_k\n")
+    (kernel,) = family.kernels
+    text = kernel_source(family.spec, kernel)
+    proof = proof_of(tmp_path, text)
+    assert {access.state for access in proof.accesses} == {"proved"} and proof.order.state == "proved"
+    assert "sums = [4 * _programs" in text
+    accesses = proof_of(tmp_path, text.replace("sums = [4 * _programs", "sums = [2 * _programs")).accesses
+    assert {access.operand for access in accesses if access.state == "refuted"} == {"work"}

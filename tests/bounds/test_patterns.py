@@ -18,6 +18,7 @@ from tests.helpers.bounds.kernels import (
     BLOCK,
     CHIPLET,
     DEALT,
+    DEALT_POINTERS,
     DESCRIPTOR,
     ELEMENT,
     HILBERT,
@@ -27,6 +28,7 @@ from tests.helpers.bounds.kernels import (
     PARTS,
     SCALE,
     STRIDED,
+    SUMS_DESCRIPTORS,
     TUNED,
     planted,
     proof_of,
@@ -113,7 +115,7 @@ def proved(proof: Proof) -> Counter[tuple[str, ...]]:
 
 KERNELS = (
     *(AUTO, NONE, STRIDED, BLOCK, NAIVE, ELEMENT, HILBERT, CHIPLET, DESCRIPTOR, TUNED, SCALE),
-    *(BATCHES, OUTPUTS, DEALT, PARTS, ADDS),
+    *(BATCHES, OUTPUTS, DEALT, PARTS, SUMS_DESCRIPTORS, ADDS),
 )
 
 
@@ -187,8 +189,8 @@ STEPS = "    steps = max(tl.cdiv(K, BLOCK_K), tl.num_programs(1))\n"
         ),
         (SCALE, "    if x.numel() != 1:", "    x = x.sum()\n    if x.numel() != 1:", "_scalar"),
         (DESCRIPTOR, "def _describe(x, block):", "def _describe(block, x):", "_describe"),
-        (PARTS, "def _workspace(M, N, rows, device):", "def _workspace(N, M, rows, device):", "_workspace"),
-        (PARTS, "    work = torch.empty(", "    sums = [0]\n    work = torch.empty(", "_workspace"),
+        (DEALT, "def _workspace(M, N, rows, device):", "def _workspace(N, M, rows, device):", "_workspace"),
+        (DEALT, "    work = torch.empty(", "    sums = [0]\n    work = torch.empty(", "_workspace"),
         (
             BATCHES,
             "    return properties.multi_processor_count",
@@ -214,7 +216,7 @@ def test_another_meaning_is_not_taken_for_the_known_one(
 RESET = "tl.store(counters_ptr + pid, 0)"
 
 
-@pytest.mark.parametrize("kernel", [DEALT, PARTS], ids=["dealt", "parts"])
+@pytest.mark.parametrize("kernel", [DEALT, DEALT_POINTERS], ids=["descriptors", "pointers"])
 @pytest.mark.parametrize(
     ("new", "says"),
     [
@@ -235,7 +237,7 @@ def test_the_last_program_of_a_tile_sets_its_counter_back(kernel: str, new: str,
     assert order.state == "refuted" and says in order.detail
 
 
-@pytest.mark.parametrize("kernel", [DEALT, PARTS], ids=["dealt", "parts"])
+@pytest.mark.parametrize("kernel", [DEALT, DEALT_POINTERS], ids=["descriptors", "pointers"])
 def test_no_other_program_sets_a_counter(kernel: str, tmp_path: Path) -> None:
     text = planted(kernel)
     (line,) = (line for line in text.splitlines() if "tl.atomic_add(counters_ptr" in line)

@@ -49,7 +49,7 @@ summary: What no shipped family has, rows that a tuner tries of programs that wa
 layout: rcr
 dtype: {a: fp16, b: fp16, acc: fp32, out: fp32}
 masking: [auto, none]
-schedule: [tiled, persistent, split_k, split_k_atomic, stream_k]
+schedule: [tiled, persistent, split_k_atomic, stream_k]
 load: [pointer, descriptor]
 select: autotune
 """
@@ -62,7 +62,6 @@ def test_rows_that_a_tuner_tries_are_proved(tmp_path: Path) -> None:
     assert {path.name.split("__")[1].split("_")[0] for path in paths} == {
         "tiled",
         "persistent",
-        "splitk",
         "splitkatomic",
         "streamk",
     }

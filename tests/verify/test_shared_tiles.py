@@ -37,6 +37,7 @@ exclude:
 """
 SPLIT = "gemm_bf16_rcr_bias_relu__splitk_pointer_auto_grouped"
 ADDED = "gemm_fp16_fp32_fp32_rcr_none__splitkatomic_pointer_auto_grouped"
+BLOCKS = "gemm_bf16_rcr_bias_relu__splitk_blockpointer_auto_grouped"
 STREAM = "gemm_bf16_rcr_bias_relu__streamk_pointer_auto_grouped"
 SCHEDULES = {"split_k", "split_k_atomic", "stream_k"}
 
@@ -65,24 +66,40 @@ def test_every_access_is_proved_and_one_program_stores_each_tile(family: Rendere
         assert not any(access.detail == "never reached" for access in proof.accesses), kernel.name
 
 
+STORED = "tl.store(sums_ptrs, acc, mask=in_m[:, None] & in_n[None, :])"
+OTHERWISE = "\n    else:\n        tl.store(c_block, "
 COUNTED = 'before = tl.atomic_add(counters_ptr + pid, 1, sem="acq_rel", scope="gpu")'
 
 
 @pytest.mark.parametrize(
     ("kernel", "old", "new", "told"),
     [
-        (SPLIT, "before != SPLIT - 1", "before != SPLIT", "the one that reads 3 continues"),
-        (SPLIT, "    if before != SPLIT - 1:\n        return\n", "", "more than one of them stores"),
-        (SPLIT, "    tl.debug_barrier()\n", "", "without a barrier"),
-        (SPLIT, COUNTED, COUNTED.replace("acq_rel", "relaxed"), "without a barrier and a release"),
-        (SPLIT, COUNTED, COUNTED.replace('"gpu"', '"cta"'), "without a barrier and a release"),
-        (SPLIT, COUNTED, COUNTED.replace("+ pid", "+ pid_m"), "not every program of its tile increments exactly once"),
-        (SPLIT, COUNTED, f"if part > 0:\n        {COUNTED}", "not understood"),
-        (SPLIT, "tile = tl.cast(pid,", "tile = tl.cast(pid_m,", "a place that several programs use"),
-        (SPLIT, "work_ptr + (tile + part)", "work_ptr + (tile + part + 1)", "which other programs may use, too"),
+        (SPLIT, "sums_ptr + part * stride_sumsp + ", "sums_ptr + ", "store their sums in one place"),
+        (SPLIT, "sums_ptr + part * stride_sumsp + ", "sums_ptr + (SPLIT - part) * stride_sumsp + ", "in one place"),
+        (SPLIT, STORED, f"if first < last:\n        {STORED}", "not every program is known to store its tile of sums"),
+        (SPLIT, STORED, f"{STORED}\n    {STORED}", "not every program is known to store its tile of sums"),
+        (SPLIT, "triton.cdiv(M, 16)", "triton.cdiv(M, 32)", "tiles of 16 are not known to be those of"),
+        (
+            SPLIT,
+            'triton.cdiv(N, row["BLOCK_N"]), row["SPLIT"])',
+            'triton.cdiv(N, row["BLOCK_N"]), 2)',
+            "parts of K, not",
+        ),
+        (SPLIT, '"SPLIT": row["SPLIT"],', '"SPLIT": 2,', "parts of K, not"),
+        (SPLIT, 'torch.empty((row["SPLIT"],', "torch.empty((8,", "parts of K, not"),
+        (
+            BLOCKS,
+            OTHERWISE,
+            "\n    if EVEN_M:\n        tl.store(c_block, ",
+            "not every program is known to store its tile of out",
+        ),
+        (STREAM, COUNTED, COUNTED.replace("acq_rel", "relaxed"), "without a barrier and a release"),
+        (STREAM, COUNTED, COUNTED.replace('"gpu"', '"cta"'), "without a barrier and a release"),
+        (STREAM, COUNTED, COUNTED.replace("+ pid", "+ pid_m"), "not every program of its tile increments exactly once"),
+        (STREAM, "work_ptr + place * (", "work_ptr + (place + 1) * (", "which other programs may use, too"),
+        (STREAM, "work_ptr + place * (", "work_ptr + 2 * others * (", "a place that several programs use"),
         (STREAM, "place = 2 * program + 1 if", "place = 2 * program if", "a place that several programs use"),
-        (SPLIT, "torch.zeros(max(tiles)", "torch.empty(max(tiles)", "_workspace"),
-        (SPLIT, 'count * row["SPLIT"] * row', "count * row", "_workspace"),
+        (STREAM, "torch.zeros(max(tiles)", "torch.empty(max(tiles)", "_workspace"),
         (ADDED, "tl.atomic_add(c_ptrs, acc", "tl.store(c_ptrs, acc", "not understood"),
         (STREAM, "if before == others:", "if before == others - 1:", "in the counter computes the result"),
         (STREAM, "if before == others:", "if before <= others:", "not understood"),
@@ -119,12 +136,15 @@ def test_sums_added_to_a_result_that_is_not_set_to_zero_are_refuted(family: Rend
 @pytest.mark.parametrize(
     ("kernel", "old", "new", "operand"),
     [
-        (SPLIT, "range(0, SPLIT)", "range(0, SPLIT + 1)", "work"),
+        (SPLIT, "static_range(1, SPLIT)", "static_range(1, SPLIT + 1)", "sums"),
+        (BLOCKS, "    if EVEN_M and EVEN_N:\n        tl.store(c_", "    if EVEN_M:\n        tl.store(c_", "out"),
+        (SPLIT, STORED, "tl.store(sums_ptrs, acc, mask=in_n[None, :])", "sums"),
+        (SPLIT, "max(_extent(a), _extent(b), _extent(sums), ", "max(_extent(a), _extent(b), ", "sums"),
         (STREAM, "range(1, others + 1)", "range(1, others + 2)", "work"),
         (STREAM, "last = min(tl.cast(", "last = max(tl.cast(", "a"),
     ],
 )
-def test_a_partial_sum_outside_the_workspace_is_refuted(
+def test_a_partial_sum_outside_the_room_for_them_is_refuted(
     family: Rendered, tmp_path: Path, kernel: str, old: str, new: str, operand: str
 ) -> None:
     (tmp_path / "kernel.py").write_text(changed(family, kernel, old, new))

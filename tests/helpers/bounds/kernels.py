@@ -24,7 +24,11 @@ SCALE = "bf16_rrr/gemm_bf16_rrr_scale_bias__tiled_pointer_auto_grouped"
 MADE = "gemm_fp16_rcr_bias_biasm_save_1hidden_silu_colsum_1gradient_rowsum_rowamax"
 OUTPUTS = f"outputs/{MADE}__persistent_pointer_auto_grouped"
 DEALT = "stream_k/gemm_fp16_rcr_bias_silu__streamk_descriptor_auto_grouped"
+DEALT_POINTERS = "stream_k/gemm_fp16_rcr_bias_silu__streamk_pointer_auto_grouped"
+SUMS = "split_k/gemm_fp16_rcr_bias_silu__splitk_pointer_auto_grouped"
+SUMS_DESCRIPTORS = "split_k/gemm_fp16_rcr_bias_silu__splitk_descriptor_auto_grouped"
 PARTS = "gated/gemm_fp16_rrr_bias_swiglu__splitk_pointer_auto_grouped"
+PARTS_DESCRIPTORS = "gated/gemm_bf16_rcr_bias_swiglu__splitk_descriptor_auto_grouped"
 ADDS = "split_k/gemm_fp16_fp32_fp32_rcr_none__splitkatomic_pointer_auto_grouped"
 
 

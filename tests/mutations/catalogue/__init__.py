@@ -3,7 +3,21 @@
 from __future__ import annotations
 
 from ..mutation import Mutation
-from . import access, arithmetic, batches, chains, choice, equivalents, launcher, masks, orders, products, sharing, text
+from . import (
+    access,
+    arithmetic,
+    batches,
+    chains,
+    choice,
+    equivalents,
+    launcher,
+    masks,
+    orders,
+    parts,
+    products,
+    sharing,
+    text,
+)
 
 MUTATIONS: tuple[Mutation, ...] = (
     *masks.MUTATIONS,
@@ -15,6 +29,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     *batches.MUTATIONS,
     *choice.MUTATIONS,
     *products.MUTATIONS,
+    *parts.MUTATIONS,
     *sharing.MUTATIONS,
     *text.MUTATIONS,
     *equivalents.MUTATIONS,

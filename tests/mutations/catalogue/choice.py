@@ -218,6 +218,10 @@ CONTRACTS = (
                 "return taking[0].gemm(a, b, **operands, out=out, config=config)",
                 "return taking[0].gemm(a, b, **operands, config=config)",
             ),
+            (
+                "return target.gemm(a, b, **operands, out=out, config=row)",
+                "return target.gemm(a, b, **operands, config=row)",
+            ),
         ),
         "the caller's tensor is never written",
         contract="gemm_fp16_rcr_bias",

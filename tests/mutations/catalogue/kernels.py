@@ -67,6 +67,8 @@ PAIRED = ("gemm16", "gemm_fp16_rcr_none__paired_descriptor_auto_grouped_storepoi
 
 # Programs that share the K of a tile.
 SPLIT = ("split_k", "gemm_fp16_rcr_bias_silu__splitk_pointer_auto_grouped")
+SPLIT_DESCRIPTORS = ("split_k", "gemm_fp16_rcr_bias_silu__splitk_descriptor_auto_grouped")
+SPLIT_GATE = ("gated", "gemm_fp16_rrr_bias_swiglu__splitk_pointer_auto_grouped")
 ADDED = ("split_k", "gemm_fp16_fp32_fp32_rcr_none__splitkatomic_pointer_auto_grouped")
 STREAM = ("stream_k", "gemm_fp16_rcr_bias_silu__streamk_pointer_mnk_grouped")
 

@@ -1,54 +1,20 @@
-"""Wrong sharing of a tile's K: ranges, the workspace, the count of those who are done, who makes the result."""
+"""Wrong sharing of tiles: ranges, the workspace, the count of those who are done, who makes the result; adds to it."""
 
 from __future__ import annotations
 
-from ..mutation import Mutation, instead
-from .kernels import ADDED, SPLIT, STREAM
+from ..mutation import Mutation, instead, without
+from .kernels import ADDED, STREAM
 
 COUNTED = 'before = tl.atomic_add(counters_ptr + pid, 1, sem="acq_rel", scope="gpu")'
 #: The launcher sets the result to zero.
 CLEARS = "            for name in launch.cleared:\n                launch.results[name].zero_()\n"
-LEAVE = "    if before != SPLIT - 1:\n        return\n"
-GO_ON = "    if before != SPLIT - 1:\n"
-SHARE = "share = tl.cdiv(tl.cdiv(K, BLOCK_K), SPLIT) * BLOCK_K"
-LAST = "last = min(first + share, K)"
-HANDED_IN = "tl.store(work_ptr + (tile + part) * (BLOCK_M * BLOCK_N) + places, acc)"
-READ = '(tile + other) * (BLOCK_M * BLOCK_N) + places, cache_modifier=".cg")'
+MAKES = "        if before == others:\n"
 OPENER = 'acc = tl.load(work_ptr + (2 * opener + 1) * (BLOCK_M * BLOCK_N) + places, cache_modifier=".cg")'
+OTHER = 'acc += tl.load(sum_ptrs, cache_modifier=".cg")'
+PAST_L1 = ', cache_modifier=".cg"'
+HANDED_IN = "tl.store(work_ptr + place * (BLOCK_M * BLOCK_N) + places, acc)"
 
 RANGES = (
-    Mutation(
-        "parts of K overlap by a step",
-        "sharing",
-        SPLIT,
-        (instead(LAST, "share,", "share + BLOCK_K,"),),
-        "products are summed twice",
-        says="are wrong",
-    ),
-    Mutation(
-        "each part of K is a step short",
-        "sharing",
-        SPLIT,
-        (instead(LAST, "share,", "share - BLOCK_K,"),),
-        "products are left out",
-        says="are wrong",
-    ),
-    Mutation(
-        "steps that do not divide by the parts belong to none",
-        "sharing",
-        SPLIT,
-        (instead(SHARE, "tl.cdiv(tl.cdiv(K, BLOCK_K), SPLIT)", "tl.cdiv(K, BLOCK_K) // SPLIT"),),
-        "right only where every part has as many steps",
-        says="are wrong",
-    ),
-    Mutation(
-        "K is divided within steps",
-        "sharing",
-        SPLIT,
-        (instead(SHARE, "tl.cdiv(tl.cdiv(K, BLOCK_K), SPLIT) * BLOCK_K", "tl.cdiv(K, SPLIT)"),),
-        "a step passes the end of its part, and is summed again",
-        says="are wrong",
-    ),
     Mutation(
         "a program begins at its own steps in every tile",
         "sharing",
@@ -70,39 +36,32 @@ RANGES = (
         ),
         "the last steps belong to no program",
     ),
-    Mutation(
-        "a program too few to a tile",
-        "sharing",
-        SPLIT,
-        (('row["BLOCK_N"]), row["SPLIT"]),', 'row["BLOCK_N"]), row["SPLIT"] - 1),'),),
-        "nobody finds all others counted",
-    ),
 )
 
 COUNTS = (
     Mutation(
-        "the count is compared with SPLIT",
+        "one other too many is waited for",
         "sharing",
-        SPLIT,
-        (instead(GO_ON, "SPLIT - 1", "SPLIT"),),
+        STREAM,
+        (instead(MAKES, "others", "others + 1"),),
         "nobody finds so many, and nothing is stored",
         by="bounds",
-        says="continues",
+        says="in the counter computes the result",
     ),
     Mutation(
         "the first to come makes the result",
         "sharing",
-        SPLIT,
-        (instead(GO_ON, "SPLIT - 1", "0"),),
+        STREAM,
+        (instead(MAKES, "others", "0"),),
         "parts that are not there yet are added",
         by="bounds",
-        says="continues",
+        says="in the counter computes the result",
     ),
     Mutation(
         "every program of a tile makes the result",
         "sharing",
-        SPLIT,
-        ((LEAVE, ""),),
+        STREAM,
+        (instead(MAKES, "before == others", "others >= 0"),),
         "the last store wins, and it may be of one who came early",
         by="bounds",
     ),
@@ -124,22 +83,22 @@ COUNTS = (
     Mutation(
         "tiles of a row share a counter",
         "sharing",
-        SPLIT,
+        STREAM,
         (instead(COUNTED, "counters_ptr + pid,", "counters_ptr + pid_m,"),),
         "some tiles are stored early, others never",
     ),
     Mutation(
         "counters begin with what was there",
         "sharing",
-        SPLIT,
+        STREAM,
         (("torch.zeros(max(tiles), ", "torch.empty(max(tiles), "),),
         "right only where memory was zero",
     ),
     Mutation(
         "no barrier before the count",
         "sharing",
-        SPLIT,
-        (("    tl.debug_barrier()\n", ""),),
+        STREAM,
+        (("            tl.debug_barrier()\n", ""),),
         "one thread counts what others have not stored yet",
         by="bounds",
         says="barrier",
@@ -155,30 +114,6 @@ COUNTS = (
 )
 
 WORKSPACE = (
-    Mutation(
-        "the activation is of each part",
-        "sharing",
-        SPLIT,
-        ((HANDED_IN, HANDED_IN.replace(" acc)", " acc * tl.sigmoid(acc))")),),
-        "the activation of a sum is not the sum of activations",
-        says="are wrong",
-    ),
-    Mutation(
-        "the last part is not added",
-        "sharing",
-        SPLIT,
-        (("range(0, SPLIT)", "range(0, SPLIT - 1)"),),
-        "right only where the last part is empty",
-        says="are wrong",
-    ),
-    Mutation(
-        "a part too many is added",
-        "sharing",
-        SPLIT,
-        (("range(0, SPLIT)", "range(0, SPLIT + 1)"),),
-        "of the next tile, or past the workspace",
-        by="bounds",
-    ),
     Mutation(
         "the sum of a tile's first program is not added",
         "sharing",
@@ -199,8 +134,8 @@ WORKSPACE = (
     Mutation(
         "all tiles of a row write their partial sums to one place",
         "sharing",
-        SPLIT,
-        (("tile = tl.cast(pid, tl.int64)", "tile = tl.cast(pid_m, tl.int64)"),),
+        STREAM,
+        (instead(HANDED_IN, "place *", "pid_m *"),),
         "right where one tile is finished before the next, as in the interpreter",
         by="bounds",
         says="a partial sum at",
@@ -208,25 +143,17 @@ WORKSPACE = (
     Mutation(
         "the workspace is addressed in 32 bits",
         "sharing",
-        SPLIT,
-        (("tile = tl.cast(pid, tl.int64) * SPLIT", "tile = pid * SPLIT"),),
+        STREAM,
+        (instead(HANDED_IN, "place *", "tl.cast(place, tl.int32) *"),),
         "a workspace of over 2**31 sums is written before its beginning",
         by="bounds",
         says="does not fit 32 bits",
     ),
     Mutation(
-        "partial sums are kept in fp16",
-        "sharing",
-        SPLIT,
-        (("torch.empty(max(sums), dtype=torch.float32", "torch.empty(max(sums), dtype=torch.float16"),),
-        "each part is rounded by itself",
-        says="are wrong",
-    ),
-    Mutation(
         "partial sums are read through L1",
         "sharing",
-        SPLIT,
-        (instead(READ, ', cache_modifier=".cg"', ""),),
+        STREAM,
+        (without(OPENER, PAST_L1), without(OTHER, PAST_L1)),
         "L1 may hold what was there before",
         by="compile",
         says="L1",
@@ -234,8 +161,8 @@ WORKSPACE = (
     Mutation(
         "the last program leaves its counter as it is",
         "sharing",
-        SPLIT,
-        (("    tl.store(counters_ptr + pid, 0)\n", ""),),
+        STREAM,
+        (("                tl.store(counters_ptr + pid, 0)\n", ""),),
         "in the next launch nobody finds all others counted",
         by="bounds",
         says="not set back",

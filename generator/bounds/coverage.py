@@ -1,0 +1,106 @@
+"""Stores that together write every element of a result, each element by one program.
+
+A second kernel reads what the first has stored, and a part of K that nobody stored is memory that nobody set. So of two
+kernels more is claimed than that every tile has a program: a store's tile must be as large as the launcher counts them.
+Along each dimension the index is `size * place + lane`: `place` is a coordinate of the tile, or the part of K, each of
+them along one dimension, and `lane` is below `size`. There are just as many places as it takes to cover the dimension,
+and the mask leaves out nothing inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+
+from generator.bounds.evaluate import Walk
+from generator.bounds.faults import NotLinear, by_stride, indices
+from generator.bounds.gemm_statements import SUMS, Operand
+from generator.bounds.launcher_facts import Launch, Launcher
+from generator.bounds.plain_arithmetic import number_of
+from generator.bounds.sites import Site
+from generator.bounds.solve import together
+from generator.bounds.source import NotUnderstood
+from generator.bounds.symbolic_values import lane, lanes
+from generator.bounds.terms import Condition, Poly, at_most, below, either, every, negation, poly, variable
+from generator.bounds.triton_semantics import PART, SECOND_AXIS
+
+
+def uncovered(known: Launcher, launch: Launch, walked: Walk, row: Mapping[str, int]) -> str | None:
+    """Why one of two kernels is not known to write each element of its results once; None where it is."""
+    loads = [site for site in walked.sites if site.operand == SUMS and site.kind == "load"]
+    if loads and SUMS in known.results:
+        return f"line {loads[0].line}: partial sums are read by the kernel that stores them"
+    for name in sorted(known.results):
+        stores = [site for site in walked.sites if site.operand == name and site.kind == "store"]
+        if not _one_runs(stores, [*launch.facts, *walked.facts]):
+            return f"not every program is known to store its tile of {name} once"
+        for site in stores:
+            try:
+                reason = _missed(site, launch.operands[name], known, launch, walked, row)
+            except (NotLinear, NotUnderstood) as error:
+                reason = str(error)
+            if reason:
+                return f"line {site.line}: not every element of {name} is known to be stored once: {reason}"
+    return None
+
+
+def _one_runs(stores: Sequence[Site], facts: Sequence[Condition]) -> bool:
+    """Whether each program runs exactly one of the stores, and once."""
+    runs = [every(site.path) for site in stores]
+    doubts = [every(map(negation, runs)), *(every(pair) for pair in combinations(runs, 2))]
+    return all(together([*facts, doubt]).verdict == "impossible" for doubt in doubts)
+
+
+def _missed(
+    site: Site, operand: Operand, known: Launcher, launch: Launch, walked: Walk, row: Mapping[str, int]
+) -> str | None:
+    """Why a store of every program may leave out an element, or store one twice; None where it does neither."""
+    counts = _places(launch, walked)
+    if counts is None:
+        return "the coordinates of a program's tile are not known"
+    if site.adds:
+        return "it adds to what is there"
+    facts, inside = [*launch.facts, *walked.facts], list[Condition]()
+    places, axes = list[str](), list[int]()
+    for index, block, extent in zip(*_sides(site, operand, known, row), operand.shape, strict=True):
+        names = [name for name in counts if name in index.variables]
+        over = [axis for axis in range(len(site.shape)) if f"lane{axis}" in index.variables]
+        size = block or (site.shape[over[0]] if over else 1)
+        place = variable(names[0]) if names else poly(0)
+        if len(names) != 1 or len(over) > 1 or index != place * size + (lane(over[0]) if over else poly(0)):
+            return f"{index} is not one of {size} elements of each tile"
+        count = counts[names[0]]
+        missed = either([below(count * size, extent), at_most(extent, (count - 1) * size)])
+        if together([*facts, missed]).verdict != "impossible":
+            return f"{count} tiles of {size} are not known to be those of {extent} elements"
+        places += names
+        axes += over
+        inside += [at_most(0, index), below(index, extent)]
+    if sorted(places) != sorted(counts) or len(set(axes)) != len(axes):
+        return "several programs, or lanes, have the same element"
+    if together([*facts, *site.path, *lanes(site.shape), *inside, negation(site.mask)]).verdict != "impossible":
+        return "its mask may leave out an element that there is"
+    return None
+
+
+def _sides(
+    site: Site, operand: Operand, known: Launcher, row: Mapping[str, int]
+) -> tuple[Sequence[Poly], Sequence[int | None]]:
+    """The index along each dimension of the operand, and the size of a descriptor's block, None without one."""
+    if site.descriptor is None:
+        return indices(by_stride(site.offset, known.strides), operand), [None] * len(operand.shape)
+    table = {key: poly(number) for key, number in row.items()}
+    sizes = [number_of(size, {}, {"row": table}).constant for size in site.descriptor.block]
+    if len(sizes) != len(operand.shape):
+        raise NotUnderstood(site.line, f"a block of {len(sizes)} dimensions")
+    turned = -1 if site.descriptor.turned else 1
+    return site.coordinates[::turned], sizes[::turned]
+
+
+def _places(launch: Launch, walked: Walk) -> Mapping[str, Poly] | None:
+    """How many places there are for each coordinate of a tile, and for the part; None where that is not known."""
+    sides: Sequence[list[Poly]] = [[side for side in launch.grid if side.variables == {size}] for size in "MN"]
+    if len(walked.replaced) != 2 or any(len(side) != 1 for side in sides):
+        return None
+    counts = {name: side[0] for name, side in zip(walked.replaced, sides)}
+    return counts | ({PART: poly(launch.sharing)} if SECOND_AXIS in launch.arguments else {})
