@@ -229,8 +229,8 @@ def _invariant() -> str:
     for product in json.loads((DEVICE / "invariant.json").read_text())["products"]:
         ratios = [each["ratio"] for each in product["times"]]
         found.setdefault((product["n"], product["k"]), []).extend(ratios)
-    rows = [(f"{n}×{k}", f"{summary.geometric_mean(each):.2f}", f"{max(each):.2f}") for (n, k), each in found.items()]
-    return markdown(("N×K", "mean", "largest"), rows)
+    rows = [(f"{n}x{k}", f"{summary.geometric_mean(each):.2f}", f"{max(each):.2f}") for (n, k), each in found.items()]
+    return markdown(("NxK", "mean", "largest"), rows)
 
 
 TABLES: Mapping[str, Callable[[], str]] = {
@@ -245,7 +245,9 @@ TABLES: Mapping[str, Callable[[], str]] = {
     **{f"axis_{name}": _axis(name) for name in _WORDS if name != "math"},
     "proofs": _proofs,
     "speed": _speed,
-    **{f"bench_{n}": _bench(n) for n in ("speed", "spine", "inductor", "decode", "types", "batched", "fused", "unseen")},
+    **{
+        f"bench_{n}": _bench(n) for n in ("speed", "spine", "inductor", "decode", "types", "batched", "fused", "unseen")
+    },
     "invariant": _invariant,
     **{f"tuned_{n}": _tuned(n) for n in ("gemm16", "batched", "fused")},
 }

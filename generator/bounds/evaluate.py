@@ -286,8 +286,12 @@ class _Walker:
         parts = start.parts | stop.parts
         self.at.names |= {name: value for name, value in moving.items() if value is not None}
         self.at.names[target] = Number(reached, (), "32", parts)
+        entered = len(self.at.sites)
         for statement in body:
             self.statement(statement)
+        first, end = start.value.constant, stop.value.constant
+        if first is not None and end is not None and first >= end:
+            self.at.sites[entered:] = [replace(site, idle=True) for site in self.at.sites[entered:]]
         before.names = names
         self.at = before
 

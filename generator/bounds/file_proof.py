@@ -10,7 +10,6 @@ from pathlib import Path
 
 from generator.bounds import launcher_facts
 from generator.bounds.batches import prove_split
-from generator.bounds.coverage import uncovered
 from generator.bounds.curve_lemma import Curve
 from generator.bounds.evaluate import Walk, walk
 from generator.bounds.gemm_statements import SUMS
@@ -20,6 +19,7 @@ from generator.bounds.patterns import matches
 from generator.bounds.rewriting import replaced
 from generator.bounds.sites import Site
 from generator.bounds.source import Call, Kind, NotUnderstood, Refuted, Source, read
+from generator.bounds.stored_once import uncovered
 from generator.bounds.symbolic_values import Called, Number, Value
 from generator.bounds.terms import Condition, Poly, Variable, at_most, below, poly, variable
 from generator.bounds.triton_semantics import PART, PID

@@ -46,6 +46,8 @@ class Site:
     #: The descriptor of the access, whose bounds the hardware checks, or None; and where its block begins.
     descriptor: Descriptor | None = None
     coordinates: tuple[Poly, ...] = ()
+    #: Whether constants of the configuration leave no iteration that executes the access.
+    idle: bool = False
 
 
 @dataclass(frozen=True)

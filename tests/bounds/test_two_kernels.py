@@ -50,6 +50,13 @@ def test_both_kernels_are_proved(kernel: str, tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.parametrize("kernel", EVERY)
+def test_one_part_leaves_no_further_sum_to_add(kernel: str, tmp_path: Path) -> None:
+    """A configuration of one part never runs the loop over the others, and is no less proved."""
+    proof = proof_of(tmp_path, planted(kernel, ('"SPLIT": 2', '"SPLIT": 1')))
+    assert not wrong(proof) and not any(access.detail for access in proof.accesses if access.state == "proved")
+
+
 @pytest.mark.parametrize("kernel", POINTERS)
 def test_the_second_may_have_the_tiles_of_the_first(kernel: str, tmp_path: Path) -> None:
     rows = 'row["BLOCK_M"]'

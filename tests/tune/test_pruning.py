@@ -89,12 +89,11 @@ def test_what_remains_of_random_times_loses_little_and_cannot_be_less() -> None:
     assert portfolio(measured) == kept
 
 
-def test_contracts_are_pruned_apart() -> None:
-    one = samples({row("a", 16): [1.0] * 40, row("a", 32): [1.1] * 40})
-    other = [Sample(("gemm_fp16_rrr_none", *each.row[1:]), each.sizes, 2, 1 / each.seconds) for each in one]
+def test_what_one_contract_needs_the_others_keep() -> None:
+    one = samples({row("a", 16): [1.0] * 40, row("a", 32): [1.1] * 40, row("a", 64): [1.2] * 40})
+    other = [Sample(("gemm_fp16_rrr_none", *each.row[1:]), each.sizes, 2, 1 / each.seconds) for each in one[:80]]
     assert {(contract, config) for contract, _, config in portfolio(one + other)} == {
-        (CONTRACT, (("BLOCK_M", 16),)),
-        ("gemm_fp16_rrr_none", (("BLOCK_M", 32),)),
+        (contract, (("BLOCK_M", m),)) for contract in (CONTRACT, "gemm_fp16_rrr_none") for m in (16, 32)
     }
 
 
