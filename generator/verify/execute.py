@@ -125,7 +125,7 @@ class Interpreter(Machine):
 
         interpreter.install()
         self.guard = interpreter
-        self.outputs: list[tuple[int, Any]] = []
+        self.outputs: list[tuple[torch.Tensor, Any]] = []
 
     @contextmanager
     def running(self, setup: Setup) -> Iterator[None]:
@@ -133,36 +133,32 @@ class Interpreter(Machine):
         self.outputs = []
         for operand in setup.written:
             region = self.guard.Region.of(operand.name, operand.view, writable=True)
-            self.outputs.append((operand.view.data_ptr(), region))
+            self.outputs.append((operand.view, region))
             regions.append(region)
 
-        self.made: list[torch.Tensor] = []
-
         def register(tensor: torch.Tensor) -> None:
-            self.made.append(tensor)
-            self.outputs.append((tensor.data_ptr(), self.guard.allow("a tensor of the launcher's", tensor)))
+            self.outputs.append((tensor, self.guard.allow("a tensor of the launcher's", tensor)))
 
         with self.guard.watch(regions), _Fresh(register):
             yield
 
     def written(self, result: torch.Tensor, finite: torch.Tensor) -> int:
-        for address, region in self.outputs:
-            if address == result.data_ptr():
+        for tensor, region in self.outputs:
+            if tensor.data_ptr() == result.data_ptr():
                 return int((~region.written).sum())
         return super().written(result, finite)
 
     def corners(self, result: torch.Tensor) -> list[tuple[int, ...]]:
         # The launcher may have made the result as the transposed of what it allocated.
         dimensions = self.guard.Region.of("the result", result).dimensions
-        for address, region in self.outputs:
-            if address == result.data_ptr():
+        for tensor, region in self.outputs:
+            if tensor.data_ptr() == result.data_ptr():
                 return _numbered(region.corners, dimensions, result.dim())
         return []
 
     def corners_of_sums(self) -> list[tuple[int, ...]]:
-        for each in self.made:
-            if each.dim() == 3:
-                region = next(region for address, region in self.outputs if address == each.data_ptr())
+        for tensor, region in self.outputs:
+            if tensor.dim() == 3:
                 return [corner[1:] for corner in _numbered(region.corners, region.dimensions, 3)]
         return []
 

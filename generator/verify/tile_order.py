@@ -28,9 +28,8 @@ def wrong_order(
     """A message if stores were not in the variant's order of tiles, or None.
 
     `corners` are the first elements of the stores of the result, or of the partial sums that a second kernel adds, in
-    their order: (row, column), or (matrix, row, column) for a batch
-    of `matrices` matrices, which are computed one after the other. The interpreter runs programs one after the other;
-    a persistent kernel has INTERPRETED programs.
+    their order: (row, column), or (matrix, row, column) for a batch of `matrices` matrices, which are computed one
+    after the other. The interpreter runs programs one after the other; a persistent kernel has INTERPRETED programs.
     """
     blocks = (1, 1) if not variant.traits.tiled else (tile.m, tile.n)
     if variant.traits.twice and variant.epilogue.order is not None:
