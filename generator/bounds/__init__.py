@@ -13,7 +13,7 @@
     die_order             programs renumbered for the dies of a GPU
     curve_lemma           proof by induction for a function from a number to a tile; `concrete_run` evaluates it
     sharing               stream-K's programs that share a tile: sums have disjoint places, one stores the result
-    coverage              stores that write every element, where a second kernel reads what the first has stored
+    stored_once           stores that write every element, where a second kernel reads what the first has stored
     faults                an index outside its dimension, another operand's stride, an integer overflow
     verdicts              asks the solver (`solve`) about each fault, as conditions on integers (`terms`, `rewriting`)
 

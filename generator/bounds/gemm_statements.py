@@ -32,7 +32,7 @@ return $returned
 _CLEAR = "for name in launch.cleared:\n    launch.results[name].zero_()"
 _LAUNCH = "launch.kernel[launch.grid](**launch.arguments)"
 _THEN = "launch.then.kernel[launch.then.grid](**launch.then.arguments)"
-#: What the second of two launches is told of the row, its own tile's rows among it.
+#: The constants that the second of two launches passes, with its own number of rows to a tile.
 OF_ROW = ("BLOCK_M", "BLOCK_N", "SPLIT")
 #: The partial sums that the first of two kernels stores, and the second adds.
 SUMS = "sums"

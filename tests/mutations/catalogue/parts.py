@@ -178,7 +178,7 @@ ADDITIONS = (
         says="never written",
     ),
     Mutation(
-        "the second kernel is told of the first one's rows",
+        "the second kernel is passed the first one's rows",
         "sharing",
         SPLIT,
         (('                "BLOCK_M": 16,\n', '                "BLOCK_M": row["BLOCK_M"],\n'),),
