@@ -9,7 +9,6 @@ from generator.cost import analytic
 from generator.language.vocabulary import ELEMENTS, INTERPRETED
 from generator.lowering import docstrings
 from generator.lowering.lines import WIDTH, bracketed, collected, paragraph
-from generator.lowering.operands import Matrix
 from generator.lowering.outputs import OutputView
 from generator.lowering.view import View
 from generator.plan.call import Argument, Call
@@ -192,14 +191,10 @@ class Launcher:
         """What the second is passed of the row."""
         return (f'"BLOCK_M": {STRIP}', '"BLOCK_N": row["BLOCK_N"]', '"SPLIT": row["SPLIT"]')
 
-    def room(self, output: OutputView) -> str:
-        """The expression for the room that tiles' parts of a reduction need."""
-        return output.parts.replace('row["BLOCK_M"]', str(STRIP)) if self.twice else output.parts
-
-    def block(self, operand: Matrix) -> str:
-        """The block of a descriptor beside those of A and B."""
-        block = operand.block("row")
-        return block.replace('row["BLOCK_M"]', str(STRIP)) if self.twice else block
+    @property
+    def rows(self) -> str:
+        """The rows of a tile of the kernel that makes the result."""
+        return str(STRIP) if self.twice else 'row["BLOCK_M"]'
 
     @property
     def around(self) -> tuple[str, ...]:

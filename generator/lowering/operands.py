@@ -99,13 +99,14 @@ class Matrix:
             return self.variable
         return f"{self.variable}.{'mT' if self.batched else 'T'}"
 
-    def block(self, row: str, brackets: str = "()", columns: tuple[str, ...] = ()) -> str:
+    def block(self, row: str, brackets: str = "()", columns: tuple[str, ...] = (), rows: str | None = None) -> str:
         """The block a descriptor copies, in the order of `described`, from a row of the table.
 
-        `columns` are the table's columns whose difference is its width, where that is not the tile's.
+        `columns` are the table's columns whose difference is its width, and `rows` is its height, where these are not
+        the tile's.
         """
         width = " - ".join(f'{row}["{column}"]' for column in columns or (f"BLOCK_{self.columns}",))
-        sizes = [f'{row}["BLOCK_{self.rows}"]', f"{self.pairs}{width}"]
+        sizes = [rows or f'{row}["BLOCK_{self.rows}"]', f"{self.pairs}{width}"]
         if self.layout == "column":
             sizes.reverse()
         if self.batched:

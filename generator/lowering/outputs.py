@@ -34,11 +34,11 @@ class OutputView:
         """The dimension that a reduction leaves no trace of."""
         return "N" if self.shape == ROWS else "M"
 
-    @property
-    def parts(self) -> str:
-        """The expression for the room that a tile's parts need."""
+    def parts(self, rows: str) -> str:
+        """The expression for the room that the parts of tiles with so many `rows` need."""
         front = "B, " if self.matrix.batched else ""
-        tiles = f'triton.cdiv({self.across}, row["BLOCK_{self.across}"])'
+        side = rows if self.across == "M" else 'row["BLOCK_N"]'
+        tiles = f"triton.cdiv({self.across}, {side})"
         return f"torch.empty(({front}{tiles}, {self.shape}), dtype=torch.float32, device=a.device)"
 
 

@@ -3,43 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cached_property
 
 from generator.epilogue.gated_units import CONCATENATED
-from generator.epilogue.operations import COLUMNS, MATRIX, ROWS, SCALAR
-from generator.language.vocabulary import ELEMENTS, QUANTISED, SCHEDULE, SWIZZLE
+from generator.epilogue.operations import MATRIX, SCALAR
+from generator.language.vocabulary import ELEMENTS, QUANTISED, SWIZZLE
 from generator.lowering import approximate_math
 from generator.lowering.accumulation import Accumulation
+from generator.lowering.edges import Edges, edges_of
 from generator.lowering.epilogue_lowering import StepView, step_views
 from generator.lowering.operands import Matrix, Slot, Vector
 from generator.lowering.outputs import OutputView, reduced_shapes
-from generator.plan import legality
 from generator.plan.call import Argument, Call, call
 from generator.plan.configurations import columns, configurations
 from generator.plan.kernels import Kernel
 from generator.plan.resources import through_registers
-
-
-@dataclass(frozen=True)
-class Dimensions:
-    """One text for each of m, n and k."""
-
-    m: str
-    n: str
-    k: str
-
-
-@dataclass(frozen=True)
-class Edges:
-    """What a kernel does where a tile passes the edge of a matrix."""
-
-    #: The macro of masking.j2 for each dimension: never, always, or decided at the call.
-    bound: Dimensions
-    #: The name of each dimension's mask, empty where it has none.
-    inside: Dimensions
-    #: Whether the coordinates of the tile's rows and columns are used at all.
-    needs_m: bool
-    needs_n: bool
 
 
 @dataclass(frozen=True)
@@ -64,18 +42,32 @@ class View(Accumulation):
     @cached_property
     def first(self) -> View:
         """The kernel that sums parts of K, of two."""
-        edges = _edges(self.v.masking, self.v.schedule, self.v.load, "pointer", "", "")
         by_column = self.order is None or (self.order == CONCATENATED and self.v.load == "pointer")
-        edges = replace(edges, needs_n=by_column)
+        edges = replace(self._edges_of_sums, needs_n=by_column)
         return replace(self, stage="parts", c=self.partial, edges=edges, steps=(), kind=self.acc_word, result="acc")
 
     @cached_property
     def second(self) -> View:
         """The kernel that makes the result of these sums, which it reads through pointers."""
-        edges = _edges(self.v.masking, self.v.schedule, self.v.load, "pointer", "", "")
+        edges = self._edges_of_sums
         by_column = self.order is None or self.edges.needs_n
-        edges = replace(edges, bound=replace(edges.bound, k="never"), needs_n=by_column)
-        return replace(self, stage="whole", edges=edges)
+        return replace(
+            self, stage="whole", edges=replace(edges, bound=replace(edges.bound, k="never"), needs_n=by_column)
+        )
+
+    @property
+    def _edges_of_sums(self) -> Edges:
+        return edges_of(self.v.masking, self.v.schedule, self.v.load, "pointer", "", "")
+
+    @property
+    def sources(self) -> tuple[Matrix, ...]:
+        """What the kernel sums: A and B, or the partial sums of a first kernel."""
+        return (self.partial,) if self.stage == "whole" else (self.a, self.b)
+
+    @property
+    def stored_by_pointer(self) -> bool:
+        """Whether C is stored through pointers, however A and B are loaded."""
+        return self.v.store == "pointer" or self.stage == "parts"
 
     @property
     def of_sums(self) -> str:
@@ -194,24 +186,16 @@ class View(Accumulation):
     @cached_property
     def pointed(self) -> tuple[Matrix, ...]:
         """The matrices addressed through strides, so that their offsets can pass 2**31."""
-        if not self.stage and self.schedule.twice:
+        if self.schedule.twice and not self.stage:
             return tuple(dict.fromkeys((*self.first.pointed, *self.second.pointed)))
-        if self.stage == "parts":
-            return (self.a, self.b, self.c) if self.v.load == "pointer" else (self.c,)
-        if self.stage == "whole" and self.v.load == "pointer":
-            return (self.partial, self.c, *self.matrices, *self.saved, *self.parts)
-        return ((self.partial,) if self.stage else ()) + self._pointed
-
-    @property
-    def _pointed(self) -> tuple[Matrix, ...]:
-        everything = (self.a, self.b, self.c, *self.matrices, *self.saved, *self.parts)
+        by_pointer = self.v.load == "pointer" or (self.v.load == "block_pointer" and self.batched)
+        beside = (self.c, *self.matrices, *self.saved, *self.parts)
         if self.descriptors:
-            return everything[2:] if self.v.store == "pointer" else self.parts
-        if self.v.load == "block_pointer" and not self.batched:
-            through_pointers = self.v.store == "pointer"
-            c = (self.c,) if through_pointers or self.v.epilogue.reads_out else ()
-            return (*c, *self.matrices, *(self.saved if through_pointers else ()), *self.parts)
-        return everything
+            beside = beside if self.stored_by_pointer else self.parts
+        elif not by_pointer:
+            c = (self.c,) if self.stored_by_pointer or self.v.epilogue.reads_out else ()
+            beside = (*c, *self.matrices, *(self.saved if self.stored_by_pointer else ()), *self.parts)
+        return (*(self.sources if by_pointer or self.stage == "whole" else ()), *beside)
 
     @cached_property
     def wide_strides(self) -> tuple[str, ...]:
@@ -305,8 +289,7 @@ class View(Accumulation):
         """The matrices whose strides are parameters."""
         if self.descriptors:
             return self.pointed
-        read = (self.partial,) if self.stage == "whole" else (self.a, self.b)
-        return (*read, self.c, *self.matrices, *self.saved, *self.parts)
+        return (*self.sources, self.c, *self.matrices, *self.saved, *self.parts)
 
     @property
     def b_blocks(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -357,9 +340,7 @@ class View(Accumulation):
     @cached_property
     def described(self) -> tuple[Matrix, ...]:
         """The matrices beside A and B that have descriptors."""
-        if self.stage == "parts" or not self.descriptors or self.v.store != "as_load":
-            return ()
-        return (self.c, *self.matrices, *self.saved)
+        return (self.c, *self.matrices, *self.saved) if self.descriptors and not self.stored_by_pointer else ()
 
 
 def view(kernel: Kernel) -> View:
@@ -376,7 +357,7 @@ def view(kernel: Kernel) -> View:
         a=_matrix("a", "M", "K", described.a),
         b=replace(b, flipped=through_registers(v) == "b"),
         c=replace(c, located=v.epilogue.reads_out),
-        edges=_edges(v.masking, v.schedule, v.load, v.store, " ".join(shapes), reduced_shapes(v.epilogue.outputs)),
+        edges=edges_of(v.masking, v.schedule, v.load, v.store, " ".join(shapes), reduced_shapes(v.epilogue.outputs)),
         steps=steps,
         kind=kind,
         result=result,
@@ -386,25 +367,3 @@ def view(kernel: Kernel) -> View:
 def _matrix(name: str, rows: str, columns: str, of: Argument, order: str | None = None) -> Matrix:
     batched, integer = len(of.extents) == 3, of.dtype == "int8"
     return Matrix(name, of.name, rows, columns, of.layout, batched, order, integer=integer)
-
-
-@cache
-def _edges(masking: str, schedule: str, load: str, store: str, shapes: str, reduced: str) -> Edges:
-    """The edges of a kernel whose epilogue operands have `shapes`, a word each, and whose reductions need `reduced`."""
-    kinds = {d: {True: "always", False: "never", None: "call"}[r] for d, r in legality.ragged(masking).items()}
-    if not SCHEDULE[schedule].tiled:
-        kinds = dict.fromkeys("mnk", "never")
-    elif load == "descriptor":
-        # The hardware bounds what is copied, and a sum is to leave out what is past the edge.
-        edge = "always" if store == "pointer" or reduced else "never"
-        kinds = {"m": edge, "n": edge, "k": "never"}
-    inside = {d: "" if kind == "never" else f"in_{d}" for d, kind in kinds.items()}
-    through_pointers = "pointer" in (load, store)
-    # Block pointers leave a matrix of the epilogue to pointers; descriptors copy it.
-    vectors = reduced + (shapes if load == "block_pointer" else shapes.replace(MATRIX, ""))
-    return Edges(
-        Dimensions(**kinds),
-        Dimensions(**inside),
-        needs_m=through_pointers or ROWS in vectors,
-        needs_n=through_pointers or COLUMNS in vectors,
-    )
