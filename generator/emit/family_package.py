@@ -85,7 +85,7 @@ def contiguous_k(family: Family, names: Iterable[str]) -> tuple[tuple[str, str],
     found = []
     for name in names:
         variant = variants[name]
-        if variant.dtype.precision == "tf32" or ELEMENTS[variant.dtype.a].bits == 8:
+        if variant.dtype.precision == "tf32" or variant.dtype.stored_a.multiplied_bits == 8:
             others = (x.contract for x in _transposed(variant).values())
             found.append((name, "".join(sorted(readable[name].union(*(readable.get(other, ()) for other in others))))))
     return tuple(found)
@@ -104,11 +104,14 @@ def shapes(family: Family) -> tuple[str, ...]:
 def casts(family: Family) -> tuple[str, ...]:
     """The contracts of floating types of 16 or more bits, each with those that autocast calls for it, as entries.
 
+    Operands that are not stored as they are multiplied are not cast.
+
     Each is found by torch's name of the type: `"bfloat16": "gemm_bf16_rcr_none"`.
     """
     variants, found = _variants(family), []
     for name, variant in variants.items():
-        if not ELEMENTS[variant.dtype.a].floating or ELEMENTS[variant.dtype.a].bits < 16:
+        element = variant.dtype.stored_a.element
+        if not element.floating or element.bits < 16 or not variant.dtype.plain:
             continue
         entries = []
         for word in AUTOCAST:
@@ -136,7 +139,7 @@ def linear(family: Family) -> tuple[Linear, ...]:
     for name, v in _variants(family).items():
         read = [(operand.name, operand.shape) for operand in v.epilogue.operands]
         alone = not v.epilogue.outputs and not v.epilogue.reads_out and v.batch == "none"
-        floating = ELEMENTS[v.dtype.a].floating and v.dtype.a == v.dtype.b == v.dtype.out
+        floating = v.dtype.plain and v.dtype.stored_a.element.floating and v.dtype.a == v.dtype.b == v.dtype.out
         if v.layout.word == "rcr" and alone and floating and read in ([], [("bias", COLUMNS)], [("bias", HALVES)]):
             plain = v.epilogue.word in ("none", "bias") and v.rounding == DEFAULTS["rounding"]
             found.append(Linear(name, ELEMENTS[v.dtype.a].torch, bool(read), plain))

@@ -48,7 +48,7 @@ class Accumulation:
     @property
     def dot_options(self) -> str:
         dtype = self.v.dtype
-        if dtype.a == "fp32":
+        if dtype.stored_a.multiplied == "fp32":
             return f', input_precision="{dtype.precision}"'
         if dtype.precision == "full":
             deepest = max(tile.k for tile in self.kernel.tiles)

@@ -225,8 +225,9 @@ def needs(kernel: Kernel) -> str:
         parts.append(f"Triton {kernel.triton}")
     if kernel.variant.load == "descriptor":
         parts.append("a GPU with bulk tensor copies (sm90 or later)")
-    if kernel.variant.dtype.a.startswith("fp8"):
-        parts.append(f"a matrix unit for {kernel.variant.dtype.a}")
+    multiplied = kernel.variant.dtype.stored_a.multiplied
+    if multiplied.startswith("fp8"):
+        parts.append(f"a matrix unit for {multiplied}")
     return f"{' and '.join(parts)}." if parts else ""
 
 

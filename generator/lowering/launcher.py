@@ -159,7 +159,7 @@ class Launcher:
 
     @property
     def _sums(self) -> str:
-        return f"torch.{ELEMENTS[self.kernel.v.dtype.acc].torch}"
+        return f"torch.{ELEMENTS[self.kernel.v.dtype.sum].torch}"
 
     @property
     def twice(self) -> bool:
@@ -351,7 +351,13 @@ class Launcher:
 
     @property
     def element_bytes(self) -> int:
-        return ELEMENTS[self.kernel.v.dtype.a].bits // 8
+        """Bytes of an element of A."""
+        return self.kernel.v.dtype.stored_a.bytes(1)
+
+    @property
+    def loaded_columns(self) -> str:
+        """The columns of B that a tile loads, in elements of A's bytes."""
+        return analytic.loaded_columns(self.kernel.v, "2 * n" if self.call.gated else "n")
 
     @property
     def result_bytes(self) -> int:

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from generator.epilogue.gated_units import CONCATENATED
 from generator.epilogue.operations import MATRIX, SCALAR
-from generator.language.vocabulary import ELEMENTS, QUANTISED, SWIZZLE
+from generator.language.vocabulary import QUANTISED, SWIZZLE
 from generator.lowering import approximate_math
 from generator.lowering.accumulation import Accumulation
 from generator.lowering.edges import Edges, edges_of
@@ -37,14 +37,15 @@ class View(Accumulation):
     def partial(self) -> Matrix:
         """What the first of two kernels writes: for each part of K a matrix of sums."""
         columns = f"2 * {self.c.columns}" if self.order else self.c.columns
-        return Matrix("sums", "sums", self.c.rows, columns, "row", True, integer=self.acc == "int32", number="part")
+        integer = self.v.dtype.sum == "int32"
+        return Matrix("sums", "sums", self.c.rows, columns, "row", True, integer=integer, number="part")
 
     @cached_property
     def first(self) -> View:
         """The kernel that sums parts of K, of two."""
         by_column = self.order is None or (self.order == CONCATENATED and self.v.load == "pointer")
         edges = replace(self._edges_of_sums, needs_n=by_column)
-        return replace(self, stage="parts", c=self.partial, edges=edges, steps=(), kind=self.acc_word, result="acc")
+        return replace(self, stage="parts", c=self.partial, edges=edges, steps=(), kind=self.v.dtype.sum, result="acc")
 
     @cached_property
     def second(self) -> View:
@@ -120,7 +121,7 @@ class View(Accumulation):
     def read_step(self) -> int | None:
         """What N must be a multiple of for a descriptor to read the second half of B's rows; None for any N."""
         across = self.descriptors and self.order == CONCATENATED and self.v.layout.b == "row"
-        return 128 // ELEMENTS[self.v.dtype.b].bits if across else None
+        return 128 // self.v.dtype.stored_b.bits if across else None
 
     @property
     def advances(self) -> bool:

@@ -11,7 +11,7 @@ from functools import cache
 
 from generator.epilogue.operations import COLUMNS, ELEMENT, HALVES, MATRIX, ROWS, SCALAR
 from generator.language.model import Variant
-from generator.language.vocabulary import ELEMENTS
+from generator.language.storage import element_of
 
 #: The type of sums and maxima of the running value.
 REDUCED = "fp32"
@@ -54,7 +54,7 @@ class Argument:
     @property
     def torch_dtype(self) -> str:
         """The type as source: `torch.bfloat16`, or `None` where any floating type is taken."""
-        return f"torch.{ELEMENTS[self.dtype].torch}" if self.dtype else "None"
+        return f"torch.{element_of(self.dtype).torch}" if self.dtype else "None"
 
     @property
     def unit(self) -> int | None:

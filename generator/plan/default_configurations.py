@@ -7,7 +7,6 @@ from dataclasses import replace
 from generator.epilogue.gated_units import INTERLEAVED
 from generator.epilogue.operations import COLUMNS, HALVES, ROWS
 from generator.language.model import Tile, Variant
-from generator.language.vocabulary import ELEMENTS
 from generator.plan.memory import staged
 from generator.plan.resources import through_registers
 
@@ -206,7 +205,7 @@ def halved(v: Variant, tile: Tile) -> Tile:
 def _ungated(v: Variant) -> tuple[Tile, ...]:
     """The configurations of a product in which C has as many columns as B."""
     schedule, dtype = v.schedule, v.dtype
-    bits = ELEMENTS[dtype.a].bits
+    bits = dtype.stored_a.multiplied_bits
     if not v.traits.tiled:
         return (_ELEMENT,)
     if not v.traits.looped:
@@ -230,5 +229,5 @@ def _ungated(v: Variant) -> tuple[Tile, ...]:
 
 def _deep(v: Variant) -> tuple[Tile, ...]:
     """The configurations with as many stages as fit: one less if the result is staged in shared memory."""
-    tiles = _TABLES["deep"][ELEMENTS[v.dtype.a].bits]
+    tiles = _TABLES["deep"][v.dtype.stored_a.multiplied_bits]
     return tuple(replace(tile, stages=tile.stages - 1) for tile in tiles) if staged(v) else tiles

@@ -16,7 +16,7 @@ from generator.epilogue.auxiliary_outputs import AuxiliaryOutput
 from generator.epilogue.operations import COLUMNS, MATRIX
 from generator.language.model import Tile, Variant
 from generator.language.versions import minor_versions, spelled
-from generator.language.vocabulary import ELEMENTS, MASKED_DIMENSIONS, TARGETS
+from generator.language.vocabulary import MASKED_DIMENSIONS, TARGETS
 from generator.plan.memory import shared_memory
 from generator.plan.resources import (
     TENSOR_MEMORY,
@@ -107,7 +107,7 @@ def _atomic_result(v: Variant) -> str | None:
         return "each partial sum is added to the result separately, and an epilogue needs the whole sum; use split_k"
     if v.dtype.out != "fp32":
         return f"partial sums are added in the result's type, and {v.dtype.out} rounds each addition; use split_k"
-    if v.dtype.acc == "int32":
+    if v.dtype.sum == "int32":
         return "partial sums are added in the result's type, and fp32 rounds int32 sums; use split_k"
     if v.load != "pointer" and v.store == "as_load":
         return f"{v.load} has no atomic add; use 'store: pointer'"
@@ -150,8 +150,15 @@ def _name_length(v: Variant) -> str | None:
     return None
 
 
+def _stored(v: Variant) -> str | None:
+    if not v.dtype.plain:
+        return f"operands that are stored as {v.dtype.word} are not available yet"
+    return None
+
+
 #: What cannot exist on any target.
 VARIANT_RULES: tuple[VariantRule, ...] = (
+    _stored,
     _tile_load_of_elements,
     _precision_of_elements,
     _descriptor_masking,
@@ -257,7 +264,7 @@ ROW_RULES: tuple[VariantRule, ...] = (_order_of_sums, _divided_rows, _pitch_of_r
 def _axes_without_effect(v: Variant) -> tuple[str, ...]:
     """The axes whose value makes no difference in `v`."""
     # `rounding` makes none where nothing is rounded between the product and the store.
-    same = ("rounding",) if v.epilogue.rounded(v.dtype.acc, v.dtype.out) == v.epilogue else ()
+    same = ("rounding",) if v.epilogue.rounded(v.dtype.sum, v.dtype.out) == v.epilogue else ()
     if not v.traits.tiled:
         return (*same, "masking", "swizzle", "store", "product")
     if v.load == "descriptor":
@@ -320,9 +327,10 @@ def why_no_row(v: Variant, tile: Tile) -> str | None:
         return f"n is {tile.n}, and {v.schedule} needs a power of two; only tiles of paired have two widths"
     if len(parts) == 2 and tile.left == tile.right:
         return f"n is {tile.n}, and {v.schedule} needs a sum of two different powers of two, such as 160 = 128 + 32"
-    shallowest = 32 if ELEMENTS[v.dtype.a].bits == 8 else 16
+    multiplied = v.dtype.stored_a
+    shallowest = 32 if multiplied.multiplied_bits == 8 else 16
     if tile.k < shallowest:
-        return f"k is {tile.k}, and the matrix unit needs at least {shallowest} for {v.dtype.a}"
+        return f"k is {tile.k}, and the matrix unit needs at least {shallowest} for {multiplied.multiplied}"
     if min(tile.m, *parts) < 16:
         n = " + ".join(map(str, parts))
         return f"m and n are {tile.m} and {n}, and the matrix unit needs at least 16 of each"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from generator.language.vocabulary import ELEMENTS, QUANTISED
+from generator.language.vocabulary import QUANTISED
 from generator.plan.call import Argument, call
 from generator.plan.kernels import Kernel
 from generator.verify.cases import Case, addressed, leading_extents
@@ -94,7 +94,7 @@ class _Builder:
             out = self.tensor(described.out, "c")
         setup = Setup(a, b, out, {}, {}, {})
         if out is not None and described.reads_out:
-            self.fill(out, _SPREAD if torch_type(dtype.a).is_floating_point else 5000.0 * max(k, 1) ** 0.5)
+            self.fill(out, _SPREAD if dtype.stored_a.element.floating else 5000.0 * max(k, 1) ** 0.5)
             setup.c = out.view.clone()
         for output in described.outputs:
             if self.case.given_out or output.name in (self.case.huge, self.case.apart):
@@ -108,7 +108,7 @@ class _Builder:
     def add(self, setup: Setup, x: Argument) -> None:
         """Add one epilogue operand, of the product's magnitude, so that sums cancel and expose an early rounding."""
         spread = _SPREAD
-        if not ELEMENTS[self.variant.dtype.a].floating and self.variant.dtype.out not in QUANTISED:
+        if not self.variant.dtype.stored_a.element.floating and self.variant.dtype.out not in QUANTISED:
             # Integer factors use their whole range; operands of the product's magnitude cancel it.
             spread = 5000.0 * max(self.case.sizes[2], 1) ** 0.5
         if x.number and not self.case.scalar_tensor:

@@ -106,7 +106,7 @@ def read_step(variant: Variant) -> int:
     """N must be a multiple of this many elements: 16 bytes if descriptors read the second half of B's rows, else 1."""
     if variant.load != "descriptor" or variant.epilogue.order != CONCATENATED or variant.layout.b != "row":
         return 1
-    return 16 * 8 // ELEMENTS[variant.dtype.b].bits
+    return 16 * 8 // variant.dtype.stored_b.bits
 
 
 def addressed(variant: Variant) -> bool:
@@ -255,9 +255,10 @@ _SHIFT = 40
 
 def _contents(fit: Fit, row: int) -> Iterator[Case]:
     sizes = fit(*fit.primes)
-    if fit.variant.dtype.a in ("bf16", "fp32"):
+    multiplied = fit.variant.dtype.stored_a
+    if multiplied.word in ("bf16", "fp32"):
         yield Case("range", "numbers above and below the range of fp16", sizes, row, shift=_SHIFT)
-    if ELEMENTS[fit.variant.dtype.a].floating:
+    if multiplied.element.floating:
         yield Case("special", "infinity and NaN propagate as in IEEE arithmetic", sizes, row, special=True)
     shapes = {operand.shape for operand in fit.variant.epilogue.operands}
     if shapes:

@@ -80,7 +80,7 @@ def finish(
     The auxiliary outputs are appended to `outputs`.
     """
     math, out = approximate_math.math_of(variant), variant.dtype.out
-    integer = not ELEMENTS[variant.dtype.acc].floating
+    integer = not ELEMENTS[variant.dtype.sum].floating
     for step in variant.chain.steps:
         if step.output is not None:
             if outputs is not None:

@@ -13,7 +13,7 @@ import torch
 import triton
 
 from generator.epilogue.operations import ELEMENT, HALVES, MATRIX, SCALAR
-from generator.language.vocabulary import ELEMENTS
+from generator.language.storage import element_of
 from generator.plan import legality
 from generator.plan.kernels import Kernel
 from generator.verify.case_setup import Setup
@@ -111,7 +111,7 @@ def _operands(kernel: Kernel, case: Case) -> Iterator[Refusal]:
         yield Refusal(f"dtype-{name}", f"{name} is float64", TypeError, (name, "float64"), spoil)
     spoil = changed("b", lambda b: b.to("meta"))
     yield Refusal("device", "b is not on the device of a", ValueError, ("b", "meta"), spoil)
-    if ELEMENTS[kernel.variant.dtype.a].floating:
+    if kernel.variant.dtype.stored_a.element.floating:
         lost = ("a requires a gradient", "backward", "no_grad")
         spoil = changed("a", lambda a: a.detach().requires_grad_())
         yield Refusal("gradient", "a gradient would be lost", RuntimeError, lost, spoil)
@@ -370,4 +370,5 @@ def _width(kernel: Kernel, name: str) -> int:
     """Bytes of an operand's element; matrices of the epilogue are fp32 in the valid call."""
     dtype = kernel.variant.dtype
     written = dict.fromkeys(("out", *(output.name for output in kernel.variant.epilogue.outputs)), dtype.out)
-    return ELEMENTS[{"a": dtype.a, "b": dtype.b, **written}.get(name, "fp32")].bits // 8
+    read = {storage.letter: storage.container for storage in dtype.stored}
+    return element_of({**read, **written}.get(name, "fp32")).bits // 8
