@@ -9,6 +9,7 @@ from generator.language.model import Tile
 from generator.language.storage import Storage
 from generator.language.vocabulary import ELEMENTS
 from generator.lowering.operands import Matrix
+from generator.lowering.shuffled import Shuffle
 
 
 @dataclass(frozen=True)
@@ -50,9 +51,16 @@ class Conversion:
     """A tile that is converted: the kernel's name for it, its shape afterwards, and the types before and after."""
 
     name: str
-    shape: str
+    shape: tuple[str, str]
     word: str
     to: str
+    #: The order of K in which it is multiplied.
+    shuffle: Shuffle | None
+
+    def arranged(self, tile: str) -> str:
+        """The tile in its shape, of elements as they follow each other in memory."""
+        whole = f"{tile}.reshape(({', '.join(self.shape)}))"
+        return whole if self.shuffle is None else self.shuffle.apply(tile, self.shape[0])
 
     @property
     def triton(self) -> str:
@@ -60,9 +68,17 @@ class Conversion:
         return ELEMENTS[self.to].triton
 
     @property
-    def lead(self) -> str:
+    def lead(self) -> int:
         """The bits of a power of two, behind which the last bits count from it."""
-        return {"bf16": "0x4300", "fp16": "0x6400"}[self.to]
+        return {"bf16": 0x4300, "fp16": 0x6400}[self.to]
+
+    def behind(self, more: int) -> str:
+        """These bits, and others."""
+        return f"0x{self.lead + more:04X}"
+
+    def twice(self, more: int) -> str:
+        """These bits in both halves of a word, and others."""
+        return f"0x{(self.lead + more) * 0x10001:08X}"
 
     @property
     def offset(self) -> int:
