@@ -10,7 +10,7 @@ from generator.epilogue.formula import GATE, X
 from generator.epilogue.gated_units import TOLD
 from generator.epilogue.operations import MATRIX
 from generator.language.model import Variant
-from generator.language.storage import element_of
+from generator.language.storage import Storage, element_of
 from generator.language.versions import SUPPORTED, spelled
 from generator.language.vocabulary import MASKED_DIMENSIONS, QUANTISED, SWIZZLE
 from generator.lowering import approximate_math
@@ -108,6 +108,34 @@ def product(v: Variant) -> str:
     return "a tile is computed as C^T = B^T A^T, so that the columns of C fill the rows of the matrix unit."
 
 
+def stored(v: Variant) -> str:
+    """What the elements of stored operands stand for; nothing where operands are stored as they are multiplied."""
+    found = [text for storage in v.dtype.stored if (text := _stored(storage))]
+    if v.dtype.zeros:
+        found.append("A zero point times the sum of A's elements is subtracted from a block's sum.")
+    if v.dtype.scaled:
+        found.append("Sums are multiplied by scales in fp32, those of each block where several follow along K.")
+    return " ".join(found)
+
+
+def _stored(storage: Storage) -> str:
+    x, parts = storage.letter, []
+    if storage.packed > 1:
+        kind = "two's complement" if storage.word == "int4" else "unsigned"
+        parts.append(
+            f"byte i along K of {x} holds element 2i in its low four bits and 2i + 1 in its high ones ({kind})."
+        )
+    if storage.block is not None:
+        lines = {"a": "rows", "b": "columns"}[x]
+        across = f"{storage.block.across or 'all'} {lines}" if storage.block.across != 1 else f"each of the {lines}"
+        along = f"{storage.block.along or 'all'} elements along K"
+        value = f"(stored - {storage.zero})" if storage.zeros else "stored"
+        parts.append(f"a value of {x} is {value} * {storage.scale}, with one scale for {along} and {across}.")
+    elif storage.converted:
+        parts.append(f"elements of {x} are converted to {storage.multiplied}, which holds each of them exactly.")
+    return " ".join(parts)
+
+
 def meanings(v: Variant) -> str:
     """What the operations of the spec's own are, where the formula calls them by name."""
     told = "; ".join(f"{word} of x is {text}" for word, text in v.epilogue.meanings.items())
@@ -143,7 +171,9 @@ def outputs(v: Variant) -> str:
 def rounding(k: View) -> str:
     """What is rounded where."""
     v, dtype = k.v, k.v.dtype
-    if dtype.acc == "int32":
+    if dtype.acc == "int32" and dtype.scaled:
+        text = "products are summed in int32, exactly as long as the sum fits, and scaled sums in fp32."
+    elif dtype.acc == "int32":
         text = "products are summed in int32, exactly as long as the sum fits."
     else:
         text = f"products are summed in {dtype.acc}"
@@ -208,6 +238,7 @@ def properties(k: View) -> str:
         "Batch": batch(kernel.variant),
         "Order": order(kernel.variant),
         "Product": product(kernel.variant),
+        "Stored": stored(kernel.variant),
         "Gate": halves(kernel.variant),
         "Epilogue": meanings(kernel.variant),
         "Outputs": outputs(kernel.variant),
