@@ -60,7 +60,8 @@ def sizes(kernel: Kernel) -> str:
         text += f"; {fixed} must be {'a multiple' if len(fixed) == 1 else 'multiples'} of the tile." if fixed else "."
     if not v.traits.looped:
         text += f" One load covers all of K, so K is at most {max(tile.k for tile in kernel.tiles)}."
-    return text
+    packed = v.dtype.stored_b.packed
+    return text if packed == 1 else f"{text} K must be a multiple of {packed}."
 
 
 def order(v: Variant) -> str:
@@ -115,25 +116,36 @@ def stored(v: Variant) -> str:
         found.append("A zero point times the sum of A's elements is subtracted from a block's sum.")
     if v.dtype.scaled:
         found.append("Sums are multiplied by scales in fp32, those of each block where several follow along K.")
-    return " ".join(found)
+    text = " ".join(found)
+    return text[:1].lower() + text[1:]
 
 
 def _stored(storage: Storage) -> str:
+    """What the elements of one operand stand for."""
     x, parts = storage.letter, []
     if storage.packed > 1:
         kind = "two's complement" if storage.word == "int4" else "unsigned"
-        parts.append(
-            f"byte i along K of {x} holds element 2i in its low four bits and 2i + 1 in its high ones ({kind})."
-        )
+        parts.append(f"Byte i along K of {x} has element 2i in its low four bits and 2i + 1 in its high ones ({kind}).")
     if storage.block is not None:
-        lines = {"a": "rows", "b": "columns"}[x]
-        across = f"{storage.block.across or 'all'} {lines}" if storage.block.across != 1 else f"each of the {lines}"
-        along = f"{storage.block.along or 'all'} elements along K"
         value = f"(stored - {storage.zero})" if storage.zeros else "stored"
-        parts.append(f"a value of {x} is {value} * {storage.scale}, with one scale for {along} and {across}.")
+        parts.append(f"A value of {x} is {value} * {storage.scale}, with {_scales(storage)}.")
     elif storage.converted:
-        parts.append(f"elements of {x} are converted to {storage.multiplied}, which holds each of them exactly.")
+        parts.append(f"Elements of {x} are converted to {storage.multiplied}, which holds each of them exactly.")
     return " ".join(parts)
+
+
+def _scales(storage: Storage) -> str:
+    """How many scales there are."""
+    assert storage.block is not None
+    along, across = storage.block.along, storage.block.across
+    line = {"a": "row", "b": "column"}[storage.letter]
+    if across == 1:
+        return f"one scale for each {along} elements along K of a {line}" if along else f"one scale for each {line}"
+    if along and across:
+        return f"one scale for each block of {along} elements along K and {across} {line}s"
+    if along:
+        return f"one scale for each {along} elements along K"
+    return f"one scale for each {across} {line}s" if across else "one scale for all"
 
 
 def meanings(v: Variant) -> str:
