@@ -25,6 +25,9 @@ TYPICAL_M = (1, 16, 64, 256, 1024, 4096)
 PRODUCTS = 2.6e12
 #: The factor for fp32 without the matrix unit, of an H200.
 _IEEE = 0.07
+#: Products in the time of a conversion, of about 2.5 instructions, and in that of an addition to the scaled sum.
+_CONVERSION = 32
+_SCALING = 12
 #: Seconds that the launch of a second kernel adds to a call, of an H200.
 _LAUNCH = 2e-6
 
@@ -103,6 +106,7 @@ def _body(v: Variant, *, bounded: bool) -> tuple[str, ...]:
         f"turns = triton.cdiv({programs}, multiprocessors)",
         f"resident = max(1, min(turns, shared // ((m + {loaded}) * depth * {_width(v)}{beside})))",
         "# Products of a step (the matrix unit has at least 64 rows), and the load latency that is not hidden.",
+        *_beside_products(v),
     ]
     # The tiles that a multiprocessor computes one after the other, times the indices along K if they are divided.
     share = "turns"
@@ -131,9 +135,28 @@ def _body(v: Variant, *, bounded: bool) -> tuple[str, ...]:
 
 def _area(v: Variant) -> str:
     """The products of a tile for each index along K; the matrix unit has at least 64 rows."""
+    columns = "2 * n" if v.epilogue.order is not None else "n"
     if v.epilogue.order is not None:
-        return "m * max(2 * n, 128)" if v.product == "exchanged" else "2 * max(m, 64) * n"
-    return "m * max(n, 64)" if v.product == "exchanged" else "max(m, 64) * n"
+        area = "m * max(2 * n, 128)" if v.product == "exchanged" else "2 * max(m, 64) * n"
+    else:
+        area = "m * max(n, 64)" if v.product == "exchanged" else "max(m, 64) * n"
+    area += f" + {columns} * {_CONVERSION}" * v.dtype.stored_b.converted
+    return area + f' + m * {columns} * {_SCALING} // row["BLOCK_K"]' * _scales_steps(v)
+
+
+def _scales_steps(v: Variant) -> bool:
+    """Whether the sum of each step is multiplied by scales."""
+    return any(storage.scaled_by_step for storage in v.dtype.stored)
+
+
+def _beside_products(v: Variant) -> tuple[str, ...]:
+    """The comments on what plain arithmetic adds to the products."""
+    found = []
+    if v.dtype.stored_b.converted:
+        found.append(f"# Converting an element of B takes as long as {_CONVERSION} products.")
+    if _scales_steps(v):
+        found.append(f"# Scaling an element of a step's sum takes as long as {_SCALING} products.")
+    return tuple(found)
 
 
 def _partial_sums(t: Schedule) -> tuple[tuple[str, ...], str]:
