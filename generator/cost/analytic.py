@@ -115,7 +115,11 @@ def _body(v: Variant, *, bounded: bool) -> tuple[str, ...]:
     elif t.walks_steps:
         share = "share"
         lines.append(f"share = triton.cdiv({tiles} * triton.cdiv(K, step), multiprocessors) * step")
-    products = f"{share} * ({_area(v)} + 400_000 / (depth * resident))"
+    area = _area(v)
+    if _beside_products(v):
+        lines.append(f"area = {area}")
+        area = "area"
+    products = f"{share} * ({area} + 400_000 / (depth * resident))"
     why, sums = _partial_sums(t)
     if bounded:
         # On an H200 a multiprocessor loads 64 bytes per cycle, 1.1e11 per second, and a load takes 1.4e-6 seconds.
