@@ -192,7 +192,7 @@ class Accumulation:
 
     @property
     def _zeros_by_step(self) -> bool:
-        return any("_zero" in found.name for found in self.step_factors)
+        return any(found.zero for found in self.step_factors)
 
     @property
     def _add_rows_of_a(self) -> str:
@@ -204,10 +204,10 @@ class Accumulation:
 
     def _scaled(self, end: str, product: str, factors: tuple[Factor, ...], *, add: bool = False) -> list[str]:
         """The statements that make of a product, or add to the accumulator, what its factors leave of it."""
-        own = [found for found in factors if found.letter == "a" or found.name.endswith((f"scale{end}", f"zero{end}"))]
-        scales = [found for found in own if "_zero" not in found.name]
+        own = [found for found in factors if found.letter == "a" or found.end == end]
+        scales = [found for found in own if not found.zero]
         lines = []
-        for zero in (found for found in own if "_zero" in found.name):
+        for zero in (found for found in own if found.zero):
             rows = "a_sum[None, :]" if self.exchanged else "a_sum[:, None]"
             lines.append(f"product = {product} - {rows} * {zero.spread(exchanged=self.exchanged)}")
             product = "product"

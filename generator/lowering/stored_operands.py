@@ -16,9 +16,10 @@ from generator.lowering.shuffled import Shuffle
 class Factor:
     """The scales or zero points of the rows of A, or of a strip of B's columns, in a tile."""
 
-    #: The kernel's name for the values.
-    name: str
-    #: Where they lie.
+    #: The keyword of the tensor, and the end of the strip's names.
+    keyword: str
+    end: str
+    #: Where it begins.
     base: str
     #: The index of their blocks among those of the rows or columns; empty where one block has them all.
     place: str
@@ -31,8 +32,14 @@ class Factor:
     inside: str
     #: Whether there is one for each row or column of the tile, and not one for all.
     vector: bool
-    #: The operand's letter.
+    #: Whether it is the zero points, and of which operand.
+    zero: bool
     letter: str
+
+    @property
+    def name(self) -> str:
+        """The kernel's name for the values."""
+        return f"{self.keyword}{self.end}"
 
     @property
     def address(self) -> str:
@@ -122,7 +129,8 @@ def factor(matrix: Matrix, storage: Storage, strip: Strip, tiles: tuple[Tile, ..
     assert rows is not None and columns is not None
     stride, along = (rows, columns) if storage.letter == "a" else (columns, rows)
     return Factor(
-        name=f"{matrix.name}{strip.end}",
+        keyword=matrix.name,
+        end=strip.end,
         base=matrix.base,
         place=place,
         stride=stride,
@@ -130,6 +138,7 @@ def factor(matrix: Matrix, storage: Storage, strip: Strip, tiles: tuple[Tile, ..
         along=storage.block.along,
         inside="" if one else strip.inside,
         vector=not one,
+        zero=matrix.name == storage.zero,
         letter=storage.letter,
     )
 
