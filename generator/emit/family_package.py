@@ -156,23 +156,23 @@ def linear(family: Family) -> tuple[Linear, ...]:
 
 
 def weights(family: Family) -> tuple[str, ...]:
-    """The contracts whose B is not stored as it is multiplied, each with how it is stored, as entries."""
+    """The contracts with operands that are not stored as they are multiplied, each with how B is stored, as entries."""
     found = []
     for name, variant in _variants(family).items():
-        stored = variant.dtype.stored_b
-        if not stored.plain:
-            # A strided B may have any layout.
-            parts = [f'"{stored.word}"', '"row"' if variant.layout.b == "row" else '"column"']
-            parts += [f"({block.along}, {block.across})" for block in (stored.block,) if block is not None]
-            parts += ["zeros=True"] * stored.zeros + ["batched=True"] * (variant.batch != "none")
+        if not variant.dtype.plain:
+            b = variant.dtype.stored_b
+            # A strided B may have either layout.
+            parts = [f'"{b.word}"', '"row"' if variant.layout.b == "row" else '"column"']
+            parts += [f"({b.block.along}, {b.block.across})"] if b.block is not None else []
+            parts += ["zeros=True"] * b.zeros + ["batched=True"] * (variant.batch != "none")
             found.append(bracketed(f'"{name}": Stored(', parts, "),", _INSIDE))
     return tuple(found)
 
 
 def converters(family: Family) -> tuple[str, ...]:
     """The parts of `_pack.py` that make what a contract of the family stores."""
-    stored = [variant.dtype.stored_b for variant in _variants(family).values()]
-    words = {b.word for b in stored if not b.plain and (b.block is not None or b.bits == 16)}
+    operands = [variant.dtype.stored_b for variant in _variants(family).values()]
+    words = {b.word for b in operands if not b.plain and (b.block is not None or b.bits == 16)}
     return tuple(part for part, made in CONVERTERS.items() if words.intersection(made))
 
 

@@ -25,6 +25,8 @@ SPARSE = ("fp16", "bf16")
 PLAIN = ("int4_plain", "fp8e4m3_plain")
 SCALED = [name for name in STORED if name not in (*SPARSE, *PLAIN, "int4_batch")]
 MX = [name for name in SCALED if name.startswith("mx")]
+#: What is half a step past the largest value.
+LIMITS = {"mxfp4": 7.0, "mxfp8e4m3": 464.0, "mxfp8e5m2": 61440.0}
 #: The last block is short in one direction, in both, in none; one short block; nothing.
 SHAPES = [(64, 16), (40, 5), (34, 17), (2, 1), (0, 3), (8, 0)]
 
@@ -67,8 +69,7 @@ def test_elements_are_the_nearest(name: str, K: int, N: int) -> None:
     w = weight(name, K, N)
     keywords = PACK.quantize(w, name)
     assert_nearest(name, w, keywords)
-    if name not in MX:
-        assert_half_a_step(name, w, keywords)
+    assert_half_a_step(name, w, keywords)
     found = PACK.dequantize(name, **keywords)
     assert found.dtype == torch.float32 and found.shape == (K, N)
     torch.testing.assert_close(found.double(), dense(name, keywords), rtol=1e-6, atol=0)
@@ -86,8 +87,7 @@ def test_elements_of_ragged_blocks_are_the_nearest(name: str, K: int, N: int, si
     w = weight(name, K, N, seed, size)
     keywords = PACK.quantize(w, name)
     assert_nearest(name, w, keywords)
-    if name not in MX:
-        assert_half_a_step(name, w, keywords)
+    assert_half_a_step(name, w, keywords)
 
 
 @pytest.mark.parametrize("name", SCALED)
@@ -108,8 +108,8 @@ def test_scales_by_their_definition(name: str) -> None:
                 zero = float(keywords["b_zero"][row, column])
                 assert zero in values_of(name)
             elif name in MX:
-                expected = math.floor(math.log2(magnitude)) - math.floor(math.log2(largest)) if magnitude else -127
-                assert scale == 2.0**expected
+                ocp = 2.0 ** (math.floor(math.log2(magnitude)) - math.floor(math.log2(largest)) if magnitude else -127)
+                assert scale == (ocp if magnitude <= LIMITS[name] * ocp else 2 * ocp)
             elif name == "nvfp4":
                 near = sorted((value for value in VALUES["fp8e4m3"] if value > 0), key=lambda v: abs(v - magnitude / 6))
                 assert scale == (near[0] if 7 * near[0] >= magnitude else min(v for v in near if 7 * v >= magnitude))
@@ -135,10 +135,7 @@ def test_scales_at_the_ends_of_their_types() -> None:
             w = torch.full((32, 1), value)
             keywords = PACK.quantize(w, name)
             assert float(keywords["b_scale"][0, 0]) > 0
-            if name in MX:
-                assert 0.5 * abs(value) <= PACK.dequantize(name, **keywords).abs().max() or value in (least, -least)
-            else:
-                assert_half_a_step(name, w, keywords)
+            assert_half_a_step(name, w, keywords)
     assert int(PACK.quantize(torch.full((32, 1), least), "mxfp4")["b_scale"].view(torch.uint8)) == 0
     # The smallest scale of nvfp4 still holds half a step.
     for value in (2.0**-9, 1.49 * 6 * 2.0**-9, 2.5 * 6 * 2.0**-9, 3000.0):
@@ -165,13 +162,15 @@ def test_values_halfway_go_to_the_even_code() -> None:
     assert PACK.dequantize("int4", **PACK.quantize(w, "int4"))[:, 0].tolist() == [0, 2, 2, 0, -2, 7]
 
 
-def test_past_the_range_of_mx_is_saturated() -> None:
-    for name, largest in (("mxfp4", 6.0), ("mxfp8e4m3", 448.0), ("mxfp8e5m2", 57344.0)):
-        past = 2.0 ** (math.floor(math.log2(largest)) + 1) * (1 - 2.0**-20)
-        w = torch.tensor([[past], [-past], [largest], [0.0]])
+@pytest.mark.parametrize("name", MX)
+def test_scales_of_mx_cut_off_half_a_step_at_most(name: str) -> None:
+    most, limit = max(value for value in values_of(name) if not math.isnan(value)), LIMITS[name]
+    for largest, scale, stored in ((most, 1, most), (limit, 1, most), (limit * (1 + 2.0**-20), 2, None)):
+        w = torch.tensor([[largest], [-largest], [0.0], [1.0]])
         keywords = PACK.quantize(w, name)
-        assert float(keywords["b_scale"]) == 1
-        assert PACK.dequantize(name, **keywords)[:, 0].tolist() == [largest, -largest, largest, 0]
+        assert float(keywords["b_scale"]) == scale
+        assert_half_a_step(name, w, keywords)
+        assert stored is None or PACK.dequantize(name, **keywords)[:2, 0].tolist() == [stored, -stored]
 
 
 @pytest.mark.parametrize("name", PLAIN)
@@ -278,7 +277,7 @@ def test_a_weight_that_does_not_fit(w: torch.Tensor, name: str, error: type[Exce
 
 
 def test_a_dtype_of_scales_that_does_not_fit() -> None:
-    with pytest.raises(ValueError, match=re.escape("weight needs a scale of 142857, but torch.float16 ends at 65504")):
+    with pytest.raises(ValueError, match=re.escape("weight needs a scale of 133333, but torch.float16 ends at 65504")):
         PACK.quantize(torch.full((2, 1), 1e6), "int4", scale_dtype=torch.float16)
     with pytest.raises(TypeError, match=r"scale_dtype must be torch.float32 or .*, got torch.float64"):
         PACK.quantize(torch.ones(2, 1), "int4", scale_dtype=torch.float64)
