@@ -10,7 +10,7 @@ from generator.language.model import Dtype, Variant
 from generator.language.vocabulary import DEFAULTS, ELEMENTS, WORDS
 from generator.lowering import docstrings
 from generator.lowering.lines import bracketed, collected, paragraph
-from generator.plan.call import Call, call
+from generator.plan.call import SCALES, Call, call
 from generator.plan.kernels import Family, Kernel
 from generator.plan.resources import through_registers
 
@@ -219,11 +219,25 @@ def operands(family: Family) -> tuple[tuple[str, tuple[tuple[str, str], ...]], .
 
 def _operands(made: Call) -> Iterator[tuple[str, str]]:
     optional = made.outputs if made.reads_out else made.results
-    for found in (made.a, made.b, *made.operands, *made.results):
+    for found in (made.a, made.b, *made.keywords, *made.results):
         # The kernel writes parts of a sum, which the launcher allocates.
         if found not in made.outputs or found.layout:
             extents = ", ".join(f'"{extent}"' for extent in found.extents) + "," * (len(found.extents) == 1)
             yield found.name, f"({found.torch_dtype}, ({extents}), {found.unit}, {found in optional})"
+
+
+def derived_extents(family: Family) -> tuple[tuple[str, str], ...]:
+    """The extents of stored operands that are no size, each with its value where M is the variable `size`."""
+    calls = [call(variant) for variant in _variants(family).values()]
+    extents = dict.fromkeys(extent for made in calls for x in (made.b, *made.stored) for extent in x.extents)
+    return tuple(
+        (extent, extent.replace("(M,", "(size,")) for extent in extents if " // " in extent or "cdiv" in extent
+    )
+
+
+def scale_types(family: Family) -> str:
+    """The statement that names the types of scales, empty where no contract has any."""
+    return SCALES if any(variant.dtype.scaled for variant in _variants(family).values()) else ""
 
 
 def contracts(family: Family) -> tuple[Contract, ...]:

@@ -185,7 +185,15 @@ def package_source(family: Family, name: str) -> str:
             rows_alike=spec.rows_alike,
         )
     elif name == PREPARE:
-        body = environment().get_template("prepare.py.j2").render(contracts=family_package.operands(family))
+        body = (
+            environment()
+            .get_template("prepare.py.j2")
+            .render(
+                contracts=family_package.operands(family),
+                derived=family_package.derived_extents(family),
+                scale_types=family_package.scale_types(family),
+            )
+        )
     elif name == NN:
         linear = family_package.linear(family)
         plain = collected("PLAIN = [", [f'"{each.contract}"' for each in linear if each.plain], "]")

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from generator.epilogue.gated_units import CONCATENATED
-from generator.epilogue.operations import MATRIX, SCALAR
+from generator.epilogue.operations import COLUMNS, MATRIX, ROWS, SCALAR
+from generator.language.storage import CONTAINER
 from generator.language.vocabulary import QUANTISED, SWIZZLE
 from generator.lowering import approximate_math
 from generator.lowering.accumulation import Accumulation
@@ -25,7 +26,6 @@ class View(Accumulation):
     """A kernel as its template reads it; see the templates for the use of each."""
 
     c: Matrix
-    edges: Edges
     steps: tuple[StepView, ...]
     #: The type of the running value after the last step, and the expression that is stored.
     kind: str
@@ -63,7 +63,12 @@ class View(Accumulation):
     @property
     def sources(self) -> tuple[Matrix, ...]:
         """What the kernel sums: A and B, or the partial sums of a first kernel."""
-        return (self.partial,) if self.stage == "whole" else (self.a, self.b)
+        return (self.partial,) if self.stage == "whole" else (self.a, self.b, *self.stored)
+
+    @property
+    def scales(self) -> tuple[Matrix, ...]:
+        """The scales and zero points that the kernel reads."""
+        return () if self.stage == "whole" else self.stored
 
     @property
     def stored_by_pointer(self) -> bool:
@@ -115,7 +120,8 @@ class View(Accumulation):
     @property
     def step(self) -> str:
         """The loop variable along K, `_` where nothing reads it."""
-        return "k" if self.descriptors or (self.v.load == "pointer" and self.edges.bound.k != "never") else "_"
+        masked = self.v.load == "pointer" and self.edges.bound.k != "never"
+        return "k" if self.descriptors or masked or self.step_factors else "_"
 
     @property
     def read_step(self) -> int | None:
@@ -196,7 +202,7 @@ class View(Accumulation):
         elif not by_pointer:
             c = (self.c,) if self.stored_by_pointer or self.v.epilogue.reads_out else ()
             beside = (*c, *self.matrices, *(self.saved if self.stored_by_pointer else ()), *self.parts)
-        return (*(self.sources if by_pointer or self.stage == "whole" else ()), *beside)
+        return (*(self.sources if by_pointer or self.stage == "whole" else self.scales), *beside)
 
     @cached_property
     def wide_strides(self) -> tuple[str, ...]:
@@ -210,7 +216,12 @@ class View(Accumulation):
     def late_coordinates(self) -> bool:
         """Whether the epilogue or the store needs the coordinates that the loads did without."""
         late = self.tiled and self.v.load != "pointer" and (self.edges.needs_m or self.edges.needs_n)
-        return late and self.stage != "whole"
+        return late and self.stage != "whole" and not self.early_coordinates
+
+    @property
+    def early_coordinates(self) -> bool:
+        """Whether the factors of rows and columns need those coordinates before the loop."""
+        return self.v.load != "pointer" and any(found.vector for found in self.factors)
 
     @property
     def edges_of_columns(self) -> Edges:
@@ -258,6 +269,7 @@ class View(Accumulation):
             found = [Slot(name, name, operand) for operand, name in self.descriptors_of_operands]
         else:
             found = [matrix(self.a, "a"), matrix(self.b, "b")]
+        found += [matrix(x, x.name) for x in self.scales]
         found.append(matrix(self.c, "sums" if self.stage == "parts" else "out"))
         for operand in self.operands:
             if isinstance(operand, Matrix):
@@ -349,14 +361,19 @@ def view(kernel: Kernel) -> View:
     v = kernel.variant
     described = call(v)
     c = _matrix("c", "M", "N", described.out)
-    b = _matrix("b", "K", "N", described.b, v.epilogue.order)
+    b = _matrix("b", "K", "N", described.b, v.epilogue.order, v.dtype.stored_b.packed)
     steps, kind, result = step_views(v.chain, v.dtype, c, v.schedule, approximate_math.math_of(v))
     # C lies as the matrices of the epilogue do, and is read as they are.
     shapes = [operand.shape for operand in v.epilogue.operands] + [MATRIX] * v.epilogue.reads_out
+    # Scales are read as a vector of the epilogue is.
+    shapes += [{"a": ROWS, "b": COLUMNS}[storage.letter] for storage in v.dtype.stored if storage.block is not None]
     return View(
         kernel,
         a=_matrix("a", "M", "K", described.a),
-        b=replace(b, flipped=through_registers(v) == "b"),
+        b=replace(b, flipped=through_registers(v) == "b" or b.packed > 1),
+        stored=tuple(
+            _matrix(x.name, "M", "K", x) if x.name[0] == "a" else _matrix(x.name, "K", "N", x) for x in described.stored
+        ),
         c=replace(c, located=v.epilogue.reads_out),
         edges=edges_of(v.masking, v.schedule, v.load, v.store, " ".join(shapes), reduced_shapes(v.epilogue.outputs)),
         steps=steps,
@@ -365,6 +382,6 @@ def view(kernel: Kernel) -> View:
     )
 
 
-def _matrix(name: str, rows: str, columns: str, of: Argument, order: str | None = None) -> Matrix:
-    batched, integer = len(of.extents) == 3, of.dtype == "int8"
-    return Matrix(name, of.name, rows, columns, of.layout, batched, order, integer=integer)
+def _matrix(name: str, rows: str, columns: str, of: Argument, order: str | None = None, packed: int = 1) -> Matrix:
+    batched, integer = len(of.extents) == 3, of.dtype in ("int8", CONTAINER)
+    return Matrix(name, of.name, rows, columns, of.layout, batched, order, integer=integer, packed=packed)

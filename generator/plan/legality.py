@@ -151,14 +151,35 @@ def _name_length(v: Variant) -> str | None:
 
 
 def _stored(v: Variant) -> str | None:
-    if not v.dtype.plain:
-        return f"operands that are stored as {v.dtype.word} are not available yet"
+    if v.dtype.plain:
+        return None
+    t = v.traits
+    if not (t.tiled and t.looped) or t.pairs or not t.repeatable:
+        return f"{v.schedule} takes no operands that are stored as {v.dtype.word}; use tiled, persistent or split_k"
+    if v.load == "block_pointer":
+        return f"block pointers take no operands that are stored as {v.dtype.word}; use pointer or descriptor"
+    if v.load == "descriptor" and v.epilogue.order is not None:
+        return f"descriptors of b stored as {v.dtype.b} load no gated linear unit; use 'load: pointer'"
+    least = shallowest(v)
+    for storage in v.dtype.stored:
+        if storage.block is not None and storage.block.along % least:
+            many = f"{storage.block.along} elements along K"
+            return f"a scale of {storage.letter} is for {many}, and a step needs a multiple of {least}"
     return None
+
+
+def _taken_keyword(v: Variant) -> str | None:
+    names = {storage.scale for storage in v.dtype.stored if storage.block is not None}
+    names |= {storage.zero for storage in v.dtype.stored if storage.zeros}
+    of_chain = [*(operand.name for operand in v.epilogue.operands), *(output.name for output in v.epilogue.outputs)]
+    taken = [name for name in of_chain if name in names]
+    return f"{taken[0]!r} is the keyword of an operand as it is stored; rename that of an op" if taken else None
 
 
 #: What cannot exist on any target.
 VARIANT_RULES: tuple[VariantRule, ...] = (
     _stored,
+    _taken_keyword,
     _tile_load_of_elements,
     _precision_of_elements,
     _descriptor_masking,
@@ -327,10 +348,13 @@ def why_no_row(v: Variant, tile: Tile) -> str | None:
         return f"n is {tile.n}, and {v.schedule} needs a power of two; only tiles of paired have two widths"
     if len(parts) == 2 and tile.left == tile.right:
         return f"n is {tile.n}, and {v.schedule} needs a sum of two different powers of two, such as 160 = 128 + 32"
-    multiplied = v.dtype.stored_a
-    shallowest = 32 if multiplied.multiplied_bits == 8 else 16
-    if tile.k < shallowest:
-        return f"k is {tile.k}, and the matrix unit needs at least {shallowest} for {multiplied.multiplied}"
+    least = shallowest(v)
+    if tile.k < least:
+        return f"k is {tile.k}, and the matrix unit needs at least {least} for {v.dtype.stored_a.multiplied}"
+    for storage in v.dtype.stored:
+        if storage.block is not None and storage.block.along % tile.k:
+            many = f"{storage.block.along} elements along K"
+            return f"k is {tile.k}, and a step has one scale of {storage.letter}, which is for {many}"
     if min(tile.m, *parts) < 16:
         n = " + ".join(map(str, parts))
         return f"m and n are {tile.m} and {n}, and the matrix unit needs at least 16 of each"
@@ -345,6 +369,11 @@ def why_no_row(v: Variant, tile: Tile) -> str | None:
     if largest > 1 << 20:
         return f"it holds {largest} elements in one tensor, and Triton allows {1 << 20}"
     return None
+
+
+def shallowest(v: Variant) -> int:
+    """The least elements along K of a step: what one instruction of the matrix unit reads."""
+    return 32 if v.dtype.stored_a.multiplied_bits == 8 else 16
 
 
 def why_no_row_on(v: Variant, tile: Tile, target: str) -> str | None:

@@ -15,6 +15,7 @@ import triton
 from generator.epilogue.operations import ELEMENT, HALVES, MATRIX, SCALAR
 from generator.language.storage import element_of
 from generator.plan import legality
+from generator.plan.call import call
 from generator.plan.kernels import Kernel
 from generator.verify.case_setup import Setup
 from generator.verify.cases import Case, Fit, addressed, leading_extents, read_step, written_step
@@ -62,8 +63,8 @@ def right_case(kernel: Kernel, row: int) -> Case:
 def right_call(setup: Setup, case: Case) -> Call:
     """The keywords of a valid call."""
     assert setup.out is not None
-    call: Call = {"a": setup.a.view, "b": setup.b.view, "config": case.row}
-    return call | setup.results | setup.operands
+    given: Call = {"a": setup.a.view, "b": setup.b.view, "config": case.row}
+    return given | setup.results | setup.operands
 
 
 def refusals(kernel: Kernel, case: Case, configs: tuple[Any, ...], *, hardware: bool) -> Iterator[Refusal]:
@@ -105,7 +106,9 @@ def _operands(kernel: Kernel, case: Case) -> Iterator[Refusal]:
         spoil, words = changed("b", lambda b: b[..., :-1]), f"{2 * case.sizes[1] - 1} columns"
         yield Refusal("odd-columns", "b has an odd number of columns", ValueError, (words, "even"), spoil)
     spoil = changed("b", lambda b: b[..., :-1, :])
-    yield Refusal("inner", "a and b have different K", ValueError, (str(k), str(k - 1)), spoil)
+    found = str(k // kernel.variant.dtype.stored_b.packed - 1)
+    yield Refusal("inner", "a and b have different K", ValueError, (str(k), found), spoil)
+    yield from _stored(kernel, case)
     for name in ("a", "b"):
         spoil = changed(name, lambda x: x.double())
         yield Refusal(f"dtype-{name}", f"{name} is float64", TypeError, (name, "float64"), spoil)
@@ -115,6 +118,33 @@ def _operands(kernel: Kernel, case: Case) -> Iterator[Refusal]:
         lost = ("a requires a gradient", "backward", "no_grad")
         spoil = changed("a", lambda a: a.detach().requires_grad_())
         yield Refusal("gradient", "a gradient would be lost", RuntimeError, lost, spoil)
+
+
+def _stored(kernel: Kernel, case: Case) -> Iterator[Refusal]:
+    """A K that splits a container, and scales of a wrong shape or type."""
+    k = case.sizes[2]
+    packed = kernel.variant.dtype.stored_b.packed
+    if packed > 1:
+        spoil, words = changed("a", lambda a: a[..., :-1]), (str(k - 1), f"multiple of {packed}")
+        yield Refusal("odd-k", "K is odd, and elements of b share a byte", ValueError, words, spoil)
+    for x in call(kernel.variant).stored:
+        name = x.name
+        yield Refusal(f"{name}-missing", f"{name} is missing", TypeError, (name,), partial(drop, name=name))
+        for dtype in (torch.int32, torch.float64):
+            spoil = changed(name, partial(torch.Tensor.to, dtype=dtype))
+            word = str(dtype).removeprefix("torch.")
+            yield Refusal(f"{name}-{word}", f"{name} is {word}", TypeError, (name, word, "float32"), spoil)
+        rows, columns = x.sizes(case.by_name)[-2:]
+        words = (name, _shape(kernel, case, rows + 1, columns))
+        yield Refusal(f"{name}-rows", f"{name} has one row more", ValueError, words, changed(name, longer))
+        words = (name, _shape(kernel, case, rows, columns + 1))
+        spoil = changed(name, lambda x: longer(x.mT).mT)
+        yield Refusal(f"{name}-columns", f"{name} has one column more", ValueError, words, spoil)
+        spoil = changed(name, lambda x: x[..., :0, :])
+        words = (name, _shape(kernel, case, 0, columns))
+        yield Refusal(f"{name}-empty", f"{name} has no rows", ValueError, words, spoil)
+        spoil = changed(name, lambda x: x.to("meta"))
+        yield Refusal(f"{name}-device", f"{name} is not on the device of a", ValueError, (name, "meta"), spoil)
 
 
 def _batches(kernel: Kernel, case: Case) -> Iterator[Refusal]:
