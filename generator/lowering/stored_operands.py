@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from generator.language.model import Tile
@@ -84,12 +84,19 @@ class Strip:
     times: int = 1
 
 
+def one_of_tile(storage: Storage, tiles: Iterable[Tile], times: int) -> bool:
+    """Whether all rows or columns of a strip are in one block, in each of the configurations."""
+    assert storage.block is not None
+    across = storage.block.across
+    lines = [times * (tile.m if storage.letter == "a" else tile.n) for tile in tiles]
+    return across == 0 or (times > 0 and all(across % many == 0 for many in lines))
+
+
 def factor(matrix: Matrix, storage: Storage, strip: Strip, tiles: tuple[Tile, ...]) -> Factor:
     """What `matrix`, the scales or zero points of an operand, has for the rows or columns of `strip`."""
     assert storage.block is not None
     across = storage.block.across
-    lines = [strip.times * (tile.m if storage.letter == "a" else tile.n) for tile in tiles]
-    one = across == 0 or (0 not in lines and all(across % many == 0 for many in lines))
+    one = one_of_tile(storage, tiles, strip.times)
     index = strip.first if one else strip.offsets
     place = "" if across == 0 else index if across == 1 else f"({index} // {across})"
     rows, columns = matrix.row_stride, matrix.column_stride

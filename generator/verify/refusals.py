@@ -149,9 +149,10 @@ def _stored(kernel: Kernel, case: Case) -> Iterator[Refusal]:
 
 def _batches(kernel: Kernel, case: Case) -> Iterator[Refusal]:
     """Operands without a batch dimension, or with different ones."""
-    m, n, k = case.sizes
-    for name, rows, columns in (("a", m, k), ("b", k, n * kernel.variant.epilogue.columns_of_b)):
-        words = (name, "three dimensions", str((rows, columns)))
+    m, n, _ = case.sizes
+    described = call(kernel.variant)
+    for name, x in (("a", described.a), ("b", described.b)):
+        words = (name, "three dimensions", str(x.sizes(case.by_name)[1:]))
         yield Refusal(f"matrix-{name}", f"{name} is a single matrix", ValueError, words, changed(name, lambda x: x[0]))
     words = (str(case.batch), "1", "expand")
     spoil = changed("b", lambda b: b[:1])
@@ -312,7 +313,8 @@ def _sizes(kernel: Kernel, case: Case, configs: tuple[Any, ...], *, hardware: bo
             continue
         name = dimension.upper()
         offered = sorted({config[f"BLOCK_{name}"] for config in configs})
-        size = offered[0] + 1 if dimension != "k" or kernel.variant.traits.looped else offered[0] - 1
+        more = kernel.variant.dtype.stored_b.packed if dimension == "k" else 1
+        size = offered[0] + more if dimension != "k" or kernel.variant.traits.looped else offered[0] - 1
         reason = f"{name} is not a multiple of any tile"
         spoil = resized(kernel, case, dimension, size)
         words: tuple[str, ...] = (name, str(size), str(configs[case.row or 0][f"BLOCK_{name}"]))
