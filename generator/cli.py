@@ -1,4 +1,4 @@
-"""The command line: `python -m generator SPEC...` renders; verify, bench, tune and prepare are subcommands."""
+"""The command line: `python -m generator SPEC...` renders; COMMANDS are subcommands."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ from generator.language.errors import CallError, Mistake, SpecError
 from generator.plan.families import families
 from generator.plan.kernels import Family
 
-#: Subcommand -> the module whose `main` runs it. Subcommands need torch and triton; rendering does not.
+#: Subcommand -> the module whose `main` runs it. The first four need torch and triton.
 COMMANDS = {
     "verify": "generator.verify.cli",
     "prepare": "generator.verify.ahead_of_time",
     "bench": "generator.bench.cli",
     "tune": "generator.tune.cli",
+    "schema": "generator.language.schema",
 }
 
 SPECS = Path("specs")
