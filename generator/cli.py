@@ -25,6 +25,8 @@ COMMANDS = {
     "bench": "generator.bench.cli",
     "tune": "generator.tune.cli",
     "schema": "generator.language.schema",
+    "new": "generator.emit.scaffold",
+    "explain": "generator.tune.explain",
 }
 
 SPECS = Path("specs")
@@ -76,8 +78,7 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="python -m generator",
         description="Render standalone Triton GEMM kernels from YAML specs.",
-        epilog="Commands: python -m generator verify SPEC... | bench ... | tune SPEC... | prepare FOLDER; "
-        "write ./verify for a spec file of that name.",
+        epilog=f"Commands, each with --help: {', '.join(COMMANDS)}; write ./verify for a spec file of that name.",
         allow_abbrev=False,
     )
     made.add_argument("specs", nargs="*", type=Path, metavar="SPEC", help="a spec file; each makes one family")
