@@ -233,6 +233,29 @@ def _invariant() -> str:
     return markdown(("NxK", "mean", "largest"), rows)
 
 
+#: What the generator and rendered files say when something is wrong: section -> entries.
+ERRORS = yaml.safe_load((ROOT / "docs" / "errors.yaml").read_text(encoding="utf-8"))
+
+
+def _errors(section: str) -> Callable[[], str]:
+    """The messages of a section, each with its cause and what to do."""
+
+    def shown(text: str) -> str:
+        fence = "``" if "`" in text else "`"
+        return f"{fence}{text}{fence}".replace("|", "\\|")
+
+    def table() -> str:
+        entries = ERRORS[section]
+        kinds = ("exception",) if "exception" in entries[0] else ()
+        rows = [
+            (*(_code(entry[kind]) for kind in kinds), shown(entry["message"]), entry["cause"], entry["do"])
+            for entry in entries
+        ]
+        return markdown((*kinds, "message", "cause", "what to do"), rows)
+
+    return table
+
+
 TABLES: Mapping[str, Callable[[], str]] = {
     "operations": built_in.table,
     "functions": built_in.functions,
@@ -249,6 +272,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
         f"bench_{n}": _bench(n) for n in ("speed", "spine", "inductor", "decode", "types", "batched", "fused", "unseen")
     },
     "invariant": _invariant,
+    **{f"errors_{section}": _errors(section) for section in ERRORS},
     **{f"tuned_{n}": _tuned(n) for n in ("gemm16", "batched", "fused")},
 }
 

@@ -28,6 +28,7 @@ COMMANDS = {
     "schema": "generator.language.schema",
     "new": "generator.emit.scaffold",
     "explain": "generator.tune.explain",
+    "package": "generator.emit.package",
 }
 
 SPECS = Path("specs")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from generator.epilogue.operations import COLUMNS, HALVES
@@ -142,10 +142,11 @@ class Linear:
     plain: bool
 
 
-def linear(family: Family) -> tuple[Linear, ...]:
+def linear(contracts: Mapping[str, Sequence[Kernel]]) -> tuple[Linear, ...]:
     """The contracts of linear layers: of one product in the layout `rcr`, whose chain reads a bias or nothing."""
     found = []
-    for name, v in _variants(family).items():
+    for name, kernels in contracts.items():
+        v = kernels[0].variant
         read = [(operand.name, operand.shape) for operand in v.epilogue.operands]
         alone = not v.epilogue.outputs and not v.epilogue.reads_out and v.batch == "none"
         floating = v.dtype.plain and v.dtype.stored_a.element.floating and v.dtype.a == v.dtype.b == v.dtype.out

@@ -92,6 +92,13 @@ def body_digest(text: str) -> str | None:
     return digest if digest == hashlib.sha256(body.encode(errors="surrogateescape")).hexdigest() else None
 
 
+def with_new_body(text: str, change: Callable[[str], str]) -> str:
+    """A rendered file with another body below its head, and the digest of that."""
+    start = text.index(DIGEST_LINE)
+    body = change(text[text.index("\n", start) + 1 :])
+    return text[:start] + DIGEST_LINE + hashlib.sha256(body.encode()).hexdigest() + "\n" + body
+
+
 def kernel_source(spec: Spec, kernel: Kernel) -> str:
     """The text of one kernel's file."""
     k = view(kernel)
@@ -150,7 +157,7 @@ def part(indent: int, macro: Callable[..., str], *arguments: object) -> str:
 
 def package_names(family: Family) -> tuple[str, ...]:
     """The names of the family's files other than kernels."""
-    modules = (NN,) if family_package.linear(family) else ()
+    modules = (NN,) if family_package.linear(family.contracts) else ()
     modules = (*modules, PACK) if family_package.weights(family) else modules
     backward = (GRADIENTS,) if family.gradients else ()
     backward = (*backward, *(f"{gradient.file}.py" for gradient in family.gradients if gradient.chained))
@@ -178,7 +185,7 @@ def package_source(family: Family, name: str) -> str:
             casts=family_package.casts(family),
             batched=family_package.batched(family),
             gradients=family_package.gradients(family),
-            linear=bool(family_package.linear(family)),
+            linear=bool(family_package.linear(family.contracts)),
             summary=summary,
             tuned=bool(family.measured),
             fastest=fastest,
@@ -195,7 +202,7 @@ def package_source(family: Family, name: str) -> str:
             )
         )
     elif name == NN:
-        linear = family_package.linear(family)
+        linear = family_package.linear(family.contracts)
         plain = collected("PLAIN = [", [f'"{each.contract}"' for each in linear if each.plain], "]")
         body = environment().get_template("nn.py.j2").render(linear=linear, plain=plain)
     elif name == PACK:
