@@ -65,19 +65,19 @@ def _transposed(variant: Variant) -> dict[str, Variant]:
     return found
 
 
-def twins(family: Family) -> tuple[tuple[str, str], ...]:
+def twins(family: Family) -> dict[str, str]:
     """For each contract the family's contracts that differ only in that `a` or `b` is contiguous along K.
 
-    They are written as the entries of a dictionary: `"a": "gemm_fp16_rcr_none"`.
+    They are written as an entry of a dictionary, each by the operand: `"a": "gemm_fp16_rcr_none"`.
     """
     names = _variants(family)
-    found = []
+    found: dict[str, str] = {}
     for name, variant in names.items():
         others = _transposed(variant).items()
         entries = [f'"{operand}": "{other.contract}"' for operand, other in others if other.contract in names]
         if entries:
-            found.append((name, ", ".join(entries)))
-    return tuple(found)
+            found[name] = _entry(name, entries)
+    return found
 
 
 def contiguous_k(family: Family, names: Iterable[str]) -> tuple[tuple[str, str], ...]:

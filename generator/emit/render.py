@@ -174,12 +174,12 @@ def package_source(family: Family, name: str) -> str:
         template = environment().get_template("family.py.j2")
         summary = paragraph(escaped(spec.summary))
         # Which operand is transposed, or read as a vector, depends on M.
-        twins = () if spec.rows_alike else family_package.twins(family)
+        twins = {} if spec.rows_alike else family_package.twins(family)
         fastest = spec.select == "fastest"
         body = template.render(
             contracts=family_package.contracts(family),
             twins=twins,
-            turning=family_package.contiguous_k(family, (contract for contract, _ in twins)),
+            turning=family_package.contiguous_k(family, twins),
             gated=family_package.gated(family) if family.measured or fastest else (),
             shapes=family_package.shapes(family),
             casts=family_package.casts(family),

@@ -8,6 +8,7 @@ from generator.epilogue.formula import GATE, X
 from generator.epilogue.gated_units import CONCATENATED, INTERLEAVED, PLACES
 from generator.epilogue.operations import COLUMNS, HALVES, MATRIX, ROWS
 from generator.lowering.lines import WIDTH, bracketed
+from generator.lowering.shuffled import Shuffle
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,8 @@ class Matrix:
     integer: bool = False
     #: The elements along K of one of its containers; where there are several, rows are containers.
     packed: int = 1
+    #: The order of K in which its tiles are multiplied; None where it is that of memory.
+    shuffle: Shuffle | None = None
     #: The kernel's name for the number of the matrix, where there are several.
     number: str = "batch"
 
@@ -53,13 +56,18 @@ class Matrix:
         return "" if self.packed == 1 else f" // {self.packed}"
 
     @property
+    def apart(self) -> bool:
+        """Whether the offsets along K of its tile's containers are not those of A's elements."""
+        return self.packed > 1 or self.shuffle is not None
+
+    @property
     def along_k(self) -> str:
         """The kernel's name for the offsets of a tile's containers along K."""
-        return "offs_k" if self.packed == 1 else "offs_p"
+        return "offs_p" if self.apart else "offs_k"
 
     def packed_extent(self, extent: str) -> str:
         """The containers of so many elements along K."""
-        return f"({extent}){self.over}" if " " in extent else f"{extent}{self.over}"
+        return f"({extent}){self.over}" if self.over and " " in extent else f"{extent}{self.over}"
 
     def places(self, column: str) -> tuple[str, ...]:
         """The columns that make a column of C: the gate's, then the other."""

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from generator.language.model import Tile
-from generator.language.storage import Storage
+from generator.language.storage import Storage, element_of
 from generator.language.vocabulary import ELEMENTS
 from generator.lowering.operands import Matrix
+from generator.lowering.shuffled import Shuffle
 
 
 @dataclass(frozen=True)
@@ -47,12 +48,22 @@ class Factor:
 
 @dataclass(frozen=True)
 class Conversion:
-    """A tile that is converted: the kernel's name for it, its shape afterwards, and the types before and after."""
+    """A tile that is converted: the kernel's name for it, its lines, and the types before and after."""
 
     name: str
-    shape: str
+    lines: str
     word: str
     to: str
+    #: The order of K in which it is multiplied.
+    shuffle: Shuffle | None
+
+    @property
+    def arranged(self) -> tuple[str, ...]:
+        """The statements that put the elements of each line, as they follow each other in memory, in that order."""
+        shaped = f"{self.name} = {self.name}.reshape(({self.lines}, BLOCK_K))"
+        if self.shuffle is not None:
+            return (f"{self.name} = {self.shuffle.grouped(self.name, self.lines)}", shaped)
+        return (shaped,) if element_of(self.word).bits < 8 else ()
 
     @property
     def triton(self) -> str:
@@ -60,9 +71,17 @@ class Conversion:
         return ELEMENTS[self.to].triton
 
     @property
-    def lead(self) -> str:
+    def lead(self) -> int:
         """The bits of a power of two, behind which the last bits count from it."""
-        return {"bf16": "0x4300", "fp16": "0x6400"}[self.to]
+        return {"bf16": 0x4300, "fp16": 0x6400}[self.to]
+
+    def behind(self, more: int) -> str:
+        """These bits, and others."""
+        return f"0x{self.lead + more:04X}"
+
+    def twice(self, more: int) -> str:
+        """These bits in both halves of a word, and others."""
+        return f"0x{(self.lead + more) * 0x10001:08X}"
 
     @property
     def offset(self) -> int:

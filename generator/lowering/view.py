@@ -15,6 +15,7 @@ from generator.lowering.edges import Edges, edges_of
 from generator.lowering.epilogue_lowering import StepView, step_views
 from generator.lowering.operands import Matrix, Slot, Vector
 from generator.lowering.outputs import OutputView, reduced_shapes
+from generator.lowering.shuffled import shuffle_of
 from generator.lowering.stored_operands import one_of_tile
 from generator.plan.call import Argument, Call, call
 from generator.plan.configurations import columns, configurations
@@ -367,13 +368,14 @@ def view(kernel: Kernel) -> View:
     # C lies as the matrices of the epilogue do, and is read as they are.
     shapes = [operand.shape for operand in v.epilogue.operands] + [MATRIX] * v.epilogue.reads_out
     # Scales are read as a vector of the epilogue is.
+    shuffle = shuffle_of(v, kernel.tiles)
     scaled = [storage for storage in v.dtype.stored if storage.block is not None]
     vectors = [storage for storage in scaled if not one_of_tile(storage, kernel.tiles, v.epilogue.order is None)]
     shapes += [{"a": ROWS, "b": COLUMNS}[storage.letter] for storage in vectors]
     return View(
         kernel,
         a=_matrix("a", "M", "K", described.a),
-        b=replace(b, flipped=through_registers(v) == "b" or b.packed > 1),
+        b=replace(b, flipped=through_registers(v) == "b" or b.packed > 1 or shuffle is not None, shuffle=shuffle),
         stored=tuple(
             _matrix(x.name, "M", "K", x) if x.name[0] == "a" else _matrix(x.name, "K", "N", x) for x in described.stored
         ),

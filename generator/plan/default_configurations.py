@@ -143,6 +143,54 @@ def _split(tiles: tuple[Tile, ...]) -> tuple[Tile, ...]:
     return tuple(replace(tile, split=split) for tile in tiles for split in (2, 4, 8))
 
 
+# B is converted. An exchanged product reads it from registers, and is for any number of rows of C: the rows of the
+# matrix unit are columns of C. These are chosen by what they need, and not measured.
+_CONVERTED_EXCHANGED = (
+    Tile(128, 128, 128, warps=8, stages=3),
+    Tile(128, 128, 64, warps=8, stages=4),
+    Tile(64, 128, 128, warps=8, stages=4),
+    Tile(64, 64, 128, warps=4, stages=4),
+    Tile(32, 128, 128, warps=8, stages=4),
+    Tile(32, 64, 128, warps=4, stages=5),
+    Tile(16, 128, 128, warps=4, stages=5),
+    Tile(16, 64, 128, warps=4, stages=6),
+)
+# In a direct product it is stored in shared memory again.
+_CONVERTED = (
+    Tile(128, 128, 64, warps=8, stages=4),
+    Tile(64, 128, 64, warps=4, stages=4),
+    Tile(64, 64, 128, warps=4, stages=4),
+    Tile(16, 64, 128, warps=4, stages=5),
+)
+# A sum for each step beside the accumulator needs twice the registers, so that large tiles have more warps.
+_SCALED_8 = (
+    Tile(128, 128, 128, warps=8, stages=4),
+    Tile(64, 128, 128, warps=4, stages=6),
+    Tile(64, 128, 128, warps=4, stages=4),
+    Tile(64, 64, 128, warps=4, stages=6),
+)
+_SCALED_EXCHANGED_8 = (
+    Tile(64, 128, 128, warps=8, stages=5),
+    Tile(64, 64, 128, warps=4, stages=6),
+    Tile(32, 64, 128, warps=4, stages=8),
+    Tile(16, 128, 128, warps=4, stages=6),
+    Tile(16, 64, 128, warps=4, stages=8),
+)
+# Without scales of each step one accumulator holds the sum, so that tiles may be larger.
+_CONVERTED_LARGE = (Tile(256, 128, 64, warps=8, stages=3), Tile(128, 256, 64, warps=8, stages=3))
+
+
+def _stored(v: Variant) -> tuple[Tile, ...]:
+    """The configurations of operands that are converted, or scaled step by step."""
+    exchanged = v.product == "exchanged"
+    if v.dtype.stored_b.converted:
+        large = () if any(storage.scaled_by_step for storage in v.dtype.stored) else _CONVERTED_LARGE
+        tiles = (*large, *(_CONVERTED_EXCHANGED if exchanged else _CONVERTED))
+    else:
+        tiles = _SCALED_EXCHANGED_8 if exchanged else _SCALED_8
+    return _split(tiles) if v.traits.splits else tiles
+
+
 # K divided over programs: for products with few tiles and a long K.
 _SPLIT_16 = _split(
     (
@@ -219,6 +267,8 @@ def _ungated(v: Variant) -> tuple[Tile, ...]:
         return (_ELEMENT,)
     if not v.traits.looped:
         return _NAIVE_32 if bits == 32 else _NAIVE_16
+    if dtype.stored_b.converted or any(storage.scaled_by_step for storage in dtype.stored):
+        return _stored(v)
     ieee = dtype.precision == "ieee"
     if bits == 32 and v.traits.divides_k:
         tiles = _STREAM_FP32 if ieee else _STREAM_TF32

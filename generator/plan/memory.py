@@ -19,8 +19,9 @@ from functools import cached_property
 from generator.epilogue.gated_units import INTERLEAVED
 from generator.epilogue.operations import MATRIX
 from generator.language.model import Tile, Variant
+from generator.language.storage import Storage
 from generator.language.vocabulary import ELEMENTS, TARGETS
-from generator.plan.resources import accumulated_columns, matrix_instruction, through_registers
+from generator.plan.resources import accumulated_columns, in_registers, matrix_instruction
 
 #: Bytes of barriers, 8 each, with gaps to align them: the most that was seen. Tiles have whole KiB, and none is so near
 #: a target's limit that the exact number matters.
@@ -70,6 +71,9 @@ class _Operand:
     layout: str
     #: The layout that is contiguous along K.
     contiguous_layout: str
+    #: Whether it is converted in registers, and the bytes of the tile that the matrix unit then reads.
+    converted: bool
+    multiplied_bytes: int
 
     @property
     def contiguous(self) -> bool:
@@ -80,6 +84,11 @@ class _Operand:
     def never_contiguous(self) -> bool:
         """Whether the operand is never contiguous along K; for a strided operand the call decides."""
         return self.layout not in (self.contiguous_layout, "strided")
+
+
+def _operand(storage: Storage, elements: int, layout: str, contiguous: str) -> _Operand:
+    multiplied = elements * storage.multiplied_bits // 8
+    return _Operand(storage.bytes(elements), storage.bits, layout, contiguous, storage.converted, multiplied)
 
 
 @dataclass(frozen=True)
@@ -119,8 +128,8 @@ class _Program:
         a, b = v.dtype.stored
         columns = sum(accumulated_columns(v, tile))
         return (
-            _Operand(a.bytes(tile.m * tile.k), a.bits, v.layout.a, "row"),
-            _Operand(b.bytes(tile.k * columns), b.bits, v.layout.b, "column"),
+            _operand(a, tile.m * tile.k, v.layout.a, "row"),
+            _operand(b, tile.k * columns, v.layout.b, "column"),
         )
 
     # The loop over K.
@@ -138,7 +147,8 @@ class _Program:
         if each < _SHORTEST_COPY:
             return False
         # wgmma reads 8-bit operands along K only. Transposing leaves no 4 bytes contiguous for an asynchronous copy.
-        return not (self.instruction == "wgmma" and operand.bits == 8 and operand.never_contiguous)
+        read_so = self.instruction == "wgmma" and operand.bits == 8 and not operand.converted
+        return not (read_so and operand.never_contiguous)
 
     def is_pipelined(self, operand: _Operand) -> bool:
         """Whether tiles of later steps are always copied asynchronously if addresses and sizes are aligned."""
@@ -175,8 +185,11 @@ class _Program:
             held = max(sizes)
         else:
             held = sum(sizes)
-        if self.reads_shared_memory and self.looped and (name := through_registers(self.v)):
+        if self.reads_shared_memory and self.looped and (name := in_registers(self.v)):
             held -= {"a": a.bytes, "b": b.bytes}[name]
+        elif self.reads_shared_memory and b.converted:
+            # It is stored again for the matrix unit, and its own bytes are in registers by then.
+            held += b.multiplied_bytes - (b.bytes if self.looped else 0)
         return held + max(self.transposing, self.staged_result)
 
     @cached_property
@@ -195,7 +208,8 @@ class _Program:
             tf32 = self.v.dtype.precision == "tf32"
             return 2 * sum(line * self.tile.k * bits // 8 for line, bits in self.lines if tf32 or line * bits < 256)
         if self.instruction == "mma.sync" and not self.descriptors:
-            return sum(operand.bytes for operand in self.operands if operand.bits == 8 and not operand.contiguous)
+            moved = (operand for operand in self.operands if operand.bits == 8 and not operand.contiguous)
+            return sum(operand.bytes for operand in moved if not operand.converted)
         return 0
 
     @property
@@ -316,7 +330,7 @@ class _Program:
         if self.v.dtype.precision == "tf32x3":
             return 0
         sizes = [operand.bytes * self.buffers for operand in self.operands if self.is_pipelined(operand)]
-        if through_registers(self.v) and sizes:
+        if (in_registers(self.v) or self.v.dtype.stored_b.converted) and sizes:
             # The operand that is read from registers has one stage less; where programs walk tiles, perhaps the other.
             return max(0, sum(sizes) - max(operand.bytes for operand in self.operands))
         return sum(sizes)

@@ -50,6 +50,12 @@ def through_registers(v: Variant) -> str | None:
     return rows if across[rows] and not across[columns] else None
 
 
+def in_registers(v: Variant) -> str | None:
+    """The operand, "a" or "b", that the matrix unit reads from registers, for this or because it is converted there."""
+    converted = v.dtype.stored_b.converted and v.product == "exchanged"
+    return "b" if converted else through_registers(v)
+
+
 def matrix_instruction(v: Variant, tile: Tile, target: str) -> str | None:
     """The matrix instruction that multiplies a tile on `target`; None if plain arithmetic does."""
     found = TARGETS[target]
@@ -92,7 +98,7 @@ def registers_of_sums(v: Variant, tile: Tile, target: str) -> int:
 
 def registers_of_operands(v: Variant, tile: Tile, target: str) -> int:
     """Registers per thread for the operand tiles of a step, at least; 0 if the matrix unit reads shared memory."""
-    if matrix_instruction(v, tile, target) in ("wgmma", "tcgen05") and not through_registers(v):
+    if matrix_instruction(v, tile, target) in ("wgmma", "tcgen05") and not in_registers(v):
         return 0
     threads = tile.warps * TARGETS[target].lanes
     elements = (tile.m + sum(accumulated_columns(v, tile))) * tile.k
@@ -104,7 +110,7 @@ def tensor_memory(v: Variant, tile: Tile, target: str) -> int:
     if matrix_instruction(v, tile, target) != "tcgen05":
         return 0
     # An operand that does not come from shared memory takes columns beside the accumulator.
-    operand = tile.k * -(-matrix_rows(v, tile) // 128) if through_registers(v) else 0
+    operand = tile.k * -(-matrix_rows(v, tile) // 128) if in_registers(v) else 0
     needed = []
     for n in accumulated_columns(v, tile):
         rows, columns = (n, tile.m) if v.product == "exchanged" else (tile.m, n)

@@ -13,11 +13,11 @@ from generator.plan.default_configurations import defaults
 from generator.plan.kernels import Kernel
 from generator.plan.memory import copied_ahead, registers_of_loads
 from generator.plan.resources import (
+    in_registers,
     matrix_instruction,
     registers,
     registers_of_operands,
     registers_of_sums,
-    through_registers,
 )
 from generator.verify.cases import addressed
 from generator.verify.launches import Launch
@@ -48,7 +48,7 @@ def faults(kernel: Kernel, launch: Launch, target: str, code: MachineCode) -> It
     yield from _sums(kernel.variant, code)
     yield from _partial_sums(kernel.variant, code)
     yield from _keeps_nan(kernel.variant, code)
-    yield from _precision(kernel.variant, target, code)
+    yield from _precision(kernel.variant, launch.tile, target, code)
     yield from _approximates(kernel.variant, target, code)
     bound = spill_bound(kernel.variant, launch, target)
     if bound is not None and code.spilled > bound:
@@ -60,9 +60,9 @@ def _multiplies(v: Variant, launch: Launch, target: str, code: MachineCode) -> I
     found = [name for name in _MATRIX if code.instructions[name]]
     if found != ([wanted] if wanted else []):
         yield f"multiplies with {', '.join(found) or 'plain arithmetic'}, expected {wanted or 'plain arithmetic'}"
-    held = through_registers(v)
+    held = in_registers(v)
     if held and code.instructions["wgmma from registers"] != code.instructions["wgmma"]:
-        yield f"wgmma reads {held} from shared memory, after a transposition there; expected from registers"
+        yield f"wgmma reads {held} from shared memory; expected from registers, without another tile in memory"
 
 
 def _copies(v: Variant, launch: Launch, target: str, code: MachineCode) -> Iterator[str]:
@@ -119,7 +119,7 @@ def _keeps_nan(v: Variant, code: MachineCode) -> Iterator[str]:
         yield "a plain max drops NaN; the epilogue propagates it"
 
 
-def _precision(v: Variant, target: str, code: MachineCode) -> Iterator[str]:
+def _precision(v: Variant, tile: Tile, target: str, code: MachineCode) -> Iterator[str]:
     if not v.traits.tiled:
         return
     if v.dtype.stored_a.multiplied_bits == 32:
@@ -129,6 +129,9 @@ def _precision(v: Variant, target: str, code: MachineCode) -> Iterator[str]:
     if v.dtype.precision in ("full", "fast") and TARGETS[target].capability == 90:
         stretches = [int(n) for n in re.findall(r"maxNumImpreciseAcc = (\d+)", code.ir)]
         longest = max(stretches, default=0)
+        if any(storage.scaled_by_step for storage in v.dtype.stored):
+            # The sum of each step is scaled in fp32.
+            longest = min(longest, tile.k)
         if v.dtype.precision == "full" and not 0 < longest <= _PROMOTED_EVERY:
             yield (
                 f"fp8 products of {longest or 'all'} elements along K stay in the short accumulator, expected at most "

@@ -176,7 +176,7 @@ def _convert(src: Any, target: Any) -> Any:
 
 
 def _correct_conversions(builder: Any) -> None:
-    """Correct conversions: fp32 to bf16 truncates, fp64 to bf16 makes an integer, NaN in e4m3 becomes 480."""
+    """Correct conversions: fp32 to bf16 truncates, fp64 and integers to bf16 give integers, NaN in e4m3 becomes 480."""
 
     def corrected(original: Any) -> Any:
         def convert(self: Any, src: Any, target: Any, *rest: Any) -> Any:
@@ -189,6 +189,14 @@ def _correct_conversions(builder: Any) -> None:
 
     for name in ("create_fp_trunc", "create_fp_ext", "create_fp_to_fp"):
         setattr(builder, name, corrected(getattr(builder, name)))
+    from_integers = builder.create_si_to_fp
+
+    def create_si_to_fp(self: Any, src: Any, target: Any) -> Any:
+        if target.scalar.name not in _BITS:
+            return from_integers(self, src, target)
+        return _convert(interpreter.TensorHandle(src.data.astype(np.float32), tl.float32), target)
+
+    builder.create_si_to_fp = create_si_to_fp
 
 
 def _correct_dot(builder: Any) -> None:

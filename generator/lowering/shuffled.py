@@ -1,0 +1,50 @@
+"""The order of K in which an operand is multiplied that the matrix unit reads from registers, where it is converted.
+
+Hopper's matrix unit takes from a thread elements 2i, 2i + 1, 2i + 8 and 2i + 9 of each 16 along K, which are bytes in
+several places. A sum may have its terms in any order: with the bytes that a thread loads together in these places, and
+A's columns in the same order, loads from shared memory are of whole words, and copies to it of 16 bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from generator.language.model import Tile, Variant
+
+
+@dataclass(frozen=True)
+class Shuffle:
+    """An order of K within groups, of `words` words of `pairs` pairs of elements."""
+
+    words: int
+    pairs: int
+
+    @property
+    def group(self) -> int:
+        """The elements of a group."""
+        return 2 * self.words * self.pairs
+
+    @property
+    def offsets(self) -> str:
+        """The statement that puts A's columns in this order."""
+        within = f"offs_k // 2 % {self.words} * {2 * self.pairs} + offs_k // {2 * self.words} % {self.pairs} * 2"
+        return f"offs_k = offs_k // {self.group} * {self.group} + {within} + offs_k % 2"
+
+    def grouped(self, tile: str, lines: str) -> str:
+        """A tile of so many lines, with its groups of K in this order, in further dimensions."""
+        shape = f"({lines}, BLOCK_K // {self.group}, {self.words}, {self.pairs}, 2)"
+        return f"{tile}.reshape({shape}).permute((0, 1, 3, 2, 4))"
+
+
+def shuffle_of(v: Variant, tiles: Iterable[Tile]) -> Shuffle | None:
+    """The order in which a kernel multiplies B; None where it keeps that of memory.
+
+    The hardware's copies by descriptors leave A in the order of memory.
+    """
+    b = v.dtype.stored_b
+    if not b.converted or v.product != "exchanged" or v.load != "pointer" or v.layout.b != "column":
+        return None
+    # A word has 32 bits.
+    found = Shuffle(words=4, pairs=32 // b.bits // 2)
+    return found if all(tile.k % found.group == 0 for tile in tiles) else None
