@@ -10,7 +10,7 @@ from generator.epilogue.formula import GATE, X
 from generator.epilogue.gated_units import TOLD
 from generator.epilogue.operations import MATRIX
 from generator.language.model import Variant
-from generator.language.storage import Storage, element_of
+from generator.language.storage import CONTAINER, SCALE_TYPES, Storage, element_of
 from generator.language.versions import SUPPORTED, spelled
 from generator.language.vocabulary import MASKED_DIMENSIONS, QUANTISED, SWIZZLE
 from generator.lowering import approximate_math
@@ -31,9 +31,15 @@ def formula(v: Variant) -> str:
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:
-    """Rows of cells in aligned columns, indented."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
+    """Rows of cells in aligned columns, indented; a last cell that is too long goes on in its column."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
+    before = sum(width + 2 for width in widths)
+    lines = []
+    for *cells, last in rows:
+        head = "".join(cell.ljust(width + 2) for cell, width in zip(cells, widths))
+        for part in paragraph(last, before + 4).split("\n"):
+            lines.append((head + part).rstrip())
+            head = " " * before
     return textwrap.indent("\n".join(lines), "    ")
 
 
@@ -116,6 +122,9 @@ def stored(v: Variant) -> str:
         found.append("A zero point times the sum of A's elements is subtracted from a block's sum.")
     if v.dtype.scaled:
         found.append("Sums are multiplied by scales in fp32, those of each block where several follow along K.")
+    if any(storage.block for storage in v.dtype.stored):
+        types = " or ".join(element_of(word).torch for word in SCALE_TYPES).replace(" or ", ", ", len(SCALE_TYPES) - 2)
+        found.append(f"Scales are {types}{f', zero points one of these or {CONTAINER}' if v.dtype.zeros else ''}.")
     text = " ".join(found)
     return text[:1].lower() + text[1:]
 
@@ -283,10 +292,15 @@ def operand_table(k: View) -> str:
         if x.number:
             rows.append((x.name, "scalar", "any real", "a number, or a tensor of one element"))
         else:
-            words = x.dtype if isinstance(x.dtype, tuple) else (x.dtype,)
-            dtype = ", ".join(element_of(word).torch if word else "any floating" for word in words)
-            rows.append(("result" if x is call.out else x.name, x.told, dtype, _layout(k, x)))
+            rows.append(("result" if x is call.out else x.name, x.told, _dtype(x), _layout(k, x)))
     return table(rows)
+
+
+def _dtype(x: Argument) -> str:
+    """The type of an operand in the table; which ones scales and zero points may have is said below it."""
+    if isinstance(x.dtype, tuple):
+        return ", ".join(["float", *(word for word in x.dtype if word not in SCALE_TYPES)])
+    return element_of(x.dtype).torch if x.dtype else "any floating"
 
 
 def _layout(k: View, x: Argument) -> str:

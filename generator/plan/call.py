@@ -170,7 +170,7 @@ def call(v: Variant) -> Call:
 SCALES = f"_SCALES = ({', '.join(f'torch.{element_of(word).torch}' for word in SCALE_TYPES)})"
 
 #: A number of blocks, the last of which may be short.
-_CEILING = re.compile(r"triton\.cdiv\((.+), (\d+)\)")
+_CEILING = re.compile(r"triton\.cdiv\(([^(),]+), (\d+)\)")
 
 
 def _blocks(extent: str, size: int) -> str:

@@ -144,16 +144,17 @@ def _split(tiles: tuple[Tile, ...]) -> tuple[Tile, ...]:
 
 
 # B is converted. An exchanged product reads it from registers, and is for any number of rows of C: the rows of the
-# matrix unit are columns of C. These are chosen by what they need, and not measured.
+# matrix unit are columns of C. A step waits for its conversion: few stages leave room for several programs, which
+# wait in turn.
 _CONVERTED_EXCHANGED = (
     Tile(128, 128, 128, warps=8, stages=3),
-    Tile(128, 128, 64, warps=8, stages=4),
-    Tile(64, 128, 128, warps=8, stages=4),
-    Tile(64, 64, 128, warps=4, stages=4),
-    Tile(32, 128, 128, warps=8, stages=4),
-    Tile(32, 64, 128, warps=4, stages=5),
-    Tile(16, 128, 128, warps=4, stages=5),
-    Tile(16, 64, 128, warps=4, stages=6),
+    Tile(128, 64, 128, warps=4, stages=3),
+    Tile(64, 128, 128, warps=4, stages=3),
+    Tile(64, 64, 128, warps=4, stages=3),
+    Tile(32, 128, 128, warps=4, stages=3),
+    Tile(32, 64, 128, warps=4, stages=4),
+    Tile(16, 128, 128, warps=4, stages=3),
+    Tile(16, 64, 128, warps=4, stages=3),
 )
 # In a direct product it is stored in shared memory again.
 _CONVERTED = (
