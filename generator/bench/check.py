@@ -201,7 +201,7 @@ def _scale(problem: Problem, x: torch.Tensor) -> float:
     integers. A gated linear unit multiplies two sums, so the error of one is multiplied by the other: then the scale is
     at least the root mean square of `x`.
     """
-    bits = 0 if ELEMENTS[problem.dtype.a].floating else ELEMENTS[problem.dtype.a].bits
+    bits = 0 if problem.dtype.stored_a.element.floating else problem.dtype.stored_a.bits
     deviation = 2.0**bits / math.sqrt(12) if bits else 1.0
     scale = math.sqrt(problem.shape.k) * deviation * deviation
     return scale if problem.epilogue.order is None else max(scale, float(x.norm()) / math.sqrt(x.numel()))

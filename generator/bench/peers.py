@@ -16,7 +16,7 @@ from generator.bench.random_operands import Operands
 from generator.bench.suite import PEERS as WORDS
 from generator.epilogue.chain import Epilogue
 from generator.language.model import Dtype
-from generator.language.vocabulary import ELEMENTS, QUANTISED
+from generator.language.vocabulary import QUANTISED
 from generator.verify.element_types import torch_type
 
 #: Computes the result of an operand set and returns it: in a new tensor, or in `out` if that is given and the side
@@ -167,7 +167,7 @@ def _unscaled(dtype: Dtype) -> str:
     """The result type of torch's product before an epilogue or a quantisation."""
     if dtype.a == "int8":
         return "int32"
-    if ELEMENTS[dtype.a].bits == 8:
+    if dtype.stored_a.bits == 8:
         return "bf16" if dtype.out in QUANTISED else dtype.out
     return dtype.a
 
@@ -178,7 +178,7 @@ def _product(problem: Problem) -> _Call:
     if problem.epilogue.steps or dtype.out in QUANTISED:
         dtype = replace(dtype, out=_unscaled(dtype))
         problem = replace(problem, dtype=dtype)
-    if shape.batch and ELEMENTS[dtype.a].bits == 8:
+    if shape.batch and dtype.stored_a.bits == 8:
         raise NoPeer(f"torch multiplies no batches of {dtype.a}")
     if shape.batch and dtype.out == dtype.a:
         return _Call("torch.bmm", lambda operands, out: torch.bmm(operands.a, operands.b, out=out))
@@ -188,7 +188,7 @@ def _product(problem: Problem) -> _Call:
             return _Call("torch._int_mm", product)
         name = f"torch._int_mm, then {dtype.out}"
         return _Call(name, lambda operands, out: _deliver(product(operands, None), operands, out))
-    if ELEMENTS[dtype.a].bits == 8:
+    if dtype.stored_a.bits == 8:
         return _Call("torch._scaled_mm", _scaled_mm(problem))
     if dtype.out == dtype.a:
         return _Call("torch.matmul", lambda operands, out: torch.matmul(operands.a, operands.b, out=out))

@@ -76,7 +76,7 @@ class Problem:
     def bytes(self) -> int:
         """The least bytes moved: every input is read once, and every output is written once."""
         m, n, k, count = self.shape.m, self.shape.n, self.shape.k, self.shape.batch or 1
-        bits = (ELEMENTS[self.dtype.a].bits * m * k + ELEMENTS[self.dtype.b].bits * k * self.columns) * count
+        bits = (self.dtype.stored_a.bits * m * k + self.dtype.stored_b.bits * k * self.columns) * count
         bits += ELEMENTS[self.dtype.out].bits * m * n * count
         sizes = {ROWS: m, COLUMNS: n, HALVES: 2 * n, MATRIX: m * n * count}
         for operand in self.epilogue.operands:
@@ -90,13 +90,13 @@ class Problem:
         """Whether the leading dimensions of A, B and C are multiples of 16 bytes."""
         m, n, k = self.shape.m, self.columns, self.shape.k
         extents = (
-            (self.layout.a, self.dtype.a, m, k),
-            (self.layout.b, self.dtype.b, k, n),
-            (self.layout.c, self.dtype.out, m, self.shape.n),
+            (self.layout.a, self.dtype.stored_a.bits, m, k),
+            (self.layout.b, self.dtype.stored_b.bits, k, n),
+            (self.layout.c, ELEMENTS[self.dtype.out].bits, m, self.shape.n),
         )
         return all(
-            ((rows if order == "column" else columns) + self.shape.pad) * ELEMENTS[element].bits % 128 == 0
-            for order, element, rows, columns in extents
+            ((rows if order == "column" else columns) + self.shape.pad) * bits % 128 == 0
+            for order, bits, rows, columns in extents
         )
 
     @property
@@ -107,7 +107,7 @@ class Problem:
         the output's type.
         """
         narrow = ELEMENTS[self.dtype.out].bits == 8
-        return "fp32" if ELEMENTS[self.dtype.a].bits == 8 else self.dtype.a if narrow else self.dtype.out
+        return "fp32" if self.dtype.stored_a.bits == 8 else self.dtype.a if narrow else self.dtype.out
 
 
 def shared_layout(layouts: list[Layout]) -> Layout:

@@ -133,6 +133,9 @@ def _plain(function: ast.FunctionDef) -> bool:
 
 
 def _constant(value: ast.expr) -> bool:
+    """Whether a value is the same wherever it is computed: literals, and a tuple of torch's types."""
+    if isinstance(value, ast.Tuple) and all(matches(item, f"torch.{ast.unparse(item)[6:]}") for item in value.elts):
+        return True
     try:
         ast.literal_eval(value)
     except ValueError:

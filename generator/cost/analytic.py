@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from generator.language.model import Variant
-from generator.language.vocabulary import ELEMENTS, Schedule
+from generator.language.vocabulary import Schedule
 from generator.plan.devices import Device
 from generator.plan.memory import staged
 
@@ -88,6 +88,7 @@ def _body(v: Variant, *, bounded: bool) -> tuple[str, ...]:
     """The lines of `cost(row)`; if `bounded`, the cost is not less than that of loading the tiles."""
     t = v.traits
     columns = "2 * n" if v.epilogue.order is not None else "n"
+    loaded = loaded_columns(v, columns)
     tiles = "triton.cdiv(M, m) * triton.cdiv(N, n)"
     programs = f"{'B * ' * (v.batch != 'none')}{tiles}{' * parts' * t.splits}"
     beside = " + m * n * 4" * staged(v)
@@ -100,7 +101,7 @@ def _body(v: Variant, *, bounded: bool) -> tuple[str, ...]:
         lines.append('step = row["BLOCK_K"]')
     lines += [
         f"turns = triton.cdiv({programs}, multiprocessors)",
-        f"resident = max(1, min(turns, shared // ((m + {columns}) * depth * {_width(v)}{beside})))",
+        f"resident = max(1, min(turns, shared // ((m + {loaded}) * depth * {_width(v)}{beside})))",
         "# Products of a step (the matrix unit has at least 64 rows), and the load latency that is not hidden.",
     ]
     # The tiles that a multiprocessor computes one after the other, times the indices along K if they are divided.
@@ -118,8 +119,8 @@ def _body(v: Variant, *, bounded: bool) -> tuple[str, ...]:
             *lines,
             f"products = {products}",
             "# Loading an element takes as long as 47 products, and longer if less than 154,000 bytes are in flight.",
-            f'under_way = resident * (m + {columns}) * max(depth - row["BLOCK_K"], row["BLOCK_K"]) * {_width(v)}',
-            f"loads = {share} * (m + {columns}) * 47 * max(1, 154_000 / under_way)",
+            f'under_way = resident * (m + {loaded}) * max(depth - row["BLOCK_K"], row["BLOCK_K"]) * {_width(v)}',
+            f"loads = {share} * (m + {loaded}) * 47 * max(1, 154_000 / under_way)",
             *why,
             f"return max(products, loads){sums}",
         )
@@ -148,6 +149,12 @@ def _partial_sums(t: Schedule) -> tuple[tuple[str, ...], str]:
     return (), ""
 
 
+def loaded_columns(v: Variant, columns: str) -> str:
+    """The columns of B that a tile loads, as the number of columns of A's type that have as many bytes."""
+    narrower = v.dtype.stored_a.bits // v.dtype.stored_b.bits
+    return columns if narrower == 1 else f"{columns} // {narrower}"
+
+
 def _width(v: Variant) -> int:
     """Bytes of an element of A."""
-    return ELEMENTS[v.dtype.a].bits // 8
+    return v.dtype.stored_a.bytes(1)

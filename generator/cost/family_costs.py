@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from generator.cost import analytic
 from generator.language.model import Variant
-from generator.language.vocabulary import DEFAULTS, ELEMENTS, TARGETS
+from generator.language.vocabulary import DEFAULTS, TARGETS
 from generator.plan import legality
 from generator.plan.kernels import Family
 from generator.plan.memory import staged
@@ -101,7 +101,7 @@ def _words(v: Variant) -> Iterator[tuple[str, str]]:
         yield "gated", "gated"
     if v.product == "exchanged":
         yield "exchanged", "exchanged"
-    bits = ELEMENTS[v.dtype.a].bits
+    bits = v.dtype.stored_a.bits
     if v.dtype.precision == "ieee":
         yield "ieee", f"{bits}-bit IEEE elements"
     else:

@@ -9,8 +9,8 @@ from generator.epilogue.operations import COLUMNS, HALVES
 from generator.language.model import Dtype, Variant
 from generator.language.vocabulary import DEFAULTS, ELEMENTS, WORDS
 from generator.lowering import docstrings
-from generator.lowering.lines import collected, paragraph
-from generator.plan.call import Call, call
+from generator.lowering.lines import bracketed, collected, paragraph
+from generator.plan.call import SCALES, Call, call
 from generator.plan.kernels import Family, Kernel
 from generator.plan.resources import through_registers
 
@@ -22,6 +22,15 @@ _INSIDE = 4
 
 #: The element types that autocast casts to.
 AUTOCAST = ("fp16", "bf16")
+
+
+#: The parts of `_pack.py` that convert weights of other formats, each with the types that it makes.
+CONVERTERS = {
+    "integers": ("int4", "uint4", "int8"),
+    "fp8": ("fp8e4m3", "fp8e5m2"),
+    "mx": ("mxfp8e4m3", "mxfp8e5m2", "mxfp4", "nvfp4"),
+    "sparse": ("fp16", "bf16"),
+}
 
 
 @dataclass(frozen=True)
@@ -85,7 +94,7 @@ def contiguous_k(family: Family, names: Iterable[str]) -> tuple[tuple[str, str],
     found = []
     for name in names:
         variant = variants[name]
-        if variant.dtype.precision == "tf32" or ELEMENTS[variant.dtype.a].bits == 8:
+        if variant.dtype.precision == "tf32" or variant.dtype.stored_a.multiplied_bits == 8:
             others = (x.contract for x in _transposed(variant).values())
             found.append((name, "".join(sorted(readable[name].union(*(readable.get(other, ()) for other in others))))))
     return tuple(found)
@@ -104,11 +113,14 @@ def shapes(family: Family) -> tuple[str, ...]:
 def casts(family: Family) -> tuple[str, ...]:
     """The contracts of floating types of 16 or more bits, each with those that autocast calls for it, as entries.
 
+    Operands that are not stored as they are multiplied are not cast.
+
     Each is found by torch's name of the type: `"bfloat16": "gemm_bf16_rcr_none"`.
     """
     variants, found = _variants(family), []
     for name, variant in variants.items():
-        if not ELEMENTS[variant.dtype.a].floating or ELEMENTS[variant.dtype.a].bits < 16:
+        element = variant.dtype.stored_a.element
+        if not element.floating or element.bits < 16 or not variant.dtype.plain:
             continue
         entries = []
         for word in AUTOCAST:
@@ -137,11 +149,32 @@ def linear(contracts: Mapping[str, Sequence[Kernel]]) -> tuple[Linear, ...]:
         v = kernels[0].variant
         read = [(operand.name, operand.shape) for operand in v.epilogue.operands]
         alone = not v.epilogue.outputs and not v.epilogue.reads_out and v.batch == "none"
-        floating = ELEMENTS[v.dtype.a].floating and v.dtype.a == v.dtype.b == v.dtype.out
+        floating = v.dtype.plain and v.dtype.stored_a.element.floating and v.dtype.a == v.dtype.b == v.dtype.out
         if v.layout.word == "rcr" and alone and floating and read in ([], [("bias", COLUMNS)], [("bias", HALVES)]):
             plain = v.epilogue.word in ("none", "bias") and v.rounding == DEFAULTS["rounding"]
             found.append(Linear(name, ELEMENTS[v.dtype.a].torch, bool(read), plain))
     return tuple(found)
+
+
+def weights(family: Family) -> tuple[str, ...]:
+    """The contracts with operands that are not stored as they are multiplied, each with how B is stored, as entries."""
+    found = []
+    for name, variant in _variants(family).items():
+        if not variant.dtype.plain:
+            b = variant.dtype.stored_b
+            # A strided B may have either layout.
+            parts = [f'"{b.word}"', '"row"' if variant.layout.b == "row" else '"column"']
+            parts += [f"({b.block.along}, {b.block.across})"] if b.block is not None else []
+            parts += ["zeros=True"] * b.zeros + ["batched=True"] * (variant.batch != "none")
+            found.append(bracketed(f'"{name}": Stored(', parts, "),", _INSIDE))
+    return tuple(found)
+
+
+def converters(family: Family) -> tuple[str, ...]:
+    """The parts of `_pack.py` that make what a contract of the family stores."""
+    operands = [variant.dtype.stored_b for variant in _variants(family).values()]
+    words = {b.word for b in operands if not b.plain and (b.block is not None or b.bits == 16)}
+    return tuple(part for part, made in CONVERTERS.items() if words.intersection(made))
 
 
 def gradients(family: Family) -> tuple[str, ...]:
@@ -187,11 +220,25 @@ def operands(family: Family) -> tuple[tuple[str, tuple[tuple[str, str], ...]], .
 
 def _operands(made: Call) -> Iterator[tuple[str, str]]:
     optional = made.outputs if made.reads_out else made.results
-    for found in (made.a, made.b, *made.operands, *made.results):
+    for found in (made.a, made.b, *made.keywords, *made.results):
         # The kernel writes parts of a sum, which the launcher allocates.
         if found not in made.outputs or found.layout:
             extents = ", ".join(f'"{extent}"' for extent in found.extents) + "," * (len(found.extents) == 1)
             yield found.name, f"({found.torch_dtype}, ({extents}), {found.unit}, {found in optional})"
+
+
+def derived_extents(family: Family) -> tuple[tuple[str, str], ...]:
+    """The extents of stored operands that are no size, each with its value where M is the variable `size`."""
+    calls = [call(variant) for variant in _variants(family).values()]
+    extents = dict.fromkeys(extent for made in calls for x in (made.b, *made.stored) for extent in x.extents)
+    return tuple(
+        (extent, extent.replace("(M,", "(size,")) for extent in extents if " // " in extent or "cdiv" in extent
+    )
+
+
+def scale_types(family: Family) -> str:
+    """The statement that names the types of scales, empty where no contract has any."""
+    return SCALES if any(variant.dtype.scaled for variant in _variants(family).values()) else ""
 
 
 def contracts(family: Family) -> tuple[Contract, ...]:

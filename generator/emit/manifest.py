@@ -47,7 +47,11 @@ def manifest(family: Family, bodies: dict[str, str], kept: dict[str, Any] | None
 
 def _kernel(kernel: Kernel, body: str) -> dict[str, Any]:
     v = kernel.variant
-    dtype = {"a": v.dtype.a, "b": v.dtype.b, "acc": v.dtype.acc, "out": v.dtype.out, "precision": v.dtype.precision}
+    dtype = {key: getattr(v.dtype, key) for key in ("a", "b", "acc", "out", "precision")}
+    if v.dtype.scaled:
+        dtype["scales"] = {x: list(sizes) for x, sizes in v.dtype.scales.items()}
+    if v.dtype.zeros:
+        dtype["zeros"] = {"b": True}
     outputs = [_output(output, x) for output, x in zip(v.epilogue.outputs, call(v).outputs, strict=True)]
     return {
         "contract": v.contract,

@@ -22,6 +22,7 @@ from generator.language.vocabulary import (
     LAYOUT_LETTERS,
     PRECISIONS,
     SELECT,
+    STORED,
     TARGETS,
     WORDS,
 )
@@ -99,12 +100,9 @@ def remembered(folder: Path) -> Rendered:
 def _kernel(name: str, entry: Mapping[str, Any], operations: Mapping[str, Operation]) -> Kernel:
     axes = entry["axes"]
     layout = Layout(**{side: _one_of(axes["layout"][side], LAYOUT_LETTERS.values()) for side in "abc"})
-    parts = axes["dtype"]
-    types = {key: _one_of(parts[key], ELEMENTS) for key in ("a", "b", "acc", "out")}
-    precision = parts["precision"] if parts["precision"] is None else _one_of(parts["precision"], _PRECISIONS)
     variant = Variant(
         layout,
-        Dtype(**types, precision=precision),
+        _dtype(axes["dtype"]),
         epilogue=_epilogue(axes["epilogue"], operations),
         # A manifest may be older than an axis.
         **{axis: _one_of(axes.get(axis, DEFAULTS[axis]), words) for axis, words in WORDS.items()},
@@ -121,6 +119,14 @@ def _kernel(name: str, entry: Mapping[str, Any], operations: Mapping[str, Operat
         tuple((_one_of(target, TARGETS), tuple(rows)) for target, rows in entry.get("not_offered", {}).items()),
         _one_of(entry.get("invariant", DEFAULTS["invariant"]), INVARIANT) == "rows",
     )
+
+
+def _dtype(parts: Mapping[str, Any]) -> Dtype:
+    """The types of a product, and how its operands are stored."""
+    a, b, acc, out = (_one_of(parts[key], {*ELEMENTS, *STORED}) for key in ("a", "b", "acc", "out"))
+    precision = parts["precision"] if parts["precision"] is None else _one_of(parts["precision"], _PRECISIONS)
+    scales = {x: [int(size) for size in sizes] for x, sizes in parts.get("scales", {}).items()}
+    return Dtype(a, b, acc, out, precision).scaled_by(scales, zeros=bool(parts.get("zeros")))
 
 
 _PRECISIONS = {precision for precisions in PRECISIONS.values() for precision in precisions}

@@ -1,4 +1,4 @@
-"""Read the axes that are more than words, `layout`, `dtype` and `epilogue`, and the configurations of `tile`."""
+"""Read the axes that are more than words, `layout` and `epilogue`, and the configurations of `tile`."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from generator.epilogue.gradient_operation import GRAD, gradient_name, gradient_
 from generator.epilogue.operations import Operation
 from generator.language.built_in import BUILT_IN
 from generator.language.document import plain
+from generator.language.dtype_reader import read_dtype
 from generator.language.errors import nearest, shown
-from generator.language.keys import DTYPE_KEYS, LAYOUT_KEYS, TILE_KEYS, TILE_REQUIRED
-from generator.language.model import AxisValue, Dtype, Layout, Tile
+from generator.language.keys import LAYOUT_KEYS, TILE_KEYS, TILE_REQUIRED
+from generator.language.model import AxisValue, Layout, Tile
 from generator.language.operation_reader import read_output, read_settings, settled
 from generator.language.reader import Reader
-from generator.language.vocabulary import ACCUMULATORS, DTYPE_SHORTHANDS, ELEMENTS, LAYOUT_LETTERS, PRECISIONS, WORDS
+from generator.language.vocabulary import LAYOUT_LETTERS, WORDS
 
 #: The operations that a chain may use; None for one whose definition has a mistake, which is already recorded.
 Operations = Mapping[str, Operation | None]
@@ -62,48 +63,6 @@ def read_layout(reader: Reader, node: Node) -> Layout | None:
     if len(reader.mistakes) > before:
         return None
     return Layout(**{operand: str(plain(value)) for operand, value in found.items()})
-
-
-def read_dtype(reader: Reader, node: Node) -> Dtype | None:
-    """A shorthand, or a mapping of a, b, acc, out and precision; omitted keys follow from `a`."""
-    if not isinstance(node, MappingNode):
-        shorthand = plain(node)
-        if isinstance(shorthand, str) and shorthand in DTYPE_SHORTHANDS:
-            return Dtype.of(shorthand)
-        reader.wrong(node, f"dtype: unknown value {shown(shorthand)}; {nearest(str(shorthand), DTYPE_SHORTHANDS)}")
-        return None
-    found = reader.mapping(node, DTYPE_KEYS, "dtype", required=("a",))
-    words = {key: plain(value) for key, value in found.items()}
-
-    def choose(key: str, default: str | None, legal: tuple[str, ...]) -> str | None:
-        word = words.get(key, default)
-        if word in legal or (key not in words and word is None):
-            return word if word is None else str(word)
-        reader.wrong(found[key], f"dtype.{key}: unknown value {shown(word)}; {nearest(str(word), legal)}")
-        return None
-
-    a = choose("a", None, tuple(ACCUMULATORS))
-    if a is None:
-        return None
-    b = choose("b", a, tuple(ACCUMULATORS))
-    acc = choose("acc", ACCUMULATORS[a][0], ACCUMULATORS[a])
-    floating = tuple(name for name, element in ELEMENTS.items() if element.floating)
-    results = (*floating, "int8") if ELEMENTS[a].floating else (*floating, "int32", "int8")
-    out = choose("out", DTYPE_SHORTHANDS[a][3], results)
-    precision = None
-    if a in PRECISIONS:
-        precision = choose("precision", PRECISIONS[a][0], PRECISIONS[a])
-    elif "precision" in words:
-        reader.wrong(found["precision"], f"dtype.precision: a product of {a} has no choice of precision; leave it out")
-        return None
-    ready = not (b is None or acc is None or out is None or (a in PRECISIONS and precision is None))
-    if b is not None and a != b:
-        reader.wrong(found["b"], f"dtype.b: operands of two types ({a} and {b}) are not available yet")
-        ready = False
-    if not ready:
-        return None
-    assert b is not None and acc is not None and out is not None
-    return Dtype(a, b, acc, out, precision)
 
 
 def read_epilogue(reader: Reader, node: Node, operations: Operations = BUILT_IN) -> Epilogue | None:

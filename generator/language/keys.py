@@ -77,6 +77,12 @@ DTYPE_KEYS: Mapping[str, Key] = {
     "acc": Key("Type of the accumulator"),
     "out": Key("Type of the elements of the result"),
     "precision": Key("How exact the product is, for types that have a choice"),
+    "scales": Key(
+        "Blocks of elements that share a scale, [rows, k] of A and [k, columns] of B; 0 is the whole extent",
+        ({"b": [128, 1]}, {"a": [1, 128], "b": [128, 128]}),
+    ),
+    "zeros": Key("Whether each scale of B has a zero point", ({"b": True},)),
+    "sparsity": Key("Not available yet"),
 }
 
 #: The keys of a configuration.

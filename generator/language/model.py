@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -11,10 +11,12 @@ from packaging.specifiers import SpecifierSet
 
 from generator.epilogue.chain import Epilogue
 from generator.language.errors import Mistake
+from generator.language.storage import Block, Storage
 from generator.language.vocabulary import (
     AXES,
     DEFAULTS,
     DTYPE_SHORTHANDS,
+    ELEMENTS,
     LAYOUT_LETTERS,
     PRECISIONS,
     SCHEDULE,
@@ -51,9 +53,33 @@ class Dtype:
     acc: str
     out: str
     precision: str | None
+    #: The blocks of A and B that share a scale.
+    a_block: Block | None = None
+    b_block: Block | None = None
+    #: Whether B has a zero point for each scale.
+    zeros: bool = False
 
     @cached_property
     def word(self) -> str:
+        """The word of the types, and of how the operands are stored: `bf16xint4_fp32_bf16_b128x1`."""
+        blocks = [f"{x}{'x'.join(str(size or 'all') for size in sizes)}" for x, sizes in self.scales.items()]
+        return "_".join([self._types, *blocks, *(["zeros"] if self.zeros else [])])
+
+    def scaled_by(self, scales: Mapping[str, Sequence[int]], *, zeros: bool = False) -> Dtype:
+        """These types, with blocks of scales as in `scales`, and zero points of B."""
+        a, b = scales.get("a"), scales.get("b")
+        a_block = None if a is None else Block(along=a[1], across=a[0])
+        return replace(self, a_block=a_block, b_block=None if b is None else Block(*b), zeros=zeros)
+
+    @property
+    def scales(self) -> dict[str, tuple[int, int]]:
+        """The operands with scales, each with the sizes of a block as a spec has them: rows, then columns."""
+        a, b = self.a_block, self.b_block
+        found = {"a": (a.across, a.along)} if a is not None else {}
+        return found if b is None else {**found, "b": (b.along, b.across)}
+
+    @property
+    def _types(self) -> str:
         """The shorthand if there is one; else `a_acc_out` or `axb_acc_out`, and a precision that is not the default."""
         for shorthand, parts in DTYPE_SHORTHANDS.items():
             if parts == (self.a, self.b, self.acc, self.out, self.precision):
@@ -61,6 +87,37 @@ class Dtype:
         word = f"{self.a if self.a == self.b else f'{self.a}x{self.b}'}_{self.acc}_{self.out}"
         implied = PRECISIONS.get(self.a, (None,))[0]
         return word if self.precision == implied else f"{word}_{self.precision}"
+
+    @cached_property
+    def stored_a(self) -> Storage:
+        """How A is stored."""
+        return Storage("a", self.a, self.a, self.a_block)
+
+    @cached_property
+    def stored_b(self) -> Storage:
+        """How B is stored; what differs from A is converted to A's type, unless the matrix unit takes both."""
+        together = self.b == self.a or ELEMENTS[self.a].bits == 8
+        return Storage("b", self.b, self.b if together else self.a, self.b_block, self.zeros)
+
+    @property
+    def stored(self) -> tuple[Storage, Storage]:
+        """How A and B are stored."""
+        return self.stored_a, self.stored_b
+
+    @property
+    def scaled(self) -> bool:
+        """Whether an operand has scales."""
+        return self.a_block is not None or self.b_block is not None
+
+    @property
+    def plain(self) -> bool:
+        """Whether both operands are stored as they are multiplied, without scales."""
+        return all(storage.plain for storage in self.stored)
+
+    @property
+    def sum(self) -> str:
+        """The type of the whole sum, which the epilogue starts from: scales make fp32 of any."""
+        return "fp32" if self.scaled else self.acc
 
     @classmethod
     def of(cls, shorthand: str) -> Dtype:
@@ -149,7 +206,7 @@ class Variant:
     def chain(self) -> Epilogue:
         """The epilogue as computed: with `rounding: torch` the running value is rounded before each operation."""
         late = self.rounding == DEFAULTS["rounding"]
-        return self.epilogue if late else self.epilogue.rounded(self.dtype.acc, self.dtype.out)
+        return self.epilogue if late else self.epilogue.rounded(self.dtype.sum, self.dtype.out)
 
     @property
     def traits(self) -> Schedule:

@@ -22,6 +22,7 @@ from generator.epilogue.operations import SHAPES, Operation
 from generator.language import keys
 from generator.language.axis_values import POWERS
 from generator.language.built_in import BUILT_IN
+from generator.language.dtype_reader import LARGEST_BLOCK
 from generator.language.keys import Key
 from generator.language.model import Tile
 from generator.language.reader import LARGEST_NUMBER, LONGEST_NAME, NAME
@@ -39,6 +40,7 @@ from generator.language.vocabulary import (
     SELECT,
     SINGLE_AXES,
     TARGETS,
+    WEIGHTS,
     WORDS,
     Word,
 )
@@ -52,6 +54,8 @@ Schema = dict[str, Any]
 _TEXT: Schema = {"type": "string"}
 _LINE: Schema = {**_TEXT, "pattern": r"\S"}
 _NUMBER: Schema = {"type": "number"}
+_SIZE: Schema = {"type": "integer", "minimum": 0, "maximum": LARGEST_BLOCK}
+_BLOCK: Schema = {"type": "array", "items": _SIZE, "minItems": 2, "maxItems": 2}
 _NAME: Schema = {**_TEXT, "pattern": f"^{NAME}$", "maxLength": LONGEST_NAME}
 
 
@@ -151,10 +155,13 @@ def _dtype() -> Schema:
     precisions = list(dict.fromkeys(word for words in PRECISIONS.values() for word in words))
     made: dict[str, Schema] = {
         "a": {"enum": list(ACCUMULATORS)},
-        "b": {"enum": list(ACCUMULATORS)},
+        "b": {"enum": list(dict.fromkeys((*ACCUMULATORS, *WEIGHTS)))},
         "acc": {"enum": list(dict.fromkeys(word for words in ACCUMULATORS.values() for word in words))},
         "out": {"enum": list(ELEMENTS)},
         "precision": {"enum": precisions},
+        "scales": {**_entries("ab", _BLOCK), "minProperties": 1},
+        "zeros": {**_entries("b", {"type": "boolean"}), "required": ["b"]},
+        "sparsity": {"not": {}},
     }
     rules = [
         _if(
@@ -169,6 +176,11 @@ def _dtype() -> Schema:
         for a, words in ACCUMULATORS.items()
     ]
     return {"anyOf": [{"enum": list(DTYPE_SHORTHANDS)}, {**_mapping(keys.DTYPE_KEYS, made, ("a",)), "allOf": rules}]}
+
+
+def _entries(operands: str, value: Schema) -> Schema:
+    """A mapping of operands' letters to values."""
+    return {"type": "object", "properties": dict.fromkeys(operands, value), "additionalProperties": False}
 
 
 def _chain(*, strict: bool = False) -> Schema:

@@ -254,6 +254,22 @@ ELEMENTS: Mapping[str, Element] = {
     "int32": Element(32, False, "int32", "int32"),
 }
 
+#: Types that no product and no result has, with the libraries' names of what contains them: several elements of K share
+#: a byte.
+STORED: Mapping[str, Element] = {
+    "uint8": Element(8, False, "uint8", "uint8"),
+    "int4": Element(4, False, "uint8", "uint8"),
+    "uint4": Element(4, False, "uint8", "uint8"),
+}
+
+#: Types of a B whose A has 16 bits; the kernel converts them to A's type.
+WEIGHTS = ("int4", "uint4", "int8", "fp8e4m3", "fp8e5m2")
+#: Those of them that may have zero points.
+OFFSET = ("int4", "uint4", "int8")
+#: Types with scales of their own, which no kernel multiplies yet.
+NOT_MULTIPLIED_YET = ("mxfp8e4m3", "mxfp8e5m2", "mxfp4", "nvfp4")
+SPARSITIES = ("2:4",)
+
 
 @dataclass(frozen=True)
 class Quantised:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from generator.epilogue.gated_units import CONCATENATED
 from generator.language.model import Variant
 from generator.language.vocabulary import ELEMENTS, Schedule
+from generator.lowering.edges import Edges
 from generator.lowering.operands import Matrix
+from generator.lowering.stored_operands import Conversion, Factor, Strip, factor, product_of
 from generator.plan.kernels import Kernel
 from generator.plan.resources import through_registers
 
@@ -19,6 +22,9 @@ class Accumulation:
     kernel: Kernel
     a: Matrix
     b: Matrix
+    #: The scales and zero points of A and B.
+    stored: tuple[Matrix, ...]
+    edges: Edges
 
     @property
     def v(self) -> Variant:
@@ -48,10 +54,13 @@ class Accumulation:
     @property
     def dot_options(self) -> str:
         dtype = self.v.dtype
-        if dtype.a == "fp32":
+        if dtype.stored_a.multiplied == "fp32":
             return f', input_precision="{dtype.precision}"'
+        deepest = max(tile.k for tile in self.kernel.tiles)
+        if dtype.precision == "full" and self.step_factors:
+            # The sum of a step is one of fp32 as soon as it is scaled.
+            return ", max_num_imprecise_acc=128" if deepest > 128 else ""
         if dtype.precision == "full":
-            deepest = max(tile.k for tile in self.kernel.tiles)
             return f", max_num_imprecise_acc={'BLOCK_K' if deepest <= 128 else 'BLOCK_K if BLOCK_K < 128 else 128'}"
         return f", out_dtype=tl.{self.acc}" if dtype.acc != "fp32" else ""
 
@@ -93,7 +102,11 @@ class Accumulation:
     def clear(self) -> str:
         """The statements that make accumulators of nothing."""
         shapes = ((end, f"{n}, BLOCK_M" if self.exchanged else f"BLOCK_M, {n}") for end, n in self.strips)
-        return "\n".join(f"acc{end} = tl.zeros(({shape}), tl.{self.acc})" for end, shape in shapes)
+        dtype = "float32" if self.step_factors else self.acc
+        lines = [f"acc{end} = tl.zeros(({shape}), tl.{dtype})" for end, shape in shapes]
+        if self.adds_rows_of_a and not self._zeros_by_step:
+            lines.append("a_sum = tl.zeros((BLOCK_M,), tl.float32)")
+        return "\n".join(lines)
 
     @property
     def multiply(self) -> str:
@@ -103,11 +116,103 @@ class Accumulation:
             names = [f"b{end}" for end, _ in self.strips] if held == "b" else ["a"]
             lines = [f"# Clearing the bits that tf32 drops puts {held.upper()} into registers: there any layout works."]
             lines += [f"{x} = ({x}.to(tl.int32, bitcast=True) & -0x2000).to(tl.float32, bitcast=True)" for x in names]
-        turned = "" if self.b.flipped else ".T"
+        if self.adds_rows_of_a:
+            lines.append(self._add_rows_of_a)
+        turned = ".T" if self.exchanged != self.b.flipped else ""
         for end, _ in self.strips:
-            tiles = f"b{end}{turned}, a.T" if self.exchanged else f"a, b{end}"
-            lines.append(f"acc{end} = tl.dot({tiles}, acc{end}{self.dot_options})")
+            tiles = f"b{end}{turned}, a.T" if self.exchanged else f"a, b{end}{turned}"
+            if self.step_factors:
+                lines += self._scaled(end, f"tl.dot({tiles}{self.dot_options})", self.step_factors, add=True)
+            else:
+                lines.append(f"acc{end} = tl.dot({tiles}, acc{end}{self.dot_options})")
         return "\n".join(lines)
+
+    @property
+    def conversions(self) -> tuple[Conversion, ...]:
+        """The tiles of B that a kernel converts to the type in which they are multiplied."""
+        storage = self.v.dtype.stored_b
+        if not storage.converted:
+            return ()
+        shape = f"{self.b.pairs}BLOCK_N, BLOCK_K"
+        return tuple(Conversion(name, shape, storage.word, storage.multiplied) for name in self.b.tiles)
+
+    @cached_property
+    def factors(self) -> tuple[Factor, ...]:
+        """The scales and zero points of a tile, for each strip of B its own."""
+        storages = {storage.letter: storage for storage in self.v.dtype.stored}
+        tiles = self.kernel.tiles
+        return tuple(
+            factor(matrix, storages[matrix.name[0]], strip, tiles)
+            for matrix in self.stored
+            for strip in self._strips_of(matrix.name[0])
+        )
+
+    @property
+    def step_factors(self) -> tuple[Factor, ...]:
+        """Those of each block along K."""
+        return tuple(found for found in self.factors if found.along)
+
+    @property
+    def whole_factors(self) -> tuple[Factor, ...]:
+        """Those of all of K."""
+        return tuple(found for found in self.factors if not found.along)
+
+    @property
+    def adds_rows_of_a(self) -> bool:
+        """Whether the rows of A are summed, because zero points are subtracted from sums."""
+        return self.v.dtype.zeros
+
+    @property
+    def scaling(self) -> tuple[str, ...]:
+        """The statements behind the loop for the factors of all of K."""
+        if not self.whole_factors:
+            return ()
+        convert = ".to(tl.float32)" if self.acc == "int32" and not self.step_factors else ""
+        found = [self._scaled(end, f"acc{end}{convert}", self.whole_factors) for end, _ in self.strips]
+        return tuple(line for lines in found for line in lines)
+
+    def _strips_of(self, letter: str) -> tuple[Strip, ...]:
+        """What the factors of an operand are for: the rows of A, or the strips of B's columns."""
+        inside = self.edges.inside
+        if letter == "a":
+            return (Strip("", self._within("offs_m", inside.m, "M"), "pid_m * BLOCK_M", inside.m),)
+        if self.b.pairs:
+            return (Strip("", "offs_b", "2 * pid_n * BLOCK_N", "in_b" if inside.n else "", times=2),)
+        first, offsets = "pid_n * BLOCK_N", self._within("offs_n", inside.n, "N")
+        if self.order is None:
+            return (Strip("", offsets, first, inside.n),)
+        return (
+            Strip("_gate", offsets, first, inside.n),
+            Strip("_up", f"(N + {offsets})", f"(N + {first})", inside.n, times=0),
+        )
+
+    def _within(self, offsets: str, inside: str, extent: str) -> str:
+        """The offsets; where the hardware checks bounds, they wrap around past the edge, and stores drop the rest."""
+        return f"{offsets} % {extent}" if self.descriptors and not inside else offsets
+
+    @property
+    def _zeros_by_step(self) -> bool:
+        return any("_zero" in found.name for found in self.step_factors)
+
+    @property
+    def _add_rows_of_a(self) -> str:
+        """The statement that sums the rows of A's tile."""
+        scale = next((f" * {found.name}" for found in self.step_factors if found.letter == "a"), "")
+        if self._zeros_by_step:
+            return "a_sum = tl.sum(a.to(tl.float32), 1)"
+        return f"a_sum += tl.sum(a.to(tl.float32), 1){scale}"
+
+    def _scaled(self, end: str, product: str, factors: tuple[Factor, ...], *, add: bool = False) -> list[str]:
+        """The statements that make of a product, or add to the accumulator, what its factors leave of it."""
+        own = [found for found in factors if found.letter == "a" or found.name.endswith((f"scale{end}", f"zero{end}"))]
+        scales = [found for found in own if "_zero" not in found.name]
+        lines = []
+        for zero in (found for found in own if "_zero" in found.name):
+            rows = "a_sum[None, :]" if self.exchanged else "a_sum[:, None]"
+            lines.append(f"product = {product} - {rows} * {zero.spread(exchanged=self.exchanged)}")
+            product = "product"
+        scale = product_of(scales, exchanged=self.exchanged)
+        return [*lines, f"acc{end} {'+=' if add else '='} {product} * {scale}"]
 
     @property
     def turned(self) -> tuple[str, ...]:

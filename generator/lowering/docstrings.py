@@ -10,6 +10,7 @@ from generator.epilogue.formula import GATE, X
 from generator.epilogue.gated_units import TOLD
 from generator.epilogue.operations import MATRIX
 from generator.language.model import Variant
+from generator.language.storage import element_of
 from generator.language.versions import SUPPORTED, spelled
 from generator.language.vocabulary import MASKED_DIMENSIONS, QUANTISED, SWIZZLE
 from generator.lowering import approximate_math
@@ -225,8 +226,9 @@ def needs(kernel: Kernel) -> str:
         parts.append(f"Triton {kernel.triton}")
     if kernel.variant.load == "descriptor":
         parts.append("a GPU with bulk tensor copies (sm90 or later)")
-    if kernel.variant.dtype.a.startswith("fp8"):
-        parts.append(f"a matrix unit for {kernel.variant.dtype.a}")
+    multiplied = kernel.variant.dtype.stored_a.multiplied
+    if multiplied.startswith("fp8"):
+        parts.append(f"a matrix unit for {multiplied}")
     return f"{' and '.join(parts)}." if parts else ""
 
 
@@ -234,12 +236,13 @@ def operand_table(k: View) -> str:
     """The operands and the result: shape, dtype, layout and alignment."""
     call = k.call
     rows = [("operand", "shape", "dtype", "layout")]
-    for x in (call.a, call.b, *call.operands, *call.results):
+    for x in (call.a, call.b, *call.keywords, *call.results):
         if x.number:
             rows.append((x.name, "scalar", "any real", "a number, or a tensor of one element"))
         else:
-            dtype = x.torch_dtype.removeprefix("torch.") if x.dtype else "any floating"
-            rows.append(("result" if x is call.out else x.name, x.shape, dtype, _layout(k, x)))
+            words = x.dtype if isinstance(x.dtype, tuple) else (x.dtype,)
+            dtype = ", ".join(element_of(word).torch if word else "any floating" for word in words)
+            rows.append(("result" if x is call.out else x.name, x.told, dtype, _layout(k, x)))
     return table(rows)
 
 
@@ -249,7 +252,7 @@ def _layout(k: View, x: Argument) -> str:
         return "on the device" if x.extents == ("1",) else "stride 1"
     if x.unit is None:
         return "any strides"
-    inner = x.extents[x.unit]
+    inner = x.extents[x.unit].replace(" // ", " / ")
     if k.descriptors and x.name in ("a", "b", *(matrix.variable for matrix in k.described)):
         whole = "base, leading dimension and " + inner if x in k.call.results else "base and leading dimension"
         if x is k.call.b and k.read_step:

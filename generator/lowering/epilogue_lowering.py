@@ -41,7 +41,7 @@ def step_views(
 
     The matrices among the operands share the layout of `c`, as they do its batch. `math` is what `fast.math_of` says.
     """
-    kind = dtype.acc
+    kind = dtype.sum
     values = {X: "acc"} if epilogue.gate is None else {GATE: "acc_gate", X: "acc_up"}
     steps = []
     depth = SCHEDULE[schedule].indent

@@ -11,7 +11,7 @@ from generator.lowering import docstrings
 from generator.lowering.lines import WIDTH, bracketed, collected, paragraph
 from generator.lowering.outputs import OutputView
 from generator.lowering.view import View
-from generator.plan.call import Argument, Call
+from generator.plan.call import SCALES, Argument, Call
 
 #: Where a statement of the launcher begins.
 _INSIDE = 4
@@ -35,7 +35,7 @@ class Launcher:
     @property
     def signature(self) -> tuple[tuple[str, str], ...]:
         """The keywords of the epilogue's operands, each with its annotation."""
-        return tuple((x.name, "float | torch.Tensor" if x.number else "torch.Tensor") for x in self.call.operands)
+        return tuple((x.name, "float | torch.Tensor" if x.number else "torch.Tensor") for x in self.call.keywords)
 
     @property
     def sentence(self) -> str:
@@ -45,7 +45,7 @@ class Launcher:
         if call.reads_out:
             made = f"`out` {call.out.shape}, which is C and is read first."
         formula = docstrings.formula(self.kernel.v)
-        text = f"{formula} for `a` {call.a.shape} and `b` {call.b.shape}: {made}"
+        text = f"{formula} for `a` {call.a.told} and `b` {call.b.told}: {made}"
         return paragraph(text, _INSIDE + len('"""'), " " * _INSIDE)
 
     @property
@@ -81,8 +81,18 @@ class Launcher:
         return any(x.dtype is None for x in self.call.tensors)
 
     @property
+    def scale_types(self) -> str:
+        """The statement that names the types of scales."""
+        return SCALES
+
+    @property
+    def several_dtypes(self) -> bool:
+        """Whether an operand may have one of several types."""
+        return any(isinstance(x.dtype, tuple) for x in self.call.tensors)
+
+    @property
     def any_strided(self) -> bool:
-        return any(x.unit is None for x in (self.call.a, self.call.b, self.call.out))
+        return any(x.unit is None for x in (*self.call.tensors, self.call.out))
 
     def allocation(self, x: Argument) -> str:
         """The expression for a new result."""
@@ -111,7 +121,7 @@ class Launcher:
     @property
     def refusal_call(self) -> str:
         """The statement that asks whether this kernel takes the operands."""
-        names = (*(x.name for x in self.call.operands), "out", *(matrix.name for matrix in self.kernel.saved))
+        names = (*(x.name for x in self.call.keywords), "out", *(matrix.name for matrix in self.kernel.saved))
         return bracketed("reason = refusal(", ["a", "b", *(f"{name}={name}" for name in names)], ")", _INSIDE)
 
     @property
@@ -121,10 +131,10 @@ class Launcher:
 
     @property
     def _keywords(self) -> tuple[str, ...]:
-        return (*(x.name for x in (*self.call.operands, *self.call.results)), "config")
+        return (*(x.name for x in (*self.call.keywords, *self.call.results)), "config")
 
     def _head(self, name: str, keywords: tuple[str, ...]) -> str:
-        needed = {x.name for x in self.call.operands}
+        needed = {x.name for x in self.call.keywords}
         entries = [keyword if keyword in needed else f"{keyword}=None" for keyword in keywords]
         return bracketed(f"def {name}(", ["a", "b", "*", *entries], "):")
 
@@ -159,7 +169,7 @@ class Launcher:
 
     @property
     def _sums(self) -> str:
-        return f"torch.{ELEMENTS[self.kernel.v.dtype.acc].torch}"
+        return f"torch.{ELEMENTS[self.kernel.v.dtype.sum].torch}"
 
     @property
     def twice(self) -> bool:
@@ -306,6 +316,14 @@ class Launcher:
         return tuple(found)
 
     @property
+    def nothing(self) -> str:
+        """The matrices that stand for A and B where K is 0."""
+        zeros = f"new_zeros(({'1, ' * self.call.batched}1, 16))"
+        if self.call.a.dtype == self.call.b.dtype:
+            return f"(a.{zeros},) * 2"
+        return f"(a.{zeros}, b.{zeros})"
+
+    @property
     def described(self) -> tuple[tuple[str, str], ...]:
         """The operands that descriptors read, each with the row-major matrix that is described."""
         k = self.kernel
@@ -351,7 +369,13 @@ class Launcher:
 
     @property
     def element_bytes(self) -> int:
-        return ELEMENTS[self.kernel.v.dtype.a].bits // 8
+        """Bytes of an element of A."""
+        return self.kernel.v.dtype.stored_a.bytes(1)
+
+    @property
+    def loaded_columns(self) -> str:
+        """The columns of B that a tile loads, in elements of A's bytes."""
+        return analytic.loaded_columns(self.kernel.v, "2 * n" if self.call.gated else "n")
 
     @property
     def result_bytes(self) -> int:

@@ -30,6 +30,8 @@ class Matrix:
     flipped: bool = False
     #: Whether its elements are integers.
     integer: bool = False
+    #: The elements along K of one of its containers; where there are several, rows are containers.
+    packed: int = 1
     #: The kernel's name for the number of the matrix, where there are several.
     number: str = "batch"
 
@@ -44,6 +46,20 @@ class Matrix:
     def pairs(self) -> str:
         """A factor of the columns of a tile, and of their first, where they are neighbours two by two."""
         return "2 * " if self.order == INTERLEAVED else ""
+
+    @property
+    def over(self) -> str:
+        """A divisor of a number of elements along K, for that of containers."""
+        return "" if self.packed == 1 else f" // {self.packed}"
+
+    @property
+    def along_k(self) -> str:
+        """The kernel's name for the offsets of a tile's containers along K."""
+        return "offs_k" if self.packed == 1 else "offs_p"
+
+    def packed_extent(self, extent: str) -> str:
+        """The containers of so many elements along K."""
+        return f"({extent}){self.over}" if " " in extent else f"{extent}{self.over}"
 
     def places(self, column: str) -> tuple[str, ...]:
         """The columns that make a column of C: the gate's, then the other."""
@@ -106,7 +122,7 @@ class Matrix:
         the tile's.
         """
         width = " - ".join(f'{row}["{column}"]' for column in columns or (f"BLOCK_{self.columns}",))
-        sizes = [rows or f'{row}["BLOCK_{self.rows}"]', f"{self.pairs}{width}"]
+        sizes = [rows or f'{row}["BLOCK_{self.rows}"]{self.over}', f"{self.pairs}{width}"]
         if self.layout == "column":
             sizes.reverse()
         if self.batched:

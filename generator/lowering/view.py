@@ -6,14 +6,16 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from generator.epilogue.gated_units import CONCATENATED
-from generator.epilogue.operations import MATRIX, SCALAR
-from generator.language.vocabulary import ELEMENTS, QUANTISED, SWIZZLE
+from generator.epilogue.operations import COLUMNS, MATRIX, ROWS, SCALAR
+from generator.language.storage import CONTAINER
+from generator.language.vocabulary import QUANTISED, SWIZZLE
 from generator.lowering import approximate_math
 from generator.lowering.accumulation import Accumulation
 from generator.lowering.edges import Edges, edges_of
 from generator.lowering.epilogue_lowering import StepView, step_views
 from generator.lowering.operands import Matrix, Slot, Vector
 from generator.lowering.outputs import OutputView, reduced_shapes
+from generator.lowering.stored_operands import one_of_tile
 from generator.plan.call import Argument, Call, call
 from generator.plan.configurations import columns, configurations
 from generator.plan.kernels import Kernel
@@ -25,7 +27,6 @@ class View(Accumulation):
     """A kernel as its template reads it; see the templates for the use of each."""
 
     c: Matrix
-    edges: Edges
     steps: tuple[StepView, ...]
     #: The type of the running value after the last step, and the expression that is stored.
     kind: str
@@ -37,14 +38,15 @@ class View(Accumulation):
     def partial(self) -> Matrix:
         """What the first of two kernels writes: for each part of K a matrix of sums."""
         columns = f"2 * {self.c.columns}" if self.order else self.c.columns
-        return Matrix("sums", "sums", self.c.rows, columns, "row", True, integer=self.acc == "int32", number="part")
+        integer = self.v.dtype.sum == "int32"
+        return Matrix("sums", "sums", self.c.rows, columns, "row", True, integer=integer, number="part")
 
     @cached_property
     def first(self) -> View:
         """The kernel that sums parts of K, of two."""
         by_column = self.order is None or (self.order == CONCATENATED and self.v.load == "pointer")
         edges = replace(self._edges_of_sums, needs_n=by_column)
-        return replace(self, stage="parts", c=self.partial, edges=edges, steps=(), kind=self.acc_word, result="acc")
+        return replace(self, stage="parts", c=self.partial, edges=edges, steps=(), kind=self.v.dtype.sum, result="acc")
 
     @cached_property
     def second(self) -> View:
@@ -62,7 +64,12 @@ class View(Accumulation):
     @property
     def sources(self) -> tuple[Matrix, ...]:
         """What the kernel sums: A and B, or the partial sums of a first kernel."""
-        return (self.partial,) if self.stage == "whole" else (self.a, self.b)
+        return (self.partial,) if self.stage == "whole" else (self.a, self.b, *self.stored)
+
+    @property
+    def scales(self) -> tuple[Matrix, ...]:
+        """The scales and zero points that the kernel reads."""
+        return () if self.stage == "whole" else self.stored
 
     @property
     def stored_by_pointer(self) -> bool:
@@ -114,13 +121,14 @@ class View(Accumulation):
     @property
     def step(self) -> str:
         """The loop variable along K, `_` where nothing reads it."""
-        return "k" if self.descriptors or (self.v.load == "pointer" and self.edges.bound.k != "never") else "_"
+        masked = self.v.load == "pointer" and self.edges.bound.k != "never"
+        return "k" if self.descriptors or masked or self.step_factors else "_"
 
     @property
     def read_step(self) -> int | None:
         """What N must be a multiple of for a descriptor to read the second half of B's rows; None for any N."""
         across = self.descriptors and self.order == CONCATENATED and self.v.layout.b == "row"
-        return 128 // ELEMENTS[self.v.dtype.b].bits if across else None
+        return 128 // self.v.dtype.stored_b.bits if across else None
 
     @property
     def advances(self) -> bool:
@@ -195,7 +203,7 @@ class View(Accumulation):
         elif not by_pointer:
             c = (self.c,) if self.stored_by_pointer or self.v.epilogue.reads_out else ()
             beside = (*c, *self.matrices, *(self.saved if self.stored_by_pointer else ()), *self.parts)
-        return (*(self.sources if by_pointer or self.stage == "whole" else ()), *beside)
+        return (*(self.sources if by_pointer or self.stage == "whole" else self.scales), *beside)
 
     @cached_property
     def wide_strides(self) -> tuple[str, ...]:
@@ -209,7 +217,12 @@ class View(Accumulation):
     def late_coordinates(self) -> bool:
         """Whether the epilogue or the store needs the coordinates that the loads did without."""
         late = self.tiled and self.v.load != "pointer" and (self.edges.needs_m or self.edges.needs_n)
-        return late and self.stage != "whole"
+        return late and self.stage != "whole" and not self.early_coordinates
+
+    @property
+    def early_coordinates(self) -> bool:
+        """Whether the factors of rows and columns need those coordinates before the loop."""
+        return self.v.load != "pointer" and any(found.vector for found in self.factors)
 
     @property
     def edges_of_columns(self) -> Edges:
@@ -257,6 +270,7 @@ class View(Accumulation):
             found = [Slot(name, name, operand) for operand, name in self.descriptors_of_operands]
         else:
             found = [matrix(self.a, "a"), matrix(self.b, "b")]
+        found += [matrix(x, x.name) for x in self.scales]
         found.append(matrix(self.c, "sums" if self.stage == "parts" else "out"))
         for operand in self.operands:
             if isinstance(operand, Matrix):
@@ -348,14 +362,21 @@ def view(kernel: Kernel) -> View:
     v = kernel.variant
     described = call(v)
     c = _matrix("c", "M", "N", described.out)
-    b = _matrix("b", "K", "N", described.b, v.epilogue.order)
+    b = _matrix("b", "K", "N", described.b, v.epilogue.order, v.dtype.stored_b.packed)
     steps, kind, result = step_views(v.chain, v.dtype, c, v.schedule, approximate_math.math_of(v))
     # C lies as the matrices of the epilogue do, and is read as they are.
     shapes = [operand.shape for operand in v.epilogue.operands] + [MATRIX] * v.epilogue.reads_out
+    # Scales are read as a vector of the epilogue is.
+    scaled = [storage for storage in v.dtype.stored if storage.block is not None]
+    vectors = [storage for storage in scaled if not one_of_tile(storage, kernel.tiles, v.epilogue.order is None)]
+    shapes += [{"a": ROWS, "b": COLUMNS}[storage.letter] for storage in vectors]
     return View(
         kernel,
         a=_matrix("a", "M", "K", described.a),
-        b=replace(b, flipped=through_registers(v) == "b"),
+        b=replace(b, flipped=through_registers(v) == "b" or b.packed > 1),
+        stored=tuple(
+            _matrix(x.name, "M", "K", x) if x.name[0] == "a" else _matrix(x.name, "K", "N", x) for x in described.stored
+        ),
         c=replace(c, located=v.epilogue.reads_out),
         edges=edges_of(v.masking, v.schedule, v.load, v.store, " ".join(shapes), reduced_shapes(v.epilogue.outputs)),
         steps=steps,
@@ -364,6 +385,6 @@ def view(kernel: Kernel) -> View:
     )
 
 
-def _matrix(name: str, rows: str, columns: str, of: Argument, order: str | None = None) -> Matrix:
-    batched, integer = len(of.extents) == 3, of.dtype == "int8"
-    return Matrix(name, of.name, rows, columns, of.layout, batched, order, integer=integer)
+def _matrix(name: str, rows: str, columns: str, of: Argument, order: str | None = None, packed: int = 1) -> Matrix:
+    batched, integer = len(of.extents) == 3, of.dtype in ("int8", CONTAINER)
+    return Matrix(name, of.name, rows, columns, of.layout, batched, order, integer=integer, packed=packed)

@@ -5,13 +5,14 @@ Launchers, docstrings, manifests and the harness follow from this description.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 
 from generator.epilogue.operations import COLUMNS, ELEMENT, HALVES, MATRIX, ROWS, SCALAR
 from generator.language.model import Variant
-from generator.language.vocabulary import ELEMENTS
+from generator.language.storage import SCALE_TYPES, ZERO_TYPES, Storage, element_of
 
 #: The type of sums and maxima of the running value.
 REDUCED = "fp32"
@@ -34,10 +35,10 @@ class Argument:
     """An operand, the result or an auxiliary output of a call."""
 
     name: str
-    #: The extent of each dimension, by the sizes B, M, N and K: `("B", "K", "2 * N")`. A number has none.
+    #: The extent of each dimension as source, by the sizes B, M, N and K: `("B", "K // 2", "2 * N")`; none of a number.
     extents: tuple[str, ...]
-    #: The element type; None where any floating type is taken.
-    dtype: str | None = None
+    #: The element type, or those that are taken; None where any floating type is.
+    dtype: str | tuple[str, ...] | None = None
     #: The layout of a matrix, or of each matrix of a batch; empty for vectors and numbers.
     layout: str = ""
 
@@ -52,9 +53,20 @@ class Argument:
         return f"({', '.join(self.extents)}{',' if len(self.extents) == 1 else ''})"
 
     @property
+    def told(self) -> str:
+        """The shape as a docstring has it: `(ceil(K / 128), N)`."""
+        return _CEILING.sub(r"ceil(\1 / \2)", self.shape).replace("K // 2", "K / 2")
+
+    @property
     def torch_dtype(self) -> str:
-        """The type as source: `torch.bfloat16`, or `None` where any floating type is taken."""
-        return f"torch.{ELEMENTS[self.dtype].torch}" if self.dtype else "None"
+        """The type as source: `torch.bfloat16`, or `None` where any floating type is taken.
+
+        The types of scales have a name, `_SCALES`, in each file that checks them.
+        """
+        if isinstance(self.dtype, tuple):
+            more = "".join(f", torch.{word}" for word in self.dtype if word not in SCALE_TYPES)
+            return f"(*_SCALES{more})" if more else "_SCALES"
+        return f"torch.{element_of(self.dtype).torch}" if self.dtype else "None"
 
     @property
     def unit(self) -> int | None:
@@ -73,6 +85,8 @@ class Call:
 
     a: Argument
     b: Argument
+    #: What belongs to A and B as they are stored: scales and zero points.
+    stored: tuple[Argument, ...]
     #: What the epilogue reads, in the order of its steps, and what it writes beside the result, in the same order.
     operands: tuple[Argument, ...]
     out: Argument
@@ -86,7 +100,12 @@ class Call:
     @property
     def tensors(self) -> tuple[Argument, ...]:
         """The operands but for numbers."""
-        return (self.a, self.b, *(operand for operand in self.operands if not operand.number))
+        return (self.a, self.b, *(operand for operand in self.keywords if not operand.number))
+
+    @property
+    def keywords(self) -> tuple[Argument, ...]:
+        """The operands behind A and B, in the order of the signature."""
+        return (*self.stored, *self.operands)
 
     @property
     def numbers(self) -> tuple[Argument, ...]:
@@ -109,7 +128,7 @@ def call(v: Variant) -> Call:
     front = ("B",) if v.batch == "strided" else ()
     layout, dtype, epilogue = v.layout, v.dtype, v.epilogue
 
-    def matrix(name: str, rows: str, columns: str, layout: str, dtype: str | None) -> Argument:
+    def matrix(name: str, rows: str, columns: str, layout: str, dtype: str | tuple[str, ...] | None) -> Argument:
         return Argument(name, (*front, rows, columns), dtype, layout)
 
     def operand(name: str, shape: str) -> Argument:
@@ -122,9 +141,22 @@ def call(v: Variant) -> Call:
             return matrix(name, "M", "N", layout.c, dtype.out)
         return Argument(name, (*front, *_EXTENTS[shape]), REDUCED)
 
+    def scales(storage: Storage) -> Iterator[Argument]:
+        """The scales and zero points of an operand, one for each block."""
+        if storage.block is None:
+            return
+        along, across = _blocks("K", storage.block.along), storage.block.across
+        shape = (_blocks("M", across), along) if storage.letter == "a" else (along, _blocks(columns, across))
+        yield matrix(storage.scale, *shape, "strided", SCALE_TYPES)
+        if storage.zeros:
+            yield matrix(storage.zero, *shape, "strided", ZERO_TYPES)
+
+    a, b = dtype.stored
+    columns = "2 * N" if epilogue.gate else "N"
     return Call(
-        a=matrix("a", "M", "K", layout.a, dtype.a),
-        b=matrix("b", "K", "2 * N" if epilogue.gate else "N", layout.b, dtype.b),
+        a=matrix("a", "M", "K", layout.a, a.container),
+        b=matrix("b", "K" if b.packed == 1 else f"K // {b.packed}", columns, layout.b, b.container),
+        stored=(*scales(a), *scales(b)),
         operands=tuple(operand(found.name, found.shape) for found in epilogue.operands),
         out=matrix("out", "M", "N", layout.c, dtype.out),
         outputs=tuple(output(found.name, found.shape) for found in epilogue.outputs),
@@ -134,6 +166,24 @@ def call(v: Variant) -> Call:
     )
 
 
+#: The types of scales as source.
+SCALES = f"_SCALES = ({', '.join(f'torch.{element_of(word).torch}' for word in SCALE_TYPES)})"
+
+#: A number of blocks, the last of which may be short.
+_CEILING = re.compile(r"triton\.cdiv\((.+), (\d+)\)")
+
+
+def _blocks(extent: str, size: int) -> str:
+    """How many blocks of `size` an extent has, as source; one of size 0 is the whole extent."""
+    return "1" if size == 0 else extent if size == 1 else f"triton.cdiv({extent}, {size})"
+
+
 def _size(extent: str, sizes: Mapping[str, int]) -> int:
+    blocks = _CEILING.fullmatch(extent)
+    if blocks is not None:
+        return -(-_size(blocks[1], sizes) // int(blocks[2]))
+    extent, _, packed = extent.partition(" // ")
+    if packed:
+        return _size(extent, sizes) // int(packed)
     factor, _, name = extent.rpartition(" * ")
     return int(factor or 1) * (sizes[name] if name in sizes else int(name))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from generator.epilogue.gated_units import INTERLEAVED
 from generator.epilogue.operations import COLUMNS, HALVES, ROWS
 from generator.language.model import Tile, Variant
-from generator.language.vocabulary import ELEMENTS
 from generator.plan.memory import staged
 from generator.plan.resources import through_registers
 
@@ -170,17 +170,25 @@ _NAIVE_16 = (
 )
 _NAIVE_32 = _NAIVE_16[:4]
 
+#: The most stages of a configuration whose steps are shortened.
+_MOST_STAGES = 8
 # The only configuration of a schedule without tiles.
 _ELEMENT = Tile(1, 1, 1, warps=1, stages=1)
 
 
 def defaults(v: Variant) -> tuple[Tile, ...]:
     """The configurations for a variant's schedule, types, layout and product, largest tile first."""
-    tiles = tuple(tile for tile in _ungated(v) if not _spills(v, tile))
+    tiles = tuple(dict.fromkeys(_of_blocks(v, tile) for tile in _ungated(v) if not _spills(v, tile)))
     if v.epilogue.order is None or not v.traits.tiled:
         return tiles
     # A gated linear unit reads two columns of B for each column of C: half the columns of C need the same resources.
     return tuple(dict.fromkeys(halved(v, tile) for tile in tiles))
+
+
+def _of_blocks(v: Variant, tile: Tile) -> Tile:
+    """`tile` with so few elements along K that a step has one scale of each operand, and then with more stages."""
+    k = math.gcd(tile.k, *(storage.block.along for storage in v.dtype.stored if storage.block is not None))
+    return tile if k == tile.k else replace(tile, k=k, stages=min(tile.stages * tile.k // k, _MOST_STAGES))
 
 
 def _spills(v: Variant, tile: Tile) -> bool:
@@ -206,7 +214,7 @@ def halved(v: Variant, tile: Tile) -> Tile:
 def _ungated(v: Variant) -> tuple[Tile, ...]:
     """The configurations of a product in which C has as many columns as B."""
     schedule, dtype = v.schedule, v.dtype
-    bits = ELEMENTS[dtype.a].bits
+    bits = dtype.stored_a.multiplied_bits
     if not v.traits.tiled:
         return (_ELEMENT,)
     if not v.traits.looped:
@@ -230,5 +238,5 @@ def _ungated(v: Variant) -> tuple[Tile, ...]:
 
 def _deep(v: Variant) -> tuple[Tile, ...]:
     """The configurations with as many stages as fit: one less if the result is staged in shared memory."""
-    tiles = _TABLES["deep"][ELEMENTS[v.dtype.a].bits]
+    tiles = _TABLES["deep"][v.dtype.stored_a.multiplied_bits]
     return tuple(replace(tile, stages=tile.stages - 1) for tile in tiles) if staged(v) else tiles

@@ -15,7 +15,7 @@ from generator.epilogue.auxiliary_outputs import AUXILIARY, AuxiliaryOutput, nam
 from generator.epilogue.chain import Epilogue
 from generator.epilogue.chain_gradients import reads_sum
 from generator.language.model import Dtype, Layout, Variant
-from generator.language.vocabulary import DEFAULTS, ELEMENTS, QUANTISED
+from generator.language.vocabulary import DEFAULTS, QUANTISED
 
 #: The output that keeps the sum for the backward pass.
 SUM = "whole"
@@ -80,8 +80,10 @@ def why_none(v: Variant) -> str | None:
         return "accumulate writes over C, of which a gradient would be needed"
     if v.dtype.out in QUANTISED or v.dtype.out == "int32":
         return f"a result in {v.dtype.out} has no gradient"
-    if not ELEMENTS[v.dtype.a].floating or ELEMENTS[v.dtype.a].bits < 16:
+    if not v.dtype.stored_a.element.floating or v.dtype.stored_a.bits < 16:
         return f"operands in {v.dtype.a} have no gradient"
+    if not v.dtype.plain:
+        return f"operands that are stored as {v.dtype.word} have no gradient"
     names = {name for step in v.epilogue.steps for local, operand in step.operands for name in (local, operand.name)}
     made = {f"{name}_{added}" for name in names for added in _ADDED}
     own = sorted(name for name in names if _OWN.fullmatch(name) or name in made)

@@ -16,7 +16,7 @@ from generator.epilogue.auxiliary_outputs import AuxiliaryOutput
 from generator.epilogue.operations import COLUMNS, MATRIX
 from generator.language.model import Tile, Variant
 from generator.language.versions import minor_versions, spelled
-from generator.language.vocabulary import ELEMENTS, MASKED_DIMENSIONS, TARGETS
+from generator.language.vocabulary import MASKED_DIMENSIONS, TARGETS
 from generator.plan.memory import shared_memory
 from generator.plan.resources import (
     TENSOR_MEMORY,
@@ -107,7 +107,7 @@ def _atomic_result(v: Variant) -> str | None:
         return "each partial sum is added to the result separately, and an epilogue needs the whole sum; use split_k"
     if v.dtype.out != "fp32":
         return f"partial sums are added in the result's type, and {v.dtype.out} rounds each addition; use split_k"
-    if v.dtype.acc == "int32":
+    if v.dtype.sum == "int32":
         return "partial sums are added in the result's type, and fp32 rounds int32 sums; use split_k"
     if v.load != "pointer" and v.store == "as_load":
         return f"{v.load} has no atomic add; use 'store: pointer'"
@@ -150,8 +150,36 @@ def _name_length(v: Variant) -> str | None:
     return None
 
 
+def _stored(v: Variant) -> str | None:
+    if v.dtype.plain:
+        return None
+    t = v.traits
+    if not (t.tiled and t.looped) or t.pairs or not t.repeatable:
+        return f"{v.schedule} takes no operands that are stored as {v.dtype.word}; use tiled, persistent or split_k"
+    if v.load == "block_pointer":
+        return f"block pointers take no operands that are stored as {v.dtype.word}; use pointer or descriptor"
+    if v.load == "descriptor" and v.epilogue.order is not None:
+        return f"descriptors of b stored as {v.dtype.b} load no gated linear unit; use 'load: pointer'"
+    least = shallowest(v)
+    for storage in v.dtype.stored:
+        if storage.block is not None and storage.block.along % least:
+            many = f"{storage.block.along} elements along K"
+            return f"a scale of {storage.letter} is for {many}, and a step needs a multiple of {least}"
+    return None
+
+
+def _taken_keyword(v: Variant) -> str | None:
+    names = {storage.scale for storage in v.dtype.stored if storage.block is not None}
+    names |= {storage.zero for storage in v.dtype.stored if storage.zeros}
+    of_chain = [*(operand.name for operand in v.epilogue.operands), *(output.name for output in v.epilogue.outputs)]
+    taken = [name for name in of_chain if name in names]
+    return f"{taken[0]!r} is the keyword of an operand as it is stored; rename that of an op" if taken else None
+
+
 #: What cannot exist on any target.
 VARIANT_RULES: tuple[VariantRule, ...] = (
+    _stored,
+    _taken_keyword,
     _tile_load_of_elements,
     _precision_of_elements,
     _descriptor_masking,
@@ -257,7 +285,7 @@ ROW_RULES: tuple[VariantRule, ...] = (_order_of_sums, _divided_rows, _pitch_of_r
 def _axes_without_effect(v: Variant) -> tuple[str, ...]:
     """The axes whose value makes no difference in `v`."""
     # `rounding` makes none where nothing is rounded between the product and the store.
-    same = ("rounding",) if v.epilogue.rounded(v.dtype.acc, v.dtype.out) == v.epilogue else ()
+    same = ("rounding",) if v.epilogue.rounded(v.dtype.sum, v.dtype.out) == v.epilogue else ()
     if not v.traits.tiled:
         return (*same, "masking", "swizzle", "store", "product")
     if v.load == "descriptor":
@@ -320,9 +348,13 @@ def why_no_row(v: Variant, tile: Tile) -> str | None:
         return f"n is {tile.n}, and {v.schedule} needs a power of two; only tiles of paired have two widths"
     if len(parts) == 2 and tile.left == tile.right:
         return f"n is {tile.n}, and {v.schedule} needs a sum of two different powers of two, such as 160 = 128 + 32"
-    shallowest = 32 if ELEMENTS[v.dtype.a].bits == 8 else 16
-    if tile.k < shallowest:
-        return f"k is {tile.k}, and the matrix unit needs at least {shallowest} for {v.dtype.a}"
+    least = shallowest(v)
+    if tile.k < least:
+        return f"k is {tile.k}, and the matrix unit needs at least {least} for {v.dtype.stored_a.multiplied}"
+    for storage in v.dtype.stored:
+        if storage.block is not None and storage.block.along % tile.k:
+            many = f"{storage.block.along} elements along K"
+            return f"k is {tile.k}, and a step has one scale of {storage.letter}, which is for {many}"
     if min(tile.m, *parts) < 16:
         n = " + ".join(map(str, parts))
         return f"m and n are {tile.m} and {n}, and the matrix unit needs at least 16 of each"
@@ -337,6 +369,11 @@ def why_no_row(v: Variant, tile: Tile) -> str | None:
     if largest > 1 << 20:
         return f"it holds {largest} elements in one tensor, and Triton allows {1 << 20}"
     return None
+
+
+def shallowest(v: Variant) -> int:
+    """The least elements along K of a step: what one instruction of the matrix unit reads."""
+    return 32 if v.dtype.stored_a.multiplied_bits == 8 else 16
 
 
 def why_no_row_on(v: Variant, tile: Tile, target: str) -> str | None:

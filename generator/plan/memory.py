@@ -116,11 +116,11 @@ class _Program:
     @cached_property
     def operands(self) -> tuple[_Operand, _Operand]:
         v, tile = self.v, self.tile
-        bits = ELEMENTS[v.dtype.a].bits
+        a, b = v.dtype.stored
         columns = sum(accumulated_columns(v, tile))
         return (
-            _Operand(tile.m * tile.k * bits // 8, bits, v.layout.a, "row"),
-            _Operand(tile.k * columns * bits // 8, bits, v.layout.b, "column"),
+            _Operand(a.bytes(tile.m * tile.k), a.bits, v.layout.a, "row"),
+            _Operand(b.bytes(tile.k * columns), b.bits, v.layout.b, "column"),
         )
 
     # The loop over K.
@@ -229,7 +229,7 @@ class _Program:
     @property
     def accumulators(self) -> int:
         """Bytes of the accumulators."""
-        return self.tile.m * sum(accumulated_columns(self.v, self.tile)) * ELEMENTS[self.v.dtype.acc].bits // 8
+        return self.tile.m * sum(accumulated_columns(self.v, self.tile)) * ELEMENTS[self.v.dtype.sum].bits // 8
 
     @property
     def converts_by_halves(self) -> bool:
@@ -328,7 +328,7 @@ def _stages_beside(v: Variant, instruction: str | None) -> bool:
         return False
     # The rows of the accumulator are the contiguous lines of what is copied.
     same_order = (v.layout.c == "row") == (v.product == "direct")
-    return same_order and _stores_accumulator(v) and v.dtype.acc == v.dtype.out
+    return same_order and _stores_accumulator(v) and v.dtype.sum == v.dtype.out
 
 
 def _stores_accumulator(v: Variant) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from generator.epilogue.gated_units import INTERLEAVED
 from generator.language.model import Tile, Variant
-from generator.language.vocabulary import ELEMENTS, TARGETS
+from generator.language.vocabulary import TARGETS
 
 #: Columns of tensor memory, each with 128 lanes of 32 bits (PTX ISA, "Tensor Memory").
 TENSOR_MEMORY = 512
@@ -66,7 +66,7 @@ def matrix_instruction(v: Variant, tile: Tile, target: str) -> str | None:
     rows = matrix_rows(v, tile)
     if found.capability == 90 and rows >= 64 and tile.warps % 4 == 0:
         return "wgmma"
-    if found.capability == 100 and rows >= 64 and tile.warps in (4, 8) and ELEMENTS[v.dtype.a].floating:
+    if found.capability == 100 and rows >= 64 and tile.warps in (4, 8) and v.dtype.stored_a.element.floating:
         return "tcgen05"
     return "mma.sync"
 
@@ -96,7 +96,7 @@ def registers_of_operands(v: Variant, tile: Tile, target: str) -> int:
         return 0
     threads = tile.warps * TARGETS[target].lanes
     elements = (tile.m + sum(accumulated_columns(v, tile))) * tile.k
-    return -(-elements * ELEMENTS[v.dtype.a].bits // (32 * threads))
+    return -(-elements * v.dtype.stored_a.multiplied_bits // (32 * threads))
 
 
 def tensor_memory(v: Variant, tile: Tile, target: str) -> int:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from generator.language.model import Variant
-from generator.language.vocabulary import ELEMENTS
 from generator.tune.outcome import Outcome
 
 #: M, N and K, after the number of products if there is a batch.
@@ -55,7 +54,7 @@ def samples_of(outcomes: Iterable[Outcome], variants: Mapping[str, Variant]) -> 
             grouped[outcome.winner.place].append(times)
     for (contract, sizes), runs in grouped.items():
         variant = variants[contract]
-        width = ELEMENTS[variant.dtype.a].bits // 8
+        width = variant.dtype.stored_a.bytes(1)
         aligned = _aligned(variant, sizes, width)
         for row, seconds in _combined(runs).items():
             yield Sample(row, sizes, width, seconds, aligned)

@@ -22,7 +22,6 @@ from generator.cost import analytic, fitted
 from generator.emit import code_parts
 from generator.emit.family_package import contracts
 from generator.language.errors import CallError
-from generator.language.vocabulary import ELEMENTS
 from generator.plan import devices
 from generator.plan.kernels import Kernel
 from generator.tune.samples import Row, row_of
@@ -125,7 +124,7 @@ def by_rates(
     device: devices.Device,
 ) -> list[tuple[float, Candidate]]:
     """The candidates with fitted rates, each after the seconds that the fitted cost model predicts; fastest first."""
-    width = ELEMENTS[problem.dtype.a].bits // 8
+    width = problem.dtype.stored_a.bytes(1)
     rows = [(row_of(contract, c.contestant.kernel, c.config), c) for c in candidates]
     known = [(fitted.rated(dict(c.config), rates[row]), c) for row, c in rows if row in rates]
     predicted = fitted.seconds([row for row, _ in known], problem.shape.sizes, device.multiprocessors, width)

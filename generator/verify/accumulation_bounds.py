@@ -49,6 +49,11 @@ def accumulation_error(a: torch.Tensor, b: torch.Tensor, dtype: Dtype, *, hardwa
     return _gamma(terms, unit) * magnitude
 
 
+def rounding_error(terms: int, sum: str, *, hardware: bool) -> float:
+    """The largest relative error of so many roundings to the type of a sum, by a matrix unit or not."""
+    return _gamma(terms, _ROUNDOFF[sum] * (2 if hardware else 1))
+
+
 def truncated(x: torch.Tensor) -> torch.Tensor:
     """An fp32 tensor truncated to the bits of tf32."""
     return (x.view(torch.int32) & -0x2000).view(torch.float32)

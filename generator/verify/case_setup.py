@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 
-from generator.language.vocabulary import ELEMENTS, QUANTISED
+from generator.language.storage import CONTAINER
+from generator.language.vocabulary import QUANTISED
 from generator.plan.call import Argument, call
 from generator.plan.kernels import Kernel
 from generator.verify.cases import Case, addressed, leading_extents
@@ -25,13 +27,16 @@ _SATURATING_WHOLE = 8
 _PADDING = {"a": 3, "b": 7, "c": 11}
 #: A stride that no layout has and no hardware copy accepts.
 _ODD = 7
+#: The type of scales, or of zero points where a byte is one of their types, by the type of the case's operands.
+_SCALE_TYPE = {"fp32": "fp32", "fp64": "fp32", "bf16": "bf16", "fp16": "fp16"}
+_ZERO_TYPE = {**_SCALE_TYPE, "bf16": CONTAINER}
 #: The largest margin, in elements.
 _LARGEST_MARGIN = 1 << 18
 
 
 @dataclass
 class Setup:
-    """The arguments of a launcher; `scalars` are the operands that are Python numbers.
+    """The arguments of a launcher; `tensors` are those behind A and B, and `scalars` the ones that are Python numbers.
 
     `outputs` are the caller's tensors for results other than `out`; `c` is a copy of `out`'s values if they are read.
     """
@@ -62,7 +67,7 @@ class Setup:
 
     @property
     def operands(self) -> dict[str, torch.Tensor | float]:
-        """The epilogue's operands, by the launcher's keywords."""
+        """The operands behind A and B, by the launcher's keywords."""
         return {name: operand.view for name, operand in self.tensors.items()} | self.scalars
 
     @property
@@ -87,14 +92,18 @@ class _Builder:
         # Both factors are scaled by the same amount, so that neither leaves the range of fp8.
         spread = (_SATURATING_SPREAD.get(dtype.out, _SPREAD) / max(k, 1) ** 0.5) ** 0.5
         a, b = (self.tensor(x, x.name) for x in (described.a, described.b))
-        self.fill(a, spread * 2.0**self.case.shift)
-        self.fill(b, spread / 2.0**self.case.shift)
+        stored = {x.name: self.tensor(x, x.name) for x in described.stored}
+        if dtype.plain:
+            self.fill(a, spread * 2.0**self.case.shift)
+            self.fill(b, spread / 2.0**self.case.shift)
+        else:
+            self.fill_stored({"a": a, "b": b, **stored}, spread)
         out = None
         if self.case.given_out or described.reads_out or "c" in (self.case.huge, self.case.apart):
             out = self.tensor(described.out, "c")
-        setup = Setup(a, b, out, {}, {}, {})
+        setup = Setup(a, b, out, stored, {}, {})
         if out is not None and described.reads_out:
-            self.fill(out, _SPREAD if torch_type(dtype.a).is_floating_point else 5000.0 * max(k, 1) ** 0.5)
+            self.fill(out, _SPREAD if dtype.stored_a.element.floating else 5000.0 * max(k, 1) ** 0.5)
             setup.c = out.view.clone()
         for output in described.outputs:
             if self.case.given_out or output.name in (self.case.huge, self.case.apart):
@@ -108,7 +117,7 @@ class _Builder:
     def add(self, setup: Setup, x: Argument) -> None:
         """Add one epilogue operand, of the product's magnitude, so that sums cancel and expose an early rounding."""
         spread = _SPREAD
-        if not ELEMENTS[self.variant.dtype.a].floating and self.variant.dtype.out not in QUANTISED:
+        if not self.variant.dtype.stored_a.element.floating and self.variant.dtype.out not in QUANTISED:
             # Integer factors use their whole range; operands of the product's magnitude cancel it.
             spread = 5000.0 * max(self.case.sizes[2], 1) ** 0.5
         if x.number and not self.case.scalar_tensor:
@@ -120,7 +129,11 @@ class _Builder:
     def tensor(self, x: Argument, name: str) -> Operand:
         """The tensor for an argument, with poisoned margins; `name` is the one that cases know it by."""
         shape = x.sizes(self.case.by_name)
-        dtype = OPERAND_TYPES[self.case.operand_type] if x.dtype is None else torch_type(x.dtype)
+        dtype = OPERAND_TYPES[self.case.operand_type]
+        if isinstance(x.dtype, str):
+            dtype = torch_type(x.dtype)
+        elif x.dtype is not None:
+            dtype = torch_type((_ZERO_TYPE if CONTAINER in x.dtype else _SCALE_TYPE)[self.case.operand_type])
         if x.layout:
             return self.matrix(name, (shape[-2], shape[-1]), x.layout, dtype)
         elsewhere = x.number and self.case.scalar_elsewhere
@@ -201,15 +214,49 @@ class _Builder:
             values = torch.where(values == 0, 1, values).to(dtype)
         fill(operand, values.to(operand.view.device))
 
+    def fill_stored(self, operands: Mapping[str, Operand], spread: float) -> None:
+        """Write operands as they are stored: elements of few bits over their whole range, and the rest so that the
+        product has the magnitude that it has of two operands of standard deviation `spread`.
+        """
+        dtype, rest = self.variant.dtype, spread * spread
+        scaled = [storage for storage in dtype.stored if storage.block is not None]
+        for storage in reversed(dtype.stored):
+            if storage.bits == 16:
+                magnitude = spread if scaled else rest
+                self.fill(operands[storage.letter], magnitude * 2.0**self.case.shift)
+            elif storage.element.floating:
+                magnitude = 1.0
+                self.fill(operands[storage.letter], magnitude)
+            else:
+                magnitude = 2.0**storage.bits / 12**0.5
+                self.fill_integers(operands[storage.letter])
+            rest /= magnitude
+        for storage in scaled:
+            self.fill(operands[storage.scale], rest ** (1 / len(scaled)) / 2.0**self.case.shift)
+            if storage.zeros and operands[storage.zero].view.dtype.is_floating_point:
+                self.fill(operands[storage.zero], 2.0 ** (storage.bits - 2))
+            elif storage.zeros:
+                self.fill_integers(operands[storage.zero], 2**storage.bits)
+
+    def fill_integers(self, operand: Operand, many: int = 256) -> None:
+        """Write seeded bytes: so many different ones, from 0."""
+        view = operand.view[:1] if operand.name == self.case.repeated else operand.view
+        values = torch.randint(0, many, view.shape, generator=self.random).to(torch.uint8).view(view.dtype)
+        fill(operand, values.to(view.device))
+
     def spoil(self, setup: Setup) -> None:
         """Write infinity and NaN at the corners of each operand; most rows and columns stay unchanged."""
         for operand in (setup.a, setup.b):
             view = operand.view
+            if not view.dtype.is_floating_point:
+                continue
             infinity = float("inf") if has_infinity(view.dtype) else float("nan")
             if view.numel():
                 view[..., 0, -1] = infinity
                 view[..., -1, 0] = -infinity if operand is setup.a else float("nan")
         for operand in setup.tensors.values():
+            if operand.name.endswith("_scale") and operand.view.numel():
+                operand.view[..., 0, -1] = float("nan")
             if operand.view.dim() == 1 and operand.view.numel() > 2:
                 operand.view[1], operand.view[2] = float("-inf"), float("nan")
         for operand in setup.inputs:

@@ -80,6 +80,8 @@ class Fit:
     def __call__(self, m: int, n: int, k: int) -> tuple[int, int, int]:
         """The nearest supported sizes that are not smaller; K is limited where one tile must hold it."""
         ragged = legality.ragged(self.variant.masking)
+        packed = self.variant.dtype.stored_b.packed
+        k = -(-k // packed) * packed
         if not self.variant.traits.tiled:
             return m, n, k
         if not self.variant.traits.looped:
@@ -106,7 +108,7 @@ def read_step(variant: Variant) -> int:
     """N must be a multiple of this many elements: 16 bytes if descriptors read the second half of B's rows, else 1."""
     if variant.load != "descriptor" or variant.epilogue.order != CONCATENATED or variant.layout.b != "row":
         return 1
-    return 16 * 8 // ELEMENTS[variant.dtype.b].bits
+    return 16 * 8 // variant.dtype.stored_b.bits
 
 
 def addressed(variant: Variant) -> bool:
@@ -222,7 +224,7 @@ def _layouts(fit: Fit, row: int) -> Iterator[Case]:
             base, name="unaligned", reason="addresses and strides without any alignment", unaligned=True, padded=True
         )
     letters = (fit.variant.layout.a, fit.variant.layout.b, fit.variant.layout.c)
-    if "strided" in letters:
+    if "strided" in letters or fit.variant.dtype.scaled:
         yield replace(base, name="strided-columns", reason="strided operands are column-major", strided="column")
         yield replace(base, name="strided-gaps", reason="no stride of a strided operand is 1", strided="gaps")
     reason = "the launcher allocates the result's tensor"
@@ -255,15 +257,18 @@ _SHIFT = 40
 
 def _contents(fit: Fit, row: int) -> Iterator[Case]:
     sizes = fit(*fit.primes)
-    if fit.variant.dtype.a in ("bf16", "fp32"):
+    multiplied = fit.variant.dtype.stored_a
+    b = fit.variant.dtype.stored_b
+    if multiplied.word in ("bf16", "fp32") and (not b.converted or b.block is not None):
         yield Case("range", "numbers above and below the range of fp16", sizes, row, shift=_SHIFT)
-    if ELEMENTS[fit.variant.dtype.a].floating:
+    if multiplied.element.floating:
         yield Case("special", "infinity and NaN propagate as in IEEE arithmetic", sizes, row, special=True)
     shapes = {operand.shape for operand in fit.variant.epilogue.operands}
-    if shapes:
+    if shapes or fit.variant.dtype.scaled:
         for word in ("fp64", "bf16", "fp16"):
             tensor = word != "fp16"
-            reason = f"the epilogue's operands are {word}" + (", a scalar is a tensor of one element" * tensor)
+            whose = "the epilogue's operands" if shapes else "scales"
+            reason = f"{whose} are {word}" + (", a scalar is a tensor of one element" * tensor)
             yield Case(f"operands-{word}", reason, sizes, row, operand_type=word, scalar_tensor=tensor)
     if SCALAR in shapes:
         yield Case("scalar-tensor", "a scalar is a tensor of one element", sizes, row, scalar_tensor=True)
@@ -284,7 +289,14 @@ _HUGE_LINES = 3
 
 
 def _large(fit: Fit, row: int) -> Iterator[Case]:
-    sizes = fit(_HUGE_LINES, _HUGE_LINES, _HUGE_LINES)
+    sizes = fit(_HUGE_LINES, _HUGE_LINES, _HUGE_LINES * fit.variant.dtype.stored_b.packed)
+    for storage in fit.variant.dtype.stored:
+        if storage.block is not None and storage.block.across:
+            reason = f"offsets of {storage.scale} exceed 2**31 elements"
+            # Few blocks along K, but several rows or columns.
+            m, n = (_HUGE_LINES * (storage.block.across if letter == storage.letter else 1) for letter in "ab")
+            along = "row" if storage.letter == "a" else "column"
+            yield Case(f"huge-{storage.scale}", reason, fit(m, n, 2), row, huge=storage.scale, strided=along)
     for name in ("a", "b", "c", *_matrices(fit.variant), *_saved(fit.variant)):
         yield Case(f"huge-{name}", f"offsets of {name} exceed 2**31 elements", sizes, row, huge=name)
 

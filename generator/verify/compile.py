@@ -18,7 +18,7 @@ import triton
 
 from generator.emit.manifest_reader import remembered
 from generator.language.model import Tile, Variant
-from generator.language.vocabulary import ELEMENTS, TARGETS
+from generator.language.vocabulary import TARGETS
 from generator.plan import legality
 from generator.plan.kernels import Kernel
 from generator.plan.memory import BARRIERS, shared_memory
@@ -175,4 +175,4 @@ def _held_longer(v: Variant, tile: Tile) -> int:
     """Bytes of a stage that Triton 3.8 alone, for tf32x3 with descriptors, frees later than other versions do."""
     if not triton.__version__.startswith("3.8.") or v.dtype.precision != "tf32x3" or v.load != "descriptor":
         return 0
-    return (tile.m + tile.n) * tile.k * ELEMENTS[v.dtype.a].bits // 8
+    return (tile.m + tile.n) * tile.k * v.dtype.stored_a.bits // 8

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from generator.language.storage import element_of
 from generator.language.vocabulary import ELEMENTS, QUANTISED
 
 #: Unit roundoff of IEEE formats under round-to-nearest: 2**-p for p significant bits.
@@ -23,7 +24,7 @@ SATURATED = {getattr(torch, ELEMENTS[word].torch): (found.least, found.most) for
 
 def torch_type(word: str) -> torch.dtype:
     """The torch dtype of an element type of the spec language."""
-    found = getattr(torch, ELEMENTS[word].torch)
+    found = getattr(torch, element_of(word).torch)
     assert isinstance(found, torch.dtype)
     return found
 

@@ -192,7 +192,7 @@ class Gpu(Machine):
         return False
 
     def witness(self, a: torch.Tensor, b: torch.Tensor, variant: Variant) -> torch.Tensor | None:
-        if a.element_size() == 1 or variant.dtype.precision == "tf32x3":
+        if not variant.dtype.plain or a.element_size() == 1 or variant.dtype.precision == "tf32x3":
             return None
         before = torch.backends.cuda.matmul.allow_tf32
         torch.backends.cuda.matmul.allow_tf32 = variant.dtype.precision == "tf32"
@@ -290,7 +290,7 @@ def _tensor(x: Argument, told: str, shape: tuple[int, ...], setup: Setup, result
     given = setup.out if x.name == "out" else setup.outputs.get(x.name)
     if given is not None and result.data_ptr() != given.view.data_ptr():
         raise Fault(f"the launcher returned another tensor than the `{x.name}` it was given")
-    assert x.dtype is not None
+    assert isinstance(x.dtype, str)
     if tuple(result.shape) != shape or result.dtype != torch_type(x.dtype):
         raise Fault(f"{told} is {tuple(result.shape)} of {result.dtype}, expected {shape} of {x.dtype}")
     if x.unit is not None and result.shape[x.unit] > 1 and result.stride(x.unit) != 1:

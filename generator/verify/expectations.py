@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from generator.epilogue import formula
 from generator.language.model import Tile, Variant
-from generator.language.vocabulary import ELEMENTS, TARGETS
+from generator.language.vocabulary import TARGETS
 from generator.lowering import approximate_math
 from generator.plan.default_configurations import defaults
 from generator.plan.kernels import Kernel
@@ -122,7 +122,7 @@ def _keeps_nan(v: Variant, code: MachineCode) -> Iterator[str]:
 def _precision(v: Variant, target: str, code: MachineCode) -> Iterator[str]:
     if not v.traits.tiled:
         return
-    if ELEMENTS[v.dtype.a].bits == 32:
+    if v.dtype.stored_a.multiplied_bits == 32:
         found = set(re.findall(r"\binputPrecision = (\w+)", code.ir)) or {"ieee"}
         if found != {v.dtype.precision}:
             yield f"multiplies in {', '.join(sorted(found))}, expected {v.dtype.precision}"
@@ -166,6 +166,6 @@ def _crowded(v: Variant, tile: Tile, target: str) -> bool:
         return True
     operands = registers_of_operands(v, tile, target)
     # Operands that are not contiguous along K are moved in units of 8 bits.
-    apart = ELEMENTS[v.dtype.a].bits == 8 and (v.layout.a, v.layout.b) != ("row", "column")
+    apart = v.dtype.stored_a.multiplied_bits == 8 and (v.layout.a, v.layout.b) != ("row", "column")
     taken = operands * (4 if apart else 2) + registers_of_loads(v, tile, target)
     return 3 * (registers_of_sums(v, tile, target) + taken) > 2 * registers(tile, target)

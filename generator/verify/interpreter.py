@@ -202,6 +202,22 @@ def _correct_dot(builder: Any) -> None:
     builder.create_dot = create_dot
 
 
+def _correct_arithmetic(builder: Any) -> None:
+    """Subtract bf16 numbers, also constants: the interpreter subtracts the integers of bits, and has no constants."""
+    original = builder.create_fsub
+
+    def create_fsub(self: Any, a: Any, b: Any) -> Any:
+        kind = a.dtype
+        if kind.scalar.name not in _BITS:
+            return original(self, a, b)
+        return _convert(original(self, _convert(a, tl.float32), _convert(b, tl.float32)), kind)
+
+    def get_bf16(self: Any, value: float) -> Any:
+        return _convert(self.get_fp32(value), tl.bfloat16)
+
+    builder.create_fsub, builder.get_bf16 = create_fsub, get_bf16
+
+
 def _poison_missing_other(builder: Any) -> None:
     """Return poison where a masked load has no `other`: the value is undefined, and the interpreter returns 0."""
     original = builder.create_masked_load
@@ -248,6 +264,7 @@ def install() -> None:
     builder = interpreter.InterpreterBuilder
     _correct_conversions(builder)
     _correct_dot(builder)
+    _correct_arithmetic(builder)
     _poison_missing_other(builder)
     _cache_builtin_search()
     _disable_overflow_checks()

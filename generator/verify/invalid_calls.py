@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from generator.epilogue.operations import ELEMENT, MATRIX, SCALAR
+from generator.plan.call import call
 from generator.plan.kernels import Kernel
-from generator.verify.cases import Case, leading_extents
+from generator.verify.cases import Case
 from generator.verify.poisoned_operands import place
 
 #: The keywords of a call, operands included.
@@ -60,29 +60,16 @@ def crowded(out: torch.Tensor) -> torch.Tensor:
 
 def resized(kernel: Kernel, case: Case, dimension: str, size: int, **changes: Any) -> Callable[[Call], None]:
     """Change the size of one dimension in every operand that has it; `changes` are further keywords."""
-    sizes = dict(zip("mnk", case.sizes, strict=True)) | {dimension: size}
-    sizes["2n"] = 2 * sizes["n"]
-    front = leading_extents(kernel.variant, case)
+    sizes = {**case.by_name, dimension.upper(): size}
+    described = call(kernel.variant)
 
-    def spoil(call: Call) -> None:
-        layout = kernel.variant.layout
-        for name, word, rows, columns in (
-            ("a", layout.a, "m", "k"),
-            ("b", layout.b, "k", "n" if kernel.variant.epilogue.order is None else "2n"),
-            ("out", layout.c, "m", "n"),
-        ):
-            call[name] = _empty(call[name], (*front, sizes[rows], sizes[columns]), word)
-        for operand in kernel.variant.epilogue.operands:
-            if operand.shape == MATRIX:
-                call[operand.name] = _empty(call[operand.name], (*front, sizes["m"], sizes["n"]), layout.c)
-            elif operand.shape not in (SCALAR, ELEMENT):
-                call[operand.name] = call[operand.name].new_ones(sizes[operand.shape.lower()])
-        for output in kernel.variant.epilogue.outputs:
-            if output.shape == MATRIX:
-                call[output.name] = _empty(call[output.name], (*front, sizes["m"], sizes["n"]), layout.c)
-            else:
-                call[output.name] = call[output.name].new_empty((*front, sizes[output.shape.lower()]))
-        call.update(changes)
+    def spoil(given: Call) -> None:
+        for x in (described.a, described.b, *described.keywords, *described.results):
+            if x.layout:
+                given[x.name] = _empty(given[x.name], x.sizes(sizes), x.layout)
+            elif x.extents not in ((), ("1",)):
+                given[x.name] = given[x.name].new_ones(x.sizes(sizes))
+        given.update(changes)
 
     return spoil
 

@@ -20,9 +20,10 @@ from generator.language.model import Variant
 from generator.language.vocabulary import ELEMENTS
 from generator.lowering import approximate_math
 from generator.plan.resources import through_registers
-from generator.verify.accumulation_bounds import accumulation_error, truncated
+from generator.verify.accumulation_bounds import truncated
 from generator.verify.error_propagation import FUNCTIONS, Bounded, constant, functions, read, sum_along
 from generator.verify.gate_columns import taken_apart
+from generator.verify.stored_values import product
 
 
 def reference(
@@ -33,7 +34,7 @@ def reference(
     *,
     hardware: bool,
 ) -> Bounded:
-    """The (M, N) result of `variant` for `a` (M, K), `b` (K, N) and the epilogue's operands, before the store.
+    """The (M, N) result of `variant` for `a` (M, K), `b` (K, N) and the other operands, before the store.
 
     For a batch, all matrices have its dimension in front. With a gated linear unit `b` is (K, 2N).
 
@@ -58,12 +59,10 @@ def references(
     if not hardware and (held := through_registers(variant)):
         # The kernel truncates this operand to tf32 itself; a matrix unit truncates the other one, too.
         a, b = (truncated(a), b) if held == "a" else (a, truncated(b))
-    a64, b64 = a.double(), b.double()
-    product = a64 @ b64
-    error = accumulation_error(a64, b64, variant.dtype, hardware=hardware)
+    exact, error = product(variant.dtype, a, b, operands, hardware=hardware)
     outputs: list[Bounded] = []
     # Infinite and NaN elements have no error.
-    x = Bounded(product, torch.where(product.isfinite(), error, 0.0))
+    x = Bounded(exact, torch.where(exact.isfinite(), error, 0.0))
     return finish(variant, x, operands, outputs, hardware=hardware), *outputs
 
 
@@ -80,7 +79,7 @@ def finish(
     The auxiliary outputs are appended to `outputs`.
     """
     math, out = approximate_math.math_of(variant), variant.dtype.out
-    integer = not ELEMENTS[variant.dtype.acc].floating
+    integer = not ELEMENTS[variant.dtype.sum].floating
     for step in variant.chain.steps:
         if step.output is not None:
             if outputs is not None:

@@ -13,8 +13,9 @@ import torch
 import triton
 
 from generator.epilogue.operations import ELEMENT, HALVES, MATRIX, SCALAR
-from generator.language.vocabulary import ELEMENTS
+from generator.language.storage import element_of
 from generator.plan import legality
+from generator.plan.call import call
 from generator.plan.kernels import Kernel
 from generator.verify.case_setup import Setup
 from generator.verify.cases import Case, Fit, addressed, leading_extents, read_step, written_step
@@ -62,8 +63,8 @@ def right_case(kernel: Kernel, row: int) -> Case:
 def right_call(setup: Setup, case: Case) -> Call:
     """The keywords of a valid call."""
     assert setup.out is not None
-    call: Call = {"a": setup.a.view, "b": setup.b.view, "config": case.row}
-    return call | setup.results | setup.operands
+    given: Call = {"a": setup.a.view, "b": setup.b.view, "config": case.row}
+    return given | setup.results | setup.operands
 
 
 def refusals(kernel: Kernel, case: Case, configs: tuple[Any, ...], *, hardware: bool) -> Iterator[Refusal]:
@@ -105,23 +106,53 @@ def _operands(kernel: Kernel, case: Case) -> Iterator[Refusal]:
         spoil, words = changed("b", lambda b: b[..., :-1]), f"{2 * case.sizes[1] - 1} columns"
         yield Refusal("odd-columns", "b has an odd number of columns", ValueError, (words, "even"), spoil)
     spoil = changed("b", lambda b: b[..., :-1, :])
-    yield Refusal("inner", "a and b have different K", ValueError, (str(k), str(k - 1)), spoil)
+    found = str(k // kernel.variant.dtype.stored_b.packed - 1)
+    yield Refusal("inner", "a and b have different K", ValueError, (str(k), found), spoil)
+    yield from _stored(kernel, case)
     for name in ("a", "b"):
         spoil = changed(name, lambda x: x.double())
         yield Refusal(f"dtype-{name}", f"{name} is float64", TypeError, (name, "float64"), spoil)
     spoil = changed("b", lambda b: b.to("meta"))
     yield Refusal("device", "b is not on the device of a", ValueError, ("b", "meta"), spoil)
-    if ELEMENTS[kernel.variant.dtype.a].floating:
+    if kernel.variant.dtype.stored_a.element.floating:
         lost = ("a requires a gradient", "backward", "no_grad")
         spoil = changed("a", lambda a: a.detach().requires_grad_())
         yield Refusal("gradient", "a gradient would be lost", RuntimeError, lost, spoil)
 
 
+def _stored(kernel: Kernel, case: Case) -> Iterator[Refusal]:
+    """A K that splits a container, and scales of a wrong shape or type."""
+    k = case.sizes[2]
+    packed = kernel.variant.dtype.stored_b.packed
+    if packed > 1:
+        spoil, words = changed("a", lambda a: a[..., :-1]), (str(k - 1), f"multiple of {packed}")
+        yield Refusal("odd-k", "K is odd, and elements of b share a byte", ValueError, words, spoil)
+    for x in call(kernel.variant).stored:
+        name = x.name
+        yield Refusal(f"{name}-missing", f"{name} is missing", TypeError, (name,), partial(drop, name=name))
+        for dtype in (torch.int32, torch.float64):
+            spoil = changed(name, partial(torch.Tensor.to, dtype=dtype))
+            word = str(dtype).removeprefix("torch.")
+            yield Refusal(f"{name}-{word}", f"{name} is {word}", TypeError, (name, word, "float32"), spoil)
+        rows, columns = x.sizes(case.by_name)[-2:]
+        words = (name, _shape(kernel, case, rows + 1, columns))
+        yield Refusal(f"{name}-rows", f"{name} has one row more", ValueError, words, changed(name, longer))
+        words = (name, _shape(kernel, case, rows, columns + 1))
+        spoil = changed(name, lambda x: longer(x.mT).mT)
+        yield Refusal(f"{name}-columns", f"{name} has one column more", ValueError, words, spoil)
+        spoil = changed(name, lambda x: x[..., :0, :])
+        words = (name, _shape(kernel, case, 0, columns))
+        yield Refusal(f"{name}-empty", f"{name} has no rows", ValueError, words, spoil)
+        spoil = changed(name, lambda x: x.to("meta"))
+        yield Refusal(f"{name}-device", f"{name} is not on the device of a", ValueError, (name, "meta"), spoil)
+
+
 def _batches(kernel: Kernel, case: Case) -> Iterator[Refusal]:
     """Operands without a batch dimension, or with different ones."""
-    m, n, k = case.sizes
-    for name, rows, columns in (("a", m, k), ("b", k, n * kernel.variant.epilogue.columns_of_b)):
-        words = (name, "three dimensions", str((rows, columns)))
+    m, n, _ = case.sizes
+    described = call(kernel.variant)
+    for name, x in (("a", described.a), ("b", described.b)):
+        words = (name, "three dimensions", str(x.sizes(case.by_name)[1:]))
         yield Refusal(f"matrix-{name}", f"{name} is a single matrix", ValueError, words, changed(name, lambda x: x[0]))
     words = (str(case.batch), "1", "expand")
     spoil = changed("b", lambda b: b[:1])
@@ -282,7 +313,8 @@ def _sizes(kernel: Kernel, case: Case, configs: tuple[Any, ...], *, hardware: bo
             continue
         name = dimension.upper()
         offered = sorted({config[f"BLOCK_{name}"] for config in configs})
-        size = offered[0] + 1 if dimension != "k" or kernel.variant.traits.looped else offered[0] - 1
+        more = kernel.variant.dtype.stored_b.packed if dimension == "k" else 1
+        size = offered[0] + more if dimension != "k" or kernel.variant.traits.looped else offered[0] - 1
         reason = f"{name} is not a multiple of any tile"
         spoil = resized(kernel, case, dimension, size)
         words: tuple[str, ...] = (name, str(size), str(configs[case.row or 0][f"BLOCK_{name}"]))
@@ -370,4 +402,5 @@ def _width(kernel: Kernel, name: str) -> int:
     """Bytes of an operand's element; matrices of the epilogue are fp32 in the valid call."""
     dtype = kernel.variant.dtype
     written = dict.fromkeys(("out", *(output.name for output in kernel.variant.epilogue.outputs)), dtype.out)
-    return ELEMENTS[{"a": dtype.a, "b": dtype.b, **written}.get(name, "fp32")].bits // 8
+    read = {storage.letter: storage.container for storage in dtype.stored}
+    return element_of({**read, **written}.get(name, "fp32")).bits // 8

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from generator.language.model import Dtype, Layout, Tile
+from generator.language.vocabulary import WEIGHTS
 from tests.helpers.support import BASE, family_of, mistakes_of, read_text
 
 LAYOUT = (
@@ -23,6 +24,10 @@ CLAMP = "epilogue: 'clamp' needs one of min, max, as in [{clamp: {min: 0}}]"
 ROW_KEYS = "legal: m, n, k, warps, group, stages, split, chiplets, ctas, warp_specialize, waves_per_eu"
 NUMBER = "expected a whole number of at least 1, found"
 EMPTY = "the list is empty; give at least one value or leave the key out"
+
+KEYS = "a, b, acc, out, precision, scales, zeros, sparsity"
+#: What B may be where A is fp16.
+HALVES = ("fp16", *WEIGHTS)
 
 
 def spec(layout: str = "rcr", dtype: str = "fp16", more: str = "") -> str:
@@ -74,7 +79,10 @@ def test_layout_mistakes(value: str, expected: list[str]) -> None:
                 "3:51: dtype.precision: a product of fp16 has no choice of precision; leave it out",
             ],
         ),
-        ("{a: fp16, b: bf16}", ["3:21: dtype.b: operands of two types (fp16 and bf16) are not available yet"]),
+        (
+            "{a: fp16, b: bf16}",
+            [f"3:21: dtype.b: 'bf16' cannot be multiplied with an a of fp16; legal with it: {', '.join(HALVES)}"],
+        ),
         ("{a: fp32, precision: fast}", ["3:29: dtype.precision: unknown value 'fast'; legal: ieee, tf32, tf32x3"]),
         ("{a: fp8e4m3, precision: ieee}", ["3:32: dtype.precision: unknown value 'ieee'; legal: full, fast"]),
         ("{a: int8, acc: fp32}", ["3:23: dtype.acc: unknown value 'fp32'; legal: int32"]),
@@ -83,7 +91,10 @@ def test_layout_mistakes(value: str, expected: list[str]) -> None:
             [f"3:23: dtype.out: unknown value 'int32'; did you mean 'int8'? {RESULTS}"],
         ),
         ("{a: fp16, acc: [fp16, fp32]}", ["3:23: dtype.acc: unknown value a list; legal: fp32, fp16"]),
-        ("{a: fp16, size: 2}", ["3:18: dtype: unknown key 'size'; legal: a, b, acc, out, precision"]),
+        (
+            "{a: fp16, size: 2}",
+            ["3:18: dtype: unknown key 'size'; legal: a, b, acc, out, precision, scales, zeros, sparsity"],
+        ),
     ],
 )
 def test_dtype_mistakes(value: str, expected: list[str]) -> None:

@@ -1,0 +1,165 @@
+"""Read the axis `dtype`: a shorthand, or a mapping of types and of how the operands are stored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from yaml.nodes import MappingNode, Node, SequenceNode
+
+from generator.language.document import plain
+from generator.language.errors import nearest, shown
+from generator.language.keys import DTYPE_KEYS
+from generator.language.model import Dtype
+from generator.language.reader import Reader
+from generator.language.storage import element_of
+from generator.language.vocabulary import (
+    ACCUMULATORS,
+    DTYPE_SHORTHANDS,
+    ELEMENTS,
+    NOT_MULTIPLIED_YET,
+    OFFSET,
+    PRECISIONS,
+    SPARSITIES,
+    WEIGHTS,
+)
+
+#: The largest number of elements along one side of a block of scales, but for the whole extent.
+LARGEST_BLOCK = 1 << 20
+
+
+def read_dtype(reader: Reader, node: Node) -> Dtype | None:
+    """A shorthand, or a mapping; omitted keys follow from `a` and `b`. None if it has a mistake, which is recorded."""
+    if not isinstance(node, MappingNode):
+        shorthand = plain(node)
+        if isinstance(shorthand, str) and shorthand in DTYPE_SHORTHANDS:
+            return Dtype.of(shorthand)
+        reader.wrong(node, f"dtype: unknown value {shown(shorthand)}; {nearest(str(shorthand), DTYPE_SHORTHANDS)}")
+        return None
+    before = len(reader.mistakes)
+    found = reader.mapping(node, DTYPE_KEYS, "dtype", required=("a",))
+    if not _available(reader, found):
+        return None
+    a = _choose(reader, found, "a", None, tuple(ACCUMULATORS))
+    b = _choose(reader, found, "b", a, tuple(dict.fromkeys((*ACCUMULATORS, *WEIGHTS))))
+    if a is None or b is None:
+        return None
+    _sparse(reader, found, a, b)
+    scales, zeros = _scales(reader, found, a, b), _zeros(reader, found, b)
+    if not _multiplied(reader, found, a, b, scaled=bool(scales)):
+        return None
+    types = _types(reader, found, a, b, stored=a != b or bool(scales))
+    return None if types is None or len(reader.mistakes) > before else types.scaled_by(scales, zeros=zeros)
+
+
+def _choose(
+    reader: Reader, found: Mapping[str, Node], key: str, default: str | None, legal: tuple[str, ...]
+) -> str | None:
+    """The word of a key, or its default; None if it is not legal."""
+    word = plain(found[key]) if key in found else default
+    if word in legal or (key not in found and word is None):
+        return word if word is None else str(word)
+    reader.wrong(found[key], f"dtype.{key}: unknown value {shown(word)}; {nearest(str(word), legal)}")
+    return None
+
+
+def _available(reader: Reader, found: Mapping[str, Node]) -> bool:
+    """Whether there are kernels for the types of the operands, of those types that the language has."""
+    later = {key: plain(found[key]) for key in ("a", "b") if key in found and plain(found[key]) in NOT_MULTIPLIED_YET}
+    for key, word in later.items():
+        reader.wrong(found[key], f"dtype.{key}: {word!r} is not available yet")
+    return not later
+
+
+def _types(reader: Reader, found: Mapping[str, Node], a: str, b: str, *, stored: bool) -> Dtype | None:
+    """The types of the product, without what is said of storage."""
+    accumulators = ACCUMULATORS[a][:1] if stored else ACCUMULATORS[a]
+    acc = _choose(reader, found, "acc", accumulators[0], accumulators)
+    floating = tuple(name for name, element in ELEMENTS.items() if element.floating)
+    results = (*floating, "int8") if ELEMENTS[a].floating or stored else (*floating, "int32", "int8")
+    # A product of scaled integers has no type of its own.
+    default = "bf16" if stored and not ELEMENTS[a].floating else DTYPE_SHORTHANDS[a][3]
+    out = _choose(reader, found, "out", default, results)
+    precision = None
+    if a in PRECISIONS:
+        precision = _choose(reader, found, "precision", PRECISIONS[a][0], PRECISIONS[a])
+        if precision is None:
+            return None
+    elif "precision" in found:
+        reader.wrong(found["precision"], f"dtype.precision: a product of {a} has no choice of precision; leave it out")
+        return None
+    return None if acc is None or out is None else Dtype(a, b, acc, out, precision)
+
+
+def _multiplied(reader: Reader, found: Mapping[str, Node], a: str, b: str, *, scaled: bool) -> bool:
+    """Whether operands of these types can be multiplied."""
+    both_fp8 = a.startswith("fp8") and b.startswith("fp8")
+    if a == b or (ELEMENTS[a].bits == 16 and b in WEIGHTS) or (both_fp8 and scaled):
+        return True
+    legal = (a, *WEIGHTS) if ELEMENTS[a].bits == 16 else (a,)
+    if both_fp8:
+        reason = "fp8 operands of two types need `scales`"
+    elif element_of(b).bits > ELEMENTS[a].bits:
+        reason = "the operand of fewer bits is b"
+    else:
+        reason = f"legal with it: {', '.join(legal)}"
+    reader.wrong(found["b"], f"dtype.b: {b!r} cannot be multiplied with an a of {a}; {reason}")
+    return False
+
+
+def _scales(reader: Reader, found: Mapping[str, Node], a: str, b: str) -> dict[str, tuple[int, int]]:
+    """The block of each operand with scales: rows, then columns."""
+    if "scales" not in found:
+        return {}
+    entries = reader.mapping(found["scales"], ("a", "b"), "dtype.scales")
+    if not entries and isinstance(found["scales"], MappingNode) and not found["scales"].value:
+        reader.wrong(found["scales"], "dtype.scales: names no operand; expected {b: [k, columns]} or {a: [rows, k]}")
+    blocks = {}
+    for key, node in entries.items():
+        word, sides = {"a": (a, "[rows, k]"), "b": (b, "[k, columns]")}[key]
+        what = f"dtype.scales.{key}"
+        sizes = [plain(item) for item in node.value] if isinstance(node, SequenceNode) else []
+        whole = [size for size in sizes if type(size) is int and 0 <= size <= LARGEST_BLOCK]
+        if not len(whole) == len(sizes) == 2:
+            told = f"{sides}, the sizes of a block as whole numbers up to {LARGEST_BLOCK}, 0 for the whole extent"
+            reader.wrong(node, f"{what}: expected {told}; found {shown(plain(node))}")
+        elif word in ELEMENTS and ELEMENTS[word].bits > 8:
+            reader.wrong(node, f"{what}: {key} is {word}, and scales are of operands of 8 bits or fewer")
+        else:
+            blocks[key] = (whole[0], whole[1])
+    return blocks
+
+
+def _zeros(reader: Reader, found: Mapping[str, Node], b: str) -> bool:
+    """Whether B has zero points."""
+    if "zeros" not in found:
+        return False
+    entries = reader.mapping(found["zeros"], ("b",), "dtype.zeros", required=("b",))
+    if "b" not in entries:
+        return False
+    value = plain(entries["b"])
+    if not isinstance(value, bool):
+        reader.wrong(entries["b"], f"dtype.zeros.b: expected true or false, found {shown(value)}")
+        return False
+    scales = found.get("scales")
+    scaled = isinstance(scales, MappingNode) and any(plain(key) == "b" for key, _ in scales.value)
+    if value and b not in OFFSET:
+        reader.wrong(entries["b"], f"dtype.zeros.b: zero points go with {', '.join(OFFSET)}, and b is {b}")
+    elif value and not scaled:
+        reader.wrong(entries["b"], "dtype.zeros.b: zero points go with scales; give dtype.scales.b")
+    return value
+
+
+def _sparse(reader: Reader, found: Mapping[str, Node], a: str, b: str) -> None:
+    """Check what is said of sparsity; no kernel has it yet."""
+    if "sparsity" not in found:
+        return
+    entries = reader.mapping(found["sparsity"], ("b",), "dtype.sparsity", required=("b",))
+    if "b" not in entries:
+        return
+    word = plain(entries["b"])
+    if word not in SPARSITIES:
+        reader.wrong(entries["b"], f"dtype.sparsity.b: unknown value {shown(word)}; {nearest(str(word), SPARSITIES)}")
+    elif a != b or ELEMENTS[a].bits != 16:
+        reader.wrong(entries["b"], f"dtype.sparsity.b: needs a and b of one 16-bit type, and they are {a} and {b}")
+    else:
+        reader.wrong(entries["b"], f"dtype.sparsity.b: {word!r} is not available yet")

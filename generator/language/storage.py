@@ -1,0 +1,100 @@
+"""An operand as it is stored: containers, packing, scales and zero points, and the type that it is multiplied in.
+
+What reads an operand in memory asks its `Storage`. A new format is a value here and a macro of `templates/storage.j2`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from generator.language.vocabulary import ELEMENTS, STORED, Element
+
+#: What holds several elements, or bits without a type of their own in torch.
+CONTAINER = "uint8"
+#: The types that a scale may have.
+SCALE_TYPES = ("fp32", "fp16", "bf16")
+#: The types that a zero point may have.
+ZERO_TYPES = (*SCALE_TYPES, CONTAINER)
+
+
+def element_of(word: str) -> Element:
+    """The scalar type that a word names."""
+    return STORED.get(word) or ELEMENTS[word]
+
+
+@dataclass(frozen=True)
+class Block:
+    """The elements that share a scale: so many along K, and so many rows of A or columns of B; 0 is all of them."""
+
+    along: int
+    across: int
+
+
+@dataclass(frozen=True)
+class Storage:
+    """How A or B lies in memory, and what becomes of it before it is multiplied."""
+
+    #: The operand's letter, "a" or "b".
+    letter: str
+    #: The type of an element, as a spec names it.
+    word: str
+    #: The type of the elements that are multiplied.
+    multiplied: str
+    #: The blocks that share a scale; None for an operand without scales.
+    block: Block | None = None
+    #: Whether each scale has a zero point.
+    zeros: bool = False
+
+    @property
+    def element(self) -> Element:
+        """The element; of a type that torch lacks, with the names of its container."""
+        return element_of(self.word)
+
+    @property
+    def container(self) -> str:
+        """The type of the tensor that a call is given."""
+        return CONTAINER if self.bits < 8 else self.word
+
+    @property
+    def packed(self) -> int:
+        """The elements along K of one container."""
+        return element_of(self.container).bits // self.bits
+
+    @property
+    def bits(self) -> int:
+        """The bits of an element in memory."""
+        return self.element.bits
+
+    @property
+    def multiplied_bits(self) -> int:
+        """The bits of an element as the matrix unit reads it."""
+        return ELEMENTS[self.multiplied].bits
+
+    @property
+    def converted(self) -> bool:
+        """Whether the kernel makes elements of another type of what it loads."""
+        return self.word != self.multiplied
+
+    @property
+    def plain(self) -> bool:
+        """Whether the operand is stored as it is multiplied, without scales."""
+        return not self.converted and self.block is None
+
+    @property
+    def scale(self) -> str:
+        """The keyword of the scales."""
+        return f"{self.letter}_scale"
+
+    @property
+    def zero(self) -> str:
+        """The keyword of the zero points."""
+        return f"{self.letter}_zero"
+
+    @property
+    def scaled_by_step(self) -> bool:
+        """Whether several scales follow each other along K, so that each step's sum is multiplied by its own."""
+        return self.block is not None and self.block.along > 0
+
+    def bytes(self, elements: int) -> int:
+        """The bytes of so many elements in memory."""
+        return elements * self.bits // 8

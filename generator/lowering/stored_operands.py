@@ -1,0 +1,128 @@
+"""The factors of blocks, scales and zero points, as a kernel reads them for a tile of each operand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from generator.language.model import Tile
+from generator.language.storage import Storage
+from generator.language.vocabulary import ELEMENTS
+from generator.lowering.operands import Matrix
+
+
+@dataclass(frozen=True)
+class Factor:
+    """The scales or zero points of the rows of A, or of a strip of B's columns, in a tile."""
+
+    #: The kernel's name for the values.
+    name: str
+    #: Where they lie.
+    base: str
+    #: The index of their blocks among those of the rows or columns; empty where one block has them all.
+    place: str
+    #: The parameter for the stride of that index, and for the one of blocks along K.
+    stride: str
+    stride_along: str
+    #: The elements along K of a block; 0 for all.
+    along: int
+    #: The mask of rows or columns that exist; empty where it takes none.
+    inside: str
+    #: Whether there is one for each row or column of the tile, and not one for all.
+    vector: bool
+    #: The operand's letter.
+    letter: str
+
+    @property
+    def address(self) -> str:
+        """Where those of the tile begin."""
+        return f"{self.name}_ptrs" if self.place else self.base
+
+    def spread(self, *, exchanged: bool) -> str:
+        """The values with the dimensions of the accumulator, whose rows are columns of C in an exchanged product."""
+        if not self.vector:
+            return self.name
+        return f"{self.name}[:, None]" if (self.letter == "a") != exchanged else f"{self.name}[None, :]"
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """A tile that is converted: the kernel's name for it, its shape afterwards, and the types before and after."""
+
+    name: str
+    shape: str
+    word: str
+    to: str
+
+    @property
+    def triton(self) -> str:
+        """The type afterwards, as Triton names it."""
+        return ELEMENTS[self.to].triton
+
+    @property
+    def lead(self) -> str:
+        """The bits of a power of two, behind which the last bits count from it."""
+        return {"bf16": "0x4300", "fp16": "0x6400"}[self.to]
+
+    @property
+    def offset(self) -> int:
+        """That power of two: the least whose last place is 1."""
+        return {"bf16": 128, "fp16": 1024}[self.to]
+
+
+@dataclass(frozen=True)
+class Strip:
+    """The rows of A in a tile, or columns of B: how the kernel names them, and their mask."""
+
+    #: The end of the names of what is loaded.
+    end: str
+    #: The index of each, and of the first.
+    offsets: str
+    first: str
+    inside: str
+    #: How many there are for each row or column of the tile of C; 0 where the first is at no multiple of the tile.
+    times: int = 1
+
+
+def one_of_tile(storage: Storage, tiles: Iterable[Tile], times: int) -> bool:
+    """Whether all rows or columns of a strip are in one block, in each of the configurations."""
+    assert storage.block is not None
+    across = storage.block.across
+    lines = [times * (tile.m if storage.letter == "a" else tile.n) for tile in tiles]
+    return across == 0 or (times > 0 and all(across % many == 0 for many in lines))
+
+
+def factor(matrix: Matrix, storage: Storage, strip: Strip, tiles: tuple[Tile, ...]) -> Factor:
+    """What `matrix`, the scales or zero points of an operand, has for the rows or columns of `strip`."""
+    assert storage.block is not None
+    across = storage.block.across
+    one = one_of_tile(storage, tiles, strip.times)
+    index = strip.first if one else strip.offsets
+    place = "" if across == 0 else index if across == 1 else f"({index} // {across})"
+    rows, columns = matrix.row_stride, matrix.column_stride
+    assert rows is not None and columns is not None
+    stride, along = (rows, columns) if storage.letter == "a" else (columns, rows)
+    return Factor(
+        name=f"{matrix.name}{strip.end}",
+        base=matrix.base,
+        place=place,
+        stride=stride,
+        stride_along=along,
+        along=storage.block.along,
+        inside="" if one else strip.inside,
+        vector=not one,
+        letter=storage.letter,
+    )
+
+
+def product_of(factors: Sequence[Factor], *, exchanged: bool) -> str:
+    """The product of scales, with the dimensions of the accumulator: vectors of the tile are multiplied last."""
+    vectors = [found for found in factors if found.vector]
+    one = [found.name for found in factors if not found.vector]
+    if not vectors:
+        return one[0] if len(one) == 1 else f"({' * '.join(one)})"
+    first, *others = vectors
+    spread = first.spread(exchanged=exchanged)
+    if one:
+        spread = spread.replace(first.name, f"({' * '.join((first.name, *one))})")
+    return " * ".join((spread, *(found.spread(exchanged=exchanged) for found in others)))

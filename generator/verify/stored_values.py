@@ -1,0 +1,74 @@
+"""The numbers that stored operands stand for, in float64 from their bytes, and their product under scales."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+
+from generator.language.model import Dtype
+from generator.language.storage import Storage
+from generator.verify.accumulation_bounds import accumulation_error, rounding_error
+
+#: Roundings of a block's sum beside those of its products: to multiply it by two scales, to subtract a zero point's
+#: product, and to add it to the whole sum.
+_OF_BLOCK = 5
+
+
+def decoded(storage: Storage, x: torch.Tensor) -> torch.Tensor:
+    """The elements of an operand before scales: float64, with all elements along K."""
+    if storage.packed == 1:
+        return x.double()
+    # Only B is packed, and its rows are along K.
+    halves = torch.stack([x & 0xF, x >> 4], dim=-2).to(torch.int64)
+    values = halves.reshape(*x.shape[:-2], 2 * x.shape[-2], x.shape[-1])
+    if storage.word == "int4":
+        values = torch.where(values >= 8, values - 16, values)
+    return values.double()
+
+
+def product(
+    dtype: Dtype, a: torch.Tensor, b: torch.Tensor, read: Mapping[str, torch.Tensor | float], *, hardware: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The exact product of operands as they are stored, and a bound on the error of a kernel's, both float64.
+
+    `read` has the scales and zero points by their keywords. A zero point is subtracted from a block's sum, as zero
+    times the sum of A's elements.
+    """
+    a64, b64 = decoded(dtype.stored_a, a), decoded(dtype.stored_b, b)
+    if not dtype.scaled:
+        return a64 @ b64, accumulation_error(a64, b64, dtype, hardware=hardware)
+    depth = a64.shape[-1]
+    total = a64.new_zeros(*a64.shape[:-1], b64.shape[-1])
+    error, magnitude = total.clone(), total.clone()
+    for first, last in blocks(dtype, depth):
+        left, right = a64[..., first:last], b64[..., first:last, :]
+        found, within = left @ right, left.abs() @ right.abs()
+        bound = accumulation_error(left, right, dtype, hardware=hardware)
+        if dtype.zeros:
+            zero = factor(dtype.stored_b, read["b_zero"], first, b64.shape[-1])
+            rows = left.sum(-1, keepdim=True)
+            found, within = found - rows * zero, within + left.abs().sum(-1, keepdim=True) * zero.abs()
+        for storage, extent in ((dtype.stored_a, a64.shape[-2]), (dtype.stored_b, b64.shape[-1])):
+            if storage.block is not None:
+                scale = factor(storage, read[storage.scale], first, extent)
+                found, within, bound = found * scale, within * scale.abs(), bound * scale.abs()
+        total, magnitude, error = total + found, magnitude + within, error + bound
+    return total, error + rounding_error(depth + _OF_BLOCK, dtype.sum, hardware=hardware) * magnitude
+
+
+def factor(storage: Storage, x: object, first: int, extent: int) -> torch.Tensor:
+    """The scales or zero points of the blocks that hold element `first` along K, for each row of A or column of B."""
+    assert isinstance(x, torch.Tensor) and storage.block is not None
+    block = storage.block
+    at = first // block.along if block.along else 0
+    line = x[..., :, at] if storage.letter == "a" else x[..., at, :]
+    line = line.double().repeat_interleave(block.across or max(extent, 1), -1)[..., :extent]
+    return line[..., :, None] if storage.letter == "a" else line[..., None, :]
+
+
+def blocks(dtype: Dtype, depth: int) -> list[tuple[int, int]]:
+    """The parts of K in which no scale changes, each from its first element to behind its last."""
+    steps = [storage.block.along for storage in dtype.stored if storage.block is not None and storage.block.along]
+    ends = sorted({depth, *(end for step in steps for end in range(step, depth, step))})
+    return [(first, last) for first, last in zip([0, *ends], ends) if last > first]

@@ -1,0 +1,109 @@
+"""What the mapping of `dtype` says of operands as they are stored: names, defaults, and mistakes with their places."""
+
+from __future__ import annotations
+
+import pytest
+
+from generator.language.model import Dtype
+from generator.language.storage import Block
+from tests.helpers.support import mistakes_of, read_text
+
+
+def spec(dtype: str) -> str:
+    return f"summary: Stored operands.\nlayout: rcr\ndtype: {dtype}\n"
+
+
+def dtype_of(text: str) -> Dtype:
+    (found,) = read_text(spec(text)).axes["dtype"]
+    assert isinstance(found, Dtype)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("{a: bf16, b: int4, scales: {b: [128, 1]}}", "bf16xint4_fp32_bf16_b128x1"),
+        ("{a: fp16, b: uint4, scales: {b: [64, 1]}, zeros: {b: true}}", "fp16xuint4_fp32_fp16_b64x1_zeros"),
+        ("{a: fp16, b: uint4, scales: {b: [64, 1]}, zeros: {b: false}}", "fp16xuint4_fp32_fp16_b64x1"),
+        ("{a: fp16, b: int8, scales: {b: [0, 1]}}", "fp16xint8_fp32_fp16_ballx1"),
+        ("{a: bf16, b: fp8e4m3}", "bf16xfp8e4m3_fp32_bf16"),
+        ("{a: fp8e4m3, b: fp8e4m3, scales: {a: [1, 128], b: [128, 128]}}", "fp8e4m3_a1x128_b128x128"),
+        ("{a: fp8e4m3, b: fp8e5m2, scales: {b: [0, 0]}}", "fp8e4m3xfp8e5m2_fp32_bf16_ballxall"),
+        ("{a: int8, scales: {a: [1, 0], b: [0, 1]}}", "int8_int32_bf16_a1xall_ballx1"),
+    ],
+)
+def test_the_word_says_how_operands_are_stored(text: str, word: str) -> None:
+    assert dtype_of(text).word == word
+
+
+def test_a_packed_operand() -> None:
+    b = dtype_of("{a: bf16, b: int4, scales: {b: [128, 1]}}").stored_b
+    assert (b.container, b.packed, b.multiplied, b.bits) == ("uint8", 2, "bf16", 4)
+    assert b.block == Block(along=128, across=1) and b.converted and not b.plain
+    assert b.bytes(64) == 32
+
+
+def test_an_operand_that_is_multiplied_as_it_is() -> None:
+    dtype = dtype_of("{a: fp8e4m3, scales: {a: [1, 128], b: [128, 128]}}")
+    assert dtype.stored_a.block == Block(along=128, across=1)
+    assert not any(storage.converted or storage.plain for storage in dtype.stored) and not dtype.plain
+    assert all(storage.plain for storage in Dtype.of("fp16").stored) and Dtype.of("fp16").plain
+
+
+def test_scales_make_fp32_of_a_sum() -> None:
+    assert dtype_of("{a: int8, scales: {a: [1, 0], b: [0, 1]}}").sum == "fp32"
+    assert Dtype.of("int8").sum == "int32"
+
+
+@pytest.mark.parametrize(
+    ("dtype", "expected"),
+    [
+        (
+            "{a: bf16, b: int4, scales: {a: [1, 128], b: [128, 1]}}",
+            ["3:39: dtype.scales.a: a is bf16, and scales are of operands of 8 bits or fewer"],
+        ),
+        (
+            "{a: bf16, b: int4, scales: {b: [128, -1]}}",
+            [
+                "3:39: dtype.scales.b: expected [k, columns], the sizes of a block as whole numbers up to 1048576, "
+                "0 for the whole extent; found a list"
+            ],
+        ),
+        (
+            "{a: bf16, b: int4, scales: {}}",
+            ["3:35: dtype.scales: names no operand; expected {b: [k, columns]} or {a: [rows, k]}"],
+        ),
+        (
+            "{a: fp16, b: fp8e4m3, scales: {b: [0, 1]}, zeros: {b: true}}",
+            ["3:62: dtype.zeros.b: zero points go with int4, uint4, int8, and b is fp8e4m3"],
+        ),
+        (
+            "{a: fp16, b: uint4, zeros: {b: true}}",
+            ["3:39: dtype.zeros.b: zero points go with scales; give dtype.scales.b"],
+        ),
+        (
+            "{a: int8, b: fp16}",
+            ["3:21: dtype.b: 'fp16' cannot be multiplied with an a of int8; the operand of fewer bits is b"],
+        ),
+        (
+            "{a: fp8e4m3, b: fp8e5m2}",
+            [
+                "3:24: dtype.b: 'fp8e5m2' cannot be multiplied with an a of fp8e4m3; "
+                "fp8 operands of two types need `scales`"
+            ],
+        ),
+        (
+            "{a: fp32, b: int4}",
+            ["3:21: dtype.b: 'int4' cannot be multiplied with an a of fp32; legal with it: fp32"],
+        ),
+        ("{a: fp16, b: int4, acc: fp16}", ["3:32: dtype.acc: unknown value 'fp16'; legal: fp32"]),
+        ("{a: mxfp4}", ["3:12: dtype.a: 'mxfp4' is not available yet"]),
+        ('{a: fp16, sparsity: {b: "2:4"}}', ["3:32: dtype.sparsity.b: '2:4' is not available yet"]),
+        (
+            '{a: int8, sparsity: {b: "2:4"}}',
+            ["3:32: dtype.sparsity.b: needs a and b of one 16-bit type, and they are int8 and int8"],
+        ),
+    ],
+)
+def test_mistakes(dtype: str, expected: list[str]) -> None:
+    assert mistakes_of(spec(dtype)) == [f"family.yaml:{line}" for line in expected]
