@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import jinja2
 
@@ -32,6 +33,7 @@ from generator.language.errors import CallError
 from generator.language.versions import SUPPORTED, spelled
 from generator.language.vocabulary import ELEMENTS, TARGETS
 from generator.lowering.docstrings import formula
+from generator.plan.call import Call, call
 
 #: What the Hub and `kernels` take as the name of a kernel, and as its licence.
 _NAME = re.compile(r"[a-z][-a-z0-9]*[a-z0-9]")
@@ -158,33 +160,57 @@ class Repository:
         return json.dumps(found, indent=2) + "\n"
 
     def _text(self, template: str) -> str:
-        kernels = self.family.contracts
-        first = next(iter(kernels.values()))[0].variant
-        return (
-            _environment()
-            .get_template(template)
-            .render(
-                name=self.name,
-                module=self.module,
-                version=self.version,
-                license=self.license,
-                repo=self.repo,
-                generator=generator.__version__,
-                spec=f"{self.family.name}.yaml",
-                variant=f"torch-{self.backends[0]}",
-                device=self.backends[0],
-                backends=_quoted(self.backends),
-                capabilities=_quoted(self.archs("cuda")),
-                rocm=_quoted(self.archs("rocm")),
-                targets=", ".join(self.targets),
-                triton=spelled(SUPPORTED),
-                contracts=[(name, formula(those[0].variant)) for name, those in kernels.items()],
-                example="".join(f", {operand.name}={operand.name}" for operand in first.epilogue.operands),
-                layers=self.layers,
-                backward=GRADIENTS in self.family.files,
-                tolerance=_tolerance([those[0].variant.dtype.out for those in kernels.values()]),
-            )
-        )
+        made: str = _environment().get_template(template).render(self._values)
+        return made
+
+    @cached_property
+    def _values(self) -> dict[str, Any]:
+        """What the templates read."""
+        variants = {name: kernels[0].variant for name, kernels in self.family.contracts.items()}
+        contracts = [(name, formula(v), _operands(call(v))) for name, v in variants.items()]
+        return {
+            "name": self.name,
+            "module": self.module,
+            "version": self.version,
+            "license": self.license,
+            "repo": self.repo,
+            "generator": generator.__version__,
+            "spec": f"{self.family.name}.yaml",
+            "variant": f"torch-{self.backends[0]}",
+            "device": self.backends[0],
+            "backends": _quoted(self.backends),
+            "capabilities": _quoted(self.archs("cuda")),
+            "rocm": _quoted(self.archs("rocm")),
+            "targets": ", ".join(self.targets),
+            "triton": spelled(SUPPORTED),
+            "contracts": contracts,
+            "example": "".join(f", {operand.name}={operand.name}" for operand in contracts[0][2][2:]),
+            "derived": any("triton." in operand.shape for *_, operands in contracts for operand in operands),
+            "layers": self.layers,
+            "backward": GRADIENTS in self.family.files,
+            "tolerance": _tolerance([v.dtype.out for v in variants.values()]),
+        }
+
+
+@dataclass(frozen=True)
+class _Operand:
+    """An operand that a call must give, as the source of a script has it."""
+
+    name: str
+    shape: str
+    type: str
+    unit: int | None
+
+
+def _operands(made: Call) -> tuple[_Operand, ...]:
+    found = []
+    for operand in (made.a, made.b, *made.keywords, *((made.out,) if made.reads_out else ())):
+        result = made.out.dtype if isinstance(made.out.dtype, str) and ELEMENTS[made.out.dtype].bits > 8 else "fp32"
+        # Of several types the first one; where any is taken, the result's.
+        usual = operand.dtype[0] if isinstance(operand.dtype, tuple) else result
+        type_ = operand.torch_dtype if isinstance(operand.dtype, str) else f"torch.{ELEMENTS[usual].torch}"
+        found.append(_Operand(operand.name, operand.shape, type_, operand.unit))
+    return tuple(found)
 
 
 def _quoted(words: Sequence[str]) -> str:
