@@ -25,6 +25,10 @@ TYPICAL_M = (1, 16, 64, 256, 1024, 4096)
 PRODUCTS = 2.6e12
 #: The factor for fp32 without the matrix unit, of an H200.
 _IEEE = 0.07
+#: Of an H200, for an operand that is converted: the products in the time that the conversion of an element of B takes,
+#: where the matrix unit reads it from registers, and from shared memory again; and the latency of each step.
+_CONVERSION = {"exchanged": 60, "direct": 120}
+_LATENCY, _CONVERTED_LATENCY = "400_000", "3_000_000"
 #: Seconds that the launch of a second kernel adds to a call, of an H200.
 _LAUNCH = 2e-6
 
@@ -111,7 +115,11 @@ def _body(v: Variant, *, bounded: bool) -> tuple[str, ...]:
     elif t.walks_steps:
         share = "share"
         lines.append(f"share = triton.cdiv({tiles} * triton.cdiv(K, step), multiprocessors) * step")
-    products = f"{share} * ({_area(v)} + 400_000 / (depth * resident))"
+    latency, conversion = _LATENCY, ""
+    if v.dtype.stored_b.converted:
+        lines.append("# An element of B is converted in each program that multiplies it, and each step waits for that.")
+        latency, conversion = _CONVERTED_LATENCY, f" + {columns} * {_CONVERSION[v.product]}"
+    products = f"{share} * ({_area(v)}{conversion} + {latency} / (depth * resident))"
     why, sums = _partial_sums(t)
     if bounded:
         # On an H200 a multiprocessor loads 64 bytes per cycle, 1.1e11 per second, and a load takes 1.4e-6 seconds.
