@@ -25,9 +25,10 @@ TYPICAL_M = (1, 16, 64, 256, 1024, 4096)
 PRODUCTS = 2.6e12
 #: The factor for fp32 without the matrix unit, of an H200.
 _IEEE = 0.07
-#: Of an H200, for an operand that is converted: the products in the time that the conversion of an element of B takes,
-#: where the matrix unit reads it from registers, and from shared memory again; and the latency of each step.
+#: Products in the time of a conversion of an element of B, which the matrix unit reads from registers or, converted, from
+#: shared memory again; in that of an addition to the scaled sum; and in the latency of a step, and of one that converts.
 _CONVERSION = {"exchanged": 60, "direct": 120}
+_SCALING = 12
 _LATENCY, _CONVERTED_LATENCY = "400_000", "3_000_000"
 #: Seconds that the launch of a second kernel adds to a call, of an H200.
 _LAUNCH = 2e-6
@@ -107,6 +108,7 @@ def _body(v: Variant, *, bounded: bool) -> tuple[str, ...]:
         f"turns = triton.cdiv({programs}, multiprocessors)",
         f"resident = max(1, min(turns, shared // ((m + {loaded}) * depth * {_width(v)}{beside})))",
         "# Products of a step (the matrix unit has at least 64 rows), and the load latency that is not hidden.",
+        *_beside_products(v),
     ]
     # The tiles that a multiprocessor computes one after the other, times the indices along K if they are divided.
     share = "turns"
@@ -115,11 +117,8 @@ def _body(v: Variant, *, bounded: bool) -> tuple[str, ...]:
     elif t.walks_steps:
         share = "share"
         lines.append(f"share = triton.cdiv({tiles} * triton.cdiv(K, step), multiprocessors) * step")
-    latency, conversion = _LATENCY, ""
-    if v.dtype.stored_b.converted:
-        lines.append("# An element of B is converted in each program that multiplies it, and each step waits for that.")
-        latency, conversion = _CONVERTED_LATENCY, f" + {columns} * {_CONVERSION[v.product]}"
-    products = f"{share} * ({_area(v)}{conversion} + {latency} / (depth * resident))"
+    latency = _CONVERTED_LATENCY if v.dtype.stored_b.converted else _LATENCY
+    products = f"{share} * ({_area(v)} + {latency} / (depth * resident))"
     why, sums = _partial_sums(t)
     if bounded:
         # On an H200 a multiprocessor loads 64 bytes per cycle, 1.1e11 per second, and a load takes 1.4e-6 seconds.
@@ -139,9 +138,29 @@ def _body(v: Variant, *, bounded: bool) -> tuple[str, ...]:
 
 def _area(v: Variant) -> str:
     """The products of a tile for each index along K; the matrix unit has at least 64 rows."""
+    columns = "2 * n" if v.epilogue.order is not None else "n"
     if v.epilogue.order is not None:
-        return "m * max(2 * n, 128)" if v.product == "exchanged" else "2 * max(m, 64) * n"
-    return "m * max(n, 64)" if v.product == "exchanged" else "max(m, 64) * n"
+        area = "m * max(2 * n, 128)" if v.product == "exchanged" else "2 * max(m, 64) * n"
+    else:
+        area = "m * max(n, 64)" if v.product == "exchanged" else "max(m, 64) * n"
+    area += f" + {columns} * {_CONVERSION[v.product]}" * v.dtype.stored_b.converted
+    return area + f' + m * {columns} * {_SCALING} // row["BLOCK_K"]' * _scales_steps(v)
+
+
+def _scales_steps(v: Variant) -> bool:
+    """Whether the sum of each step is multiplied by scales."""
+    return any(storage.scaled_by_step for storage in v.dtype.stored)
+
+
+def _beside_products(v: Variant) -> tuple[str, ...]:
+    """The comments on what plain arithmetic adds to the products."""
+    found = []
+    if v.dtype.stored_b.converted:
+        many = _CONVERSION[v.product]
+        found.append(f"# Converting an element of B takes as long as {many} products, and each step waits for it.")
+    if _scales_steps(v):
+        found.append(f"# Scaling an element of a step's sum takes as long as {_SCALING} products.")
+    return tuple(found)
 
 
 def _partial_sums(t: Schedule) -> tuple[tuple[str, ...], str]:

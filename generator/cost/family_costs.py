@@ -106,5 +106,10 @@ def _words(v: Variant) -> Iterator[tuple[str, str]]:
         yield "ieee", f"{bits}-bit IEEE elements"
     else:
         yield f"{bits}bit", f"{bits}-bit elements"
+    b = v.dtype.stored_b
+    if b.converted:
+        yield f"{b.bits}bit_b", f"B of {b.bits} bits, converted"
+    if any(storage.scaled_by_step for storage in v.dtype.stored):
+        yield "scaled", "sums of steps scaled"
     if staged(v):
         yield "staged", "staged result"

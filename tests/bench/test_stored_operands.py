@@ -14,6 +14,7 @@ from generator.language.model import Dtype, Layout
 INT4 = Dtype("bf16", "int4", "fp32", "bf16", None).scaled_by({"b": [128, 1]})
 ZEROS = Dtype("fp16", "uint4", "fp32", "fp16", None).scaled_by({"b": [64, 2]}, zeros=True)
 INT8 = Dtype("int8", "int8", "int32", "bf16", None).scaled_by({"a": [1, 0], "b": [0, 1]})
+UNSCALED = Dtype("fp16", "int8", "fp32", "fp16", None)
 FP8 = Dtype.of("fp8e4m3").scaled_by({"a": [1, 128], "b": [128, 128]})
 
 
