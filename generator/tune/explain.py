@@ -8,7 +8,7 @@ import fnmatch
 import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -40,6 +40,8 @@ class Subject:
     #: Where the kernels come from; None for a folder, which does not have its spec.
     family: Family | None
     folder: Path | None
+    #: All kernels of the family by name, explained or not.
+    everything: Mapping[str, Kernel] = field(default_factory=dict)
 
     @property
     def spec(self) -> Spec | None:
@@ -96,11 +98,12 @@ def _subject(path: Path, only: str | None) -> Subject:
         if kernel is not None and kernel not in found.by_name:
             raise CallError(f"explain: {kernel} is no kernel of {path}; {nearest(kernel, found.by_name)}")
         measured = tuple(each for _, each in portfolio.shipped())
-        subject = Subject(found.name, found.kernels, found.left_out, measured, None, path)
+        subject = Subject(found.name, found.kernels, found.left_out, measured, None, path, found.by_name)
     else:
         (family,) = families([path])
         measured = (*family.measured, *(each for _, each in portfolio.shipped() if each not in family.measured))
-        subject = Subject(family.spec.name, family.kernels, family.left_out, measured, family, None)
+        everything = {each.name: each for each in family.kernels}
+        subject = Subject(family.spec.name, family.kernels, family.left_out, measured, family, None, everything)
     return _selected(subject, kernel or only)
 
 
@@ -115,7 +118,7 @@ def _selected(subject: Subject, glob: str | None) -> Subject:
     if not kernels:
         raise CallError(f"explain: --only {glob!r} matches no kernel; the first is {subject.kernels[0].name}")
     left_out = tuple(left for left in subject.left_out if matches(left.name))
-    return Subject(subject.name, kernels, left_out, subject.measured, subject.family, subject.folder)
+    return replace(subject, kernels=kernels, left_out=left_out)
 
 
 def _sections(subject: Subject) -> Iterator[str]:
@@ -217,7 +220,7 @@ def _calls(subject: Subject, sizes: tuple[int, ...], device: Device) -> Iterator
                 render([Job(subject.family, out)])
             folder = out / subject.name
         yield from ("", f"A call of {'x'.join(map(str, sizes))} with contiguous operands on {device.name}:")
-        for found in predicted_choice.choices(folder, contracts, sizes, device):
+        for found in predicted_choice.choices(folder, contracts, subject.everything, sizes, device):
             if isinstance(found, predicted_choice.Refusal):
                 yield from (f"  {found.contract}: cannot run", *(f"    {line}" for line in found.reason.splitlines()))
                 continue
@@ -229,7 +232,7 @@ def _calls(subject: Subject, sizes: tuple[int, ...], device: Device) -> Iterator
                 yield f"    configuration: {_config(found.config)}"
                 yield f"    chosen: {_why(subject, found.won, found.fitted is not None, variant)}"
             if found.copied:
-                yield "    an operand is copied first, so that its rows are aligned"
+                yield "    an operand is copied first, which is not in the estimates, to a layout that is read faster"
             if found.fitted is not None:
                 yield f"    estimate: {_time(found.fitted)} by the model fitted to measurements"
             if found.analytic is not None:
@@ -244,7 +247,7 @@ def _why(subject: Subject, won: bool, rated: bool, v: Variant) -> str:
     if rated:
         return "the model fitted to measurements gives it the least time"
     if select in ("table", "fastest"):
-        return "there are no measurements for this device, so the analytic model decides"
+        return "nothing like it was measured on this device, so the analytic model decides"
     return SELECT[select].meaning
 
 

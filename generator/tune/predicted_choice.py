@@ -6,7 +6,7 @@ The functions of the family are asked, as `prepare` asks them; nothing is compil
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -37,7 +37,7 @@ class Choice:
     kernel: str
     config: Mapping[str, int] | None
     candidates: int = 1
-    #: Whether an operand is copied first, so that its rows are aligned.
+    #: Whether an operand is copied first.
     copied: bool = False
     #: Whether it is the fastest of those that were measured at this size.
     won: bool = False
@@ -55,10 +55,11 @@ class Refusal:
 
 
 def choices(
-    folder: Path, contracts: Mapping[str, Sequence[Kernel]], sizes: tuple[int, ...], device: Device
+    folder: Path, contracts: Iterable[str], kernels: Mapping[str, Kernel], sizes: tuple[int, ...], device: Device
 ) -> Iterator[Choice | Refusal]:
     """The choice of each contract of the family in `folder` for M, N and K, after the number of products in a batch.
 
+    `kernels` are all of the family, by name: a call may go on as one of another contract.
     Raises `CallError` in Triton's interpreter, where nothing is chosen for a GPU.
     """
     if triton.knobs.runtime.interpret:
@@ -66,7 +67,7 @@ def choices(
     with standing_in_for(device):
         family = load_family(folder.resolve())
         ahead = importlib.import_module(f"{family.__name__}._prepare")
-        for name, kernels in contracts.items():
+        for name in contracts:
             *batch, m, n, k = sizes
             where = torch.device("cuda", 0)
             options = {"M": m, "B": batch[0] if batch else 1, "device": where, "unaligned": ()}
@@ -79,13 +80,12 @@ def choices(
             if first is None:
                 yield Refusal(name, "the result is empty: nothing runs")
                 continue
-            kernel = next(each for each in kernels if each.name == first.name)
             found = Choice(name, first.name, dict(first.row), copied=any(each.name == _COPY for each in launches))
             if first.tuned:
                 tried = {each.row for each in launches if each.tuned and each.name == first.name}
                 yield Choice(name, first.name, None, len(tried))
             else:
-                yield _estimated(family, kernel, found, sizes, device)
+                yield _estimated(family, kernels[first.name], found, sizes, device)
 
 
 def _estimated(family: ModuleType, kernel: Kernel, found: Choice, sizes: tuple[int, ...], device: Device) -> Choice:
@@ -102,14 +102,15 @@ def _estimated(family: ModuleType, kernel: Kernel, found: Choice, sizes: tuple[i
     width = ELEMENTS[v.dtype.a].bits // 8
     crossing = (False, False) if found.copied else _crossing(v.layout, own, width)
     index = [dict(row) for row in _configs(family, kernel)].index(dict(config))
-    rates, *scale = tuned._rates(torch.device("cuda", 0), found.contract)
+    contract = v.contract
+    rates, *scale = tuned._rates(torch.device("cuda", 0), contract)
     rated = rates.get(kernel.how, {}).get(index)
     fitted = None
     if rated is not None:
         row = timing.rated(config, rated, *scale)
         (fitted,) = timing.seconds([row], own, device.multiprocessors, width, crossing)
     gpu = device.name
-    sources = (found.contract, tuned.LIKE.get((gpu, found.contract)))
+    sources = (contract, tuned.LIKE.get((gpu, contract)))
     winner = next((won for each in sources if (won := tuned.WINNERS.get((gpu, each), {}).get(own))), None)
     return Choice(*chosen, won=winner == (kernel.how, index) and not any(crossing), fitted=fitted, analytic=seconds)
 

@@ -97,7 +97,12 @@ def test_what_is_not_chosen_by_measurements(tmp_path: Path) -> None:
     assert "the tuner measures 7 configurations at the first call" in sizes(spec, "--sizes", "64,64,64")
     spec.write_text(BASE + "select: fastest\n")
     out = sizes(spec, "--sizes", "512,512,512", "--device", "nvidia_a100_sxm4_80gb")
-    assert "chosen: there are no measurements for this device, so the analytic model decides" in out
+    assert "chosen: nothing like it was measured on this device, so the analytic model decides" in out
+
+
+def test_a_call_that_goes_on_as_another_contract() -> None:
+    out = sizes(GENERATED / "tf32", "--sizes", "4096,4096,4096", "--only", "gemm_tf32_crr_none")
+    assert "an operand is copied first" in out and "gemm_tf32_crr_none runs gemm_tf32_rrr_none__" in out
 
 
 def test_a_batch_and_a_gate() -> None:
