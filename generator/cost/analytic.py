@@ -25,8 +25,8 @@ TYPICAL_M = (1, 16, 64, 256, 1024, 4096)
 PRODUCTS = 2.6e12
 #: The factor for fp32 without the matrix unit, of an H200.
 _IEEE = 0.07
-#: Products in the time of a conversion of an element of B, which the matrix unit reads from registers or, converted, from
-#: shared memory again; in that of an addition to the scaled sum; and in the latency of a step, and of one that converts.
+#: Of an H200: the products in the time of a conversion of an element of B, where the matrix unit reads it from registers
+#: or from shared memory again; of an addition to the scaled sum; of the latency of a step, and of one that converts.
 _CONVERSION = {"exchanged": 60, "direct": 120}
 _SCALING = 12
 _LATENCY, _CONVERTED_LATENCY = "400_000", "3_000_000"
@@ -104,11 +104,12 @@ def _body(v: Variant, *, bounded: bool) -> tuple[str, ...]:
         lines.append('parts, step = row["SPLIT"], row["BLOCK_K"]')
     elif t.walks_steps:
         lines.append('step = row["BLOCK_K"]')
+    beside_products = _beside_products(v)
     lines += [
         f"turns = triton.cdiv({programs}, multiprocessors)",
         f"resident = max(1, min(turns, shared // ((m + {loaded}) * depth * {_width(v)}{beside})))",
         "# Products of a step (the matrix unit has at least 64 rows), and the load latency that is not hidden.",
-        *_beside_products(v),
+        *beside_products,
     ]
     # The tiles that a multiprocessor computes one after the other, times the indices along K if they are divided.
     share = "turns"
@@ -118,7 +119,11 @@ def _body(v: Variant, *, bounded: bool) -> tuple[str, ...]:
         share = "share"
         lines.append(f"share = triton.cdiv({tiles} * triton.cdiv(K, step), multiprocessors) * step")
     latency = _CONVERTED_LATENCY if v.dtype.stored_b.converted else _LATENCY
-    products = f"{share} * ({_area(v)} + {latency} / (depth * resident))"
+    each = f"{_area(v)} + {latency} / (depth * resident)"
+    products = f"{share} * ({each})"
+    if beside_products:
+        lines.append(f"each = {each}")
+        products = f"{share} * each"
     why, sums = _partial_sums(t)
     if bounded:
         # On an H200 a multiprocessor loads 64 bytes per cycle, 1.1e11 per second, and a load takes 1.4e-6 seconds.
