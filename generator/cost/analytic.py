@@ -25,8 +25,9 @@ TYPICAL_M = (1, 16, 64, 256, 1024, 4096)
 PRODUCTS = 2.6e12
 #: The factor for fp32 without the matrix unit, of an H200.
 _IEEE = 0.07
-#: Of an H200: the products in the time of a conversion of an element of B, where the matrix unit reads it from registers
-#: or from shared memory again; of an addition to the scaled sum; of the latency of a step, and of one that converts.
+#: Of an H200: the products in the time of a conversion of an element of B, where the matrix unit reads it from
+#: registers or from shared memory again; of an addition to the scaled sum; and of the latency of a step, longer if it
+#: converts.
 _CONVERSION = {"exchanged": 60, "direct": 120}
 _SCALING = 12
 _LATENCY, _CONVERTED_LATENCY = "400_000", "3_000_000"
