@@ -9,7 +9,7 @@ from generator.epilogue.operations import COLUMNS, HALVES
 from generator.language.model import Dtype, Variant
 from generator.language.vocabulary import DEFAULTS, ELEMENTS, WORDS
 from generator.lowering import docstrings
-from generator.lowering.lines import collected, paragraph
+from generator.lowering.lines import bracketed, collected, paragraph
 from generator.plan.call import SCALES, Call, call
 from generator.plan.kernels import Family, Kernel
 from generator.plan.resources import through_registers
@@ -22,6 +22,15 @@ _INSIDE = 4
 
 #: The element types that autocast casts to.
 AUTOCAST = ("fp16", "bf16")
+
+
+#: The parts of `_pack.py` that convert weights of other formats, each with the types that it makes.
+CONVERTERS = {
+    "integers": ("int4", "uint4", "int8"),
+    "fp8": ("fp8e4m3", "fp8e5m2"),
+    "mx": ("mxfp8e4m3", "mxfp8e5m2", "mxfp4", "nvfp4"),
+    "sparse": ("fp16", "bf16"),
+}
 
 
 @dataclass(frozen=True)
@@ -144,6 +153,27 @@ def linear(family: Family) -> tuple[Linear, ...]:
             plain = v.epilogue.word in ("none", "bias") and v.rounding == DEFAULTS["rounding"]
             found.append(Linear(name, ELEMENTS[v.dtype.a].torch, bool(read), plain))
     return tuple(found)
+
+
+def weights(family: Family) -> tuple[str, ...]:
+    """The contracts with operands that are not stored as they are multiplied, each with how B is stored, as entries."""
+    found = []
+    for name, variant in _variants(family).items():
+        if not variant.dtype.plain:
+            b = variant.dtype.stored_b
+            # A strided B may have either layout.
+            parts = [f'"{b.word}"', '"row"' if variant.layout.b == "row" else '"column"']
+            parts += [f"({b.block.along}, {b.block.across})"] if b.block is not None else []
+            parts += ["zeros=True"] * b.zeros + ["batched=True"] * (variant.batch != "none")
+            found.append(bracketed(f'"{name}": Stored(', parts, "),", _INSIDE))
+    return tuple(found)
+
+
+def converters(family: Family) -> tuple[str, ...]:
+    """The parts of `_pack.py` that make what a contract of the family stores."""
+    operands = [variant.dtype.stored_b for variant in _variants(family).values()]
+    words = {b.word for b in operands if not b.plain and (b.block is not None or b.bits == 16)}
+    return tuple(part for part, made in CONVERTERS.items() if words.intersection(made))
 
 
 def gradients(family: Family) -> tuple[str, ...]:

@@ -30,11 +30,12 @@ from generator.lowering.view import View, view
 from generator.plan.kernels import Family, Kernel
 
 #: The family's files other than kernels: the package, its functions' launching, copying, operators and compiling ahead,
-#: winners, the cost models, and the operands by which `invariant: rows` chooses.
+#: winners, the cost models, the operands by which `invariant: rows` chooses, and the packing of weights.
 PACKAGE, LAUNCH, COPIES = "__init__.py", "_launch.py", "_copies.py"
 CACHED_LAUNCH, RELAUNCH = "_cached_launch.py", "_relaunch.py"
 OPERATORS, GRADIENTS, PREPARE, NN = "_operators.py", "_gradients.py", "_prepare.py", "nn.py"
 TUNED, TIMING, ANALYTIC, ROWS_ALIKE = "_tuned.py", "_timing.py", "_analytic.py", "_invariant.py"
+PACK = "_pack.py"
 
 # Starting a worker costs about as much as rendering this many kernels.
 _ENOUGH = 250
@@ -150,6 +151,7 @@ def part(indent: int, macro: Callable[..., str], *arguments: object) -> str:
 def package_names(family: Family) -> tuple[str, ...]:
     """The names of the family's files other than kernels."""
     modules = (NN,) if family_package.linear(family) else ()
+    modules = (*modules, PACK) if family_package.weights(family) else modules
     backward = (GRADIENTS,) if family.gradients else ()
     backward = (*backward, *(f"{gradient.file}.py" for gradient in family.gradients if gradient.chained))
     choice = (TIMING, TUNED) if family.measured else ()
@@ -196,6 +198,9 @@ def package_source(family: Family, name: str) -> str:
         linear = family_package.linear(family)
         plain = collected("PLAIN = [", [f'"{each.contract}"' for each in linear if each.plain], "]")
         body = environment().get_template("nn.py.j2").render(linear=linear, plain=plain)
+    elif name == PACK:
+        parts = family_package.converters(family)
+        body = environment().get_template("pack.py.j2").render(contracts=family_package.weights(family), parts=parts)
     elif name == TUNED:
         typical = analytic.TYPICAL_M if spec.rows_alike else ()
         body = environment().get_template("tuned.py.j2").render(baked=tuned.bake(family), typical_m=typical)

@@ -243,6 +243,9 @@ class Winner:
     sizes: tuple[int, ...]
     how: str
     row: Mapping[str, int]
+    #: Measured seconds of a call, and of the vendor's library, if the file has them.
+    seconds: float | None = None
+    library_seconds: float | None = None
 
 
 @dataclass(frozen=True)
