@@ -133,9 +133,8 @@ class Accumulation:
         storage = self.v.dtype.stored_b
         if not storage.converted:
             return ()
-        shape = (f"{self.b.pairs}BLOCK_N", "BLOCK_K")
-        shuffle = self.b.shuffle
-        return tuple(Conversion(name, shape, storage.word, storage.multiplied, shuffle) for name in self.b.tiles)
+        lines, shuffle = f"{self.b.pairs}BLOCK_N", self.b.shuffle
+        return tuple(Conversion(name, lines, storage.word, storage.multiplied, shuffle) for name in self.b.tiles)
 
     @cached_property
     def factors(self) -> tuple[Factor, ...]:

@@ -10,7 +10,7 @@ from generator.epilogue.formula import GATE, X
 from generator.epilogue.gated_units import TOLD
 from generator.epilogue.operations import MATRIX
 from generator.language.model import Variant
-from generator.language.storage import element_of
+from generator.language.storage import Storage, element_of
 from generator.language.versions import SUPPORTED, spelled
 from generator.language.vocabulary import MASKED_DIMENSIONS, QUANTISED, SWIZZLE
 from generator.lowering import approximate_math
@@ -60,7 +60,8 @@ def sizes(kernel: Kernel) -> str:
         text += f"; {fixed} must be {'a multiple' if len(fixed) == 1 else 'multiples'} of the tile." if fixed else "."
     if not v.traits.looped:
         text += f" One load covers all of K, so K is at most {max(tile.k for tile in kernel.tiles)}."
-    return text
+    packed = v.dtype.stored_b.packed
+    return text if packed == 1 else f"{text} K must be a multiple of {packed}."
 
 
 def order(v: Variant) -> str:
@@ -108,6 +109,45 @@ def product(v: Variant) -> str:
     return "a tile is computed as C^T = B^T A^T, so that the columns of C fill the rows of the matrix unit."
 
 
+def stored(v: Variant) -> str:
+    """What the elements of stored operands stand for; nothing where operands are stored as they are multiplied."""
+    found = [text for storage in v.dtype.stored if (text := _stored(storage))]
+    if v.dtype.zeros:
+        found.append("A zero point times the sum of A's elements is subtracted from a block's sum.")
+    if v.dtype.scaled:
+        found.append("Sums are multiplied by scales in fp32, those of each block where several follow along K.")
+    text = " ".join(found)
+    return text[:1].lower() + text[1:]
+
+
+def _stored(storage: Storage) -> str:
+    """What the elements of one operand stand for."""
+    x, parts = storage.letter, []
+    if storage.packed > 1:
+        kind = "two's complement" if storage.word == "int4" else "unsigned"
+        parts.append(f"Byte i along K of {x} has element 2i in its low four bits and 2i + 1 in its high ones ({kind}).")
+    if storage.block is not None:
+        value = f"(stored - {storage.zero})" if storage.zeros else "stored"
+        parts.append(f"A value of {x} is {value} * {storage.scale}, with {_scales(storage)}.")
+    elif storage.converted:
+        parts.append(f"Elements of {x} are converted to {storage.multiplied}, which holds each of them exactly.")
+    return " ".join(parts)
+
+
+def _scales(storage: Storage) -> str:
+    """How many scales there are."""
+    assert storage.block is not None
+    along, across = storage.block.along, storage.block.across
+    line = {"a": "row", "b": "column"}[storage.letter]
+    if across == 1:
+        return f"one scale for each {along} elements along K of a {line}" if along else f"one scale for each {line}"
+    if along and across:
+        return f"one scale for each block of {along} elements along K and {across} {line}s"
+    if along:
+        return f"one scale for each {along} elements along K"
+    return f"one scale for each {across} {line}s" if across else "one scale for all"
+
+
 def meanings(v: Variant) -> str:
     """What the operations of the spec's own are, where the formula calls them by name."""
     told = "; ".join(f"{word} of x is {text}" for word, text in v.epilogue.meanings.items())
@@ -143,7 +183,9 @@ def outputs(v: Variant) -> str:
 def rounding(k: View) -> str:
     """What is rounded where."""
     v, dtype = k.v, k.v.dtype
-    if dtype.acc == "int32":
+    if dtype.acc == "int32" and dtype.scaled:
+        text = "products are summed in int32, exactly as long as the sum fits, and scaled sums in fp32."
+    elif dtype.acc == "int32":
         text = "products are summed in int32, exactly as long as the sum fits."
     else:
         text = f"products are summed in {dtype.acc}"
@@ -208,6 +250,7 @@ def properties(k: View) -> str:
         "Batch": batch(kernel.variant),
         "Order": order(kernel.variant),
         "Product": product(kernel.variant),
+        "Stored": stored(kernel.variant),
         "Gate": halves(kernel.variant),
         "Epilogue": meanings(kernel.variant),
         "Outputs": outputs(kernel.variant),

@@ -31,10 +31,10 @@ class Shuffle:
         within = f"offs_k // 2 % {self.words} * {2 * self.pairs} + offs_k // {2 * self.words} % {self.pairs} * 2"
         return f"offs_k = offs_k // {self.group} * {self.group} + {within} + offs_k % 2"
 
-    def apply(self, tile: str, lines: str) -> str:
-        """A tile with K along its second dimension, and so many lines, in this order."""
-        groups = f"{tile}.reshape(({lines}, BLOCK_K // {self.group}, {self.words}, {self.pairs}, 2))"
-        return f"{groups}.permute((0, 1, 3, 2, 4)).reshape(({lines}, BLOCK_K))"
+    def grouped(self, tile: str, lines: str) -> str:
+        """A tile of so many lines, with its groups of K in this order, in further dimensions."""
+        shape = f"({lines}, BLOCK_K // {self.group}, {self.words}, {self.pairs}, 2)"
+        return f"{tile}.reshape({shape}).permute((0, 1, 3, 2, 4))"
 
 
 def shuffle_of(v: Variant, tiles: Iterable[Tile]) -> Shuffle | None:

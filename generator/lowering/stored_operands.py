@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from generator.language.model import Tile
-from generator.language.storage import Storage
+from generator.language.storage import Storage, element_of
 from generator.language.vocabulary import ELEMENTS
 from generator.lowering.operands import Matrix
 from generator.lowering.shuffled import Shuffle
@@ -48,19 +48,22 @@ class Factor:
 
 @dataclass(frozen=True)
 class Conversion:
-    """A tile that is converted: the kernel's name for it, its shape afterwards, and the types before and after."""
+    """A tile that is converted: the kernel's name for it, its lines, and the types before and after."""
 
     name: str
-    shape: tuple[str, str]
+    lines: str
     word: str
     to: str
     #: The order of K in which it is multiplied.
     shuffle: Shuffle | None
 
-    def arranged(self, tile: str) -> str:
-        """The tile in its shape, of elements as they follow each other in memory."""
-        whole = f"{tile}.reshape(({', '.join(self.shape)}))"
-        return whole if self.shuffle is None else self.shuffle.apply(tile, self.shape[0])
+    @property
+    def arranged(self) -> tuple[str, ...]:
+        """The statements that put the elements of each line, as they follow each other in memory, in that order."""
+        shaped = f"{self.name} = {self.name}.reshape(({self.lines}, BLOCK_K))"
+        if self.shuffle is not None:
+            return (f"{self.name} = {self.shuffle.grouped(self.name, self.lines)}", shaped)
+        return (shaped,) if element_of(self.word).bits < 8 else ()
 
     @property
     def triton(self) -> str:

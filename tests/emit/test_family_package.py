@@ -58,7 +58,7 @@ def test_the_order_in_which_schedules_are_tried() -> None:
 )
 def test_the_twins_of_a_contract(layouts: str, expected: dict[str, dict[str, str]]) -> None:
     family = family_of(f"summary: x\nlayout: [{layouts}]\ndtype: [fp16, bf16]\nepilogue: [none, bias]\n")
-    found = {name: ast.literal_eval("{" + entries + "}") for name, entries in twins(family)}
+    found = {name: ast.literal_eval(f"{{{entry}}}")[name] for name, entry in twins(family).items()}
     assert found == {
         f"gemm_{dtype}_{layout}_{epilogue}": {x: f"gemm_{dtype}_{other}_{epilogue}" for x, other in others.items()}
         for layout, others in expected.items()
