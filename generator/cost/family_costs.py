@@ -95,6 +95,8 @@ def _words(v: Variant) -> Iterator[tuple[str, str]]:
         yield v.schedule, f"Tiles of several programs ({v.schedule})"
     else:
         yield "tiles", "Tiles of one program each"
+    if v.traits.decodes:
+        yield f"{v.dtype.stored_b.bits}bitsdecoded", f"a B of {v.dtype.stored_b.bits} bits decoded before them"
     if v.batch != DEFAULTS["batch"]:
         yield "batched", "batched"
     if v.epilogue.order is not None:
