@@ -27,6 +27,9 @@ PRODUCTS = 2.6e12
 _IEEE = 0.07
 #: Bytes that a kernel reads and writes per second, of an H200.
 _BYTES = 3.4e12
+#: The products that take as long as the conversion of an element of B in each tile that it is multiplied in: fused
+#: kernels of bf16 and int4 reach 0.55 of the dense product's rate on an H200.
+_CONVERSION = 100
 #: Seconds that the launch of a second kernel adds to a call, of an H200.
 _LAUNCH = 2e-6
 
@@ -48,10 +51,10 @@ def comparable_body(v: Variant) -> tuple[str, ...]:
 
     They read the names that the lines of `cost_body` read. The result is for all of K in every kernel. The time for
     loading the tiles is a lower bound in every kernel with tiles: kernels that do not count the loads would else be
-    preferred to those that do. The launch of a second kernel, and the time of one that decodes B, count, which all
-    configurations of a kernel have alike.
+    preferred to those that do. The launch of a second kernel and the time of one that decodes B count, which all
+    configurations of a kernel have alike, and the conversion of B in each tile, which other kernels do without.
     """
-    *lines, result = _body(v.multiplied, bounded=v.traits.tiled and v.dtype.precision != "ieee")
+    *lines, result = _body(v.multiplied, bounded=v.traits.tiled and v.dtype.precision != "ieee", compared=True)
     if not v.traits.divides_k:
         indices = 'max(K, row["BLOCK_K"])' if v.traits.tiled else "max(K, 1)"
         result = f"{result} * {indices}"
@@ -98,8 +101,11 @@ def _function(body: tuple[str, ...]) -> Callable[..., float]:
     return found
 
 
-def _body(v: Variant, *, bounded: bool) -> tuple[str, ...]:
-    """The lines of `cost(row)`; if `bounded`, the cost is not less than that of loading the tiles."""
+def _body(v: Variant, *, bounded: bool, compared: bool = False) -> tuple[str, ...]:
+    """The lines of `cost(row)`; if `bounded`, the cost is not less than that of loading the tiles.
+
+    If `compared`, it has the conversion of B, which another kernel of the contract may do without.
+    """
     t = v.traits
     columns = "2 * n" if v.epilogue.order is not None else "n"
     loaded = loaded_columns(v, columns)
@@ -125,7 +131,11 @@ def _body(v: Variant, *, bounded: bool) -> tuple[str, ...]:
     elif t.walks_steps:
         share = "share"
         lines.append(f"share = triton.cdiv({tiles} * triton.cdiv(K, step), multiprocessors) * step")
-    products = f"{share} * ({_area(v)} + 400_000 / (depth * resident))"
+    converting = ""
+    if compared and v.dtype.stored_b.converted:
+        lines.append(f"# The conversion of an element of B takes as long as {_CONVERSION} products.")
+        converting = f" + {columns} * {_CONVERSION}"
+    products = f"{share} * ({_area(v)}{converting} + 400_000 / (depth * resident))"
     why, sums = _partial_sums(t)
     if bounded:
         # On an H200 a multiprocessor loads 64 bytes per cycle, 1.1e11 per second, and a load takes 1.4e-6 seconds.

@@ -95,8 +95,10 @@ def _words(v: Variant) -> Iterator[tuple[str, str]]:
         yield v.schedule, f"Tiles of several programs ({v.schedule})"
     else:
         yield "tiles", "Tiles of one program each"
-    if v.traits.decodes:
-        yield f"{v.dtype.stored_b.bits}bitsdecoded", f"a B of {v.dtype.stored_b.bits} bits decoded before them"
+    b = v.dtype.stored_b
+    if b.converted:
+        before = " before them" if v.traits.decodes else ""
+        yield f"{b.bits}bits{'decoded' if v.traits.decodes else ''}", f"a B of {b.bits} bits converted{before}"
     if v.batch != DEFAULTS["batch"]:
         yield "batched", "batched"
     if v.epilogue.order is not None:
