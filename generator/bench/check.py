@@ -20,6 +20,7 @@ from generator.verify.error_propagation import Bounded
 from generator.verify.execute import Fault
 from generator.verify.gate_columns import columns_of
 from generator.verify.reference import auxiliary_value
+from generator.verify.stored_values import values
 
 #: Up to this many operations the whole product is computed in float64; above it, only random rows and columns.
 _WHOLE = 4e12
@@ -94,7 +95,7 @@ def tolerance(dtype: Dtype, k: int) -> float:
     sqrt(K) if it is rounded (Higham, Accuracy and Stability of Numerical Algorithms, section 2.8), and as the number of
     additions if it is truncated, as in matrix units: here at most K / 4. Exact types allow no error.
     """
-    if not ELEMENTS[dtype.acc].floating:
+    if not ELEMENTS[dtype.sum].floating:
         return _FACTOR * _ROUNDOFF[dtype.out]
     steps = math.sqrt(k) if dtype.precision == "ieee" else max(math.sqrt(k), k / 4)
     if dtype.acc == "fp16":
@@ -102,12 +103,15 @@ def tolerance(dtype: Dtype, k: int) -> float:
     products = _PRODUCT.get(dtype.precision or "", 0.0)
     if dtype.precision == "fast":
         products *= math.sqrt(k / 32)
-    return _FACTOR * (_ROUNDOFF[dtype.out] + products + steps * _ROUNDOFF[dtype.acc])
+    return _FACTOR * (_ROUNDOFF[dtype.out] + products + steps * _ROUNDOFF[dtype.sum])
 
 
 def expect(problem: Problem, operands: Operands, generator: torch.Generator) -> tuple[Expected, ...]:
     """The float64 results of `operands`, computed on their device: C, then the auxiliary outputs."""
     a, b = _double(operands.a), _double(operands.b)
+    if not problem.dtype.plain:
+        storages = zip(problem.dtype.stored, (operands.a, operands.b), strict=True)
+        a, b = (values(storage, x, operands.stored) for storage, x in storages)
     m, n, epilogue = problem.shape.m, problem.shape.n, problem.epilogue
     if problem.flops <= _WHOLE or problem.shape.batch:
         found = [_parts(problem, a @ b, operands)]
@@ -140,7 +144,7 @@ def _parts(
         at = (rows,)
     elif columns is not None:
         at = (..., columns)
-    integer = not ELEMENTS[problem.dtype.acc].floating
+    integer = not ELEMENTS[problem.dtype.sum].floating
 
     def matrix(x: torch.Tensor) -> Part:
         value = _stored(problem, x)
@@ -197,11 +201,12 @@ def judge(problem: Problem, out: torch.Tensor, expected: Expected) -> Verdict:
 def _scale(problem: Problem, x: torch.Tensor) -> float:
     """The scale of the errors of the elements of `x`: the root mean square of A @ B.
 
-    It is sqrt(K) * s**2, where s is the root mean square of the operands: 1 for normal ones, 2**b / sqrt(12) for b-bit
+    It is sqrt(K) times the root mean squares of the operands: 1 for normal and scaled ones, 2**b / sqrt(12) for b-bit
     integers. A gated linear unit multiplies two sums, so the error of one is multiplied by the other: then the scale is
     at least the root mean square of `x`.
     """
-    bits = 0 if problem.dtype.stored_a.element.floating else problem.dtype.stored_a.bits
-    deviation = 2.0**bits / math.sqrt(12) if bits else 1.0
-    scale = math.sqrt(problem.shape.k) * deviation * deviation
+    scale = math.sqrt(problem.shape.k)
+    for storage in problem.dtype.stored:
+        if not storage.element.floating and storage.block is None:
+            scale *= 2.0**storage.bits / math.sqrt(12)
     return scale if problem.epilogue.order is None else max(scale, float(x.norm()) / math.sqrt(x.numel()))

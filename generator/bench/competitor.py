@@ -97,8 +97,8 @@ def function(contestant: Contestant) -> Callable[..., Any]:
 
 def _caller(gemm: Callable[..., Any], config: int | None) -> Launch:
     if config is None:
-        return lambda operands, out: gemm(operands.a, operands.b, **operands.epilogue, out=out)
-    return lambda operands, out: gemm(operands.a, operands.b, **operands.epilogue, out=out, config=config)
+        return lambda operands, out: gemm(operands.a, operands.b, **operands.keywords, out=out)
+    return lambda operands, out: gemm(operands.a, operands.b, **operands.keywords, out=out, config=config)
 
 
 def module_of(contestant: Contestant) -> ModuleType:

@@ -257,7 +257,7 @@ def _plain_record(record: Record) -> dict[str, Any]:
         "title": record.title,
         "shape": problem.shape.numbers,
         "layout": problem.layout.word,
-        "dtype": dataclasses.asdict(problem.dtype),
+        "dtype": problem.dtype.data,
         "epilogue": problem.epilogue.data,
         "environment": record.environment,
         "method": dict(record.method),
@@ -288,7 +288,7 @@ def _results(data: Any) -> Results:
 def _record(data: Any) -> Record:
     problem = Problem(
         Shape(*data["shape"]),
-        Dtype(**data["dtype"]),
+        Dtype.from_data(data["dtype"]),
         Layout.of(data["layout"]),
         chain_of(data["epilogue"]),
     )

@@ -13,6 +13,7 @@ from generator.bench.eager import apply as eager_epilogue
 from generator.bench.eager import saturated
 from generator.bench.problem import Problem
 from generator.bench.random_operands import Operands
+from generator.bench.stored_products import product_of_stored
 from generator.bench.suite import PEERS as WORDS
 from generator.epilogue.chain import Epilogue
 from generator.language.model import Dtype
@@ -120,7 +121,7 @@ def _biased(problem: Problem) -> bool:
     """Whether torch.addmm can fuse the first operation: a bias of the operands' type, without a batch."""
     if [step.word for step in problem.epilogue.steps[:1]] != ["bias"] or problem.shape.batch:
         return False
-    return problem.operand_type == problem.dtype.a
+    return problem.operand_type == problem.dtype.a and problem.dtype.plain
 
 
 def _addmm(problem: Problem) -> _Call | None:
@@ -158,7 +159,12 @@ def _scaled(problem: Problem) -> _Call | None:
     """torch._scaled_mm with a scale for each row and each column; None if the problem does not begin so."""
     words = {step.word for step in problem.epilogue.steps[:2]}
     # With scales for each row, cuBLASLt writes bf16 only.
-    if words != {"scale_m", "scale_n"} or not problem.dtype.a.startswith("fp8") or _unscaled(problem.dtype) != "bf16":
+    if (
+        words != {"scale_m", "scale_n"}
+        or not problem.dtype.plain
+        or not problem.dtype.a.startswith("fp8")
+        or _unscaled(problem.dtype) != "bf16"
+    ):
         return None
     return _Call("torch._scaled_mm by rows and columns", _scaled_mm(problem, by_rows=True), 2)
 
@@ -175,6 +181,8 @@ def _unscaled(dtype: Dtype) -> str:
 def _product(problem: Problem) -> _Call:
     """torch's product alone; raise `NoPeer` if torch has none for these types, layouts and sizes."""
     dtype, shape = problem.dtype, problem.shape
+    if not dtype.plain:
+        return _Call(*product_of_stored(problem))
     if problem.epilogue.steps or dtype.out in QUANTISED:
         dtype = replace(dtype, out=_unscaled(dtype))
         problem = replace(problem, dtype=dtype)
@@ -252,6 +260,8 @@ def inductor(problem: Problem) -> Peer:
     It is compiled at the first call. Earlier compilations are discarded, because torch stops compiling after a few
     sizes.
     """
+    if not problem.dtype.plain:
+        raise NoPeer(f"torch.compile has no product of {problem.dtype.word}")
     expression = _followed(problem, _scaled(problem) or _addmm(problem) or _product(problem))
     names = [operand.name for operand in problem.epilogue.operands]
     typed = torch.empty(0, dtype=torch_type(problem.dtype.out))

@@ -5,7 +5,6 @@ A worker that fails or is too slow does no harm: the timing process compiles wha
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import subprocess
@@ -46,7 +45,7 @@ def job_of(problem: Problem, contestant: Contestant, index: int | None) -> dict[
         "file": str(contestant.file),
         "kernel": contestant.kernel,
         "shape": problem.shape.numbers,
-        "dtype": dataclasses.asdict(problem.dtype),
+        "dtype": problem.dtype.data,
         "layout": problem.layout.word,
         "epilogue": problem.epilogue.data,
         "config": index,
@@ -108,7 +107,7 @@ def main() -> None:
 
     for job in json.loads(sys.stdin.read()):
         problem = Problem(
-            Shape(*job["shape"]), Dtype(**job["dtype"]), Layout.of(job["layout"]), chain_of(job["epilogue"])
+            Shape(*job["shape"]), Dtype.from_data(job["dtype"]), Layout.of(job["layout"]), chain_of(job["epilogue"])
         )
         contestant = Contestant("", "", job["kernel"], Path(job["file"]), "", problem.layout)
         try:

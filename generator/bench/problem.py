@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from generator.epilogue.chain import Epilogue
 from generator.epilogue.operations import COLUMNS, HALVES, MATRIX, ROWS
-from generator.language.model import Dtype, Layout
-from generator.language.vocabulary import ELEMENTS
-from generator.plan.call import REDUCED
+from generator.language.model import Dtype, Layout, Variant
+from generator.language.vocabulary import DEFAULTS, ELEMENTS, IMPLEMENTATION_AXES
+from generator.plan.call import REDUCED, Call, call
 
 #: Classes of products by M, each with its least and its largest M.
 ROW_CLASSES: Mapping[str, tuple[int, float]] = {
@@ -68,6 +68,13 @@ class Problem:
         return self.shape.n * self.epilogue.columns_of_b
 
     @property
+    def call(self) -> Call:
+        """The call of a kernel that computes it."""
+        words = {axis: DEFAULTS[axis] for axis in IMPLEMENTATION_AXES}
+        batch = "strided" if self.shape.batch else "none"
+        return call(Variant(self.layout, self.dtype, batch, self.epilogue, **words))
+
+    @property
     def flops(self) -> int:
         """Operations of the product, where a multiplication and an addition are two operations."""
         return 2 * self.shape.m * self.columns * self.shape.k * (self.shape.batch or 1)
@@ -78,6 +85,8 @@ class Problem:
         m, n, k, count = self.shape.m, self.shape.n, self.shape.k, self.shape.batch or 1
         bits = (self.dtype.stored_a.bits * m * k + self.dtype.stored_b.bits * k * self.columns) * count
         bits += ELEMENTS[self.dtype.out].bits * m * n * count
+        extents = dict(zip("BMNK", (count, m, n, k), strict=True))
+        bits += sum(32 * math.prod(x.sizes(extents)) for x in self.call.stored)
         sizes = {ROWS: m, COLUMNS: n, HALVES: 2 * n, MATRIX: m * n * count}
         for operand in self.epilogue.operands:
             bits += ELEMENTS[self.operand_type].bits * sizes.get(operand.shape, 0)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
 from generator.bench.problem import Problem
 from generator.epilogue.operations import COLUMNS, ELEMENT, HALVES, MATRIX, ROWS
-from generator.language.vocabulary import ELEMENTS
+from generator.language.storage import element_of
+from generator.plan.call import Argument
 from generator.verify.element_types import torch_type
+from generator.verify.stored_values import values
 
 #: All sets together are this many times as large as the L2, so that no set is still cached when it is used again.
 _CACHES = 2
@@ -33,6 +35,14 @@ class Operands:
     b: torch.Tensor
     epilogue: Mapping[str, torch.Tensor | float]
     out: torch.Tensor
+    #: The scales and zero points of `a` and `b`, and for peers the numbers that these stand for, in 16 bits.
+    stored: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    dense: tuple[torch.Tensor, torch.Tensor] | None = None
+
+    @property
+    def keywords(self) -> Mapping[str, torch.Tensor | float]:
+        """The operands behind `a` and `b`."""
+        return {**self.stored, **self.epilogue}
 
 
 def count_sets(problem: Problem, l2_bytes: int) -> int:
@@ -77,17 +87,48 @@ def _make(problem: Problem, device: str, generator: torch.Generator | None) -> O
     size = (*front, rows, columns + problem.shape.pad)
     out = torch.empty(size, dtype=torch_type(problem.dtype.out), device=device)[..., :columns]
     out = out.mT if layout.c == "column" else out
-    a = matrix(m, k, layout.a, problem.dtype.a)
-    return Operands(a, matrix(k, problem.columns, layout.b, problem.dtype.b), epilogue, out)
+    a, b = problem.dtype.stored
+    one, other = matrix(m, k, layout.a, a.container), matrix(k // b.packed, problem.columns, layout.b, b.container)
+    if problem.dtype.plain:
+        return Operands(one, other, epilogue, out)
+    stored = {x.name: _factors(problem, x, device, generator) for x in problem.call.stored}
+    return Operands(one, other, epilogue, out, stored, dense_of(problem, one, other, stored))
+
+
+def _factors(problem: Problem, x: Argument, device: str, generator: torch.Generator | None) -> torch.Tensor:
+    """Scales that make of an operand numbers of standard deviation 1, near enough; or zero points."""
+    shape = x.sizes(dict(zip("BMNK", (problem.shape.batch, *problem.shape.sizes[-3:]), strict=True)))
+    storage = problem.dtype.stored["ab".index(x.name[0])]
+    middle = 0.0 if storage.word == "int4" or storage.element.bits == 8 else 2.0 ** (storage.bits - 1)
+    if x.name == storage.zero:
+        return torch.randint(0, 2**storage.bits, shape, device=device, generator=generator).float()
+    deviation = 1.0 if storage.element.floating else math.hypot(2.0**storage.bits / math.sqrt(12), middle)
+    if storage.letter == "a":
+        # The scales of a step are those of neighbouring rows.
+        shape = (*shape[:-2], shape[-1], shape[-2])
+    scale = (torch.rand(shape, device=device, generator=generator) + 0.5) / deviation
+    return scale.mT if storage.letter == "a" else scale
+
+
+def dense_of(
+    problem: Problem, a: torch.Tensor, b: torch.Tensor, stored: Mapping[str, torch.Tensor]
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The numbers that stored operands stand for, in the 16-bit type of A, or bf16; each in its operand's layout."""
+    wide = torch_type(problem.dtype.a if problem.dtype.stored_a.bits == 16 else "bf16")
+    found = []
+    for storage, x, order in zip(problem.dtype.stored, (a, b), (problem.layout.a, problem.layout.b), strict=True):
+        value = x.to(wide) if storage.plain else values(storage, x, stored).to(wide)
+        found.append(value.mT.contiguous().mT if order == "column" else value.contiguous())
+    return found[0], found[1]
 
 
 def _random(size: tuple[int, ...], word: str, device: str, generator: torch.Generator | None) -> torch.Tensor:
     """Standard normal numbers, or integers that are uniform over the whole range of an integer type."""
     dtype = torch_type(word)
-    if not ELEMENTS[word].floating:
+    if not element_of(word).floating:
         limits = torch.iinfo(dtype)
         return torch.randint(limits.min, limits.max + 1, size, dtype=dtype, device=device, generator=generator)
-    wide = torch.float32 if ELEMENTS[word].bits == 8 else dtype
+    wide = torch.float32 if element_of(word).bits == 8 else dtype
     return torch.randn(size, dtype=wide, device=device, generator=generator).to(dtype)
 
 

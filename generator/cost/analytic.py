@@ -25,11 +25,11 @@ TYPICAL_M = (1, 16, 64, 256, 1024, 4096)
 PRODUCTS = 2.6e12
 #: The factor for fp32 without the matrix unit, of an H200.
 _IEEE = 0.07
+#: Products in the time of a conversion, of about 2.5 instructions, and in that of an addition to the scaled sum.
+_CONVERSION = 32
+_SCALING = 12
 #: Bytes that a kernel reads and writes per second, of an H200.
 _BYTES = 3.4e12
-#: The products that take as long as the conversion of an element of B in each tile that it is multiplied in: fused
-#: kernels of bf16 and int4 reach 0.55 of the dense product's rate on an H200.
-_CONVERSION = 100
 #: Seconds that the launch of a second kernel adds to a call, of an H200.
 _LAUNCH = 2e-6
 
@@ -52,9 +52,9 @@ def comparable_body(v: Variant) -> tuple[str, ...]:
     They read the names that the lines of `cost_body` read. The result is for all of K in every kernel. The time for
     loading the tiles is a lower bound in every kernel with tiles: kernels that do not count the loads would else be
     preferred to those that do. The launch of a second kernel and the time of one that decodes B count, which all
-    configurations of a kernel have alike, and the conversion of B in each tile, which other kernels do without.
+    configurations of a kernel have alike.
     """
-    *lines, result = _body(v.multiplied, bounded=v.traits.tiled and v.dtype.precision != "ieee", compared=True)
+    *lines, result = _body(v.multiplied, bounded=v.traits.tiled and v.dtype.precision != "ieee")
     if not v.traits.divides_k:
         indices = 'max(K, row["BLOCK_K"])' if v.traits.tiled else "max(K, 1)"
         result = f"{result} * {indices}"
@@ -101,11 +101,8 @@ def _function(body: tuple[str, ...]) -> Callable[..., float]:
     return found
 
 
-def _body(v: Variant, *, bounded: bool, compared: bool = False) -> tuple[str, ...]:
-    """The lines of `cost(row)`; if `bounded`, the cost is not less than that of loading the tiles.
-
-    If `compared`, it has the conversion of B, which another kernel of the contract may do without.
-    """
+def _body(v: Variant, *, bounded: bool) -> tuple[str, ...]:
+    """The lines of `cost(row)`; if `bounded`, the cost is not less than that of loading the tiles."""
     t = v.traits
     columns = "2 * n" if v.epilogue.order is not None else "n"
     loaded = loaded_columns(v, columns)
@@ -123,6 +120,7 @@ def _body(v: Variant, *, bounded: bool, compared: bool = False) -> tuple[str, ..
         f"turns = triton.cdiv({programs}, multiprocessors)",
         f"resident = max(1, min(turns, shared // ((m + {loaded}) * depth * {_width(v)}{beside})))",
         "# Products of a step (the matrix unit has at least 64 rows), and the load latency that is not hidden.",
+        *_beside_products(v),
     ]
     # The tiles that a multiprocessor computes one after the other, times the indices along K if they are divided.
     share = "turns"
@@ -131,11 +129,11 @@ def _body(v: Variant, *, bounded: bool, compared: bool = False) -> tuple[str, ..
     elif t.walks_steps:
         share = "share"
         lines.append(f"share = triton.cdiv({tiles} * triton.cdiv(K, step), multiprocessors) * step")
-    converting = ""
-    if compared and v.dtype.stored_b.converted:
-        lines.append(f"# The conversion of an element of B takes as long as {_CONVERSION} products.")
-        converting = f" + {columns} * {_CONVERSION}"
-    products = f"{share} * ({_area(v)}{converting} + 400_000 / (depth * resident))"
+    area = _area(v)
+    if _beside_products(v):
+        lines.append(f"area = {area}")
+        area = "area"
+    products = f"{share} * ({area} + 400_000 / (depth * resident))"
     why, sums = _partial_sums(t)
     if bounded:
         # On an H200 a multiprocessor loads 64 bytes per cycle, 1.1e11 per second, and a load takes 1.4e-6 seconds.
@@ -155,9 +153,28 @@ def _body(v: Variant, *, bounded: bool, compared: bool = False) -> tuple[str, ..
 
 def _area(v: Variant) -> str:
     """The products of a tile for each index along K; the matrix unit has at least 64 rows."""
+    columns = "2 * n" if v.epilogue.order is not None else "n"
     if v.epilogue.order is not None:
-        return "m * max(2 * n, 128)" if v.product == "exchanged" else "2 * max(m, 64) * n"
-    return "m * max(n, 64)" if v.product == "exchanged" else "max(m, 64) * n"
+        area = "m * max(2 * n, 128)" if v.product == "exchanged" else "2 * max(m, 64) * n"
+    else:
+        area = "m * max(n, 64)" if v.product == "exchanged" else "max(m, 64) * n"
+    area += f" + {columns} * {_CONVERSION}" * v.dtype.stored_b.converted
+    return area + f' + m * {columns} * {_SCALING} // row["BLOCK_K"]' * _scales_steps(v)
+
+
+def _scales_steps(v: Variant) -> bool:
+    """Whether the sum of each step is multiplied by scales."""
+    return any(storage.scaled_by_step for storage in v.dtype.stored)
+
+
+def _beside_products(v: Variant) -> tuple[str, ...]:
+    """The comments on what plain arithmetic adds to the products."""
+    found = []
+    if v.dtype.stored_b.converted:
+        found.append(f"# Converting an element of B takes as long as {_CONVERSION} products.")
+    if _scales_steps(v):
+        found.append(f"# Scaling an element of a step's sum takes as long as {_SCALING} products.")
+    return tuple(found)
 
 
 def _partial_sums(t: Schedule) -> tuple[tuple[str, ...], str]:

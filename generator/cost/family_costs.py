@@ -95,10 +95,6 @@ def _words(v: Variant) -> Iterator[tuple[str, str]]:
         yield v.schedule, f"Tiles of several programs ({v.schedule})"
     else:
         yield "tiles", "Tiles of one program each"
-    b = v.dtype.stored_b
-    if b.converted:
-        before = " before them" if v.traits.decodes else ""
-        yield f"{b.bits}bits{'decoded' if v.traits.decodes else ''}", f"a B of {b.bits} bits converted{before}"
     if v.batch != DEFAULTS["batch"]:
         yield "batched", "batched"
     if v.epilogue.order is not None:
@@ -110,5 +106,12 @@ def _words(v: Variant) -> Iterator[tuple[str, str]]:
         yield "ieee", f"{bits}-bit IEEE elements"
     else:
         yield f"{bits}bit", f"{bits}-bit elements"
+    b = v.dtype.stored_b
+    if b.converted:
+        yield f"{b.bits}bit_b", f"B of {b.bits} bits, converted"
+    if v.traits.decodes:
+        yield "decoded", "before the tiles are computed"
+    if any(storage.scaled_by_step for storage in v.multiplied.dtype.stored):
+        yield "scaled", "sums of steps scaled"
     if staged(v):
         yield "staged", "staged result"

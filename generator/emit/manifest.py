@@ -47,11 +47,6 @@ def manifest(family: Family, bodies: dict[str, str], kept: dict[str, Any] | None
 
 def _kernel(kernel: Kernel, body: str) -> dict[str, Any]:
     v = kernel.variant
-    dtype = {key: getattr(v.dtype, key) for key in ("a", "b", "acc", "out", "precision")}
-    if v.dtype.scaled:
-        dtype["scales"] = {x: list(sizes) for x, sizes in v.dtype.scales.items()}
-    if v.dtype.zeros:
-        dtype["zeros"] = {"b": True}
     outputs = [_output(output, x) for output, x in zip(v.epilogue.outputs, call(v).outputs, strict=True)]
     return {
         "contract": v.contract,
@@ -60,7 +55,7 @@ def _kernel(kernel: Kernel, body: str) -> dict[str, Any]:
         "axes": {
             **v.words,
             "layout": {"a": v.layout.a, "b": v.layout.b, "c": v.layout.c},
-            "dtype": dtype,
+            "dtype": v.dtype.data,
             "epilogue": [
                 {
                     "operation": step.operation,

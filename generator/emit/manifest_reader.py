@@ -123,10 +123,10 @@ def _kernel(name: str, entry: Mapping[str, Any], operations: Mapping[str, Operat
 
 def _dtype(parts: Mapping[str, Any]) -> Dtype:
     """The types of a product, and how its operands are stored."""
-    a, b, acc, out = (_one_of(parts[key], {*ELEMENTS, *STORED}) for key in ("a", "b", "acc", "out"))
-    precision = parts["precision"] if parts["precision"] is None else _one_of(parts["precision"], _PRECISIONS)
-    scales = {x: [int(size) for size in sizes] for x, sizes in parts.get("scales", {}).items()}
-    return Dtype(a, b, acc, out, precision).scaled_by(scales, zeros=bool(parts.get("zeros")))
+    for key in ("a", "b", "acc", "out"):
+        _one_of(parts[key], {*ELEMENTS, *STORED})
+    _one_of(parts["precision"], {None, *_PRECISIONS})
+    return Dtype.from_data(parts)
 
 
 _PRECISIONS = {precision for precisions in PRECISIONS.values() for precision in precisions}

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from packaging.specifiers import SpecifierSet
 
@@ -70,6 +71,21 @@ class Dtype:
         a, b = scales.get("a"), scales.get("b")
         a_block = None if a is None else Block(along=a[1], across=a[0])
         return replace(self, a_block=a_block, b_block=None if b is None else Block(*b), zeros=zeros)
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The types as plain data, from which `from_data` makes them again; of storage only what is not the default."""
+        found: dict[str, Any] = {key: getattr(self, key) for key in ("a", "b", "acc", "out", "precision")}
+        if self.scaled:
+            found["scales"] = {x: list(sizes) for x, sizes in self.scales.items()}
+        return {**found, "zeros": {"b": True}} if self.zeros else found
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> Dtype:
+        """The types of `data`; raise KeyError, TypeError or ValueError for other data."""
+        scales = {x: [int(size) for size in sizes] for x, sizes in data.get("scales", {}).items()}
+        types = cls(*(data[key] for key in ("a", "b", "acc", "out", "precision")))
+        return types.scaled_by(scales, zeros=bool(data.get("zeros")))
 
     @property
     def scales(self) -> dict[str, tuple[int, int]]:

@@ -301,7 +301,7 @@ def _layout(k: View, x: Argument) -> str:
     if x.unit is None:
         return "any strides"
     inner = x.extents[x.unit].replace(" // ", " / ")
-    if k.descriptors and x.name in ("a", "b", *(matrix.variable for matrix in k.described)):
+    if k.descriptors and x.name in (k.a.variable, k.b.variable, *(matrix.variable for matrix in k.described)):
         whole = "base, leading dimension and " + inner if x in k.call.results else "base and leading dimension"
         if x is k.call.b and k.read_step:
             whole = "base, leading dimension and N"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from generator.epilogue.operations import COLUMNS, ELEMENT, HALVES, MATRIX, ROWS, SCALAR
@@ -55,7 +55,8 @@ class Argument:
     @property
     def told(self) -> str:
         """The shape as a docstring has it: `(ceil(K / 128), N)`."""
-        return _CEILING.sub(r"ceil(\1 / \2)", self.shape).replace("K // 2", "K / 2")
+        extents = (_CEILING.sub(r"ceil(\1 / \2)", extent).replace(" // ", " / ") for extent in self.extents)
+        return replace(self, extents=tuple(extents)).shape
 
     @property
     def torch_dtype(self) -> str:

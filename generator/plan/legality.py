@@ -174,7 +174,7 @@ def _decoded(v: Variant) -> str | None:
     if not v.dtype.stored_b.converted:
         return f"{v.schedule} makes B of the type that is multiplied, and B is stored as {v.dtype.b} already; use tiled"
     if v.product != "direct":
-        return "an exchanged product reads a converted B from registers, and a decoded B is dense; use 'product: direct'"
+        return "an exchanged product converts B in registers, and a decoded B is dense already; use 'product: direct'"
     if v.batch != "none":
         return "a batch has a B for each matrix, which would all be decoded into memory; use tiled"
     return None

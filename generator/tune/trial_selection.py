@@ -175,7 +175,7 @@ def why_not(kernel: Kernel, contestant: Contestant, problem: Problem, target: st
     one = shadow(problem)
     # The kernel's own reason states the sizes, so that each size would be counted as a different reason.
     return (
-        None if refusal(one.a, one.b, **one.epilogue, out=one.out) is None else "refused by the kernel at these sizes"
+        None if refusal(one.a, one.b, **one.keywords, out=one.out) is None else "refused by the kernel at these sizes"
     )
 
 

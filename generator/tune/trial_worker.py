@@ -254,8 +254,8 @@ def _choice(trial: Trial, operands: Operands) -> _Choice | None:
     if trial.function is None:
         return None
     gemm: Any = function(trial.function)
-    kernel, config = gemm.which(operands.a, operands.b, out=operands.out, **operands.epilogue)
-    copier, _, _ = gemm.step(operands.a, operands.b, operands.out, operands.epilogue)
+    kernel, config = gemm.which(operands.a, operands.b, out=operands.out, **operands.keywords)
+    copier, _, _ = gemm.step(operands.a, operands.b, operands.out, operands.keywords)
     same = (c for c in trial.candidates if (c.contestant.kernel, c.config) == (kernel, config))
     return _Choice(kernel, config, next(same, None) if copier is None else None)
 

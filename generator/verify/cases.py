@@ -204,6 +204,8 @@ def _sizes(fit: Fit, row: int) -> Iterator[Case]:
         yield case("past-n", "one element past a tile along N alone", m, n + 1, k)
         yield case("past-k", "one element past a tile along K alone", m, n, k + 1)
     yield case("primes", "prime sizes smaller than a tile, K too", *fit.primes)
+    if fit.variant.dtype.scaled:
+        yield case("blocks", "two whole blocks of scales and a part of another in every dimension", *_blocks(fit))
     if fit.variant.traits.walks_steps:
         yield case("shared", "one tile, and every program computes some of its steps along K", m, n, 7 * k - 1)
         yield case(
@@ -213,6 +215,21 @@ def _sizes(fit: Fit, row: int) -> Iterator[Case]:
         parts = fit.tile.split
         yield case("parts", "every part of K has two steps, and the last step is partial", m, n + 1, 2 * parts * k - 1)
         yield case("few-parts", "one step more than parts: two steps each, none for the last", m, n, (parts + 1) * k)
+
+
+#: Blocks of more elements are not run: the interpreter would take too long, and smaller sizes end inside one, too.
+_LARGEST_BLOCK = 256
+
+
+def _blocks(fit: Fit) -> tuple[int, int, int]:
+    """Sizes (M, N, K) with several blocks of scales, or of a few tiles where there is one block."""
+    m, n, k = (size + 1 for size in fit.unit)
+    for storage in fit.variant.dtype.stored:
+        if storage.block is not None:
+            across = 2 * storage.block.across + 1 if storage.block.across <= _LARGEST_BLOCK else 0
+            m, n = (max(m, across), n) if storage.letter == "a" else (m, max(n, across))
+            k = max(k, 2 * storage.block.along + 1 if storage.block.along <= _LARGEST_BLOCK else 0)
+    return m, n, k
 
 
 def _layouts(fit: Fit, row: int) -> Iterator[Case]:

@@ -88,6 +88,26 @@ def factor(storage: Storage, x: object, first: int, extent: int) -> torch.Tensor
     return line[..., :, None] if storage.letter == "a" else line[..., None, :]
 
 
+def values(storage: Storage, x: torch.Tensor, read: Mapping[str, torch.Tensor | float]) -> torch.Tensor:
+    """The numbers that an operand stands for, float64: its elements less zero points, times scales."""
+    found = decoded(storage, x)
+    if storage.block is None:
+        return found
+    along, across = (-1, -2) if storage.letter == "a" else (-2, -1)
+
+    def spread(each: torch.Tensor | float) -> torch.Tensor:
+        assert isinstance(each, torch.Tensor) and storage.block is not None
+        each = each.double()
+        for dimension, size in ((along, storage.block.along), (across, storage.block.across)):
+            extent = found.shape[dimension]
+            each = each.repeat_interleave(size or max(extent, 1), dimension).narrow(dimension, 0, extent)
+        return each
+
+    if storage.zeros:
+        found = found - spread(read[storage.zero])
+    return found * spread(read[storage.scale])
+
+
 def blocks(dtype: Dtype, depth: int) -> list[tuple[int, int]]:
     """The parts of K in which no scale changes, each from its first element to behind its last."""
     steps = [storage.block.along for storage in dtype.stored if storage.block is not None and storage.block.along]

@@ -22,6 +22,7 @@ FP8 = "gemm_fp8e4m3_rcr_none__tiled_pointer_auto_grouped"
 FAST = "gemm_fp8e4m3_fp32_bf16_fast_rcr_none__tiled_pointer_auto_grouped"
 TANH = "gemm_fp16_rcr_tanh_softcap__tiled_pointer_auto_grouped_mathfast"
 HELD = "gemm_tf32_rrr_none__tiled_pointer_auto_grouped_productexchanged"
+WEIGHTS = "gemm_bf16xint4_fp32_bf16_b128x1_rcr_none__tiled_pointer_auto_grouped_storepointer_productexchanged"
 ROUNDED = "gemm_bf16_rcr_scale_biasm_silu_mul_roundingtorch__tiled_pointer_auto_grouped"
 
 #: Family, kernel, target, launch, the text replaced and by what, and what is said of it.
@@ -84,6 +85,13 @@ RIGHT = {
     "no approximations": ("fast", TANH, "gfx942", "row5-aligned", {"mfma"}),
     "wgmma": ("fp16_rcr", RELU, "sm90", "row2-aligned", {"wgmma", "cp.async"}),
     "wgmma from registers": ("tf32", HELD, "sm90", "row4-aligned", {"wgmma", "wgmma from registers", "cp.async"}),
+    "weights from registers": (
+        "int4_rcr",
+        WEIGHTS,
+        "sm90",
+        "row5-aligned",
+        {"wgmma", "wgmma from registers", "cp.async"},
+    ),
     "mma.sync": ("fp16_rcr", RELU, "sm80", "row5-aligned", {"mma.sync", "cp.async"}),
     "tcgen05": ("fp16_rcr", RELU, "sm100", "row4-aligned", {"tcgen05", "cp.async"}),
     "mfma": ("fp16_rcr", RELU, "gfx942", "row5-aligned", {"mfma"}),

@@ -47,10 +47,12 @@ def operands(
     described = call(variant)
 
     def made(argument: Argument, seed: int) -> torch.Tensor:
-        dtype = torch_type(argument.dtype) if argument.dtype else default
+        dtype = torch_type(argument.dtype) if isinstance(argument.dtype, str) else default
         return drawn(argument.sizes(sizes), dtype, column=argument.layout == "column", seed=seed)
 
-    wanted = [described.a, described.b, *described.operands, *[described.out] * described.reads_out]
+    packed = variant.dtype.stored_b.packed
+    sizes = {**sizes, "K": -(-sizes["K"] // packed) * packed}
+    wanted = [described.a, described.b, *described.keywords, *[described.out] * described.reads_out]
     return {argument.name: made(argument, seed) for seed, argument in enumerate(wanted)}
 
 

@@ -16,6 +16,7 @@ from . import (
     parts,
     products,
     sharing,
+    stored,
     text,
 )
 
@@ -31,6 +32,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     *products.MUTATIONS,
     *parts.MUTATIONS,
     *sharing.MUTATIONS,
+    *stored.MUTATIONS,
     *text.MUTATIONS,
     *equivalents.MUTATIONS,
 )

@@ -1,0 +1,59 @@
+"""What torch multiplies where operands are stored in another way: the same scales of fp8, or the numbers in 16 bits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from generator.bench.problem import Problem
+from generator.bench.random_operands import Operands
+from generator.language.storage import Block
+from generator.verify.element_types import torch_type
+
+#: The blocks of A and of B whose scales torch._scaled_mm takes.
+_SCALED = {
+    (Block(along=0, across=1), Block(along=0, across=1)): "by rows and columns",
+    (Block(along=128, across=1), Block(along=128, across=128)): "by blocks",
+}
+
+
+def product_of_stored(problem: Problem) -> tuple[str, Callable[[Operands, torch.Tensor | None], torch.Tensor]]:
+    """The name of torch's product, and the call: of fp8 under the same scales, if it has it, else of 16-bit numbers."""
+    dtype, layout = problem.dtype, problem.layout
+    blocks = _SCALED.get((dtype.a_block or Block(-1, -1), dtype.b_block or Block(-1, -1)))
+    aligned = problem.columns % 16 == 0 and problem.shape.k % 16 == 0 and not problem.shape.batch
+    fp8 = all(storage.element.floating and storage.bits == 8 for storage in dtype.stored)
+    if fp8 and blocks is not None and aligned and layout.word == "rcr" and dtype.out == "bf16":
+        return f"torch._scaled_mm {blocks}", _scaled_mm()
+    wide = dtype.a if dtype.stored_a.bits == 16 else "bf16"
+
+    def matmul(operands: Operands, out: torch.Tensor | None) -> torch.Tensor:
+        assert operands.dense is not None
+        if dtype.out == wide:
+            return torch.matmul(*operands.dense, out=out)
+        return torch.matmul(*operands.dense).to(torch_type(dtype.out))
+
+    return f"torch.matmul in {wide}", matmul
+
+
+def _scaled_mm() -> Callable[[Operands, torch.Tensor | None], torch.Tensor]:
+    #: By their address, scales with the blocks along K next to each other, as torch takes them; made before any timing.
+    along_k: dict[int, torch.Tensor] = {}
+
+    def launch(operands: Operands, out: torch.Tensor | None) -> torch.Tensor:
+        scale = operands.stored["b_scale"]
+        if scale.data_ptr() not in along_k:
+            along_k[scale.data_ptr()] = scale.mT.contiguous().mT
+        result = torch._scaled_mm(
+            operands.a,
+            operands.b,
+            scale_a=operands.stored["a_scale"],
+            scale_b=along_k[scale.data_ptr()],
+            out_dtype=torch.bfloat16,
+            out=out,
+        )
+        assert isinstance(result, torch.Tensor)
+        return result
+
+    return launch

@@ -1,0 +1,105 @@
+"""Contracts of stored operands as torch sees them: operators, fake tensors, torch.compile, vmap, and their errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from tests.helpers.emit.calls import contracts, operands, results
+from tests.helpers.emit.opchecks import checked
+
+SPEC = """\
+summary: Stored operands.
+layout: rcr
+dtype:
+  - {a: bf16, b: int4, scales: {b: [32, 1]}}
+  - {a: fp16, b: uint4, scales: {b: [32, 2]}, zeros: {b: true}}
+  - {a: fp8e4m3, scales: {a: [1, 32], b: [32, 32]}}
+batch: [none, strided]
+epilogue: [none, bias+save+row_amax]
+select: fastest
+load: pointer
+schedule: [tiled, split_k]
+tile: [{m: 16, n: 64, k: 32, warps: 4}]
+targets: [sm90]
+"""
+INT4 = "gemm_bf16xint4_fp32_bf16_b32x1_rcr_none"
+
+Family = Callable[[str, str], ModuleType]
+
+
+@pytest.fixture(scope="module")
+def family(render: Family) -> ModuleType:
+    return render("storedfamily", SPEC)
+
+
+def test_every_contract_is_an_operator(family: ModuleType) -> None:
+    variants = contracts(family)
+    assert len(variants) == 12
+    for name in variants:
+        assert checked(family, name) == [name]
+        assert checked(family, name, filled=True) == [f"{name}_out"]
+
+
+def test_a_compiled_call_gives_the_same(family: ModuleType) -> None:
+    for name, variant in contracts(family).items():
+        torch._dynamo.reset()
+        given, function = operands(variant), getattr(family, name)
+        expected = results(function(**given))
+        call = torch.compile(lambda given, function=function: function(**given), fullgraph=True, backend="aot_eager")
+        for one, other in zip(results(call(given)), expected, strict=True):
+            assert torch.equal(one, other)
+
+
+def test_fake_tensors_give_shapes_and_errors(family: ModuleType) -> None:
+    given = operands(contracts(family)[INT4])
+    function = getattr(family, INT4)
+    with FakeTensorMode() as mode:
+        fake = {name: mode.from_tensor(x) for name, x in given.items()}
+        assert function(**fake).shape == function_shape(given)
+        with pytest.raises(ValueError, match="b_scale must have shape"):
+            function(**{**fake, "b_scale": fake["b_scale"][:, 1:]})
+        with pytest.raises(ValueError, match="K must be a multiple of 2"):
+            function(**{**fake, "a": fake["a"][:, 1:]})
+
+
+def function_shape(given: dict[str, torch.Tensor]) -> tuple[int, int]:
+    return given["a"].shape[0], given["b"].shape[1]
+
+
+def test_what_is_missing_or_wrong_is_named(family: ModuleType) -> None:
+    given = operands(contracts(family)[INT4])
+    function = getattr(family, INT4)
+    with pytest.raises(TypeError, match="missing b_scale"):
+        function(given["a"], given["b"])
+    with pytest.raises(TypeError, match="unexpected b_zero"):
+        function(**given, b_zero=given["b_scale"])
+    with pytest.raises(TypeError, match=r"b_scale must be torch.float32 or .* or torch.bfloat16, got torch.int32"):
+        function(**{**given, "b_scale": given["b_scale"].int()})
+    with pytest.raises(TypeError, match=r"b must be torch.uint8"):
+        function(**{**given, "b": given["b"].view(torch.int8)})
+
+
+def test_a_gradient_is_refused(family: ModuleType) -> None:
+    given = operands(contracts(family)[INT4])
+    for name in ("a", "b_scale"):
+        with pytest.raises(RuntimeError, match=r"backward: kernels"):
+            getattr(family, INT4)(**{**given, name: given[name].detach().requires_grad_()})
+
+
+def test_a_map_over_products_is_a_batch(family: ModuleType) -> None:
+    single, batch = getattr(family, INT4), getattr(family, INT4.replace("gemm", "bmm"))
+    given = operands(contracts(family)[INT4.replace("gemm", "bmm")])
+    mapped = torch.vmap(lambda a, b, b_scale: single(a, b, b_scale=b_scale))(*given.values())
+    torch.testing.assert_close(mapped, batch(**given))
+
+
+def test_calls_are_prepared_and_named(family: ModuleType) -> None:
+    function = getattr(family, INT4)
+    assert function.prepare(64, 64, M=[1, 16]) >= 1
+    kernel, config = function.which(**operands(contracts(family)[INT4]))
+    assert kernel.startswith(INT4) and config["BLOCK_K"] == 32

@@ -1,0 +1,147 @@
+"""Operands as they are stored: nibbles, signs, scales and zero points of another place, bytes taken for elements."""
+
+from __future__ import annotations
+
+from ..mutation import Mutation, instead, without
+from .kernels import FP8_BLOCKS, INT4, INT4_EXCHANGED, INT8_SCALED, UINT4_ZEROS
+
+JOIN = "tl.join((b & 0xFFFF).to(tl.uint16), (b >> 16).to(tl.uint16))"
+#: The load of the next step's scale within the loop.
+NEXT = "\n        b_scale_next = tl.load(b_scale_ptrs + ahead // 128 * stride_b_scalek"
+ZERO = "product = tl.dot(a, b.T) - a_sum[:, None] * b_zero[None, :]"
+ORDER = "    offs_k = offs_k // 32 * 32 + offs_k // 2 % 4 * 8 + offs_k // 8 % 4 * 2 + offs_k % 2\n"
+ODD = "    if a.shape[1] % 2:\n"
+
+MUTATIONS = (
+    Mutation(
+        "the two elements of a byte are exchanged",
+        "storage",
+        INT4,
+        ((JOIN, "tl.join((b >> 16).to(tl.uint16), (b & 0xFFFF).to(tl.uint16))"),),
+        "elements 2i and 2i + 1 along K",
+        says="are wrong",
+    ),
+    Mutation(
+        "the sign of four bits is lost",
+        "storage",
+        INT4,
+        (("^ 0x43084308", "^ 0x43004300"), (" - 136.0", " - 128.0")),
+        "negative elements are 16 more",
+        says="are wrong",
+    ),
+    Mutation(
+        "the sign of four bits is flipped, and 8 not taken off",
+        "storage",
+        INT4_EXCHANGED,
+        ((" - 136.0", " - 128.0"),),
+        "every element is 8 more",
+        says="are wrong",
+    ),
+    Mutation(
+        "all blocks along K have the scale of the first",
+        "storage",
+        INT4,
+        (instead(NEXT, " + ahead // 128 * stride_b_scalek", ""),),
+        "right while K fits one block",
+        says="are wrong",
+    ),
+    Mutation(
+        "two blocks along K share a scale",
+        "storage",
+        INT4_EXCHANGED,
+        (instead(NEXT, "128", "256"),),
+        "right while K fits one block",
+        says="are wrong",
+    ),
+    Mutation(
+        "each block along K has the scale of the next",
+        "storage",
+        INT4,
+        (instead(NEXT, "ahead // 128", "(ahead // 128 + 1)"),),
+        "the last block has none",
+        says="stray load",
+    ),
+    Mutation(
+        "a tile of columns has the scale of the block to its left",
+        "storage",
+        FP8_BLOCKS,
+        (("(pid_n * BLOCK_N // 128)", "(pid_n * BLOCK_N // 256)"),),
+        "right in the first columns",
+        says="are wrong",
+    ),
+    Mutation(
+        "a step has the scale of the next",
+        "storage",
+        INT4,
+        (
+            ("        b_scale = b_scale_next.to(tl.float32)\n", ""),
+            ("tl.dot(a, b.T) * b_scale[None, :]", "tl.dot(a, b.T) * b_scale_next[None, :]"),
+        ),
+        "scales are loaded a step ahead",
+        says="are wrong",
+    ),
+    Mutation(
+        "the scales of A are forgotten",
+        "storage",
+        FP8_BLOCKS,
+        (("(a_scale * b_scale)[:, None]", "b_scale"),),
+        "rows in other units",
+        says="are wrong",
+    ),
+    Mutation(
+        "the zero point is forgotten",
+        "storage",
+        UINT4_ZEROS,
+        ((ZERO, "product = tl.dot(a, b.T)"),),
+        "unsigned numbers",
+        says="are wrong",
+    ),
+    Mutation(
+        "the zero point is that of the column",
+        "storage",
+        UINT4_ZEROS,
+        (("(offs_n // 32) * stride_b_zeron", "offs_n * stride_b_zeron"),),
+        "a block has many columns",
+        says="stray load",
+    ),
+    Mutation(
+        "scales of all of K are applied to the last step",
+        "storage",
+        INT8_SCALED,
+        (("acc = tl.dot(a, b, acc, out_dtype=tl.int32)", "acc = tl.dot(a, b, out_dtype=tl.int32)"),),
+        "the steps before are lost",
+        says="are wrong",
+    ),
+    Mutation(
+        "A keeps the order of K of memory",
+        "storage",
+        INT4_EXCHANGED,
+        (without(ORDER, ORDER),),
+        "products of elements of different places along K",
+        says="are wrong",
+    ),
+    Mutation(
+        "B steps along K by as many bytes as it has elements",
+        "storage",
+        INT4,
+        (("b_ptrs += BLOCK_K // 2", "b_ptrs += BLOCK_K"),),
+        "every second step of B is left out",
+        says="stray load",
+    ),
+    Mutation(
+        "the mask of bytes is that of elements",
+        "storage",
+        INT4,
+        (("offs_p < (K - k) // 2", "offs_p < K - k"),),
+        "bytes behind the end of B are read",
+        says="stray load",
+    ),
+    Mutation(
+        "an odd K is taken",
+        "check",
+        INT4,
+        ((ODD, "    if False:\n"),),
+        "half a byte of B has no element of A",
+        says="multiple of 2",
+    ),
+)

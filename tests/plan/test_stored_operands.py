@@ -1,0 +1,112 @@
+"""Operands as they are stored: which kernels and configurations they can have, and how a call describes them."""
+
+from __future__ import annotations
+
+import pytest
+
+from generator.language.built_in import chain_of
+from generator.language.model import Dtype, Tile, Variant
+from generator.lowering.shuffled import shuffle_of
+from generator.plan import default_configurations, legality
+from generator.plan.call import call
+from generator.plan.resources import in_registers
+from tests.helpers.support import family_of, mistakes_of, variant
+
+INT4 = Dtype("bf16", "int4", "fp32", "bf16", None).scaled_by({"b": [128, 1]})
+ZEROS = Dtype("fp16", "uint4", "fp32", "fp16", None).scaled_by({"b": [64, 2]}, zeros=True)
+FP8 = Dtype.of("fp8e4m3").scaled_by({"a": [1, 128], "b": [128, 128]})
+
+
+def stored(dtype: Dtype = INT4, **axes: object) -> Variant:
+    return variant(**({"dtype": dtype} | axes))
+
+
+@pytest.mark.parametrize(
+    ("axes", "words"),
+    [
+        ({"schedule": "elementwise"}, "use tiled, persistent or split_k"),
+        ({"schedule": "naive"}, "use tiled, persistent or split_k"),
+        ({"schedule": "split_k_atomic"}, "use tiled, persistent or split_k"),
+        ({"load": "block_pointer"}, "use pointer or descriptor"),
+        ({"load": "descriptor", "epilogue": chain_of(("swiglu",))}, "use 'load: pointer'"),
+        ({"dtype": INT4.scaled_by({"b": [24, 1]})}, "24 elements along K, and a step needs a multiple of 16"),
+        ({"dtype": FP8.scaled_by({"a": [1, 16]})}, "16 elements along K, and a step needs a multiple of 32"),
+    ],
+)
+def test_what_no_kernel_has_is_refused(axes: dict[str, object], words: str) -> None:
+    assert words in (legality.why_not(stored(**axes)) or "")
+    assert legality.why_not(stored()) is None
+
+
+def test_a_step_has_one_scale() -> None:
+    reason = legality.why_no_row(stored(), Tile(64, 64, 256, warps=4))
+    assert reason == "k is 256, and a step has one scale of b, which is for 128 elements along K"
+    assert legality.why_no_row(stored(), Tile(64, 64, 64, warps=4)) is None
+    for dtype in (INT4, ZEROS, FP8, INT4.scaled_by({"b": [32, 1]})):
+        for product in ("direct", "exchanged"):
+            v = stored(dtype, product=product)
+            for tile in default_configurations.defaults(v):
+                assert legality.why_no_row(v, tile) is None, tile
+
+
+def test_a_keyword_of_an_operand_as_it_is_stored_is_taken() -> None:
+    text = (
+        "summary: A product.\nlayout: rcr\ndtype: {a: bf16, b: int4, scales: {b: [128, 1]}}\n"
+        "ops: {mine: {formula: x * b_scale, operands: {b_scale: [N]}}}\nepilogue: mine\n"
+    )
+    (mistake,) = mistakes_of(text)
+    assert "'b_scale' is the keyword of an operand as it is stored" in mistake
+    assert family_of(text.replace("b: int4, scales: {b: [128, 1]}", "b: bf16")).kernels
+
+
+def test_a_call_describes_containers_and_scales() -> None:
+    made = call(stored(ZEROS))
+    assert (made.b.extents, made.b.dtype) == (("K // 2", "N"), "uint8")
+    assert [x.name for x in made.keywords] == ["b_scale", "b_zero"]
+    scale, zero = made.stored
+    assert scale.extents == zero.extents == ("triton.cdiv(K, 64)", "triton.cdiv(N, 2)")
+    assert scale.told == "(ceil(K / 64), ceil(N / 2))" and made.b.told == "(K / 2, N)"
+    assert scale.sizes({"K": 130, "N": 5}) == (3, 3) and made.b.sizes({"K": 130, "N": 5}) == (65, 5)
+    assert "uint8" in (zero.dtype or ()) and "uint8" not in (scale.dtype or ())
+
+
+def test_scales_of_a_batch_and_of_a_gate() -> None:
+    made = call(stored(FP8, batch="strided", epilogue=chain_of(("swiglu",))))
+    a_scale, b_scale = made.stored
+    assert a_scale.extents == ("B", "M", "triton.cdiv(K, 128)")
+    assert b_scale.extents == ("B", "triton.cdiv(K, 128)", "triton.cdiv(2 * N, 128)")
+
+
+def test_one_block_has_one_scale() -> None:
+    made = call(stored(FP8.scaled_by({"a": [1, 0], "b": [0, 0]})))
+    assert [x.extents for x in made.stored] == [("M", "1"), ("1", "1")]
+
+
+def test_an_exchanged_product_reads_what_it_converts_from_registers() -> None:
+    assert in_registers(stored(product="exchanged")) == "b" and in_registers(stored()) is None
+    assert in_registers(stored(FP8, product="exchanged")) is None
+
+
+@pytest.mark.parametrize(("dtype", "pairs"), [(INT4, 4), (Dtype("bf16", "int8", "fp32", "bf16", None), 2)])
+def test_the_order_of_k_is_one_of_each_group(dtype: Dtype, pairs: int) -> None:
+    v = stored(dtype, product="exchanged")
+    found = shuffle_of(v, [Tile(16, 64, 64, warps=4)])
+    assert found is not None and (found.words, found.pairs, found.group) == (4, pairs, 8 * pairs)
+    order = [eval(found.offsets.partition(" = ")[2], {"offs_k": k}) for k in range(64)]
+    assert sorted(order) == list(range(64)) and all(
+        first // found.group == k // found.group for k, first in enumerate(order)
+    )
+    # A thread has elements 2i, 2i + 1, 2i + 8 and 2i + 9 of each 16: those of one word of 32 bits.
+    bits = dtype.stored_b.bits
+    for thread in range(4):
+        for start in range(0, 64, found.group):
+            own = [order[start + 2 * thread + at + more] for at in range(0, found.group, 8) for more in (0, 1)]
+            assert {element * bits // 32 for element in own} == {own[0] * bits // 32}
+
+
+def test_the_order_of_k_is_kept_where_it_is_of_no_use() -> None:
+    tiles = [Tile(16, 64, 64, warps=4)]
+    assert shuffle_of(stored(), tiles) is None
+    assert shuffle_of(stored(product="exchanged", load="descriptor"), tiles) is None
+    assert shuffle_of(stored(FP8, product="exchanged"), tiles) is None
+    assert shuffle_of(stored(product="exchanged"), [*tiles, Tile(16, 64, 16, warps=4)]) is None

@@ -1,0 +1,97 @@
+"""The numbers that stored operands stand for, and their product, against the definition of each format."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from generator.cli import main
+from generator.language.model import Dtype
+from generator.verify.stored_values import blocks, decoded, product
+
+INT4 = Dtype("bf16", "int4", "fp32", "bf16", None)
+UINT4 = Dtype("fp16", "uint4", "fp32", "fp16", None)
+INT8 = Dtype("fp16", "int8", "fp32", "fp16", None)
+
+
+def test_every_byte_holds_two_elements() -> None:
+    data = torch.arange(256, dtype=torch.uint8)[:, None]
+    unsigned, signed = decoded(UINT4.stored_b, data)[:, 0], decoded(INT4.stored_b, data)[:, 0]
+    for byte in range(256):
+        low, high = byte & 15, byte >> 4
+        assert unsigned[2 * byte : 2 * byte + 2].tolist() == [low, high]
+        assert signed[2 * byte : 2 * byte + 2].tolist() == [low - 16 * (low > 7), high - 16 * (high > 7)]
+
+
+@pytest.mark.parametrize("depth", [4, 64, 130])
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        INT4.scaled_by({"b": [64, 1]}),
+        UINT4.scaled_by({"b": [32, 3]}, zeros=True),
+        INT8.scaled_by({"b": [0, 1]}, zeros=True),
+        INT8.scaled_by({"b": [0, 0]}),
+        Dtype.of("int8").scaled_by({"a": [2, 32], "b": [64, 0]}),
+        Dtype.of("fp8e4m3").scaled_by({"a": [1, 32], "b": [32, 2]}),
+        INT8,
+    ],
+    ids=lambda dtype: dtype.word,
+)
+def test_a_product_is_that_of_the_values(dtype: Dtype, depth: int) -> None:
+    random = torch.Generator().manual_seed(depth)
+    rows, columns = 5, 7
+    a, b = dtype.stored
+    operands = {}
+    for storage, shape in ((a, (rows, depth)), (b, (depth // b.packed, columns))):
+        data = torch.randint(0, 256, shape, generator=random).to(torch.uint8)
+        if storage.element.floating:
+            x = torch.randn(shape, generator=random).to(getattr(torch, storage.element.torch))
+        else:
+            x = data.view(getattr(torch, storage.element.torch))
+        operands[storage.letter] = x
+    values = {}
+    for storage in (a, b):
+        value = decoded(storage, operands[storage.letter])
+        if storage.block is not None:
+            along = storage.block.along or depth
+            across = storage.block.across or 100
+            lines = rows if storage.letter == "a" else columns
+            counts = (-(-lines // across), -(-depth // along))
+            counts = counts if storage.letter == "a" else counts[::-1]
+            operands[storage.scale] = torch.rand(counts, generator=random) + 0.5
+            operands[storage.zero] = torch.randn(counts, generator=random)
+            for i in range(value.shape[0]):
+                for j in range(value.shape[1]):
+                    line, k = (i, j) if storage.letter == "a" else (j, i)
+                    at = (line // across, k // along) if storage.letter == "a" else (k // along, line // across)
+                    zero = operands[storage.zero][at].double() if storage.zeros else 0.0
+                    value[i, j] = (value[i, j] - zero) * operands[storage.scale][at].double()
+        values[storage.letter] = value
+    exact, error = product(dtype, operands["a"], operands["b"], operands, hardware=False)
+    torch.testing.assert_close(exact, values["a"] @ values["b"], rtol=1e-12, atol=1e-9)
+    assert exact.shape == error.shape == (rows, columns) and bool((error >= 0).all())
+
+
+def test_blocks_end_where_a_scale_changes() -> None:
+    dtype = Dtype.of("fp8e4m3").scaled_by({"a": [1, 32], "b": [48, 2]})
+    assert blocks(dtype, 100) == [(0, 32), (32, 48), (48, 64), (64, 96), (96, 100)]
+    assert blocks(dtype, 0) == [] and blocks(INT8.scaled_by({"b": [0, 1]}), 100) == [(0, 100)]
+
+
+def test_kernels_of_every_kind_of_storage_are_proved(tmp_path: Path) -> None:
+    (tmp_path / "kinds.yaml").write_text(
+        "summary: Kinds of storage.\nlayout: rcr\nselect: fixed\ntargets: [sm90]\n"
+        "dtype:\n"
+        "  - {a: bf16, b: int4, scales: {b: [32, 1]}}\n"
+        "  - {a: fp16, b: uint4, scales: {b: [32, 4]}, zeros: {b: true}}\n"
+        "  - {a: fp8e4m3, scales: {a: [1, 32], b: [64, 16]}}\n"
+        "epilogue: [none, swiglu]\nbatch: [none, strided]\nproduct: [direct, exchanged]\n"
+        "schedule: [tiled, persistent, split_k, stream_k]\nload: [pointer, descriptor]\n"
+        "tile: [{m: 16, n: 64, k: 32, warps: 4, split: 2}]\n"
+    )
+    assert main([str(tmp_path / "kinds.yaml"), "--out", str(tmp_path)]) == 0
+    assert (
+        main(["verify", str(tmp_path / "kinds"), "--level", "interpret", "--coverage", "kernels", "--jobs", "1"]) == 0
+    )
