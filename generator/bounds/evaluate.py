@@ -34,7 +34,7 @@ from generator.bounds.symbolic_values import (
 from generator.bounds.terms import Condition, Poly, Renumbered, at_most, below, of, poly, variable
 
 #: Names of the coordinates of a program's tile or element; symbols replace them once the order of tiles is proved.
-COORDINATES = (("pid_m", "pid_n"), ("m", "n"))
+COORDINATES = (("pid_m", "pid_n"), ("m", "n"), ("pid_k", "pid_n"))
 
 #: The name of a renumbered program id, from which a program computes its tile.
 NUMBER = "tile"

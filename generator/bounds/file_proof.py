@@ -58,11 +58,8 @@ def prove(path: Path) -> Proof:
     Raises `NotUnderstood` if the file has no kernel.
     """
     source = read(path)
-    first = _proof(source)
-    if source.second is None:
-        return first
-    second = _proof(source.second)
-    return Proof((*first.accesses, *second.accesses), _worst([first.order, second.order]))
+    proofs = [_proof(source.of(name)) for name in source.launches]
+    return Proof(tuple(access for proof in proofs for access in proof.accesses), _worst([x.order for x in proofs]))
 
 
 def _proof(source: Source) -> Proof:
@@ -131,7 +128,7 @@ def _with_tiles(source: Source, known: Launcher, tiles: Mapping[str, int]) -> tu
     wrong = _wrong_store(known, launch, walked) or _counters_left(source, known, walked)
     if wrong is not None:
         lemma = replace(lemma, order=Order("refuted", wrong))
-    if source.second is not None and lemma.order.state == "proved":
+    if len(source.launches) > 1 and lemma.order.state == "proved":
         missed = uncovered(known, launch, walked, tiles)
         lemma = replace(lemma, order=Order("not proved", missed)) if missed is not None else lemma
     judge = Judge(known, launch, walked, lemma, tiles)

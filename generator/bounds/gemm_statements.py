@@ -14,7 +14,7 @@ from generator.bounds import configuration_choice, helpers
 from generator.bounds.helpers import SIZES
 from generator.bounds.patterns import matched, matches
 from generator.bounds.plain_arithmetic import condition_of, number_of
-from generator.bounds.source import SECOND, NotUnderstood, Source
+from generator.bounds.source import NotUnderstood, Source
 from generator.bounds.symbolic_values import Descriptor
 from generator.bounds.terms import Condition, Poly, negation, poly, variable
 from generator.emit.syntax_digest import undocumented
@@ -32,10 +32,14 @@ return $returned
 _CLEAR = "for name in launch.cleared:\n    launch.results[name].zero_()"
 _LAUNCH = "launch.kernel[launch.grid](**launch.arguments)"
 _THEN = "launch.then.kernel[launch.then.grid](**launch.then.arguments)"
-#: The constants that the second of two launches passes, with its own number of rows to a tile.
-OF_ROW = ("BLOCK_M", "BLOCK_N", "SPLIT")
-#: The partial sums that the first of two kernels stores, and the second adds.
+#: The constants that a launch passes which has no configuration: sizes of its own tiles, and what it needs of a row.
+OF_ROW = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "SPLIT")
+#: What the first of two kernels stores for the second: partial sums to add, or the B to multiply.
 SUMS = "sums"
+DENSE = "decoded"
+BETWEEN = frozenset({SUMS, DENSE})
+#: Room for that B, whose rows in memory are padded.
+_PADDED = "torch.empty(($lines, triton.cdiv($along, $step) * $step), dtype=$dtype, device=a.device)[:, :$along]"
 #: How many there are of each element.
 _SPLIT = 'row["SPLIT"]'
 _REDUCE = "for name, reduce, parts in launch.reduced:\n    reduce(launch.parts[parts], -2, out=launch.results[name])"
@@ -112,9 +116,9 @@ class Gemm:
     def arguments(self) -> Mapping[str, ast.expr]:
         """What the launch passes to the kernel's parameters besides a row of CONFIGS, and tells the compiler."""
         match self._plan["arguments"]:
-            case ast.Dict([*keys, None], [*values, ast.Name("row")]) if not self.source.launched_second:
+            case ast.Dict([*keys, None], [*values, ast.Name("row")]) if self.source.configured:
                 named = _named(keys, values)
-            case ast.Dict(keys, values) if self.source.launched_second:
+            case ast.Dict(keys, values) if not self.source.configured:
                 named = _named(keys, values)
             case _:
                 named = None
@@ -143,7 +147,7 @@ class Gemm:
             raise NotUnderstood(gemm.lineno, "gemm, which launches what plan returns")
         same = [keyword.arg for keyword in found["given"] if keyword.arg and matches(keyword.value, keyword.arg)]
         self.zeroed = "cleared" in self._plan
-        launches = [_LAUNCH, _THEN] if self.source.second else [_LAUNCH]
+        launches = [_LAUNCH, _THEN][: len(self.source.launches)]
         inside = [*([_CLEAR] if self.zeroed else []), *launches, *([_REDUCE] if "reduced" in self._plan else [])]
         known = same == names[0][2:] and matches(found["inside"], "\n".join(inside))
         if not known or not matches(found["returned"], _RETURNED[bool(self._beside)]):
@@ -153,36 +157,38 @@ class Gemm:
         """Take in what `plan` returns: every field that a launch, or another by the same plan, goes by."""
         vectors = [name for name in self._beside if name in self._vectors]
         wanted = {
-            "kernel": ("gemm_kernel", "kernel"),
+            "kernel": (self.source.launches[0], "kernel"),
             "results": self._results,
             "cleared": ('["out"]',),
             "workspace": ('{"work": work, "counters": counters}',) if self._workspace else (),
-            "parts": (_entries(sorted(self._parts, key=lambda name: name != SUMS)),) if self._parts else (),
+            "parts": (_entries(sorted(self._parts, key=lambda name: name not in BETWEEN)),) if self._parts else (),
             "reduced": ("$all",) if self._reductions(fields.get("reduced")) == vectors else (),
         }
         needed = {"kernel", "grid", "arguments", "slots", "results"}
         needed |= {"workspace"} if self._workspace else set()
         needed |= {"parts", "reduced"} if vectors else set()
-        needed |= {"parts", "then"} if self.source.second else set()
-        reduced = [name for name in self._parts if name != SUMS]
+        needed |= {"parts", "then"} if len(self.source.launches) > 1 else set()
+        reduced = [name for name in self._parts if name not in BETWEEN]
         known = needed <= fields.keys() <= {*needed, "cleared"} and len(reduced) == len(vectors)
         if not known or not all(matches(fields[name], *wanted[name]) for name in fields.keys() & wanted.keys()):
             return False
         self._plan = dict(fields)
-        return not self.source.second or self._planned_then(fields["then"])
+        return len(self.source.launches) == 1 or self._planned_then(fields["then"])
 
     def _planned_then(self, then: ast.expr) -> bool:
         """Take in the second launch, which is of the other kernel."""
         match then:
             case ast.Call(ast.Name("SimpleNamespace"), [], keywords):
                 fields = {field.arg: field.value for field in keywords if field.arg is not None}
-                if fields.keys() != {"kernel", "grid", "arguments", "slots"} or SUMS not in self._parts:
+                between = BETWEEN & self._parts.keys()
+                if fields.keys() != {"kernel", "grid", "arguments", "slots"} or len(between) != 1:
                     return False
-                self._same_parts(fields["arguments"])
-                self.results = self.results - {SUMS} if self.source.launched_second else {SUMS}
+                if SUMS in between:
+                    self._same_parts(fields["arguments"])
+                self.results = self.results - between if self.source.launched_second else set(between)
                 if self.source.launched_second:
                     self._plan |= fields
-                return matches(fields["kernel"], SECOND)
+                return matches(fields["kernel"], self.source.launches[1])
         return False
 
     def _same_parts(self, arguments: ast.expr) -> None:
@@ -303,7 +309,9 @@ class Gemm:
         return True
 
     def _room(self, name: str, node: ast.expr) -> bool:
-        """Room for the sums of parts of K, or for the parts that tiles leave of sums and maxima."""
+        """Room for what another kernel reads, or for the parts that tiles leave of sums and maxima."""
+        if name == DENSE:
+            return self._room_for_dense(node)
         found = matched(node, _EMPTY.format("*$extents,"))
         if found is None:
             return False
@@ -312,6 +320,19 @@ class Gemm:
         self.operands[name] = Operand(name, shape, len(extents) - 1)
         self._parts[name] = extents
         self.results.add(name)
+        return True
+
+    def _room_for_dense(self, node: ast.expr) -> bool:
+        """Room for the B that is multiplied: a row-major matrix, or the transposed of one."""
+        matrix, flipped = self._flip(node)
+        found = matched(matrix, _PADDED)
+        if found is None:
+            return False
+        lines, along = found["lines"], found["along"]
+        self._parts[DENSE] = [along, lines] if flipped else [lines, along]
+        shape = tuple(variable(f"{DENSE}.shape[{at}]") for at in range(2))
+        self.operands[DENSE] = Operand(DENSE, shape, 0 if flipped else 1)
+        self.results.add(DENSE)
         return True
 
     def _chosen(self, statement: ast.stmt) -> bool:
@@ -350,7 +371,7 @@ class Gemm:
                 self._furthest = node
             case "index":
                 self.indexed = helpers.indexed(self.source, node, self.operands, self._furthest)
-            case _ if target.endswith("_parts") or target == SUMS:
+            case _ if target.endswith("_parts") or target in BETWEEN:
                 return self._room(target, node)
             case _ if matches(node, f"_scalar('{target}', {target}, a.device)"):
                 helpers.scalar(self.source)

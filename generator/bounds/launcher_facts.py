@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from generator.bounds import configuration_choice, helpers
@@ -13,7 +13,7 @@ from generator.bounds.gemm_statements import OF_ROW, Gemm, Operand
 from generator.bounds.helpers import SIZES
 from generator.bounds.patterns import dotted, matched, matches
 from generator.bounds.plain_arithmetic import condition_of, number_of
-from generator.bounds.source import NotUnderstood, Refuted, Source
+from generator.bounds.source import ADDS, DECODES, NotUnderstood, Refuted, Source
 from generator.bounds.symbolic_values import Descriptor, Dtype, Either, Number, Opaque, Pointer, Truth, Value
 from generator.bounds.terms import Condition, Poly, at_most, below, equal, poly, variable
 from generator.bounds.triton_semantics import PART, SECOND_AXIS, TILES
@@ -71,7 +71,7 @@ class Launcher(Gemm):
         table = {key: poly(number) for key, number in row.items()}
         parameters = [parameter.arg for parameter in self.source.kernel.args.args]
         own = {name: table[name] for name in parameters if name in table}
-        if self.source.launched_second:
+        if not self.source.configured:
             told = {name: value for name, value in self.arguments.items() if name in OF_ROW}
             own = {name: number_of(value, {}, {"row": table}) for name, value in told.items()}
         arguments = self._passed | {name: Number(number) for name, number in own.items()}
@@ -91,7 +91,7 @@ class Launcher(Gemm):
         operands, sharing = dict(self.operands), 1
         for name, extents in self._parts.items():
             shape = tuple(number_of(extent, names, {"row": table}) for extent in extents)
-            operands[name] = Operand(name, shape, len(shape) - 1)
+            operands[name] = replace(operands[name], shape=shape)
         if self._programs.sharing is not None:
             shared = number_of(self._programs.sharing, {}, {"row": table, "meta": table}).constant
             if shared is None or shared < 1:
@@ -126,7 +126,7 @@ class Launcher(Gemm):
         """What every row that is launched meets."""
         demanded = configuration_choice.demand(self.source, self._choice, self._refuses)
         # What prunes for the tuner knows the sizes by the names of the kernel's parameters.
-        told = "MN" if self.source.launched_second else "MNK"
+        told = {ADDS: "MN", DECODES: "NK"}.get(self.source.kernel.name, "MNK")
         if demanded is not None and any(self._passed.get(name) != _size(name) for name in told):
             raise NotUnderstood(self.line, "sizes passed under other names")
         return demanded
@@ -168,7 +168,7 @@ class Launcher(Gemm):
     @cached_property
     def _passed(self) -> dict[str, Value]:
         """What `plan` passes besides the row."""
-        ours = (*_OPTIONS, *(OF_ROW if self.source.launched_second else ()))
+        ours = (*_OPTIONS, *(() if self.source.configured else OF_ROW))
         given = {name: self._value(value) for name, value in self.arguments.items() if name not in ours}
         owners = {name: value.operand for name, value in given.items() if isinstance(value, _OWNED)}
         if not matches(self._plan["slots"], repr(owners)):

@@ -31,6 +31,8 @@ _IEEE = 0.07
 _CONVERSION = {"exchanged": 60, "direct": 120}
 _SCALING = 12
 _LATENCY, _CONVERTED_LATENCY = "400_000", "3_000_000"
+#: Bytes that a kernel reads and writes per second, of an H200.
+_BYTES = 3.4e12
 #: Seconds that the launch of a second kernel adds to a call, of an H200.
 _LAUNCH = 2e-6
 
@@ -44,7 +46,7 @@ def cost_body(v: Variant) -> tuple[str, ...]:
     """
     # A program with one whole tile has no products of other tiles that hide its loads.
     whole = not (v.traits.walks or v.traits.divides_k)
-    return _body(v, bounded=v.load == "descriptor" and whole and v.dtype.precision != "ieee")
+    return _body(v.multiplied, bounded=v.load == "descriptor" and whole and v.dtype.precision != "ieee")
 
 
 def comparable_body(v: Variant) -> tuple[str, ...]:
@@ -52,16 +54,28 @@ def comparable_body(v: Variant) -> tuple[str, ...]:
 
     They read the names that the lines of `cost_body` read. The result is for all of K in every kernel. The time for
     loading the tiles is a lower bound in every kernel with tiles: kernels that do not count the loads would else be
-    preferred to those that do. The launch of a second kernel counts, which all configurations of a kernel have alike.
+    preferred to those that do. The launch of a second kernel and the time of one that decodes B count, which all
+    configurations of a kernel have alike.
     """
-    *lines, result = _body(v, bounded=v.traits.tiled and v.dtype.precision != "ieee")
+    *lines, result = _body(v.multiplied, bounded=v.traits.tiled and v.dtype.precision != "ieee")
+    if not v.traits.divides_k:
+        indices = 'max(K, row["BLOCK_K"])' if v.traits.tiled else "max(K, 1)"
+        result = f"{result} * {indices}"
+    if v.traits.decodes:
+        told, decoding = _decoding(v)
+        lines, result = [*lines, told], f"{result} + {decoding}"
     if v.traits.twice:
-        launch = f"# The launch of the second kernel takes as long as {round(_LAUNCH * _rate(v)):_} products."
-        return (*lines, launch, f"{result} + {round(_LAUNCH * _rate(v)):_}")
-    if v.traits.divides_k:
-        return (*lines, result)
-    indices = 'max(K, row["BLOCK_K"])' if v.traits.tiled else "max(K, 1)"
-    return (*lines, f"{result} * {indices}")
+        lines.append(f"# The launch of the second kernel takes as long as {round(_LAUNCH * _rate(v)):_} products.")
+        result = f"{result} + {round(_LAUNCH * _rate(v)):_}"
+    return (*lines, result)
+
+
+def _decoding(v: Variant) -> tuple[str, str]:
+    """The comment on the cost of decoding B, and its term: all multiprocessors read the elements and write them."""
+    b = v.dtype.stored_b
+    products = (b.bits + b.multiplied_bits) / 8 / _BYTES * _rate(v)
+    columns = "N" if v.epilogue.order is None else "2 * N"
+    return f"# Decoding an element of B takes as long as {products:.2f} products.", f"K * {columns} * {products:.2f}"
 
 
 def seconds(v: Variant, config: Mapping[str, int], sizes: tuple[int, ...], device: Device) -> float:
@@ -171,7 +185,7 @@ def _beside_products(v: Variant) -> tuple[str, ...]:
 
 def _partial_sums(t: Schedule) -> tuple[tuple[str, ...], str]:
     """The comment on the cost of partial sums, and the term for it; both empty if one program sums all of K."""
-    if t.twice:
+    if t.joins:
         why = "Writing or reading a partial sum takes about as long as 512 products; all multiprocessors read them."
         return (f"# {why}",), " + turns * m * n * 512 + parts * M * N * 512 / multiprocessors"
     if t.splits:

@@ -109,7 +109,9 @@ def _words(v: Variant) -> Iterator[tuple[str, str]]:
     b = v.dtype.stored_b
     if b.converted:
         yield f"{b.bits}bit_b", f"B of {b.bits} bits, converted"
-    if any(storage.scaled_by_step for storage in v.dtype.stored):
+    if v.traits.decodes:
+        yield "decoded", "before the tiles are computed"
+    if any(storage.scaled_by_step for storage in v.multiplied.dtype.stored):
         yield "scaled", "sums of steps scaled"
     if staged(v):
         yield "staged", "staged result"

@@ -142,7 +142,7 @@ _hosts: dict[tuple[object, ...], Host] = {}
 def _host(k: View) -> Host:
     """The host parts of a file, rendered once for kernels that differ only in the order of tiles."""
     choice = k.autotune, k.choose, k.too_large, k.kernel.rows_alike
-    key = (*(word for axis, word in k.v.words.items() if axis != "swizzle"), *choice)
+    key = (*(word for axis, word in k.kernel.variant.words.items() if axis != "swizzle"), *choice)
     if key not in _hosts:
         template, host = _macros("launcher.j2"), Launcher(k)
         _hosts[key] = Host(operand_table(k), template.before(host).strip("\n"), template.after(host).strip("\n"))

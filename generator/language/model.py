@@ -229,6 +229,15 @@ class Variant:
         """What the schedule's kernels have: tiles, a loop over K, a workspace, and so on."""
         return SCHEDULE[self.schedule]
 
+    @cached_property
+    def multiplied(self) -> Variant:
+        """What the kernel with the loop over K computes: the product of a dense B where another kernel makes it."""
+        if not self.traits.decodes:
+            return self
+        dtype = replace(self.dtype, b=self.dtype.stored_b.multiplied, b_block=None, zeros=False)
+        layout = replace(self.layout, b="row" if self.layout.b == "row" else "column")
+        return replace(self, layout=layout, dtype=dtype, schedule=DEFAULTS["schedule"])
+
     @property
     def rounds_between(self) -> bool:
         """Whether the running value is also rounded between operations."""

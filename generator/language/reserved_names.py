@@ -24,11 +24,12 @@ _SPELLED = frozenset(
     {
         *("c", "furthest", "map", "meta", "number", "plan", "refusal", "tuple"),
         *("gate", "acc_gate", "acc_up", "b_gate", "b_up", "in_b", "in_s", "acc_left", "acc_right"),
+        *("a_sum", "product", "offs_p", "in_p", "ahead", "more"),
         *(f"{part}_{dimension}" for part in ("in", "offs", "pid") for dimension in "mnk"),
     }
 )
 #: Names that are derived from an operand: its pointer, its descriptor, its strides.
-_MADE = re.compile(r"ld.*|stride_.*|.*_(ptrs?|desc|block|parts)|.*_on_device|x_\d+", re.A)
+_MADE = re.compile(r"ld.*|stride_.*|.*_(ptrs?|desc|block|parts|next)|.*_on_device|x_\d+", re.A)
 
 
 def of_kernels(path: Path) -> bool:

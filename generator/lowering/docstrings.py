@@ -87,7 +87,7 @@ def order(v: Variant) -> str:
         each = "one program computes one tile of C: LEFT_N of its BLOCK_N columns, and the columns to the right of them"
         return f"{each}, reading A once; tiles are visited {meaning}."
     if v.traits.splits:
-        last = " A second kernel adds their partial sums, in the order of K." if v.traits.twice else ""
+        last = " A second kernel adds their partial sums, in the order of K." if v.traits.joins else ""
         return f"SPLIT programs share a tile of C, each with its part of K; tiles are visited {meaning}.{last}"
     return f"one program computes one tile of C; tiles are visited {meaning}."
 
@@ -118,9 +118,14 @@ def product(v: Variant) -> str:
 def stored(v: Variant) -> str:
     """What the elements of stored operands stand for; nothing where operands are stored as they are multiplied."""
     found = [text for storage in v.dtype.stored if (text := _stored(storage))]
-    if v.dtype.zeros:
+    if v.traits.decodes:
+        dense = v.dtype.stored_b.multiplied
+        found.append("A first kernel decodes B into memory, with at most 256 MB for it.")
+        if v.dtype.scaled:
+            found.append(f"It computes each value in fp32 and rounds it once, to {dense}.")
+    elif v.dtype.zeros:
         found.append("A zero point times the sum of A's elements is subtracted from a block's sum.")
-    if v.dtype.scaled:
+    if v.dtype.scaled and not v.traits.decodes:
         found.append("Sums are multiplied by scales in fp32, those of each block where several follow along K.")
     if any(storage.block for storage in v.dtype.stored):
         types = " or ".join(element_of(word).torch for word in SCALE_TYPES).replace(" or ", ", ", len(SCALE_TYPES) - 2)
@@ -310,7 +315,7 @@ def _layout(k: View, x: Argument) -> str:
     if x.unit is None:
         return "any strides"
     inner = x.extents[x.unit].replace(" // ", " / ")
-    if k.descriptors and x.name in ("a", "b", *(matrix.variable for matrix in k.described)):
+    if k.descriptors and x.name in (k.a.variable, k.b.variable, *(matrix.variable for matrix in k.described)):
         whole = "base, leading dimension and " + inner if x in k.call.results else "base and leading dimension"
         if x is k.call.b and k.read_step:
             whole = "base, leading dimension and N"

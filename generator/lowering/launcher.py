@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from generator.cost import analytic
 from generator.language.vocabulary import ELEMENTS, INTERPRETED
 from generator.lowering import docstrings
+from generator.lowering.decoding import Decoding
+from generator.lowering.launch import Launch
 from generator.lowering.lines import WIDTH, bracketed, collected, paragraph
 from generator.lowering.outputs import OutputView
 from generator.lowering.view import View
@@ -18,6 +20,8 @@ _INSIDE = 4
 #: The rows of a tile of the kernel that adds partial sums: few, so that the device is filled, and enough for a
 #: descriptor to copy a column-major tile of bytes.
 STRIP = 16
+#: Bytes of a B that is decoded, at most: more is not worth the memory to a caller, whom other kernels answer.
+MOST_DECODED = 2**28
 
 
 @dataclass(frozen=True)
@@ -141,16 +145,20 @@ class Launcher:
     # The launch: what the kernel is passed, its grid, and what happens before and after it.
 
     @property
-    def arguments(self) -> tuple[str, ...]:
-        """The launch's arguments as entries of a dictionary."""
-        entries = [(slot.parameter, slot.value) for slot in self.kernel.slots]
-        return tuple(f'"{name}": {value}' for name, value in (*entries, *self._constants))
-
-    @property
-    def slots(self) -> str:
-        """Which arguments are of an operand of the call, or of memory that is made for it."""
-        owned = [f'"{slot.parameter}": "{slot.owner}"' for slot in self.kernel.slots if slot.owner is not None]
-        return collected("slots={", owned, "}", (3 if self.kernel.stage == "whole" else 2) * _INSIDE)
+    def launches(self) -> tuple[Launch, ...]:
+        """What is launched, one after the other."""
+        k = self.kernel
+        own = k.multiplying
+        called = "kernel" if k.autotune else "gemm_kernel"
+        multiplies = Launch(called, self.grid, own.slots, self._constants_of(own), ("**row",))
+        if k.decoding is not None:
+            d = k.decoding
+            return Launch("decode_kernel", d.grid, d.slots, d.constants), multiplies
+        if k.schedule.joins:
+            of_row = (("BLOCK_M", str(STRIP)), ("BLOCK_N", 'row["BLOCK_N"]'), ("SPLIT", 'row["SPLIT"]'))
+            constants = (*self._constants_of(k.second), *of_row)
+            return multiplies, Launch("sum_kernel", self._strips, k.second.slots, constants)
+        return (multiplies,)
 
     @property
     def reductions(self) -> tuple[OutputView, ...]:
@@ -168,43 +176,35 @@ class Launcher:
         return self._sums if self.kernel.schedule.workspace and not self.twice else None
 
     @property
+    def decoding(self) -> Decoding | None:
+        """The kernel that makes the B that is multiplied."""
+        return self.kernel.decoding
+
+    @property
     def _sums(self) -> str:
         return f"torch.{ELEMENTS[self.kernel.v.dtype.sum].torch}"
 
     @property
     def twice(self) -> bool:
-        """Whether a second kernel adds the partial sums of the first."""
+        """Whether there are two kernels, launched one after the other."""
         return self.kernel.schedule.twice
 
     @property
-    def first(self) -> Launcher:
-        """The launch of the first of two kernels."""
-        return Launcher(self.kernel.first) if self.twice else self
-
-    @property
-    def second(self) -> Launcher:
-        """That of the second."""
-        return Launcher(self.kernel.second)
-
-    @property
     def partial(self) -> str:
-        """The expression for the first one's room: a matrix for each part of K."""
+        """The expression for the room of partial sums that a second kernel adds: a matrix for each part of K."""
+        if not self.kernel.schedule.joins:
+            return ""
         return f'torch.empty((row["SPLIT"], M, {self.kernel.partial.columns}), dtype={self._sums}, device=a.device)'
 
     @property
-    def strip(self) -> str:
-        """The grid of the second, whose tiles are STRIP rows high."""
+    def _strips(self) -> str:
+        """The grid of the kernel that adds partial sums, whose tiles are STRIP rows high."""
         return f'(triton.cdiv(M, {STRIP}) * triton.cdiv(N, row["BLOCK_N"]),)'
-
-    @property
-    def strip_constants(self) -> tuple[str, ...]:
-        """What the second is passed of the row."""
-        return (f'"BLOCK_M": {STRIP}', '"BLOCK_N": row["BLOCK_N"]', '"SPLIT": row["SPLIT"]')
 
     @property
     def rows(self) -> str:
         """The rows of a tile of the kernel that makes the result."""
-        return str(STRIP) if self.twice else 'row["BLOCK_M"]'
+        return str(STRIP) if self.partial else 'row["BLOCK_M"]'
 
     @property
     def around(self) -> tuple[str, ...]:
@@ -214,7 +214,7 @@ class Launcher:
             found.append('cleared=["out"]')
         if self.workspace:
             found.append('workspace={"work": work, "counters": counters}')
-        parts = ["sums"] * self.twice + [output.matrix.variable for output in self.reductions]
+        parts = [self.kernel.between.variable] * self.twice + [output.matrix.variable for output in self.reductions]
         if parts:
             found.append(collected("parts={", [f'"{name}": {name}' for name in parts], "}", 2 * _INSIDE))
         if self.reductions:
@@ -225,7 +225,7 @@ class Launcher:
     @property
     def index(self) -> str:
         """The statements that choose between offsets of 32 and of 64 bits; empty where no offset is computed."""
-        extents = [f"_extent({matrix.variable})" for matrix in self.kernel.pointed]
+        extents = [f"_extent({variable})" for variable in dict.fromkeys(x.variable for x in self.kernel.pointed)]
         if not extents:
             return ""
         furthest = f"max({', '.join(extents)})" if len(extents) > 1 else extents[0]
@@ -257,10 +257,8 @@ class Launcher:
                 return f"lambda meta: (\n        {programs}\n    )"
         return f"lambda meta: {grid}" if k.autotune else grid
 
-    @property
-    def _constants(self) -> tuple[tuple[str, str], ...]:
-        """What the launch tells the compiler, by name."""
-        k = self.kernel
+    def _constants_of(self, k: View) -> tuple[tuple[str, str], ...]:
+        """What the launch of a kernel tells the compiler, by name."""
         found = [("INDEX", "index")] if k.pointed else []
         found += [(operand.flag, f"isinstance({operand.name}, torch.Tensor)") for operand in k.scalars]
         if k.approximates:
@@ -303,6 +301,10 @@ class Launcher:
             size = self.extents["N"]
             reason = f"N is {{{size}}}, and a descriptor reads b's second half at multiples of {k.read_step}"
             found.append((f"{size} % {k.read_step}", f'f"{reason}"'))
+        if k.decoding is not None:
+            size = k.decoding.bytes("b.shape[1]", "a.shape[1]")
+            reason = f"b is {{tuple(b.shape)}}, which takes more than {MOST_DECODED} bytes when it is decoded"
+            found.append((f"{size} > {MOST_DECODED}", f'f"{reason}"'))
         if not k.schedule.repeatable:
             reason = f"results of {k.v.schedule} do not repeat, and torch.use_deterministic_algorithms(True) holds"
             found.append(("torch.are_deterministic_algorithms_enabled()", f'"{reason}"'))
@@ -319,7 +321,7 @@ class Launcher:
     def nothing(self) -> str:
         """The matrices that stand for A and B where K is 0."""
         zeros = f"new_zeros(({'1, ' * self.call.batched}1, 16))"
-        if self.call.a.dtype == self.call.b.dtype:
+        if self.kernel.decoding is not None or self.call.a.dtype == self.call.b.dtype:
             return f"(a.{zeros},) * 2"
         return f"(a.{zeros}, b.{zeros})"
 
@@ -327,7 +329,8 @@ class Launcher:
     def described(self) -> tuple[tuple[str, str], ...]:
         """The operands that descriptors read, each with the row-major matrix that is described."""
         k = self.kernel
-        return tuple((x.variable, x.described) for x in (k.a, k.b, *k.described) if x not in (k.c, *k.saved))
+        given = (k.a, k.b, *k.described) if k.decoding is None else (k.a, *k.described)
+        return tuple((x.variable, x.described) for x in given if x not in (k.c, *k.saved))
 
     @property
     def written(self) -> tuple[tuple[str, str], ...]:
@@ -366,6 +369,11 @@ class Launcher:
     def interpreted(self) -> int | None:
         """Programs that walk the tiles in the interpreter; None where each tile has a program."""
         return INTERPRETED if self.kernel.schedule.walks else None
+
+    @property
+    def packed(self) -> int:
+        """The elements along K of one container of B."""
+        return self.kernel.kernel.variant.dtype.stored_b.packed
 
     @property
     def element_bytes(self) -> int:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from generator.language.model import Tile
 from generator.language.storage import Storage, element_of
 from generator.language.vocabulary import ELEMENTS
-from generator.lowering.lines import bracketed
 from generator.lowering.operands import Matrix
 from generator.lowering.shuffled import Shuffle
 
@@ -39,19 +38,6 @@ class Factor:
     def address(self) -> str:
         """Where those of the tile begin."""
         return f"{self.name}_ptrs" if self.place else self.base
-
-    def load(self) -> str:
-        """The load of those of all of K."""
-        return f"tl.load({self.address}{f', mask={self.inside}, other=0.0' if self.inside else ''})"
-
-    def load_next(self, step: str, last: str, depth: int) -> str:
-        """The statement in column `depth` that loads those of `step`, which may be no step before `last`."""
-        index = f"({step})" if " " in step else step
-        along = "" if step == "0" else f" + {index} // {self.along} * {self.stride_along}"
-        within = f"{last} > 0" if step == "0" else f"{step} < {last}"
-        mask = f"{self.inside} & ({within})" if self.inside else within
-        arguments = [self.address + along, f"mask={mask}", "other=0.0"]
-        return bracketed(f"{self.name}_next = tl.load(", arguments, ")", depth)
 
     def spread(self, *, exchanged: bool) -> str:
         """The values with the dimensions of the accumulator, whose rows are columns of C in an exchanged product."""

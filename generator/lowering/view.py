@@ -11,6 +11,7 @@ from generator.language.storage import CONTAINER
 from generator.language.vocabulary import QUANTISED, SWIZZLE
 from generator.lowering import approximate_math
 from generator.lowering.accumulation import Accumulation
+from generator.lowering.decoding import DENSE, Decoding
 from generator.lowering.edges import Edges, edges_of
 from generator.lowering.epilogue_lowering import StepView, step_views
 from generator.lowering.operands import Matrix, Slot, Vector
@@ -32,7 +33,10 @@ class View(Accumulation):
     #: The type of the running value after the last step, and the expression that is stored.
     kind: str
     result: str
-    #: Which of two kernels it is: "parts" stores partial sums as its C, "whole" adds them. Empty where one does all.
+    #: What a kernel in front makes of the B of a call; None where the kernel reads that B itself.
+    decoding: Decoding | None = None
+    #: Which of two kernels it is: "parts" stores partial sums as its C, "whole" adds them; "dense" multiplies what
+    #: `decoding` makes. Empty where one does all.
     stage: str = ""
 
     @cached_property
@@ -42,8 +46,20 @@ class View(Accumulation):
         integer = self.v.dtype.sum == "int32"
         return Matrix("sums", "sums", self.c.rows, columns, "row", True, integer=integer, number="part")
 
+    @property
+    def between(self) -> Matrix:
+        """What the first of two kernels writes, and the second reads."""
+        return self.partial if self.decoding is None else self.decoding.dense
+
+    @property
+    def multiplying(self) -> View:
+        """The kernel that multiplies, of one or two."""
+        if self.decoding is not None:
+            return self.second
+        return self.parts_of_k if self.schedule.joins else self
+
     @cached_property
-    def first(self) -> View:
+    def parts_of_k(self) -> View:
         """The kernel that sums parts of K, of two."""
         by_column = self.order is None or (self.order == CONCATENATED and self.v.load == "pointer")
         edges = replace(self._edges_of_sums, needs_n=by_column)
@@ -51,7 +67,9 @@ class View(Accumulation):
 
     @cached_property
     def second(self) -> View:
-        """The kernel that makes the result of these sums, which it reads through pointers."""
+        """The kernel that makes the result: of sums, which it reads through pointers, or of the dense B."""
+        if self.decoding is not None:
+            return replace(self, stage="dense")
         edges = self._edges_of_sums
         by_column = self.order is None or self.edges.needs_n
         return replace(
@@ -87,7 +105,7 @@ class View(Accumulation):
     @property
     def call(self) -> Call:
         """The operands and results of a call, as the launcher checks them."""
-        return call(self.v)
+        return call(self.kernel.variant)
 
     @property
     def load_template(self) -> str:
@@ -196,7 +214,8 @@ class View(Accumulation):
     def pointed(self) -> tuple[Matrix, ...]:
         """The matrices addressed through strides, so that their offsets can pass 2**31."""
         if self.schedule.twice and not self.stage:
-            return tuple(dict.fromkeys((*self.first.pointed, *self.second.pointed)))
+            first = self.parts_of_k if self.decoding is None else self.decoding
+            return tuple(dict.fromkeys((*first.pointed, *self.second.pointed)))
         by_pointer = self.v.load == "pointer" or (self.v.load == "block_pointer" and self.batched)
         beside = (self.c, *self.matrices, *self.saved, *self.parts)
         if self.descriptors:
@@ -270,7 +289,7 @@ class View(Accumulation):
         elif self.descriptors:
             found = [Slot(name, name, operand) for operand, name in self.descriptors_of_operands]
         else:
-            found = [matrix(self.a, "a"), matrix(self.b, "b")]
+            found = [matrix(self.a, "a"), matrix(self.b, self.b.variable)]
         found += [matrix(x, x.name) for x in self.scales]
         found.append(matrix(self.c, "sums" if self.stage == "parts" else "out"))
         for operand in self.operands:
@@ -281,7 +300,7 @@ class View(Accumulation):
                 found.append(Slot(f"{operand.name}_{suffix}", operand.name, operand.name))
         found += [matrix(x, x.name) for x in self.saved]
         found += [Slot(f"{x.name}_ptr", x.variable, x.variable) for x in self.parts]
-        if self.schedule.workspace and not self.schedule.twice:
+        if self.schedule.workspace and not self.schedule.joins:
             found += [Slot(f"{name}_ptr", name, name) for name in ("work", "counters")]
         found += [Slot(size, size) for size in self.sizes]
         return (*found, *(Slot(name, value) for x in self.strided for name, value in x.strides))
@@ -316,7 +335,7 @@ class View(Accumulation):
     @property
     def descriptors_of_operands(self) -> tuple[tuple[str, str], ...]:
         """The descriptors of A and B, each behind the operand that it describes."""
-        return (("a", "a_desc"), *(("b", name) for name, _ in self.b_blocks))
+        return (("a", "a_desc"), *((self.b.variable, name) for name, _ in self.b_blocks))
 
     @property
     def configs(self) -> tuple[str, ...]:
@@ -360,10 +379,18 @@ class View(Accumulation):
 
 def view(kernel: Kernel) -> View:
     """The view of a kernel: every choice that a template would otherwise have to make."""
-    v = kernel.variant
-    described = call(v)
+    v = kernel.variant.multiplied
+    described = call(kernel.variant)
     c = _matrix("c", "M", "N", described.out)
-    b = _matrix("b", "K", "N", described.b, v.epilogue.order, v.dtype.stored_b.packed)
+    b = _matrix("b", "K", "N", described.b, v.epilogue.order, kernel.variant.dtype.stored_b.packed)
+    stored = tuple(
+        _matrix(x.name, "M", "K", x) if x.name[0] == "a" else _matrix(x.name, "K", "N", x) for x in described.stored
+    )
+    decoding = None
+    if kernel.variant.traits.decodes:
+        dense = Matrix(DENSE, DENSE, "K", "N", v.layout.b, order=v.epilogue.order, flipped=True)
+        decoding = Decoding(kernel.variant, replace(b, order=None, flipped=True), stored, dense)
+        b, stored = replace(dense, name="b"), ()
     steps, kind, result = step_views(v.chain, v.dtype, c, v.schedule, approximate_math.math_of(v))
     # C lies as the matrices of the epilogue do, and is read as they are.
     shapes = [operand.shape for operand in v.epilogue.operands] + [MATRIX] * v.epilogue.reads_out
@@ -376,14 +403,13 @@ def view(kernel: Kernel) -> View:
         kernel,
         a=_matrix("a", "M", "K", described.a),
         b=replace(b, flipped=through_registers(v) == "b" or b.packed > 1 or shuffle is not None, shuffle=shuffle),
-        stored=tuple(
-            _matrix(x.name, "M", "K", x) if x.name[0] == "a" else _matrix(x.name, "K", "N", x) for x in described.stored
-        ),
+        stored=stored,
         c=replace(c, located=v.epilogue.reads_out),
         edges=edges_of(v.masking, v.schedule, v.load, v.store, " ".join(shapes), reduced_shapes(v.epilogue.outputs)),
         steps=steps,
         kind=kind,
         result=result,
+        decoding=decoding,
     )
 
 

@@ -158,13 +158,25 @@ def _stored(v: Variant) -> str | None:
         return f"{v.schedule} takes no operands that are stored as {v.dtype.word}; use tiled, persistent or split_k"
     if v.load == "block_pointer":
         return f"block pointers take no operands that are stored as {v.dtype.word}; use pointer or descriptor"
-    if v.load == "descriptor" and v.epilogue.order is not None:
+    if v.load == "descriptor" and v.epilogue.order is not None and not v.traits.decodes:
         return f"descriptors of b stored as {v.dtype.b} load no gated linear unit; use 'load: pointer'"
     least = shallowest(v)
     for storage in v.dtype.stored:
         if storage.block is not None and storage.block.along % least:
             many = f"{storage.block.along} elements along K"
             return f"a scale of {storage.letter} is for {many}, and a step needs a multiple of {least}"
+    return None
+
+
+def _decoded(v: Variant) -> str | None:
+    if not v.traits.decodes:
+        return None
+    if not v.dtype.stored_b.converted:
+        return f"{v.schedule} makes B of the type that is multiplied, and B is stored as {v.dtype.b} already; use tiled"
+    if v.product != "direct":
+        return "an exchanged product converts B in registers, and a decoded B is dense already; use 'product: direct'"
+    if v.batch != "none":
+        return "a batch has a B for each matrix, which would all be decoded into memory; use tiled"
     return None
 
 
@@ -179,6 +191,7 @@ def _taken_keyword(v: Variant) -> str | None:
 #: What cannot exist on any target.
 VARIANT_RULES: tuple[VariantRule, ...] = (
     _stored,
+    _decoded,
     _taken_keyword,
     _tile_load_of_elements,
     _precision_of_elements,
@@ -351,7 +364,7 @@ def why_no_row(v: Variant, tile: Tile) -> str | None:
     least = shallowest(v)
     if tile.k < least:
         return f"k is {tile.k}, and the matrix unit needs at least {least} for {v.dtype.stored_a.multiplied}"
-    for storage in v.dtype.stored:
+    for storage in v.multiplied.dtype.stored:
         if storage.block is not None and storage.block.along % tile.k:
             many = f"{storage.block.along} elements along K"
             return f"k is {tile.k}, and a step has one scale of {storage.letter}, which is for {many}"

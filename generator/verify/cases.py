@@ -108,7 +108,7 @@ def read_step(variant: Variant) -> int:
     """N must be a multiple of this many elements: 16 bytes if descriptors read the second half of B's rows, else 1."""
     if variant.load != "descriptor" or variant.epilogue.order != CONCATENATED or variant.layout.b != "row":
         return 1
-    return 16 * 8 // variant.dtype.stored_b.bits
+    return 16 * 8 // variant.multiplied.dtype.stored_b.bits
 
 
 def addressed(variant: Variant) -> bool:

@@ -214,7 +214,7 @@ def run_case(launcher: Launcher, configs: tuple[Any, ...], kernel: Kernel, case:
         for argument, tensor, wanted in zip(call(v).results, (result, *outputs), (expected, *beside), strict=True):
             worst = max(worst, _check(argument, setup, case, tensor, wanted, machine))
         if case.row is not None:
-            corners = machine.corners_of_sums() if v.traits.twice else machine.corners(result)
+            corners = machine.corners_of_sums() if v.traits.joins else machine.corners(result)
             fault = wrong_order(v, kernel.tiles[case.row], case.sizes, case.batch, corners)
             if fault is not None:
                 raise Fault(fault)

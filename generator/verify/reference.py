@@ -23,7 +23,7 @@ from generator.plan.resources import through_registers
 from generator.verify.accumulation_bounds import truncated
 from generator.verify.error_propagation import FUNCTIONS, Bounded, constant, functions, read, sum_along
 from generator.verify.gate_columns import taken_apart
-from generator.verify.stored_values import product
+from generator.verify.stored_values import product, product_of_decoded
 
 
 def reference(
@@ -59,7 +59,8 @@ def references(
     if not hardware and (held := through_registers(variant)):
         # The kernel truncates this operand to tf32 itself; a matrix unit truncates the other one, too.
         a, b = (truncated(a), b) if held == "a" else (a, truncated(b))
-    exact, error = product(variant.dtype, a, b, operands, hardware=hardware)
+    multiply = product_of_decoded if variant.traits.decodes else product
+    exact, error = multiply(variant.dtype, a, b, operands, hardware=hardware)
     outputs: list[Bounded] = []
     # Infinite and NaN elements have no error.
     x = Bounded(exact, torch.where(exact.isfinite(), error, 0.0))

@@ -349,7 +349,10 @@ def _unsuited(kernel: Kernel) -> Iterator[Refusal]:
 def _addresses(kernel: Kernel, case: Case) -> Iterator[Refusal]:
     """Operands that descriptors cannot address: base, leading dimension and written extent that are not aligned."""
     layout, store = kernel.variant.layout, kernel.variant.store
-    copied = [("a", layout.a), ("b", layout.b)]
+    copied = [("a", layout.a)]
+    if not kernel.variant.traits.decodes:
+        # The kernel that decodes b reads it through pointers.
+        copied.append(("b", layout.b))
     if store == "as_load":
         copied += [("out", layout.c)]
         copied += [(o.name, layout.c) for o in kernel.variant.epilogue.operands if o.shape == MATRIX]

@@ -32,7 +32,7 @@ def wrong_order(
     after the other. The interpreter runs programs one after the other; a persistent kernel has INTERPRETED programs.
     """
     blocks = (1, 1) if not variant.traits.tiled else (tile.m, tile.n)
-    if variant.traits.twice and variant.epilogue.order is not None:
+    if variant.traits.joins and variant.epilogue.order is not None:
         # Of partial sums, which have two columns for each of the result's.
         corners = [(m, n // 2) for m, n in corners]
     visited = [found for found, _ in groupby((*i, m // blocks[0], n // blocks[1]) for *i, m, n in corners)]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from ..mutation import Mutation, without
+from ..mutation import Mutation, instead, without
 from .kernels import FP8_BLOCKS, INT4, INT4_EXCHANGED, INT8_SCALED, UINT4_ZEROS
 
 JOIN = "tl.join((b & 0xFFFF).to(tl.uint16), (b >> 16).to(tl.uint16))"
-STEP = " + k // 128 * stride_b_scalek"
+#: The load of the next step's scale within the loop.
+NEXT = "\n        b_scale_next = tl.load(b_scale_ptrs + ahead // 128 * stride_b_scalek"
 ZERO = "product = tl.dot(a, b.T) - a_sum[:, None] * b_zero[None, :]"
 ORDER = "    offs_k = offs_k // 32 * 32 + offs_k // 2 % 4 * 8 + offs_k // 8 % 4 * 2 + offs_k % 2\n"
 ODD = "    if a.shape[1] % 2:\n"
@@ -40,7 +41,7 @@ MUTATIONS = (
         "all blocks along K have the scale of the first",
         "storage",
         INT4,
-        ((STEP, ""),),
+        (instead(NEXT, " + ahead // 128 * stride_b_scalek", ""),),
         "right while K fits one block",
         says="are wrong",
     ),
@@ -48,7 +49,7 @@ MUTATIONS = (
         "two blocks along K share a scale",
         "storage",
         INT4_EXCHANGED,
-        ((STEP, STEP.replace("128", "256")),),
+        (instead(NEXT, "128", "256"),),
         "right while K fits one block",
         says="are wrong",
     ),
@@ -56,7 +57,7 @@ MUTATIONS = (
         "each block along K has the scale of the next",
         "storage",
         INT4,
-        ((STEP, STEP.replace("k // 128", "(k // 128 + 1)")),),
+        (instead(NEXT, "ahead // 128", "(ahead // 128 + 1)"),),
         "the last block has none",
         says="stray load",
     ),
@@ -66,6 +67,17 @@ MUTATIONS = (
         FP8_BLOCKS,
         (("(pid_n * BLOCK_N // 128)", "(pid_n * BLOCK_N // 256)"),),
         "right in the first columns",
+        says="are wrong",
+    ),
+    Mutation(
+        "a step has the scale of the next",
+        "storage",
+        INT4,
+        (
+            ("        b_scale = b_scale_next.to(tl.float32)\n", ""),
+            ("tl.dot(a, b.T) * b_scale[None, :]", "tl.dot(a, b.T) * b_scale_next[None, :]"),
+        ),
+        "scales are loaded a step ahead",
         says="are wrong",
     ),
     Mutation(
