@@ -1,4 +1,4 @@
-"""A kernel that decodes B, held to the reference: values, scales and zero points, rounded once; and what is compiled."""
+"""A kernel that decodes B, held to the reference: values, scales, zero points, rounded once; and what is compiled."""
 
 from __future__ import annotations
 
