@@ -38,8 +38,11 @@ OF_ROW = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "SPLIT")
 SUMS = "sums"
 DENSE = "decoded"
 BETWEEN = frozenset({SUMS, DENSE})
-#: Room for that B, whose rows in memory are padded.
-_PADDED = "torch.empty(($lines, triton.cdiv($along, $step) * $step), dtype=$dtype, device=a.device)[:, :$along]"
+#: Room for that B, row-major or column-major, whose rows or columns in memory are padded: they do not overlap.
+_PADDED = (
+    "torch.empty_strided(($rows, $columns), (triton.cdiv($columns, 8) * 8, 1), dtype=$dtype, device=a.device)",
+    "torch.empty_strided(($rows, $columns), (1, triton.cdiv($rows, 8) * 8), dtype=$dtype, device=a.device)",
+)
 #: How many there are of each element.
 _SPLIT = 'row["SPLIT"]'
 _REDUCE = "for name, reduce, parts in launch.reduced:\n    reduce(launch.parts[parts], -2, out=launch.results[name])"
@@ -323,15 +326,13 @@ class Gemm:
         return True
 
     def _room_for_dense(self, node: ast.expr) -> bool:
-        """Room for the B that is multiplied: a row-major matrix, or the transposed of one."""
-        matrix, flipped = self._flip(node)
-        found = matched(matrix, _PADDED)
+        """Room for the B that is multiplied, which has stride 1 along one dimension."""
+        found = matched(node, *_PADDED)
         if found is None:
             return False
-        lines, along = found["lines"], found["along"]
-        self._parts[DENSE] = [along, lines] if flipped else [lines, along]
+        self._parts[DENSE] = [found["rows"], found["columns"]]
         shape = tuple(variable(f"{DENSE}.shape[{at}]") for at in range(2))
-        self.operands[DENSE] = Operand(DENSE, shape, 0 if flipped else 1)
+        self.operands[DENSE] = Operand(DENSE, shape, 1 if matches(node, _PADDED[0]) else 0)
         self.results.add(DENSE)
         return True
 

@@ -106,15 +106,14 @@ class Decoding:
 
     @property
     def room(self) -> str:
-        """The expression for the dense B: rows of memory are padded."""
+        """The expression for the dense B, whose rows in memory are padded."""
         element = ELEMENTS[self.storage.multiplied]
-        lines, along = ("K", self.columns) if self.dense.layout == "row" else (self.columns, "K")
         step = _PITCH * 8 // element.bits
-        shape = f"({lines}, triton.cdiv({along}, {step}) * {step})"
-        # As a formatter writes a slice.
-        space = " " if " " in along else ""
-        made = f"torch.empty({shape}, dtype=torch.{element.torch}, device=a.device)[:, :{space}{along}]"
-        return made if self.dense.layout == "row" else f"{made}.T"
+        strides = f"(1, triton.cdiv(K, {step}) * {step})"
+        if self.dense.layout == "row":
+            strides = f"(triton.cdiv({self.columns}, {step}) * {step}, 1)"
+        kind = f"dtype=torch.{element.torch}, device=a.device"
+        return f"torch.empty_strided((K, {self.columns}), {strides}, {kind})"
 
     def bytes(self, columns: str, depth: str) -> str:
         """The expression for the bytes of that, for so many columns and elements along K."""
