@@ -90,7 +90,7 @@ def _body(v: Variant, *, bounded: bool) -> tuple[str, ...]:
     columns = "2 * n" if v.epilogue.order is not None else "n"
     loaded = loaded_columns(v, columns)
     tiles = "triton.cdiv(M, m) * triton.cdiv(N, n)"
-    programs = f"{'B * ' * (v.batch != 'none')}{tiles}{' * parts' * t.splits}"
+    programs = f"{'B * ' * v.products.several}{tiles}{' * parts' * t.splits}"
     beside = " + m * n * 4" * staged(v)
     lines = ['m, n, depth = row["BLOCK_M"], row["BLOCK_N"], row["BLOCK_K"] * row["num_stages"]']
     if not t.tiled:

@@ -147,7 +147,7 @@ def linear(family: Family) -> tuple[Linear, ...]:
     found = []
     for name, v in _variants(family).items():
         read = [(operand.name, operand.shape) for operand in v.epilogue.operands]
-        alone = not v.epilogue.outputs and not v.epilogue.reads_out and v.batch == "none"
+        alone = not v.epilogue.outputs and not v.epilogue.reads_out and not v.products.several
         floating = v.dtype.plain and v.dtype.stored_a.element.floating and v.dtype.a == v.dtype.b == v.dtype.out
         if v.layout.word == "rcr" and alone and floating and read in ([], [("bias", COLUMNS)], [("bias", HALVES)]):
             plain = v.epilogue.word in ("none", "bias") and v.rounding == DEFAULTS["rounding"]
@@ -164,7 +164,7 @@ def weights(family: Family) -> tuple[str, ...]:
             # A strided B may have either layout.
             parts = [f'"{b.word}"', '"row"' if variant.layout.b == "row" else '"column"']
             parts += [f"({b.block.along}, {b.block.across})"] if b.block is not None else []
-            parts += ["zeros=True"] * b.zeros + ["batched=True"] * (variant.batch != "none")
+            parts += ["zeros=True"] * b.zeros + ["batched=True"] * variant.products.several
             found.append(bracketed(f'"{name}": Stored(', parts, "),", _INSIDE))
     return tuple(found)
 

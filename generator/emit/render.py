@@ -101,7 +101,7 @@ def kernel_source(spec: Spec, kernel: Kernel) -> str:
         "load": _macros(k.load_template),
         "store": _macros(k.store_template),
         "pointer": _macros("load/pointer.j2"),
-        "batch": _macros("batch.j2"),
+        "problem": _macros(k.problem_template),
         "swizzle": _macros("swizzle.j2"),
         "epilogue": _macros("epilogue.j2"),
         "tile": _macros("tile.j2"),

@@ -14,12 +14,14 @@ from generator.language.errors import Mistake
 from generator.language.storage import Block, Storage
 from generator.language.vocabulary import (
     AXES,
+    BATCH,
     DEFAULTS,
     DTYPE_SHORTHANDS,
     ELEMENTS,
     LAYOUT_LETTERS,
     PRECISIONS,
     SCHEDULE,
+    Products,
     Schedule,
 )
 
@@ -189,8 +191,9 @@ class Variant:
     @cached_property
     def contract(self) -> str:
         """The name of what is computed, before the `__`: `gemm_fp16_rcr_bias_relu`."""
-        kind = "gemm" if self.batch == "none" else "bmm"
-        return "_".join([kind, self.dtype.word, self.layout.word, self.epilogue.written, *self._later("rounding")])
+        return "_".join(
+            [self.products.prefix, self.dtype.word, self.layout.word, self.epilogue.written, *self._later("rounding")]
+        )
 
     @cached_property
     def name(self) -> str:
@@ -212,6 +215,11 @@ class Variant:
     def traits(self) -> Schedule:
         """What the schedule's kernels have: tiles, a loop over K, a workspace, and so on."""
         return SCHEDULE[self.schedule]
+
+    @property
+    def products(self) -> Products:
+        """How many products a call has, and how its operands hold them."""
+        return BATCH[self.batch]
 
     @property
     def rounds_between(self) -> bool:

@@ -104,11 +104,36 @@ class Schedule(Word):
         return {"SPLIT": "split"} if self.splits else {}
 
 
+@dataclass(frozen=True)
+class Products(Word):
+    """How many products a call has, and how its operands hold them."""
+
+    #: What the names of contracts begin with.
+    prefix: str = "gemm"
+    #: The size that counts the products; empty for a single one.
+    count: str = ""
+
+    #: The kernel's name for the number of the product that a program computes a tile of.
+    number: str = ""
+
+    @property
+    def several(self) -> bool:
+        """Whether a call may have several products."""
+        return bool(self.count)
+
+    @property
+    def front(self) -> tuple[str, ...]:
+        """The extents in front of those of a matrix where there is one for each product."""
+        return (self.count,) if self.count else ()
+
+
 LAYOUT_LETTERS = {"r": "row", "c": "column", "s": "strided"}
 
-BATCH: Mapping[str, Word] = {
-    "none": Word("one matrix product"),
-    "strided": Word("3-D operands with any batch stride, where 0 repeats one matrix"),
+BATCH: Mapping[str, Products] = {
+    "none": Products("one matrix product"),
+    "strided": Products(
+        "3-D operands with any batch stride, where 0 repeats one matrix", prefix="bmm", count="B", number="batch"
+    ),
 }
 
 #: The dimensions that may be ragged; None if each call decides.

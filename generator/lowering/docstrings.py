@@ -41,7 +41,7 @@ def sizes(kernel: Kernel) -> str:
     """Which M, N and K the kernel takes."""
     v = kernel.variant
     if not v.traits.tiled:
-        product = "M * N" if v.batch == "none" else "B * M * N"
+        product = " * ".join((*v.products.front, "M", "N"))
         return f"M, N and K may be any size, including 0 and 1; {product} is at most 2**31 - 1."
     dimensions = MASKED_DIMENSIONS[v.masking]
     if v.load == "descriptor":
@@ -65,7 +65,7 @@ def sizes(kernel: Kernel) -> str:
 
 def order(v: Variant) -> str:
     """How tiles are visited."""
-    matrices = "" if v.batch == "none" else "matrix by matrix, "
+    matrices = "matrix by matrix, " if v.products.several else ""
     meaning = matrices + SWIZZLE[v.swizzle].meaning
     if not v.traits.tiled:
         return f"one program computes one element; elements are numbered {matrices}row by row."
@@ -87,7 +87,7 @@ def order(v: Variant) -> str:
 
 def batch(v: Variant) -> str:
     """What the matrices of a batch share, and how they may lie to each other; nothing where there is no batch."""
-    if v.batch == "none":
+    if not v.products.several:
         return ""
     text = "matrix i of the result is computed from matrix i of each operand, for any batch size B, including 0."
     shared = [operand.name for operand in v.epilogue.operands if operand.shape != MATRIX]

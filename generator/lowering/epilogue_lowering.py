@@ -83,7 +83,7 @@ def _operand(operand: Operand, c: Matrix) -> Matrix | Vector:
     if operand.shape == OUT:
         return c
     if operand.shape == MATRIX:
-        return Matrix(operand.name, operand.name, "M", "N", c.layout, c.batched)
+        return Matrix(operand.name, operand.name, "M", "N", c.layout, c.number)
     return Vector(operand.name, operand.shape)
 
 

@@ -89,7 +89,7 @@ class GradientView:
 
     @property
     def batched(self) -> bool:
-        return call(self.v).batched
+        return self.v.products.several
 
     @property
     def gated(self) -> bool:

@@ -77,6 +77,11 @@ class Launcher:
         return ", ".join(self.call.sizes)
 
     @property
+    def empty(self) -> str:
+        """The condition that there is nothing to compute."""
+        return " or ".join(f"{size} == 0" for size in self.call.sizes[:-1])
+
+    @property
     def any_dtype(self) -> bool:
         return any(x.dtype is None for x in self.call.tensors)
 
@@ -239,7 +244,7 @@ class Launcher:
     def grid(self) -> str:
         """The grid as source: one dimension, since the others hold 65535 programs, and one more for the parts of K."""
         k = self.kernel
-        several = "B * " if self.call.batched else ""
+        several = "".join(f"{count} * " for count in self.call.products.front)
         if not k.tiled:
             return f"({several}M * N,)"
         source = "meta" if k.autotune else "row"
@@ -284,6 +289,11 @@ class Launcher:
         return tuple(x.name for x in self.call.tensors if x.layout)
 
     @property
+    def dimensions(self) -> int:
+        """How many dimensions these matrices have."""
+        return len(self.call.a.extents)
+
+    @property
     def refusals(self) -> tuple[tuple[str, str], ...]:
         """Conditions on a call that this kernel refuses, each with the reason, as source."""
         k, found = self.kernel, []
@@ -307,8 +317,9 @@ class Launcher:
             reason = f"results of {k.v.schedule} do not repeat, and torch.use_deterministic_algorithms(True) holds"
             found.append(("torch.are_deterministic_algorithms_enabled()", f'"{reason}"'))
         if not k.tiled:
-            size = f"{'a.shape[0] * ' if self.call.batched else ''}{self.extents['M']} * {self.extents['N']}"
-            told = f"B * M * N is {{{size}}}:" if self.call.batched else f"M * N is {{{size}}}, and"
+            several = self.call.products.several
+            size = f"{'a.shape[0] * ' if several else ''}{self.extents['M']} * {self.extents['N']}"
+            told = f"B * M * N is {{{size}}}:" if several else f"M * N is {{{size}}}, and"
             reason = f'f"{told} a grid with one program an element has at most 2**31 - 1"'
             if len(f"{' ' * 2 * _INSIDE}return {reason}") > WIDTH:
                 reason = f"(\n{' ' * 3 * _INSIDE}{reason}\n{' ' * 2 * _INSIDE})"
@@ -318,7 +329,7 @@ class Launcher:
     @property
     def nothing(self) -> str:
         """The matrices that stand for A and B where K is 0."""
-        zeros = f"new_zeros(({'1, ' * self.call.batched}1, 16))"
+        zeros = f"new_zeros(({'1, ' * self.call.products.several}1, 16))"
         if self.call.a.dtype == self.call.b.dtype:
             return f"(a.{zeros},) * 2"
         return f"(a.{zeros}, b.{zeros})"
@@ -356,7 +367,7 @@ class Launcher:
     @property
     def extents(self) -> Mapping[str, str]:
         """The sizes as extents of the operands."""
-        first = int(self.call.batched)
+        first = int(self.call.products.several)
         halves = " // 2" * self.call.gated
         return {"M": f"a.shape[{first}]", "N": f"b.shape[{first + 1}]{halves}", "K": f"a.shape[{first + 1}]"}
 

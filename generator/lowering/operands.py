@@ -20,8 +20,8 @@ class Matrix:
     rows: str
     columns: str
     layout: str
-    #: Whether there is one for each index of a batch, the launcher's dimension 0.
-    batched: bool = False
+    #: The kernel's name for the matrix's number where there are several, by the launcher's dimension 0; else empty.
+    number: str = ""
     #: Of a B with two columns for each of C, their order.
     order: str | None = None
     #: Of the result, whether the epilogue has read it, so that its addresses are there.
@@ -32,10 +32,13 @@ class Matrix:
     integer: bool = False
     #: The elements along K of one of its containers; where there are several, rows are containers.
     packed: int = 1
-    #: The kernel's name for the number of the matrix, where there are several.
-    number: str = "batch"
 
     shape = MATRIX
+
+    @property
+    def batched(self) -> bool:
+        """Whether it is one of several, by the launcher's dimension 0."""
+        return bool(self.number)
 
     @property
     def tiles(self) -> tuple[str, ...]:
@@ -88,7 +91,7 @@ class Matrix:
 
     @property
     def batch_stride(self) -> str | None:
-        """The kernel's parameter for the stride between the matrices of a batch; None where there is no batch."""
+        """The kernel's parameter for the stride from matrix to matrix; None where there is one."""
         return f"stride_{self.name}{self.number[0]}" if self.batched else None
 
     @property

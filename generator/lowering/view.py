@@ -8,7 +8,7 @@ from functools import cached_property
 from generator.epilogue.gated_units import CONCATENATED
 from generator.epilogue.operations import COLUMNS, MATRIX, ROWS, SCALAR
 from generator.language.storage import CONTAINER
-from generator.language.vocabulary import QUANTISED, SWIZZLE
+from generator.language.vocabulary import QUANTISED, SWIZZLE, Products
 from generator.lowering import approximate_math
 from generator.lowering.accumulation import Accumulation
 from generator.lowering.edges import Edges, edges_of
@@ -39,7 +39,7 @@ class View(Accumulation):
         """What the first of two kernels writes: for each part of K a matrix of sums."""
         columns = f"2 * {self.c.columns}" if self.order else self.c.columns
         integer = self.v.dtype.sum == "int32"
-        return Matrix("sums", "sums", self.c.rows, columns, "row", True, integer=integer, number="part")
+        return Matrix("sums", "sums", self.c.rows, columns, "row", "part", integer=integer)
 
     @cached_property
     def first(self) -> View:
@@ -97,9 +97,14 @@ class View(Accumulation):
         return f"load/{self.v.load if self.v.store == 'as_load' else self.v.store}.j2"
 
     @property
-    def batched(self) -> bool:
-        """Whether the operands are 3-D: one product for each index of a batch."""
-        return self.v.batch == "strided"
+    def problem(self) -> Products:
+        """How many products there are, and how the operands hold them."""
+        return self.v.products
+
+    @property
+    def problem_template(self) -> str:
+        """The macros by which a program finds its tile's product, and by which the launcher checks operands."""
+        return f"problem/{self.v.batch}.j2"
 
     @property
     def swizzle(self) -> str:
@@ -196,7 +201,7 @@ class View(Accumulation):
         """The matrices addressed through strides, so that their offsets can pass 2**31."""
         if self.schedule.twice and not self.stage:
             return tuple(dict.fromkeys((*self.first.pointed, *self.second.pointed)))
-        by_pointer = self.v.load == "pointer" or (self.v.load == "block_pointer" and self.batched)
+        by_pointer = self.v.load == "pointer" or (self.v.load == "block_pointer" and self.problem.several)
         beside = (self.c, *self.matrices, *self.saved, *self.parts)
         if self.descriptors:
             beside = beside if self.stored_by_pointer else self.parts
@@ -252,7 +257,7 @@ class View(Accumulation):
         """The sizes that the kernel is told: of a batch the grid tells enough, unless programs walk it."""
         if self.stage == "whole":
             return ("M", "N")
-        return ("B",) * (self.batched and self.schedule.walks) + ("M", "N", "K")
+        return (*(self.problem.front if self.schedule.walks else ()), "M", "N", "K")
 
     @cached_property
     def slots(self) -> tuple[Slot, ...]:
@@ -361,8 +366,9 @@ def view(kernel: Kernel) -> View:
     """The view of a kernel: every choice that a template would otherwise have to make."""
     v = kernel.variant
     described = call(v)
-    c = _matrix("c", "M", "N", described.out)
-    b = _matrix("b", "K", "N", described.b, v.epilogue.order, v.dtype.stored_b.packed)
+    number = v.products.number
+    c = _matrix("c", "M", "N", described.out, number)
+    b = _matrix("b", "K", "N", described.b, number, v.epilogue.order, v.dtype.stored_b.packed)
     steps, kind, result = step_views(v.chain, v.dtype, c, v.schedule, approximate_math.math_of(v))
     # C lies as the matrices of the epilogue do, and is read as they are.
     shapes = [operand.shape for operand in v.epilogue.operands] + [MATRIX] * v.epilogue.reads_out
@@ -372,10 +378,10 @@ def view(kernel: Kernel) -> View:
     shapes += [{"a": ROWS, "b": COLUMNS}[storage.letter] for storage in vectors]
     return View(
         kernel,
-        a=_matrix("a", "M", "K", described.a),
+        a=_matrix("a", "M", "K", described.a, number),
         b=replace(b, flipped=through_registers(v) == "b" or b.packed > 1),
         stored=tuple(
-            _matrix(x.name, "M", "K", x) if x.name[0] == "a" else _matrix(x.name, "K", "N", x) for x in described.stored
+            _matrix(x.name, *(("M", "K") if x.name[0] == "a" else ("K", "N")), x, number) for x in described.stored
         ),
         c=replace(c, located=v.epilogue.reads_out),
         edges=edges_of(v.masking, v.schedule, v.load, v.store, " ".join(shapes), reduced_shapes(v.epilogue.outputs)),
@@ -385,6 +391,8 @@ def view(kernel: Kernel) -> View:
     )
 
 
-def _matrix(name: str, rows: str, columns: str, of: Argument, order: str | None = None, packed: int = 1) -> Matrix:
-    batched, integer = len(of.extents) == 3, of.dtype in ("int8", CONTAINER)
-    return Matrix(name, of.name, rows, columns, of.layout, batched, order, integer=integer, packed=packed)
+def _matrix(
+    name: str, rows: str, columns: str, of: Argument, number: str, order: str | None = None, packed: int = 1
+) -> Matrix:
+    integer = of.dtype in ("int8", CONTAINER)
+    return Matrix(name, of.name, rows, columns, of.layout, number, order, integer=integer, packed=packed)

@@ -13,6 +13,7 @@ from functools import cache
 from generator.epilogue.operations import COLUMNS, ELEMENT, HALVES, MATRIX, ROWS, SCALAR
 from generator.language.model import Variant
 from generator.language.storage import SCALE_TYPES, ZERO_TYPES, Storage, element_of
+from generator.language.vocabulary import Products
 
 #: The type of sums and maxima of the running value.
 REDUCED = "fp32"
@@ -93,7 +94,8 @@ class Call:
     outputs: tuple[Argument, ...]
     #: Whether `out` must be given, because the epilogue reads it.
     reads_out: bool
-    batched: bool
+    #: How many products there are, and how the operands hold them.
+    products: Products
     #: Whether b has two columns for each of the result.
     gated: bool
 
@@ -118,14 +120,14 @@ class Call:
 
     @property
     def sizes(self) -> tuple[str, ...]:
-        """The sizes of the product."""
-        return ("B",) * self.batched + ("M", "N", "K")
+        """The sizes of the products: how many there are, the extents of a result, and the one that is summed over."""
+        return (*self.products.front, "M", "N", "K")
 
 
 @cache
 def call(v: Variant) -> Call:
     """The call of a variant's contract."""
-    front = ("B",) if v.batch == "strided" else ()
+    front = v.products.front
     layout, dtype, epilogue = v.layout, v.dtype, v.epilogue
 
     def matrix(name: str, rows: str, columns: str, layout: str, dtype: str | tuple[str, ...] | None) -> Argument:
@@ -161,7 +163,7 @@ def call(v: Variant) -> Call:
         out=matrix("out", "M", "N", layout.c, dtype.out),
         outputs=tuple(output(found.name, found.shape) for found in epilogue.outputs),
         reads_out=epilogue.reads_out,
-        batched=bool(front),
+        products=v.products,
         gated=epilogue.gate is not None,
     )
 

@@ -95,7 +95,7 @@ def _elementwise_reduction(v: Variant) -> str | None:
 
 
 def _batch_schedule(v: Variant) -> str | None:
-    if v.batch == "strided" and (v.traits.splits or v.traits.workspace):
+    if v.products.several and (v.traits.splits or v.traits.workspace):
         return f"{v.schedule} divides the K of a single product, not those of a batch; use tiled"
     return None
 
@@ -125,7 +125,7 @@ def _paired(v: Variant) -> str | None:
         return "fp32 without tf32 holds operands in registers, which are too few for two products; use tiled"
     if v.product != "direct":
         return "the narrower part of a tile may have too few columns for an exchanged product; use 'product: direct'"
-    if v.batch != "none":
+    if v.products.several:
         return "a batch has enough tiles of one width to fill the last wave; use tiled or persistent"
     if v.epilogue.order is not None:
         return "a gated linear unit already needs two columns of B for each of C; use tiled or persistent"
