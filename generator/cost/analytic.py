@@ -32,9 +32,10 @@ _LAUNCH = 2e-6
 def cost_body(v: Variant) -> tuple[str, ...]:
     """The lines of the function `cost(row)` in a kernel's file, which compares the configurations of one kernel.
 
-    They read `row`, a configuration as in CONFIGS; M, N and K, and of a batch B; `multiprocessors` and `shared` of the
-    device, as in `Device`; and `triton.cdiv`. The result is in products of two elements, which one multiprocessor
-    computes one after the other: for each index along K, or for all of K if programs share the K of a tile.
+    They read `row`, a configuration as in CONFIGS; M, N and K, and the number B of several products; `multiprocessors`
+    and `shared` of the device, as in `Device`; and `triton.cdiv`. The result is in products of two elements, which one
+    multiprocessor computes one after the other: for each index along K, or for all of K if programs share the K of a
+    tile.
     """
     # A program with one whole tile has no products of other tiles that hide its loads.
     whole = not (v.traits.walks or v.traits.divides_k)

@@ -57,7 +57,10 @@ def _variants(family: Family) -> dict[str, Variant]:
 
 def _transposed(variant: Variant) -> dict[str, Variant]:
     """`variant` with one operand contiguous along K that is not, by the operand's name."""
-    layout, found = variant.layout, {}
+    layout, found = variant.layout, dict[str, Variant]()
+    if variant.products.divided:
+        # Each element of B is in few products.
+        return found
     if layout.a == "column":
         found["a"] = replace(variant, layout=replace(layout, a="row"))
     if layout.b == "row":
@@ -199,8 +202,14 @@ def _entry(name: str, entries: Sequence[str]) -> str:
 def batched(family: Family) -> tuple[tuple[str, str], ...]:
     """The contracts of one product for which the family has the contract of a batch, and that contract."""
     variants = _variants(family)
-    pairs = ((name, replace(variant, batch="strided").contract) for name, variant in variants.items())
+    alone = {name: variant for name, variant in variants.items() if not variant.products.several}
+    pairs = ((name, replace(variant, batch="strided").contract) for name, variant in alone.items())
     return tuple((name, other) for name, other in pairs if other != name and other in variants)
+
+
+def grouped(family: Family) -> bool:
+    """Whether the family has contracts whose products `offsets` divide."""
+    return any(variant.products.divided for variant in _variants(family).values())
 
 
 def gated(family: Family) -> tuple[str, ...]:

@@ -192,6 +192,7 @@ def package_source(family: Family, name: str) -> str:
                 contracts=family_package.operands(family),
                 derived=family_package.derived_extents(family),
                 scale_types=family_package.scale_types(family),
+                grouped=family_package.grouped(family),
             )
         )
     elif name == NN:
@@ -213,7 +214,7 @@ def package_source(family: Family, name: str) -> str:
         body = Path(fitted.__file__).read_text(encoding="utf-8")
     elif name.startswith("_"):
         template = environment().get_template(f"{name.removeprefix('_')}.j2")
-        body = template.render(gradients=bool(family.gradients))
+        body = template.render(gradients=bool(family.gradients), grouped=family_package.grouped(family))
     else:
         gradient = next(each for each in family.gradients if f"{each.file}.py" == name)
         assert gradient.chain is not None

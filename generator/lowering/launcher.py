@@ -34,8 +34,9 @@ class Launcher:
 
     @property
     def signature(self) -> tuple[tuple[str, str], ...]:
-        """The keywords of the epilogue's operands, each with its annotation."""
-        return tuple((x.name, "float | torch.Tensor" if x.number else "torch.Tensor") for x in self.call.keywords)
+        """The keywords of operands, each with its annotation."""
+        named = self.call.keywords[len(self.call.positional) :]
+        return tuple((x.name, "float | torch.Tensor" if x.number else "torch.Tensor") for x in named)
 
     @property
     def sentence(self) -> str:
@@ -249,6 +250,8 @@ class Launcher:
             return f"({several}M * N,)"
         source = "meta" if k.autotune else "row"
         tiles = f'{several}triton.cdiv(M, {source}["BLOCK_M"]) * triton.cdiv(N, {source}["BLOCK_N"])'
+        if self.call.products.divided == "M":
+            tiles = f"_tiles({source}, G, T, N)"
         grid = f"({tiles},)"
         if k.schedule.splits:
             grid = f'({tiles}, {source}["SPLIT"])'
@@ -266,7 +269,9 @@ class Launcher:
     def _constants(self) -> tuple[tuple[str, str], ...]:
         """What the launch tells the compiler, by name."""
         k = self.kernel
-        found = [("INDEX", "index")] if k.pointed else []
+        # Few different numbers, since a kernel is compiled for each.
+        found = [("GROUPS", "max(32, triton.next_power_of_2(G))")] if k.problem.divided else []
+        found += [("INDEX", "index")] if k.pointed else []
         found += [(operand.flag, f"isinstance({operand.name}, torch.Tensor)") for operand in k.scalars]
         if k.approximates:
             found.append(("APPROX", "_approximates(a.device)"))
@@ -289,9 +294,12 @@ class Launcher:
         return tuple(x.name for x in self.call.tensors if x.layout)
 
     @property
-    def dimensions(self) -> int:
-        """How many dimensions these matrices have."""
-        return len(self.call.a.extents)
+    def unlike(self) -> str:
+        """The condition that a matrix `x` of `given` has not as many dimensions as it must have."""
+        counts = {x.name: len(x.extents) for x in (*self.call.tensors, self.call.out) if x.layout}
+        if len(set(counts.values())) == 1:
+            return f"x.dim() != {counts['a']}"
+        return "x.dim() != (3 if x is b else 2)"
 
     @property
     def refusals(self) -> tuple[tuple[str, str], ...]:
@@ -329,10 +337,10 @@ class Launcher:
     @property
     def nothing(self) -> str:
         """The matrices that stand for A and B where K is 0."""
-        zeros = f"new_zeros(({'1, ' * self.call.products.several}1, 16))"
-        if self.call.a.dtype == self.call.b.dtype:
-            return f"(a.{zeros},) * 2"
-        return f"(a.{zeros}, b.{zeros})"
+        a, b = (f"new_zeros(({'1, ' * (len(x.extents) - 1)}16))" for x in (self.call.a, self.call.b))
+        if self.call.a.dtype == self.call.b.dtype and a == b:
+            return f"(a.{a},) * 2"
+        return f"(a.{a}, b.{b})"
 
     @property
     def described(self) -> tuple[tuple[str, str], ...]:
@@ -365,11 +373,14 @@ class Launcher:
         return (*found, *(['K <= row["BLOCK_K"]'] if self.bounded_k else []))
 
     @property
+    def fitted(self) -> str:
+        """The launcher's variables for the sizes that a configuration must be legal for."""
+        return ", ".join(self.call.sizes[-3:])
+
+    @property
     def extents(self) -> Mapping[str, str]:
         """The sizes as extents of the operands."""
-        first = int(self.call.products.several)
-        halves = " // 2" * self.call.gated
-        return {"M": f"a.shape[{first}]", "N": f"b.shape[{first + 1}]{halves}", "K": f"a.shape[{first + 1}]"}
+        return dict(zip("MNK", map(self.call.size, self.call.sizes[-3:])))
 
     # What the choice of a configuration counts.
 
@@ -391,6 +402,15 @@ class Launcher:
     @property
     def result_bytes(self) -> int:
         return ELEMENTS[self.kernel.v.dtype.out].bits // 8
+
+    @property
+    def spread(self) -> tuple[str, ...]:
+        """The statements for the sizes that the cost reads, where the launcher's are of all groups together."""
+        divided = self.call.products.divided
+        if not divided:
+            return ()
+        why = "# Only the device knows the groups: they are assumed to be of equal size."
+        return (why, "B = max(1, min(G, T))", f"{divided} = triton.cdiv(T, B)")
 
     @property
     def cost(self) -> tuple[str, ...]:

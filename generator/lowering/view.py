@@ -21,6 +21,9 @@ from generator.plan.configurations import columns, configurations
 from generator.plan.kernels import Kernel
 from generator.plan.resources import through_registers
 
+#: The kernel's name for where a product begins in an extent that is divided among products.
+START = "start"
+
 
 @dataclass(frozen=True)
 class View(Accumulation):
@@ -59,7 +62,7 @@ class View(Accumulation):
 
     @property
     def _edges_of_sums(self) -> Edges:
-        return edges_of(self.v.masking, self.v.schedule, self.v.load, "pointer", "", "")
+        return edges_of(self.v.masking, self.v.schedule, self.v.load, "pointer", "", "", "")
 
     @property
     def sources(self) -> tuple[Matrix, ...]:
@@ -193,16 +196,21 @@ class View(Accumulation):
         return tuple(o for o in self.operands if isinstance(o, Matrix))
 
     @cached_property
+    def vectors(self) -> tuple[Vector, ...]:
+        """The vectors of which there is one for each product."""
+        return tuple(o for o in self.operands if isinstance(o, Vector) and o.product)
+
+    @cached_property
     def scalars(self) -> tuple[Vector, ...]:
         return tuple(o for o in self.operands if isinstance(o, Vector) and o.shape == SCALAR)
 
     @cached_property
-    def pointed(self) -> tuple[Matrix, ...]:
-        """The matrices addressed through strides, so that their offsets can pass 2**31."""
+    def pointed(self) -> tuple[Matrix | Vector, ...]:
+        """What is addressed through strides, so that its offsets can pass 2**31."""
         if self.schedule.twice and not self.stage:
             return tuple(dict.fromkeys((*self.first.pointed, *self.second.pointed)))
         by_pointer = self.v.load == "pointer" or (self.v.load == "block_pointer" and self.problem.several)
-        beside = (self.c, *self.matrices, *self.saved, *self.parts)
+        beside: tuple[Matrix | Vector, ...] = (self.c, *self.matrices, *self.vectors, *self.saved, *self.parts)
         if self.descriptors:
             beside = beside if self.stored_by_pointer else self.parts
         elif not by_pointer:
@@ -244,8 +252,9 @@ class View(Accumulation):
     def helpers(self) -> tuple[str, ...]:
         """The macros of math.j2 for what the order of tiles, the epilogue and the store call."""
         order = SWIZZLE[self.v.swizzle].helper if self.tiled else None
+        found = "larger" if self.problem.divided else None
         called = sorted({helper for step in self.steps for helper in step.helpers})
-        return tuple(helper for helper in (order, *called, self.quantises) if helper)
+        return tuple(helper for helper in (found, order, *called, self.quantises) if helper)
 
     @property
     def approximates(self) -> bool:
@@ -257,7 +266,8 @@ class View(Accumulation):
         """The sizes that the kernel is told: of a batch the grid tells enough, unless programs walk it."""
         if self.stage == "whole":
             return ("M", "N")
-        return (*(self.problem.front if self.schedule.walks else ()), "M", "N", "K")
+        counted = self.schedule.walks or self.problem.divided
+        return (*(self.problem.front if counted else ()), *self.problem.sizes[-3:])
 
     @cached_property
     def slots(self) -> tuple[Slot, ...]:
@@ -275,6 +285,7 @@ class View(Accumulation):
             found = [Slot(name, name, operand) for operand, name in self.descriptors_of_operands]
         else:
             found = [matrix(self.a, "a"), matrix(self.b, "b")]
+        found += [Slot(f"{x.name}_ptr", x.name, x.name) for x in self.call.positional]
         found += [matrix(x, x.name) for x in self.scales]
         found.append(matrix(self.c, "sums" if self.stage == "parts" else "out"))
         for operand in self.operands:
@@ -293,7 +304,8 @@ class View(Accumulation):
     @property
     def parameters(self) -> tuple[str, ...]:
         """The kernel's parameters in order."""
-        constants = ["INDEX"] if self.wide_strides else []
+        constants = ["GROUPS"] if self.problem.divided else []
+        constants += ["INDEX"] if self.wide_strides else []
         constants += [operand.flag for operand in self.scalars]
         constants += ["APPROX"] if self.approximates else []
         constants += [f"EVEN_{d}" for d in self.even]
@@ -304,11 +316,11 @@ class View(Accumulation):
         return (*(slot.parameter for slot in self.slots), *(f"{name}: tl.constexpr" for name in constants))
 
     @cached_property
-    def strided(self) -> tuple[Matrix, ...]:
-        """The matrices whose strides are parameters."""
+    def strided(self) -> tuple[Matrix | Vector, ...]:
+        """What has strides that are parameters."""
         if self.descriptors:
             return self.pointed
-        return (*self.sources, self.c, *self.matrices, *self.saved, *self.parts)
+        return (*self.sources, self.c, *self.matrices, *self.vectors, *self.saved, *self.parts)
 
     @property
     def b_blocks(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -366,10 +378,10 @@ def view(kernel: Kernel) -> View:
     """The view of a kernel: every choice that a template would otherwise have to make."""
     v = kernel.variant
     described = call(v)
-    number = v.products.number
-    c = _matrix("c", "M", "N", described.out, number)
-    b = _matrix("b", "K", "N", described.b, number, v.epilogue.order, v.dtype.stored_b.packed)
-    steps, kind, result = step_views(v.chain, v.dtype, c, v.schedule, approximate_math.math_of(v))
+    products = v.products
+    c = _matrix("c", "M", "N", described.out, products)
+    b = _matrix("b", "K", "N", described.b, products, v.epilogue.order, v.dtype.stored_b.packed)
+    steps, kind, result = step_views(v.chain, v.dtype, c, v.products, v.schedule, approximate_math.math_of(v))
     # C lies as the matrices of the epilogue do, and is read as they are.
     shapes = [operand.shape for operand in v.epilogue.operands] + [MATRIX] * v.epilogue.reads_out
     # Scales are read as a vector of the epilogue is.
@@ -378,13 +390,21 @@ def view(kernel: Kernel) -> View:
     shapes += [{"a": ROWS, "b": COLUMNS}[storage.letter] for storage in vectors]
     return View(
         kernel,
-        a=_matrix("a", "M", "K", described.a, number),
+        a=_matrix("a", "M", "K", described.a, products),
         b=replace(b, flipped=through_registers(v) == "b" or b.packed > 1),
         stored=tuple(
-            _matrix(x.name, *(("M", "K") if x.name[0] == "a" else ("K", "N")), x, number) for x in described.stored
+            _matrix(x.name, *(("M", "K") if x.name[0] == "a" else ("K", "N")), x, products) for x in described.stored
         ),
         c=replace(c, located=v.epilogue.reads_out),
-        edges=edges_of(v.masking, v.schedule, v.load, v.store, " ".join(shapes), reduced_shapes(v.epilogue.outputs)),
+        edges=edges_of(
+            v.masking,
+            v.schedule,
+            v.load,
+            v.store,
+            v.products.divided,
+            " ".join(shapes),
+            reduced_shapes(v.epilogue.outputs),
+        ),
         steps=steps,
         kind=kind,
         result=result,
@@ -392,7 +412,10 @@ def view(kernel: Kernel) -> View:
 
 
 def _matrix(
-    name: str, rows: str, columns: str, of: Argument, number: str, order: str | None = None, packed: int = 1
+    name: str, rows: str, columns: str, of: Argument, products: Products, order: str | None = None, packed: int = 1
 ) -> Matrix:
     integer = of.dtype in ("int8", CONTAINER)
-    return Matrix(name, of.name, rows, columns, of.layout, number, order, integer=integer, packed=packed)
+    number = products.number if len(of.extents) > 2 else ""
+    first_row, first_column = (START if extent == "T" else "" for extent in of.extents[-2:])
+    lies = number, first_row, first_column
+    return Matrix(name, of.name, rows, columns, of.layout, *lies, order, integer=integer, packed=packed)

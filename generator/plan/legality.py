@@ -100,6 +100,31 @@ def _batch_schedule(v: Variant) -> str | None:
     return None
 
 
+def _groups(v: Variant) -> str | None:
+    if not v.products.divided:
+        return None
+    if not (v.traits.tiled and v.traits.looped) or v.traits.divides_k or v.traits.pairs:
+        return f"{v.schedule} has no kernel for groups, whose sizes only the device knows; use tiled or persistent"
+    divided = v.products.divided.lower()
+    if ragged(v.masking)[divided] is False:
+        needed = "mn, mnk or auto" if divided == "m" else "k, mnk or auto"
+        return f"groups have any sizes, and 'masking: {v.masking}' needs multiples of the tile; use {needed}"
+    if v.load == "block_pointer":
+        return "block pointers are not made for groups; use pointer or descriptor"
+    if v.load == "descriptor" and v.layout.a == "column" and divided == "m":
+        return "a descriptor reads rows of a column-major A from multiples of 16 bytes on only; use 'load: pointer'"
+    if v.load == "descriptor" and v.store == "as_load" and divided == "m":
+        return "a descriptor's store past the end of a group would write rows of the next one; use 'store: pointer'"
+    reduced = [step.operation for step in v.epilogue.steps if step.output is not None and step.output.writer.reduction]
+    if reduced:
+        return (
+            f"{reduced[0]} would be reduced over tiles whose number only the device knows; compute it from the result"
+        )
+    if any(storage.letter == "a" and storage.block and storage.block.across > 1 for storage in v.dtype.stored):
+        return "a scale of several rows of a would be shared by groups; give each row its own"
+    return None
+
+
 def _atomic_result(v: Variant) -> str | None:
     if v.traits.repeatable:
         return None
@@ -188,6 +213,7 @@ VARIANT_RULES: tuple[VariantRule, ...] = (
     _integer_output,
     _elementwise_reduction,
     _batch_schedule,
+    _groups,
     _atomic_result,
     _paired,
     _gate_load,
@@ -300,6 +326,9 @@ def why_not(v: Variant) -> str | None:
 
 def why_not_selected(v: Variant, select: str, *, rows_alike: bool = False) -> str | None:
     """Why `select` cannot choose a configuration of `v`, or None; with `rows_alike`, whatever M is."""
+    if v.products.divided and (rows_alike or select == "autotune"):
+        word = "autotune" if select == "autotune" else "invariant: rows"
+        return f"{word} is not made for groups, whose sizes only the device knows; use heuristic without it"
     if rows_alike:
         if select == "autotune":
             return f"the autotuner's choice is keyed on M; use heuristic or table {_WITH_ROWS}"

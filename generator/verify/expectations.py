@@ -82,7 +82,9 @@ def _copies(v: Variant, launch: Launch, target: str, code: MachineCode) -> Itera
 
 def _masks(v: Variant, launch: Launch, code: MachineCode) -> Iterator[str]:
     """If every dimension is a multiple of the tile, `auto` must have no masks, like `none`."""
-    # With descriptor loads a pointer store is always masked.
+    # With descriptor loads a pointer store is always masked, and so is what ends with a group.
+    if v.products.divided:
+        return
     if v.masking == "none" or (v.masking == "auto" and launch.case.name == "aligned" and not addressed(v)):
         masked = re.findall(r"\btt\.(?:load %[\w#]+|store %[\w#]+, %[\w#]+), %", code.ir)
         if masked:
