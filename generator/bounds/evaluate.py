@@ -44,7 +44,7 @@ NUMBER = "tile"
 Order = Callable[[tuple[str, str], Number, Number, Poly | None], Lemma]
 
 #: Names of a program's matrix, and of its number among the programs of that matrix.
-MATRIX = ("batch", "pid")
+MATRIX, GROUP = ("batch", "pid"), ("group", "pid")
 
 #: A function that returns the conditions on the matrix, given those two; raises `NotUnderstood`.
 Split = Callable[[Number, Number], tuple[Condition, ...]]
@@ -52,6 +52,9 @@ Split = Callable[[Number, Number], tuple[Condition, ...]]
 #: A function that raises `NotUnderstood` unless the last assignments of names find a program's group, where those
 #: without one have ended or not.
 Grouped = Callable[[Mapping[str, ast.expr], bool], None]
+
+#: The same of a group's part of K.
+PartOfK = Callable[[Mapping[str, ast.expr]], None]
 
 #: The loop of a persistent kernel over tiles: each number below its end belongs to exactly one program.
 _WALK = tuple(f"{each}(tl.program_id(0), $end, tl.num_programs(0), **$options)" for each in ("range", "tl.range"))
@@ -76,22 +79,24 @@ def walk(
     depth: int | None = None,
     split: Split | None = None,
     grouped: tuple[Grouped, Poly] | None = None,
+    part_of_k: PartOfK | None = None,
 ) -> Walk:
     """The accesses of a kernel called with `arguments`; raises `NotUnderstood`.
 
     `depth` is the number of elements of a step along K if programs divide the steps of all tiles (stream-K). `split`
-    is given if the operands are batches, and `grouped` with the number of a group's tiles if they have groups.
+    is given if the operands are batches, and `grouped` with the number of a group's tiles if they have groups of rows;
+    `part_of_k` is given if they have groups along K.
     """
     missing = [parameter.arg for parameter in kernel.args.args if parameter.arg not in arguments]
     if missing:
         raise NotUnderstood(kernel.lineno, f"the parameter {missing[0]}, which the launcher does not pass")
-    walker = _Walker(kernel, Expressions(dict(arguments)), order, depth, split, grouped)
+    walker = _Walker(kernel, Expressions(dict(arguments)), order, depth, split, grouped, part_of_k)
     for statement in kernel.body:
         walker.statement(statement)
         walker.cut(statement)
     if walker.split is not None:
         raise NotUnderstood(kernel.lineno, "a batch without an assignment of a program's matrix")
-    if walker.grouped is not None:
+    if walker.grouped is not None or walker.part_of_k is not None:
         raise NotUnderstood(kernel.lineno, "groups without an assignment of a program's group")
     walker.found.sites = walker.at.sites
     return walker.found
@@ -106,10 +111,12 @@ class _Walker:
         depth: int | None,
         split: Split | None,
         grouped: tuple[Grouped, Poly] | None,
+        part_of_k: PartOfK | None,
     ) -> None:
         self.kernel, self.at = kernel, at
         self.order: Order | None = order
-        self.split, self.grouped = split, grouped
+        self.split, self.grouped, self.part_of_k = split, grouped, part_of_k
+        self.matrix = MATRIX if part_of_k is None else GROUP
         #: Whether the programs without a group have ended.
         self.ended = False
         self.found = Walk()
@@ -175,6 +182,11 @@ class _Walker:
             self.grouped = None
             self.found.facts += groups.facts()
             self._renamed(statement, groups.names())
+        if self.part_of_k is not None and self.split is None and groups.LAST_OF_K in assigned([statement]):
+            self.part_of_k(self.latest)
+            self.part_of_k = None
+            self.found.facts += groups.facts_of_part()
+            self.at.names |= groups.names_of_part()
         number = self.at.names.get(NUMBER)
         if self.order is not None and isinstance(number, Number) and not number.shape:
             known = [atom for product, _ in number.value.terms for atom in product if isinstance(atom, Renumbered)]
@@ -204,17 +216,15 @@ class _Walker:
 
     def _cut_batch(self, statement: ast.stmt, split: Split) -> None:
         """Replace a program's matrix and its number in that matrix with symbols; the latter is `pid` from then on."""
-        matrix, place = (self.at.names.get(name) for name in MATRIX)
+        matrix, place = (self.at.names.get(name) for name in self.matrix)
         if not isinstance(matrix, Number) or not isinstance(place, Number) or matrix.shape or place.shape:
             return
-        if not self._final(MATRIX, statement):
+        if not self._final(self.matrix, statement):
             return
         self.split = None
         self.found.facts += split(matrix, place)
-        self._renamed(
-            statement,
-            {name: Number(variable(x), width="32") for name, x in zip(MATRIX, ("batch", triton_semantics.PID))},
-        )
+        symbols = {self.matrix[0]: self.matrix[0], self.matrix[1]: triton_semantics.PID}
+        self._renamed(statement, {name: Number(variable(x), width="32") for name, x in symbols.items()})
 
     def _renamed(self, statement: ast.stmt, names: Mapping[str, Value]) -> None:
         """Give names their values behind a statement, from which on PID is a program's number in its matrix."""

@@ -13,6 +13,7 @@ from generator.bounds.batches import prove_split
 from generator.bounds.curve_lemma import Curve
 from generator.bounds.evaluate import Walk, walk
 from generator.bounds.gemm_statements import SUMS
+from generator.bounds.helpers import GROUPS_OF_K
 from generator.bounds.launcher_facts import COUNTERS, Launch, Launcher
 from generator.bounds.order_proof import Lemma, Order, prove_order
 from generator.bounds.patterns import matches
@@ -117,7 +118,13 @@ def _with_tiles(source: Source, known: Launcher, tiles: Mapping[str, int]) -> tu
                 lemma = Lemma(matrices)
                 raise NotUnderstood(source.kernel.lineno, "which matrix of the batch a program computes")
             divided = True
-            return at_most(0, variable("batch")), below(variable("batch"), found.batch)
+            number = variable("group" if known.sizes == GROUPS_OF_K else "batch")
+            return at_most(0, number), below(number, found.batch)
+
+        def part_of_k(latest: Mapping[str, ast.expr]) -> None:
+            reason = groups.why_not_part(source, latest)
+            if reason is not None:
+                raise NotUnderstood(source.kernel.lineno, reason)
 
         def grouped(latest: Mapping[str, ast.expr], ended: bool) -> None:
             nonlocal divided
@@ -130,7 +137,9 @@ def _with_tiles(source: Source, known: Launcher, tiles: Mapping[str, int]) -> tu
         depth = launch.depth if launch.deals else None
         several = split if launch.batch is not None else None
         whole = prod(found.grid, start=poly(1)) if found.grouped else None
-        walked = walk(source.kernel, known_here, order, depth, several, (grouped, whole) if whole is not None else None)
+        of_rows = (grouped, whole) if whole is not None else None
+        of_k = part_of_k if known.sizes == GROUPS_OF_K else None
+        walked = walk(source.kernel, known_here, order, depth, several, of_rows, of_k)
     except NotUnderstood as error:
         # If programs share tiles, the order includes the claim that one of them stores the result.
         shared = launch is not None and (launch.sharing > 1 or launch.deals)

@@ -327,8 +327,8 @@ class Gemm:
 
     def _unpacked(self, statement: ast.stmt) -> bool:
         """Take in what several names are assigned."""
-        for names in (helpers.ONE, helpers.BATCH, helpers.GROUPS):
-            if matches(statement, f"{', '.join(names)} = _sizes(a, b)"):
+        for names, read in helpers.READ.items():
+            if matches(statement, f"{', '.join(names)} = _sizes({read})"):
                 self.sizes = names
                 self.facts += helpers.sizes(self.source, names)
                 return True
@@ -337,7 +337,8 @@ class Gemm:
             self._workspace = helpers.workspace(self.source, room["room"])
             return True
         # With K = 0 a small matrix of zeros, which has a shape and strides of its own.
-        turned = matched(statement, "a_rows, b_rows = ($a, $b) if K else $zeros")
+        summed = self.sizes[-1] if self.sizes else "K"
+        turned = matched(statement, f"a_rows, b_rows = ($a, $b) if {summed} else $zeros")
         if turned is not None:
             self._rows = {"a_rows": self._flip(turned["a"]), "b_rows": self._flip(turned["b"])}
         return turned is not None
@@ -388,7 +389,10 @@ class Gemm:
         """A matrix, and whether it is turned: `b.T` is b, turned, and `b.mT` is each matrix of several."""
         if not isinstance(node, ast.Attribute):
             return node, False
-        several = self.sizes == helpers.BATCH or (self.sizes == helpers.GROUPS and matches(node.value, "b"))
+        three = {name for name, operand in self.operands.items() if len(operand.shape) == 3}
+        several = isinstance(node.value, ast.Name) and node.value.id in three
+        # A new result, which is no operand yet, is one for each matrix where there are several.
+        several = several or (isinstance(node.value, ast.Call) and len(self._result) == 3)
         return (node.value, True) if node.attr == ("mT" if several else "T") else (node, False)
 
 

@@ -10,6 +10,9 @@ each tile of each group has exactly one number. For larger numbers `group` is th
 
 There are as many programs as tiles, or more: of r rows, ceil(r / BLOCK_M) is at most r, and below r / BLOCK_M + 1. A
 persistent kernel loops over the tiles themselves. The launcher refuses sizes with 2**31 tiles or more of 16 by 16.
+
+Where K is divided, each group has the same tiles, and its number is that of a matrix of a batch. The largest of 0 and
+of the ends before its own, each at most T, is where it starts, for the same reason.
 """
 
 from __future__ import annotations
@@ -44,6 +47,16 @@ _NUMBER = "tl.program_id(0)"
 _SURPLUS = "if group >= G:\n    return"
 #: Where they walk the tiles: how many there are.
 _ALL = "tl.sum(tiles, 0)"
+
+#: The assignments that find a group's part of K, behind the one of its number.
+_PART_OF_K = {
+    "groups": "tl.arange(0, GROUPS)",
+    "before": "tl.load(offsets_ptr + groups, mask=groups < group, other=0)",
+    "start": "tl.max(tl.minimum(before, T), 0)",
+    "end": "tl.maximum(tl.minimum(tl.load(offsets_ptr + group), T), start)",
+    "K": "end - start",
+}
+LAST_OF_K = "K"
 
 #: The launcher's number of lanes, which is at least G. The proof assumes more lanes than there can be.
 LANES = "max(32, triton.next_power_of_2(G))"
@@ -100,6 +113,22 @@ def why_not(source: Source, latest: Mapping[str, ast.expr], *, walks: bool, ende
     return None if walks or ended else "programs without a tile do not end"
 
 
+def why_not_part(source: Source, latest: Mapping[str, ast.expr]) -> str | None:
+    """Why the assignments so far are not those that find a group's part of K; None where they are."""
+    return _other(source, latest, _PART_OF_K)
+
+
+def _other(source: Source, latest: Mapping[str, ast.expr], known: Mapping[str, str]) -> str | None:
+    """Why the last assignments are not the known ones in their order, each the only one of its name; or None."""
+    if [name for name in latest if name in known] != [*known]:
+        return "the statements that find a program's group are not in their order"
+    strange = next((name for name, text in known.items() if not matches(latest[name], text)), None)
+    nodes = (node for node in ast.walk(source.kernel) if isinstance(node, ast.Name))
+    stored = [node.id for node in nodes if isinstance(node.ctx, ast.Store)]
+    changed = next((name for name in known if stored.count(name) != 1), None)
+    return f"{strange or changed} is not computed as it is known to be, once" if strange or changed else None
+
+
 def names() -> dict[str, Value]:
     """The values of NAMES, which only `facts` describe."""
     found: dict[str, Value] = {name: Number(variable(name), width="32") for name in NAMES}
@@ -116,3 +145,14 @@ def facts() -> tuple[Condition, ...]:
         at_most(poly(1), rows),
         at_most(start + rows, variable("T")),
     )
+
+
+def names_of_part() -> dict[str, Value]:
+    """The values of a group's first element along K, and of how many it has."""
+    return {name: Number(variable(name), width="32") for name in ("start", "K")}
+
+
+def facts_of_part() -> tuple[Condition, ...]:
+    """What holds for a group's part of K."""
+    start, depth = variable("start"), variable("K")
+    return at_most(0, start), at_most(0, depth), at_most(start + depth, variable("T"))

@@ -15,13 +15,18 @@ from generator.bounds.terms import Condition, at_most, poly, variable
 SIZES = ("B", "G", "T", "M", "N", "K")
 #: The sizes of a launcher: of one product, of a batch, and of groups.
 ONE, BATCH, GROUPS = ("M", "N", "K"), ("B", "M", "N", "K"), ("G", "T", "N", "K")
+#: The same of groups along K.
+GROUPS_OF_K = ("G", "M", "N", "T")
 
 #: How they are taken from the operands; of a gate b has two columns for each of the result.
 _TAKEN = {
     ONE: "M, K, N = *a.shape, b.shape[1]",
     BATCH: "B, M, K, N = *a.shape, b.shape[2]",
     GROUPS: "T, G, K, N = a.shape[0], *b.shape[:2], b.shape[2]",
+    GROUPS_OF_K: "G, M, T, N = len(offsets), *a.shape, b.shape[1]",
 }
+#: What they are taken from.
+READ = {names: "a, b, offsets" if names == GROUPS_OF_K else "a, b" for names in _TAKEN}
 #: `unit` may be left out where no operand has a stride of 1.
 _CHECKS = tuple(f"def _check(name, x, shape, dtype, device, {unit}):\n    *$checks" for unit in ("unit", "unit=None"))
 _UNIT = (
@@ -83,7 +88,7 @@ def _scalar(name, x, device):
 def sizes(source: Source, names: tuple[str, ...]) -> list[Condition]:
     """What `_sizes` makes sure of the sizes: that they are extents, so not negative, and not above its limit."""
     function = source.function("_sizes")
-    found = matched(function, f"def _sizes(a, b):\n    *$body\n    return {', '.join(names)}")
+    found = matched(function, f"def _sizes({READ[names]}):\n    *$body\n    return {', '.join(names)}")
     body = found["body"] if found is not None else []
     known = [
         (at, columns) for columns, end in ((1, ""), (2, " // 2")) for at in body if matches(at, _TAKEN[names] + end)
@@ -144,7 +149,7 @@ def scalar(source: Source) -> None:
 def describe(source: Source, names: tuple[str, ...]) -> None:
     """Raise unless `_describe` makes a descriptor of an operand's own shape and strides, the last of them 1."""
     function = source.function("_describe")
-    if not matches(function, _DESCRIBE[names]):
+    if not matches(function, _DESCRIBE[GROUPS if names == GROUPS_OF_K else names]):
         raise NotUnderstood(function.lineno, "_describe")
 
 

@@ -85,10 +85,10 @@ class Launcher(Gemm):
             facts.append(condition_of(self._demanded, names, {"row": table}))
         grid = tuple(number_of(factor, names, {"row": table, "meta": table}) for factor in self._grid)
         batch = None
-        if self.sizes == helpers.BATCH:
+        if self.sizes in (helpers.BATCH, helpers.GROUPS_OF_K):
             batch, *rest = grid
             grid = tuple(rest)
-            if batch != names["B"]:
+            if batch != names[self.sizes[0]]:
                 raise NotUnderstood(self.line, f"a grid of {batch} matrices")
         operands, sharing = dict(self.operands), 1
         for name, extents in self._parts.items():
@@ -197,7 +197,7 @@ class Launcher(Gemm):
             return _size(name)
         if name == "index":
             return Dtype("index")
-        if matches(node, groups.LANES) and self.sizes == helpers.GROUPS:
+        if matches(node, groups.LANES) and "G" in self.sizes:
             return Number(poly(groups.MOST_LANES))
         if matches(node, "_approximates(a.device)"):
             # Which instructions compute a value: none that is followed.

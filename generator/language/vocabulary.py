@@ -151,6 +151,13 @@ BATCH: Mapping[str, Products] = {
         number="group",
         divided="M",
     ),
+    "grouped_k": Products(
+        "K divided into groups, each with a result of its own; `offsets` has their ends, on the device",
+        prefix="gmmk",
+        count="G",
+        number="group",
+        divided="K",
+    ),
 }
 
 #: The dimensions that may be ragged; None if each call decides.

@@ -115,6 +115,12 @@ def groups(v: Variant) -> str:
     """What the groups of a divided extent are; nothing where no extent is divided."""
     if not v.products.divided:
         return ""
+    if v.products.divided == "K":
+        return (
+            "elements along K up to offsets[0] are summed in matrix 0 of the result, those from there up to offsets[1] "
+            "in matrix 1, and so on; a group without elements has a sum of 0. An end counts as between the one before "
+            "it and T, whatever it is. offsets stay on the device: nothing waits for them."
+        )
     return (
         "rows up to offsets[0] of a are multiplied by b[0], those from there up to offsets[1] by b[1], and so on. Rows "
         "past the last end are not written. An end counts as between the one before it and T, whatever it is. offsets "

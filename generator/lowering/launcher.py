@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -76,6 +77,16 @@ class Launcher:
     def sizes(self) -> str:
         """The launcher's variables for the sizes."""
         return ", ".join(self.call.sizes)
+
+    @property
+    def summed(self) -> str:
+        """The size that is summed over."""
+        return self.call.sizes[-1]
+
+    @property
+    def sized(self) -> str:
+        """What the sizes are read from."""
+        return "a, b, offsets" if self.call.products.divided == "K" else "a, b"
 
     @property
     def empty(self) -> str:
@@ -299,7 +310,8 @@ class Launcher:
         counts = {x.name: len(x.extents) for x in (*self.call.tensors, self.call.out) if x.layout}
         if len(set(counts.values())) == 1:
             return f"x.dim() != {counts['a']}"
-        return "x.dim() != (3 if x is b else 2)"
+        few = " or ".join(f"x is {name}" for name in ("a", "b") if counts[name] != counts["out"])
+        return f"x.dim() != ({counts['b']} if {few} else {counts['out']})"
 
     @property
     def refusals(self) -> tuple[tuple[str, str], ...]:
@@ -410,7 +422,9 @@ class Launcher:
         if not divided:
             return ()
         why = "# Only the device knows the groups: they are assumed to be of equal size."
-        return (why, "B = max(1, min(G, T))", f"{divided} = triton.cdiv(T, B)")
+        products = "max(1, min(G, T))" if divided == "M" else "G"
+        read = any(re.search(rf"\b{divided}\b", line) for line in self.cost)
+        return (why, f"B = {products}", *([f"{divided} = triton.cdiv(T, B)"] * read))
 
     @property
     def cost(self) -> tuple[str, ...]:

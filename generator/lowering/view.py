@@ -139,6 +139,11 @@ class View(Accumulation):
         return 128 // self.v.dtype.stored_b.bits if across else None
 
     @property
+    def shared_step(self) -> bool:
+        """Whether a group's last step along K may hold elements of the next one, since descriptors know no groups."""
+        return self.descriptors and self.problem.divided == "K"
+
+    @property
     def advances(self) -> bool:
         """Whether the loads leave something to move along K."""
         return not self.descriptors
@@ -212,7 +217,7 @@ class View(Accumulation):
         by_pointer = self.v.load == "pointer" or (self.v.load == "block_pointer" and self.problem.several)
         beside: tuple[Matrix | Vector, ...] = (self.c, *self.matrices, *self.vectors, *self.saved, *self.parts)
         if self.descriptors:
-            beside = beside if self.stored_by_pointer else self.parts
+            beside = beside if self.stored_by_pointer else (*self.vectors, *self.parts)
         elif not by_pointer:
             c = (self.c,) if self.stored_by_pointer or self.v.epilogue.reads_out else ()
             beside = (*c, *self.matrices, *(self.saved if self.stored_by_pointer else ()), *self.parts)

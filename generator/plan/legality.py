@@ -111,6 +111,10 @@ def _groups(v: Variant) -> str | None:
         return f"groups have any sizes, and 'masking: {v.masking}' needs multiples of the tile; use {needed}"
     if v.load == "block_pointer":
         return "block pointers are not made for groups; use pointer or descriptor"
+    if divided == "k" and not v.dtype.plain:
+        return f"operands that are stored as {v.dtype.word} have scales along K, which groups would divide"
+    if v.load == "descriptor" and divided == "k" and (v.layout.a, v.layout.b) != ("column", "row"):
+        return "a descriptor reads contiguous elements along K from multiples of 16 bytes on only; use 'load: pointer'"
     if v.load == "descriptor" and v.layout.a == "column" and divided == "m":
         return "a descriptor reads rows of a column-major A from multiples of 16 bytes on only; use 'load: pointer'"
     if v.load == "descriptor" and v.store == "as_load" and divided == "m":

@@ -137,8 +137,9 @@ def spans(ends: Iterable[int], total: int) -> list[tuple[int, int]]:
 
 
 def leading_extents(variant: Variant, case: Case) -> tuple[int, ...]:
-    """The extents in front of those of C: the number of matrices of a batch, or nothing without a batch."""
-    return (case.batch,) if variant.products.front == ("B",) else ()
+    """The extents in front of those of C: the number of matrices where there are several, or nothing."""
+    products = variant.products
+    return () if products.divided == "M" else tuple(sizes_of(variant, case)[size] for size in products.front)
 
 
 def cases(kernel: Kernel, *, hardware: bool) -> tuple[Case, ...]:
@@ -349,20 +350,23 @@ _MANY_GROUPS = 512
 
 
 def _groups(fit: Fit, row: int) -> Iterator[Case]:
-    m, n, _ = fit.unit
-    total = 3 * m + 4
+    m, n, k = fit.unit
+    by_rows = fit.variant.products.divided == "M"
+    unit = m if by_rows else k
+    total = 3 * unit + 4
 
     def case(name: str, reason: str, ends: tuple[int, ...]) -> Case:
-        return Case(f"groups-{name}", reason, fit(total, n + 1, 3), row, ends=ends)
+        sizes = fit(total, n + 1, 3) if by_rows else fit(m + 1, n + 1, total)
+        return Case(f"groups-{name}", reason, sizes, row, ends=ends)
 
-    ragged = (m, m, m + 1, 2 * m + 2, total - 1)
-    yield case("ragged", "a whole tile, no row, one row, a tile and one row, a rest that ends before T", ragged)
+    ragged = (unit, unit, unit + 1, 2 * unit + 2, total - 1)
+    yield case("ragged", "a whole tile, nothing, one row, a tile and one row, a rest that ends before T", ragged)
     yield case("first-empty", "the first and the last groups have no rows", (0, 0, total - 3, total, total, total))
     yield case("one-has-all", "one group of several has all rows", (0, total, total))
     yield case("one", "a single group, which ends before T", (total - 2,))
     yield case("no-rows", "no group has rows: nothing is written", (0, 0))
     yield case("none", "G = 0: nothing to compute, nothing to launch", ())
-    yield case("descending", "ends that descend, pass T and are negative", (5, 3, -1, 2 * m, total + 7, 4))
+    yield case("descending", "ends that descend, pass T and are negative", (5, 3, -1, 2 * unit, total + 7, 4))
     many = tuple(total * (place + 1) // _MANY_GROUPS for place in range(_MANY_GROUPS))
     yield case("many", f"{_MANY_GROUPS} groups, most of them without rows", many)
 

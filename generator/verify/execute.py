@@ -220,8 +220,9 @@ def run_case(launcher: Launcher, configs: tuple[Any, ...], kernel: Kernel, case:
             worst = max(worst, _check(argument, setup, kernel.variant, case, tensor, wanted, machine))
         if case.row is not None:
             corners = machine.corners_of_sums() if v.traits.twice else machine.corners(result)
+            matrices = sizes_of(v, case).get(v.products.count, 1)
             groups = spans(case.offsets(case.sizes[0]), case.sizes[0]) if v.products.divided == "M" else None
-            fault = wrong_order(v, kernel.tiles[case.row], case.sizes, case.batch, corners, groups)
+            fault = wrong_order(v, kernel.tiles[case.row], case.sizes, matrices, corners, groups)
             if fault is not None:
                 raise Fault(fault)
         vendor = None

@@ -76,6 +76,9 @@ def _copies(v: Variant, launch: Launch, target: str, code: MachineCode) -> Itera
         return
     if not v.traits.tiled or launch.case.name != "aligned":
         return
+    if v.products.divided == "K" and (v.layout.a, v.layout.b) != ("column", "row"):
+        # Where K is contiguous, groups start at any address, and a copy has at least four bytes.
+        return
     if copied_ahead(v, launch.tile, target) and not code.instructions["cp.async"]:
         yield "loads are not pipelined: there is no asynchronous copy"
 

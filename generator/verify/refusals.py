@@ -100,9 +100,9 @@ def _shape(kernel: Kernel, case: Case, rows: int, columns: int) -> str:
 
 
 def _operands(kernel: Kernel, case: Case) -> Iterator[Refusal]:
-    m, _, k = case.sizes
+    k = case.sizes[2]
     yield Refusal("not-a-tensor", "a is a list", TypeError, ("a ", "list"), changed("a", lambda a: a.tolist()))
-    words = "(1, " + _shape(kernel, case, m, k)[1:]
+    words = str((1, *call(kernel.variant).a.sizes(sizes_of(kernel.variant, case))))
     yield Refusal("dimensions", "a has one dimension more", ValueError, (words,), changed("a", lambda a: a[None]))
     if kernel.variant.epilogue.order is not None:
         spoil, words = changed("b", lambda b: b[..., :-1]), f"{2 * case.sizes[1] - 1} columns"
@@ -173,21 +173,24 @@ def _batches(kernel: Kernel, case: Case) -> Iterator[Refusal]:
 def _groups(kernel: Kernel, case: Case) -> Iterator[Refusal]:
     """Ends of groups that are no int32 vector on the device of a, with one for each matrix."""
     count = sizes_of(kernel.variant, case)["G"]
-    name, right = "offsets", ("offsets", f"({count},)")
+    name = "offsets"
     yield Refusal("offsets-missing", "offsets are missing", TypeError, (name,), partial(drop, name=name))
     spoil = changed(name, lambda x: x.tolist())
     yield Refusal("offsets-list", "offsets are a list", TypeError, (name, "list"), spoil)
     spoil = changed(name, lambda x: x.long())
     yield Refusal("offsets-dtype", "offsets are int64", TypeError, (name, "int32", "int64"), spoil)
-    words = (*right, f"({count + 1},)")
-    spoil = changed(name, lambda x: torch.cat([x, x[:1]]))
-    yield Refusal("offsets-shape", "there is one offset more", ValueError, words, spoil)
     spoil = changed(name, lambda x: x[None])
-    yield Refusal("offsets-matrix", "offsets are a matrix", ValueError, (*right, f"(1, {count})"), spoil)
+    yield Refusal("offsets-matrix", "offsets are a matrix", ValueError, (name, f"(1, {count})"), spoil)
     spoil = changed(name, lambda x: x.repeat_interleave(2)[::2])
     yield Refusal("offsets-gaps", "offsets are not contiguous", ValueError, (name, "stride"), spoil)
     spoil = changed(name, lambda x: x.to("meta"))
     yield Refusal("offsets-device", "offsets are not on the device of a", ValueError, (name, "meta"), spoil)
+    if kernel.variant.products.divided == "K":
+        # There are as many groups as offsets.
+        return
+    words = (name, f"({count},)", f"({count + 1},)")
+    spoil = changed(name, lambda x: torch.cat([x, x[:1]]))
+    yield Refusal("offsets-shape", "there is one offset more", ValueError, words, spoil)
     spoil = changed("b", lambda b: b[0])
     yield Refusal("matrix-b", "b is a single matrix", ValueError, ("b must have 3 dimensions",), spoil)
 

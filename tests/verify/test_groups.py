@@ -160,6 +160,9 @@ def test_groups_come_one_after_the_other(family: Rendered) -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
+        ("batch: grouped_k\nload: descriptor\nlayout: rcr", "contiguous elements along K"),
+        ("batch: grouped_k\nmasking: mn", "use k, mnk or auto"),
+        ("batch: grouped_k\nschedule: split_k", "divides the K"),
         ("schedule: split_k", "divides the K"),
         ("schedule: stream_k", "divides the K"),
         ("schedule: elementwise", "only the device knows"),
@@ -180,3 +183,87 @@ def test_what_groups_cannot_have_is_refused_with_a_reason(
     (tmp_path / "wrong.yaml").write_text("".join(f"{key}: {value}\n" for key, value in lines.items()))
     assert main([str(tmp_path / "wrong.yaml"), "--out", str(tmp_path)]) == 2
     assert words in capsys.readouterr().err
+
+
+SPEC_OF_K = """\
+summary: Groups along K.
+layout: [crr, rcc]
+dtype: bf16
+batch: grouped_k
+epilogue: [bias+scale_m+add, swiglu]
+schedule: [tiled, persistent]
+load: [pointer, descriptor]
+store: pointer
+tile: [{m: 16, n: 32, k: 32, group: 2, warps: 4}]
+"""
+TILED_OF_K = "gmmk_bf16_crr_bias_scalem_add__tiled_pointer_auto_grouped_storepointer"
+DESCRIPTORS_OF_K = "gmmk_bf16_crr_bias_scalem_add__tiled_descriptor_auto_grouped_storepointer"
+
+
+@pytest.fixture(scope="module")
+def family_of_k(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
+    folder = tmp_path_factory.mktemp("parts")
+    (folder / "parts.yaml").write_text(SPEC_OF_K)
+    assert main([str(folder / "parts.yaml"), "--out", str(folder)]) == 0
+    return read(folder / "parts")
+
+
+def test_every_access_to_a_part_of_k_is_proved(family_of_k: Rendered) -> None:
+    assert len(family_of_k.kernels) == 12
+    for kernel in family_of_k.kernels:
+        proof = prove(family_of_k.file(kernel.name))
+        assert proof.order.state == "proved", (kernel.name, proof.order)
+        assert {access.state for access in proof.accesses} <= {"proved", "hardware"}, kernel.name
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("mask=groups < group, other=0", "mask=groups <= group, other=0", "before is not"),
+        ("start = tl.max(tl.minimum(before, T), 0)", "start = tl.max(before, 0)", "start is not"),
+        ("K = end - start", "K = T - start", "K is not"),
+        ("    K = end - start\n", "    K = end - start\n    start = end\n", "once"),
+        ("group = number // tiles", "group = number % tiles", ""),
+        ("pid = number % tiles", "pid = number", ""),
+        ("a_ptr + start * lda", "a_ptr + end * lda", "an address made of"),
+        ("in_k = offs_k < K - k", "in_k = offs_k < T - k", "which has"),
+        ("c_ptr + group * stride_cg", "c_ptr + start * stride_cg", "of out, which has"),
+    ],
+)
+def test_a_mistake_with_a_part_of_k_is_not_proved(
+    family_of_k: Rendered, tmp_path: Path, old: str, new: str, words: str
+) -> None:
+    text = family_of_k.file(TILED_OF_K).read_text()
+    assert text.count(old) == 1, old
+    (tmp_path / "kernel.py").write_text(text.replace(old, new))
+    proof = prove(tmp_path / "kernel.py")
+    wrong = [access for access in proof.accesses if access.state in ("refuted", "not proved")]
+    assert wrong and any(words in text for text in (proof.order.detail, *(access.detail for access in wrong))), proof
+
+
+def test_parts_of_k_are_right_in_the_interpreter(family_of_k: Rendered, pools: Callable[[str], Pool]) -> None:
+    jobs, _ = covered(plan([family_of_k], ("interpret",)), [family_of_k], Coverage.parse("kernels"))
+    for future in [pools("interpret").submit(job) for job in jobs]:
+        result = future.result()
+        assert result.state is State.PASSED, (result.job.name, result.failures, result.not_proved)
+        assert result.cases > (1 if result.job.contract else 40)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("a = tl.where(in_k[None, :], a, tl.zeros_like(a))", "pass"),
+        ("b = tl.where(in_k[:, None], b, tl.zeros_like(b))", "pass"),
+        ("if rest > 0:", "if rest > 1:"),
+        ("a_desc.load([start + k, row])", "a_desc.load([k, row])"),
+    ],
+)
+def test_a_mistake_between_parts_of_k_is_found_by_the_interpreter(
+    family_of_k: Rendered, tmp_path: Path, pools: Callable[[str], Pool], old: str, new: str
+) -> None:
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    assert family_of_k.file(DESCRIPTORS_OF_K).read_text().count(old) == 1
+    for path in (family_of_k.folder / "manifest.json", family_of_k.file(DESCRIPTORS_OF_K)):
+        (folder / path.name).write_text(path.read_text().replace(old, new))
+    assert pools("interpret").submit(Job("interpret", folder, DESCRIPTORS_OF_K)).result().failures
