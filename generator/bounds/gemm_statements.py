@@ -72,8 +72,8 @@ class Gemm:
     #: The operands whose extent decides between INDEX of 32 and of 64 bits.
     indexed: frozenset[str] = frozenset()
     facts: list[Condition] = field(default_factory=list)
-    #: Whether the matrices are those of a batch.
-    batched: bool = False
+    #: The sizes of the products: of one, of a batch, or of groups.
+    sizes: tuple[str, ...] = ()
     _scalars: set[str] = field(default_factory=set)
     _rows: dict[str, tuple[ast.expr, bool]] = field(default_factory=dict)
     _descriptors: dict[str, Descriptor] = field(default_factory=dict)
@@ -99,6 +99,11 @@ class Gemm:
     def strides(self) -> tuple[str, ...]:
         """The variables that stand for the strides of all operands."""
         return tuple(stride for operand in self.operands.values() for stride in operand.strides)
+
+    @property
+    def _result(self) -> tuple[str, ...]:
+        """The extents of the result."""
+        return self.sizes[self.sizes == helpers.GROUPS : -1]
 
     @property
     def counts(self) -> bool:
@@ -264,7 +269,7 @@ class Gemm:
                 dimension = None
             case _:
                 return False
-        if len(extents) > (3 if self.batched else 2) or dimension not in (None, *range(len(extents))):
+        if len(extents) > (2 if self.sizes == helpers.ONE else 3) or dimension not in (None, *range(len(extents))):
             return False
         helpers.check(self.source, dimension)
         names = {size: variable(size) for size in SIZES}
@@ -281,10 +286,10 @@ class Gemm:
         if out is None or any(not isinstance(x, ast.If) or not isinstance(x.body[0], ast.Raise) for x in refused):
             return False
         matrix, flipped = self._flip(made)
-        front = ("B",) if self.batched else ()
-        shape, unit = (("N", "M"), 0) if flipped else (("M", "N"), 1)
+        *front, rows, columns = self._result
+        shape, unit = ((columns, rows), 0) if flipped else ((rows, columns), 1)
         known = matches(matrix, _EMPTY.format(", ".join((*front, *shape))))
-        known = known and out.shape == tuple(map(variable, (*front, "M", "N")))
+        known = known and out.shape == tuple(map(variable, self._result))
         return known and out.unit in (None, unit + len(front))
 
     def _output_beside(self, name: str, statement: ast.If) -> bool:
@@ -302,8 +307,8 @@ class Gemm:
         matrix, flipped = self._flip(value)
         if out is not None and found.shape == out.shape:
             self.results.add(name)
-            sizes = ("N", "M") if flipped else ("M", "N")
-            front = ("B",) if self.batched else ()
+            *front, rows, columns = self._result
+            sizes = (columns, rows) if flipped else (rows, columns)
             known = matches(matrix, _EMPTY.format(", ".join((*front, *sizes))))
             return known and found.unit in (None, len(front) + (0 if flipped else 1))
         # The launcher alone fills it.
@@ -344,17 +349,18 @@ class Gemm:
 
     def _unpacked(self, statement: ast.stmt) -> bool:
         """Take in what several names are assigned."""
-        batched = matches(statement, "B, M, N, K = _sizes(a, b)")
-        if batched or matches(statement, "M, N, K = _sizes(a, b)"):
-            self.batched = batched
-            self.facts += helpers.sizes(self.source, self.batched)
-            return True
+        for names, read in helpers.READ.items():
+            if matches(statement, f"{', '.join(names)} = _sizes({read})"):
+                self.sizes = names
+                self.facts += helpers.sizes(self.source, names)
+                return True
         room = matched(statement, "work, counters = $room")
         if room is not None:
             self._workspace = helpers.workspace(self.source, room["room"])
             return True
         # With K = 0 a small matrix of zeros, which has a shape and strides of its own.
-        turned = matched(statement, "a_rows, b_rows = ($a, $b) if K else $zeros")
+        summed = self.sizes[-1] if self.sizes else "K"
+        turned = matched(statement, f"a_rows, b_rows = ($a, $b) if {summed} else $zeros")
         if turned is not None:
             self._rows = {"a_rows": self._flip(turned["a"]), "b_rows": self._flip(turned["b"])}
         return turned is not None
@@ -387,7 +393,7 @@ class Gemm:
         found = matched(node, "_describe($matrix, $block)")
         if found is None:
             return False
-        helpers.describe(self.source, self.batched)
+        helpers.describe(self.source, self.sizes)
         matrix, flipped = self._flip(found["matrix"])
         if isinstance(matrix, ast.Name) and matrix.id in self._rows and not flipped:
             matrix, flipped = self._rows[matrix.id]
@@ -402,10 +408,14 @@ class Gemm:
         return True
 
     def _flip(self, node: ast.expr) -> tuple[ast.expr, bool]:
-        """A matrix, and whether it is turned: `b.T` is b, turned, and `b.mT` is each matrix of a batch."""
-        if isinstance(node, ast.Attribute) and node.attr == ("mT" if self.batched else "T"):
-            return node.value, True
-        return node, False
+        """A matrix, and whether it is turned: `b.T` is b, turned, and `b.mT` is each matrix of several."""
+        if not isinstance(node, ast.Attribute):
+            return node, False
+        three = {name for name, operand in self.operands.items() if len(operand.shape) == 3}
+        several = isinstance(node.value, ast.Name) and node.value.id in three
+        # A new result, which is no operand yet, is one for each matrix where there are several.
+        several = several or (isinstance(node.value, ast.Call) and len(self._result) == 3)
+        return (node.value, True) if node.attr == ("mT" if several else "T") else (node, False)
 
 
 def _named(keys: Iterable[ast.expr | None], values: list[ast.expr]) -> dict[str, ast.expr] | None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from generator.bounds import configuration_choice, helpers
+from generator.bounds import configuration_choice, groups, helpers
 from generator.bounds import sharing as dealing
 from generator.bounds.gemm_statements import OF_ROW, Gemm, Operand
 from generator.bounds.helpers import SIZES
@@ -42,6 +42,8 @@ class Launch:
     facts: tuple[Condition, ...]
     #: How many matrices have that many tiles, None where there is no batch.
     batch: Poly | None
+    #: Whether these are the tiles of a group, of which only the device knows how many there are.
+    grouped: bool
     #: The programs that share a tile, along the grid's second axis.
     sharing: int
     #: Whether there are at most as many programs as tiles, and at least one, which walk the tiles; else as many.
@@ -83,10 +85,10 @@ class Launcher(Gemm):
             facts.append(condition_of(self._demanded, names, {"row": table}))
         grid = tuple(number_of(factor, names, {"row": table, "meta": table}) for factor in self._grid)
         batch = None
-        if self.batched:
+        if self.sizes in (helpers.BATCH, helpers.GROUPS_OF_K):
             batch, *rest = grid
             grid = tuple(rest)
-            if batch != names["B"]:
+            if batch != names[self.sizes[0]]:
                 raise NotUnderstood(self.line, f"a grid of {batch} matrices")
         operands, sharing = dict(self.operands), 1
         for name, extents in self._parts.items():
@@ -110,6 +112,7 @@ class Launcher(Gemm):
             grid,
             tuple(facts),
             batch,
+            self.sizes == helpers.GROUPS,
             sharing,
             self._programs.walks,
             self._programs.deals,
@@ -159,7 +162,12 @@ class Launcher(Gemm):
 
     @cached_property
     def _grid(self) -> list[ast.expr]:
-        """The factors of the number of tiles."""
+        """The factors of the number of tiles, of groups those of each."""
+        if self.sizes == helpers.GROUPS:
+            if not matches(self._programs.tiles, *groups.PROGRAMS):
+                raise NotUnderstood(self.line, f"a grid of {ast.unparse(self._programs.tiles)} programs for groups")
+            groups.check_programs(self.source)
+            return [*groups.GRID]
         factors = [self._programs.tiles]
         while isinstance(factors[0], ast.BinOp) and isinstance(factors[0].op, ast.Mult):
             factors[:1] = [factors[0].left, factors[0].right]
@@ -189,6 +197,8 @@ class Launcher(Gemm):
             return _size(name)
         if name == "index":
             return Dtype("index")
+        if matches(node, groups.LANES) and "G" in self.sizes:
+            return Number(poly(groups.MOST_LANES))
         if matches(node, "_approximates(a.device)"):
             # Which instructions compute a value: none that is followed.
             return Opaque("_approximates")

@@ -40,9 +40,10 @@ _LAUNCH = 2e-6
 def cost_body(v: Variant) -> tuple[str, ...]:
     """The lines of the function `cost(row)` in a kernel's file, which compares the configurations of one kernel.
 
-    They read `row`, a configuration as in CONFIGS; M, N and K, and of a batch B; `multiprocessors` and `shared` of the
-    device, as in `Device`; and `triton.cdiv`. The result is in products of two elements, which one multiprocessor
-    computes one after the other: for each index along K, or for all of K if programs share the K of a tile.
+    They read `row`, a configuration as in CONFIGS; M, N and K, and the number B of several products; `multiprocessors`
+    and `shared` of the device, as in `Device`; and `triton.cdiv`. The result is in products of two elements, which one
+    multiprocessor computes one after the other: for each index along K, or for all of K if programs share the K of a
+    tile.
     """
     # A program with one whole tile has no products of other tiles that hide its loads.
     whole = not (v.traits.walks or v.traits.divides_k)
@@ -110,7 +111,7 @@ def _body(v: Variant, *, bounded: bool) -> tuple[str, ...]:
     columns = "2 * n" if v.epilogue.order is not None else "n"
     loaded = loaded_columns(v, columns)
     tiles = "triton.cdiv(M, m) * triton.cdiv(N, n)"
-    programs = f"{'B * ' * (v.batch != 'none')}{tiles}{' * parts' * t.splits}"
+    programs = f"{'B * ' * v.products.several}{tiles}{' * parts' * t.splits}"
     beside = " + m * n * 4" * staged(v)
     lines = ['m, n, depth = row["BLOCK_M"], row["BLOCK_N"], row["BLOCK_K"] * row["num_stages"]']
     if not t.tiled:

@@ -57,7 +57,10 @@ def _variants(family: Family) -> dict[str, Variant]:
 
 def _transposed(variant: Variant) -> dict[str, Variant]:
     """`variant` with one operand contiguous along K that is not, by the operand's name."""
-    layout, found = variant.layout, {}
+    layout, found = variant.layout, dict[str, Variant]()
+    if variant.products.divided:
+        # Each element of B is in few products.
+        return found
     if layout.a == "column":
         found["a"] = replace(variant, layout=replace(layout, a="row"))
     if layout.b == "row":
@@ -148,7 +151,7 @@ def linear(contracts: Mapping[str, Sequence[Kernel]]) -> tuple[Linear, ...]:
     for name, kernels in contracts.items():
         v = kernels[0].variant
         read = [(operand.name, operand.shape) for operand in v.epilogue.operands]
-        alone = not v.epilogue.outputs and not v.epilogue.reads_out and v.batch == "none"
+        alone = not v.epilogue.outputs and not v.epilogue.reads_out and not v.products.several
         floating = v.dtype.plain and v.dtype.stored_a.element.floating and v.dtype.a == v.dtype.b == v.dtype.out
         if v.layout.word == "rcr" and alone and floating and read in ([], [("bias", COLUMNS)], [("bias", HALVES)]):
             plain = v.epilogue.word in ("none", "bias") and v.rounding == DEFAULTS["rounding"]
@@ -165,7 +168,7 @@ def weights(family: Family) -> tuple[str, ...]:
             # A strided B may have either layout.
             parts = [f'"{b.word}"', '"row"' if variant.layout.b == "row" else '"column"']
             parts += [f"({b.block.along}, {b.block.across})"] if b.block is not None else []
-            parts += ["zeros=True"] * b.zeros + ["batched=True"] * (variant.batch != "none")
+            parts += ["zeros=True"] * b.zeros + ["batched=True"] * variant.products.several
             found.append(bracketed(f'"{name}": Stored(', parts, "),", _INSIDE))
     return tuple(found)
 
@@ -200,8 +203,14 @@ def _entry(name: str, entries: Sequence[str]) -> str:
 def batched(family: Family) -> tuple[tuple[str, str], ...]:
     """The contracts of one product for which the family has the contract of a batch, and that contract."""
     variants = _variants(family)
-    pairs = ((name, replace(variant, batch="strided").contract) for name, variant in variants.items())
+    alone = {name: variant for name, variant in variants.items() if not variant.products.several}
+    pairs = ((name, replace(variant, batch="strided").contract) for name, variant in alone.items())
     return tuple((name, other) for name, other in pairs if other != name and other in variants)
+
+
+def grouped(family: Family) -> bool:
+    """Whether the family has contracts whose products `offsets` divide."""
+    return any(variant.products.divided for variant in _variants(family).values())
 
 
 def gated(family: Family) -> tuple[str, ...]:

@@ -108,7 +108,7 @@ def kernel_source(spec: Spec, kernel: Kernel) -> str:
         "load": _macros(k.load_template),
         "store": _macros(k.store_template),
         "pointer": _macros("load/pointer.j2"),
-        "batch": _macros("batch.j2"),
+        "problem": _macros(k.problem_template),
         "swizzle": _macros("swizzle.j2"),
         "epilogue": _macros("epilogue.j2"),
         "tile": _macros("tile.j2"),
@@ -199,6 +199,7 @@ def package_source(family: Family, name: str) -> str:
                 contracts=family_package.operands(family),
                 derived=family_package.derived_extents(family),
                 scale_types=family_package.scale_types(family),
+                grouped=family_package.grouped(family),
             )
         )
     elif name == NN:
@@ -220,7 +221,7 @@ def package_source(family: Family, name: str) -> str:
         body = Path(fitted.__file__).read_text(encoding="utf-8")
     elif name.startswith("_"):
         template = environment().get_template(f"{name.removeprefix('_')}.j2")
-        body = template.render(gradients=bool(family.gradients))
+        body = template.render(gradients=bool(family.gradients), grouped=family_package.grouped(family))
     else:
         gradient = next(each for each in family.gradients if f"{each.file}.py" == name)
         assert gradient.chain is not None

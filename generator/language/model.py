@@ -15,12 +15,14 @@ from generator.language.errors import Mistake
 from generator.language.storage import Block, Storage
 from generator.language.vocabulary import (
     AXES,
+    BATCH,
     DEFAULTS,
     DTYPE_SHORTHANDS,
     ELEMENTS,
     LAYOUT_LETTERS,
     PRECISIONS,
     SCHEDULE,
+    Products,
     Schedule,
 )
 
@@ -205,8 +207,9 @@ class Variant:
     @cached_property
     def contract(self) -> str:
         """The name of what is computed, before the `__`: `gemm_fp16_rcr_bias_relu`."""
-        kind = "gemm" if self.batch == "none" else "bmm"
-        return "_".join([kind, self.dtype.word, self.layout.word, self.epilogue.written, *self._later("rounding")])
+        return "_".join(
+            [self.products.prefix, self.dtype.word, self.layout.word, self.epilogue.written, *self._later("rounding")]
+        )
 
     @cached_property
     def name(self) -> str:
@@ -237,6 +240,11 @@ class Variant:
         dtype = replace(self.dtype, b=self.dtype.stored_b.multiplied, b_block=None, zeros=False)
         layout = replace(self.layout, b="row" if self.layout.b == "row" else "column")
         return replace(self, layout=layout, dtype=dtype, schedule=DEFAULTS["schedule"])
+
+    @property
+    def products(self) -> Products:
+        """How many products a call has, and how its operands hold them."""
+        return BATCH[self.batch]
 
     @property
     def rounds_between(self) -> bool:

@@ -111,11 +111,60 @@ class Schedule(Word):
         return {"SPLIT": "split"} if self.splits else {}
 
 
+@dataclass(frozen=True)
+class Products(Word):
+    """How many products a call has, and how its operands hold them."""
+
+    #: What the names of contracts begin with.
+    prefix: str = "gemm"
+    #: The size that counts the products; empty for a single one.
+    count: str = ""
+
+    #: The kernel's name for the number of the product that a program computes a tile of.
+    number: str = ""
+    #: The extent of which each product has a part, where `offsets` divide it; empty where each has all of it.
+    divided: str = ""
+
+    @property
+    def several(self) -> bool:
+        """Whether a call may have several products."""
+        return bool(self.count)
+
+    @property
+    def front(self) -> tuple[str, ...]:
+        """The extents in front of those of a matrix where there is one for each product."""
+        return (self.count,) if self.count else ()
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        """The sizes of a call: how many products there are, the extents of a result, and the one that is summed over.
+
+        Of a divided extent T is the whole.
+        """
+        return (*self.front, *("T" if size == self.divided else size for size in ("M", "N", "K")))
+
+
 LAYOUT_LETTERS = {"r": "row", "c": "column", "s": "strided"}
 
-BATCH: Mapping[str, Word] = {
-    "none": Word("one matrix product"),
-    "strided": Word("3-D operands with any batch stride, where 0 repeats one matrix"),
+BATCH: Mapping[str, Products] = {
+    "none": Products("one matrix product"),
+    "strided": Products(
+        "3-D operands with any batch stride, where 0 repeats one matrix", prefix="bmm", count="B", number="batch"
+    ),
+    "grouped": Products(
+        "rows of A sorted into groups, each with a matrix of B of its own; `offsets` has their ends, on the device",
+        prefix="gmm",
+        count="G",
+        number="group",
+        divided="M",
+    ),
+    "grouped_k": Products(
+        "K divided into groups, each with a result of its own; `offsets` has their ends, on the device",
+        prefix="gmmk",
+        count="G",
+        number="group",
+        divided="K",
+    ),
 }
 
 #: The dimensions that may be ragged; None if each call decides.

@@ -47,9 +47,17 @@ def sizes(kernel: Kernel) -> str:
     """Which M, N and K the kernel takes."""
     v = kernel.variant
     if not v.traits.tiled:
-        product = "M * N" if v.batch == "none" else "B * M * N"
+        product = " * ".join((*v.products.front, "M", "N"))
         return f"M, N and K may be any size, including 0 and 1; {product} is at most 2**31 - 1."
     dimensions = MASKED_DIMENSIONS[v.masking]
+    if v.products.divided:
+        text = (
+            f"{', '.join(v.products.sizes)} may be any size, including 0 and 1, and so may be the part of each group."
+        )
+        if v.load != "descriptor" and dimensions is not None:
+            masked = [size for size in "NK" if size.lower() not in dimensions and size != v.products.divided]
+            text += f" {masked[0]} must be a multiple of the tile." if masked else ""
+        return text
     if v.load == "descriptor":
         text = "M, N and K may be any size, including 0 and 1; the hardware checks the bounds of every copy."
     elif dimensions is None:
@@ -72,7 +80,9 @@ def sizes(kernel: Kernel) -> str:
 
 def order(v: Variant) -> str:
     """How tiles are visited."""
-    matrices = "" if v.batch == "none" else "matrix by matrix, "
+    matrices = "matrix by matrix, " if v.products.several else ""
+    if v.products.divided:
+        matrices = "group by group, "
     meaning = matrices + SWIZZLE[v.swizzle].meaning
     if not v.traits.tiled:
         return f"one program computes one element; elements are numbered {matrices}row by row."
@@ -94,7 +104,7 @@ def order(v: Variant) -> str:
 
 def batch(v: Variant) -> str:
     """What the matrices of a batch share, and how they may lie to each other; nothing where there is no batch."""
-    if v.batch == "none":
+    if not v.products.several or v.products.divided:
         return ""
     text = "matrix i of the result is computed from matrix i of each operand, for any batch size B, including 0."
     shared = [operand.name for operand in v.epilogue.operands if operand.shape != MATRIX]
@@ -105,6 +115,23 @@ def batch(v: Variant) -> str:
         return f"{text} {those} are multiples of 16 bytes, and not 0."
     return (
         f"{text} Batch strides are any; a stride of 0, as `expand` makes it, repeats one matrix, but not in the result."
+    )
+
+
+def groups(v: Variant) -> str:
+    """What the groups of a divided extent are; nothing where no extent is divided."""
+    if not v.products.divided:
+        return ""
+    if v.products.divided == "K":
+        return (
+            "elements along K up to offsets[0] are summed in matrix 0 of the result, those from there up to offsets[1] "
+            "in matrix 1, and so on; a group without elements has a sum of 0. An end counts as between the one before "
+            "it and T, whatever it is. offsets stay on the device: nothing waits for them."
+        )
+    return (
+        "rows up to offsets[0] of a are multiplied by b[0], those from there up to offsets[1] by b[1], and so on. Rows "
+        "past the last end are not written. An end counts as between the one before it and T, whatever it is. offsets "
+        "stay on the device: nothing waits for them."
     )
 
 
@@ -262,6 +289,7 @@ def properties(k: View) -> str:
     labelled = {
         "Sizes": sizes(kernel),
         "Batch": batch(kernel.variant),
+        "Groups": groups(kernel.variant),
         "Order": order(kernel.variant),
         "Product": product(kernel.variant),
         "Stored": stored(kernel.variant),

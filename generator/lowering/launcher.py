@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -38,8 +39,9 @@ class Launcher:
 
     @property
     def signature(self) -> tuple[tuple[str, str], ...]:
-        """The keywords of the epilogue's operands, each with its annotation."""
-        return tuple((x.name, "float | torch.Tensor" if x.number else "torch.Tensor") for x in self.call.keywords)
+        """The keywords of operands, each with its annotation."""
+        named = self.call.keywords[len(self.call.positional) :]
+        return tuple((x.name, "float | torch.Tensor" if x.number else "torch.Tensor") for x in named)
 
     @property
     def sentence(self) -> str:
@@ -79,6 +81,21 @@ class Launcher:
     def sizes(self) -> str:
         """The launcher's variables for the sizes."""
         return ", ".join(self.call.sizes)
+
+    @property
+    def summed(self) -> str:
+        """The size that is summed over."""
+        return self.call.sizes[-1]
+
+    @property
+    def sized(self) -> str:
+        """What the sizes are read from."""
+        return "a, b, offsets" if self.call.products.divided == "K" else "a, b"
+
+    @property
+    def empty(self) -> str:
+        """The condition that there is nothing to compute."""
+        return " or ".join(f"{size} == 0" for size in self.call.sizes[:-1])
 
     @property
     def any_dtype(self) -> bool:
@@ -239,11 +256,13 @@ class Launcher:
     def grid(self) -> str:
         """The grid as source: one dimension, since the others hold 65535 programs, and one more for the parts of K."""
         k = self.kernel
-        several = "B * " if self.call.batched else ""
+        several = "".join(f"{count} * " for count in self.call.products.front)
         if not k.tiled:
             return f"({several}M * N,)"
         source = "meta" if k.autotune else "row"
         tiles = f'{several}triton.cdiv(M, {source}["BLOCK_M"]) * triton.cdiv(N, {source}["BLOCK_N"])'
+        if self.call.products.divided == "M":
+            tiles = f"_tiles({source}, G, T, N)"
         grid = f"({tiles},)"
         if k.schedule.splits:
             grid = f'({tiles}, {source}["SPLIT"])'
@@ -259,7 +278,9 @@ class Launcher:
 
     def _constants_of(self, k: View) -> tuple[tuple[str, str], ...]:
         """What the launch of a kernel tells the compiler, by name."""
-        found = [("INDEX", "index")] if k.pointed else []
+        # Few different numbers, since a kernel is compiled for each.
+        found = [("GROUPS", "max(32, triton.next_power_of_2(G))")] if k.problem.divided else []
+        found += [("INDEX", "index")] if k.pointed else []
         found += [(operand.flag, f"isinstance({operand.name}, torch.Tensor)") for operand in k.scalars]
         if k.approximates:
             found.append(("APPROX", "_approximates(a.device)"))
@@ -280,6 +301,15 @@ class Launcher:
     def matrices(self) -> tuple[str, ...]:
         """The launcher's matrices beside `out`."""
         return tuple(x.name for x in self.call.tensors if x.layout)
+
+    @property
+    def unlike(self) -> str:
+        """The condition that a matrix `x` of `given` has not as many dimensions as it must have."""
+        counts = {x.name: len(x.extents) for x in (*self.call.tensors, self.call.out) if x.layout}
+        if len(set(counts.values())) == 1:
+            return f"x.dim() != {counts['a']}"
+        few = " or ".join(f"x is {name}" for name in ("a", "b") if counts[name] != counts["out"])
+        return f"x.dim() != ({counts['b']} if {few} else {counts['out']})"
 
     @property
     def refusals(self) -> tuple[tuple[str, str], ...]:
@@ -309,8 +339,9 @@ class Launcher:
             reason = f"results of {k.v.schedule} do not repeat, and torch.use_deterministic_algorithms(True) holds"
             found.append(("torch.are_deterministic_algorithms_enabled()", f'"{reason}"'))
         if not k.tiled:
-            size = f"{'a.shape[0] * ' if self.call.batched else ''}{self.extents['M']} * {self.extents['N']}"
-            told = f"B * M * N is {{{size}}}:" if self.call.batched else f"M * N is {{{size}}}, and"
+            several = self.call.products.several
+            size = f"{'a.shape[0] * ' if several else ''}{self.extents['M']} * {self.extents['N']}"
+            told = f"B * M * N is {{{size}}}:" if several else f"M * N is {{{size}}}, and"
             reason = f'f"{told} a grid with one program an element has at most 2**31 - 1"'
             if len(f"{' ' * 2 * _INSIDE}return {reason}") > WIDTH:
                 reason = f"(\n{' ' * 3 * _INSIDE}{reason}\n{' ' * 2 * _INSIDE})"
@@ -320,10 +351,11 @@ class Launcher:
     @property
     def nothing(self) -> str:
         """The matrices that stand for A and B where K is 0."""
-        zeros = f"new_zeros(({'1, ' * self.call.batched}1, 16))"
-        if self.kernel.decoding is not None or self.call.a.dtype == self.call.b.dtype:
-            return f"(a.{zeros},) * 2"
-        return f"(a.{zeros}, b.{zeros})"
+        a, b = (f"new_zeros(({'1, ' * (len(x.extents) - 1)}16))" for x in (self.call.a, self.call.b))
+        decodes = self.kernel.decoding is not None
+        if a == b and (decodes or self.call.a.dtype == self.call.b.dtype):
+            return f"(a.{a},) * 2"
+        return f"(a.{a}, {'a' if decodes else 'b'}.{b})"
 
     @property
     def described(self) -> tuple[tuple[str, str], ...]:
@@ -357,11 +389,14 @@ class Launcher:
         return (*found, *(['K <= row["BLOCK_K"]'] if self.bounded_k else []))
 
     @property
+    def fitted(self) -> str:
+        """The launcher's variables for the sizes that a configuration must be legal for."""
+        return ", ".join(self.call.sizes[-3:])
+
+    @property
     def extents(self) -> Mapping[str, str]:
         """The sizes as extents of the operands."""
-        first = int(self.call.batched)
-        halves = " // 2" * self.call.gated
-        return {"M": f"a.shape[{first}]", "N": f"b.shape[{first + 1}]{halves}", "K": f"a.shape[{first + 1}]"}
+        return dict(zip("MNK", map(self.call.size, self.call.sizes[-3:])))
 
     # What the choice of a configuration counts.
 
@@ -388,6 +423,17 @@ class Launcher:
     @property
     def result_bytes(self) -> int:
         return ELEMENTS[self.kernel.v.dtype.out].bits // 8
+
+    @property
+    def spread(self) -> tuple[str, ...]:
+        """The statements for the sizes that the cost reads, where the launcher's are of all groups together."""
+        divided = self.call.products.divided
+        if not divided:
+            return ()
+        why = "# Only the device knows the groups: they are assumed to be of equal size."
+        products = "max(1, min(G, T))" if divided == "M" else "G"
+        read = any(re.search(rf"\b{divided}\b", line) for line in self.cost)
+        return (why, f"B = {products}", *([f"{divided} = triton.cdiv(T, B)"] * read))
 
     @property
     def cost(self) -> tuple[str, ...]:

@@ -92,7 +92,7 @@ def _estimated(family: ModuleType, kernel: Kernel, found: Choice, sizes: tuple[i
     """The choice with what the models say of it."""
     v, config = kernel.variant, found.config
     assert config is not None
-    own = sizes if v.batch != "none" else sizes[-3:]
+    own = sizes if v.products.several else sizes[-3:]
     seconds = analytic.seconds(v, config, own, device) if v.traits.tiled else None
     chosen = (found.contract, found.kernel, config, 1, found.copied)
     if not (Path(str(family.__file__)).parent / "_tuned.py").is_file():

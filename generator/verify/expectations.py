@@ -78,18 +78,23 @@ def _copies(v: Variant, launch: Launch, target: str, code: MachineCode) -> Itera
         return
     if not v.traits.tiled or launch.case.name != "aligned":
         return
+    if v.products.divided == "K" and (v.layout.a, v.layout.b) != ("column", "row"):
+        # Where K is contiguous, groups start at any address, and a copy has at least four bytes.
+        return
     if copied_ahead(v, launch.tile, target) and not code.instructions["cp.async"]:
         yield "loads are not pipelined: there is no asynchronous copy"
 
 
 def _masks(v: Variant, launch: Launch, code: MachineCode) -> Iterator[str]:
     """If every dimension is a multiple of the tile, `auto` must have no masks, like `none`."""
-    # With descriptor loads a pointer store is always masked.
+    # With descriptor loads a pointer store is always masked, and so is what ends with a group.
+    if v.products.divided:
+        return
     if v.masking == "none" or (v.masking == "auto" and launch.case.name == "aligned" and not addressed(v)):
         # A kernel that decodes B has blocks of its own.
         own = "".join(x for x in re.split(r"(?=\btt\.func public)", code.ir) if not re.match(r".*_decode\(", x))
         masked = re.findall(r"\btt\.(?:load %[\w#]+|store %[\w#]+, %[\w#]+), %", own)
-        if len(masked) > _loaded_ahead(v):
+        if len(masked) > _loaded_ahead(v.multiplied):
             yield f"{len(masked)} accesses are masked, although every dimension is a multiple of the tile"
 
 
