@@ -48,6 +48,22 @@ _TABLE = re.compile(r"(?<=<!-- table: )(\w+) -->\n(.*?)(?=<!-- end of table -->)
 _CONSOLE = re.compile(r"(?<=```console\n)(.*?)(?=```\n)", re.S)
 
 
+#: The suites whose summaries pages have.
+SUITES = (
+    "speed",
+    "spine",
+    "inductor",
+    "decode",
+    "types",
+    "batched",
+    "fused",
+    "formulas",
+    "unseen",
+    "unseen_fp8",
+    "stored",
+)
+
+
 def printed(*arguments: str | Path) -> str:
     """What `python -m generator ARGUMENTS` prints on standard output."""
     out = io.StringIO()
@@ -271,9 +287,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
     **{f"axis_{name}": _axis(name) for name in _WORDS if name != "math"},
     "proofs": _proofs,
     "speed": _speed,
-    **{
-        f"bench_{n}": _bench(n) for n in ("speed", "spine", "inductor", "decode", "types", "batched", "fused", "unseen")
-    },
+    **{f"bench_{suite}": _bench(suite) for suite in SUITES},
     "invariant": _invariant,
     **{f"errors_{section}": _errors(section) for section in ERRORS},
     **{f"tuned_{n}": _tuned(n) for n in ("gemm16", "batched", "fused")},
