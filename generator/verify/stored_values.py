@@ -64,18 +64,13 @@ def product_of_decoded(
     """As `product`, for a kernel that computes each value of B in fp32, rounds it to A's type, and multiplies these."""
     if not dtype.scaled:
         return product(dtype, a, b, read, hardware=hardware)
-    a64, values = decoded(dtype.stored_a, a), decoded(dtype.stored_b, b)
-    storage, columns = dtype.stored_b, values.shape[-1]
-    for first, last in blocks(dtype, a64.shape[-1]):
-        if dtype.zeros:
-            values[..., first:last, :] -= factor(storage, read[storage.zero], first, columns)
-        values[..., first:last, :] *= factor(storage, read[storage.scale], first, columns)
+    left, right = decoded(dtype.stored_a, a), values(dtype.stored_b, b, read)
     # fp32 rounds the difference and its product with the scale, and the type of A their result.
-    error = values.abs() * rounding_error(2, "fp32", hardware=False) + FP32_TINY
-    error += half_ulp((values.abs() + error).nan_to_num(0.0, 0.0), torch_type(storage.multiplied))
-    error = torch.where(values.isfinite(), error, 0.0)
-    multiplied = accumulation_error(a64, values.abs() + error, dtype, hardware=hardware)
-    return a64 @ values, multiplied + a64.abs() @ error
+    error = right.abs() * rounding_error(2, "fp32", hardware=False) + FP32_TINY
+    error += half_ulp((right.abs() + error).nan_to_num(0.0, 0.0), torch_type(dtype.stored_b.multiplied))
+    error = torch.where(right.isfinite(), error, 0.0)
+    multiplied = accumulation_error(left, right.abs() + error, dtype, hardware=hardware)
+    return left @ right, multiplied + left.abs() @ error
 
 
 def factor(storage: Storage, x: object, first: int, extent: int) -> torch.Tensor:
