@@ -48,6 +48,22 @@ _TABLE = re.compile(r"(?<=<!-- table: )(\w+) -->\n(.*?)(?=<!-- end of table -->)
 _CONSOLE = re.compile(r"(?<=```console\n)(.*?)(?=```\n)", re.S)
 
 
+#: The suites whose summaries pages have.
+SUITES = (
+    "speed",
+    "spine",
+    "inductor",
+    "decode",
+    "types",
+    "batched",
+    "fused",
+    "formulas",
+    "unseen",
+    "unseen_fp8",
+    "stored",
+)
+
+
 def printed(*arguments: str | Path) -> str:
     """What `python -m generator ARGUMENTS` prints on standard output."""
     out = io.StringIO()
@@ -179,6 +195,9 @@ _ILLEGAL = (
     "{schedule: paired, load: descriptor, store: pointer, batch: strided}",
     "{rounding: torch, dtype: {a: fp16, out: int8}, epilogue: relu}",
     "{select: autotune, schedule: split_k}",
+    "{schedule: decoded}",
+    "{schedule: decoded, dtype: {a: bf16, b: int4, scales: {b: [128, 1]}}, product: exchanged}",
+    "{schedule: decoded, dtype: {a: bf16, b: int4, scales: {b: [128, 1]}}, batch: strided}",
     "{select: autotune, epilogue: accumulate}",
     "{select: autotune, epilogue: row_sum}",
     "{invariant: rows, schedule: stream_k}",
@@ -233,6 +252,29 @@ def _invariant() -> str:
     return markdown(("NxK", "mean", "largest"), rows)
 
 
+#: What the generator and rendered files say when something is wrong: section -> entries.
+ERRORS = yaml.safe_load((ROOT / "docs" / "errors.yaml").read_text(encoding="utf-8"))
+
+
+def _errors(section: str) -> Callable[[], str]:
+    """The messages of a section, each with its cause and what to do."""
+
+    def shown(text: str) -> str:
+        fence = "``" if "`" in text else "`"
+        return f"{fence}{text}{fence}".replace("|", "\\|")
+
+    def table() -> str:
+        entries = ERRORS[section]
+        kinds = ("exception",) if "exception" in entries[0] else ()
+        rows = [
+            (*(_code(entry[kind]) for kind in kinds), shown(entry["message"]), entry["cause"], entry["do"])
+            for entry in entries
+        ]
+        return markdown((*kinds, "message", "cause", "what to do"), rows)
+
+    return table
+
+
 TABLES: Mapping[str, Callable[[], str]] = {
     "operations": built_in.table,
     "functions": built_in.functions,
@@ -245,10 +287,9 @@ TABLES: Mapping[str, Callable[[], str]] = {
     **{f"axis_{name}": _axis(name) for name in _WORDS if name != "math"},
     "proofs": _proofs,
     "speed": _speed,
-    **{
-        f"bench_{n}": _bench(n) for n in ("speed", "spine", "inductor", "decode", "types", "batched", "fused", "unseen")
-    },
+    **{f"bench_{suite}": _bench(suite) for suite in SUITES},
     "invariant": _invariant,
+    **{f"errors_{section}": _errors(section) for section in ERRORS},
     **{f"tuned_{n}": _tuned(n) for n in ("gemm16", "batched", "fused")},
 }
 

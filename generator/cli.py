@@ -1,4 +1,4 @@
-"""The command line: `python -m generator SPEC...` renders; verify, bench, tune and prepare are subcommands."""
+"""The command line: `python -m generator SPEC...` renders; COMMANDS are subcommands."""
 
 from __future__ import annotations
 
@@ -14,16 +14,21 @@ import generator
 from generator.cost import tuned
 from generator.emit.apply import Refused
 from generator.emit.job import Job, check, diff, render
+from generator.emit.staging import stage
 from generator.language.errors import CallError, Mistake, SpecError
 from generator.plan.families import families
 from generator.plan.kernels import Family
 
-#: Subcommand -> the module whose `main` runs it. Subcommands need torch and triton; rendering does not.
+#: Subcommand -> the module whose `main` runs it. The first four need torch and triton.
 COMMANDS = {
     "verify": "generator.verify.cli",
     "prepare": "generator.verify.ahead_of_time",
     "bench": "generator.bench.cli",
     "tune": "generator.tune.cli",
+    "schema": "generator.language.schema",
+    "new": "generator.emit.scaffold",
+    "explain": "generator.tune.explain",
+    "package": "generator.emit.package",
 }
 
 SPECS = Path("specs")
@@ -75,8 +80,7 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="python -m generator",
         description="Render standalone Triton GEMM kernels from YAML specs.",
-        epilog="Commands: python -m generator verify SPEC... | bench ... | tune SPEC... | prepare FOLDER; "
-        "write ./verify for a spec file of that name.",
+        epilog=f"Commands, each with --help: {', '.join(COMMANDS)}; write ./verify for a spec file of that name.",
         allow_abbrev=False,
     )
     made.add_argument("specs", nargs="*", type=Path, metavar="SPEC", help="a spec file; each makes one family")
@@ -84,6 +88,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--out", type=Path, default=OUT, metavar="DIR", help="where families go (default: generated)")
     made.add_argument("--only", metavar="GLOB", help="only kernels whose name matches")
     made.add_argument("--force", action="store_true", help="overwrite files edited by hand")
+    made.add_argument("--stage", action="store_true", help="add what was rendered to git's index")
     made.add_argument("--json", action="store_true", help="with --list: as JSON")
     made.add_argument("--version", action="version", version=f"%(prog)s {generator.__version__}")
     mode = made.add_mutually_exclusive_group()
@@ -110,8 +115,9 @@ def _render(arguments: list[str]) -> int:
     options = parser().parse_args(arguments)
     if options.json and not options.list:
         raise CallError("--json goes with --list")
-    if options.force and (options.check or options.diff or options.list):
-        raise CallError("--force goes with rendering, not with --check, --diff or --list")
+    for name in ("force", "stage"):
+        if getattr(options, name) and (options.check or options.diff or options.list):
+            raise CallError(f"--{name} goes with rendering, not with --check, --diff or --list")
     found = families(spec_paths(options.specs, options.all))
     for family in found:
         for warning in (*family.spec.warnings, *_not_entered(family)):
@@ -125,7 +131,10 @@ def _render(arguments: list[str]) -> int:
     if options.check or options.diff:
         orphans = _orphans(options.out, found) if options.all else []
         return (check if options.check else diff)(jobs, orphans)
-    return render(jobs)
+    status = render(jobs)
+    if options.stage:
+        stage(jobs)
+    return status
 
 
 def _not_entered(family: Family) -> Iterator[Mistake]:

@@ -121,7 +121,7 @@ def _commands(text: str) -> list[list[str]]:
     blocks = re.findall(r"```(?:bash|console)\n(.*?)```", text.replace("\\\n", ""), re.S)
     lines = [re.split(r"&&|;|\|", line.removeprefix("$ "))[-1] for block in blocks for line in block.splitlines()]
     words = [shlex.split(line, comments=True) for line in lines if line.lstrip().startswith("python -m generator")]
-    return [found[3:] for found in words]
+    return [found[3 : found.index(">") if ">" in found else None] for found in words]
 
 
 COMMANDS = [(page, command) for page, text in TEXTS.items() for command in _commands(text)]
@@ -132,7 +132,7 @@ def test_a_command_that_is_shown_has_options_that_exist(page: str, command: list
     parsers: dict[str, Callable[[list[str]], object]] = {"bench": bench_cli.parse, "tune": tune_cli.parse}
     if command[0] in parsers:
         parsers[command[0]](command[1:])
-    elif command[0] in ("verify", "prepare"):
+    elif command[0] in cli.COMMANDS:
         parser = importlib.import_module(cli.COMMANDS[command[0]]).parser
         assert isinstance(parser().parse_args(command[1:]), argparse.Namespace)
     else:

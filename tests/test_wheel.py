@@ -26,9 +26,9 @@ def run(*command: object, cwd: Path, **variables: str) -> subprocess.CompletedPr
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of the checkout."""
+    """The wheel, made from the source distribution of the checkout."""
     out = tmp_path_factory.mktemp("dist")
-    built = run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", out, ROOT, cwd=out)
+    built = run(sys.executable, "-m", "build", "--no-isolation", "--outdir", out, ROOT, cwd=out)
     assert built.returncode == 0, built.stdout + built.stderr
     (path,) = out.glob("*.whl")
     return path
@@ -53,6 +53,8 @@ def test_the_wheel_carries_templates_and_measurements_and_nothing_of_the_checkou
     templates = {path.relative_to(ROOT).as_posix() for path in (ROOT / "templates").rglob("*.j2")}
     measured = {path.relative_to(ROOT / "specs").as_posix() for path in (ROOT / "specs" / "tuned").rglob("*.json")}
     assert measured and {f"generator/{name}" for name in templates | measured} <= set(names)
+    beside = {path.relative_to(ROOT).as_posix() for path in (ROOT / "generator").rglob("*.j2")}
+    assert beside and beside <= set(names)
     roots = {name.partition("/")[0] for name in names}
     assert len(roots) == 2 and "generator" in roots and not any("__pycache__" in name for name in names)
 
@@ -80,6 +82,24 @@ def test_it_renders_in_a_foreign_folder(installed: Path, tmp_path: Path, spec: s
     assert (ran.returncode, ran.stderr) == (0, "")
     assert Path(ran.stdout.splitlines()[-1]).parent.parent == installed
     assert contents(tmp_path / "generated" / spec) == contents(expected / spec)
+
+
+def test_a_first_family_without_the_checkout(installed: Path, tmp_path: Path) -> None:
+    """From nothing to a package, each command as a new user gives it, without torch and without triton."""
+
+    def generator(*arguments: object) -> str:
+        ran = run(sys.executable, "-S", "-m", "generator", *arguments, cwd=tmp_path, PYTHONPATH=str(installed))
+        assert (ran.returncode, ran.stderr) == (0, "")
+        return ran.stdout
+
+    generator("new", "linear", "--epilogue", "bias+gelu", "--select", "fastest")
+    assert generator("schema") == (tmp_path / "gemm.schema.json").read_text()
+    assert "measured on NVIDIA H200: the fastest at" in generator("explain", "linear.yaml")
+    assert generator("linear.yaml").startswith("generated/linear: ")
+    generator("linear.yaml", "--check")
+    generator("package", "generated/linear", "--format", "kernels", "--out", "hub")
+    generator("package", "generated/linear", "--format", "wheel", "--out", "dist")
+    assert (tmp_path / "hub" / "build" / "torch-cuda" / "metadata.json").is_file()
 
 
 def test_what_needs_the_gpu_stack_says_so(installed: Path, tmp_path: Path) -> None:

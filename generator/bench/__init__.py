@@ -9,7 +9,8 @@ The stages, each of which can be called alone:
     markdown_tables  results -> Markdown                   without a GPU
     summary          Record ... -> Ratios                  of each case: the mean, the smallest, how many under a bound
     plot             results -> a picture                  without a GPU, with matplotlib
+    results_page     results -> an HTML page               without a GPU, by what `verify` makes its page with
 
 The modules that read a results file (`stats`, `suite`, `comparison_plan`, `measurements`, `markdown_tables`, `summary`,
-`plot`) need neither torch nor a GPU.
+`plot`, `results_page`) need neither torch nor a GPU.
 """

@@ -103,7 +103,11 @@ def tolerance(dtype: Dtype, k: int) -> float:
     products = _PRODUCT.get(dtype.precision or "", 0.0)
     if dtype.precision == "fast":
         products *= math.sqrt(k / 32)
-    return _FACTOR * (_ROUNDOFF[dtype.out] + products + steps * _ROUNDOFF[dtype.sum])
+    rounded = _ROUNDOFF[dtype.out]
+    if dtype.stored_b.converted and dtype.scaled:
+        # A kernel may round the values of B to A's type before it multiplies them (`decoded`).
+        rounded = max(rounded, _ROUNDOFF[dtype.a])
+    return _FACTOR * (rounded + products + steps * _ROUNDOFF[dtype.sum])
 
 
 def expect(problem: Problem, operands: Operands, generator: torch.Generator) -> tuple[Expected, ...]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from generator.bench import comparison_plan, markdown_tables, measurements
 from generator.bench.arguments import above_0, peer_words, positive, require_gpu, whole
 from generator.bench.measurements import Record, Results
+from generator.bench.results_page import results_page
 from generator.bench.suite import (
     DEFAULT_PEERS,
     DEFAULT_SHAPES,
@@ -48,6 +49,7 @@ class Call:
     peers: tuple[str, ...] | None = None
     json: Path | None = None
     plot: Path | None = None
+    html: Path | None = None
     rounds: int = 40
     seconds: float | None = None
     bound: float | None = None
@@ -108,6 +110,7 @@ def parse(argv: Sequence[str]) -> Call:
         "--json", type=Path, metavar="FILE", help="save results to FILE; results that it has are not measured again"
     )
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw roofline and ratios (needs matplotlib)")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write the results as one HTML page")
     parser.add_argument("--rounds", type=positive, default=40, metavar="N", help="timed rounds (default 40)")
     parser.add_argument(
         "--seconds",
@@ -189,7 +192,10 @@ def _matches(record: Record, only: str) -> bool:
 
 
 def _present(recorded: Results, records: list[Record], call: Call) -> int:
-    """Print tables of `records`, plot them if requested, print failures to stderr, and return the exit status."""
+    """Print tables of `records`, make the plot and the page if requested, and return the exit status.
+
+    Failures are printed to stderr.
+    """
     bound = 1.0 if call.bound is None else call.bound
     text = markdown_tables.render(recorded, records, bound, brief=call.summary, by_rows=call.by_rows)
     print(text, end="")
@@ -197,6 +203,8 @@ def _present(recorded: Results, records: list[Record], call: Call) -> int:
         from generator.bench import plot
 
         plot.draw(recorded, records, call.plot)
+    if call.html is not None:
+        measurements.put(call.html, results_page(recorded, records))
     faults = [(record, side) for record in records for side in record.faults]
     for record, side in faults:
         print(f"bench: {record.case} {record.problem.shape} {side.label}: {side.failure}", file=sys.stderr)

@@ -53,7 +53,7 @@ def render(
     """
     parts = []
     for environment in dict.fromkeys(record.environment for record in records):
-        parts.append(_head(results, environment))
+        parts.append(head(results, environment))
         here = [record for record in records if record.environment == environment]
         for case in dict.fromkeys(record.case for record in here) if not brief else ():
             parts.append(_case(results, [record for record in here if record.case == case]))
@@ -62,7 +62,8 @@ def render(
     return "\n\n".join(parts) + "\n"
 
 
-def _head(results: Results, environment: str) -> str:
+def head(results: Results, environment: str) -> str:
+    """The device and the versions of an environment, and on a second line its measured ceilings."""
     found = results.environments.get(environment, {})
     words = [str(found.get("device", "unknown device"))]
     for name in ("torch", "triton", "python", "cuda", "driver"):

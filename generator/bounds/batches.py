@@ -45,7 +45,7 @@ def prove_split(
 def _counterexample(matrix: Poly, place: Poly, matrices: Poly, tiles: Poly, facts: Sequence[Condition]) -> str | None:
     """A message with small sizes and programs that break the claim, or None."""
     names = sorted((matrix.variables | place.variables | matrices.variables | tiles.variables) - {PID})
-    choices = [_MATRICES if name == "B" else _SIZES for name in names]
+    choices = [_MATRICES if name in ("B", "G") else _SIZES for name in names]
     for numbers in product(*choices):
         at = dict(zip(names, numbers))
         if not all(holds(fact, at) for fact in facts if fact.variables <= set(at)):

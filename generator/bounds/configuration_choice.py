@@ -22,11 +22,11 @@ class Choice:
     fitting: bool
 
 
-_NAMED = {False: "_row(config)", True: "_row(config, M, N, K)"}
+_NAMED = {False: ("_row(config)",), True: ("_row(config, M, N, K)", "_row(config, T, N, K)", "_row(config, M, N, T)")}
 _SELECTED = "row = _select({}, a.device) if config is None else {}"
 _TUNED = "kernel, row = (gemm_kernel, {{}}) if config is None else (gemm_kernel.fn, {})"
 #: The sizes that the choice may depend on; without M, `_fits` is asked with 0 in its place.
-_SIZES = ("M, N, K", "B, M, N, K", "N, K")
+_SIZES = ("M, N, K", "B, M, N, K", "G, T, N, K", "G, M, N, T", "N, K")
 
 _TUNER = "triton.autotune(configs=[_tunable(row) for row in CONFIGS], key=$key, **$options)"
 _ROW = """
@@ -83,10 +83,10 @@ _GUARDED = "if reason is not None:\n    return reason"
 
 def chosen(statement: ast.stmt) -> Choice | None:
     """How a statement chooses a row; None for another statement."""
-    for fitting, named in _NAMED.items():
-        if matches(statement, *(_SELECTED.format(sizes, named) for sizes in _SIZES)):
+    for fitting, calls in _NAMED.items():
+        if matches(statement, *(_SELECTED.format(sizes, named) for sizes in _SIZES for named in calls)):
             return Choice(False, fitting)
-        if matches(statement, _TUNED.format(named)):
+        if matches(statement, *(_TUNED.format(named) for named in calls)):
             return Choice(True, fitting)
     return None
 

@@ -11,7 +11,7 @@ import ast
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from generator.bounds import sharing, triton_semantics
+from generator.bounds import groups, sharing, triton_semantics
 from generator.bounds.choices import merged
 from generator.bounds.expressions import Expressions
 from generator.bounds.launcher_facts import COUNTERS, WORK
@@ -34,7 +34,7 @@ from generator.bounds.symbolic_values import (
 from generator.bounds.terms import Condition, Poly, Renumbered, at_most, below, of, poly, variable
 
 #: Names of the coordinates of a program's tile or element; symbols replace them once the order of tiles is proved.
-COORDINATES = (("pid_m", "pid_n"), ("m", "n"))
+COORDINATES = (("pid_m", "pid_n"), ("m", "n"), ("pid_k", "pid_n"))
 
 #: The name of a renumbered program id, from which a program computes its tile.
 NUMBER = "tile"
@@ -44,10 +44,17 @@ NUMBER = "tile"
 Order = Callable[[tuple[str, str], Number, Number, Poly | None], Lemma]
 
 #: Names of a program's matrix, and of its number among the programs of that matrix.
-MATRIX = ("batch", "pid")
+MATRIX, GROUP = ("batch", "pid"), ("group", "pid")
 
 #: A function that returns the conditions on the matrix, given those two; raises `NotUnderstood`.
 Split = Callable[[Number, Number], tuple[Condition, ...]]
+
+#: A function that raises `NotUnderstood` unless the last assignments of names find a program's group, where those
+#: without one have ended or not.
+Grouped = Callable[[Mapping[str, ast.expr], bool], None]
+
+#: The same of a group's part of K.
+PartOfK = Callable[[Mapping[str, ast.expr]], None]
 
 #: The loop of a persistent kernel over tiles: each number below its end belongs to exactly one program.
 _WALK = tuple(f"{each}(tl.program_id(0), $end, tl.num_programs(0), **$options)" for each in ("range", "tl.range"))
@@ -71,21 +78,26 @@ def walk(
     order: Order,
     depth: int | None = None,
     split: Split | None = None,
+    grouped: tuple[Grouped, Poly] | None = None,
+    part_of_k: PartOfK | None = None,
 ) -> Walk:
     """The accesses of a kernel called with `arguments`; raises `NotUnderstood`.
 
     `depth` is the number of elements of a step along K if programs divide the steps of all tiles (stream-K). `split`
-    is given if the operands are batches.
+    is given if the operands are batches, and `grouped` with the number of a group's tiles if they have groups of rows;
+    `part_of_k` is given if they have groups along K.
     """
     missing = [parameter.arg for parameter in kernel.args.args if parameter.arg not in arguments]
     if missing:
         raise NotUnderstood(kernel.lineno, f"the parameter {missing[0]}, which the launcher does not pass")
-    walker = _Walker(kernel, Expressions(dict(arguments)), order, depth, split)
+    walker = _Walker(kernel, Expressions(dict(arguments)), order, depth, split, grouped, part_of_k)
     for statement in kernel.body:
         walker.statement(statement)
         walker.cut(statement)
     if walker.split is not None:
         raise NotUnderstood(kernel.lineno, "a batch without an assignment of a program's matrix")
+    if walker.grouped is not None or walker.part_of_k is not None:
+        raise NotUnderstood(kernel.lineno, "groups without an assignment of a program's group")
     walker.found.sites = walker.at.sites
     return walker.found
 
@@ -98,10 +110,15 @@ class _Walker:
         order: Order,
         depth: int | None,
         split: Split | None,
+        grouped: tuple[Grouped, Poly] | None,
+        part_of_k: PartOfK | None,
     ) -> None:
         self.kernel, self.at = kernel, at
         self.order: Order | None = order
-        self.split = split
+        self.split, self.grouped, self.part_of_k = split, grouped, part_of_k
+        self.matrix = MATRIX if part_of_k is None else GROUP
+        #: Whether the programs without a group have ended.
+        self.ended = False
         self.found = Walk()
         self.depth = depth
         self.loops = 0
@@ -139,6 +156,8 @@ class _Walker:
                 self.at.value(value)
                 if matches(value, "tl.debug_barrier()"):
                     self.fence = len(self.at.sites)
+            case ast.If() if self.grouped is not None and not self.at.path and groups.surplus(node):
+                self.ended = True
             case ast.If(ast.Compare(ast.Name(count), [ast.Eq()], [others]), body, []) if self._counted(count):
                 self._last(node, self.at.names[count], self.at.value(others), body)
             case ast.If(test, body, orelse):
@@ -158,6 +177,16 @@ class _Walker:
         """Once both coordinates of the program are known, replace them with symbols that only the lemma describes."""
         if self.split is not None:
             self._cut_batch(statement, self.split)
+        if self.grouped is not None and groups.LAST in assigned([statement]):
+            self.grouped[0](self.latest, self.ended)
+            self.grouped = None
+            self.found.facts += groups.facts()
+            self._renamed(statement, groups.names())
+        if self.part_of_k is not None and self.split is None and groups.LAST_OF_K in assigned([statement]):
+            self.part_of_k(self.latest)
+            self.part_of_k = None
+            self.found.facts += groups.facts_of_part()
+            self.at.names |= groups.names_of_part()
         number = self.at.names.get(NUMBER)
         if self.order is not None and isinstance(number, Number) and not number.shape:
             known = [atom for product, _ in number.value.terms for atom in product if isinstance(atom, Renumbered)]
@@ -187,14 +216,19 @@ class _Walker:
 
     def _cut_batch(self, statement: ast.stmt, split: Split) -> None:
         """Replace a program's matrix and its number in that matrix with symbols; the latter is `pid` from then on."""
-        matrix, place = (self.at.names.get(name) for name in MATRIX)
+        matrix, place = (self.at.names.get(name) for name in self.matrix)
         if not isinstance(matrix, Number) or not isinstance(place, Number) or matrix.shape or place.shape:
             return
-        if not self._final(MATRIX, statement):
+        if not self._final(self.matrix, statement):
             return
         self.split = None
         self.found.facts += split(matrix, place)
-        # From here on the symbol PID is the number in the matrix: no value with its old meaning may remain.
+        symbols = {self.matrix[0]: self.matrix[0], self.matrix[1]: triton_semantics.PID}
+        self._renamed(statement, {name: Number(variable(x), width="32") for name, x in symbols.items()})
+
+    def _renamed(self, statement: ast.stmt, names: Mapping[str, Value]) -> None:
+        """Give names their values behind a statement, from which on PID is a program's number in its matrix."""
+        # No value with its old meaning may remain.
         called = (node for node in ast.walk(self.kernel) if isinstance(node, ast.Attribute))
         if any(node.attr == "program_id" and node.lineno > statement.lineno for node in called):
             raise NotUnderstood(statement.lineno, "the program id, used after the matrix is computed from it")
@@ -203,8 +237,7 @@ class _Walker:
                 self.at.names[name] = Opaque(f"{name}, which depends on the program id of the whole batch")
             elif isinstance(value, Block) or (isinstance(value, Pointer) and value.offset != poly(0)):
                 raise NotUnderstood(statement.lineno, f"{name}, an address computed before the matrix is known")
-        for name, symbol in zip(MATRIX, ("batch", triton_semantics.PID)):
-            self.at.names[name] = Number(variable(symbol), width="32")
+        self.at.names |= names
 
     def _final(self, names: tuple[str, str], statement: ast.stmt) -> bool:
         """Whether no code after a statement assigns any of the names."""
@@ -299,6 +332,8 @@ class _Walker:
         """The loop of a persistent kernel over tiles: inside it, the tile's number replaces the program id."""
         assert isinstance(node.iter, ast.Call)
         tiles = self.at.value(end)
+        if self.grouped is not None and groups.walked(end):
+            tiles = Number(self.grouped[1])
         known = isinstance(tiles, Number) and not tiles.shape
         if not known or self.tiles is not None or self.order is None or self.at.path:
             raise NotUnderstood(node.lineno, f"the loop over {ast.unparse(node.iter)}")

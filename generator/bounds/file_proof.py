@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 
-from generator.bounds import launcher_facts
+from generator.bounds import groups, launcher_facts
 from generator.bounds.batches import prove_split
 from generator.bounds.curve_lemma import Curve
 from generator.bounds.evaluate import Walk, walk
 from generator.bounds.gemm_statements import SUMS
+from generator.bounds.helpers import GROUPS_OF_K
 from generator.bounds.launcher_facts import COUNTERS, Launch, Launcher
 from generator.bounds.order_proof import Lemma, Order, prove_order
 from generator.bounds.patterns import matches
@@ -58,11 +59,8 @@ def prove(path: Path) -> Proof:
     Raises `NotUnderstood` if the file has no kernel.
     """
     source = read(path)
-    first = _proof(source)
-    if source.second is None:
-        return first
-    second = _proof(source.second)
-    return Proof((*first.accesses, *second.accesses), _worst([first.order, second.order]))
+    proofs = [_proof(source.of(name)) for name in source.launches]
+    return Proof(tuple(access for proof in proofs for access in proof.accesses), _worst([x.order for x in proofs]))
 
 
 def _proof(source: Source) -> Proof:
@@ -101,11 +99,12 @@ def _with_tiles(source: Source, known: Launcher, tiles: Mapping[str, int]) -> tu
             whole = prod(found.grid, start=found.batch or poly(1))
             if (tiles is not None) != found.walks or tiles not in (None, whole):
                 lemma = Lemma(Order("not proved", "the launcher's programs are not known to compute every tile"))
-            elif found.batch is not None and not divided:
+            elif (found.batch is not None or found.grouped) and not divided:
                 # The lemma would hold for one matrix, but the program's matrix is not known.
                 lemma = Lemma(Order("not proved", "the tile is computed before the matrix of a program is known"))
             else:
-                lemma = prove_order(names, (first, second), found.grid, found.facts)
+                facts = (*found.facts, *groups.facts()) if found.grouped else found.facts
+                lemma = prove_order(names, (first, second), found.grid, facts)
             return lemma
 
         def split(matrix: Number, place: Number) -> tuple[Condition, ...]:
@@ -116,11 +115,28 @@ def _with_tiles(source: Source, known: Launcher, tiles: Mapping[str, int]) -> tu
                 lemma = Lemma(matrices)
                 raise NotUnderstood(source.kernel.lineno, "which matrix of the batch a program computes")
             divided = True
-            return at_most(0, variable("batch")), below(variable("batch"), found.batch)
+            number = variable("group" if known.sizes == GROUPS_OF_K else "batch")
+            return at_most(0, number), below(number, found.batch)
+
+        def part_of_k(latest: Mapping[str, ast.expr]) -> None:
+            reason = groups.why_not_part(source, latest)
+            if reason is not None:
+                raise NotUnderstood(source.kernel.lineno, reason)
+
+        def grouped(latest: Mapping[str, ast.expr], ended: bool) -> None:
+            nonlocal divided
+            reason = groups.why_not(source, latest, walks=found.walks, ended=ended)
+            if reason is not None:
+                raise NotUnderstood(source.kernel.lineno, reason)
+            divided = True
 
         known_here = {**launch.arguments, **_finders(source)}
         depth = launch.depth if launch.deals else None
-        walked = walk(source.kernel, known_here, order, depth, split if launch.batch is not None else None)
+        several = split if launch.batch is not None else None
+        whole = prod(found.grid, start=poly(1)) if found.grouped else None
+        of_rows = (grouped, whole) if whole is not None else None
+        of_k = part_of_k if known.sizes == GROUPS_OF_K else None
+        walked = walk(source.kernel, known_here, order, depth, several, of_rows, of_k)
     except NotUnderstood as error:
         # If programs share tiles, the order includes the claim that one of them stores the result.
         shared = launch is not None and (launch.sharing > 1 or launch.deals)
@@ -131,7 +147,7 @@ def _with_tiles(source: Source, known: Launcher, tiles: Mapping[str, int]) -> tu
     wrong = _wrong_store(known, launch, walked) or _counters_left(source, known, walked)
     if wrong is not None:
         lemma = replace(lemma, order=Order("refuted", wrong))
-    if source.second is not None and lemma.order.state == "proved":
+    if len(source.launches) > 1 and lemma.order.state == "proved":
         missed = uncovered(known, launch, walked, tiles)
         lemma = replace(lemma, order=Order("not proved", missed)) if missed is not None else lemma
     judge = Judge(known, launch, walked, lemma, tiles)

@@ -14,7 +14,7 @@ from generator.bounds import configuration_choice, helpers
 from generator.bounds.helpers import SIZES
 from generator.bounds.patterns import matched, matches
 from generator.bounds.plain_arithmetic import condition_of, number_of
-from generator.bounds.source import SECOND, NotUnderstood, Source
+from generator.bounds.source import NotUnderstood, Source
 from generator.bounds.symbolic_values import Descriptor
 from generator.bounds.terms import Condition, Poly, negation, poly, variable
 from generator.emit.syntax_digest import undocumented
@@ -32,10 +32,17 @@ return $returned
 _CLEAR = "for name in launch.cleared:\n    launch.results[name].zero_()"
 _LAUNCH = "launch.kernel[launch.grid](**launch.arguments)"
 _THEN = "launch.then.kernel[launch.then.grid](**launch.then.arguments)"
-#: The constants that the second of two launches passes, with its own number of rows to a tile.
-OF_ROW = ("BLOCK_M", "BLOCK_N", "SPLIT")
-#: The partial sums that the first of two kernels stores, and the second adds.
+#: The constants that a launch passes which has no configuration: sizes of its own tiles, and what it needs of a row.
+OF_ROW = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "SPLIT")
+#: What the first of two kernels stores for the second: partial sums to add, or the B to multiply.
 SUMS = "sums"
+DENSE = "decoded"
+BETWEEN = frozenset({SUMS, DENSE})
+#: Room for that B, row-major or column-major, whose rows or columns in memory are padded: they do not overlap.
+_PADDED = (
+    "torch.empty_strided(($rows, $columns), (triton.cdiv($columns, 8) * 8, 1), dtype=$dtype, device=a.device)",
+    "torch.empty_strided(($rows, $columns), (1, triton.cdiv($rows, 8) * 8), dtype=$dtype, device=a.device)",
+)
 #: How many there are of each element.
 _SPLIT = 'row["SPLIT"]'
 _REDUCE = "for name, reduce, parts in launch.reduced:\n    reduce(launch.parts[parts], -2, out=launch.results[name])"
@@ -65,8 +72,8 @@ class Gemm:
     #: The operands whose extent decides between INDEX of 32 and of 64 bits.
     indexed: frozenset[str] = frozenset()
     facts: list[Condition] = field(default_factory=list)
-    #: Whether the matrices are those of a batch.
-    batched: bool = False
+    #: The sizes of the products: of one, of a batch, or of groups.
+    sizes: tuple[str, ...] = ()
     _scalars: set[str] = field(default_factory=set)
     _rows: dict[str, tuple[ast.expr, bool]] = field(default_factory=dict)
     _descriptors: dict[str, Descriptor] = field(default_factory=dict)
@@ -94,6 +101,11 @@ class Gemm:
         return tuple(stride for operand in self.operands.values() for stride in operand.strides)
 
     @property
+    def _result(self) -> tuple[str, ...]:
+        """The extents of the result."""
+        return self.sizes[self.sizes == helpers.GROUPS : -1]
+
+    @property
     def counts(self) -> bool:
         """Whether programs count themselves, tile by tile."""
         return self._workspace > 0
@@ -112,9 +124,9 @@ class Gemm:
     def arguments(self) -> Mapping[str, ast.expr]:
         """What the launch passes to the kernel's parameters besides a row of CONFIGS, and tells the compiler."""
         match self._plan["arguments"]:
-            case ast.Dict([*keys, None], [*values, ast.Name("row")]) if not self.source.launched_second:
+            case ast.Dict([*keys, None], [*values, ast.Name("row")]) if self.source.configured:
                 named = _named(keys, values)
-            case ast.Dict(keys, values) if self.source.launched_second:
+            case ast.Dict(keys, values) if not self.source.configured:
                 named = _named(keys, values)
             case _:
                 named = None
@@ -143,7 +155,7 @@ class Gemm:
             raise NotUnderstood(gemm.lineno, "gemm, which launches what plan returns")
         same = [keyword.arg for keyword in found["given"] if keyword.arg and matches(keyword.value, keyword.arg)]
         self.zeroed = "cleared" in self._plan
-        launches = [_LAUNCH, _THEN] if self.source.second else [_LAUNCH]
+        launches = [_LAUNCH, _THEN][: len(self.source.launches)]
         inside = [*([_CLEAR] if self.zeroed else []), *launches, *([_REDUCE] if "reduced" in self._plan else [])]
         known = same == names[0][2:] and matches(found["inside"], "\n".join(inside))
         if not known or not matches(found["returned"], _RETURNED[bool(self._beside)]):
@@ -153,36 +165,38 @@ class Gemm:
         """Take in what `plan` returns: every field that a launch, or another by the same plan, goes by."""
         vectors = [name for name in self._beside if name in self._vectors]
         wanted = {
-            "kernel": ("gemm_kernel", "kernel"),
+            "kernel": (self.source.launches[0], "kernel"),
             "results": self._results,
             "cleared": ('["out"]',),
             "workspace": ('{"work": work, "counters": counters}',) if self._workspace else (),
-            "parts": (_entries(sorted(self._parts, key=lambda name: name != SUMS)),) if self._parts else (),
+            "parts": (_entries(sorted(self._parts, key=lambda name: name not in BETWEEN)),) if self._parts else (),
             "reduced": ("$all",) if self._reductions(fields.get("reduced")) == vectors else (),
         }
         needed = {"kernel", "grid", "arguments", "slots", "results"}
         needed |= {"workspace"} if self._workspace else set()
         needed |= {"parts", "reduced"} if vectors else set()
-        needed |= {"parts", "then"} if self.source.second else set()
-        reduced = [name for name in self._parts if name != SUMS]
+        needed |= {"parts", "then"} if len(self.source.launches) > 1 else set()
+        reduced = [name for name in self._parts if name not in BETWEEN]
         known = needed <= fields.keys() <= {*needed, "cleared"} and len(reduced) == len(vectors)
         if not known or not all(matches(fields[name], *wanted[name]) for name in fields.keys() & wanted.keys()):
             return False
         self._plan = dict(fields)
-        return not self.source.second or self._planned_then(fields["then"])
+        return len(self.source.launches) == 1 or self._planned_then(fields["then"])
 
     def _planned_then(self, then: ast.expr) -> bool:
         """Take in the second launch, which is of the other kernel."""
         match then:
             case ast.Call(ast.Name("SimpleNamespace"), [], keywords):
                 fields = {field.arg: field.value for field in keywords if field.arg is not None}
-                if fields.keys() != {"kernel", "grid", "arguments", "slots"} or SUMS not in self._parts:
+                between = BETWEEN & self._parts.keys()
+                if fields.keys() != {"kernel", "grid", "arguments", "slots"} or len(between) != 1:
                     return False
-                self._same_parts(fields["arguments"])
-                self.results = self.results - {SUMS} if self.source.launched_second else {SUMS}
+                if SUMS in between:
+                    self._same_parts(fields["arguments"])
+                self.results = self.results - between if self.source.launched_second else set(between)
                 if self.source.launched_second:
                     self._plan |= fields
-                return matches(fields["kernel"], SECOND)
+                return matches(fields["kernel"], self.source.launches[1])
         return False
 
     def _same_parts(self, arguments: ast.expr) -> None:
@@ -255,7 +269,7 @@ class Gemm:
                 dimension = None
             case _:
                 return False
-        if len(extents) > (3 if self.batched else 2) or dimension not in (None, *range(len(extents))):
+        if len(extents) > (2 if self.sizes == helpers.ONE else 3) or dimension not in (None, *range(len(extents))):
             return False
         helpers.check(self.source, dimension)
         names = {size: variable(size) for size in SIZES}
@@ -272,10 +286,10 @@ class Gemm:
         if out is None or any(not isinstance(x, ast.If) or not isinstance(x.body[0], ast.Raise) for x in refused):
             return False
         matrix, flipped = self._flip(made)
-        front = ("B",) if self.batched else ()
-        shape, unit = (("N", "M"), 0) if flipped else (("M", "N"), 1)
+        *front, rows, columns = self._result
+        shape, unit = ((columns, rows), 0) if flipped else ((rows, columns), 1)
         known = matches(matrix, _EMPTY.format(", ".join((*front, *shape))))
-        known = known and out.shape == tuple(map(variable, (*front, "M", "N")))
+        known = known and out.shape == tuple(map(variable, self._result))
         return known and out.unit in (None, unit + len(front))
 
     def _output_beside(self, name: str, statement: ast.If) -> bool:
@@ -293,8 +307,8 @@ class Gemm:
         matrix, flipped = self._flip(value)
         if out is not None and found.shape == out.shape:
             self.results.add(name)
-            sizes = ("N", "M") if flipped else ("M", "N")
-            front = ("B",) if self.batched else ()
+            *front, rows, columns = self._result
+            sizes = (columns, rows) if flipped else (rows, columns)
             known = matches(matrix, _EMPTY.format(", ".join((*front, *sizes))))
             return known and found.unit in (None, len(front) + (0 if flipped else 1))
         # The launcher alone fills it.
@@ -303,7 +317,9 @@ class Gemm:
         return True
 
     def _room(self, name: str, node: ast.expr) -> bool:
-        """Room for the sums of parts of K, or for the parts that tiles leave of sums and maxima."""
+        """Room for what another kernel reads, or for the parts that tiles leave of sums and maxima."""
+        if name == DENSE:
+            return self._room_for_dense(node)
         found = matched(node, _EMPTY.format("*$extents,"))
         if found is None:
             return False
@@ -314,6 +330,17 @@ class Gemm:
         self.results.add(name)
         return True
 
+    def _room_for_dense(self, node: ast.expr) -> bool:
+        """Room for the B that is multiplied, which has stride 1 along one dimension."""
+        found = matched(node, *_PADDED)
+        if found is None:
+            return False
+        self._parts[DENSE] = [found["rows"], found["columns"]]
+        shape = tuple(variable(f"{DENSE}.shape[{at}]") for at in range(2))
+        self.operands[DENSE] = Operand(DENSE, shape, 1 if matches(node, _PADDED[0]) else 0)
+        self.results.add(DENSE)
+        return True
+
     def _chosen(self, statement: ast.stmt) -> bool:
         """Whether a row is chosen."""
         choice = configuration_choice.chosen(statement)
@@ -322,17 +349,18 @@ class Gemm:
 
     def _unpacked(self, statement: ast.stmt) -> bool:
         """Take in what several names are assigned."""
-        batched = matches(statement, "B, M, N, K = _sizes(a, b)")
-        if batched or matches(statement, "M, N, K = _sizes(a, b)"):
-            self.batched = batched
-            self.facts += helpers.sizes(self.source, self.batched)
-            return True
+        for names, read in helpers.READ.items():
+            if matches(statement, f"{', '.join(names)} = _sizes({read})"):
+                self.sizes = names
+                self.facts += helpers.sizes(self.source, names)
+                return True
         room = matched(statement, "work, counters = $room")
         if room is not None:
             self._workspace = helpers.workspace(self.source, room["room"])
             return True
         # With K = 0 a small matrix of zeros, which has a shape and strides of its own.
-        turned = matched(statement, "a_rows, b_rows = ($a, $b) if K else $zeros")
+        summed = self.sizes[-1] if self.sizes else "K"
+        turned = matched(statement, f"a_rows, b_rows = ($a, $b) if {summed} else $zeros")
         if turned is not None:
             self._rows = {"a_rows": self._flip(turned["a"]), "b_rows": self._flip(turned["b"])}
         return turned is not None
@@ -350,7 +378,7 @@ class Gemm:
                 self._furthest = node
             case "index":
                 self.indexed = helpers.indexed(self.source, node, self.operands, self._furthest)
-            case _ if target.endswith("_parts") or target == SUMS:
+            case _ if target.endswith("_parts") or target in BETWEEN:
                 return self._room(target, node)
             case _ if matches(node, f"_scalar('{target}', {target}, a.device)"):
                 helpers.scalar(self.source)
@@ -365,7 +393,7 @@ class Gemm:
         found = matched(node, "_describe($matrix, $block)")
         if found is None:
             return False
-        helpers.describe(self.source, self.batched)
+        helpers.describe(self.source, self.sizes)
         matrix, flipped = self._flip(found["matrix"])
         if isinstance(matrix, ast.Name) and matrix.id in self._rows and not flipped:
             matrix, flipped = self._rows[matrix.id]
@@ -380,10 +408,14 @@ class Gemm:
         return True
 
     def _flip(self, node: ast.expr) -> tuple[ast.expr, bool]:
-        """A matrix, and whether it is turned: `b.T` is b, turned, and `b.mT` is each matrix of a batch."""
-        if isinstance(node, ast.Attribute) and node.attr == ("mT" if self.batched else "T"):
-            return node.value, True
-        return node, False
+        """A matrix, and whether it is turned: `b.T` is b, turned, and `b.mT` is each matrix of several."""
+        if not isinstance(node, ast.Attribute):
+            return node, False
+        three = {name for name, operand in self.operands.items() if len(operand.shape) == 3}
+        several = isinstance(node.value, ast.Name) and node.value.id in three
+        # A new result, which is no operand yet, is one for each matrix where there are several.
+        several = several or (isinstance(node.value, ast.Call) and len(self._result) == 3)
+        return (node.value, True) if node.attr == ("mT" if several else "T") else (node, False)
 
 
 def _named(keys: Iterable[ast.expr | None], values: list[ast.expr]) -> dict[str, ast.expr] | None:

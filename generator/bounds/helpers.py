@@ -10,14 +10,23 @@ from generator.bounds.plain_arithmetic import number_of
 from generator.bounds.source import NotUnderstood, Source, refusals
 from generator.bounds.terms import Condition, at_most, poly, variable
 
-#: B is how many matrices a batch has; where there is none, nothing is said of it.
-SIZES = ("B", "M", "N", "K")
+#: B is how many matrices a batch has, G how many groups there are, and T how many rows they have together: nothing is
+#: said of those that a launcher does not have.
+SIZES = ("B", "G", "T", "M", "N", "K")
+#: The sizes of a launcher: of one product, of a batch, and of groups.
+ONE, BATCH, GROUPS = ("M", "N", "K"), ("B", "M", "N", "K"), ("G", "T", "N", "K")
+#: The same of groups along K.
+GROUPS_OF_K = ("G", "M", "N", "T")
 
-#: The sizes of operands that are matrices, and of batches of them; of a gate b has two columns for each of the result.
+#: How they are taken from the operands; of a gate b has two columns for each of the result.
 _TAKEN = {
-    False: {1: "M, K, N = *a.shape, b.shape[1]", 2: "M, K, N = *a.shape, b.shape[1] // 2"},
-    True: {1: "B, M, K, N = *a.shape, b.shape[2]", 2: "B, M, K, N = *a.shape, b.shape[2] // 2"},
+    ONE: "M, K, N = *a.shape, b.shape[1]",
+    BATCH: "B, M, K, N = *a.shape, b.shape[2]",
+    GROUPS: "T, G, K, N = a.shape[0], *b.shape[:2], b.shape[2]",
+    GROUPS_OF_K: "G, M, T, N = len(offsets), *a.shape, b.shape[1]",
 }
+#: What they are taken from.
+READ = {names: "a, b, offsets" if names == GROUPS_OF_K else "a, b" for names in _TAKEN}
 #: `unit` may be left out where no operand has a stride of 1.
 _CHECKS = tuple(f"def _check(name, x, shape, dtype, device, {unit}):\n    *$checks" for unit in ("unit", "unit=None"))
 _UNIT = (
@@ -25,13 +34,20 @@ _UNIT = (
     "unit is not None and x.shape[unit] > 1 and x.stride(unit) != 1",
 )
 _DESCRIBE = {
-    False: """
+    ONE: """
 def _describe(x, block):
     rows, columns = x.shape
     stride = x.stride(0) if rows > 1 else -(-columns // 16) * 16
     return TensorDescriptor(x, [rows, columns], [stride, 1], list(block))
 """,
-    True: """
+    GROUPS: """
+def _describe(x, block):
+    *count, rows, columns = x.shape
+    stride = x.stride(-2) if rows > 1 else -(-columns // 16) * 16
+    apart = [x.stride(0) if many > 1 else rows * stride for many in count]
+    return TensorDescriptor(x, [*count, rows, columns], [*apart, stride, 1], list(block))
+""",
+    BATCH: """
 def _describe(x, block):
     count, rows, columns = x.shape
     stride = x.stride(1) if rows > 1 else -(-columns // 16) * 16
@@ -69,13 +85,14 @@ def _scalar(name, x, device):
 """
 
 
-def sizes(source: Source, batched: bool) -> list[Condition]:
+def sizes(source: Source, names: tuple[str, ...]) -> list[Condition]:
     """What `_sizes` makes sure of the sizes: that they are extents, so not negative, and not above its limit."""
     function = source.function("_sizes")
-    names = SIZES[not batched :]
-    found = matched(function, f"def _sizes(a, b):\n    *$body\n    return {', '.join(names)}")
+    found = matched(function, f"def _sizes({READ[names]}):\n    *$body\n    return {', '.join(names)}")
     body = found["body"] if found is not None else []
-    known = [(at, columns) for columns, text in _TAKEN[batched].items() for at in body if matches(at, text)]
+    known = [
+        (at, columns) for columns, end in ((1, ""), (2, " // 2")) for at in body if matches(at, _TAKEN[names] + end)
+    ]
     if len(known) != 1 or assigned(at for at in body if at is not known[0][0]) & {"a", "b", *names}:
         raise NotUnderstood(function.lineno, "_sizes")
     taken, columns = known[0]
@@ -129,10 +146,10 @@ def scalar(source: Source) -> None:
         raise NotUnderstood(function.lineno, "_scalar")
 
 
-def describe(source: Source, batched: bool) -> None:
+def describe(source: Source, names: tuple[str, ...]) -> None:
     """Raise unless `_describe` makes a descriptor of an operand's own shape and strides, the last of them 1."""
     function = source.function("_describe")
-    if not matches(function, _DESCRIBE[batched]):
+    if not matches(function, _DESCRIBE[GROUPS if names == GROUPS_OF_K else names]):
         raise NotUnderstood(function.lineno, "_describe")
 
 

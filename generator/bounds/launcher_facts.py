@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
-from generator.bounds import configuration_choice, helpers
+from generator.bounds import configuration_choice, groups, helpers
 from generator.bounds import sharing as dealing
 from generator.bounds.gemm_statements import OF_ROW, Gemm, Operand
 from generator.bounds.helpers import SIZES
 from generator.bounds.patterns import dotted, matched, matches
 from generator.bounds.plain_arithmetic import condition_of, number_of
-from generator.bounds.source import NotUnderstood, Refuted, Source
+from generator.bounds.source import ADDS, DECODES, NotUnderstood, Refuted, Source
 from generator.bounds.symbolic_values import Descriptor, Dtype, Either, Number, Opaque, Pointer, Truth, Value
 from generator.bounds.terms import Condition, Poly, at_most, below, equal, poly, variable
 from generator.bounds.triton_semantics import PART, SECOND_AXIS, TILES
@@ -42,6 +42,8 @@ class Launch:
     facts: tuple[Condition, ...]
     #: How many matrices have that many tiles, None where there is no batch.
     batch: Poly | None
+    #: Whether these are the tiles of a group, of which only the device knows how many there are.
+    grouped: bool
     #: The programs that share a tile, along the grid's second axis.
     sharing: int
     #: Whether there are at most as many programs as tiles, and at least one, which walk the tiles; else as many.
@@ -71,7 +73,7 @@ class Launcher(Gemm):
         table = {key: poly(number) for key, number in row.items()}
         parameters = [parameter.arg for parameter in self.source.kernel.args.args]
         own = {name: table[name] for name in parameters if name in table}
-        if self.source.launched_second:
+        if not self.source.configured:
             told = {name: value for name, value in self.arguments.items() if name in OF_ROW}
             own = {name: number_of(value, {}, {"row": table}) for name, value in told.items()}
         arguments = self._passed | {name: Number(number) for name, number in own.items()}
@@ -83,15 +85,15 @@ class Launcher(Gemm):
             facts.append(condition_of(self._demanded, names, {"row": table}))
         grid = tuple(number_of(factor, names, {"row": table, "meta": table}) for factor in self._grid)
         batch = None
-        if self.batched:
+        if self.sizes in (helpers.BATCH, helpers.GROUPS_OF_K):
             batch, *rest = grid
             grid = tuple(rest)
-            if batch != names["B"]:
+            if batch != names[self.sizes[0]]:
                 raise NotUnderstood(self.line, f"a grid of {batch} matrices")
         operands, sharing = dict(self.operands), 1
         for name, extents in self._parts.items():
             shape = tuple(number_of(extent, names, {"row": table}) for extent in extents)
-            operands[name] = Operand(name, shape, len(shape) - 1)
+            operands[name] = replace(operands[name], shape=shape)
         if self._programs.sharing is not None:
             shared = number_of(self._programs.sharing, {}, {"row": table, "meta": table}).constant
             if shared is None or shared < 1:
@@ -110,6 +112,7 @@ class Launcher(Gemm):
             grid,
             tuple(facts),
             batch,
+            self.sizes == helpers.GROUPS,
             sharing,
             self._programs.walks,
             self._programs.deals,
@@ -126,7 +129,7 @@ class Launcher(Gemm):
         """What every row that is launched meets."""
         demanded = configuration_choice.demand(self.source, self._choice, self._refuses)
         # What prunes for the tuner knows the sizes by the names of the kernel's parameters.
-        told = "MN" if self.source.launched_second else "MNK"
+        told = {ADDS: "MN", DECODES: "NK"}.get(self.source.kernel.name, "MNK")
         if demanded is not None and any(self._passed.get(name) != _size(name) for name in told):
             raise NotUnderstood(self.line, "sizes passed under other names")
         return demanded
@@ -159,7 +162,12 @@ class Launcher(Gemm):
 
     @cached_property
     def _grid(self) -> list[ast.expr]:
-        """The factors of the number of tiles."""
+        """The factors of the number of tiles, of groups those of each."""
+        if self.sizes == helpers.GROUPS:
+            if not matches(self._programs.tiles, *groups.PROGRAMS):
+                raise NotUnderstood(self.line, f"a grid of {ast.unparse(self._programs.tiles)} programs for groups")
+            groups.check_programs(self.source)
+            return [*groups.GRID]
         factors = [self._programs.tiles]
         while isinstance(factors[0], ast.BinOp) and isinstance(factors[0].op, ast.Mult):
             factors[:1] = [factors[0].left, factors[0].right]
@@ -168,7 +176,7 @@ class Launcher(Gemm):
     @cached_property
     def _passed(self) -> dict[str, Value]:
         """What `plan` passes besides the row."""
-        ours = (*_OPTIONS, *(OF_ROW if self.source.launched_second else ()))
+        ours = (*_OPTIONS, *(() if self.source.configured else OF_ROW))
         given = {name: self._value(value) for name, value in self.arguments.items() if name not in ours}
         owners = {name: value.operand for name, value in given.items() if isinstance(value, _OWNED)}
         if not matches(self._plan["slots"], repr(owners)):
@@ -189,6 +197,8 @@ class Launcher(Gemm):
             return _size(name)
         if name == "index":
             return Dtype("index")
+        if matches(node, groups.LANES) and "G" in self.sizes:
+            return Number(poly(groups.MOST_LANES))
         if matches(node, "_approximates(a.device)"):
             # Which instructions compute a value: none that is followed.
             return Opaque("_approximates")

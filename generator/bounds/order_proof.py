@@ -78,14 +78,19 @@ def prove_order(
     grid: Sequence[Poly],
     facts: Iterable[Condition],
 ) -> Lemma:
-    """The lemma for a program's coordinates along M and N; the launcher's grid has the product of `grid` programs."""
-    factors = [[factor for factor in grid if factor.variables == {size}] for size in _SIZES]
+    """The lemma for a program's two coordinates; the launcher's grid has the product of `grid` programs."""
+    sizes = [size_along(name) for name in names]
+    factors = [[factor for factor in grid if factor.variables == {size}] for size in sizes]
     if len(grid) != 2 or any(len(found) != 1 for found in factors):
         product_of_grid = " * ".join(f"({factor})" for factor in grid)
-        return Lemma(Order("not proved", f"the grid is not known as tiles along M times along N: {product_of_grid}"))
+        told = " times along ".join(sizes)
+        return Lemma(Order("not proved", f"the grid is not known as tiles along {told}: {product_of_grid}"))
     extents = (factors[0][0], factors[1][0])
     parts = sorted({part.value for number in coordinates for part in number.parts}, key=str)
     known = tuple(conjuncts(facts))
+    if "K" in sizes:
+        # There is a program, so that no side of the grid is empty; K may be 0, and no other size.
+        known = (*known, at_most(1, extents[sizes.index("K")]))
     for part in parts:
         # Results that depend on the sizes alone need no order; some need that the number of tiles fits 32 bits.
         if PID not in part.variables and not fits(part, known) and not fits(part, [*known, _counted(extents)]):
@@ -100,6 +105,11 @@ def prove_order(
     witness = [replaced_in(condition, back) for condition in lemma.witness]
     witness += [equal(symbol, index) for symbol, index in zip(symbols, lemma.tile)]
     return Lemma(lemma.order, tuple(proved), tuple(witness), fits=True)
+
+
+def size_along(name: str) -> str:
+    """The size along which a coordinate of a tile counts, by its name: M for `pid_m`."""
+    return name[-1].upper()
 
 
 def fits(number: Poly, facts: Iterable[Condition]) -> bool:

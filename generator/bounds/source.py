@@ -11,9 +11,11 @@ from typing import Literal
 from generator.bounds.patterns import assigned, matches
 from generator.emit.syntax_digest import undocumented
 
-#: The kernel's name in every rendered file, and that of the one behind it where two make a result.
+#: The name in every rendered file of the kernel that is launched with a configuration, and of those that are launched
+#: before it or behind it, where two make a result.
 KERNEL = "gemm_kernel"
-SECOND = "sum_kernel"
+DECODES = "decode_kernel"
+ADDS = "sum_kernel"
 #: What a method or a function is called that touches memory, as far as it does not begin with `atomic`.
 _LOADS = frozenset({"load", "gather"})
 _STORES = frozenset({"store", "scatter"})
@@ -34,7 +36,9 @@ _KNOWN = frozenset(
     | {"all", "any", "enumerate", "float", "int", "isinstance", "len", "list", "max", "min", "range", "sum", "zip"}
 )
 #: What makes a function a kernel, which profilers then see under the file's name.
-JITS = tuple(f"triton.jit(repr=lambda _: __name__.rpartition('.')[2]{end})" for end in ("", " + '_sum'"))
+JITS = tuple(
+    f"triton.jit(repr=lambda _: __name__.rpartition('.')[2]{end})" for end in ("", " + '_sum'", " + '_decode'")
+)
 #: What may stand around a function, and leaves it the same one.
 _DECORATORS = ("triton.jit", *JITS, "functools.lru_cache(maxsize=$size)")
 
@@ -77,17 +81,24 @@ class Source:
     calls: tuple[Call, ...]
 
     @property
-    def second(self) -> Source | None:
-        """The same file with the kernel that is launched behind the first; None where there is none."""
-        if SECOND not in self.functions:
-            return None
-        kernel = self.functions[SECOND]
-        return replace(self, kernel=kernel, calls=tuple(_calls(kernel)))
+    def launches(self) -> tuple[str, ...]:
+        """The kernels that a call launches, in this order."""
+        return tuple(name for name in (DECODES, KERNEL, ADDS) if name in self.functions)
 
     @property
     def launched_second(self) -> bool:
         """Whether the kernel is the second of two."""
-        return self.kernel.name == SECOND
+        return self.kernel.name in self.launches[1:]
+
+    @property
+    def configured(self) -> bool:
+        """Whether the kernel is launched with a configuration."""
+        return self.kernel.name == KERNEL
+
+    def of(self, name: str) -> Source:
+        """The same file with another of its kernels."""
+        kernel = self.functions[name]
+        return replace(self, kernel=kernel, calls=tuple(_calls(kernel)))
 
     def function(self, name: str) -> ast.FunctionDef:
         """A function of the file; raises `NotUnderstood` where there is none of the name."""
@@ -109,7 +120,7 @@ def read(path: Path) -> Source:
                 pass
             case ast.Import() | ast.ImportFrom():
                 names = {alias.asname or alias.name for alias in node.names}
-            case ast.FunctionDef(name) if name in (KERNEL, SECOND) or _plain(node):
+            case ast.FunctionDef(name) if name in (KERNEL, DECODES, ADDS) or _plain(node):
                 names, functions[name] = {name}, node
             case ast.Assign([ast.Name(name)], value) if _constant(value):
                 names, constants[name] = {name}, node

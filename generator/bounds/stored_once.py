@@ -14,8 +14,9 @@ from itertools import combinations
 
 from generator.bounds.evaluate import Walk
 from generator.bounds.faults import NotLinear, by_stride, indices
-from generator.bounds.gemm_statements import SUMS, Operand
+from generator.bounds.gemm_statements import BETWEEN, Operand
 from generator.bounds.launcher_facts import Launch, Launcher
+from generator.bounds.order_proof import size_along
 from generator.bounds.plain_arithmetic import number_of
 from generator.bounds.sites import Site
 from generator.bounds.solve import together
@@ -27,9 +28,10 @@ from generator.bounds.triton_semantics import PART, SECOND_AXIS
 
 def uncovered(known: Launcher, launch: Launch, walked: Walk, row: Mapping[str, int]) -> str | None:
     """Why one of two kernels is not known to write each element of its results once; None where it is."""
-    loads = [site for site in walked.sites if site.operand == SUMS and site.kind == "load"]
-    if loads and SUMS in known.results:
-        return f"line {loads[0].line}: partial sums are read by the kernel that stores them"
+    own = known.results & BETWEEN
+    loads = [site for site in walked.sites if site.operand in own and site.kind == "load"]
+    if loads:
+        return f"line {loads[0].line}: {loads[0].operand} is read by the kernel that stores it"
     for name in sorted(known.results):
         stores = [site for site in walked.sites if site.operand == name and site.kind == "store"]
         if not _one_runs(stores, [*launch.facts, *walked.facts]):
@@ -99,8 +101,8 @@ def _sides(
 
 def _places(launch: Launch, walked: Walk) -> Mapping[str, Poly] | None:
     """How many places there are for each coordinate of a tile, and for the part; None where that is not known."""
-    sides: Sequence[list[Poly]] = [[side for side in launch.grid if side.variables == {size}] for size in "MN"]
-    if len(walked.replaced) != 2 or any(len(side) != 1 for side in sides):
+    sides = {name: [x for x in launch.grid if x.variables == {size_along(name)}] for name in walked.replaced}
+    if len(sides) != 2 or any(len(side) != 1 for side in sides.values()):
         return None
-    counts = {name: side[0] for name, side in zip(walked.replaced, sides)}
+    counts = {name: side[0] for name, side in sides.items()}
     return counts | ({PART: poly(launch.sharing)} if SECOND_AXIS in launch.arguments else {})

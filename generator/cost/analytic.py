@@ -25,9 +25,14 @@ TYPICAL_M = (1, 16, 64, 256, 1024, 4096)
 PRODUCTS = 2.6e12
 #: The factor for fp32 without the matrix unit, of an H200.
 _IEEE = 0.07
-#: Products in the time of a conversion, of about 2.5 instructions, and in that of an addition to the scaled sum.
-_CONVERSION = 32
+#: Of an H200: the products in the time of a conversion of an element of B, where the matrix unit reads it from
+#: registers or from shared memory again; of an addition to the scaled sum; and of the latency of a step, longer if it
+#: converts.
+_CONVERSION = {"exchanged": 60, "direct": 120}
 _SCALING = 12
+_LATENCY, _CONVERTED_LATENCY = "400_000", "3_000_000"
+#: Bytes that a kernel reads and writes per second, of an H200.
+_BYTES = 3.4e12
 #: Seconds that the launch of a second kernel adds to a call, of an H200.
 _LAUNCH = 2e-6
 
@@ -35,13 +40,14 @@ _LAUNCH = 2e-6
 def cost_body(v: Variant) -> tuple[str, ...]:
     """The lines of the function `cost(row)` in a kernel's file, which compares the configurations of one kernel.
 
-    They read `row`, a configuration as in CONFIGS; M, N and K, and of a batch B; `multiprocessors` and `shared` of the
-    device, as in `Device`; and `triton.cdiv`. The result is in products of two elements, which one multiprocessor
-    computes one after the other: for each index along K, or for all of K if programs share the K of a tile.
+    They read `row`, a configuration as in CONFIGS; M, N and K, and the number B of several products; `multiprocessors`
+    and `shared` of the device, as in `Device`; and `triton.cdiv`. The result is in products of two elements, which one
+    multiprocessor computes one after the other: for each index along K, or for all of K if programs share the K of a
+    tile.
     """
     # A program with one whole tile has no products of other tiles that hide its loads.
     whole = not (v.traits.walks or v.traits.divides_k)
-    return _body(v, bounded=v.load == "descriptor" and whole and v.dtype.precision != "ieee")
+    return _body(v.multiplied, bounded=v.load == "descriptor" and whole and v.dtype.precision != "ieee")
 
 
 def comparable_body(v: Variant) -> tuple[str, ...]:
@@ -49,16 +55,28 @@ def comparable_body(v: Variant) -> tuple[str, ...]:
 
     They read the names that the lines of `cost_body` read. The result is for all of K in every kernel. The time for
     loading the tiles is a lower bound in every kernel with tiles: kernels that do not count the loads would else be
-    preferred to those that do. The launch of a second kernel counts, which all configurations of a kernel have alike.
+    preferred to those that do. The launch of a second kernel and the time of one that decodes B count, which all
+    configurations of a kernel have alike.
     """
-    *lines, result = _body(v, bounded=v.traits.tiled and v.dtype.precision != "ieee")
+    *lines, result = _body(v.multiplied, bounded=v.traits.tiled and v.dtype.precision != "ieee")
+    if not v.traits.divides_k:
+        indices = 'max(K, row["BLOCK_K"])' if v.traits.tiled else "max(K, 1)"
+        result = f"{result} * {indices}"
+    if v.traits.decodes:
+        told, decoding = _decoding(v)
+        lines, result = [*lines, told], f"{result} + {decoding}"
     if v.traits.twice:
-        launch = f"# The launch of the second kernel takes as long as {round(_LAUNCH * _rate(v)):_} products."
-        return (*lines, launch, f"{result} + {round(_LAUNCH * _rate(v)):_}")
-    if v.traits.divides_k:
-        return (*lines, result)
-    indices = 'max(K, row["BLOCK_K"])' if v.traits.tiled else "max(K, 1)"
-    return (*lines, f"{result} * {indices}")
+        lines.append(f"# The launch of the second kernel takes as long as {round(_LAUNCH * _rate(v)):_} products.")
+        result = f"{result} + {round(_LAUNCH * _rate(v)):_}"
+    return (*lines, result)
+
+
+def _decoding(v: Variant) -> tuple[str, str]:
+    """The comment on the cost of decoding B, and its term: all multiprocessors read the elements and write them."""
+    b = v.dtype.stored_b
+    products = (b.bits + b.multiplied_bits) / 8 / _BYTES * _rate(v)
+    columns = "N" if v.epilogue.order is None else "2 * N"
+    return f"# Decoding an element of B takes as long as {products:.2f} products.", f"K * {columns} * {products:.2f}"
 
 
 def seconds(v: Variant, config: Mapping[str, int], sizes: tuple[int, ...], device: Device) -> float:
@@ -93,7 +111,7 @@ def _body(v: Variant, *, bounded: bool) -> tuple[str, ...]:
     columns = "2 * n" if v.epilogue.order is not None else "n"
     loaded = loaded_columns(v, columns)
     tiles = "triton.cdiv(M, m) * triton.cdiv(N, n)"
-    programs = f"{'B * ' * (v.batch != 'none')}{tiles}{' * parts' * t.splits}"
+    programs = f"{'B * ' * v.products.several}{tiles}{' * parts' * t.splits}"
     beside = " + m * n * 4" * staged(v)
     lines = ['m, n, depth = row["BLOCK_M"], row["BLOCK_N"], row["BLOCK_K"] * row["num_stages"]']
     if not t.tiled:
@@ -102,11 +120,12 @@ def _body(v: Variant, *, bounded: bool) -> tuple[str, ...]:
         lines.append('parts, step = row["SPLIT"], row["BLOCK_K"]')
     elif t.walks_steps:
         lines.append('step = row["BLOCK_K"]')
+    beside_products = _beside_products(v)
     lines += [
         f"turns = triton.cdiv({programs}, multiprocessors)",
         f"resident = max(1, min(turns, shared // ((m + {loaded}) * depth * {_width(v)}{beside})))",
         "# Products of a step (the matrix unit has at least 64 rows), and the load latency that is not hidden.",
-        *_beside_products(v),
+        *beside_products,
     ]
     # The tiles that a multiprocessor computes one after the other, times the indices along K if they are divided.
     share = "turns"
@@ -115,11 +134,12 @@ def _body(v: Variant, *, bounded: bool) -> tuple[str, ...]:
     elif t.walks_steps:
         share = "share"
         lines.append(f"share = triton.cdiv({tiles} * triton.cdiv(K, step), multiprocessors) * step")
-    area = _area(v)
-    if _beside_products(v):
-        lines.append(f"area = {area}")
-        area = "area"
-    products = f"{share} * ({area} + 400_000 / (depth * resident))"
+    latency = _CONVERTED_LATENCY if v.dtype.stored_b.converted else _LATENCY
+    each = f"{_area(v)} + {latency} / (depth * resident)"
+    products = f"{share} * ({each})"
+    if beside_products:
+        lines.append(f"each = {each}")
+        products = f"{share} * each"
     why, sums = _partial_sums(t)
     if bounded:
         # On an H200 a multiprocessor loads 64 bytes per cycle, 1.1e11 per second, and a load takes 1.4e-6 seconds.
@@ -144,7 +164,7 @@ def _area(v: Variant) -> str:
         area = "m * max(2 * n, 128)" if v.product == "exchanged" else "2 * max(m, 64) * n"
     else:
         area = "m * max(n, 64)" if v.product == "exchanged" else "max(m, 64) * n"
-    area += f" + {columns} * {_CONVERSION}" * v.dtype.stored_b.converted
+    area += f" + {columns} * {_CONVERSION[v.product]}" * v.dtype.stored_b.converted
     return area + f' + m * {columns} * {_SCALING} // row["BLOCK_K"]' * _scales_steps(v)
 
 
@@ -157,7 +177,8 @@ def _beside_products(v: Variant) -> tuple[str, ...]:
     """The comments on what plain arithmetic adds to the products."""
     found = []
     if v.dtype.stored_b.converted:
-        found.append(f"# Converting an element of B takes as long as {_CONVERSION} products.")
+        many = _CONVERSION[v.product]
+        found.append(f"# Converting an element of B takes as long as {many} products, and each step waits for it.")
     if _scales_steps(v):
         found.append(f"# Scaling an element of a step's sum takes as long as {_SCALING} products.")
     return tuple(found)
@@ -165,7 +186,7 @@ def _beside_products(v: Variant) -> tuple[str, ...]:
 
 def _partial_sums(t: Schedule) -> tuple[tuple[str, ...], str]:
     """The comment on the cost of partial sums, and the term for it; both empty if one program sums all of K."""
-    if t.twice:
+    if t.joins:
         why = "Writing or reading a partial sum takes about as long as 512 products; all multiprocessors read them."
         return (f"# {why}",), " + turns * m * n * 512 + parts * M * N * 512 / multiprocessors"
     if t.splits:

@@ -55,7 +55,7 @@ def family_costs(family: Family) -> FamilyCosts:
         if family.spec.rows_alike:
             # The choice is the same for any number of products, too.
             v = replace(v, batch=DEFAULTS["batch"])
-        batched = batched or v.batch != DEFAULTS["batch"]
+        batched = batched or v.products.several
         made = _function(v)
         functions.setdefault(made.name, made)
         how = kernel.how
@@ -95,7 +95,7 @@ def _words(v: Variant) -> Iterator[tuple[str, str]]:
         yield v.schedule, f"Tiles of several programs ({v.schedule})"
     else:
         yield "tiles", "Tiles of one program each"
-    if v.batch != DEFAULTS["batch"]:
+    if v.products.several:
         yield "batched", "batched"
     if v.epilogue.order is not None:
         yield "gated", "gated"
@@ -109,7 +109,9 @@ def _words(v: Variant) -> Iterator[tuple[str, str]]:
     b = v.dtype.stored_b
     if b.converted:
         yield f"{b.bits}bit_b", f"B of {b.bits} bits, converted"
-    if any(storage.scaled_by_step for storage in v.dtype.stored):
+    if v.traits.decodes:
+        yield "decoded", "before the tiles are computed"
+    if any(storage.scaled_by_step for storage in v.multiplied.dtype.stored):
         yield "scaled", "sums of steps scaled"
     if staged(v):
         yield "staged", "staged result"

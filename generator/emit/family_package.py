@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from generator.epilogue.operations import COLUMNS, HALVES
 from generator.language.model import Dtype, Variant
 from generator.language.vocabulary import DEFAULTS, ELEMENTS, WORDS
 from generator.lowering import docstrings
-from generator.lowering.lines import collected, paragraph
+from generator.lowering.lines import bracketed, collected, paragraph
 from generator.plan.call import SCALES, Call, call
 from generator.plan.kernels import Family, Kernel
 from generator.plan.resources import through_registers
@@ -22,6 +22,15 @@ _INSIDE = 4
 
 #: The element types that autocast casts to.
 AUTOCAST = ("fp16", "bf16")
+
+
+#: The parts of `_pack.py` that convert weights of other formats, each with the types that it makes.
+CONVERTERS = {
+    "integers": ("int4", "uint4", "int8"),
+    "fp8": ("fp8e4m3", "fp8e5m2"),
+    "mx": ("mxfp8e4m3", "mxfp8e5m2", "mxfp4", "nvfp4"),
+    "sparse": ("fp16", "bf16"),
+}
 
 
 @dataclass(frozen=True)
@@ -48,7 +57,10 @@ def _variants(family: Family) -> dict[str, Variant]:
 
 def _transposed(variant: Variant) -> dict[str, Variant]:
     """`variant` with one operand contiguous along K that is not, by the operand's name."""
-    layout, found = variant.layout, {}
+    layout, found = variant.layout, dict[str, Variant]()
+    if variant.products.divided:
+        # Each element of B is in few products.
+        return found
     if layout.a == "column":
         found["a"] = replace(variant, layout=replace(layout, a="row"))
     if layout.b == "row":
@@ -133,17 +145,39 @@ class Linear:
     plain: bool
 
 
-def linear(family: Family) -> tuple[Linear, ...]:
+def linear(contracts: Mapping[str, Sequence[Kernel]]) -> tuple[Linear, ...]:
     """The contracts of linear layers: of one product in the layout `rcr`, whose chain reads a bias or nothing."""
     found = []
-    for name, v in _variants(family).items():
+    for name, kernels in contracts.items():
+        v = kernels[0].variant
         read = [(operand.name, operand.shape) for operand in v.epilogue.operands]
-        alone = not v.epilogue.outputs and not v.epilogue.reads_out and v.batch == "none"
+        alone = not v.epilogue.outputs and not v.epilogue.reads_out and not v.products.several
         floating = v.dtype.plain and v.dtype.stored_a.element.floating and v.dtype.a == v.dtype.b == v.dtype.out
         if v.layout.word == "rcr" and alone and floating and read in ([], [("bias", COLUMNS)], [("bias", HALVES)]):
             plain = v.epilogue.word in ("none", "bias") and v.rounding == DEFAULTS["rounding"]
             found.append(Linear(name, ELEMENTS[v.dtype.a].torch, bool(read), plain))
     return tuple(found)
+
+
+def weights(family: Family) -> tuple[str, ...]:
+    """The contracts with operands that are not stored as they are multiplied, each with how B is stored, as entries."""
+    found = []
+    for name, variant in _variants(family).items():
+        if not variant.dtype.plain:
+            b = variant.dtype.stored_b
+            # A strided B may have either layout.
+            parts = [f'"{b.word}"', '"row"' if variant.layout.b == "row" else '"column"']
+            parts += [f"({b.block.along}, {b.block.across})"] if b.block is not None else []
+            parts += ["zeros=True"] * b.zeros + ["batched=True"] * variant.products.several
+            found.append(bracketed(f'"{name}": Stored(', parts, "),", _INSIDE))
+    return tuple(found)
+
+
+def converters(family: Family) -> tuple[str, ...]:
+    """The parts of `_pack.py` that make what a contract of the family stores."""
+    operands = [variant.dtype.stored_b for variant in _variants(family).values()]
+    words = {b.word for b in operands if not b.plain and (b.block is not None or b.bits == 16)}
+    return tuple(part for part, made in CONVERTERS.items() if words.intersection(made))
 
 
 def gradients(family: Family) -> tuple[str, ...]:
@@ -169,8 +203,14 @@ def _entry(name: str, entries: Sequence[str]) -> str:
 def batched(family: Family) -> tuple[tuple[str, str], ...]:
     """The contracts of one product for which the family has the contract of a batch, and that contract."""
     variants = _variants(family)
-    pairs = ((name, replace(variant, batch="strided").contract) for name, variant in variants.items())
+    alone = {name: variant for name, variant in variants.items() if not variant.products.several}
+    pairs = ((name, replace(variant, batch="strided").contract) for name, variant in alone.items())
     return tuple((name, other) for name, other in pairs if other != name and other in variants)
+
+
+def grouped(family: Family) -> bool:
+    """Whether the family has contracts whose products `offsets` divide."""
+    return any(variant.products.divided for variant in _variants(family).values())
 
 
 def gated(family: Family) -> tuple[str, ...]:

@@ -11,7 +11,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import generator
+from generator.emit import code_parts
 from generator.emit.apply import (
+    MANIFEST,
     Change,
     Refused,
     Survey,
@@ -23,6 +26,7 @@ from generator.emit.apply import (
     unified,
 )
 from generator.emit.manifest import manifest
+from generator.emit.manifest_reader import VERSION
 from generator.emit.render import (
     body_digest,
     kernel_source,
@@ -67,7 +71,7 @@ class Job:
         """The manifest's entries of the kernels that a call with `only` does not render and leaves in the folder."""
         if self.only is None:
             return {}
-        entries = dict((read_manifest(self.folder) or {}).get("kernels", {}))
+        entries = dict(self.before.get("kernels", {}))
         names = {kernel.name for kernel in self.family.kernels} - {kernel.name for kernel in self.selected}
         return {n: e for n, e in entries.items() if n in names and (self.folder / f"{n}.py").is_file()}
 
@@ -86,11 +90,24 @@ class Job:
         """The names of the folder's files other than kernels."""
         return package_names(self.present)
 
+    @cached_property
+    def before(self) -> dict[str, Any]:
+        """The manifest in the folder, empty if there is none; raise `Refused` for one of a later format."""
+        found = read_manifest(self.folder) or {}
+        number = found.get("manifest", VERSION)
+        if not isinstance(number, int) or number > VERSION:
+            told = f"version {number!r} of the manifest; this generator writes {VERSION}: install a later one"
+            raise Refused(f"{self.folder / MANIFEST}: {told}")
+        return found
+
     def survey(self) -> Survey:
         """The state of the folder; raise `Refused` if it cannot be written."""
         names = [*(f"{kernel.name}.py" for kernel in self.selected), *self.own_names]
         kept = frozenset(f"{name}.py" for name in self.recorded)
-        return survey(self.folder, names, self._text, lambda text: body_digest(text) is not None, kept, self.force)
+        found = survey(self.folder, names, self._text, lambda text: body_digest(text) is not None, kept, self.force)
+        # Refused here, too, where nothing else reads it.
+        _ = self.before
+        return found
 
     def _text(self, name: str) -> str:
         if name in self.own_names:
@@ -156,12 +173,41 @@ def counted(number: int, one: str, several: str | None = None) -> str:
 OUTCOMES = ("created", "updated", "removed", "same")
 
 
+class _Older:
+    """What changes in a folder that another version of the generator rendered."""
+
+    def __init__(self, version: str) -> None:
+        self.version = version
+        self.counts: Counter[str] = Counter()
+
+    def add(self, change: Change) -> None:
+        """Count one change by what is different: code that Triton compiles, other code, or neither."""
+        if change.outcome != "updated" or not change.name.endswith(".py"):
+            return
+        try:
+            old, new = code_parts.parts(change.old), code_parts.parts(change.new)
+        except (SyntaxError, ValueError):
+            return
+        kind = "device code" if old.device != new.device else "host code" if old.host != new.host else "comments"
+        self.counts[kind] += 1
+
+    def __str__(self) -> str:
+        found = ", ".join(f"the {kind} of {counted(count, 'file')}" for kind, count in sorted(self.counts.items()))
+        told = f"rendered by gemm-generator {self.version}, and this is {generator.__version__}, which changes"
+        return f"{told} {found or 'no code'}; docs/changelog.md says why"
+
+
 def check(jobs: Sequence[Job], orphans: Sequence[Path]) -> int:
     """Print what would change; return 1 if anything would, else 0."""
     different = 0
+    older: dict[Path, _Older] = {}
     for job, change in _differences(jobs):
         different += 1
         print(f"{job.folder / change.name}: would be {change.outcome}", file=sys.stderr)
+        if job.before and job.before.get("generator") != generator.__version__:
+            older.setdefault(job.folder, _Older(str(job.before.get("generator")))).add(change)
+    for folder, found in older.items():
+        print(f"{folder}: {found}", file=sys.stderr)
     for folder in orphans:
         different += 1
         print(f"{folder}: no spec makes this family", file=sys.stderr)

@@ -30,11 +30,12 @@ from generator.lowering.view import View, view
 from generator.plan.kernels import Family, Kernel
 
 #: The family's files other than kernels: the package, its functions' launching, copying, operators and compiling ahead,
-#: winners, the cost models, and the operands by which `invariant: rows` chooses.
+#: winners, the cost models, the operands by which `invariant: rows` chooses, and the packing of weights.
 PACKAGE, LAUNCH, COPIES = "__init__.py", "_launch.py", "_copies.py"
 CACHED_LAUNCH, RELAUNCH = "_cached_launch.py", "_relaunch.py"
 OPERATORS, GRADIENTS, PREPARE, NN = "_operators.py", "_gradients.py", "_prepare.py", "nn.py"
 TUNED, TIMING, ANALYTIC, ROWS_ALIKE = "_tuned.py", "_timing.py", "_analytic.py", "_invariant.py"
+PACK = "_pack.py"
 
 # Starting a worker costs about as much as rendering this many kernels.
 _ENOUGH = 250
@@ -91,6 +92,13 @@ def body_digest(text: str) -> str | None:
     return digest if digest == hashlib.sha256(body.encode(errors="surrogateescape")).hexdigest() else None
 
 
+def with_new_body(text: str, change: Callable[[str], str]) -> str:
+    """A rendered file with another body below its head, and the digest of that."""
+    start = text.index(DIGEST_LINE)
+    body = change(text[text.index("\n", start) + 1 :])
+    return text[:start] + DIGEST_LINE + hashlib.sha256(body.encode()).hexdigest() + "\n" + body
+
+
 def kernel_source(spec: Spec, kernel: Kernel) -> str:
     """The text of one kernel's file."""
     k = view(kernel)
@@ -100,7 +108,7 @@ def kernel_source(spec: Spec, kernel: Kernel) -> str:
         "load": _macros(k.load_template),
         "store": _macros(k.store_template),
         "pointer": _macros("load/pointer.j2"),
-        "batch": _macros("batch.j2"),
+        "problem": _macros(k.problem_template),
         "swizzle": _macros("swizzle.j2"),
         "epilogue": _macros("epilogue.j2"),
         "tile": _macros("tile.j2"),
@@ -134,7 +142,7 @@ _hosts: dict[tuple[object, ...], Host] = {}
 def _host(k: View) -> Host:
     """The host parts of a file, rendered once for kernels that differ only in the order of tiles."""
     choice = k.autotune, k.choose, k.too_large, k.kernel.rows_alike
-    key = (*(word for axis, word in k.v.words.items() if axis != "swizzle"), *choice)
+    key = (*(word for axis, word in k.kernel.variant.words.items() if axis != "swizzle"), *choice)
     if key not in _hosts:
         template, host = _macros("launcher.j2"), Launcher(k)
         _hosts[key] = Host(operand_table(k), template.before(host).strip("\n"), template.after(host).strip("\n"))
@@ -149,7 +157,8 @@ def part(indent: int, macro: Callable[..., str], *arguments: object) -> str:
 
 def package_names(family: Family) -> tuple[str, ...]:
     """The names of the family's files other than kernels."""
-    modules = (NN,) if family_package.linear(family) else ()
+    modules = (NN,) if family_package.linear(family.contracts) else ()
+    modules = (*modules, PACK) if family_package.weights(family) else modules
     backward = (GRADIENTS,) if family.gradients else ()
     backward = (*backward, *(f"{gradient.file}.py" for gradient in family.gradients if gradient.chained))
     choice = (TIMING, TUNED) if family.measured else ()
@@ -176,7 +185,7 @@ def package_source(family: Family, name: str) -> str:
             casts=family_package.casts(family),
             batched=family_package.batched(family),
             gradients=family_package.gradients(family),
-            linear=bool(family_package.linear(family)),
+            linear=bool(family_package.linear(family.contracts)),
             summary=summary,
             tuned=bool(family.measured),
             fastest=fastest,
@@ -190,12 +199,16 @@ def package_source(family: Family, name: str) -> str:
                 contracts=family_package.operands(family),
                 derived=family_package.derived_extents(family),
                 scale_types=family_package.scale_types(family),
+                grouped=family_package.grouped(family),
             )
         )
     elif name == NN:
-        linear = family_package.linear(family)
+        linear = family_package.linear(family.contracts)
         plain = collected("PLAIN = [", [f'"{each.contract}"' for each in linear if each.plain], "]")
         body = environment().get_template("nn.py.j2").render(linear=linear, plain=plain)
+    elif name == PACK:
+        parts = family_package.converters(family)
+        body = environment().get_template("pack.py.j2").render(contracts=family_package.weights(family), parts=parts)
     elif name == TUNED:
         typical = analytic.TYPICAL_M if spec.rows_alike else ()
         body = environment().get_template("tuned.py.j2").render(baked=tuned.bake(family), typical_m=typical)
@@ -208,7 +221,7 @@ def package_source(family: Family, name: str) -> str:
         body = Path(fitted.__file__).read_text(encoding="utf-8")
     elif name.startswith("_"):
         template = environment().get_template(f"{name.removeprefix('_')}.j2")
-        body = template.render(gradients=bool(family.gradients))
+        body = template.render(gradients=bool(family.gradients), grouped=family_package.grouped(family))
     else:
         gradient = next(each for each in family.gradients if f"{each.file}.py" == name)
         assert gradient.chain is not None

@@ -15,6 +15,7 @@ from generator.language.built_in import BUILT_IN
 from generator.language.document import plain
 from generator.language.dtype_reader import read_dtype
 from generator.language.errors import nearest, shown
+from generator.language.keys import LAYOUT_KEYS, TILE_KEYS, TILE_REQUIRED
 from generator.language.model import AxisValue, Layout, Tile
 from generator.language.operation_reader import read_output, read_settings, settled
 from generator.language.reader import Reader
@@ -52,7 +53,7 @@ def read_layout(reader: Reader, node: Node) -> Layout | None:
         )
         return None
     before = len(reader.mistakes)
-    found = reader.mapping(node, ("a", "b", "c"), "layout", required=("a", "b", "c"))
+    found = reader.mapping(node, LAYOUT_KEYS, "layout", required=LAYOUT_KEYS)
     words = list(LAYOUT_LETTERS.values())
     for operand, value in found.items():
         if plain(value) not in words:
@@ -186,18 +187,17 @@ _UNUSED = {"ctas": 1, "warp_specialize": False, "waves_per_eu": None}
 
 
 #: How many powers of two a key may be the sum of; a tile of two widths has two along n.
-_POWERS = {"m": 1, "n": 2, "k": 1, "warps": 1}
+POWERS = {"m": 1, "n": 2, "k": 1, "warps": 1}
 
 
 def read_tile(reader: Reader, node: Node) -> Tile | None:
     """One configuration of the key `tile`."""
     before = len(reader.mistakes)
-    keys = ("m", "n", "k", "warps", "group", "stages", "split", "chiplets", *_UNUSED)
-    found = reader.mapping(node, keys, "tile", required=("m", "n", "k", "warps"))
+    found = reader.mapping(node, TILE_KEYS, "tile", required=TILE_REQUIRED)
     values: dict[str, int] = {}
     for key, value in found.items():
         if key not in _UNUSED:
-            number = reader.whole(value, f"tile.{key}", powers_of_two=_POWERS.get(key, 0))
+            number = reader.whole(value, f"tile.{key}", powers_of_two=POWERS.get(key, 0))
             if number is not None:
                 values[key] = number
         elif key == "warp_specialize":

@@ -8,6 +8,7 @@ from yaml.nodes import MappingNode, Node, SequenceNode
 
 from generator.language.document import plain
 from generator.language.errors import nearest, shown
+from generator.language.keys import DTYPE_KEYS
 from generator.language.model import Dtype
 from generator.language.reader import Reader
 from generator.language.storage import element_of
@@ -22,9 +23,8 @@ from generator.language.vocabulary import (
     WEIGHTS,
 )
 
-_KEYS = ("a", "b", "acc", "out", "precision", "scales", "zeros", "sparsity")
 #: The largest number of elements along one side of a block of scales, but for the whole extent.
-_LARGEST_BLOCK = 1 << 20
+LARGEST_BLOCK = 1 << 20
 
 
 def read_dtype(reader: Reader, node: Node) -> Dtype | None:
@@ -36,7 +36,7 @@ def read_dtype(reader: Reader, node: Node) -> Dtype | None:
         reader.wrong(node, f"dtype: unknown value {shown(shorthand)}; {nearest(str(shorthand), DTYPE_SHORTHANDS)}")
         return None
     before = len(reader.mistakes)
-    found = reader.mapping(node, _KEYS, "dtype", required=("a",))
+    found = reader.mapping(node, DTYPE_KEYS, "dtype", required=("a",))
     if not _available(reader, found):
         return None
     a = _choose(reader, found, "a", None, tuple(ACCUMULATORS))
@@ -118,9 +118,9 @@ def _scales(reader: Reader, found: Mapping[str, Node], a: str, b: str) -> dict[s
         word, sides = {"a": (a, "[rows, k]"), "b": (b, "[k, columns]")}[key]
         what = f"dtype.scales.{key}"
         sizes = [plain(item) for item in node.value] if isinstance(node, SequenceNode) else []
-        whole = [size for size in sizes if type(size) is int and 0 <= size <= _LARGEST_BLOCK]
+        whole = [size for size in sizes if type(size) is int and 0 <= size <= LARGEST_BLOCK]
         if not len(whole) == len(sizes) == 2:
-            told = f"{sides}, the sizes of a block as whole numbers up to {_LARGEST_BLOCK}, 0 for the whole extent"
+            told = f"{sides}, the sizes of a block as whole numbers up to {LARGEST_BLOCK}, 0 for the whole extent"
             reader.wrong(node, f"{what}: expected {told}; found {shown(plain(node))}")
         elif word in ELEMENTS and ELEMENTS[word].bits > 8:
             reader.wrong(node, f"{what}: {key} is {word}, and scales are of operands of 8 bits or fewer")

@@ -15,12 +15,14 @@ from generator.language.errors import Mistake
 from generator.language.storage import Block, Storage
 from generator.language.vocabulary import (
     AXES,
+    BATCH,
     DEFAULTS,
     DTYPE_SHORTHANDS,
     ELEMENTS,
     LAYOUT_LETTERS,
     PRECISIONS,
     SCHEDULE,
+    Products,
     Schedule,
 )
 
@@ -205,8 +207,9 @@ class Variant:
     @cached_property
     def contract(self) -> str:
         """The name of what is computed, before the `__`: `gemm_fp16_rcr_bias_relu`."""
-        kind = "gemm" if self.batch == "none" else "bmm"
-        return "_".join([kind, self.dtype.word, self.layout.word, self.epilogue.written, *self._later("rounding")])
+        return "_".join(
+            [self.products.prefix, self.dtype.word, self.layout.word, self.epilogue.written, *self._later("rounding")]
+        )
 
     @cached_property
     def name(self) -> str:
@@ -228,6 +231,20 @@ class Variant:
     def traits(self) -> Schedule:
         """What the schedule's kernels have: tiles, a loop over K, a workspace, and so on."""
         return SCHEDULE[self.schedule]
+
+    @cached_property
+    def multiplied(self) -> Variant:
+        """What the kernel with the loop over K computes: the product of a dense B where another kernel makes it."""
+        if not self.traits.decodes:
+            return self
+        dtype = replace(self.dtype, b=self.dtype.stored_b.multiplied, b_block=None, zeros=False)
+        layout = replace(self.layout, b="row" if self.layout.b == "row" else "column")
+        return replace(self, layout=layout, dtype=dtype, schedule=DEFAULTS["schedule"])
+
+    @property
+    def products(self) -> Products:
+        """How many products a call has, and how its operands hold them."""
+        return BATCH[self.batch]
 
     @property
     def rounds_between(self) -> bool:
@@ -259,6 +276,9 @@ class Winner:
     sizes: tuple[int, ...]
     how: str
     row: Mapping[str, int]
+    #: Measured seconds of a call, and of the vendor's library, if the file has them.
+    seconds: float | None = None
+    library_seconds: float | None = None
 
 
 @dataclass(frozen=True)

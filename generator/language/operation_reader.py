@@ -14,6 +14,7 @@ from generator.epilogue.gradient_operation import GRAD, GradientOperation, gradi
 from generator.epilogue.operations import SHAPES, Operation, Settings, written
 from generator.language.document import plain
 from generator.language.errors import nearest, shown
+from generator.language.keys import OPERATION_KEYS
 from generator.language.reader import Reader
 from generator.language.reserved_names import is_taken
 from generator.language.vocabulary import ROUNDING
@@ -57,7 +58,7 @@ def _gradients(name: str, operation: Operation | None) -> list[str]:
 
 def _operation(reader: Reader, node: Node, what: str) -> Operation | None:
     before = len(reader.mistakes)
-    found = reader.mapping(node, ("formula", "operands", "scalars"), what, required=("formula",))
+    found = reader.mapping(node, OPERATION_KEYS, what, required=("formula",))
     text = reader.text(found["formula"], f"{what}.formula") if "formula" in found else None
     operands: dict[str, str] = {}
     scalars: dict[str, Number | None] = {}

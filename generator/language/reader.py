@@ -19,9 +19,9 @@ from generator.language.vocabulary import Word
 
 T = TypeVar("T")
 
-_NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
-_LONGEST_NAME = 64
-_LARGEST_NUMBER = 1 << 20
+NAME = "[a-z][a-z0-9_]*"
+LONGEST_NAME = 64
+LARGEST_NUMBER = 1 << 20
 
 
 class Reader:
@@ -147,8 +147,8 @@ class Reader:
         if type(value) is not int or value < 1:
             self.wrong(node, f"{what}: expected a whole number of at least 1, found {shown(value)}")
             return None
-        if value > _LARGEST_NUMBER:
-            self.wrong(node, f"{what}: expected at most {_LARGEST_NUMBER}, found {value}")
+        if value > LARGEST_NUMBER:
+            self.wrong(node, f"{what}: expected at most {LARGEST_NUMBER}, found {value}")
             return None
         if powers_of_two and value.bit_count() > powers_of_two:
             below = 1 << (value.bit_length() - 1)
@@ -168,14 +168,14 @@ class Reader:
 
     def name(self, node: Node | Place, what: str, text: str) -> str | None:
         """A name that is valid as a folder and as a Python package, and never a path."""
-        if not _NAME.match(text):
+        if not re.fullmatch(NAME, text):
             self.wrong(
                 node, f"{what}: {shown(text)} is not a name; expected lower-case letters, digits and _, a letter first"
             )
         elif keyword.iskeyword(text):
             self.wrong(node, f"{what}: {text!r} is a keyword of Python and cannot be imported")
-        elif len(text) > _LONGEST_NAME:
-            self.wrong(node, f"{what}: the name has {len(text)} characters, at most {_LONGEST_NAME} are allowed")
+        elif len(text) > LONGEST_NAME:
+            self.wrong(node, f"{what}: the name has {len(text)} characters, at most {LONGEST_NAME} are allowed")
         else:
             return text
         return None

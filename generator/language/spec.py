@@ -17,6 +17,7 @@ from generator.language.axis_values import Operations, read_axis, read_tile
 from generator.language.built_in import BUILT_IN
 from generator.language.document import Place, compose, place, plain
 from generator.language.errors import Mistake, SpecError, nearest, shown
+from generator.language.keys import EXCLUDE_KEYS, KEYS, REQUIRED
 from generator.language.model import AxisValue, Exclusion, Measured, Spec, Tile, word_of
 from generator.language.operation_reader import read_operations
 from generator.language.reader import Reader
@@ -34,23 +35,6 @@ from generator.language.vocabulary import (
     TARGETS,
     WORDS,
 )
-
-KEYS = (
-    "summary",
-    "name",
-    *AXES,
-    "tile",
-    "select",
-    "backward",
-    "invariant",
-    "tuned",
-    "targets",
-    "triton",
-    "ops",
-    "exclude",
-    "header",
-)
-REQUIRED = ("summary", "layout", "dtype")
 
 # PEP 263: such a comment in the first two lines of a file changes its encoding for Python.
 _ENCODING = re.compile(r"[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
@@ -269,7 +253,7 @@ class _SpecReader(Reader):
             return ()
         exclusions = []
         for index, item in enumerate(self.items(node, "exclude")):
-            found = self.mapping(item, (*AXES, "because"), "exclude", required=("because",))
+            found = self.mapping(item, EXCLUDE_KEYS, "exclude", required=("because",))
             because = self.text(found["because"], "exclude.because") if "because" in found else ""
             if because is not None and not because.strip() and "because" in found:
                 self.wrong(found["because"], "exclude.because: expected the reason, found none")

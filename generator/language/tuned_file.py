@@ -28,6 +28,7 @@ def parse(text: str) -> Measured:
                 (*((entry["batch"],) if "batch" in entry else ()), entry["m"], entry["n"], entry["k"]),
                 _how(entry["kernel"]),
                 _row(entry["config"]),
+                *(_seconds(entry.get(key)) for key in ("seconds", "library_seconds")),
             )
             for entry in found["winners"]
         )
@@ -81,6 +82,11 @@ def _row(config: Any) -> Mapping[str, int]:
 
 def _whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _seconds(value: Any) -> float | None:
+    """A time, or None if it was not measured."""
+    return None if value is None else _share(value)
 
 
 def _share(value: Any) -> float:

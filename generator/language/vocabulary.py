@@ -65,16 +65,23 @@ class Schedule(Word):
     #: Whether CONFIGS says how many programs share the K of a tile.
     splits: bool = False
     #: Whether partial sums go through memory: a workspace, from which the program that finishes last computes the
-    #: result, or, where `twice`, a matrix for each part of K.
+    #: result, or, where `joins`, a matrix for each part of K.
     workspace: bool = False
     #: Whether a second kernel adds the partial sums and computes the result.
-    twice: bool = False
+    joins: bool = False
+    #: Whether a kernel in front makes a B of the type that is multiplied.
+    decodes: bool = False
     #: Whether sums are added in a fixed order.
     repeatable: bool = True
     #: Whether a tile's columns are two blocks of different widths, with an accumulator each.
     pairs: bool = False
     #: Columns of indentation of the epilogue in the kernel: more than 4 if it is inside loops.
     indent: int = 4
+
+    @property
+    def twice(self) -> bool:
+        """Whether there are two kernels, launched one after the other, with memory between them."""
+        return self.joins or self.decodes
 
     @property
     def divides_k(self) -> bool:
@@ -104,11 +111,60 @@ class Schedule(Word):
         return {"SPLIT": "split"} if self.splits else {}
 
 
+@dataclass(frozen=True)
+class Products(Word):
+    """How many products a call has, and how its operands hold them."""
+
+    #: What the names of contracts begin with.
+    prefix: str = "gemm"
+    #: The size that counts the products; empty for a single one.
+    count: str = ""
+
+    #: The kernel's name for the number of the product that a program computes a tile of.
+    number: str = ""
+    #: The extent of which each product has a part, where `offsets` divide it; empty where each has all of it.
+    divided: str = ""
+
+    @property
+    def several(self) -> bool:
+        """Whether a call may have several products."""
+        return bool(self.count)
+
+    @property
+    def front(self) -> tuple[str, ...]:
+        """The extents in front of those of a matrix where there is one for each product."""
+        return (self.count,) if self.count else ()
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        """The sizes of a call: how many products there are, the extents of a result, and the one that is summed over.
+
+        Of a divided extent T is the whole.
+        """
+        return (*self.front, *("T" if size == self.divided else size for size in ("M", "N", "K")))
+
+
 LAYOUT_LETTERS = {"r": "row", "c": "column", "s": "strided"}
 
-BATCH: Mapping[str, Word] = {
-    "none": Word("one matrix product"),
-    "strided": Word("3-D operands with any batch stride, where 0 repeats one matrix"),
+BATCH: Mapping[str, Products] = {
+    "none": Products("one matrix product"),
+    "strided": Products(
+        "3-D operands with any batch stride, where 0 repeats one matrix", prefix="bmm", count="B", number="batch"
+    ),
+    "grouped": Products(
+        "rows of A sorted into groups, each with a matrix of B of its own; `offsets` has their ends, on the device",
+        prefix="gmm",
+        count="G",
+        number="group",
+        divided="M",
+    ),
+    "grouped_k": Products(
+        "K divided into groups, each with a result of its own; `offsets` has their ends, on the device",
+        prefix="gmmk",
+        count="G",
+        number="group",
+        divided="K",
+    ),
 }
 
 #: The dimensions that may be ragged; None if each call decides.
@@ -139,21 +195,26 @@ SWIZZLE: Mapping[str, Order] = {
 }
 
 SCHEDULE: Mapping[str, Schedule] = {
-    "elementwise": Schedule("one program computes one element with a scalar loop over K", tiled=False, rank=7),
-    "naive": Schedule("one program computes one tile, with all of K in one load", looped=False, rank=6),
+    "elementwise": Schedule("one program computes one element with a scalar loop over K", tiled=False, rank=8),
+    "naive": Schedule("one program computes one tile, with all of K in one load", looped=False, rank=7),
     "tiled": Schedule("one program computes one tile, in a loop over K", rank=0),
     "paired": Schedule("one program computes a tile of two widths side by side, in a loop over K", pairs=True, rank=2),
     "persistent": Schedule(
         "as many programs as the device runs at once, each computing several tiles", walks=True, indent=8, rank=1
     ),
     "split_k": Schedule(
-        "K divided over programs, reduced in a fixed order", splits=True, workspace=True, twice=True, rank=3
+        "K divided over programs, reduced in a fixed order", splits=True, workspace=True, joins=True, rank=3
     ),
     "split_k_atomic": Schedule(
-        "K divided over programs, reduced by atomic adds", splits=True, repeatable=False, rank=5
+        "K divided over programs, reduced by atomic adds", splits=True, repeatable=False, rank=6
     ),
     "stream_k": Schedule(
-        "K-iterations divided evenly over a persistent grid", walks=True, workspace=True, indent=12, rank=4
+        "K-iterations divided evenly over a persistent grid", walks=True, workspace=True, indent=12, rank=5
+    ),
+    "decoded": Schedule(
+        "a first kernel makes B of the type that is multiplied, a second multiplies it as tiled does",
+        decodes=True,
+        rank=4,
     ),
 }
 #: Programs of a persistent grid in Triton's interpreter: few enough that each has several tiles.

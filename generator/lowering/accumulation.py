@@ -28,7 +28,7 @@ class Accumulation:
 
     @property
     def v(self) -> Variant:
-        return self.kernel.variant
+        return self.kernel.variant.multiplied
 
     @property
     def tiled(self) -> bool:
@@ -37,7 +37,7 @@ class Accumulation:
 
     @property
     def schedule(self) -> Schedule:
-        return self.v.traits
+        return self.kernel.variant.traits
 
     @property
     def descriptors(self) -> bool:

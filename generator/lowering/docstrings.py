@@ -10,7 +10,7 @@ from generator.epilogue.formula import GATE, X
 from generator.epilogue.gated_units import TOLD
 from generator.epilogue.operations import MATRIX
 from generator.language.model import Variant
-from generator.language.storage import Storage, element_of
+from generator.language.storage import CONTAINER, SCALE_TYPES, Storage, element_of
 from generator.language.versions import SUPPORTED, spelled
 from generator.language.vocabulary import MASKED_DIMENSIONS, QUANTISED, SWIZZLE
 from generator.lowering import approximate_math
@@ -31,9 +31,15 @@ def formula(v: Variant) -> str:
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:
-    """Rows of cells in aligned columns, indented."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
+    """Rows of cells in aligned columns, indented; a last cell that is too long goes on in its column."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
+    before = sum(width + 2 for width in widths)
+    lines = []
+    for *cells, last in rows:
+        head = "".join(cell.ljust(width + 2) for cell, width in zip(cells, widths))
+        for part in paragraph(last, before + 4).split("\n"):
+            lines.append((head + part).rstrip())
+            head = " " * before
     return textwrap.indent("\n".join(lines), "    ")
 
 
@@ -41,9 +47,17 @@ def sizes(kernel: Kernel) -> str:
     """Which M, N and K the kernel takes."""
     v = kernel.variant
     if not v.traits.tiled:
-        product = "M * N" if v.batch == "none" else "B * M * N"
+        product = " * ".join((*v.products.front, "M", "N"))
         return f"M, N and K may be any size, including 0 and 1; {product} is at most 2**31 - 1."
     dimensions = MASKED_DIMENSIONS[v.masking]
+    if v.products.divided:
+        text = (
+            f"{', '.join(v.products.sizes)} may be any size, including 0 and 1, and so may be the part of each group."
+        )
+        if v.load != "descriptor" and dimensions is not None:
+            masked = [size for size in "NK" if size.lower() not in dimensions and size != v.products.divided]
+            text += f" {masked[0]} must be a multiple of the tile." if masked else ""
+        return text
     if v.load == "descriptor":
         text = "M, N and K may be any size, including 0 and 1; the hardware checks the bounds of every copy."
     elif dimensions is None:
@@ -66,7 +80,9 @@ def sizes(kernel: Kernel) -> str:
 
 def order(v: Variant) -> str:
     """How tiles are visited."""
-    matrices = "" if v.batch == "none" else "matrix by matrix, "
+    matrices = "matrix by matrix, " if v.products.several else ""
+    if v.products.divided:
+        matrices = "group by group, "
     meaning = matrices + SWIZZLE[v.swizzle].meaning
     if not v.traits.tiled:
         return f"one program computes one element; elements are numbered {matrices}row by row."
@@ -81,14 +97,14 @@ def order(v: Variant) -> str:
         each = "one program computes one tile of C: LEFT_N of its BLOCK_N columns, and the columns to the right of them"
         return f"{each}, reading A once; tiles are visited {meaning}."
     if v.traits.splits:
-        last = " A second kernel adds their partial sums, in the order of K." if v.traits.twice else ""
+        last = " A second kernel adds their partial sums, in the order of K." if v.traits.joins else ""
         return f"SPLIT programs share a tile of C, each with its part of K; tiles are visited {meaning}.{last}"
     return f"one program computes one tile of C; tiles are visited {meaning}."
 
 
 def batch(v: Variant) -> str:
     """What the matrices of a batch share, and how they may lie to each other; nothing where there is no batch."""
-    if v.batch == "none":
+    if not v.products.several or v.products.divided:
         return ""
     text = "matrix i of the result is computed from matrix i of each operand, for any batch size B, including 0."
     shared = [operand.name for operand in v.epilogue.operands if operand.shape != MATRIX]
@@ -102,6 +118,23 @@ def batch(v: Variant) -> str:
     )
 
 
+def groups(v: Variant) -> str:
+    """What the groups of a divided extent are; nothing where no extent is divided."""
+    if not v.products.divided:
+        return ""
+    if v.products.divided == "K":
+        return (
+            "elements along K up to offsets[0] are summed in matrix 0 of the result, those from there up to offsets[1] "
+            "in matrix 1, and so on; a group without elements has a sum of 0. An end counts as between the one before "
+            "it and T, whatever it is. offsets stay on the device: nothing waits for them."
+        )
+    return (
+        "rows up to offsets[0] of a are multiplied by b[0], those from there up to offsets[1] by b[1], and so on. Rows "
+        "past the last end are not written. An end counts as between the one before it and T, whatever it is. offsets "
+        "stay on the device: nothing waits for them."
+    )
+
+
 def product(v: Variant) -> str:
     """What the matrix unit is given, where it is not A and B as they are."""
     if v.product == "direct":
@@ -112,10 +145,18 @@ def product(v: Variant) -> str:
 def stored(v: Variant) -> str:
     """What the elements of stored operands stand for; nothing where operands are stored as they are multiplied."""
     found = [text for storage in v.dtype.stored if (text := _stored(storage))]
-    if v.dtype.zeros:
+    if v.traits.decodes:
+        dense = v.dtype.stored_b.multiplied
+        found.append("A first kernel decodes B into memory, with at most 256 MB for it.")
+        if v.dtype.scaled:
+            found.append(f"It computes each value in fp32 and rounds it once, to {dense}.")
+    elif v.dtype.zeros:
         found.append("A zero point times the sum of A's elements is subtracted from a block's sum.")
-    if v.dtype.scaled:
+    if v.dtype.scaled and not v.traits.decodes:
         found.append("Sums are multiplied by scales in fp32, those of each block where several follow along K.")
+    if any(storage.block for storage in v.dtype.stored):
+        types = " or ".join(element_of(word).torch for word in SCALE_TYPES).replace(" or ", ", ", len(SCALE_TYPES) - 2)
+        found.append(f"Scales are {types}{f', zero points one of these or {CONTAINER}' if v.dtype.zeros else ''}.")
     text = " ".join(found)
     return text[:1].lower() + text[1:]
 
@@ -248,6 +289,7 @@ def properties(k: View) -> str:
     labelled = {
         "Sizes": sizes(kernel),
         "Batch": batch(kernel.variant),
+        "Groups": groups(kernel.variant),
         "Order": order(kernel.variant),
         "Product": product(kernel.variant),
         "Stored": stored(kernel.variant),
@@ -283,10 +325,15 @@ def operand_table(k: View) -> str:
         if x.number:
             rows.append((x.name, "scalar", "any real", "a number, or a tensor of one element"))
         else:
-            words = x.dtype if isinstance(x.dtype, tuple) else (x.dtype,)
-            dtype = ", ".join(element_of(word).torch if word else "any floating" for word in words)
-            rows.append(("result" if x is call.out else x.name, x.told, dtype, _layout(k, x)))
+            rows.append(("result" if x is call.out else x.name, x.told, _dtype(x), _layout(k, x)))
     return table(rows)
+
+
+def _dtype(x: Argument) -> str:
+    """The type of an operand in the table; which ones scales and zero points may have is said below it."""
+    if isinstance(x.dtype, tuple):
+        return ", ".join(["float", *(word for word in x.dtype if word not in SCALE_TYPES)])
+    return element_of(x.dtype).torch if x.dtype else "any floating"
 
 
 def _layout(k: View, x: Argument) -> str:
@@ -296,7 +343,7 @@ def _layout(k: View, x: Argument) -> str:
     if x.unit is None:
         return "any strides"
     inner = x.extents[x.unit].replace(" // ", " / ")
-    if k.descriptors and x.name in ("a", "b", *(matrix.variable for matrix in k.described)):
+    if k.descriptors and x.name in (k.a.variable, k.b.variable, *(matrix.variable for matrix in k.described)):
         whole = "base, leading dimension and " + inner if x in k.call.results else "base and leading dimension"
         if x is k.call.b and k.read_step:
             whole = "base, leading dimension and N"

@@ -33,8 +33,11 @@ class Edges:
 
 
 @cache
-def edges_of(masking: str, schedule: str, load: str, store: str, shapes: str, reduced: str) -> Edges:
-    """The edges of a kernel whose epilogue operands have `shapes`, a word each, and whose reductions need `reduced`."""
+def edges_of(masking: str, schedule: str, load: str, store: str, divided: str, shapes: str, reduced: str) -> Edges:
+    """The edges of a kernel whose epilogue operands have `shapes`, a word each, and whose reductions need `reduced`.
+
+    Where an extent is `divided` among products, a part of it may end within any tile.
+    """
     kinds = {d: {True: "always", False: "never", None: "call"}[r] for d, r in legality.ragged(masking).items()}
     if not SCHEDULE[schedule].tiled:
         kinds = dict.fromkeys("mnk", "never")
@@ -42,6 +45,8 @@ def edges_of(masking: str, schedule: str, load: str, store: str, shapes: str, re
         # The hardware bounds what is copied, and a sum is to leave out what is past the edge.
         edge = "always" if store == "pointer" or reduced else "never"
         kinds = {"m": edge, "n": edge, "k": "never"}
+    if divided:
+        kinds[divided.lower()] = "always"
     inside = {d: "" if kind == "never" else f"in_{d}" for d, kind in kinds.items()}
     through_pointers = "pointer" in (load, store)
     # Block pointers leave a matrix of the epilogue to pointers; descriptors copy it.

@@ -10,9 +10,9 @@ from generator.epilogue.chain import Epilogue, Operand
 from generator.epilogue.formula import GATE, X
 from generator.epilogue.formula_code import to_triton
 from generator.epilogue.gated_units import CONCATENATED, PLACES
-from generator.epilogue.operations import HALVES, MATRIX, OUT
+from generator.epilogue.operations import ELEMENT, HALVES, MATRIX, OUT, ROWS, SCALAR
 from generator.language.model import Dtype
-from generator.language.vocabulary import SCHEDULE
+from generator.language.vocabulary import SCHEDULE, Products
 from generator.lowering import approximate_math
 from generator.lowering.operands import Matrix, Vector, broadcast
 from generator.lowering.outputs import OutputView, output_view, stored
@@ -35,11 +35,12 @@ class StepView:
 
 @cache
 def step_views(
-    epilogue: Epilogue, dtype: Dtype, c: Matrix, schedule: str, math: str
+    epilogue: Epilogue, dtype: Dtype, c: Matrix, products: Products, schedule: str, math: str
 ) -> tuple[tuple[StepView, ...], str, str]:
     """The epilogue's steps as a kernel spells them, on a tile or an element, the type after them, and what is stored.
 
-    The matrices among the operands share the layout of `c`, as they do its batch. `math` is what `fast.math_of` says.
+    The matrices among the operands share the layout of `c`, and lie as it does for the `products` of a call. `math` is
+    what `fast.math_of` says.
     """
     kind = dtype.sum
     values = {X: "acc"} if epilogue.gate is None else {GATE: "acc_gate", X: "acc_up"}
@@ -57,7 +58,7 @@ def step_views(
         spellings = {local: _broadcast(operand, schedule) for local, operand in step.operands}
         functions = approximate_math.functions(approximate_math.takes(step, math), dtype.out)
         helpers = approximate_math.helpers(step.tree, functions)
-        operands = tuple(_operand(operand, c) for _, operand in step.operands)
+        operands = tuple(_operand(operand, c, products) for _, operand in step.operands)
         if step is epilogue.gate or GATE not in values:
             lines = to_triton(step.tree, {**values, **spellings}, integer=stays, functions=functions)
             steps.append(StepView(operands, lines, helpers, depth))
@@ -79,12 +80,16 @@ def _broadcast(operand: Operand, schedule: str) -> str:
     return broadcast(operand.name, operand.shape)
 
 
-def _operand(operand: Operand, c: Matrix) -> Matrix | Vector:
+def _operand(operand: Operand, c: Matrix, products: Products) -> Matrix | Vector:
     if operand.shape == OUT:
         return c
     if operand.shape == MATRIX:
-        return Matrix(operand.name, operand.name, "M", "N", c.layout, c.batched)
-    return Vector(operand.name, operand.shape)
+        lies = c.number, c.first_row, c.first_column
+        return Matrix(operand.name, operand.name, "M", "N", c.layout, *lies)
+    if not products.divided or operand.shape in (SCALAR, ELEMENT):
+        return Vector(operand.name, operand.shape)
+    first = c.first_row if operand.shape == ROWS else ""
+    return Vector(operand.name, operand.shape, product="" if first else products.number, first=first)
 
 
 def _part(operand: Matrix | Vector, place: str) -> Matrix | Vector:

@@ -89,7 +89,12 @@ class GradientView:
 
     @property
     def batched(self) -> bool:
-        return call(self.v).batched
+        return self.v.products.several and not self.grouped
+
+    @property
+    def grouped(self) -> bool:
+        """Whether rows are in groups, so that the last rows may be in none."""
+        return bool(self.v.products.divided)
 
     @property
     def gated(self) -> bool:
@@ -216,13 +221,14 @@ class GradientView:
         """The kernel's pointers, and numbers that may be pointers."""
         read = [f"{name}_ptr" for name, _ in self.incoming]
         read += [f"{o.name}_or_ptr" if o.shape == SCALAR else f"{o.name}_ptr" for o in self.operands]
+        read += ["offsets_ptr", "G"] * self.grouped
         return (*read, *(f"d_{name}_ptr" for name, _ in self.outgoing))
 
     @property
     def passed(self) -> tuple[str, ...]:
         """What the launch passes for them."""
         read = [f"{o.name}_or_ptr" if o.shape == SCALAR else o.name for o in self.operands]
-        names = [*(name for name, _ in self.incoming), *read]
+        names = [*(name for name, _ in self.incoming), *read, *["offsets", "len(offsets)"] * self.grouped]
         return (*names, *(f'found.get("{name}")' for name, _ in self.outgoing))
 
     @property
@@ -265,6 +271,8 @@ class GradientView:
     def store(self, name: str, value: str, place: str = "{}") -> str:
         """The statement that stores a tile of a matrix."""
         pointer, *where = self._tile(name, place)
+        if self.grouped:
+            value, where = f"tl.where(inside, {value}, 0.0)", [*where[:-1], "whole"]
         return bracketed("_store(", [pointer, value, *where], ")", 8)
 
     def _tile(self, name: str, place: str) -> list[str]:
@@ -279,7 +287,8 @@ class GradientView:
     @property
     def head(self) -> str:
         """The head of the function that launches the kernel."""
-        names = [name for name, _ in self.incoming] + [operand.name for operand in self.operands] + ["needed", "dtype"]
+        names = [*(name for name, _ in self.incoming), *(operand.name for operand in self.operands)]
+        names += [*["offsets"] * self.grouped, "needed", "dtype"]
         return bracketed("def gradient(", ["*", *names], "):")
 
     def _read(self, operand: Operand) -> tuple[Read, ...]:

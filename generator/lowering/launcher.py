@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from generator.cost import analytic
 from generator.language.vocabulary import ELEMENTS, INTERPRETED
 from generator.lowering import docstrings
+from generator.lowering.decoding import Decoding
+from generator.lowering.launch import Launch
 from generator.lowering.lines import WIDTH, bracketed, collected, paragraph
 from generator.lowering.outputs import OutputView
 from generator.lowering.view import View
@@ -18,6 +21,8 @@ _INSIDE = 4
 #: The rows of a tile of the kernel that adds partial sums: few, so that the device is filled, and enough for a
 #: descriptor to copy a column-major tile of bytes.
 STRIP = 16
+#: Bytes of a B that is decoded, at most: more is not worth the memory to a caller, whom other kernels answer.
+MOST_DECODED = 2**28
 
 
 @dataclass(frozen=True)
@@ -34,8 +39,9 @@ class Launcher:
 
     @property
     def signature(self) -> tuple[tuple[str, str], ...]:
-        """The keywords of the epilogue's operands, each with its annotation."""
-        return tuple((x.name, "float | torch.Tensor" if x.number else "torch.Tensor") for x in self.call.keywords)
+        """The keywords of operands, each with its annotation."""
+        named = self.call.keywords[len(self.call.positional) :]
+        return tuple((x.name, "float | torch.Tensor" if x.number else "torch.Tensor") for x in named)
 
     @property
     def sentence(self) -> str:
@@ -75,6 +81,21 @@ class Launcher:
     def sizes(self) -> str:
         """The launcher's variables for the sizes."""
         return ", ".join(self.call.sizes)
+
+    @property
+    def summed(self) -> str:
+        """The size that is summed over."""
+        return self.call.sizes[-1]
+
+    @property
+    def sized(self) -> str:
+        """What the sizes are read from."""
+        return "a, b, offsets" if self.call.products.divided == "K" else "a, b"
+
+    @property
+    def empty(self) -> str:
+        """The condition that there is nothing to compute."""
+        return " or ".join(f"{size} == 0" for size in self.call.sizes[:-1])
 
     @property
     def any_dtype(self) -> bool:
@@ -141,16 +162,20 @@ class Launcher:
     # The launch: what the kernel is passed, its grid, and what happens before and after it.
 
     @property
-    def arguments(self) -> tuple[str, ...]:
-        """The launch's arguments as entries of a dictionary."""
-        entries = [(slot.parameter, slot.value) for slot in self.kernel.slots]
-        return tuple(f'"{name}": {value}' for name, value in (*entries, *self._constants))
-
-    @property
-    def slots(self) -> str:
-        """Which arguments are of an operand of the call, or of memory that is made for it."""
-        owned = [f'"{slot.parameter}": "{slot.owner}"' for slot in self.kernel.slots if slot.owner is not None]
-        return collected("slots={", owned, "}", (3 if self.kernel.stage == "whole" else 2) * _INSIDE)
+    def launches(self) -> tuple[Launch, ...]:
+        """What is launched, one after the other."""
+        k = self.kernel
+        own = k.multiplying
+        called = "kernel" if k.autotune else "gemm_kernel"
+        multiplies = Launch(called, self.grid, own.slots, self._constants_of(own), ("**row",))
+        if k.decoding is not None:
+            d = k.decoding
+            return Launch("decode_kernel", d.grid, d.slots, d.constants), multiplies
+        if k.schedule.joins:
+            of_row = (("BLOCK_M", str(STRIP)), ("BLOCK_N", 'row["BLOCK_N"]'), ("SPLIT", 'row["SPLIT"]'))
+            constants = (*self._constants_of(k.second), *of_row)
+            return multiplies, Launch("sum_kernel", self._strips, k.second.slots, constants)
+        return (multiplies,)
 
     @property
     def reductions(self) -> tuple[OutputView, ...]:
@@ -168,43 +193,35 @@ class Launcher:
         return self._sums if self.kernel.schedule.workspace and not self.twice else None
 
     @property
+    def decoding(self) -> Decoding | None:
+        """The kernel that makes the B that is multiplied."""
+        return self.kernel.decoding
+
+    @property
     def _sums(self) -> str:
         return f"torch.{ELEMENTS[self.kernel.v.dtype.sum].torch}"
 
     @property
     def twice(self) -> bool:
-        """Whether a second kernel adds the partial sums of the first."""
+        """Whether there are two kernels, launched one after the other."""
         return self.kernel.schedule.twice
 
     @property
-    def first(self) -> Launcher:
-        """The launch of the first of two kernels."""
-        return Launcher(self.kernel.first) if self.twice else self
-
-    @property
-    def second(self) -> Launcher:
-        """That of the second."""
-        return Launcher(self.kernel.second)
-
-    @property
     def partial(self) -> str:
-        """The expression for the first one's room: a matrix for each part of K."""
+        """The expression for the room of partial sums that a second kernel adds: a matrix for each part of K."""
+        if not self.kernel.schedule.joins:
+            return ""
         return f'torch.empty((row["SPLIT"], M, {self.kernel.partial.columns}), dtype={self._sums}, device=a.device)'
 
     @property
-    def strip(self) -> str:
-        """The grid of the second, whose tiles are STRIP rows high."""
+    def _strips(self) -> str:
+        """The grid of the kernel that adds partial sums, whose tiles are STRIP rows high."""
         return f'(triton.cdiv(M, {STRIP}) * triton.cdiv(N, row["BLOCK_N"]),)'
-
-    @property
-    def strip_constants(self) -> tuple[str, ...]:
-        """What the second is passed of the row."""
-        return (f'"BLOCK_M": {STRIP}', '"BLOCK_N": row["BLOCK_N"]', '"SPLIT": row["SPLIT"]')
 
     @property
     def rows(self) -> str:
         """The rows of a tile of the kernel that makes the result."""
-        return str(STRIP) if self.twice else 'row["BLOCK_M"]'
+        return str(STRIP) if self.partial else 'row["BLOCK_M"]'
 
     @property
     def around(self) -> tuple[str, ...]:
@@ -214,7 +231,7 @@ class Launcher:
             found.append('cleared=["out"]')
         if self.workspace:
             found.append('workspace={"work": work, "counters": counters}')
-        parts = ["sums"] * self.twice + [output.matrix.variable for output in self.reductions]
+        parts = [self.kernel.between.variable] * self.twice + [output.matrix.variable for output in self.reductions]
         if parts:
             found.append(collected("parts={", [f'"{name}": {name}' for name in parts], "}", 2 * _INSIDE))
         if self.reductions:
@@ -225,7 +242,7 @@ class Launcher:
     @property
     def index(self) -> str:
         """The statements that choose between offsets of 32 and of 64 bits; empty where no offset is computed."""
-        extents = [f"_extent({matrix.variable})" for matrix in self.kernel.pointed]
+        extents = [f"_extent({variable})" for variable in dict.fromkeys(x.variable for x in self.kernel.pointed)]
         if not extents:
             return ""
         furthest = f"max({', '.join(extents)})" if len(extents) > 1 else extents[0]
@@ -239,11 +256,13 @@ class Launcher:
     def grid(self) -> str:
         """The grid as source: one dimension, since the others hold 65535 programs, and one more for the parts of K."""
         k = self.kernel
-        several = "B * " if self.call.batched else ""
+        several = "".join(f"{count} * " for count in self.call.products.front)
         if not k.tiled:
             return f"({several}M * N,)"
         source = "meta" if k.autotune else "row"
         tiles = f'{several}triton.cdiv(M, {source}["BLOCK_M"]) * triton.cdiv(N, {source}["BLOCK_N"])'
+        if self.call.products.divided == "M":
+            tiles = f"_tiles({source}, G, T, N)"
         grid = f"({tiles},)"
         if k.schedule.splits:
             grid = f'({tiles}, {source}["SPLIT"])'
@@ -257,11 +276,11 @@ class Launcher:
                 return f"lambda meta: (\n        {programs}\n    )"
         return f"lambda meta: {grid}" if k.autotune else grid
 
-    @property
-    def _constants(self) -> tuple[tuple[str, str], ...]:
-        """What the launch tells the compiler, by name."""
-        k = self.kernel
-        found = [("INDEX", "index")] if k.pointed else []
+    def _constants_of(self, k: View) -> tuple[tuple[str, str], ...]:
+        """What the launch of a kernel tells the compiler, by name."""
+        # Few different numbers, since a kernel is compiled for each.
+        found = [("GROUPS", "max(32, triton.next_power_of_2(G))")] if k.problem.divided else []
+        found += [("INDEX", "index")] if k.pointed else []
         found += [(operand.flag, f"isinstance({operand.name}, torch.Tensor)") for operand in k.scalars]
         if k.approximates:
             found.append(("APPROX", "_approximates(a.device)"))
@@ -284,6 +303,15 @@ class Launcher:
         return tuple(x.name for x in self.call.tensors if x.layout)
 
     @property
+    def unlike(self) -> str:
+        """The condition that a matrix `x` of `given` has not as many dimensions as it must have."""
+        counts = {x.name: len(x.extents) for x in (*self.call.tensors, self.call.out) if x.layout}
+        if len(set(counts.values())) == 1:
+            return f"x.dim() != {counts['a']}"
+        few = " or ".join(f"x is {name}" for name in ("a", "b") if counts[name] != counts["out"])
+        return f"x.dim() != ({counts['b']} if {few} else {counts['out']})"
+
+    @property
     def refusals(self) -> tuple[tuple[str, str], ...]:
         """Conditions on a call that this kernel refuses, each with the reason, as source."""
         k, found = self.kernel, []
@@ -303,12 +331,17 @@ class Launcher:
             size = self.extents["N"]
             reason = f"N is {{{size}}}, and a descriptor reads b's second half at multiples of {k.read_step}"
             found.append((f"{size} % {k.read_step}", f'f"{reason}"'))
+        if k.decoding is not None:
+            size = k.decoding.bytes("b.shape[1]", "a.shape[1]")
+            reason = f"b is {{tuple(b.shape)}}, which takes more than {MOST_DECODED} bytes when it is decoded"
+            found.append((f"{size} > {MOST_DECODED}", f'f"{reason}"'))
         if not k.schedule.repeatable:
             reason = f"results of {k.v.schedule} do not repeat, and torch.use_deterministic_algorithms(True) holds"
             found.append(("torch.are_deterministic_algorithms_enabled()", f'"{reason}"'))
         if not k.tiled:
-            size = f"{'a.shape[0] * ' if self.call.batched else ''}{self.extents['M']} * {self.extents['N']}"
-            told = f"B * M * N is {{{size}}}:" if self.call.batched else f"M * N is {{{size}}}, and"
+            several = self.call.products.several
+            size = f"{'a.shape[0] * ' if several else ''}{self.extents['M']} * {self.extents['N']}"
+            told = f"B * M * N is {{{size}}}:" if several else f"M * N is {{{size}}}, and"
             reason = f'f"{told} a grid with one program an element has at most 2**31 - 1"'
             if len(f"{' ' * 2 * _INSIDE}return {reason}") > WIDTH:
                 reason = f"(\n{' ' * 3 * _INSIDE}{reason}\n{' ' * 2 * _INSIDE})"
@@ -318,16 +351,18 @@ class Launcher:
     @property
     def nothing(self) -> str:
         """The matrices that stand for A and B where K is 0."""
-        zeros = f"new_zeros(({'1, ' * self.call.batched}1, 16))"
-        if self.call.a.dtype == self.call.b.dtype:
-            return f"(a.{zeros},) * 2"
-        return f"(a.{zeros}, b.{zeros})"
+        a, b = (f"new_zeros(({'1, ' * (len(x.extents) - 1)}16))" for x in (self.call.a, self.call.b))
+        decodes = self.kernel.decoding is not None
+        if a == b and (decodes or self.call.a.dtype == self.call.b.dtype):
+            return f"(a.{a},) * 2"
+        return f"(a.{a}, {'a' if decodes else 'b'}.{b})"
 
     @property
     def described(self) -> tuple[tuple[str, str], ...]:
         """The operands that descriptors read, each with the row-major matrix that is described."""
         k = self.kernel
-        return tuple((x.variable, x.described) for x in (k.a, k.b, *k.described) if x not in (k.c, *k.saved))
+        given = (k.a, k.b, *k.described) if k.decoding is None else (k.a, *k.described)
+        return tuple((x.variable, x.described) for x in given if x not in (k.c, *k.saved))
 
     @property
     def written(self) -> tuple[tuple[str, str], ...]:
@@ -354,11 +389,14 @@ class Launcher:
         return (*found, *(['K <= row["BLOCK_K"]'] if self.bounded_k else []))
 
     @property
+    def fitted(self) -> str:
+        """The launcher's variables for the sizes that a configuration must be legal for."""
+        return ", ".join(self.call.sizes[-3:])
+
+    @property
     def extents(self) -> Mapping[str, str]:
         """The sizes as extents of the operands."""
-        first = int(self.call.batched)
-        halves = " // 2" * self.call.gated
-        return {"M": f"a.shape[{first}]", "N": f"b.shape[{first + 1}]{halves}", "K": f"a.shape[{first + 1}]"}
+        return dict(zip("MNK", map(self.call.size, self.call.sizes[-3:])))
 
     # What the choice of a configuration counts.
 
@@ -366,6 +404,11 @@ class Launcher:
     def interpreted(self) -> int | None:
         """Programs that walk the tiles in the interpreter; None where each tile has a program."""
         return INTERPRETED if self.kernel.schedule.walks else None
+
+    @property
+    def packed(self) -> int:
+        """The elements along K of one container of B."""
+        return self.kernel.kernel.variant.dtype.stored_b.packed
 
     @property
     def element_bytes(self) -> int:
@@ -380,6 +423,17 @@ class Launcher:
     @property
     def result_bytes(self) -> int:
         return ELEMENTS[self.kernel.v.dtype.out].bits // 8
+
+    @property
+    def spread(self) -> tuple[str, ...]:
+        """The statements for the sizes that the cost reads, where the launcher's are of all groups together."""
+        divided = self.call.products.divided
+        if not divided:
+            return ()
+        why = "# Only the device knows the groups: they are assumed to be of equal size."
+        products = "max(1, min(G, T))" if divided == "M" else "G"
+        read = any(re.search(rf"\b{divided}\b", line) for line in self.cost)
+        return (why, f"B = {products}", *([f"{divided} = triton.cdiv(T, B)"] * read))
 
     @property
     def cost(self) -> tuple[str, ...]:

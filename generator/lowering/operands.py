@@ -21,8 +21,11 @@ class Matrix:
     rows: str
     columns: str
     layout: str
-    #: Whether there is one for each index of a batch, the launcher's dimension 0.
-    batched: bool = False
+    #: The kernel's name for the matrix's number where there are several, by the launcher's dimension 0; else empty.
+    number: str = ""
+    #: The kernel's names for the first row and column of the product, of a matrix that is divided among products.
+    first_row: str = ""
+    first_column: str = ""
     #: Of a B with two columns for each of C, their order.
     order: str | None = None
     #: Of the result, whether the epilogue has read it, so that its addresses are there.
@@ -35,10 +38,13 @@ class Matrix:
     packed: int = 1
     #: The order of K in which its tiles are multiplied; None where it is that of memory.
     shuffle: Shuffle | None = None
-    #: The kernel's name for the number of the matrix, where there are several.
-    number: str = "batch"
 
     shape = MATRIX
+
+    @property
+    def batched(self) -> bool:
+        """Whether it is one of several, by the launcher's dimension 0."""
+        return bool(self.number)
 
     @property
     def tiles(self) -> tuple[str, ...]:
@@ -96,13 +102,16 @@ class Matrix:
 
     @property
     def batch_stride(self) -> str | None:
-        """The kernel's parameter for the stride between the matrices of a batch; None where there is no batch."""
+        """The kernel's parameter for the stride from matrix to matrix; None where there is one."""
         return f"stride_{self.name}{self.number[0]}" if self.batched else None
 
     @property
     def base(self) -> str:
         """The kernel's pointer to the first element of its matrix."""
-        return f"{self.name}_ptr + {self.number} * {self.batch_stride}" if self.batched else f"{self.name}_ptr"
+        found = [(self.number, self.batch_stride), (self.first_row, self.row_stride)]
+        found.append((self.first_column, self.column_stride))
+        moved = (f" + {first}{f' * {stride}' if stride else ''}" for first, stride in found if first)
+        return "".join((f"{self.name}_ptr", *moved))
 
     @property
     def strides(self) -> tuple[tuple[str, str], ...]:
@@ -151,6 +160,9 @@ class Vector:
     shape: str
     #: Where the element of a column is, `{}`.
     place: str = "{}"
+    #: The kernel's name for the number of the product where each has one, and for the product's first element.
+    product: str = ""
+    first: str = ""
 
     @property
     def spread(self) -> bool:
@@ -158,8 +170,24 @@ class Vector:
         return self.place in PLACES[INTERLEAVED].values()
 
     def at(self, offsets: str) -> str:
-        """The places of the elements for these columns or rows."""
-        return self.place.format(offsets)
+        """The addresses of the elements for these columns or rows."""
+        return f"{self.base} + {self.place.format(offsets)}"
+
+    @property
+    def base(self) -> str:
+        """The kernel's pointer to the first element of the program's product."""
+        found = [f"{self.name}_ptr", *(f"{self.product} * {name}" for name, _ in self.strides)]
+        return " + ".join((*found, self.first) if self.first else found)
+
+    @property
+    def variable(self) -> str:
+        """The launcher's variable."""
+        return self.name
+
+    @property
+    def strides(self) -> tuple[tuple[str, str], ...]:
+        """The stride parameter with the launcher's expression for it, where there are several vectors."""
+        return ((f"stride_{self.name}{self.product[0]}", f"{self.name}.stride(0)"),) if self.product else ()
 
     def number(self, depth: int) -> str:
         """The statement that gives a scalar its value, on lines that begin `depth` columns from the margin."""

@@ -51,7 +51,7 @@ def output_view(output: Output, like: Matrix, x: str, kind: str, out: str, *, wh
     if writer.shape == MATRIX:
         matrix = replace(like, name=output.name, variable=output.name)
         return OutputView(output.name, writer.shape, writer.reduction, matrix, stored(x, kind, out, whole=whole))
-    parts = Matrix(output.name, f"{output.name}_parts", "tiles", writer.shape, "row", like.batched)
+    parts = Matrix(output.name, f"{output.name}_parts", "tiles", writer.shape, "row", like.number)
     return OutputView(output.name, writer.shape, writer.reduction, parts, stored(x, kind, REDUCED, whole=whole))
 
 

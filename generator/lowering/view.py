@@ -8,9 +8,10 @@ from functools import cached_property
 from generator.epilogue.gated_units import CONCATENATED
 from generator.epilogue.operations import COLUMNS, MATRIX, ROWS, SCALAR
 from generator.language.storage import CONTAINER
-from generator.language.vocabulary import QUANTISED, SWIZZLE
+from generator.language.vocabulary import QUANTISED, SWIZZLE, Products
 from generator.lowering import approximate_math
 from generator.lowering.accumulation import Accumulation
+from generator.lowering.decoding import DENSE, Decoding
 from generator.lowering.edges import Edges, edges_of
 from generator.lowering.epilogue_lowering import StepView, step_views
 from generator.lowering.operands import Matrix, Slot, Vector
@@ -22,6 +23,9 @@ from generator.plan.configurations import columns, configurations
 from generator.plan.kernels import Kernel
 from generator.plan.resources import through_registers
 
+#: The kernel's name for where a product begins in an extent that is divided among products.
+START = "start"
+
 
 @dataclass(frozen=True)
 class View(Accumulation):
@@ -32,7 +36,10 @@ class View(Accumulation):
     #: The type of the running value after the last step, and the expression that is stored.
     kind: str
     result: str
-    #: Which of two kernels it is: "parts" stores partial sums as its C, "whole" adds them. Empty where one does all.
+    #: What a kernel in front makes of the B of a call; None where the kernel reads that B itself.
+    decoding: Decoding | None = None
+    #: Which of two kernels it is: "parts" stores partial sums as its C, "whole" adds them; "dense" multiplies what
+    #: `decoding` makes. Empty where one does all.
     stage: str = ""
 
     @cached_property
@@ -40,10 +47,22 @@ class View(Accumulation):
         """What the first of two kernels writes: for each part of K a matrix of sums."""
         columns = f"2 * {self.c.columns}" if self.order else self.c.columns
         integer = self.v.dtype.sum == "int32"
-        return Matrix("sums", "sums", self.c.rows, columns, "row", True, integer=integer, number="part")
+        return Matrix("sums", "sums", self.c.rows, columns, "row", "part", integer=integer)
+
+    @property
+    def between(self) -> Matrix:
+        """What the first of two kernels writes, and the second reads."""
+        return self.partial if self.decoding is None else self.decoding.dense
+
+    @property
+    def multiplying(self) -> View:
+        """The kernel that multiplies, of one or two."""
+        if self.decoding is not None:
+            return self.second
+        return self.parts_of_k if self.schedule.joins else self
 
     @cached_property
-    def first(self) -> View:
+    def parts_of_k(self) -> View:
         """The kernel that sums parts of K, of two."""
         by_column = self.order is None or (self.order == CONCATENATED and self.v.load == "pointer")
         edges = replace(self._edges_of_sums, needs_n=by_column)
@@ -51,7 +70,9 @@ class View(Accumulation):
 
     @cached_property
     def second(self) -> View:
-        """The kernel that makes the result of these sums, which it reads through pointers."""
+        """The kernel that makes the result: of sums, which it reads through pointers, or of the dense B."""
+        if self.decoding is not None:
+            return replace(self, stage="dense")
         edges = self._edges_of_sums
         by_column = self.order is None or self.edges.needs_n
         return replace(
@@ -60,7 +81,7 @@ class View(Accumulation):
 
     @property
     def _edges_of_sums(self) -> Edges:
-        return edges_of(self.v.masking, self.v.schedule, self.v.load, "pointer", "", "")
+        return edges_of(self.v.masking, self.v.schedule, self.v.load, "pointer", "", "", "")
 
     @property
     def sources(self) -> tuple[Matrix, ...]:
@@ -87,7 +108,7 @@ class View(Accumulation):
     @property
     def call(self) -> Call:
         """The operands and results of a call, as the launcher checks them."""
-        return call(self.v)
+        return call(self.kernel.variant)
 
     @property
     def load_template(self) -> str:
@@ -98,9 +119,14 @@ class View(Accumulation):
         return f"load/{self.v.load if self.v.store == 'as_load' else self.v.store}.j2"
 
     @property
-    def batched(self) -> bool:
-        """Whether the operands are 3-D: one product for each index of a batch."""
-        return self.v.batch == "strided"
+    def problem(self) -> Products:
+        """How many products there are, and how the operands hold them."""
+        return self.v.products
+
+    @property
+    def problem_template(self) -> str:
+        """The macros by which a program finds its tile's product, and by which the launcher checks operands."""
+        return f"problem/{self.v.batch}.j2"
 
     @property
     def swizzle(self) -> str:
@@ -130,6 +156,11 @@ class View(Accumulation):
         """What N must be a multiple of for a descriptor to read the second half of B's rows; None for any N."""
         across = self.descriptors and self.order == CONCATENATED and self.v.layout.b == "row"
         return 128 // self.v.dtype.stored_b.bits if across else None
+
+    @property
+    def shared_step(self) -> bool:
+        """Whether a group's last step along K may hold elements of the next one, since descriptors know no groups."""
+        return self.descriptors and self.problem.divided == "K"
 
     @property
     def advances(self) -> bool:
@@ -189,18 +220,24 @@ class View(Accumulation):
         return tuple(o for o in self.operands if isinstance(o, Matrix))
 
     @cached_property
+    def vectors(self) -> tuple[Vector, ...]:
+        """The vectors of which there is one for each product."""
+        return tuple(o for o in self.operands if isinstance(o, Vector) and o.product)
+
+    @cached_property
     def scalars(self) -> tuple[Vector, ...]:
         return tuple(o for o in self.operands if isinstance(o, Vector) and o.shape == SCALAR)
 
     @cached_property
-    def pointed(self) -> tuple[Matrix, ...]:
-        """The matrices addressed through strides, so that their offsets can pass 2**31."""
+    def pointed(self) -> tuple[Matrix | Vector, ...]:
+        """What is addressed through strides, so that its offsets can pass 2**31."""
         if self.schedule.twice and not self.stage:
-            return tuple(dict.fromkeys((*self.first.pointed, *self.second.pointed)))
-        by_pointer = self.v.load == "pointer" or (self.v.load == "block_pointer" and self.batched)
-        beside = (self.c, *self.matrices, *self.saved, *self.parts)
+            first = self.parts_of_k if self.decoding is None else self.decoding
+            return tuple(dict.fromkeys((*first.pointed, *self.second.pointed)))
+        by_pointer = self.v.load == "pointer" or (self.v.load == "block_pointer" and self.problem.several)
+        beside: tuple[Matrix | Vector, ...] = (self.c, *self.matrices, *self.vectors, *self.saved, *self.parts)
         if self.descriptors:
-            beside = beside if self.stored_by_pointer else self.parts
+            beside = beside if self.stored_by_pointer else (*self.vectors, *self.parts)
         elif not by_pointer:
             c = (self.c,) if self.stored_by_pointer or self.v.epilogue.reads_out else ()
             beside = (*c, *self.matrices, *(self.saved if self.stored_by_pointer else ()), *self.parts)
@@ -240,8 +277,9 @@ class View(Accumulation):
     def helpers(self) -> tuple[str, ...]:
         """The macros of math.j2 for what the order of tiles, the epilogue and the store call."""
         order = SWIZZLE[self.v.swizzle].helper if self.tiled else None
+        found = "larger" if self.problem.divided else None
         called = sorted({helper for step in self.steps for helper in step.helpers})
-        return tuple(helper for helper in (order, *called, self.quantises) if helper)
+        return tuple(helper for helper in (found, order, *called, self.quantises) if helper)
 
     @property
     def approximates(self) -> bool:
@@ -253,7 +291,8 @@ class View(Accumulation):
         """The sizes that the kernel is told: of a batch the grid tells enough, unless programs walk it."""
         if self.stage == "whole":
             return ("M", "N")
-        return ("B",) * (self.batched and self.schedule.walks) + ("M", "N", "K")
+        counted = self.schedule.walks or self.problem.divided
+        return (*(self.problem.front if counted else ()), *self.problem.sizes[-3:])
 
     @cached_property
     def slots(self) -> tuple[Slot, ...]:
@@ -270,7 +309,8 @@ class View(Accumulation):
         elif self.descriptors:
             found = [Slot(name, name, operand) for operand, name in self.descriptors_of_operands]
         else:
-            found = [matrix(self.a, "a"), matrix(self.b, "b")]
+            found = [matrix(self.a, "a"), matrix(self.b, self.b.variable)]
+        found += [Slot(f"{x.name}_ptr", x.name, x.name) for x in self.call.positional]
         found += [matrix(x, x.name) for x in self.scales]
         found.append(matrix(self.c, "sums" if self.stage == "parts" else "out"))
         for operand in self.operands:
@@ -281,7 +321,7 @@ class View(Accumulation):
                 found.append(Slot(f"{operand.name}_{suffix}", operand.name, operand.name))
         found += [matrix(x, x.name) for x in self.saved]
         found += [Slot(f"{x.name}_ptr", x.variable, x.variable) for x in self.parts]
-        if self.schedule.workspace and not self.schedule.twice:
+        if self.schedule.workspace and not self.schedule.joins:
             found += [Slot(f"{name}_ptr", name, name) for name in ("work", "counters")]
         found += [Slot(size, size) for size in self.sizes]
         return (*found, *(Slot(name, value) for x in self.strided for name, value in x.strides))
@@ -289,7 +329,8 @@ class View(Accumulation):
     @property
     def parameters(self) -> tuple[str, ...]:
         """The kernel's parameters in order."""
-        constants = ["INDEX"] if self.wide_strides else []
+        constants = ["GROUPS"] if self.problem.divided else []
+        constants += ["INDEX"] if self.wide_strides else []
         constants += [operand.flag for operand in self.scalars]
         constants += ["APPROX"] if self.approximates else []
         constants += [f"EVEN_{d}" for d in self.even]
@@ -300,11 +341,11 @@ class View(Accumulation):
         return (*(slot.parameter for slot in self.slots), *(f"{name}: tl.constexpr" for name in constants))
 
     @cached_property
-    def strided(self) -> tuple[Matrix, ...]:
-        """The matrices whose strides are parameters."""
+    def strided(self) -> tuple[Matrix | Vector, ...]:
+        """What has strides that are parameters."""
         if self.descriptors:
             return self.pointed
-        return (*self.sources, self.c, *self.matrices, *self.saved, *self.parts)
+        return (*self.sources, self.c, *self.matrices, *self.vectors, *self.saved, *self.parts)
 
     @property
     def b_blocks(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -316,7 +357,7 @@ class View(Accumulation):
     @property
     def descriptors_of_operands(self) -> tuple[tuple[str, str], ...]:
         """The descriptors of A and B, each behind the operand that it describes."""
-        return (("a", "a_desc"), *(("b", name) for name, _ in self.b_blocks))
+        return (("a", "a_desc"), *((self.b.variable, name) for name, _ in self.b_blocks))
 
     @property
     def configs(self) -> tuple[str, ...]:
@@ -360,11 +401,20 @@ class View(Accumulation):
 
 def view(kernel: Kernel) -> View:
     """The view of a kernel: every choice that a template would otherwise have to make."""
-    v = kernel.variant
-    described = call(v)
-    c = _matrix("c", "M", "N", described.out)
-    b = _matrix("b", "K", "N", described.b, v.epilogue.order, v.dtype.stored_b.packed)
-    steps, kind, result = step_views(v.chain, v.dtype, c, v.schedule, approximate_math.math_of(v))
+    v = kernel.variant.multiplied
+    described = call(kernel.variant)
+    products = v.products
+    c = _matrix("c", "M", "N", described.out, products)
+    b = _matrix("b", "K", "N", described.b, products, v.epilogue.order, kernel.variant.dtype.stored_b.packed)
+    stored = tuple(
+        _matrix(x.name, *(("M", "K") if x.name[0] == "a" else ("K", "N")), x, products) for x in described.stored
+    )
+    decoding = None
+    if kernel.variant.traits.decodes:
+        dense = Matrix(DENSE, DENSE, "K", "N", v.layout.b, order=v.epilogue.order, flipped=True)
+        decoding = Decoding(kernel.variant, replace(b, order=None, flipped=True), stored, dense)
+        b, stored = replace(dense, name="b"), ()
+    steps, kind, result = step_views(v.chain, v.dtype, c, products, v.schedule, approximate_math.math_of(v))
     # C lies as the matrices of the epilogue do, and is read as they are.
     shapes = [operand.shape for operand in v.epilogue.operands] + [MATRIX] * v.epilogue.reads_out
     # Scales are read as a vector of the epilogue is.
@@ -374,19 +424,31 @@ def view(kernel: Kernel) -> View:
     shapes += [{"a": ROWS, "b": COLUMNS}[storage.letter] for storage in vectors]
     return View(
         kernel,
-        a=_matrix("a", "M", "K", described.a),
+        a=_matrix("a", "M", "K", described.a, products),
         b=replace(b, flipped=through_registers(v) == "b" or b.packed > 1 or shuffle is not None, shuffle=shuffle),
-        stored=tuple(
-            _matrix(x.name, "M", "K", x) if x.name[0] == "a" else _matrix(x.name, "K", "N", x) for x in described.stored
-        ),
+        stored=stored,
         c=replace(c, located=v.epilogue.reads_out),
-        edges=edges_of(v.masking, v.schedule, v.load, v.store, " ".join(shapes), reduced_shapes(v.epilogue.outputs)),
+        edges=edges_of(
+            v.masking,
+            v.schedule,
+            v.load,
+            v.store,
+            v.products.divided,
+            " ".join(shapes),
+            reduced_shapes(v.epilogue.outputs),
+        ),
         steps=steps,
         kind=kind,
         result=result,
+        decoding=decoding,
     )
 
 
-def _matrix(name: str, rows: str, columns: str, of: Argument, order: str | None = None, packed: int = 1) -> Matrix:
-    batched, integer = len(of.extents) == 3, of.dtype in ("int8", CONTAINER)
-    return Matrix(name, of.name, rows, columns, of.layout, batched, order, integer=integer, packed=packed)
+def _matrix(
+    name: str, rows: str, columns: str, of: Argument, products: Products, order: str | None = None, packed: int = 1
+) -> Matrix:
+    integer = of.dtype in ("int8", CONTAINER)
+    number = products.number if len(of.extents) > 2 else ""
+    first_row, first_column = (START if extent == "T" else "" for extent in of.extents[-2:])
+    lies = number, first_row, first_column
+    return Matrix(name, of.name, rows, columns, of.layout, *lies, order, integer=integer, packed=packed)

@@ -13,6 +13,7 @@ from functools import cache
 from generator.epilogue.operations import COLUMNS, ELEMENT, HALVES, MATRIX, ROWS, SCALAR
 from generator.language.model import Variant
 from generator.language.storage import SCALE_TYPES, ZERO_TYPES, Storage, element_of
+from generator.language.vocabulary import Products
 
 #: The type of sums and maxima of the running value.
 REDUCED = "fp32"
@@ -35,7 +36,7 @@ class Argument:
     """An operand, the result or an auxiliary output of a call."""
 
     name: str
-    #: The extent of each dimension as source, by the sizes B, M, N and K: `("B", "K // 2", "2 * N")`; none of a number.
+    #: The extent of each dimension as source, by the sizes of the call: `("B", "K // 2", "2 * N")`; none of a number.
     extents: tuple[str, ...]
     #: The element type, or those that are taken; None where any floating type is.
     dtype: str | tuple[str, ...] | None = None
@@ -76,7 +77,7 @@ class Argument:
         return None if unit is None else unit + len(self.extents) - 2
 
     def sizes(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
-        """The extents as numbers, for the `sizes` B, M, N and K."""
+        """The extents as numbers, for the `sizes` by name."""
         return tuple(_size(extent, sizes) for extent in self.extents)
 
 
@@ -86,6 +87,8 @@ class Call:
 
     a: Argument
     b: Argument
+    #: What divides the products, in front of the keywords.
+    offsets: Argument | None
     #: What belongs to A and B as they are stored: scales and zero points.
     stored: tuple[Argument, ...]
     #: What the epilogue reads, in the order of its steps, and what it writes beside the result, in the same order.
@@ -94,7 +97,8 @@ class Call:
     outputs: tuple[Argument, ...]
     #: Whether `out` must be given, because the epilogue reads it.
     reads_out: bool
-    batched: bool
+    #: How many products there are, and how the operands hold them.
+    products: Products
     #: Whether b has two columns for each of the result.
     gated: bool
 
@@ -106,7 +110,12 @@ class Call:
     @property
     def keywords(self) -> tuple[Argument, ...]:
         """The operands behind A and B, in the order of the signature."""
-        return (*self.stored, *self.operands)
+        return (*self.positional, *self.stored, *self.operands)
+
+    @property
+    def positional(self) -> tuple[Argument, ...]:
+        """Those of them that need no keyword."""
+        return () if self.offsets is None else (self.offsets,)
 
     @property
     def numbers(self) -> tuple[Argument, ...]:
@@ -119,28 +128,38 @@ class Call:
 
     @property
     def sizes(self) -> tuple[str, ...]:
-        """The sizes of the product."""
-        return ("B",) * self.batched + ("M", "N", "K")
+        """The sizes of the products: how many there are, the extents of a result, and the one that is summed over."""
+        return self.products.sizes
+
+    def size(self, name: str) -> str:
+        """A size of the products as an extent of A or B, as source: `b.shape[1] // 2`."""
+        for x in (self.a, self.b):
+            for dimension, extent in enumerate(x.extents):
+                if extent.rpartition(" * ")[2] == name:
+                    return f"{x.name}.shape[{dimension}]{' // 2' * (extent != name)}"
+        raise KeyError(name)
 
 
 @cache
 def call(v: Variant) -> Call:
     """The call of a variant's contract."""
-    front = ("B",) if v.batch == "strided" else ()
+    products = v.products
     layout, dtype, epilogue = v.layout, v.dtype, v.epilogue
 
     def matrix(name: str, rows: str, columns: str, layout: str, dtype: str | tuple[str, ...] | None) -> Argument:
-        return Argument(name, (*front, rows, columns), dtype, layout)
+        return Argument(name, _of_all(products, (rows, columns)), dtype, layout)
 
     def operand(name: str, shape: str) -> Argument:
         if shape == MATRIX:
             return matrix(name, "M", "N", layout.c, None)
-        return Argument(name, _EXTENTS[shape])
+        # All matrices of a batch share what is no matrix; each group has its own.
+        own = products.divided and shape not in (SCALAR, ELEMENT)
+        return Argument(name, _of_all(products, _EXTENTS[shape]) if own else _EXTENTS[shape])
 
     def output(name: str, shape: str) -> Argument:
         if shape == MATRIX:
             return matrix(name, "M", "N", layout.c, dtype.out)
-        return Argument(name, (*front, *_EXTENTS[shape]), REDUCED)
+        return Argument(name, _of_all(products, _EXTENTS[shape]), REDUCED)
 
     def scales(storage: Storage) -> Iterator[Argument]:
         """The scales and zero points of an operand, one for each block."""
@@ -157,12 +176,13 @@ def call(v: Variant) -> Call:
     return Call(
         a=matrix("a", "M", "K", layout.a, a.container),
         b=matrix("b", "K" if b.packed == 1 else f"K // {b.packed}", columns, layout.b, b.container),
+        offsets=Argument("offsets", (products.count,), "int32") if products.divided else None,
         stored=(*scales(a), *scales(b)),
         operands=tuple(operand(found.name, found.shape) for found in epilogue.operands),
         out=matrix("out", "M", "N", layout.c, dtype.out),
         outputs=tuple(output(found.name, found.shape) for found in epilogue.outputs),
         reads_out=epilogue.reads_out,
-        batched=bool(front),
+        products=products,
         gated=epilogue.gate is not None,
     )
 
@@ -171,7 +191,15 @@ def call(v: Variant) -> Call:
 SCALES = f"_SCALES = ({', '.join(f'torch.{element_of(word).torch}' for word in SCALE_TYPES)})"
 
 #: A number of blocks, the last of which may be short.
-_CEILING = re.compile(r"triton\.cdiv\((.+), (\d+)\)")
+_CEILING = re.compile(r"triton\.cdiv\(([^(),]+), (\d+)\)")
+
+
+def _of_all(products: Products, extents: tuple[str, ...]) -> tuple[str, ...]:
+    """The extents of what has those extents in a product: it is divided among products, or there is one for each."""
+    divided = re.compile(rf"\b{products.divided}\b") if products.divided else None
+    if divided is not None and any(divided.search(extent) for extent in extents):
+        return tuple(divided.sub("T", extent) for extent in extents)
+    return (*products.front, *extents)
 
 
 def _blocks(extent: str, size: int) -> str:

@@ -42,6 +42,15 @@ _PERSISTENT_16 = (
     Tile(128, 64, 64, warps=4, stages=4),
     Tile(16, 64, 128, warps=4, stages=4),
 )
+# A kernel in front decodes B, which pays for many rows of C: large tiles.
+_DECODED_16 = (
+    Tile(128, 256, 64, warps=8, stages=3),
+    Tile(128, 256, 64, warps=8, stages=4),
+    Tile(256, 128, 64, warps=8, stages=3),
+    Tile(128, 128, 64, warps=4, stages=3),
+    Tile(128, 128, 64, warps=4, stages=4),
+    Tile(64, 128, 64, warps=4, stages=4),
+)
 # Few rows of C, so that its columns fill the rows of the matrix unit; many stages keep enough loads in flight.
 _EXCHANGED_16 = (
     Tile(16, 64, 256, warps=4, stages=5),
@@ -98,6 +107,7 @@ _TABLES = {
         ("persistent", _PERSISTENT_16),
         ("paired", _PAIRED_16),
         ("stream_k", _STREAM_16),
+        ("decoded", _DECODED_16),
         ("exchanged", _EXCHANGED_16),
     )
 }
@@ -144,16 +154,17 @@ def _split(tiles: tuple[Tile, ...]) -> tuple[Tile, ...]:
 
 
 # B is converted. An exchanged product reads it from registers, and is for any number of rows of C: the rows of the
-# matrix unit are columns of C. These are chosen by what they need, and not measured.
+# matrix unit are columns of C. A step waits for its conversion: few stages leave room for several programs, which
+# wait in turn.
 _CONVERTED_EXCHANGED = (
     Tile(128, 128, 128, warps=8, stages=3),
-    Tile(128, 128, 64, warps=8, stages=4),
-    Tile(64, 128, 128, warps=8, stages=4),
-    Tile(64, 64, 128, warps=4, stages=4),
-    Tile(32, 128, 128, warps=8, stages=4),
-    Tile(32, 64, 128, warps=4, stages=5),
-    Tile(16, 128, 128, warps=4, stages=5),
-    Tile(16, 64, 128, warps=4, stages=6),
+    Tile(128, 64, 128, warps=4, stages=3),
+    Tile(64, 128, 128, warps=4, stages=3),
+    Tile(64, 64, 128, warps=4, stages=3),
+    Tile(32, 128, 128, warps=4, stages=3),
+    Tile(32, 64, 128, warps=4, stages=4),
+    Tile(16, 128, 128, warps=4, stages=3),
+    Tile(16, 64, 128, warps=4, stages=3),
 )
 # In a direct product it is stored in shared memory again.
 _CONVERTED = (
@@ -235,7 +246,7 @@ def defaults(v: Variant) -> tuple[Tile, ...]:
 
 def _of_blocks(v: Variant, tile: Tile) -> Tile:
     """`tile` with so few elements along K that a step has one scale of each operand, and then with more stages."""
-    k = math.gcd(tile.k, *(storage.block.along for storage in v.dtype.stored if storage.block is not None))
+    k = math.gcd(tile.k, *(storage.block.along for storage in v.multiplied.dtype.stored if storage.block is not None))
     return tile if k == tile.k else replace(tile, k=k, stages=min(tile.stages * tile.k // k, _MOST_STAGES))
 
 
@@ -261,7 +272,7 @@ def halved(v: Variant, tile: Tile) -> Tile:
 
 def _ungated(v: Variant) -> tuple[Tile, ...]:
     """The configurations of a product in which C has as many columns as B."""
-    schedule, dtype = v.schedule, v.dtype
+    schedule, dtype = v.schedule, v.multiplied.dtype
     bits = dtype.stored_a.multiplied_bits
     if not v.traits.tiled:
         return (_ELEMENT,)

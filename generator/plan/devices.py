@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from generator.language.errors import CallError, nearest
+
 
 def slug(name: str) -> str:
     """The name of a folder for a device: `nvidia_h200` for `NVIDIA H200`."""
@@ -48,3 +50,13 @@ DEVICES: Mapping[str, Device] = {
         Device("NVIDIA H200", "sm90", 132, 233472, 1_980_000, 4.917e12),
     )
 }
+
+
+def named(slug: str) -> Device:
+    """The known device that an option `--device` names; raises `CallError` for another."""
+    if slug in DEVICES:
+        return DEVICES[slug]
+    of_target = [name for name, device in DEVICES.items() if device.target == slug]
+    if of_target:
+        raise CallError(f"--device: {slug} is an architecture; kernels are chosen for a device: {', '.join(of_target)}")
+    raise CallError(f"--device: {slug!r} is not known; {nearest(slug, DEVICES)}")

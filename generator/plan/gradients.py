@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from generator.epilogue.auxiliary_outputs import AUXILIARY, AuxiliaryOutput, named
 from generator.epilogue.chain import Epilogue
 from generator.epilogue.chain_gradients import reads_sum
+from generator.epilogue.operations import COLUMNS, HALVES
 from generator.language.model import Dtype, Layout, Variant
 from generator.language.vocabulary import DEFAULTS, QUANTISED
 
@@ -30,7 +31,10 @@ _TURNED = {"row": "column", "column": "row", "strided": "strided"}
 
 @dataclass(frozen=True)
 class Product:
-    """The product that is the gradient of an operand: a contract, and whether its result is the transposed gradient."""
+    """The product that is the gradient of an operand: a contract, and whether its result is the transposed gradient.
+
+    Of rows in groups the result is the gradient itself, and `turned` says that it is column-major.
+    """
 
     contract: str
     turned: bool
@@ -84,6 +88,11 @@ def why_none(v: Variant) -> str | None:
         return f"operands in {v.dtype.a} have no gradient"
     if not v.dtype.plain:
         return f"operands that are stored as {v.dtype.word} have no gradient"
+    if v.products.divided == "K":
+        return "the gradients of products with a divided K are not made"
+    own_of_group = [o.name for o in v.epilogue.operands if o.shape in (COLUMNS, HALVES)]
+    if v.products.divided and own_of_group:
+        return f"the gradient of {own_of_group[0]!r} is a sum over the rows of each group, which is not made"
     names = {name for step in v.epilogue.steps for local, operand in step.operands for name in (local, operand.name)}
     made = {f"{name}_{added}" for name in names for added in _ADDED}
     own = sorted(name for name in names if _OWN.fullmatch(name) or name in made)
@@ -97,7 +106,7 @@ def gradients(v: Variant) -> tuple[Gradient, ...]:
         v.contract,
         None if saved is None or saved.contract == v.contract else saved.contract,
         Product(left.contract, v.layout.a == "column"),
-        Product(right.contract, v.layout.b == "column"),
+        Product(right.contract, v.layout.b == "column" and not v.products.divided),
         v if v.epilogue.steps else None,
         None if saved is None else saved.epilogue.outputs[0].name,
         None if again is None else again.contract,
@@ -117,13 +126,19 @@ def _variants(v: Variant) -> tuple[Variant, Variant, Variant | None, Variant | N
     right = Layout("column", a, "row") if b == "column" else Layout(_TURNED[a], "row", "row")
     dtype = Dtype(v.dtype.a, v.dtype.a, v.dtype.acc, v.dtype.a, v.dtype.precision)
     plain = replace(v, dtype=dtype, epilogue=Epilogue(), rounding=DEFAULTS["rounding"], math=DEFAULTS["math"])
+    summed = plain
+    if v.products.divided:
+        # Rows of A come in groups, and so do those of its gradient, which is not the transposed of a product.
+        left = Layout("row", _TURNED[b], "column" if a == "column" else "row")
+        right = Layout(_TURNED[a], "row", "column" if b == "column" else "row")
+        summed = replace(plain, batch="grouped_k")
     saved = again = None
     if reads_sum(v.epilogue, [operand.name for operand in v.epilogue.operands]):
         if v.epilogue.gate is None:
             saved = replace(v, epilogue=_keeping(v.epilogue))
         else:
             again = replace(plain, layout=Layout(a, b, "row"))
-    return replace(plain, layout=left), replace(plain, layout=right), saved, again
+    return replace(plain, layout=left), replace(summed, layout=right), saved, again
 
 
 def _keeping(epilogue: Epilogue) -> Epilogue:

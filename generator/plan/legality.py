@@ -95,8 +95,37 @@ def _elementwise_reduction(v: Variant) -> str | None:
 
 
 def _batch_schedule(v: Variant) -> str | None:
-    if v.batch == "strided" and (v.traits.splits or v.traits.workspace):
+    if v.products.several and (v.traits.splits or v.traits.workspace):
         return f"{v.schedule} divides the K of a single product, not those of a batch; use tiled"
+    return None
+
+
+def _groups(v: Variant) -> str | None:
+    if not v.products.divided:
+        return None
+    if not (v.traits.tiled and v.traits.looped) or v.traits.divides_k or v.traits.pairs:
+        return f"{v.schedule} has no kernel for groups, whose sizes only the device knows; use tiled or persistent"
+    divided = v.products.divided.lower()
+    if ragged(v.masking)[divided] is False:
+        needed = "mn, mnk or auto" if divided == "m" else "k, mnk or auto"
+        return f"groups have any sizes, and 'masking: {v.masking}' needs multiples of the tile; use {needed}"
+    if v.load == "block_pointer":
+        return "block pointers are not made for groups; use pointer or descriptor"
+    if divided == "k" and not v.dtype.plain:
+        return f"operands that are stored as {v.dtype.word} have scales along K, which groups would divide"
+    if v.load == "descriptor" and divided == "k" and (v.layout.a, v.layout.b) != ("column", "row"):
+        return "a descriptor reads contiguous elements along K from multiples of 16 bytes on only; use 'load: pointer'"
+    if v.load == "descriptor" and v.layout.a == "column" and divided == "m":
+        return "a descriptor reads rows of a column-major A from multiples of 16 bytes on only; use 'load: pointer'"
+    if v.load == "descriptor" and v.store == "as_load" and divided == "m":
+        return "a descriptor's store past the end of a group would write rows of the next one; use 'store: pointer'"
+    reduced = [step.operation for step in v.epilogue.steps if step.output is not None and step.output.writer.reduction]
+    if reduced:
+        return (
+            f"{reduced[0]} would be reduced over tiles whose number only the device knows; compute it from the result"
+        )
+    if any(storage.letter == "a" and storage.block and storage.block.across > 1 for storage in v.dtype.stored):
+        return "a scale of several rows of a would be shared by groups; give each row its own"
     return None
 
 
@@ -125,7 +154,7 @@ def _paired(v: Variant) -> str | None:
         return "fp32 without tf32 holds operands in registers, which are too few for two products; use tiled"
     if v.product != "direct":
         return "the narrower part of a tile may have too few columns for an exchanged product; use 'product: direct'"
-    if v.batch != "none":
+    if v.products.several:
         return "a batch has enough tiles of one width to fill the last wave; use tiled or persistent"
     if v.epilogue.order is not None:
         return "a gated linear unit already needs two columns of B for each of C; use tiled or persistent"
@@ -158,13 +187,25 @@ def _stored(v: Variant) -> str | None:
         return f"{v.schedule} takes no operands that are stored as {v.dtype.word}; use tiled, persistent or split_k"
     if v.load == "block_pointer":
         return f"block pointers take no operands that are stored as {v.dtype.word}; use pointer or descriptor"
-    if v.load == "descriptor" and v.epilogue.order is not None:
+    if v.load == "descriptor" and v.epilogue.order is not None and not v.traits.decodes:
         return f"descriptors of b stored as {v.dtype.b} load no gated linear unit; use 'load: pointer'"
     least = shallowest(v)
     for storage in v.dtype.stored:
         if storage.block is not None and storage.block.along % least:
             many = f"{storage.block.along} elements along K"
             return f"a scale of {storage.letter} is for {many}, and a step needs a multiple of {least}"
+    return None
+
+
+def _decoded(v: Variant) -> str | None:
+    if not v.traits.decodes:
+        return None
+    if not v.dtype.stored_b.converted:
+        return f"{v.schedule} makes B of the type that is multiplied, and B is stored as {v.dtype.b} already; use tiled"
+    if v.product != "direct":
+        return "an exchanged product converts B in registers, and a decoded B is dense already; use 'product: direct'"
+    if v.batch != "none":
+        return "a batch has a B for each matrix, which would all be decoded into memory; use tiled"
     return None
 
 
@@ -179,6 +220,7 @@ def _taken_keyword(v: Variant) -> str | None:
 #: What cannot exist on any target.
 VARIANT_RULES: tuple[VariantRule, ...] = (
     _stored,
+    _decoded,
     _taken_keyword,
     _tile_load_of_elements,
     _precision_of_elements,
@@ -188,6 +230,7 @@ VARIANT_RULES: tuple[VariantRule, ...] = (
     _integer_output,
     _elementwise_reduction,
     _batch_schedule,
+    _groups,
     _atomic_result,
     _paired,
     _gate_load,
@@ -300,6 +343,9 @@ def why_not(v: Variant) -> str | None:
 
 def why_not_selected(v: Variant, select: str, *, rows_alike: bool = False) -> str | None:
     """Why `select` cannot choose a configuration of `v`, or None; with `rows_alike`, whatever M is."""
+    if v.products.divided and (rows_alike or select == "autotune"):
+        word = "autotune" if select == "autotune" else "invariant: rows"
+        return f"{word} is not made for groups, whose sizes only the device knows; use heuristic without it"
     if rows_alike:
         if select == "autotune":
             return f"the autotuner's choice is keyed on M; use heuristic or table {_WITH_ROWS}"
@@ -351,7 +397,7 @@ def why_no_row(v: Variant, tile: Tile) -> str | None:
     least = shallowest(v)
     if tile.k < least:
         return f"k is {tile.k}, and the matrix unit needs at least {least} for {v.dtype.stored_a.multiplied}"
-    for storage in v.dtype.stored:
+    for storage in v.multiplied.dtype.stored:
         if storage.block is not None and storage.block.along % tile.k:
             many = f"{storage.block.along} elements along K"
             return f"k is {tile.k}, and a step has one scale of {storage.letter}, which is for {many}"

@@ -27,6 +27,10 @@ from generator.plan.resources import accumulated_columns, in_registers, matrix_i
 #: a target's limit that the exact number matters.
 BARRIERS = 1088
 
+#: Elements of B in a program of the kernel that decodes it, and the bits of the widest values that pass through shared
+#: memory on the way to wide stores.
+DECODED = 8192
+_WIDEST_DECODED = 32
 #: Bytes of an asynchronous copy, at least (PTX ISA, "cp.async").
 _SHORTEST_COPY = 4
 
@@ -38,26 +42,28 @@ def shared_memory(v: Variant, tile: Tile, target: str, *, surely: bool = False) 
     """
     if not v.traits.tiled:
         return 0
-    program = _Program(v, tile, target)
-    return program.lower_bound if surely else program.upper_bound
+    program = _Program(v.multiplied, tile, target)
+    if surely:
+        return program.lower_bound
+    return max(program.upper_bound, DECODED * _WIDEST_DECODED // 8 if v.traits.decodes else 0)
 
 
 def copied_ahead(v: Variant, tile: Tile, target: str) -> bool:
     """Whether tiles of A or B are copied to shared memory ahead of their step in launches with aligned operands."""
-    program = _Program(v, tile, target)
+    program = _Program(v.multiplied, tile, target)
     return any(program.is_pipelined(operand) for operand in program.operands)
 
 
 def registers_of_loads(v: Variant, tile: Tile, target: str) -> int:
     """Registers per thread that may hold tiles of later steps, of the operands that are not always copied ahead."""
-    program = _Program(v, tile, target)
+    program = _Program(v.multiplied, tile, target)
     bytes = sum(operand.bytes for operand in program.operands if not program.is_pipelined(operand))
     return bytes * (tile.stages - 1) // (4 * tile.warps * TARGETS[target].lanes) if program.looped else 0
 
 
 def staged(v: Variant) -> bool:
     """Whether the store by a descriptor may need a tile of its own in shared memory, beside the operand tiles."""
-    copied = v.load == "descriptor" and v.store == "as_load" and not v.traits.twice
+    copied = v.load == "descriptor" and v.store == "as_load" and not v.traits.joins
     return copied and ELEMENTS[v.dtype.out].bits == 32
 
 
@@ -293,7 +299,7 @@ class _Program:
         if self.amd and not reduced:
             return 0
         # A kernel that adds partial sums has the default of four warps.
-        warps = max(self.tile.warps, 4) if self.v.traits.twice else self.tile.warps
+        warps = max(self.tile.warps, 4) if self.v.traits.joins else self.tile.warps
         return max(self.tile.m, self.tile.n) * (warps if reduced else 1) * 4
 
     @cached_property
@@ -308,7 +314,7 @@ class _Program:
     def upper_bound(self) -> int:
         """Bytes that the program needs in any launch, at most."""
         loop, after = self.loop, max(self.conversion, self.vector_conversion)
-        if self.reads_matrices and not self.amd and not self.v.traits.twice:
+        if self.reads_matrices and not self.amd and not self.v.traits.joins:
             # A sum of one step has no loop, and the matrices of the epilogue are read before the product.
             after = max(after, self.result_32 + sum(operand.bytes for operand in self.operands))
         if not self.v.traits.looped and not self.amd:

@@ -17,7 +17,7 @@ from generator.bench.markdown_tables import tile
 from generator.bench.problem import Shape
 from generator.bench.sampled_sizes import is_unseen
 from generator.bench.suite import DEFAULT_SHAPES, find_shapes, read_shapes
-from generator.language.errors import CallError, SpecError, nearest
+from generator.language.errors import CallError, SpecError
 from generator.plan import devices
 from generator.plan.kernels import Family
 from generator.tune import executors, public_calls, regret, trial_worker, tuning_run, winners
@@ -96,7 +96,7 @@ def dry_run(call: Call) -> int:
 
         device = CudaDevice().figures
     else:
-        device = _device_named(call.device)
+        device = devices.named(call.device)
     rates = _rates(call, _files(call, families, device.slug))
     found = plan(families, shapes, device, versions()["triton"], call.most, call.only, rates)
     for trial in found.trials:
@@ -123,14 +123,8 @@ def again(call: Call) -> int:
     if len(places) > 1:
         raise CallError(f"--again: {journal.path} mixes {' and '.join(map(winners.spelled, places))}")
     files = _files(call, families, call.device)
-    tuning_run.write(journal, files, places[0], families, _device_named(call.device), smallest=call.smallest)
+    tuning_run.write(journal, files, places[0], families, devices.named(call.device), smallest=call.smallest)
     return DONE
-
-
-def _device_named(slug: str) -> devices.Device:
-    if slug not in devices.DEVICES:
-        raise CallError(f"--device: {slug!r} is not known; {nearest(slug, devices.DEVICES)}")
-    return devices.DEVICES[slug]
 
 
 def _files(call: Call, families: Families, slug: str) -> dict[str, Path]:

@@ -1,6 +1,6 @@
 """The journal of measurements: one JSON line an outcome, written as it comes, read again by the next run.
 
-A run that ends in good order leaves the file without the outcomes that later ones replaced.
+A run that ends in good order leaves the file without what later outcomes replaced.
 """
 
 from __future__ import annotations
@@ -37,15 +37,20 @@ class _Kept:
         data = {**head, "kernels": dict(self.kernels), **plain(self.outcome)}
         return json.dumps(data, ensure_ascii=False, separators=(",", ":")) + "\n"
 
-    def replaces(self, older: _Kept) -> bool:
-        """Whether an older outcome of the same problem on the same device can no longer stand beside this one.
+    def beside(self, newer: _Kept) -> _Kept | None:
+        """What stands of it beside a newer outcome; None if nothing does.
 
-        It cannot where it was measured with other versions, or of a kernel whose code was another.
+        Of the same problem on the same device, nothing does that was measured with other versions. If a kernel's code
+        was another, what stands is the kernels that were not measured again.
         """
-        if (self.about, self.place.device) != (older.about, older.place.device):
-            return False
-        changed = any(self.kernels.get(name, digest) != digest for name, digest in older.kernels.items())
-        return changed or self.place != older.place
+        if (self.about, self.place.device) != (newer.about, newer.place.device):
+            return self
+        if self.place != newer.place:
+            return None
+        if all(newer.kernels.get(name, digest) == digest for name, digest in self.kernels.items()):
+            return self
+        kernels = {name: digest for name, digest in self.kernels.items() if name not in newer.kernels}
+        return replace(self, outcome=_without(self.outcome, newer.kernels), kernels=kernels) if kernels else None
 
 
 class Journal:
@@ -87,9 +92,9 @@ class Journal:
         self._put(data["key"], _Kept(data["about"], outcome, Place(**data["place"]), data["kernels"]))
 
     def _put(self, key: str, new: _Kept) -> None:
-        """Take in an outcome, less those that it replaces."""
-        for other in [other for other, kept in self._kept.items() if new.replaces(kept)]:
-            del self._kept[other]
+        """Take in an outcome; of older ones, what it replaces goes."""
+        standing = {other: kept.beside(new) for other, kept in self._kept.items() if other != key}
+        self._kept = {other: kept for other, kept in standing.items() if kept is not None}
         self._kept[key] = new
 
     def __enter__(self) -> Journal:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -171,9 +171,9 @@ def write(
         standing = [outcome for outcome in journal.standing(place, digests) if not _is_of_unseen(outcome)]
         new: dict[tuple[str, tuple[int, ...]], Winner] = {}
         offered = rows_of(families, name)
-        won = [(each.winner, each.whole) for each in standing if each.winner and _row_of(each.winner) in offered]
-        complete = {winner.place for winner, whole in won if whole}
-        for winner, _ in won:
+        won = [each.winner for each in standing if each.winner and _row_of(each.winner) in offered]
+        complete = _complete(standing, families, name)
+        for winner in won:
             rival = new.get(winner.place)
             if winner.place in complete and (rival is None or _cost(winner) < _cost(rival)):
                 new[winner.place] = winner
@@ -207,6 +207,19 @@ def write(
         winners.save(found, path)
         recorded = sum(winner.place in new for winner in found.winners)
         print(f"{path}: {len(found.winners)} winners, {recorded} of them in {journal.path}")
+
+
+def _complete(standing: Iterable[Outcome], families: Families, name: str) -> set[tuple[str, tuple[int, ...]]]:
+    """The contracts and sizes at which every kernel was a candidate: of one trial, or timed in several."""
+    found, timed = set(), dict[tuple[str, tuple[int, ...]], set[str]]()
+    for each in standing:
+        if each.winner is not None:
+            place = each.winner.place
+            measured = timed.setdefault(place, set())
+            measured |= {time.kernel for time in each.times}
+            if each.whole or measured.issuperset(k.name for k in families.known[name].contracts[place[0]]):
+                found.add(place)
+    return found
 
 
 def _is_of_unseen(outcome: Outcome) -> bool:

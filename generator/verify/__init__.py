@@ -10,7 +10,7 @@ The modules, from the command line inwards:
     static_checks    the text of a folder: parses, lints clean, is formatted, matches its digest and its manifest
     bounds_job       the bounds level: runs `generator.bounds` on one kernel
     worker_pool      runs the other jobs in worker processes; each level has its own processes
-    run_report       the results on the terminal and as JUnit XML; `page` writes HTML, `proof_records` JSON
+    run_report       the results on the terminal and as JUnit XML; `proof_records` writes JSON, `page` HTML
 
 The levels interpret and gpu:
 

@@ -31,9 +31,9 @@ import triton
 from triton.runtime import driver
 
 from generator.emit.apply import MANIFEST
-from generator.language.errors import CallError, nearest
+from generator.language.errors import CallError
 from generator.language.vocabulary import TARGETS
-from generator.plan.devices import DEVICES, Device
+from generator.plan.devices import DEVICES, Device, named
 from generator.verify.loading import load_family
 from generator.verify.specialise import claimed
 
@@ -55,7 +55,7 @@ def main(argv: Sequence[str]) -> int:
     Raises `CallError` for a wrong command line, before anything is compiled.
     """
     call = parser().parse_args(argv)
-    device = _device(call.device)
+    device = named(call.device)
     shapes = [shape for text in call.shapes for shape in _shapes(text)]
     if triton.knobs.runtime.interpret:
         raise CallError("prepare compiles kernels; unset TRITON_INTERPRET")
@@ -106,15 +106,6 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--batch", type=int, default=1, metavar="B", help="the matrices of a batch (default: 1)")
     made.add_argument("--cache", type=Path, metavar="DIR", help="the cache (default: TRITON_CACHE_DIR or Triton's own)")
     return made
-
-
-def _device(slug: str) -> Device:
-    if slug in DEVICES:
-        return DEVICES[slug]
-    of_target = [name for name, device in DEVICES.items() if device.target == slug]
-    if of_target:
-        raise CallError(f"--device: {slug} is an architecture; kernels are chosen for a device: {', '.join(of_target)}")
-    raise CallError(f"--device: {slug!r} is not known; {nearest(slug, DEVICES)}")
 
 
 def _shapes(text: str) -> Iterator[Shape]:

@@ -12,7 +12,7 @@ from generator.language.storage import CONTAINER
 from generator.language.vocabulary import QUANTISED
 from generator.plan.call import Argument, call
 from generator.plan.kernels import Kernel
-from generator.verify.cases import Case, addressed, leading_extents
+from generator.verify.cases import Case, addressed, sizes_of
 from generator.verify.element_types import OPERAND_TYPES, has_infinity, torch_type
 from generator.verify.poisoned_operands import Operand, fill, place
 
@@ -98,6 +98,8 @@ class _Builder:
             self.fill(b, spread / 2.0**self.case.shift)
         else:
             self.fill_stored({"a": a, "b": b, **stored}, spread)
+        if described.offsets is not None:
+            stored["offsets"] = self.offsets(described.offsets)
         out = None
         if self.case.given_out or described.reads_out or "c" in (self.case.huge, self.case.apart):
             out = self.tensor(described.out, "c")
@@ -114,6 +116,13 @@ class _Builder:
             self.spoil(setup)
         return setup
 
+    def offsets(self, x: Argument) -> Operand:
+        """The ends of groups."""
+        found = self.tensor(x, x.name)
+        ends = self.case.offsets(sizes_of(self.variant, self.case)["T"])
+        fill(found, torch.tensor(ends, dtype=torch.int32, device=self.device))
+        return found
+
     def add(self, setup: Setup, x: Argument) -> None:
         """Add one epilogue operand, of the product's magnitude, so that sums cancel and expose an early rounding."""
         spread = _SPREAD
@@ -128,14 +137,14 @@ class _Builder:
 
     def tensor(self, x: Argument, name: str) -> Operand:
         """The tensor for an argument, with poisoned margins; `name` is the one that cases know it by."""
-        shape = x.sizes(self.case.by_name)
+        shape = x.sizes(sizes_of(self.variant, self.case))
         dtype = OPERAND_TYPES[self.case.operand_type]
         if isinstance(x.dtype, str):
             dtype = torch_type(x.dtype)
         elif x.dtype is not None:
             dtype = torch_type((_ZERO_TYPE if CONTAINER in x.dtype else _SCALE_TYPE)[self.case.operand_type])
         if x.layout:
-            return self.matrix(name, (shape[-2], shape[-1]), x.layout, dtype)
+            return self.matrix(name, shape[:-2], (shape[-2], shape[-1]), x.layout, dtype)
         elsewhere = x.number and self.case.scalar_elsewhere
         shape = shape or (1,)
         strides = (shape[-1] + _PADDING["c"], 1)[-len(shape) :]
@@ -143,22 +152,24 @@ class _Builder:
         device = torch.device("cpu") if elsewhere else self.device
         return place(name, shape, strides, dtype, device, offset=offset, margin=margin)
 
-    def matrix(self, name: str, shape: tuple[int, int], layout: str, dtype: torch.dtype) -> Operand:
-        """A matrix in the layout `layout`, with a margin of a tile on every side."""
-        sizes, strides = self.batch(name, shape, self.strides(name, shape, layout, dtype))
+    def matrix(
+        self, name: str, front: tuple[int, ...], shape: tuple[int, int], layout: str, dtype: torch.dtype
+    ) -> Operand:
+        """A matrix, or as many as `front` says, in the layout `layout`, with a margin of a tile on every side."""
+        sizes, strides = self.batch(name, front, shape, self.strides(name, shape, layout, dtype))
         # The memory that an access one tile out of range would touch, limited to save memory.
         margin = min(max(self.tile.m, self.tile.n, self.tile.k, _STEP) * max(strides), _LARGEST_MARGIN)
         offset = 1 if self.case.unaligned else 0
         return place(name, sizes, strides, dtype, self.device, offset=offset, margin=margin)
 
     def batch(
-        self, name: str, shape: tuple[int, int], strides: tuple[int, int]
+        self, name: str, front: tuple[int, ...], shape: tuple[int, int], strides: tuple[int, int]
     ) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Shape and strides with the batch dimension in front: matrices are contiguous unless the case differs."""
-        case, count = self.case, self.case.batch
-        front = leading_extents(self.variant, case)
+        case = self.case
         if not front:
             return shape, strides
+        count = front[0]
         apart = max(sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True)) + 1, 1)
         if case.interleaved:
             apart = max(strides)
@@ -257,7 +268,7 @@ class _Builder:
         for operand in setup.tensors.values():
             if operand.name.endswith("_scale") and operand.view.numel():
                 operand.view[..., 0, -1] = float("nan")
-            if operand.view.dim() == 1 and operand.view.numel() > 2:
+            if operand.view.dim() == 1 and operand.view.numel() > 2 and operand.name != "offsets":
                 operand.view[1], operand.view[2] = float("-inf"), float("nan")
         for operand in setup.inputs:
             if operand.before is not None:

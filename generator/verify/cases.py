@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from generator.epilogue.gated_units import CONCATENATED
@@ -49,13 +49,14 @@ class Case:
     repeated: str = ""
     apart: str = ""
     interleaved: bool = False
+    #: The ends of groups, as `offsets` has them; None for a group of a third of all, one of none, and one of the rest.
+    ends: tuple[int, ...] | None = None
     #: On a GPU the case runs twice, and the results are compared bit for bit.
     repeat: bool = False
 
-    @property
-    def by_name(self) -> Mapping[str, int]:
-        """The sizes by name: B, M, N and K."""
-        return dict(zip("BMNK", (self.batch, *self.sizes), strict=True))
+    def offsets(self, total: int) -> tuple[int, ...]:
+        """The ends of the groups that an extent of `total` is divided into."""
+        return (total // 3, total // 3, total) if self.ends is None else self.ends
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,7 @@ def read_step(variant: Variant) -> int:
     """N must be a multiple of this many elements: 16 bytes if descriptors read the second half of B's rows, else 1."""
     if variant.load != "descriptor" or variant.epilogue.order != CONCATENATED or variant.layout.b != "row":
         return 1
-    return 16 * 8 // variant.dtype.stored_b.bits
+    return 16 * 8 // variant.multiplied.dtype.stored_b.bits
 
 
 def addressed(variant: Variant) -> bool:
@@ -116,9 +117,29 @@ def addressed(variant: Variant) -> bool:
     return variant.load == "descriptor"
 
 
+def sizes_of(variant: Variant, case: Case) -> Mapping[str, int]:
+    """The sizes of a call by name: B, M, N and K; of groups also their number G, and T, the extent that they divide."""
+    found = dict(zip("BMNK", (case.batch, *case.sizes), strict=True))
+    divided = variant.products.divided
+    if divided:
+        found |= {"T": found[divided], "G": len(case.offsets(found[divided]))}
+    return found
+
+
+def spans(ends: Iterable[int], total: int) -> list[tuple[int, int]]:
+    """The first and the last but one element of each group: an end counts as between the one before it and `total`."""
+    found, first = list[tuple[int, int]](), 0
+    for end in ends:
+        last = max(first, min(end, total))
+        found.append((first, last))
+        first = last
+    return found
+
+
 def leading_extents(variant: Variant, case: Case) -> tuple[int, ...]:
-    """The extents in front of those of a matrix: the number of matrices of a batch, or nothing without a batch."""
-    return () if variant.batch == "none" else (case.batch,)
+    """The extents in front of those of C: the number of matrices where there are several, or nothing."""
+    products = variant.products
+    return () if products.divided == "M" else tuple(sizes_of(variant, case)[size] for size in products.front)
 
 
 def cases(kernel: Kernel, *, hardware: bool) -> tuple[Case, ...]:
@@ -168,6 +189,8 @@ def _full(kernel: Kernel, row: int, *, hardware: bool) -> Iterator[Case]:
     yield from _large(fit, row)
     if kernel.variant.batch == "strided":
         yield from _batches(fit, row)
+    if kernel.variant.products.divided:
+        yield from _groups(fit, row)
     if hardware or kernel.select != "autotune":
         deepest = max(kernel.tiles, key=lambda tile: tile.k) if not kernel.variant.traits.looped else fit.tile
         fit = Fit(kernel.variant, deepest)
@@ -337,6 +360,32 @@ def _batches(fit: Fit, row: int) -> Iterator[Case]:
     for name in ("a", "b", "c", *_matrices(fit.variant), *_saved(fit.variant)):
         reason = f"the batch stride of {name} makes offsets exceed 2**31 elements"
         yield Case(f"batch-huge-{name}", reason, few, row, batch=_HUGE_LINES, apart=name)
+
+
+#: More groups than a row of tiles has elements, most of them empty.
+_MANY_GROUPS = 512
+
+
+def _groups(fit: Fit, row: int) -> Iterator[Case]:
+    m, n, k = fit.unit
+    by_rows = fit.variant.products.divided == "M"
+    unit = m if by_rows else k
+    total = 3 * unit + 4
+
+    def case(name: str, reason: str, ends: tuple[int, ...]) -> Case:
+        sizes = fit(total, n + 1, 3) if by_rows else fit(m + 1, n + 1, total)
+        return Case(f"groups-{name}", reason, sizes, row, ends=ends)
+
+    ragged = (unit, unit, unit + 1, 2 * unit + 2, total - 1)
+    yield case("ragged", "a whole tile, nothing, one row, a tile and one row, a rest that ends before T", ragged)
+    yield case("first-empty", "the first and the last groups have no rows", (0, 0, total - 3, total, total, total))
+    yield case("one-has-all", "one group of several has all rows", (0, total, total))
+    yield case("one", "a single group, which ends before T", (total - 2,))
+    yield case("no-rows", "no group has rows: nothing is written", (0, 0))
+    yield case("none", "G = 0: nothing to compute, nothing to launch", ())
+    yield case("descending", "ends that descend, pass T and are negative", (5, 3, -1, 2 * unit, total + 7, 4))
+    many = tuple(total * (place + 1) // _MANY_GROUPS for place in range(_MANY_GROUPS))
+    yield case("many", f"{_MANY_GROUPS} groups, most of them without rows", many)
 
 
 def _batch_sizes(fit: Fit) -> tuple[int, int, int]:

@@ -17,7 +17,7 @@ from generator.language.model import Variant
 from generator.plan.call import Argument, call
 from generator.plan.kernels import Kernel
 from generator.verify.case_setup import Setup, prepare
-from generator.verify.cases import Case
+from generator.verify.cases import Case, sizes_of, spans
 from generator.verify.compare import compare
 from generator.verify.element_types import SATURATED, quantise, torch_type
 from generator.verify.error_propagation import Bounded
@@ -192,7 +192,12 @@ class Gpu(Machine):
         return False
 
     def witness(self, a: torch.Tensor, b: torch.Tensor, variant: Variant) -> torch.Tensor | None:
-        if not variant.dtype.plain or a.element_size() == 1 or variant.dtype.precision == "tf32x3":
+        if (
+            variant.products.divided
+            or not variant.dtype.plain
+            or a.element_size() == 1
+            or variant.dtype.precision == "tf32x3"
+        ):
             return None
         before = torch.backends.cuda.matmul.allow_tf32
         torch.backends.cuda.matmul.allow_tf32 = variant.dtype.precision == "tf32"
@@ -212,10 +217,12 @@ def run_case(launcher: Launcher, configs: tuple[Any, ...], kernel: Kernel, case:
         result, outputs = results_of(v.epilogue, returned)
         worst = 0.0
         for argument, tensor, wanted in zip(call(v).results, (result, *outputs), (expected, *beside), strict=True):
-            worst = max(worst, _check(argument, setup, case, tensor, wanted, machine))
+            worst = max(worst, _check(argument, setup, kernel.variant, case, tensor, wanted, machine))
         if case.row is not None:
-            corners = machine.corners_of_sums() if v.traits.twice else machine.corners(result)
-            fault = wrong_order(v, kernel.tiles[case.row], case.sizes, case.batch, corners)
+            corners = machine.corners_of_sums() if v.traits.joins else machine.corners(result)
+            matrices = sizes_of(v, case).get(v.products.count, 1)
+            groups = spans(case.offsets(case.sizes[0]), case.sizes[0]) if v.products.divided == "M" else None
+            fault = wrong_order(v, kernel.tiles[case.row], case.sizes, matrices, corners, groups)
             if fault is not None:
                 raise Fault(fault)
         vendor = None
@@ -265,15 +272,27 @@ def results_of(epilogue: Epilogue, returned: object) -> tuple[Any, list[Any]]:
     return returned[0], list(returned[1:])
 
 
-def _check(x: Argument, setup: Setup, case: Case, result: object, expected: Bounded, machine: Machine) -> float:
+def _check(
+    x: Argument, setup: Setup, v: Variant, case: Case, result: object, expected: Bounded, machine: Machine
+) -> float:
     """Raise `Fault` for a result that is not what the contract says; the error as a part of what is allowed."""
-    shape = x.sizes(case.by_name)
+    sizes = sizes_of(v, case)
+    shape = x.sizes(sizes)
     told = "the result" if x.name == "out" else x.name
     tensor = _tensor(x, told, shape, setup, result)
+    divided = "T" in x.extents
+    if divided:
+        used = max((last for _, last in spans(case.offsets(sizes["T"]), sizes["T"])), default=0)
+        rest = tensor[used:]
+        before = unwritten(rest) if setup.c is None or x.name != "out" else rest == setup.c[used:]
+        if not bool(before.all()):
+            raise Fault(f"elements of {told} past the end of the last group were written")
+        tensor, shape = tensor[:used], (used, *shape[1:])
+        expected = Bounded(expected.value[:used], expected.error[:used])
     missing = 0
     if tensor.numel():
         # Sums are torch's to write, where no kernel is watched.
-        written = type(machine).written if x.layout else Machine.written
+        written = type(machine).written if x.layout and not divided else Machine.written
         missing = written(machine, tensor, _certain(tensor, expected).expand(shape))
     if missing:
         raise Fault(f"{missing} of {tensor.numel()} elements of {told} were never written")

@@ -43,14 +43,15 @@ _NEVER_PROMOTED = 2**30
 
 def faults(kernel: Kernel, launch: Launch, target: str, code: MachineCode) -> Iterator[str]:
     """Messages about what is wrong with the machine code of one launch."""
-    yield from _multiplies(kernel.variant, launch, target, code)
-    yield from _copies(kernel.variant, launch, target, code)
-    yield from _masks(kernel.variant, launch, code)
-    yield from _sums(kernel.variant, code)
-    yield from _partial_sums(kernel.variant, code)
-    yield from _keeps_nan(kernel.variant, code)
-    yield from _precision(kernel.variant, launch.tile, target, code)
-    yield from _approximates(kernel.variant, target, code)
+    v = kernel.variant.multiplied
+    yield from _multiplies(v, launch, target, code)
+    yield from _copies(v, launch, target, code)
+    yield from _masks(v, launch, code)
+    yield from _sums(v, code)
+    yield from _partial_sums(v, code)
+    yield from _keeps_nan(v, code)
+    yield from _precision(v, launch.tile, target, code)
+    yield from _approximates(v, target, code)
     bound = spill_bound(kernel.variant, launch, target)
     if bound is not None and code.spilled > bound:
         yield f"{code.spilled} bytes spilled per thread, more than {bound}"
@@ -77,16 +78,23 @@ def _copies(v: Variant, launch: Launch, target: str, code: MachineCode) -> Itera
         return
     if not v.traits.tiled or launch.case.name != "aligned":
         return
+    if v.products.divided == "K" and (v.layout.a, v.layout.b) != ("column", "row"):
+        # Where K is contiguous, groups start at any address, and a copy has at least four bytes.
+        return
     if copied_ahead(v, launch.tile, target) and not code.instructions["cp.async"]:
         yield "loads are not pipelined: there is no asynchronous copy"
 
 
 def _masks(v: Variant, launch: Launch, code: MachineCode) -> Iterator[str]:
     """If every dimension is a multiple of the tile, `auto` must have no masks, like `none`."""
-    # With descriptor loads a pointer store is always masked.
+    # With descriptor loads a pointer store is always masked, and so is what ends with a group.
+    if v.products.divided:
+        return
     if v.masking == "none" or (v.masking == "auto" and launch.case.name == "aligned" and not addressed(v)):
-        masked = re.findall(r"\btt\.(?:load %[\w#]+|store %[\w#]+, %[\w#]+), %", code.ir)
-        if len(masked) > _loaded_ahead(v):
+        # A kernel that decodes B has blocks of its own.
+        own = "".join(x for x in re.split(r"(?=\btt\.func public)", code.ir) if not re.match(r".*_decode\(", x))
+        masked = re.findall(r"\btt\.(?:load %[\w#]+|store %[\w#]+, %[\w#]+), %", own)
+        if len(masked) > _loaded_ahead(v.multiplied):
             yield f"{len(masked)} accesses are masked, although every dimension is a multiple of the tile"
 
 
@@ -106,7 +114,7 @@ def _sums(v: Variant, code: MachineCode) -> Iterator[str]:
 
 def _partial_sums(v: Variant, code: MachineCode) -> Iterator[str]:
     """A partial sum must be in memory before its counter is incremented, and must be read without L1."""
-    if not v.traits.workspace or v.traits.twice:
+    if not v.traits.workspace or v.traits.joins:
         return
     stored, counted, rest = code.ir.partition("tt.atomic_rmw add, acq_rel, gpu")
     _, stores, behind = stored.rpartition("tt.store")

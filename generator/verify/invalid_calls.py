@@ -9,7 +9,7 @@ import torch
 
 from generator.plan.call import call
 from generator.plan.kernels import Kernel
-from generator.verify.cases import Case
+from generator.verify.cases import Case, sizes_of
 from generator.verify.poisoned_operands import place
 
 #: The keywords of a call, operands included.
@@ -60,7 +60,8 @@ def crowded(out: torch.Tensor) -> torch.Tensor:
 
 def resized(kernel: Kernel, case: Case, dimension: str, size: int, **changes: Any) -> Callable[[Call], None]:
     """Change the size of one dimension in every operand that has it; `changes` are further keywords."""
-    sizes = {**case.by_name, dimension.upper(): size}
+    divided = kernel.variant.products.divided
+    sizes = {**sizes_of(kernel.variant, case), "T" if dimension.upper() == divided else dimension.upper(): size}
     described = call(kernel.variant)
 
     def spoil(given: Call) -> None:

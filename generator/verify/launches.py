@@ -15,7 +15,7 @@ from generator.language.model import Tile, Variant
 from generator.language.vocabulary import ELEMENTS
 from generator.plan import legality
 from generator.plan.kernels import Kernel
-from generator.verify.cases import Case, Fit, addressed, distinct
+from generator.verify.cases import Case, Fit, addressed, distinct, sizes_of
 
 #: The class of a row that the legality table refuses: it must not fit, or the table is too strict.
 REFUSED = "refused"
@@ -109,6 +109,10 @@ def _calls(v: Variant, fit: Fit, row: int) -> Iterator[Case]:
         yield replace(aligned, name="wide-stride", reason="a stride passes 2**31 elements", sizes=fit(*two), huge="a")
     if v.batch == "strided":
         yield from _batches(v, aligned)
+    if v.products.divided:
+        total = sizes_of(v, aligned)["T"]
+        yield replace(aligned, name="groups-one", reason="G = 1 is a constant to Triton", ends=(total,))
+        yield replace(aligned, name="groups-many", reason="more groups than lanes of a warp", ends=(total,) * 48)
     if "strided" in (v.layout.a, v.layout.b, v.layout.c):
         yield replace(aligned, name="strided-columns", reason="strided operands, column after column", strided="column")
         yield replace(aligned, name="strided-gaps", reason="no stride of a strided operand is 1", strided="gaps")

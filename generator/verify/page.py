@@ -10,15 +10,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
-
-import jinja2
 
 from generator.emit.manifest_reader import Rendered
 from generator.language.vocabulary import AXES, CONTRACT_AXES, TARGETS
 from generator.plan.kernels import Kernel
+from generator.verify.html_page import html_page
 from generator.verify.jobs import LEVELS, Failure, Job, Result, State, command
 from generator.verify.run_report import verdict
 
@@ -105,41 +103,30 @@ def page(results: Sequence[Result], families: Sequence[Rendered]) -> str:
     ]
     details = [_details(row, cells, columns, texts) for row, cells in table]
     left_out = list(_left_out(families))
-    made = _environment().get_template("page.html.j2").render(
+    data = {
+        "axes": [[axis, values.all] for axis, values in axes.items()],
+        "columns": columns,
+        "families": [[family.name, str(family.folder)] for family in families],
+        "rows": rows,
+        "reasons": reasons.all,
+        "leftOut": sum(len(names) for *_, names in left_out),
+        "part": _PART,
+    }
+    parts = [details[start : start + _PART] for start in range(0, len(details), _PART)]
+    return html_page(
+        "page.html.j2",
+        {
+            "data": data,
+            "excluded": left_out,
+            "commands": [[_command(family, column) for column in columns] for family in families],
+            "texts": texts.all,
+            **{f"part-{place}": part for place, part in enumerate(parts)},
+        },
         totals=[_total(column, table) for column in columns],
         verdict=verdict(results),
         states={result.state for result in results},
         families=families,
-        data={
-            "axes": [[axis, values.all] for axis, values in axes.items()],
-            "columns": columns,
-            "families": [[family.name, str(family.folder)] for family in families],
-            "rows": rows,
-            "reasons": reasons.all,
-            "leftOut": sum(len(names) for *_, names in left_out),
-            "part": _PART,
-        },
-        left_out=left_out,
-        commands=[[_command(family, column) for column in columns] for family in families],
-        parts=[details[start : start + _PART] for start in range(0, len(details), _PART)],
-        texts=texts.all,
-    )  # fmt: skip
-    # Text outside the JSON may have any character, but the file may be written in any encoding.
-    return made.encode("ascii", "xmlcharrefreplace").decode("ascii")
-
-
-@cache
-def _environment() -> jinja2.Environment:
-    made = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        autoescape=True,
     )
-    made.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
-    return made
 
 
 def _columns(results: Iterable[Result]) -> list[str]:

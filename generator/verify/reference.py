@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -19,11 +20,13 @@ from generator.epilogue.operations import COLUMNS, HALVES, ROWS
 from generator.language.model import Variant
 from generator.language.vocabulary import ELEMENTS
 from generator.lowering import approximate_math
+from generator.plan.call import Argument, call
 from generator.plan.resources import through_registers
 from generator.verify.accumulation_bounds import truncated
+from generator.verify.cases import spans
 from generator.verify.error_propagation import FUNCTIONS, Bounded, constant, functions, read, sum_along
 from generator.verify.gate_columns import taken_apart
-from generator.verify.stored_values import product
+from generator.verify.stored_values import product, product_of_decoded
 
 
 def reference(
@@ -54,16 +57,62 @@ def references(
 ) -> tuple[Bounded, ...]:
     """The result as in `reference`, followed by the auxiliary outputs in the order of the chain.
 
-    If the epilogue reads C, its old values are `operands["c"]`.
+    If the epilogue reads C, its old values are `operands["c"]`. Of groups, what belongs to none of them is 0.
     """
+    if variant.products.divided:
+        return _of_groups(variant, a, b, operands, hardware=hardware)
     if not hardware and (held := through_registers(variant)):
         # The kernel truncates this operand to tf32 itself; a matrix unit truncates the other one, too.
         a, b = (truncated(a), b) if held == "a" else (a, truncated(b))
-    exact, error = product(variant.dtype, a, b, operands, hardware=hardware)
+    multiply = product_of_decoded if variant.traits.decodes else product
+    exact, error = multiply(variant.dtype, a, b, operands, hardware=hardware)
     outputs: list[Bounded] = []
     # Infinite and NaN elements have no error.
     x = Bounded(exact, torch.where(exact.isfinite(), error, 0.0))
     return finish(variant, x, operands, outputs, hardware=hardware), *outputs
+
+
+def _of_groups(
+    variant: Variant,
+    a: torch.Tensor,
+    b: torch.Tensor,
+    operands: Mapping[str, torch.Tensor | float],
+    *,
+    hardware: bool,
+) -> tuple[Bounded, ...]:
+    """The results of all groups, each computed as a product of its own."""
+    described, alone = call(variant), replace(variant, batch="none")
+    given = {"a": a, "b": b, **operands}
+    ends = given.pop("offsets")
+    assert isinstance(ends, torch.Tensor)
+    known = {x.name: x for x in (described.a, described.b, *described.keywords)} | {"c": described.out}
+    by_rows = variant.products.divided == "M"
+    sizes = {"G": len(ends), "T": a.shape[0 if by_rows else 1], "M": a.shape[0], "N": b.shape[-1]}
+    sizes["N"] //= 2 if described.gated else 1
+    results = [
+        Bounded(*(torch.zeros(x.sizes(sizes), dtype=torch.float64, device=a.device) for _ in range(2)))
+        for x in described.results
+    ]
+    for number, span in enumerate(spans(ends.tolist(), sizes["T"])):
+        own = {name: _part(known[name], x, number, span) for name, x in given.items()}
+        left, right = own.pop("a"), own.pop("b")
+        assert isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor)
+        found = references(alone, left, right, own, hardware=hardware)
+        for x, whole, part in zip(described.results, results, found, strict=True):
+            for into, values in ((whole.value, part.value), (whole.error, part.error)):
+                target = _part(x, into, number, span)
+                assert isinstance(target, torch.Tensor)
+                target.copy_(values.expand(target.shape))
+    return tuple(results)
+
+
+def _part(x: Argument, value: torch.Tensor | float, number: int, span: tuple[int, int]) -> torch.Tensor | float:
+    """What a group has of an operand or result."""
+    if not isinstance(value, torch.Tensor):
+        return value
+    if "T" in x.extents:
+        return value.narrow(x.extents.index("T"), span[0], span[1] - span[0])
+    return value[number] if x.extents[:1] == ("G",) else value
 
 
 def finish(

@@ -12,13 +12,13 @@ from typing import Any
 import torch
 import triton
 
-from generator.epilogue.operations import ELEMENT, HALVES, MATRIX, SCALAR
+from generator.epilogue.operations import ELEMENT, MATRIX, SCALAR
 from generator.language.storage import element_of
 from generator.plan import legality
 from generator.plan.call import call
 from generator.plan.kernels import Kernel
 from generator.verify.case_setup import Setup
-from generator.verify.cases import Case, Fit, addressed, leading_extents, read_step, written_step
+from generator.verify.cases import Case, Fit, addressed, leading_extents, read_step, sizes_of, written_step
 from generator.verify.invalid_calls import (
     Call,
     aligned,
@@ -72,6 +72,8 @@ def refusals(kernel: Kernel, case: Case, configs: tuple[Any, ...], *, hardware: 
     yield from _operands(kernel, case)
     if kernel.variant.batch == "strided":
         yield from _batches(kernel, case)
+    if kernel.variant.products.divided:
+        yield from _groups(kernel, case)
     yield from _layouts(kernel)
     yield from _outputs(kernel, case)
     yield from _auxiliary_outputs(kernel, case)
@@ -98,9 +100,9 @@ def _shape(kernel: Kernel, case: Case, rows: int, columns: int) -> str:
 
 
 def _operands(kernel: Kernel, case: Case) -> Iterator[Refusal]:
-    m, _, k = case.sizes
+    k = case.sizes[2]
     yield Refusal("not-a-tensor", "a is a list", TypeError, ("a ", "list"), changed("a", lambda a: a.tolist()))
-    words = "(1, " + _shape(kernel, case, m, k)[1:]
+    words = str((1, *call(kernel.variant).a.sizes(sizes_of(kernel.variant, case))))
     yield Refusal("dimensions", "a has one dimension more", ValueError, (words,), changed("a", lambda a: a[None]))
     if kernel.variant.epilogue.order is not None:
         spoil, words = changed("b", lambda b: b[..., :-1]), f"{2 * case.sizes[1] - 1} columns"
@@ -134,7 +136,7 @@ def _stored(kernel: Kernel, case: Case) -> Iterator[Refusal]:
             spoil = changed(name, partial(torch.Tensor.to, dtype=dtype))
             word = str(dtype).removeprefix("torch.")
             yield Refusal(f"{name}-{word}", f"{name} is {word}", TypeError, (name, word, "float32"), spoil)
-        rows, columns = x.sizes(case.by_name)[-2:]
+        rows, columns = x.sizes(sizes_of(kernel.variant, case))[-2:]
         words = (name, _shape(kernel, case, rows + 1, columns))
         yield Refusal(f"{name}-rows", f"{name} has one row more", ValueError, words, changed(name, longer))
         words = (name, _shape(kernel, case, rows, columns + 1))
@@ -152,7 +154,7 @@ def _batches(kernel: Kernel, case: Case) -> Iterator[Refusal]:
     m, n, _ = case.sizes
     described = call(kernel.variant)
     for name, x in (("a", described.a), ("b", described.b)):
-        words = (name, "three dimensions", str(x.sizes(case.by_name)[1:]))
+        words = (name, "three dimensions", str(x.sizes(sizes_of(kernel.variant, case))[1:]))
         yield Refusal(f"matrix-{name}", f"{name} is a single matrix", ValueError, words, changed(name, lambda x: x[0]))
     words = (str(case.batch), "1", "expand")
     spoil = changed("b", lambda b: b[:1])
@@ -166,6 +168,31 @@ def _batches(kernel: Kernel, case: Case) -> Iterator[Refusal]:
     spoil = changed("out", too_near)
     reason = "each matrix of out overlaps the next one in one element"
     yield Refusal("out-near", reason, ValueError, ("out", "overlap"), spoil)
+
+
+def _groups(kernel: Kernel, case: Case) -> Iterator[Refusal]:
+    """Ends of groups that are no int32 vector on the device of a, with one for each matrix."""
+    count = sizes_of(kernel.variant, case)["G"]
+    name = "offsets"
+    yield Refusal("offsets-missing", "offsets are missing", TypeError, (name,), partial(drop, name=name))
+    spoil = changed(name, lambda x: x.tolist())
+    yield Refusal("offsets-list", "offsets are a list", TypeError, (name, "list"), spoil)
+    spoil = changed(name, lambda x: x.long())
+    yield Refusal("offsets-dtype", "offsets are int64", TypeError, (name, "int32", "int64"), spoil)
+    spoil = changed(name, lambda x: x[None])
+    yield Refusal("offsets-matrix", "offsets are a matrix", ValueError, (name, f"(1, {count})"), spoil)
+    spoil = changed(name, lambda x: x.repeat_interleave(2)[::2])
+    yield Refusal("offsets-gaps", "offsets are not contiguous", ValueError, (name, "stride"), spoil)
+    spoil = changed(name, lambda x: x.to("meta"))
+    yield Refusal("offsets-device", "offsets are not on the device of a", ValueError, (name, "meta"), spoil)
+    if kernel.variant.products.divided == "K":
+        # There are as many groups as offsets.
+        return
+    words = (name, f"({count},)", f"({count + 1},)")
+    spoil = changed(name, lambda x: torch.cat([x, x[:1]]))
+    yield Refusal("offsets-shape", "there is one offset more", ValueError, words, spoil)
+    spoil = changed("b", lambda b: b[0])
+    yield Refusal("matrix-b", "b is a single matrix", ValueError, ("b must have 3 dimensions",), spoil)
 
 
 def _layouts(kernel: Kernel) -> Iterator[Refusal]:
@@ -280,6 +307,8 @@ def _configs(configs: tuple[Any, ...]) -> Iterator[Refusal]:
 
 def _epilogue(kernel: Kernel, case: Case) -> Iterator[Refusal]:
     m, n, _ = case.sizes
+    sizes = sizes_of(kernel.variant, case)
+    shapes = {x.name: x.sizes(sizes) for x in call(kernel.variant).operands}
     for operand in kernel.variant.epilogue.operands:
         name = operand.name
         yield Refusal(f"{name}-missing", f"{name} is missing", TypeError, (name,), partial(drop, name=name))
@@ -289,15 +318,15 @@ def _epilogue(kernel: Kernel, case: Case) -> Iterator[Refusal]:
             continue
         spoil = changed(name, lambda x: x.to(torch.int32))
         yield Refusal(f"{name}-dtype", f"{name} is int32", TypeError, (name, "int32"), spoil)
-        sizes = {"1": "(1,)", "M": f"({m + 1},)", "N": f"({n + 1},)", HALVES: f"({2 * n + 1},)"}
-        size = sizes.get(operand.shape) or _shape(kernel, case, m + 1, n)
-        spoil = changed(name, longer if operand.shape == MATRIX else lambda x: torch.cat([x, x[:1]]))
+        *rest, last = shapes[name]
+        size = _shape(kernel, case, m + 1, n) if operand.shape == MATRIX else str((*rest, last + 1))
+        spoil = changed(name, longer if operand.shape == MATRIX else lambda x: torch.cat([x, x[..., :1]], -1))
         yield Refusal(f"{name}-shape", f"{name} is too long", ValueError, (name, size), spoil)
         if operand.shape == ELEMENT:
             spoil = changed(name, lambda x: x.to("meta"))
             yield Refusal(f"{name}-device", f"{name} is not on the device of a", ValueError, (name, "meta"), spoil)
         elif operand.shape != MATRIX:
-            spoil = changed(name, lambda x: x.repeat_interleave(2)[::2])
+            spoil = changed(name, lambda x: x.repeat_interleave(2, -1)[..., ::2])
             yield Refusal(f"{name}-gaps", f"{name} is not contiguous", ValueError, (name, "stride"), spoil)
         elif kernel.variant.layout.c != "strided":
             spoil = changed(name, other_layout)
@@ -349,7 +378,10 @@ def _unsuited(kernel: Kernel) -> Iterator[Refusal]:
 def _addresses(kernel: Kernel, case: Case) -> Iterator[Refusal]:
     """Operands that descriptors cannot address: base, leading dimension and written extent that are not aligned."""
     layout, store = kernel.variant.layout, kernel.variant.store
-    copied = [("a", layout.a), ("b", layout.b)]
+    copied = [("a", layout.a)]
+    if not kernel.variant.traits.decodes:
+        # The kernel that decodes b reads it through pointers.
+        copied.append(("b", layout.b))
     if store == "as_load":
         copied += [("out", layout.c)]
         copied += [(o.name, layout.c) for o in kernel.variant.epilogue.operands if o.shape == MATRIX]

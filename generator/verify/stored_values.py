@@ -9,6 +9,7 @@ import torch
 from generator.language.model import Dtype
 from generator.language.storage import Storage
 from generator.verify.accumulation_bounds import accumulation_error, rounding_error
+from generator.verify.element_types import FP32_TINY, half_ulp, torch_type
 
 #: Roundings of a block's sum beside those of its products: to multiply it by two scales, to subtract a zero point's
 #: product, and to add it to the whole sum.
@@ -55,6 +56,21 @@ def product(
                 found, within, bound = found * scale, within * scale.abs(), bound * scale.abs()
         total, magnitude, error = total + found, magnitude + within, error + bound
     return total, error + rounding_error(depth + _OF_BLOCK, dtype.sum, hardware=hardware) * magnitude
+
+
+def product_of_decoded(
+    dtype: Dtype, a: torch.Tensor, b: torch.Tensor, read: Mapping[str, torch.Tensor | float], *, hardware: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """As `product`, for a kernel that computes each value of B in fp32, rounds it to A's type, and multiplies these."""
+    if not dtype.scaled:
+        return product(dtype, a, b, read, hardware=hardware)
+    left, right = decoded(dtype.stored_a, a), values(dtype.stored_b, b, read)
+    # fp32 rounds the difference and its product with the scale, and the type of A their result.
+    error = right.abs() * rounding_error(2, "fp32", hardware=False) + FP32_TINY
+    error += half_ulp((right.abs() + error).nan_to_num(0.0, 0.0), torch_type(dtype.stored_b.multiplied))
+    error = torch.where(right.isfinite(), error, 0.0)
+    multiplied = accumulation_error(left, right.abs() + error, dtype, hardware=hardware)
+    return left @ right, multiplied + left.abs() @ error
 
 
 def factor(storage: Storage, x: object, first: int, extent: int) -> torch.Tensor:

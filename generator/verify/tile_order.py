@@ -23,23 +23,34 @@ def tiles(variant: Variant, tile: Tile, rows: int, columns: int) -> Iterator[tup
 
 
 def wrong_order(
-    variant: Variant, tile: Tile, sizes: tuple[int, int, int], matrices: int, corners: Sequence[tuple[int, ...]]
+    variant: Variant,
+    tile: Tile,
+    sizes: tuple[int, int, int],
+    matrices: int,
+    corners: Sequence[tuple[int, ...]],
+    groups: Sequence[tuple[int, int]] | None = None,
 ) -> str | None:
     """A message if stores were not in the variant's order of tiles, or None.
 
     `corners` are the first elements of the stores of the result, or of the partial sums that a second kernel adds, in
     their order: (row, column), or (matrix, row, column) for a batch of `matrices` matrices, which are computed one
-    after the other. The interpreter runs programs one after the other; a persistent kernel has INTERPRETED programs.
+    after the other, as `groups` of rows are, each from a first to below a last row. The interpreter runs programs one
+    after the other; a persistent kernel has INTERPRETED programs.
     """
     blocks = (1, 1) if not variant.traits.tiled else (tile.m, tile.n)
-    if variant.traits.twice and variant.epilogue.order is not None:
+    if variant.traits.joins and variant.epilogue.order is not None:
         # Of partial sums, which have two columns for each of the result's.
         corners = [(m, n // 2) for m, n in corners]
+    if groups is not None:
+        corners = [(i, m - first, n) for m, n in corners for i, (first, last) in enumerate(groups) if first <= m < last]
     visited = [found for found, _ in groupby((*i, m // blocks[0], n // blocks[1]) for *i, m, n in corners)]
-    grid = list(tiles(variant, tile, *(-(-size // block) for size, block in zip(sizes, blocks))))
-    expected: list[tuple[int, ...]] = [*grid]
-    if variant.batch == "strided":
-        expected = [(i, *found) for i in range(matrices) for found in grid]
+    rows, columns = (-(-size // block) for size, block in zip(sizes, blocks))
+    expected: list[tuple[int, ...]] = [*tiles(variant, tile, rows, columns)]
+    if groups is not None:
+        heights = [-(-(last - first) // blocks[0]) for first, last in groups]
+        expected = [(i, *found) for i, height in enumerate(heights) for found in tiles(variant, tile, height, columns)]
+    elif variant.products.several:
+        expected = [(i, *found) for i in range(matrices) for found in expected]
     if variant.traits.walks_tiles:
         expected = [found for first in range(INTERPRETED) for found in expected[first::INTERPRETED]]
     for place, (found, wanted) in enumerate(zip(visited, expected)):

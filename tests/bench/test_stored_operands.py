@@ -18,8 +18,8 @@ UNSCALED = Dtype("fp16", "int8", "fp32", "fp16", None)
 FP8 = Dtype.of("fp8e4m3").scaled_by({"a": [1, 128], "b": [128, 128]})
 
 
-def problem(dtype: Dtype, layout: str = "rcr") -> Problem:
-    return Problem(Shape(20, 64, 256), dtype, Layout.of(layout), Epilogue())
+def problem(dtype: Dtype, layout: str = "rcr", k: int = 256) -> Problem:
+    return Problem(Shape(20, 64, k), dtype, Layout.of(layout), Epilogue())
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,8 @@ def test_a_peer_multiplies_the_numbers(dtype: Dtype) -> None:
 
 
 def test_fp8_is_multiplied_under_the_same_scales() -> None:
-    assert peers.cublas(problem(FP8)).name == "torch._scaled_mm by blocks"
+    assert peers.cublas(problem(FP8, k=1024)).name == "torch._scaled_mm by blocks"
+    assert peers.cublas(problem(FP8)).name == "torch.matmul in bf16", "two scales along K are not four"
     rows = Dtype.of("fp8e4m3").scaled_by({"a": [1, 0], "b": [0, 1]})
     assert peers.cublas(problem(rows)).name == "torch._scaled_mm by rows and columns"
     assert peers.cublas(problem(FP8, "rrr")).name == "torch.matmul in bf16"

@@ -83,7 +83,7 @@ def test_the_second_may_have_the_tiles_of_the_first(kernel: str, tmp_path: Path)
         ),
         (PLAIN, STORE, STORE.replace("tl.store", "tl.atomic_add"), "it adds to what is there"),
         (PLAIN, STORE, f"{STORE}\n    {STORE}", "not every program is known to store its tile"),
-        (PLAIN, STORE, f"acc += tl.load(sums_ptrs)\n    {STORE}", "read by the kernel that stores them"),
+        (PLAIN, STORE, f"acc += tl.load(sums_ptrs)\n    {STORE}", "read by the kernel that stores it"),
         (PLAIN, OFFSETS, OFFSETS.replace("pid_m * BLOCK_M", "pid_m * 32"), "is not one of 128 elements"),
         (GATES, "offs_s = 2 * pid_n * BLOCK_N", "offs_s = pid_n * BLOCK_N", "is not one of 128 elements"),
         # How many parts there are: launched, stored and added.

@@ -36,7 +36,7 @@ def rendered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callab
         monkeypatch.setattr(cached, "driver", SimpleNamespace(active=active))
         for name in [name for names in package._KERNELS.values() for name in names]:
             module = package._kernel(name)
-            for kernel in {"gemm_kernel", "sum_kernel"} & vars(module).keys():
+            for kernel in {"gemm_kernel", "sum_kernel", "decode_kernel"} & vars(module).keys():
                 setattr(module, kernel, Kernel(getattr(module, kernel).arg_names))
         return package
 

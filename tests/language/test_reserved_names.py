@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from generator.emit import manifest_reader
+from generator.emit.family_package import CONVERTERS
 from generator.emit.render import (
     ANALYTIC,
     CACHED_LAUNCH,
@@ -20,6 +21,7 @@ from generator.emit.render import (
     LAUNCH,
     NN,
     OPERATORS,
+    PACK,
     PREPARE,
     RELAUNCH,
     ROWS_ALIKE,
@@ -255,7 +257,8 @@ def test_names_that_an_operand_may_have() -> None:
 
 def test_names_of_the_families_own_files_are_free() -> None:
     names = (LAUNCH, CACHED_LAUNCH, OPERATORS, GRADIENTS, RELAUNCH, COPIES, PREPARE, NN, TUNED, ANALYTIC, ROWS_ALIKE)
-    own = {"family.py.j2", "gradient.py.j2", *(f"{name.removeprefix('_')}.j2" for name in names)}
+    own = {"family.py.j2", "gradient.py.j2", *(f"{name.removeprefix('_')}.j2" for name in (*names, PACK))}
+    own.update(f"{part}.py.j2" for part in CONVERTERS)
     assert {path.name for path in TEMPLATES.rglob("*.j2") if not of_kernels(path)} == {*own, "math.j2"}
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from generator.language.keys import KEYS
 from generator.language.model import Layout, word_of
-from generator.language.spec import KEYS, read
+from generator.language.spec import read
 from generator.language.versions import spelled
 from tests.helpers.support import BASE, SPECS, family_of, mistakes_of, read_text
 

@@ -23,6 +23,14 @@ def test_a_good_file() -> None:
     )
 
 
+def test_times_are_read_where_they_are_there() -> None:
+    def timed(found: dict[str, Any]) -> None:
+        found["winners"][0] |= {"seconds": 2e-6, "library_seconds": 3e-6}
+
+    first, second = tuned_file.parse(changed(timed)).winners
+    assert [first.seconds, first.library_seconds, second.seconds, second.library_seconds] == [2e-6, 3e-6, None, None]
+
+
 def test_a_file_of_format_1_is_read_with_exponents_of_0() -> None:
     def older(found: dict[str, Any]) -> None:
         found["format"] = 1

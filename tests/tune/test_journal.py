@@ -71,6 +71,15 @@ def test_an_outcome_of_other_code_or_versions_replaces_the_older(
     assert kept(path, ("c", ABOUT, PLACE, KERNELS)) == ["c"], "also what an earlier run measured"
 
 
+def test_what_was_not_measured_again_stands(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    assert kept(path, ("a", ABOUT, PLACE, KERNELS), ("b", ABOUT, PLACE, {"two": "other code"})) == ["a", "b"]
+    older, newer = Journal(path).outcomes.values()
+    assert {timed.kernel for timed in older.times} == {"one"} and not older.whole and newer.whole
+    assert older.winner is not None and older.winner.kernel == "one", "its winner was of code that stands"
+    assert kept(path, ("c", ABOUT, PLACE, {"one": "other code"})) == ["b", "c"]
+
+
 def test_the_same_key_is_kept_once(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
     assert kept(path, ("a", ABOUT, PLACE, KERNELS)) == ["a"]

@@ -306,6 +306,19 @@ def test_some_kernels_alone_have_times_and_no_winner(bench: Bench, at_once: AtOn
     assert winners_of(bench.winners) == ALL
 
 
+def test_kernels_measured_one_after_the_other_have_a_winner(bench: Bench, at_once: AtOnce) -> None:
+    """Of a kernel that has changed, only that is measured again: the others' times still count."""
+    at_once()
+    bench.tune()
+    for layout in ("rcr", "rrr"):
+        fakes.write(bench.kernel(layout, "linear"), "6e-3, 7e-3, 9e-3")
+    bench.winners.unlink()
+    again = at_once()
+    bench.tune("--only", "*_linear")
+    assert len(again.calls) == 1 + 4
+    assert winners_of(bench.winners) == ALL
+
+
 def test_refine_also_tries_what_the_fitted_rates_promise(bench: Bench, at_once: AtOnce) -> None:
     at_once()
     shapes = [f"{16 * i}x{64 * i}x{64 * i}" for i in range(1, 6)]

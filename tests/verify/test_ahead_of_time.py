@@ -51,12 +51,20 @@ def test_a_second_run_compiles_nothing(family: Path, tmp_path: Path) -> None:
     assert (first, none) == (1, 0) and more > 1 and kept == 1 and again == (0, more + kept)
 
 
-@pytest.mark.parametrize(("schedule", "compiled"), [("tiled", 2), ("split_k", 4)])
+@pytest.mark.parametrize(
+    ("words", "compiled"),
+    [
+        ("schedule: tiled", 2),
+        ("schedule: split_k", 4),
+        ("schedule: decoded\ndtype: {a: fp16, b: fp8e5m2}", 4),
+    ],
+)
 def test_the_launch_of_a_call_finds_what_was_compiled(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], schedule: str, compiled: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: str, compiled: int
 ) -> None:
     """By what Triton's launch path makes of a call of the kernel's own file, at another path."""
-    (tmp_path / "ahead.yaml").write_text(f"{SPEC}schedule: {schedule}\n")
+    kept = SPEC.replace("dtype: fp16\n", "") if "dtype" in words else SPEC
+    (tmp_path / "ahead.yaml").write_text(f"{kept}{words}\n")
     assert main([str(tmp_path / "ahead.yaml"), "--out", str(tmp_path)]) == 0
     capsys.readouterr()
     family, cache = tmp_path / "ahead", tmp_path / "cache"

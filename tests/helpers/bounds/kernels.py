@@ -29,6 +29,8 @@ SUMS = "split_k/gemm_fp16_rcr_bias_silu__splitk_pointer_auto_grouped"
 SUMS_DESCRIPTORS = "split_k/gemm_fp16_rcr_bias_silu__splitk_descriptor_auto_grouped"
 PARTS = "gated/gemm_fp16_rrr_bias_swiglu__splitk_pointer_auto_grouped"
 PARTS_DESCRIPTORS = "gated/gemm_bf16_rcr_bias_swiglu__splitk_descriptor_auto_grouped"
+DECODED = "int4_rcr/gemm_bf16xint4_fp32_bf16_b128x1_rcr_bias__decoded_pointer_auto_grouped_storepointer"
+DECODED_DESCRIPTORS = DECODED.replace("pointer_auto", "descriptor_auto")
 ADDS = "split_k/gemm_fp16_fp32_fp32_rcr_none__splitkatomic_pointer_auto_grouped"
 
 

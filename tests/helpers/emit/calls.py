@@ -16,7 +16,7 @@ from generator.plan.call import Argument, call
 from generator.verify.element_types import torch_type
 
 #: No size is a multiple of a tile, and no two are equal.
-SIZES: Mapping[str, int] = {"B": 3, "M": 20, "N": 24, "K": 33}
+SIZES: Mapping[str, int] = {"B": 3, "G": 4, "T": 41, "M": 20, "N": 24, "K": 33}
 
 
 def contracts(package: ModuleType) -> dict[str, Variant]:
@@ -47,12 +47,22 @@ def operands(
     described = call(variant)
 
     def made(argument: Argument, seed: int) -> torch.Tensor:
+        if argument is described.offsets:
+            # The first group is empty, and the last rows are in none.
+            return torch.arange(sizes["G"], dtype=torch.int32) * (sizes["T"] // sizes["G"])
         dtype = torch_type(argument.dtype) if isinstance(argument.dtype, str) else default
         return drawn(argument.sizes(sizes), dtype, column=argument.layout == "column", seed=seed)
 
     packed = variant.dtype.stored_b.packed
-    sizes = {**sizes, "K": -(-sizes["K"] // packed) * packed}
-    wanted = [described.a, described.b, *described.keywords, *[described.out] * described.reads_out]
+    if packed > 1:
+        sizes = {**sizes, "K": -(-sizes["K"] // packed) * packed}
+    wanted = [
+        described.a,
+        described.b,
+        *described.positional,
+        *described.keywords,
+        *[described.out] * described.reads_out,
+    ]
     return {argument.name: made(argument, seed) for seed, argument in enumerate(wanted)}
 
 

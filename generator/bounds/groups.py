@@ -1,0 +1,158 @@
+"""Groups of rows, whose ends only the device knows: which group's tile a program computes, and why that is right.
+
+The division is recognised only as it is written below. Let the ends be any numbers. `starts` of a group is the largest
+of 0 and of the ends before it, each at most T, and `ends` is its own, at most T and at least that: so starts and ends
+never descend, lie between 0 and T, and each group starts where the one before it ends. Lanes from G on, which load 0,
+are groups without rows. A group of r rows has ceil(r / BLOCK_M) * ceil(N / BLOCK_N) tiles, and `lasts` are the sums of
+these up to each group. For a number below the last of the sums, exactly one group has lasts - tiles <= number < lasts:
+the one behind as many groups as have lasts <= number. It has rows, and number - (lasts - tiles) is below its tiles. So
+each tile of each group has exactly one number. For larger numbers `group` is the number of all lanes, at least G.
+
+There are as many programs as tiles, or more: of r rows, ceil(r / BLOCK_M) is at most r, and below r / BLOCK_M + 1. A
+persistent kernel loops over the tiles themselves. The launcher refuses sizes with 2**31 tiles or more of 16 by 16.
+
+Where K is divided, each group has the same tiles, and its number is that of a matrix of a batch. The largest of 0 and
+of the ends before its own, each at most T, is where it starts, for the same reason.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+
+from generator.bounds.patterns import expression, matches
+from generator.bounds.source import NotUnderstood, Source
+from generator.bounds.symbolic_values import Number, Value
+from generator.bounds.terms import Condition, at_most, below, poly, variable
+from generator.bounds.triton_semantics import PID
+
+#: The assignments that find a program's group, in their order. Before them programs have a number.
+_FOUND = {
+    "groups": "tl.arange(0, GROUPS)",
+    "before": "tl.load(offsets_ptr + (groups - 1), mask=(groups > 0) & (groups < G), other=0)",
+    "starts": "tl.associative_scan(tl.minimum(before, T), 0, _larger)",
+    "behind": "tl.load(offsets_ptr + groups, mask=groups < G, other=0)",
+    "ends": "tl.maximum(tl.minimum(behind, T), starts)",
+    "tiles": "tl.cdiv(ends - starts, BLOCK_M) * tl.cdiv(N, BLOCK_N)",
+    "lasts": "tl.cumsum(tiles, 0)",
+    "group": "tl.sum((lasts <= number).to(tl.int32), 0)",
+    "own": "groups == group",
+    "start": "tl.sum(tl.where(own, starts, 0), 0)",
+    "M": "tl.sum(tl.where(own, ends - starts, 0), 0)",
+    "pid": "number - tl.sum(tl.where(own, lasts - tiles, 0), 0)",
+}
+_LARGER = "@triton.jit\ndef _larger(a, b):\n    return tl.maximum(a, b)"
+#: Where programs have one tile each: their number, and what the surplus ones do.
+_NUMBER = "tl.program_id(0)"
+_SURPLUS = "if group >= G:\n    return"
+#: Where they walk the tiles: how many there are.
+_ALL = "tl.sum(tiles, 0)"
+
+#: The assignments that find a group's part of K, behind the one of its number.
+_PART_OF_K = {
+    "groups": "tl.arange(0, GROUPS)",
+    "before": "tl.load(offsets_ptr + groups, mask=groups < group, other=0)",
+    "start": "tl.max(tl.minimum(before, T), 0)",
+    "end": "tl.maximum(tl.minimum(tl.load(offsets_ptr + group), T), start)",
+    "K": "end - start",
+}
+LAST_OF_K = "K"
+
+#: The launcher's number of lanes, which is at least G. The proof assumes more lanes than there can be.
+LANES = "max(32, triton.next_power_of_2(G))"
+MOST_LANES = 2**30
+#: The launcher's number of programs, and its function.
+PROGRAMS = ("_tiles(row, G, T, N)", "_tiles(meta, G, T, N)")
+_TILES = """
+def _tiles(row, G, T, N):
+    return min(T, triton.cdiv(T, row["BLOCK_M"]) + G) * triton.cdiv(N, row["BLOCK_N"])
+"""
+#: The tiles of a group.
+GRID = tuple(map(expression, ("triton.cdiv(M, row['BLOCK_M'])", "triton.cdiv(N, row['BLOCK_N'])")))
+
+#: The names that are known from the last of these assignments on.
+NAMES = ("group", "start", "M", "pid")
+LAST = "pid"
+
+
+def check_programs(source: Source) -> None:
+    """Raise unless `_tiles` returns at least as many as the groups can have."""
+    if not matches(source.function("_tiles"), _TILES):
+        raise NotUnderstood(source.function("_tiles").lineno, "_tiles, which says how many tiles there are at most")
+
+
+def surplus(statement: ast.stmt) -> bool:
+    """Whether a statement ends the programs without a tile."""
+    return matches(statement, _SURPLUS)
+
+
+def walked(end: ast.expr) -> bool:
+    """Whether a loop's end is the number of tiles of all groups."""
+    return matches(end, _ALL)
+
+
+def why_not(source: Source, latest: Mapping[str, ast.expr], *, walks: bool, ended: bool) -> str | None:
+    """Why the assignments so far are not those that find a program's group; None where they are.
+
+    `latest` has the last assignment of each name in order, and `ended` says whether the surplus programs have ended.
+    """
+    known = dict(_FOUND)
+    if not walks:
+        known = {**dict(list(known.items())[:7]), "number": _NUMBER, **dict(list(known.items())[7:])}
+    if [name for name in latest if name in known] != [*known]:
+        return "the statements that find a program's group are not in their order"
+    strange = next((name for name, text in known.items() if not matches(latest[name], text)), None)
+    stored = [
+        node.id for node in ast.walk(source.kernel) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    ]
+    changed = next((name for name in known if stored.count(name) != 1), None)
+    if strange or changed:
+        return f"{strange or changed} is not computed as it is known to be, once"
+    if not matches(source.function("_larger"), _LARGER):
+        return "_larger is not the larger of two numbers"
+    return None if walks or ended else "programs without a tile do not end"
+
+
+def why_not_part(source: Source, latest: Mapping[str, ast.expr]) -> str | None:
+    """Why the assignments so far are not those that find a group's part of K; None where they are."""
+    return _other(source, latest, _PART_OF_K)
+
+
+def _other(source: Source, latest: Mapping[str, ast.expr], known: Mapping[str, str]) -> str | None:
+    """Why the last assignments are not the known ones in their order, each the only one of its name; or None."""
+    if [name for name in latest if name in known] != [*known]:
+        return "the statements that find a program's group are not in their order"
+    strange = next((name for name, text in known.items() if not matches(latest[name], text)), None)
+    nodes = (node for node in ast.walk(source.kernel) if isinstance(node, ast.Name))
+    stored = [node.id for node in nodes if isinstance(node.ctx, ast.Store)]
+    changed = next((name for name in known if stored.count(name) != 1), None)
+    return f"{strange or changed} is not computed as it is known to be, once" if strange or changed else None
+
+
+def names() -> dict[str, Value]:
+    """The values of NAMES, which only `facts` describe."""
+    found: dict[str, Value] = {name: Number(variable(name), width="32") for name in NAMES}
+    return found | {LAST: Number(variable(PID), width="32")}
+
+
+def facts() -> tuple[Condition, ...]:
+    """What holds for a program with a tile."""
+    group, start, rows = variable("group"), variable("start"), variable("M")
+    return (
+        at_most(0, group),
+        below(group, variable("G")),
+        at_most(0, start),
+        at_most(poly(1), rows),
+        at_most(start + rows, variable("T")),
+    )
+
+
+def names_of_part() -> dict[str, Value]:
+    """The values of a group's first element along K, and of how many it has."""
+    return {name: Number(variable(name), width="32") for name in ("start", "K")}
+
+
+def facts_of_part() -> tuple[Condition, ...]:
+    """What holds for a group's part of K."""
+    start, depth = variable("start"), variable("K")
+    return at_most(0, start), at_most(0, depth), at_most(start + depth, variable("T"))

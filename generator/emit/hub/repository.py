@@ -1,0 +1,233 @@
+"""Lay a rendered family out as a kernel repository of the Hugging Face Hub, for the library `kernels`.
+
+    README.md, CARD.md            the card, as the Hub and as kernel-builder look for it
+    build.toml, flake.nix         from which kernel-builder can build the repository again
+    torch-ext/NAME/               the family as a package, with `layers.py`
+    build/torch-BACKEND/          the same, with the `metadata.json` that the loader reads; one folder a vendor
+    tests/, benchmarks/           what pytest and `kernels benchmark` run
+
+The loader imports a variant under the `id` of its metadata. The family registers its operators in the namespace of its
+package's name, so they are those of `torch.ops.ID`, as the Hub requires.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+import generator
+from generator.emit.apply import MANIFEST, manifest_text, read_manifest
+from generator.emit.family_package import Linear, linear
+from generator.emit.manifest_reader import Rendered
+from generator.emit.render import GRADIENTS, PACKAGE, with_new_body
+from generator.language.errors import CallError
+from generator.language.versions import SUPPORTED, spelled
+from generator.language.vocabulary import ELEMENTS, TARGETS
+from generator.lowering.docstrings import formula
+from generator.plan.call import Call, call
+
+#: What the Hub and `kernels` take as the name of a kernel, and as its licence.
+_NAME = re.compile(r"[a-z][-a-z0-9]*[a-z0-9]")
+_LICENSE = re.compile(r"[a-z0-9.-]+")
+_REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
+
+_BACKENDS = {"nvidia": "cuda", "amd": "rocm"}
+#: What the family's package is followed by, so that the loader finds the layers.
+_LAYERS = '\n\nfrom . import layers  # noqa: E402\n\n__all__ += ["layers"]\n'
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A layer, and the contracts of the types of a weight that it computes."""
+
+    name: str
+    linear: tuple[Linear, ...]
+
+    @property
+    def told(self) -> str:
+        """What it computes, in one line."""
+        if self.name == "Linear":
+            return "The forward pass of torch.nn.Linear."
+        return f"A linear layer and what follows it, by {self.linear[0].contract}."
+
+
+@dataclass(frozen=True)
+class Repository:
+    """One family as a repository: its name, its major version, its licence, and where it is uploaded to."""
+
+    family: Rendered
+    name: str
+    version: int
+    license: str
+    repo: str | None
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            told = "expected lower-case letters, digits and -, a letter first, and at least two characters"
+            raise CallError(f"package: --name: {self.name!r} is not a name of a kernel; {told}")
+        if not _LICENSE.fullmatch(self.license):
+            raise CallError(f"package: --license: {self.license!r} is no identifier, such as mit or apache-2.0")
+        if self.repo is not None and not _REPOSITORY.fullmatch(self.repo):
+            raise CallError(f"package: --repo-id: expected OWNER/NAME, found {self.repo!r}")
+
+    @property
+    def module(self) -> str:
+        """The name as a Python module."""
+        return self.name.replace("-", "_")
+
+    @cached_property
+    def layers(self) -> tuple[Layer, ...]:
+        """The layers of the family: each has the contracts that differ only in the weight's type and the bias."""
+        found: dict[str, list[Linear]] = {}
+        for each in linear(self.family.contracts):
+            _, _, epilogue = each.contract.partition("_rcr_")
+            words = [word for word in re.sub(r"^(none|bias)(_|$)", "", epilogue).split("_") if word]
+            found.setdefault("Linear" + "".join(map(str.capitalize, words)), []).append(each)
+        return tuple(Layer(name, tuple(those)) for name, those in sorted(found.items()))
+
+    @cached_property
+    def targets(self) -> tuple[str, ...]:
+        """The architectures of the kernels, in the order of the language."""
+        those = {target for kernel in self.family.kernels for target in kernel.targets}
+        return tuple(target for target in TARGETS if target in those)
+
+    def archs(self, backend: str) -> tuple[str, ...]:
+        """The architectures of a backend, as the Hub writes them."""
+        of = [target for target in self.targets if _BACKENDS[TARGETS[target].vendor] == backend]
+        return tuple(f"{TARGETS[x].capability / 10:.1f}" if backend == "cuda" else x for x in of)
+
+    @property
+    def backends(self) -> tuple[str, ...]:
+        return tuple(backend for backend in _BACKENDS.values() if self.archs(backend))
+
+    def files(self) -> Iterator[tuple[str, str]]:
+        """The path and the text of every file."""
+        package = dict(self._package())
+        for name, text in package.items():
+            yield f"torch-ext/{self.module}/{name}", text
+        for backend in self.backends:
+            variant = {**package, f"{self.module}/{PACKAGE}": self._text("shim.py.j2")}
+            for name, text in variant.items():
+                yield f"build/torch-{backend}/{name}", text
+            yield f"build/torch-{backend}/metadata.json", self._metadata(backend, variant)
+        for name in ("build.toml", "flake.nix"):
+            yield name, self._text(f"{name}.j2")
+        for name in ("README.md", "CARD.md"):
+            yield name, self._text("card.md.j2")
+        yield "tests/__init__.py", ""
+        yield "tests/test_kernels.py", self._text("test_kernels.py.j2")
+        yield "benchmarks/_operands.py", self._text("operands.py.j2")
+        yield "benchmarks/benchmark.py", self._text("benchmark.py.j2")
+
+    def _package(self) -> Iterator[tuple[str, str]]:
+        """The family's files, with the layers."""
+        folder, manifest = self.family.folder, read_manifest(self.family.folder)
+        assert manifest is not None
+        found = {name: (folder / name).read_text(encoding="utf-8") for name in manifest["files"]}
+        if self.layers:
+            found[PACKAGE] = with_new_body(found[PACKAGE], lambda body: body + _LAYERS)
+            found["layers.py"] = with_new_body(found[PACKAGE], lambda _: self._text("layers.py.j2"))
+        yield from found.items()
+        digests = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in sorted(found.items())}
+        yield MANIFEST, manifest_text({**manifest, "files": digests})
+
+    def _metadata(self, backend: str, variant: dict[str, str]) -> str:
+        """What the loader reads of a variant: among others the name under which it imports the package."""
+        digests = {name: hashlib.sha256(text.encode()).digest() for name, text in sorted(variant.items())}
+        unique = hashlib.sha256(b"".join(digests.values())).hexdigest()[:8]
+        found = {
+            "id": f"_{self.module}_{backend}_{unique}",
+            "name": self.name,
+            "version": self.version,
+            "license": self.license,
+            "python-depends": [],
+            "kernel-depends": [],
+            "backend": {"type": backend, "archs": list(self.archs(backend))},
+            "digest": {
+                "algorithm": "sha256",
+                "files": {name: base64.b64encode(digest).decode() for name, digest in digests.items()},
+            },
+        }
+        return json.dumps(found, indent=2) + "\n"
+
+    def _text(self, template: str) -> str:
+        made: str = _environment().get_template(template).render(self._values)
+        return made
+
+    @cached_property
+    def _values(self) -> dict[str, Any]:
+        """What the templates read."""
+        variants = {name: kernels[0].variant for name, kernels in self.family.contracts.items()}
+        contracts = [(name, formula(v), _operands(call(v))) for name, v in variants.items()]
+        return {
+            "name": self.name,
+            "module": self.module,
+            "version": self.version,
+            "license": self.license,
+            "repo": self.repo,
+            "generator": generator.__version__,
+            "spec": f"{self.family.name}.yaml",
+            "variant": f"torch-{self.backends[0]}",
+            "device": self.backends[0],
+            "backends": _quoted(self.backends),
+            "capabilities": _quoted(self.archs("cuda")),
+            "rocm": _quoted(self.archs("rocm")),
+            "targets": ", ".join(self.targets),
+            "triton": spelled(SUPPORTED),
+            "contracts": contracts,
+            "example": "".join(f", {operand.name}={operand.name}" for operand in contracts[0][2][2:]),
+            "derived": any("triton." in operand.shape for *_, operands in contracts for operand in operands),
+            "layers": self.layers,
+            "backward": GRADIENTS in self.family.files,
+            "tolerance": _tolerance([v.dtype.out for v in variants.values()]),
+        }
+
+
+@dataclass(frozen=True)
+class _Operand:
+    """An operand that a call must give, as the source of a script has it."""
+
+    name: str
+    shape: str
+    type: str
+    unit: int | None
+
+
+def _operands(made: Call) -> tuple[_Operand, ...]:
+    found = []
+    for operand in (made.a, made.b, *made.keywords, *((made.out,) if made.reads_out else ())):
+        result = made.out.dtype if isinstance(made.out.dtype, str) and ELEMENTS[made.out.dtype].bits > 8 else "fp32"
+        # Of several types the first one; where any is taken, the result's.
+        usual = operand.dtype[0] if isinstance(operand.dtype, tuple) else result
+        type_ = operand.torch_dtype if isinstance(operand.dtype, str) else f"torch.{ELEMENTS[usual].torch}"
+        found.append(_Operand(operand.name, operand.shape, type_, operand.unit))
+    return tuple(found)
+
+
+def _quoted(words: Sequence[str]) -> str:
+    return ", ".join(f'"{word}"' for word in words)
+
+
+def _tolerance(results: Sequence[str]) -> str:
+    """A relative error that sums of products and their rounding to a result's type stay below."""
+    bits = {"fp32": 10, "fp16": 10, "bf16": 7, "fp8e4m3": 3, "fp8e5m2": 2}
+    return f"2**-{min(bits.get(word, 10) for word in results if ELEMENTS[word])}"
+
+
+def _environment() -> jinja2.Environment:
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )

@@ -1,0 +1,141 @@
+"""`python -m generator new NAME`: write a spec with a comment for each key, and the schema for editors beside it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from generator.emit.apply import Refused
+from generator.language import schema
+from generator.language.errors import CallError, SpecError
+from generator.language.keys import KEYS
+from generator.language.model import Layout, Spec, word_of
+from generator.language.vocabulary import (
+    BACKWARD,
+    DEFAULT_TARGETS,
+    DEFAULTS,
+    INVARIANT,
+    LAYOUT_LETTERS,
+    OPEN_AXES,
+    SELECT,
+    WORDS,
+)
+from generator.plan.families import families
+
+#: The options of the command that are keys of the spec, in its order, with their defaults.
+_GIVEN = {
+    "layout": "rcr",
+    "dtype": "bf16",
+    "epilogue": DEFAULTS["epilogue"],
+    "select": DEFAULTS["select"],
+    "targets": f"[{', '.join(DEFAULT_TARGETS)}]",
+}
+_WORDS = {**WORDS, "select": SELECT, "backward": BACKWARD, "invariant": INVARIANT}
+
+
+def main(argv: list[str]) -> int:
+    """Write the spec and return 0; raises `CallError` for a wrong command line, `Refused` for a file in the way."""
+    options = parser().parse_args(argv)
+    path = Path(options.name if options.name.endswith(".yaml") else f"{options.name}.yaml")
+    if path.exists():
+        raise Refused(f"{path}: is there already, and is never overwritten; choose another name")
+    text = _checked(path, {key: getattr(options, key) for key in _GIVEN}, options.summary)
+    _create(path, text)
+    print(f"{path}: created")
+    beside = path.with_name(schema.FILE)
+    if not beside.exists():
+        _create(beside, schema.text())
+        print(f"{beside}: created, for editors")
+    elif beside.read_text(encoding="utf-8", errors="replace") != schema.text():
+        print(f"{beside}: kept; to renew it: python -m generator schema > {beside}", file=sys.stderr)
+    named = shlex.quote(str(path))
+    print(f"\nNext:\n  python -m generator {named}\n  python -m generator verify {named}")
+    return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of the command."""
+    made = argparse.ArgumentParser(
+        prog="python -m generator new",
+        description="Write NAME.yaml, a spec with a comment for each key, and the schema for editors beside it.",
+        epilog="Nothing is overwritten. A value is written as in a spec: --layout '[rcr, rrr]' gives two layouts.",
+        allow_abbrev=False,
+    )
+    made.add_argument("name", metavar="NAME", help="the family's name, or the path of the spec")
+    made.add_argument("--summary", help="one line for the docstrings (default: from the other options)")
+    for key, default in _GIVEN.items():
+        made.add_argument(f"--{key}", default=default, help=f"{KEYS[key].meaning} (default: {default})")
+    return made
+
+
+def _checked(path: Path, given: dict[str, str], summary: str | None) -> str:
+    """The text of the spec; raises `CallError` with all mistakes if it would not be rendered."""
+    for key, value in (*given.items(), ("summary", summary or "")):
+        if not value.isprintable():
+            raise CallError(f"new: --{key}: expected one line without control characters, found {value!r}")
+    with TemporaryDirectory() as folder:
+        draft = Path(folder) / path.name
+        try:
+            # The summary names what was read, so it is written after a first reading.
+            draft.write_text(_text(given, "Draft."), encoding="utf-8")
+            (family,) = families([draft])
+            text = _text(given, summary if summary is not None else _summary(family.spec))
+            draft.write_text(text, encoding="utf-8")
+            families([draft])
+        except SpecError as error:
+            raise CallError("\n".join(f"new: {mistake.message}" for mistake in error.mistakes)) from None
+    return text
+
+
+def _summary(spec: Spec) -> str:
+    """One line that names the product."""
+    layout, *others = spec.axes["layout"]
+    assert isinstance(layout, Layout)
+    sides = [f"{name} {_told(side)}" for name, side in zip("ABC", (layout.a, layout.b, layout.c))]
+    where = "in several layouts" if others else ", ".join(sides)
+    types, chains = (" or ".join(map(word_of, spec.axes[axis])) for axis in ("dtype", "epilogue"))
+    return f"{types} GEMM, {where}{'' if chains == DEFAULTS['epilogue'] else f', with epilogue {chains}'}."
+
+
+def _told(side: str) -> str:
+    return side if side == "strided" else f"{side}-major"
+
+
+def _text(given: dict[str, str], summary: str) -> str:
+    """The spec: what was given, and every other key as a comment with its default."""
+    return "\n".join([*_lines(given, summary), ""])
+
+
+def _lines(given: dict[str, str], summary: str) -> Iterator[str]:
+    yield schema.MODELINE
+    yield "# A family of GEMM kernels: a scalar fixes an axis, a list varies it; the family is the product of all axes."
+    yield f"summary: {json.dumps(summary, ensure_ascii=False)}"
+    letters = ", ".join(f"{letter} {word}" for letter, word in LAYOUT_LETTERS.items())
+    for key, value in given.items():
+        told = f"{KEYS[key].meaning}: {letters}" if key == "layout" else _comment(key)
+        yield from ("", f"# {told}", f"{key}: {value}")
+    yield from ("", "# Keys that may follow, with their defaults:")
+    measured = given["select"] == "fastest"
+    for key in KEYS:
+        if key in DEFAULTS and key not in given:
+            told = "; by measurements unless it is given" if measured and key in OPEN_AXES else ""
+            yield from ("#", f"# {_comment(key)}{told}", f"# {key}: {DEFAULTS[key]}")
+
+
+def _comment(key: str) -> str:
+    """The meaning of a key, with its words."""
+    words = [word for word, entry in _WORDS.get(key, {}).items() if entry.available]
+    return f"{KEYS[key].meaning}{': ' if words else ''}{', '.join(words)}"
+
+
+def _create(path: Path, text: str) -> None:
+    try:
+        with path.open("x", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+    except OSError as error:
+        raise Refused(f"{path}: cannot be written: {error.strerror}") from None

@@ -1,0 +1,277 @@
+"""`python -m generator schema`: a JSON Schema of the spec language, for editors that run yaml-language-server.
+
+It is made from the tables that the reader uses, and never refuses what the reader takes. Some mistakes cannot be
+expressed in a schema, and only the reader finds them: docs/editor.md lists these.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, fields
+from functools import cache
+from typing import Any
+
+from generator.epilogue import gated_units
+from generator.epilogue.auxiliary_outputs import AUXILIARY
+from generator.epilogue.gradient_operation import GRAD, gradient_name, why_no_gradient
+from generator.epilogue.operations import SHAPES, Operation
+from generator.language import keys
+from generator.language.axis_values import POWERS
+from generator.language.built_in import BUILT_IN
+from generator.language.dtype_reader import LARGEST_BLOCK
+from generator.language.keys import Key
+from generator.language.model import Tile
+from generator.language.reader import LARGEST_NUMBER, LONGEST_NAME, NAME
+from generator.language.vocabulary import (
+    ACCUMULATORS,
+    AXES,
+    BACKWARD,
+    DEFAULT_TARGETS,
+    DEFAULTS,
+    DTYPE_SHORTHANDS,
+    ELEMENTS,
+    INVARIANT,
+    LAYOUT_LETTERS,
+    PRECISIONS,
+    SELECT,
+    SINGLE_AXES,
+    TARGETS,
+    WEIGHTS,
+    WORDS,
+    Word,
+)
+
+#: The name under which a schema lies beside specs, and the comment by which a spec names it.
+FILE = "gemm.schema.json"
+MODELINE = f"# yaml-language-server: $schema={FILE}"
+
+Schema = dict[str, Any]
+
+_TEXT: Schema = {"type": "string"}
+_LINE: Schema = {**_TEXT, "pattern": r"\S"}
+_NUMBER: Schema = {"type": "number"}
+_SIZE: Schema = {"type": "integer", "minimum": 0, "maximum": LARGEST_BLOCK}
+_BLOCK: Schema = {"type": "array", "items": _SIZE, "minItems": 2, "maxItems": 2}
+_NAME: Schema = {**_TEXT, "pattern": f"^{NAME}$", "maxLength": LONGEST_NAME}
+
+
+@cache
+def schema() -> Schema:
+    """The schema of a spec file (JSON Schema, draft 7)."""
+    one_value = {"select": _words(SELECT), "backward": _words(BACKWARD), "invariant": _words(INVARIANT)}
+    made = {
+        "summary": _LINE,
+        "name": _NAME,
+        **{axis: _value(axis) if axis in SINGLE_AXES else _listed(_value(axis)) for axis in AXES},
+        "tile": _list(_tile()),
+        **one_value,
+        "tuned": _listed(_TEXT),
+        "targets": {**_list({"enum": list(TARGETS)}), "default": list(DEFAULT_TARGETS)},
+        "triton": _TEXT,
+        "ops": _operations(),
+        "exclude": {"type": "array", "items": _exclusion(), "default": []},
+        "header": _TEXT,
+    }
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "A family of GEMM kernels",
+        "description": "A spec of gemm-generator: a scalar fixes an axis, a list varies it.",
+        **_mapping(keys.KEYS, made, keys.REQUIRED),
+        "allOf": [
+            _if(_has("select", "table"), {"required": ["tuned"]}),
+            _if(
+                {"required": ["tuned"]},
+                {"required": ["select"], "properties": {"select": {"enum": ["table", "fastest"]}}},
+            ),
+            # Without operations of the spec's own, all names in a chain are known.
+            {"if": {"required": ["ops"]}, "else": {"properties": {"epilogue": _listed(_chain(strict=True))}}},
+        ],
+        "definitions": {"layout": _layout(), "dtype": _dtype(), "epilogue": _chain()},
+    }
+
+
+def text() -> str:
+    """The schema as the file that an editor reads."""
+    return json.dumps(schema(), indent=1, ensure_ascii=False) + "\n"
+
+
+def _mapping(
+    table: Mapping[str, Key],
+    made: Mapping[str, Schema],
+    required: Iterable[str] = (),
+    defaults: Mapping[str, str] = DEFAULTS,
+) -> Schema:
+    """A mapping with the keys of `table`, each with its meaning, examples and default."""
+    properties = {
+        key: {
+            "description": f"{entry.meaning}.",
+            **({"default": defaults[key]} if key in defaults else {}),
+            **({"examples": list(entry.examples)} if entry.examples else {}),
+            **made[key],
+        }
+        for key, entry in table.items()
+    }
+    return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
+
+
+def _list(item: Schema) -> Schema:
+    return {"type": "array", "items": item, "minItems": 1, "uniqueItems": True}
+
+
+def _listed(value: Schema) -> Schema:
+    """A value, or a list of values."""
+    return {"anyOf": [value, _list(value)]}
+
+
+def _if(condition: Schema, then: Schema) -> Schema:
+    return {"if": condition, "then": then}
+
+
+def _has(key: str, word: str) -> Schema:
+    return {"required": [key], "properties": {key: {"const": word}}}
+
+
+def _words(words: Mapping[str, Word]) -> Schema:
+    found = {word: entry.meaning for word, entry in words.items() if entry.available}
+    return {"enum": list(found), "enumDescriptions": list(found.values())}
+
+
+def _value(axis: str) -> Schema:
+    """One value of an axis; a chain may use operations that the schema does not know."""
+    return _words(WORDS[axis]) if axis in WORDS else {"$ref": f"#/definitions/{axis}"}
+
+
+def _layout() -> Schema:
+    letters = ["".join(found) for found in itertools.product(LAYOUT_LETTERS, repeat=3)]
+    words = {"enum": list(LAYOUT_LETTERS.values())}
+    return {"anyOf": [{"enum": letters}, _mapping(keys.LAYOUT_KEYS, dict.fromkeys(keys.LAYOUT_KEYS, words), "abc")]}
+
+
+def _dtype() -> Schema:
+    precisions = list(dict.fromkeys(word for words in PRECISIONS.values() for word in words))
+    made: dict[str, Schema] = {
+        "a": {"enum": list(ACCUMULATORS)},
+        "b": {"enum": list(dict.fromkeys((*ACCUMULATORS, *WEIGHTS)))},
+        "acc": {"enum": list(dict.fromkeys(word for words in ACCUMULATORS.values() for word in words))},
+        "out": {"enum": list(ELEMENTS)},
+        "precision": {"enum": precisions},
+        "scales": {**_entries("ab", _BLOCK), "minProperties": 1},
+        "zeros": {**_entries("b", {"type": "boolean"}), "required": ["b"]},
+        "sparsity": {"not": {}},
+    }
+    rules = [
+        _if(
+            _has("a", a),
+            {
+                "properties": {
+                    "acc": {"enum": list(words), "default": words[0]},
+                    "precision": {"enum": list(PRECISIONS[a])} if a in PRECISIONS else False,
+                }
+            },
+        )
+        for a, words in ACCUMULATORS.items()
+    ]
+    return {"anyOf": [{"enum": list(DTYPE_SHORTHANDS)}, {**_mapping(keys.DTYPE_KEYS, made, ("a",)), "allOf": rules}]}
+
+
+def _entries(operands: str, value: Schema) -> Schema:
+    """A mapping of operands' letters to values."""
+    return {"type": "object", "properties": dict.fromkeys(operands, value), "additionalProperties": False}
+
+
+def _chain(*, strict: bool = False) -> Schema:
+    """One chain: operations joined by +, or a list of them; where `strict`, built-in ones alone."""
+    plain = {name: operation for name, operation in BUILT_IN.items() if not operation.bounds}
+    gradients = [gradient_name(name) for name, operation in plain.items() if why_no_gradient(operation) is None]
+    one = "|".join(map(re.escape, [*plain, *gradients]))
+    joined: Schema = {
+        **_TEXT,
+        "pattern": f"^(none|(({one})(\\+({one}))*))$" if strict else r"^[^+\s]+(\+[^+\s]+)*$",
+        "patternErrorMessage": f"Operations joined by +; built-in ones are {', '.join(plain)}.",
+    }
+    words = {
+        "enum": ["none", *plain, *gradients],
+        "enumDescriptions": ["no epilogue", *(plain[name].formula for name in plain), *gradients],
+    }
+    # The words are for completion: every one of them has the pattern.
+    text = {"anyOf": [words, joined]}
+    # An operation may be in a chain twice.
+    steps = {**_list({"anyOf": [text, _with_parameters(strict)]}), "uniqueItems": False}
+    return {"anyOf": [text, steps]}
+
+
+def _with_parameters(strict: bool) -> Schema:
+    """An operation of a list as a mapping of its name to its parameters."""
+    made: dict[str, Any] = {
+        name: {"description": operation.formula, **_parameters(operation)}
+        for name, operation in BUILT_IN.items()
+        if operation.parameters and name not in AUXILIARY
+    }
+    made |= {name: {"description": f"Name of the output {name}.", **_NAME} for name in AUXILIARY}
+    gradient: Schema = {"type": "object", "properties": {"op": _TEXT}, "required": ["op"]}
+    made[GRAD] = {"description": "The gradient of an operation with parameters.", **gradient}
+    others: Any = False if strict else {"type": "object"}
+    return {
+        "type": "object",
+        "properties": made,
+        "minProperties": 1,
+        "maxProperties": 1,
+        "additionalProperties": others,
+    }
+
+
+def _parameters(operation: Operation) -> Schema:
+    order = {"enum": list(gated_units.ORDERS), "default": gated_units.CONCATENATED}
+    found = {name: order if operation.gated and name == gated_units.ORDER else _NUMBER for name in operation.parameters}
+    # One of the bounds must be given.
+    least = {"minProperties": 1} if operation.bounds else {}
+    return {"type": "object", "properties": found, **least, "additionalProperties": False}
+
+
+def _operations() -> Schema:
+    shape = {"enum": [list(parts) for parts in SHAPES]}
+    made = {
+        "formula": _TEXT,
+        "operands": {"type": "object", "propertyNames": _NAME, "additionalProperties": shape},
+        "scalars": {"type": "object", "propertyNames": _NAME, "additionalProperties": {"type": ["number", "null"]}},
+    }
+    names = {**_NAME, "not": {"enum": ["none", GRAD, gated_units.INTERLEAVED, *BUILT_IN]}}
+    one = _mapping(keys.OPERATION_KEYS, made, ("formula",))
+    return {"type": "object", "propertyNames": names, "additionalProperties": one, "default": {}}
+
+
+def _tile() -> Schema:
+    powers = {"enum": [1 << bits for bits in range(LARGEST_NUMBER.bit_length())]}
+    number = {"type": "integer", "minimum": 1, "maximum": LARGEST_NUMBER}
+    made: dict[str, Any] = {key: powers if POWERS.get(key) == 1 else number for key in keys.TILE_KEYS}
+    made |= {"ctas": {"enum": [1]}, "warp_specialize": {"enum": [False]}, "waves_per_eu": {"not": {}}}
+    for entry in fields(Tile):
+        if entry.default is not MISSING:
+            made[entry.name] = {**made[entry.name], "default": entry.default}
+    return _mapping(keys.TILE_KEYS, made, keys.TILE_REQUIRED)
+
+
+def _exclusion() -> Schema:
+    made = {**{axis: _listed(_value(axis)) for axis in AXES}, "because": _LINE}
+    return {**_mapping(keys.EXCLUDE_KEYS, made, ("because",), defaults={}), "minProperties": 2}
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of the command."""
+    return argparse.ArgumentParser(
+        prog="python -m generator schema",
+        description="Print a JSON Schema of the spec language, for editors that run yaml-language-server.",
+        epilog=f"A spec names the schema beside it in a comment: {MODELINE}",
+        allow_abbrev=False,
+    )
+
+
+def main(argv: list[str]) -> int:
+    """Print the schema."""
+    parser().parse_args(argv)
+    print(text(), end="")
+    return 0

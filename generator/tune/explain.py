@@ -1,0 +1,278 @@
+"""`python -m generator explain SPEC|KERNEL`: what is rendered and why, and what a call would run, in words."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fnmatch
+import io
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from generator.cost import tuned
+from generator.emit import manifest_reader
+from generator.emit.job import Job, counted, render
+from generator.language.errors import CallError, nearest
+from generator.language.model import Measured, Spec, Variant, Winner
+from generator.language.vocabulary import DEFAULTS, IMPLEMENTATION_AXES, OPEN_AXES, SELECT, WORDS
+from generator.lowering.docstrings import formula
+from generator.plan import portfolio
+from generator.plan.devices import DEVICES, Device, named
+from generator.plan.families import families
+from generator.plan.kernels import Family, Kernel, LeftOut, by_contract
+
+_SIZES = re.compile(r"(?:(\d+),)?(\d+),(\d+),(\d+)")
+#: Of a reason, so many variants are named.
+_NAMED = 2
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is explained: the kernels of a spec's family, or of a rendered folder."""
+
+    name: str
+    kernels: tuple[Kernel, ...]
+    left_out: tuple[LeftOut, ...]
+    measured: tuple[Measured, ...]
+    #: Where the kernels come from; None for a folder, which does not have its spec.
+    family: Family | None
+    folder: Path | None
+    #: All kernels of the family by name, explained or not.
+    everything: Mapping[str, Kernel] = field(default_factory=dict)
+
+    @property
+    def spec(self) -> Spec | None:
+        return None if self.family is None else self.family.spec
+
+
+def main(argv: list[str]) -> int:
+    """Print the explanation and return 0; raises `CallError` for a wrong command line, `SpecError` for a wrong spec."""
+    options = parser().parse_args(argv)
+    sizes = None if options.sizes is None else _sizes(options.sizes)
+    device = named(options.device)
+    subject = _subject(options.subject, options.only)
+    print("\n".join(_sections(subject)))
+    if sizes is not None:
+        print("\n".join(_calls(subject, sizes, device)))
+    return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of the command."""
+    made = argparse.ArgumentParser(
+        prog="python -m generator explain",
+        description="Say what a spec renders, why each variant is there or left out, and what a call would run.",
+        epilog="With --sizes the family is imported, which needs torch and triton and no GPU.",
+        allow_abbrev=False,
+    )
+    made.add_argument(
+        "subject", type=Path, metavar="SPEC|KERNEL", help="a spec, the folder of a rendered family, or a kernel's file"
+    )
+    made.add_argument("--only", metavar="GLOB", help="only kernels or contracts whose name matches")
+    made.add_argument("--sizes", metavar="M,N,K", help="also what a call of these sizes would run; of a batch B,M,N,K")
+    made.add_argument(
+        "--device", default="nvidia_h200", help=f"on which GPU: {', '.join(DEVICES)} (default: nvidia_h200)"
+    )
+    return made
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    found = _SIZES.fullmatch(text)
+    if found is None or not all(int(number) for number in found.groups() if number is not None):
+        raise CallError(
+            f"explain: --sizes: expected M,N,K or B,M,N,K of at least 1, as in 4096,4096,4096, found {text!r}"
+        )
+    return tuple(int(number) for number in found.groups() if number is not None)
+
+
+def _subject(path: Path, only: str | None) -> Subject:
+    """The kernels of a spec, a folder or one file of a folder; raises `CallError` if there are none."""
+    kernel = None
+    if path.suffix == ".py":
+        path, kernel = path.parent, path.stem
+    if path.is_dir() or kernel is not None:
+        found = manifest_reader.read(path)
+        if kernel is not None and kernel not in found.by_name:
+            raise CallError(f"explain: {kernel} is no kernel of {path}; {nearest(kernel, found.by_name)}")
+        measured = tuple(each for _, each in portfolio.shipped())
+        subject = Subject(found.name, found.kernels, found.left_out, measured, None, path, found.by_name)
+    else:
+        (family,) = families([path])
+        measured = (*family.measured, *(each for _, each in portfolio.shipped() if each not in family.measured))
+        everything = {each.name: each for each in family.kernels}
+        subject = Subject(family.spec.name, family.kernels, family.left_out, measured, family, None, everything)
+    return _selected(subject, kernel or only)
+
+
+def _selected(subject: Subject, glob: str | None) -> Subject:
+    if glob is None:
+        return subject
+
+    def matches(name: str) -> bool:
+        return fnmatch.fnmatchcase(name, glob) or fnmatch.fnmatchcase(name.partition("__")[0], glob)
+
+    kernels = tuple(kernel for kernel in subject.kernels if matches(kernel.name))
+    if not kernels:
+        raise CallError(f"explain: --only {glob!r} matches no kernel; the first is {subject.kernels[0].name}")
+    left_out = tuple(left for left in subject.left_out if matches(left.name))
+    return replace(subject, kernels=kernels, left_out=left_out)
+
+
+def _sections(subject: Subject) -> Iterator[str]:
+    """The explanation: contracts, kernels, what is left out, and how a call chooses."""
+    contracts = by_contract(subject.kernels)
+    yield f"{subject.name}: {counted(len(subject.kernels), 'kernel')} of {counted(len(contracts), 'contract')}"
+    if subject.spec is not None:
+        yield f"  {subject.spec.summary}"
+    yield from ("", "What is computed:")
+    for name, kernels in contracts.items():
+        yield f"  {name}: {formula(kernels[0].variant)}; {counted(len(kernels), 'kernel')}"
+    yield from ("", "How it is computed:")
+    hows: dict[str, list[Kernel]] = {}
+    for kernel in subject.kernels:
+        hows.setdefault(kernel.how, []).append(kernel)
+    won = _won(subject)
+    for how, those in hows.items():
+        yield from _implementation(subject, how, those, len(contracts), won.get(how, {}))
+    yield from _left_out(subject.left_out)
+    select = subject.kernels[0].select
+    yield from ("", f"How a call chooses: {SELECT[select].meaning} (select: {select}).")
+
+
+def _implementation(
+    subject: Subject, how: str, kernels: Sequence[Kernel], contracts: int, won: Mapping[str, tuple[int, int]]
+) -> Iterator[str]:
+    """One way to compute contracts: what it is, and why it is there."""
+    first = kernels[0]
+    targets = ", ".join(dict.fromkeys(target for kernel in kernels for target in kernel.targets))
+    rows = sorted({len(kernel.tiles) for kernel in kernels})
+    configurations = str(rows[0]) if len(rows) == 1 else f"{rows[0]} to {rows[-1]}"
+    number = "each contract" if len(kernels) == contracts else counted(len(kernels), "contract")
+    yield f"  {how}: of {number}, for {targets}, with {configurations} configurations, Triton {first.triton}"
+    v = first.variant
+    always = ("masking", "swizzle", "schedule", "load")
+    for axis in (axis for axis in IMPLEMENTATION_AXES if axis in always or v.word(axis) != DEFAULTS[axis]):
+        yield f"    {axis} {v.word(axis)}{_origin(subject.spec, axis)}: {WORDS[axis][v.word(axis)].meaning}"
+    for device, (fastest, sizes) in won.items():
+        yield f"    measured on {device}: the fastest at {fastest} of {sizes} sizes"
+
+
+def _origin(spec: Spec | None, axis: str) -> str:
+    """Why the kernels have their word of an axis."""
+    if spec is None:
+        return ""
+    if (axis, "") in spec.positions:
+        return f" (line {spec.positions[axis, ''][0]} of the spec)"
+    return " (by measurements)" if spec.select == "fastest" and axis in OPEN_AXES else " (default)"
+
+
+def _won(subject: Subject) -> dict[str, dict[str, tuple[int, int]]]:
+    """Implementation -> device -> at how many of the measured sizes it is the fastest, and how many these are."""
+    if subject.family is None:
+        return {}
+    found: dict[str, dict[str, tuple[int, int]]] = {}
+    contracts = {kernel.variant.contract for kernel in subject.kernels}
+    total: dict[str, int] = {}
+    counts: dict[tuple[str, str], int] = {}
+    for device, contract, winners in tuned.bake(subject.family).won:
+        if contract in contracts:
+            total[device] = total.get(device, 0) + len(winners)
+            for _, how, _ in winners:
+                counts[how, device] = counts.get((how, device), 0) + 1
+    for (how, device), count in counts.items():
+        found.setdefault(how, {})[device] = (count, total[device])
+    return found
+
+
+def _left_out(entries: Sequence[LeftOut]) -> Iterator[str]:
+    """What is not rendered, by reason."""
+    if not entries:
+        yield from ("", "Nothing is left out.")
+        return
+    reasons: dict[str, list[LeftOut]] = {}
+    for left in entries:
+        reasons.setdefault(left.reason, []).append(left)
+    yield from ("", "What is left out:")
+    for reason, those in reasons.items():
+        names = [f"{left.name}{f' on {left.target}' if left.target else ''}" for left in those]
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        yield from (f"  {reason}", f"    {', '.join(names[:_NAMED])}{more}")
+
+
+def _calls(subject: Subject, sizes: tuple[int, ...], device: Device) -> Iterator[str]:
+    """What a call of each contract would run."""
+    try:
+        from generator.tune import predicted_choice
+    except ModuleNotFoundError as error:
+        raise CallError(
+            f"explain --sizes needs {error.name}; install the extra: pip install 'gemm-generator[gpu]'"
+        ) from None
+    contracts = by_contract(subject.kernels)
+    with contextlib.ExitStack() as stack:
+        folder = subject.folder
+        if folder is None:
+            assert subject.family is not None
+            out = Path(stack.enter_context(TemporaryDirectory()))
+            with contextlib.redirect_stdout(io.StringIO()):
+                render([Job(subject.family, out)])
+            folder = out / subject.name
+        yield from ("", f"A call of {'x'.join(map(str, sizes))} with contiguous operands on {device.name}:")
+        for found in predicted_choice.choices(folder, contracts, subject.everything, sizes, device):
+            if isinstance(found, predicted_choice.Refusal):
+                yield from (f"  {found.contract}: cannot run", *(f"    {line}" for line in found.reason.splitlines()))
+                continue
+            variant = contracts[found.contract][0].variant
+            yield f"  {found.contract} runs {found.kernel}"
+            if found.config is None:
+                yield f"    the tuner measures {counted(found.candidates, 'configuration')} at the first call"
+            else:
+                yield f"    configuration: {_config(found.config)}"
+                yield f"    chosen: {_why(subject, found.won, found.fitted is not None, variant)}"
+            if found.copied:
+                yield "    an operand is copied first, which is not in the estimates, to a layout that is read faster"
+            if found.fitted is not None:
+                yield f"    estimate: {_time(found.fitted)} by the model fitted to measurements"
+            if found.analytic is not None:
+                yield f"    estimate: {_time(found.analytic)} by the analytic model, which ranks and does not predict"
+            yield f"    {_measured(subject.measured, variant, sizes, device)}"
+
+
+def _why(subject: Subject, won: bool, rated: bool, v: Variant) -> str:
+    select = subject.kernels[0].select
+    if won:
+        return "it is the fastest of those measured at this size"
+    if rated:
+        return "the model fitted to measurements gives it the least time"
+    if select in ("table", "fastest"):
+        return "nothing like it was measured on this device, so the analytic model decides"
+    return SELECT[select].meaning
+
+
+def _measured(measured: Sequence[Measured], v: Variant, sizes: tuple[int, ...], device: Device) -> str:
+    """What was measured at these sizes: of the contract, or of the most similar one."""
+    *others, n, k = sizes
+    for contract in portfolio.similar(v):
+        # A plain product that stands for a gated linear unit has twice as many columns.
+        plain = v.epilogue.order is not None and contract != v.contract
+        found = _winner(measured, contract, (*others, 2 * n, k) if plain else sizes, device)
+        if found is not None and found.seconds is not None:
+            library = "" if found.library_seconds is None else f", the vendor's library {_time(found.library_seconds)}"
+            of = "" if contract == v.contract else f" of {contract}"
+            return f"measured{of}: {_time(found.seconds)} with {found.how}, {_config(found.row)}{library}"
+    return "measured: nothing at this size"
+
+
+def _winner(measured: Sequence[Measured], contract: str, sizes: tuple[int, ...], device: Device) -> Winner | None:
+    those = (winner for each in measured if each.device == device.name for winner in each.winners)
+    return next((winner for winner in those if (winner.contract, winner.sizes) == (contract, sizes)), None)
+
+
+def _config(row: Mapping[str, int]) -> str:
+    return ", ".join(f"{key} {value}" for key, value in row.items())
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds * 1e6:.1f} µs" if seconds < 1e-3 else f"{seconds * 1e3:.3f} ms"

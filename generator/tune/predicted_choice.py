@@ -1,0 +1,126 @@
+"""What a call of a rendered family would run on a device that need not be there, and how long models say it takes.
+
+The functions of the family are asked, as `prepare` asks them; nothing is compiled or launched.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+import triton
+
+from generator.cost import analytic
+from generator.language.errors import CallError
+from generator.language.model import Layout
+from generator.language.vocabulary import ELEMENTS
+from generator.plan.devices import Device
+from generator.plan.kernels import Kernel
+from generator.verify.ahead_of_time import standing_in_for
+from generator.verify.loading import load_family
+
+#: The launch of a copy that makes an operand aligned.
+_COPY = "_copies"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a call of one contract runs with contiguous operands."""
+
+    contract: str
+    #: The kernel's name, and its configuration; a tuner has several configurations, and none is chosen before the call.
+    kernel: str
+    config: Mapping[str, int] | None
+    candidates: int = 1
+    #: Whether an operand is copied first.
+    copied: bool = False
+    #: Whether it is the fastest of those that were measured at this size.
+    won: bool = False
+    #: Seconds by the model that is fitted to measurements, where the family has its rates, and by the analytic model.
+    fitted: float | None = None
+    analytic: float | None = None
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why no kernel of a contract takes the sizes."""
+
+    contract: str
+    reason: str
+
+
+def choices(
+    folder: Path, contracts: Iterable[str], kernels: Mapping[str, Kernel], sizes: tuple[int, ...], device: Device
+) -> Iterator[Choice | Refusal]:
+    """The choice of each contract of the family in `folder` for M, N and K, after the number of products in a batch.
+
+    `kernels` are all of the family, by name: a call may go on as one of another contract.
+    Raises `CallError` in Triton's interpreter, where nothing is chosen for a GPU.
+    """
+    if triton.knobs.runtime.interpret:
+        raise CallError("explain --sizes says what a GPU would run; unset TRITON_INTERPRET")
+    with standing_in_for(device):
+        family = load_family(folder.resolve())
+        ahead = importlib.import_module(f"{family.__name__}._prepare")
+        for name in contracts:
+            *batch, m, n, k = sizes
+            where = torch.device("cuda", 0)
+            options = {"M": m, "B": batch[0] if batch else 1, "device": where, "unaligned": ()}
+            try:
+                launches = ahead.launches(getattr(family, name), n, k, **options)
+            except ValueError as error:
+                yield Refusal(name, str(error))
+                continue
+            first = next((each for each in launches if each.row is not None), None)
+            if first is None:
+                yield Refusal(name, "the result is empty: nothing runs")
+                continue
+            found = Choice(name, first.name, dict(first.row), copied=any(each.name == _COPY for each in launches))
+            if first.tuned:
+                tried = {each.row for each in launches if each.tuned and each.name == first.name}
+                yield Choice(name, first.name, None, len(tried))
+            else:
+                yield _estimated(family, kernels[first.name], found, sizes, device)
+
+
+def _estimated(family: ModuleType, kernel: Kernel, found: Choice, sizes: tuple[int, ...], device: Device) -> Choice:
+    """The choice with what the models say of it."""
+    v, config = kernel.variant, found.config
+    assert config is not None
+    own = sizes if v.products.several else sizes[-3:]
+    seconds = analytic.seconds(v, config, own, device) if v.traits.tiled else None
+    chosen = (found.contract, found.kernel, config, 1, found.copied)
+    if not (Path(str(family.__file__)).parent / "_tuned.py").is_file():
+        return Choice(*chosen, analytic=seconds)
+    tuned = importlib.import_module(f"{family.__name__}._tuned")
+    timing = importlib.import_module(f"{family.__name__}._timing")
+    width = ELEMENTS[v.dtype.a].bits // 8
+    crossing = (False, False) if found.copied else _crossing(v.layout, own, width)
+    index = [dict(row) for row in _configs(family, kernel)].index(dict(config))
+    contract = v.contract
+    rates, *scale = tuned._rates(torch.device("cuda", 0), contract)
+    rated = rates.get(kernel.how, {}).get(index)
+    fitted = None
+    if rated is not None:
+        row = timing.rated(config, rated, *scale)
+        (fitted,) = timing.seconds([row], own, device.multiprocessors, width, crossing)
+    gpu = device.name
+    sources = (contract, tuned.LIKE.get((gpu, contract)))
+    winner = next((won for each in sources if (won := tuned.WINNERS.get((gpu, each), {}).get(own))), None)
+    return Choice(*chosen, won=winner == (kernel.how, index) and not any(crossing), fitted=fitted, analytic=seconds)
+
+
+def _configs(family: ModuleType, kernel: Kernel) -> Any:
+    return importlib.import_module(f"{family.__name__}.{kernel.name}").CONFIGS
+
+
+def _crossing(layout: Layout, sizes: tuple[int, ...], width: int) -> tuple[bool, bool]:
+    """Whether the row pitches of contiguous A and B are not multiples of 128 bytes."""
+    *_, m, n, k = sizes
+    pitches = (m if layout.a == "column" else k, k if layout.b == "column" else n)
+    return pitches[0] * width % 128 != 0, pitches[1] * width % 128 != 0

@@ -1,0 +1,113 @@
+"""Gradients of grouped contracts: of rows in no group they are zero, and of an empty group's matrix too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+
+from generator.cli import main
+from generator.verify.cases import spans
+from tests.helpers.emit.calls import Seen, contracts, operands
+
+SPEC = """\
+summary: Experts with their backward pass.
+layout: [rcr, rrr, crr]
+dtype: fp32
+batch: grouped
+epilogue: [none, scale_m+swiglu, silu+add]
+load: pointer
+backward: kernels
+exclude:
+  - {layout: crr, epilogue: silu+add, because: "few tests"}
+"""
+ENDS = ([0, 10, 20, 30], [41, 41, 41, 41], [0, 0, 0, 0], [12, 5, 60, -1])
+
+
+@pytest.fixture(scope="module")
+def family(render: Callable[[str, str], ModuleType]) -> ModuleType:
+    return render("trained_groups", SPEC)
+
+
+def reference(name: str, given: dict[str, torch.Tensor]) -> torch.Tensor:
+    """The result in float64, which autograd differentiates; zero where a row is in no group."""
+    a, b = given["a"].double(), given["b"].double()
+    parts, used = [], 0
+    for group, (first, last) in enumerate(spans(given["offsets"].tolist(), len(a))):
+        own = slice(first, last)
+        x = a[own] @ b[group]
+        if "swiglu" in name:
+            gate, up = (x * given["scale_m"][own, None].double()).chunk(2, -1)
+            x = torch.nn.functional.silu(gate) * up
+        elif "silu_add" in name:
+            x = torch.nn.functional.silu(x) + given["add"][own].double()
+        parts.append(x)
+        used = last
+    return torch.cat([*parts, x.new_zeros(len(a) - used, x.shape[-1])])
+
+
+@pytest.mark.parametrize("ends", ENDS, ids=str)
+def test_gradients_are_those_of_each_group(family: ModuleType, ends: list[int]) -> None:
+    variants = contracts(family)
+    names = [name for name in family._GRADIENTS if "save" not in name]
+    assert len(names) == 8
+    for name in names:
+        given = operands(variants[name])
+        given["offsets"] = torch.tensor(ends, dtype=torch.int32)
+        needed = [x for x in given if x != "offsets"]
+        ours = {x: value.detach().requires_grad_(x in needed) for x, value in given.items()}
+        found = getattr(family, name)(**ours)
+        grad = torch.randn(found.shape, generator=torch.Generator().manual_seed(5))
+        found.backward(grad)
+        theirs = {x: value.detach().clone().requires_grad_(x in needed) for x, value in given.items()}
+        reference(name, theirs).backward(grad.double())
+        for x in needed:
+            assert ours[x].grad is not None and ours[x].grad.dtype == given[x].dtype, (name, x)
+            torch.testing.assert_close(ours[x].grad, theirs[x].grad, rtol=1e-4, atol=1e-4, msg=f"{name} {x}")
+
+
+def test_the_backward_pass_is_of_operators_and_waits_for_nothing(family: ModuleType) -> None:
+    given = operands(contracts(family)["gmm_fp32_rcr_none"])
+    given["a"].requires_grad_()
+    given["b"].requires_grad_()
+    found = family.gmm_fp32_rcr_none(**given)
+    with Seen(family) as seen:
+        found.sum().backward()
+    assert set(seen.names) == {"gmm_fp32_rrr_none_out", "gmmk_fp32_crc_none"}
+
+
+def test_a_step_is_compiled_in_one_graph(family: ModuleType) -> None:
+    name = "gmm_fp32_rcr_none"
+    given = operands(contracts(family)[name])
+    a, b, offsets = given.values()
+    gemm = getattr(family, name)
+
+    def loss(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return gemm(a, b, offsets)[:30].square().sum()
+
+    gradients = []
+    for run in (loss, torch.compile(loss, fullgraph=True, backend="aot_eager")):
+        x, y = a.clone().requires_grad_(), b.mT.contiguous().mT.requires_grad_()
+        run(x, y).backward()
+        gradients.append((x.grad, y.grad))
+    for eager, compiled in zip(*gradients, strict=True):
+        torch.testing.assert_close(compiled, eager)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"epilogue": "bias"}, "the gradient of 'bias' is a sum over the rows of each group"),
+        ({"batch": "grouped_k"}, "divided K"),
+    ],
+)
+def test_what_has_no_gradient_is_refused_with_a_reason(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], changes: dict[str, str], words: str
+) -> None:
+    lines = {"summary": "S.", "layout": "rcr", "dtype": "fp16", "batch": "grouped", "backward": "kernels", **changes}
+    (tmp_path / "wrong.yaml").write_text("".join(f"{key}: {value}\n" for key, value in lines.items()))
+    assert main([str(tmp_path / "wrong.yaml"), "--out", str(tmp_path)]) == 2
+    assert words in capsys.readouterr().err

@@ -1,0 +1,114 @@
+"""The two kernels of decoded: launched in order by every call, on a dense B that the call allocates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+from generator.lowering.launcher import MOST_DECODED
+from tests.helpers.stand_ins import Kernel
+
+SPEC = """\
+summary: Decoded first.
+layout: [rcr, rrr]
+dtype: {{a: bf16, b: int4, scales: {{b: [32, 1]}}}}
+schedule: {schedule}
+load: {load}
+epilogue: [none, swiglu]
+tile: [{{m: 32, n: 32, k: 32, group: 2, warps: 4}}]
+"""
+NAME = "gemm_bf16xint4_fp32_bf16_b32x1_rcr_none"
+
+
+@pytest.fixture(params=["pointer", "descriptor"])
+def family(request: pytest.FixtureRequest, rendered: Callable[[str], ModuleType]) -> ModuleType:
+    return rendered(SPEC.format(schedule="decoded", load=request.param))
+
+
+def kernels(package: ModuleType, contract: str) -> tuple[Kernel, Kernel]:
+    """The stand-ins for both kernels of a contract that has one file."""
+    (name,) = package._KERNELS[contract]
+    module = package._kernel(name)
+    return module.decode_kernel, module.gemm_kernel
+
+
+def operands(m: int = 64, n: int = 48, k: int = 72, layout: str = "c") -> dict[str, torch.Tensor]:
+    b = torch.zeros(n, k // 2, dtype=torch.uint8).T if layout == "c" else torch.zeros(k // 2, n, dtype=torch.uint8)
+    return {"a": torch.randn(m, k).bfloat16(), "b": b, "b_scale": torch.rand(-(-k // 32), n)}
+
+
+def test_a_first_call_launches_both_on_the_same_dense_b(family: ModuleType) -> None:
+    getattr(family, NAME)(**operands(k=70))
+    first, second = kernels(family, NAME)
+    ((grid, _, given),), ((tiles, _, then),) = first.launches, second.launches
+    dense = given["decoded_ptr"]
+    # Its columns are contiguous, each with as many elements as 16 bytes have a multiple of.
+    assert (dense.shape, dense.dtype, dense.stride()) == ((70, 48), torch.bfloat16, (1, 72))
+    assert then["b_ptr"] is dense if "b_ptr" in then else then["b_desc"].base.data_ptr() == dense.data_ptr()
+    # Blocks of 8192 elements that have 32 along K, and tiles of C.
+    assert grid == (3,) and (given["BLOCK_N"], given["BLOCK_K"]) == (256, 32) and tiles == (2 * 2,)
+    assert "num_warps" not in given and then["BLOCK_M"] == 32 and "b_scale_ptr" not in then
+
+
+@pytest.mark.parametrize(("layout", "strides"), [("c", (1, 72)), ("r", (96, 1))])
+def test_a_dense_b_lies_as_b_does(family: ModuleType, layout: str, strides: tuple[int, int]) -> None:
+    """With a gated linear unit it has two columns for each of the result."""
+    name = NAME.replace("rcr_none", f"r{layout}r_swiglu")
+    assert getattr(family, name)(**operands(n=96, layout=layout)).shape == (64, 48)
+    dense = kernels(family, name)[0].launches[0][2]["decoded_ptr"]
+    assert (dense.shape, dense.stride()) == ((72, 96), strides)
+
+
+def test_a_cached_call_has_a_dense_b_of_its_own(family: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    function, given = getattr(family, NAME), {**operands(), "out": torch.empty(64, 48, dtype=torch.bfloat16)}
+    function(**given)
+    made: list[torch.Tensor] = []
+    empty = torch.empty_strided
+
+    def keep(*arguments: Any, **options: Any) -> torch.Tensor:
+        made.append(empty(*arguments, **options))
+        return made[-1]
+
+    monkeypatch.setattr(torch, "empty_strided", keep)
+    for _ in range(2):
+        function(**given)
+    first, second = kernels(family, NAME)
+    assert len(first.launches) == len(second.launches) == 1
+    assert [(x.shape, x.stride(), x.dtype) for x in made[-2:]] == [((72, 48), (1, 72), torch.bfloat16)] * 2
+    assert len(first.compiled.runs) == len(second.compiled.runs)
+    assert made[-1].data_ptr() in first.compiled.runs[-1][9:]
+
+
+def large() -> dict[str, torch.Tensor]:
+    """Operands whose dense B has more bytes than are allocated, in little memory."""
+    k, n = 16384, MOST_DECODED // (2 * 16384) + 1
+    b = torch.zeros(k // 2, 1, dtype=torch.uint8).expand(k // 2, n)
+    return {
+        "a": torch.zeros(1, 1, dtype=torch.bfloat16).expand(1, k),
+        "b": b,
+        "b_scale": torch.ones(1, 1).expand(512, n),
+    }
+
+
+def test_a_large_b_is_refused(rendered: Callable[[str], ModuleType]) -> None:
+    package = rendered(SPEC.format(schedule="decoded", load="pointer"))
+    given = {**large(), "a": torch.zeros(1, 16384, dtype=torch.bfloat16)}
+    with pytest.raises(
+        ValueError, match=r"b is \(8192, 8193\), which takes more than 268435456 bytes when it is decoded"
+    ):
+        getattr(package, NAME)(**given)
+    given = {name: x[:, :-1] if name != "a" else x for name, x in given.items()}
+    assert getattr(package, NAME)(**given).shape == (1, 8192)
+
+
+def test_a_sibling_takes_a_large_b(rendered: Callable[[str], ModuleType]) -> None:
+    package = rendered(SPEC.format(schedule="[tiled, decoded]", load="pointer"))
+    given = {**large(), "a": torch.zeros(1, 16384, dtype=torch.bfloat16)}
+    assert getattr(package, NAME)(**given).shape == (1, 8193)
+    tiled, decoded = (package._kernel(name) for name in package._KERNELS[NAME])
+    assert len(tiled.gemm_kernel.launches) == 1 and not decoded.gemm_kernel.launches
+    assert decoded.refusal(**given) is not None and tiled.gemm_kernel is not decoded.gemm_kernel

@@ -1,0 +1,165 @@
+"""Rendered families as a repository of the Hub, and as a wheel."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from generator.emit.manifest_reader import read
+from tests.helpers.support import BASE, GENERATED, ROOT, Spoken, assert_formatted, contents, python
+
+Cli = Callable[..., Spoken]
+FAMILY = GENERATED / "fp16_rcr"
+
+
+@pytest.fixture
+def repository(cli: Cli, tmp_path: Path) -> Path:
+    said = cli("package", FAMILY, "--format", "kernels", "--out", "hub", "--license", "mit", "--repo-id", "me/fp16-rcr")
+    assert said.status == 0, said.err
+    assert "layers: Linear, LinearGelutanh, LinearRelu, LinearSilu" in said.out
+    return tmp_path / "hub"
+
+
+def test_the_repository_has_what_the_hub_asks_for(repository: Path) -> None:
+    assert {path.name for path in repository.iterdir()} == {
+        *("README.md", "CARD.md", "build.toml", "flake.nix", "torch-ext", "build", "tests", "benchmarks"),
+    }
+    variant = repository / "build" / "torch-cuda"
+    metadata = json.loads((variant / "metadata.json").read_text())
+    assert (metadata["name"], metadata["version"], metadata["license"]) == ("fp16-rcr", 1, "mit")
+    assert metadata["backend"] == {"type": "cuda", "archs": ["8.0", "9.0"]}
+    # The namespace of the operators is the name of the package only if nothing in it looks like a separator.
+    assert metadata["id"].isidentifier() and "__" not in metadata["id"]
+    files = contents(variant)
+    del files["metadata.json"]
+    digests = {name: base64.b64encode(hashlib.sha256(data).digest()).decode() for name, data in files.items()}
+    assert metadata["digest"] == {"algorithm": "sha256", "files": digests}
+    assert {name: data for name, data in files.items() if "/" not in name} == contents(
+        repository / "torch-ext" / "fp16_rcr"
+    )
+
+
+def test_the_package_is_still_a_rendered_family(repository: Path, cli: Cli) -> None:
+    folder = repository / "torch-ext" / "fp16_rcr"
+    assert read(folder).contracts.keys() == read(FAMILY).contracts.keys()
+    assert "layers.py" in read(folder).files
+    assert_formatted(repository)
+    done = python("-m", "generator", "verify", folder, "--level", "static", cwd=repository)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_same_family_makes_the_same_repository(repository: Path, cli: Cli, tmp_path: Path) -> None:
+    again = ("--out", "again", "--license", "mit", "--repo-id", "me/fp16-rcr")
+    assert cli("package", FAMILY, "--format", "kernels", *again).status == 0
+    assert contents(tmp_path / "again") == contents(repository)
+
+
+def test_vendors_have_a_variant_each_and_a_family_may_have_no_layers(cli: Cli, tmp_path: Path) -> None:
+    Path("own__one.yaml").write_text(f"{BASE.replace('rcr', 'rrr')}targets: [sm89, gfx942]\n")
+    assert cli("own__one.yaml").status == 0
+    said = cli("package", "generated/own__one", "--format", "kernels", "--out", "hub", "--version", "3")
+    assert said.status == 0 and said.out.endswith("layers: none\n")
+    archs = {}
+    for backend in ("cuda", "rocm"):
+        metadata = json.loads((tmp_path / "hub" / "build" / f"torch-{backend}" / "metadata.json").read_text())
+        archs[backend] = metadata["backend"]["archs"]
+        assert (metadata["name"], metadata["version"], metadata["license"]) == ("own-one", 3, "other")
+    assert archs == {"cuda": ["8.9"], "rocm": ["gfx942"]}
+    assert not (tmp_path / "hub" / "torch-ext" / "own_one" / "layers.py").exists()
+
+
+def test_layers_of_several_types_and_with_gradients(cli: Cli) -> None:
+    lists = "summary: x\nlayout: rcr\ndtype: [fp16, bf16]\nepilogue: [none, bias, bias+relu, relu]\nbackward: kernels\n"
+    Path("trained.yaml").write_text(lists)
+    assert cli("trained.yaml").status == 0
+    assert cli("package", "generated/trained", "--format", "kernels", "--out", "hub").status == 0
+    text = Path("hub/torch-ext/trained/layers.py").read_text()
+    assert text.count("class ") == 2 and text.count("has_backward = True") == 2
+    assert '(torch.bfloat16, False): "gemm_bf16_rcr_relu",' in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (("missing", "--format", "wheel"), 2, "missing holds no rendered family"),
+        ((FAMILY, GENERATED / "ladder", "--format", "kernels"), 2, "--format kernels takes one family, found 2"),
+        ((FAMILY, "--format", "kernels", "--name", "A"), 2, "--name: 'A' is not a name of a kernel"),
+        ((FAMILY, "--format", "kernels", "--version", "1.0"), 2, "the Hub takes a whole number, found '1.0'"),
+        ((FAMILY, "--format", "kernels", "--license", 'x"y'), 2, "--license: 'x\"y' is no identifier"),
+        ((FAMILY, "--format", "kernels", "--repo-id", "x"), 2, "--repo-id: expected OWNER/NAME, found 'x'"),
+        ((FAMILY, "--format", "wheel", "--repo-id", "a/b"), 2, "--repo-id goes with --format kernels"),
+        ((FAMILY, FAMILY, "--format", "wheel"), 2, "two families have one name: fp16_rcr, fp16_rcr"),
+        ((FAMILY, "--format", "wheel", "--name", "a-b"), 2, "--name: 'a-b' is not the name of a package"),
+        ((FAMILY, "--format", "wheel", "--version", "x"), 2, "--version: 'x' is not a version"),
+        ((FAMILY, "--format", "wheel", "--license", "MIT\nX: y"), 2, "'MIT\\nX: y' is no licence expression"),
+    ],
+)
+def test_a_wrong_call_writes_nothing(
+    cli: Cli, tmp_path: Path, arguments: tuple[object, ...], status: int, message: str
+) -> None:
+    said = cli("package", *arguments, "--out", "out")
+    assert said.status == status and message in said.err and "Traceback" not in said.err
+    assert contents(tmp_path) == {}
+
+
+def test_an_edited_family_and_a_folder_in_use_are_refused(cli: Cli, tmp_path: Path) -> None:
+    shutil.copytree(GENERATED / "ladder", "ladder")
+    (tmp_path / "ladder" / "_launch.py").write_text("edited")
+    said = cli("package", "ladder", "--format", "wheel", "--out", "dist")
+    assert said.status == 1 and "ladder/_launch.py: edited by hand" in said.err
+    (tmp_path / "ladder" / "_launch.py").unlink()
+    assert "ladder/_launch.py: is missing" in cli("package", "ladder", "--format", "wheel", "--out", "dist").err
+    said = cli("package", FAMILY, "--format", "kernels", "--out", "ladder")
+    assert said == Spoken(1, "", "ladder: is not empty, and nothing is overwritten; choose another folder\n")
+
+
+def test_a_wheel_of_two_families_is_installed_and_called(cli: Cli, tmp_path: Path) -> None:
+    options = ("--format", "wheel", "--out", "dist", "--name", "my_kernels", "--version", "1.2", "--license", "MIT")
+    assert cli("package", FAMILY, GENERATED / "ladder", *options).status == 0
+    (wheel,) = (tmp_path / "dist").iterdir()
+    assert wheel.name == "my_kernels-1.2-py3-none-any.whl"
+    assert cli("package", FAMILY, GENERATED / "ladder", *options).out == "dist/my_kernels-1.2-py3-none-any.whl: same\n"
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "-q",
+        "--no-deps",
+        "--no-index",
+        "--target",
+        tmp_path / "site",
+        wheel,
+    ]
+    done = subprocess.run(pip, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    code = (
+        "import torch, my_kernels.ladder, importlib.metadata as found;"
+        "from my_kernels.fp16_rcr import gemm_fp16_rcr_none;"
+        "a, b = torch.ones(5, 16).half(), torch.ones(7, 16).half(); print(gemm_fp16_rcr_none(a, b.T).sum().item());"
+        "print(found.version('my-kernels'), found.metadata('my-kernels')['License-Expression'])"
+    )
+    done = python("-c", code, env={"PYTHONPATH": str(tmp_path / "site"), "TRITON_INTERPRET": "1"}, cwd=tmp_path)
+    assert done.stdout == "560.0\n1.2 MIT\n", done.stderr
+
+
+@pytest.mark.install
+def test_the_library_kernels_loads_the_repository(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Offline: the loader checks the metadata and the digests, and its layer computes what the model's did."""
+    site = tmp_path_factory.mktemp("site")
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--target", site, "kernels==0.17.2"]
+    assert subprocess.run(pip).returncode == 0
+    variables = {"PYTHONPATH": str(site), "HF_HUB_OFFLINE": "1", "TRITON_INTERPRET": "1"}
+    done = python(ROOT / "tests" / "helpers" / "emit" / "hub_kernel.py", repository, env=variables, cwd=repository)
+    assert done.stdout == "loaded\n", done.stdout + done.stderr
+    tests = ("-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider", "--rootdir", repository, repository / "tests")
+    done = python(*tests, env=variables, cwd=repository)
+    assert done.returncode == 0 and "12 passed" in done.stdout, done.stdout + done.stderr

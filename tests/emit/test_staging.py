@@ -1,0 +1,104 @@
+"""Rendered families in git's index, and the hooks of pre-commit that put them there."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.support import BASE, ROOT, Spoken
+
+Cli = Callable[..., Spoken]
+
+
+def git(*arguments: object, cwd: Path, status: int = 0) -> str:
+    """What git prints; fails unless it ends with `status`."""
+    identity = ("-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false")
+    call = ["git", *identity, *map(str, arguments)]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("GIT_", "PYTHON"))}
+    done = subprocess.run(call, cwd=cwd, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == status, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    git("init", "-q", cwd=tmp_path)
+    (tmp_path / "specs").mkdir()
+    (tmp_path / "specs" / "linear.yaml").write_text(f"{BASE}epilogue: [none, bias]\n")
+    return tmp_path
+
+
+def test_what_is_rendered_is_staged_and_nothing_else(repository: Path, cli: Cli) -> None:
+    assert cli("--all", "--stage").status == 0
+    (repository / "generated" / "linear" / "notes.txt").write_text("mine")
+    staged = git("diff", "--cached", "--name-only", cwd=repository).split()
+    files = sorted(path.name for path in (repository / "generated" / "linear").iterdir())
+    assert sorted(Path(name).name for name in staged) == [name for name in files if name != "notes.txt"]
+    git("commit", "-q", "-m", "one", cwd=repository)
+    # A kernel that is gone is staged as removed.
+    (repository / "specs" / "linear.yaml").write_text(BASE)
+    assert cli("--all", "--stage").status == 0
+    changes = git("diff", "--cached", "--name-status", cwd=repository)
+    assert "D\tgenerated/linear/gemm_fp16_rcr_bias__tiled_pointer_auto_grouped.py" in changes
+    assert "notes.txt" not in changes
+
+
+def test_without_a_repository(tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    Path("family.yaml").write_text(BASE)
+    said = cli("family.yaml", "--stage")
+    assert said.status == 1 and said.err.startswith("--stage: fatal: not a git repository")
+
+
+def test_it_goes_with_rendering(cli: Cli) -> None:
+    said = cli("family.yaml", "--stage", "--check")
+    assert said.status == 2 and "--stage goes with rendering, not with --check" in said.err
+
+
+@pytest.mark.install
+def test_the_hooks_check_and_render(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """As another project uses them: pre-commit installs the generator from its repository."""
+    environment = tmp_path_factory.mktemp("environment")
+    subprocess.run([sys.executable, "-m", "venv", environment], check=True)
+    subprocess.run([environment / "bin" / "pip", "install", "-q", "pre-commit>=4"], check=True)
+    # The hooks of the work tree, committed or not.
+    source = tmp_path_factory.mktemp("source")
+    listed = git("ls-files", "-z", "--cached", "--others", "--exclude-standard", cwd=ROOT).split("\0")
+    for name in filter(None, listed):
+        if (ROOT / name).is_file() and not name.startswith(("generated/", "measured/", "tests/")):
+            (source / name).parent.mkdir(parents=True, exist_ok=True)
+            (source / name).write_bytes((ROOT / name).read_bytes())
+    git("init", "-q", cwd=source)
+    git("add", "-A", cwd=source)
+    git("commit", "-q", "-m", "source", cwd=source)
+    revision = git("rev-parse", "HEAD", cwd=source).strip()
+
+    def use(hook: str) -> None:
+        text = f"repos:\n  - repo: {source}\n    rev: {revision}\n    hooks: [{{id: {hook}}}]\n"
+        (repository / ".pre-commit-config.yaml").write_text(text)
+
+    def commit(status: int) -> str:
+        git("add", "specs", ".pre-commit-config.yaml", cwd=repository)
+        home = {"PRE_COMMIT_HOME": str(environment / "cache")}
+        done = subprocess.run(
+            [environment / "bin" / "pre-commit", "run"],
+            cwd=repository,
+            env={**os.environ, **home},
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == status, done.stdout + done.stderr
+        return done.stdout
+
+    use("gemm-check")
+    assert "would be created" in commit(1) and not (repository / "generated").exists()
+    use("gemm-render")
+    assert "Passed" in commit(0)
+    assert "generated/linear/manifest.json" in git("diff", "--cached", "--name-only", cwd=repository)
+    use("gemm-check")
+    assert "Passed" in commit(0)

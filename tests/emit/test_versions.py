@@ -1,0 +1,70 @@
+"""A family that another version of the generator rendered: what `--check` says of it, and a manifest of later times."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import generator
+from generator.emit.manifest_reader import VERSION
+from tests.helpers.support import BASE, Spoken
+
+Cli = Callable[..., Spoken]
+FOLDER = Path("generated/family")
+KERNEL = FOLDER / "gemm_fp16_rcr_none__tiled_pointer_auto_grouped.py"
+
+
+def replaced(path: Path, old: str, new: str) -> None:
+    """Put another text into a file."""
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+@pytest.fixture
+def older(cli: Cli) -> Cli:
+    """A folder with a family whose manifest names an older version."""
+    Path("family.yaml").write_text(BASE)
+    assert cli("family.yaml").status == 0
+    replaced(FOLDER / "manifest.json", f'"generator": "{generator.__version__}"', '"generator": "0.0.9"')
+    return cli
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("# Accumulate in", "# Sum in", "the comments of 1 file"),
+        ("acc = tl.dot(a, b, acc)", "acc += tl.dot(a, b)", "the device code of 1 file"),
+        ("each must be at most", "none may be more than", "the host code of 1 file"),
+        ("a_ptr", "a_ptr", "no code"),
+    ],
+)
+def test_what_an_update_would_change_is_told(older: Cli, old: str, new: str, told: str) -> None:
+    replaced(KERNEL, old, new)
+    said = older("family.yaml", "--check")
+    assert said.status == 1
+    version = f"rendered by gemm-generator 0.0.9, and this is {generator.__version__}, which changes {told}"
+    assert f"generated/family: {version}; docs/changelog.md says why\n" in said.err
+    assert said.err.endswith("render with: python -m generator family.yaml\n")
+
+
+def test_after_an_update_nothing_is_told(older: Cli) -> None:
+    assert older("family.yaml").status == 0
+    assert older("family.yaml", "--check") == Spoken(0, "1 kernel of 1 family as the specs say\n", "")
+
+
+def test_a_manifest_of_a_later_format_is_refused_by_name(older: Cli) -> None:
+    replaced(FOLDER / "manifest.json", f'"manifest": {VERSION}', f'"manifest": {VERSION + 1}')
+    before = KERNEL.read_bytes()
+    told = f"version {VERSION + 1} of the manifest; this generator writes {VERSION}: install a later one\n"
+    for arguments in ((), ("--check",), ("--force",), ("--only", "*none*")):
+        said = older("family.yaml", *arguments)
+        assert said.status == 1 and said.err.endswith(told), said
+    assert KERNEL.read_bytes() == before
+
+
+def test_a_manifest_without_a_number_is_one_of_the_first(older: Cli) -> None:
+    replaced(FOLDER / "manifest.json", f' "manifest": {VERSION},\n', "")
+    assert older("family.yaml").status == 0

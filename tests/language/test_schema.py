@@ -1,0 +1,190 @@
+"""The schema and the reader agree, but for mistakes that a schema cannot express: these are listed here."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from yaml.nodes import MappingNode, Node, ScalarNode
+
+from generator.language import keys
+from generator.language.document import compose, scalar
+from generator.language.errors import SpecError
+from generator.language.schema import FILE, MODELINE, schema, text
+from tests.drawn.specs import LAYOUTS, contracts, specs
+from tests.helpers.support import BASE, ROOT, SPECS, Spoken, read_text
+from tests.language import test_axis_values, test_spec
+
+VALIDATOR = jsonschema.Draft7Validator(schema())
+
+
+def value(node: Node) -> Any:
+    """A document as an editor's YAML reader sees it: lists, mappings and scalars of the core schema."""
+    if isinstance(node, ScalarNode):
+        return scalar(node)
+    if isinstance(node, MappingNode):
+        return {str(value(key)): value(entry) for key, entry in node.value}
+    return [value(entry) for entry in node.value]
+
+
+def refused(text: str) -> list[str]:
+    """What the schema says against a spec."""
+    return [error.message for error in VALIDATOR.iter_errors(value(compose(Path("family.yaml"), text)))]
+
+
+def taken(text: str) -> bool:
+    """Whether the reader takes a spec."""
+    try:
+        read_text(text)
+    except SpecError:
+        return False
+    return True
+
+
+def test_it_is_a_schema() -> None:
+    jsonschema.Draft7Validator.check_schema(schema())
+    assert list(schema()["properties"]) == list(keys.KEYS)
+
+
+def test_the_committed_schema_is_the_languages() -> None:
+    assert (ROOT / "specs" / FILE).read_text(encoding="utf-8") == text(), f"renew it: generator schema > specs/{FILE}"
+
+
+@pytest.mark.parametrize("path", SPECS, ids=lambda path: path.stem)
+def test_a_shipped_spec_names_the_schema_and_passes(path: Path) -> None:
+    found = path.read_text(encoding="utf-8")
+    assert found.startswith(f"{MODELINE}\n")
+    assert refused(found) == []
+
+
+def test_every_example_passes() -> None:
+    """A key's example, in a spec that is otherwise the smallest, is taken by the reader and by the schema."""
+    beside = {"tuned": "select: fastest", "exclude": "schedule: [persistent, tiled]\nload: [pointer, descriptor]"}
+    for key, entry in keys.KEYS.items():
+        for example in entry.examples:
+            base = {**yaml.safe_load(BASE), **yaml.safe_load(beside.get(key, "{}")), key: example}
+            found = yaml.safe_dump(base)
+            assert refused(found) == [] and taken(found), found
+
+
+def marked(*tests: Any) -> list[tuple[Any, ...]]:
+    """The parameters of tests that are parametrized once."""
+    return [case for test in tests for mark in test.pytestmark for case in mark.args[1]]
+
+
+#: Specs with mistakes, of the reader's tests, each with the first message.
+BAD = {
+    **{f"{BASE}{text}\n": lines[0] for text, lines in test_spec.MISTAKES.values()},
+    **{text: lines[0] for text, lines in marked(test_spec.test_required_keys)},
+    **{f"{BASE}{text}\n": line for text, line in test_spec.PLANNED},
+    **{
+        test_axis_values.spec(**{what: f"{before}{found}"}): lines[0]
+        for what, before, test in (
+            ("layout", "", test_axis_values.test_layout_mistakes),
+            ("dtype", "", test_axis_values.test_dtype_mistakes),
+            ("more", "epilogue: ", test_axis_values.test_epilogue_mistakes),
+            ("more", "tile: ", test_axis_values.test_tile_mistakes),
+        )
+        for found, lines in marked(test)
+    },
+    **{
+        f"{BASE}{text}": line
+        for text, line in {
+            "ops: {f: {formula: 'x +'}}": "ops.f.formula: ",
+            "ops: {b_ias: {formula: 'x * x'}}": "ops: 'b_ias' and 'bias' would be the same",
+            "tuned: [missing.json, 5]\nselect: table": "tuned: ",
+            'header: "a\\rb"': "header: the control character",
+            "tile: [{m: 64, n: 7, k: 64, warps: 4}]": "tile.n: expected a power of two or two of them",
+        }.items()
+    },
+}
+
+#: What a schema cannot express, as docs/editor.md lists it, and the reader's messages for it.
+NOT_EXPRESSED = {
+    "a key that appears twice": "appears twice",
+    "a value that is listed twice in two spellings": "is listed twice",
+    "a combination of values that is illegal, or a value that survives in no variant": (
+        "survives in no variant|the family is empty|no target can run"
+    ),
+    "an excluded value that the spec does not list": "the spec does not list",
+    "a mistake in a formula, or parameters with which it is invalid": r"ops\.\w+\.formula|with these parameters",
+    "a name that Python or a kernel uses, or two names that are written alike": "keyword|would be the same",
+    "a control character or a line end in text": "control character|is not a name|found several",
+    "a range of Triton versions": r"triton: ",
+    "a number that is not finite in fp32": "a finite number|in fp32|found nan|found -0.0|needs one of min",
+    "an `n` that is neither a power of two nor the sum of two": r"tile\.n: ",
+    "a result's type that the operands' types do not have, or operands of two types": r"dtype\.(out|b): ",
+}
+
+
+@pytest.mark.parametrize("spec", BAD)
+def test_a_mistake_is_refused_or_listed(spec: str) -> None:
+    kinds = [kind for kind, messages in NOT_EXPRESSED.items() if re.search(messages, BAD[spec])]
+    assert not taken(spec) or "no variant" in BAD[spec] or "family is empty" in BAD[spec] or "no target" in BAD[spec]
+    assert refused(spec) or kinds
+
+
+def test_what_is_not_expressed_is_on_the_page_and_happens() -> None:
+    page = (ROOT / "docs" / "editor.md").read_text(encoding="utf-8")
+    let_through = [line for spec, line in BAD.items() if not refused(spec)]
+    for kind, messages in NOT_EXPRESSED.items():
+        assert f"- {kind}" in page and any(re.search(messages, line) for line in let_through), kind
+
+
+def agree(spec: str) -> None:
+    """The schema does not refuse what the reader takes."""
+    assert not (taken(spec) and refused(spec)), spec
+
+
+@settings(max_examples=150, deadline=None)
+@given(specs("sm90") | contracts().map(yaml.safe_dump))
+def test_what_the_reader_takes_is_not_refused(spec: str) -> None:
+    agree(spec)
+
+
+#: Values of every kind, legal for some key.
+VALUES = st.one_of(
+    st.sampled_from([None, True, False, 0, 1, 2, 64, 3.5, 1.0, -1, [], {}, [1], ["M", "N"], ["M"], "x", "none", "row"]),
+    st.sampled_from(
+        ["fp16", "fp32", "tf32", "bias+gelu", "full", "grad(gelu)", "fixed", "rows", "kernels", "interleaved"]
+    ),
+    LAYOUTS,
+    st.sampled_from([["bias", {"clamp": {"min": 0}}], {"clamp": {"max": 6}}, {"save": "hidden"}, {"a": "bf16"}]),
+)
+
+
+@st.composite
+def altered(draw: st.DrawFn) -> str:
+    """A drawn spec with one to three of its values, or keys, replaced by others."""
+    root: dict[str, Any] = yaml.safe_load(draw(specs("sm90")))
+    for _ in range(draw(st.integers(1, 3))):
+        at: Any = root
+        while True:
+            key = draw(st.sampled_from([*at, *keys.KEYS] if at is root else list(at))) if isinstance(at, dict) else 0
+            inner = at.get(key) if isinstance(at, dict) else at[0]
+            if not inner or not isinstance(inner, (dict, list)) or draw(st.booleans()):
+                break
+            at = inner
+        at[key] = copy.deepcopy(draw(VALUES))
+        if draw(st.integers(0, 3)) == 0 and isinstance(at[key], str):
+            at[key] = [at[key]]
+    return yaml.safe_dump(root, sort_keys=False)
+
+
+@settings(max_examples=400, deadline=None)
+@given(altered())
+def test_an_altered_spec_is_not_refused_where_the_reader_takes_it(spec: str) -> None:
+    agree(spec)
+
+
+def test_the_command_prints_it(cli: Callable[..., Spoken]) -> None:
+    assert cli("schema") == Spoken(0, text(), "")
+    assert cli("schema", "extra").status == 2

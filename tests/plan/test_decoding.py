@@ -1,0 +1,86 @@
+"""What the plan knows of a kernel that decodes B for the one behind it."""
+
+from __future__ import annotations
+
+import pytest
+
+from generator.cost import analytic
+from generator.language.built_in import chain_of
+from generator.language.model import Dtype, Layout, Tile, Variant
+from generator.plan import legality
+from generator.plan.default_configurations import defaults
+from generator.plan.devices import DEVICES
+from tests.helpers.support import variant
+
+TILE = Tile(128, 256, 64, warps=8, stages=3)
+
+
+def stored(word: str = "int4", block: tuple[int, int] = (128, 1), **axes: object) -> Variant:
+    dtype = Dtype("bf16", word, "fp32", "bf16", None).scaled_by({"b": block})
+    return variant(schedule="decoded", **({"dtype": dtype} | axes))
+
+
+def test_what_is_multiplied_is_dense() -> None:
+    for letters, dense in (("rcr", "rcr"), ("rrr", "rrr"), ("rsr", "rcr")):
+        v = stored(layout=Layout.of(letters)).multiplied
+        assert v == variant(dtype=Dtype.of("bf16"), layout=Layout.of(dense)) and v.dtype.plain
+    whole = variant(schedule="split_k")
+    assert whole.multiplied is whole
+
+
+@pytest.mark.parametrize(
+    ("v", "told"),
+    [
+        (stored(), None),
+        (stored(block=(32, 1)), None),
+        (stored(load="descriptor", epilogue=chain_of(("swiglu",))), None),
+        (
+            stored(dtype=Dtype.of("bf16")),
+            "decoded makes B of the type that is multiplied, and B is stored as bf16 alre",
+        ),
+        (stored(product="exchanged"), "an exchanged product converts B in registers, and a decoded B is dense already"),
+        (stored(batch="strided"), "a batch has a B for each matrix, which would all be decoded into memory; use tiled"),
+        (stored(load="block_pointer"), "block pointers take no operands that are stored as"),
+    ],
+)
+def test_it_is_for_a_b_that_is_converted(v: Variant, told: str | None) -> None:
+    found = legality.why_not(v)
+    assert found is None if told is None else found is not None and told in found
+
+
+def test_a_step_may_have_elements_of_several_blocks() -> None:
+    assert legality.why_no_row(stored(block=(32, 1)), TILE) is None
+    assert legality.why_no_row(variant(dtype=stored(block=(32, 1)).dtype), TILE) is not None
+
+
+def test_the_autotuner_does_not_choose() -> None:
+    reason = "the autotuner times one launch, and decoded has two; use heuristic or table"
+    assert legality.why_not_selected(stored(), "autotune") == reason
+
+
+def test_configurations_are_those_of_large_dense_tiles() -> None:
+    assert TILE in defaults(stored()) and defaults(stored(block=(32, 1))) == defaults(stored())
+    assert all(legality.why_no_row_on(stored(), tile, "sm90") is None for tile in defaults(stored()))
+    assert legality.shared_memory(stored(), TILE, "sm90") == legality.shared_memory(stored().multiplied, TILE, "sm90")
+    # The kernel that decodes needs memory, too.
+    assert legality.shared_memory(stored(), Tile(16, 16, 16, warps=1, stages=1), "sm90") == 32768
+
+
+def seconds(v: Variant, m: int, tile: Tile = TILE) -> float:
+    row = {"BLOCK_M": tile.m, "BLOCK_N": tile.n, "BLOCK_K": tile.k, "num_stages": tile.stages}
+    return analytic.seconds(v, row, (m, 8192, 8192), DEVICES["nvidia_h200"])
+
+
+def test_its_cost_is_that_of_the_dense_product_and_of_the_bytes_of_both_bs() -> None:
+    v = stored()
+    more = seconds(v, 4096) - seconds(v.multiplied, 4096)
+    assert more == pytest.approx(8192 * 8192 * 2.5 / 3.4e12 + 2e-6, rel=0.01)
+    assert "K * 2 * N * " in analytic.comparable_body(stored(epilogue=chain_of(("swiglu",))))[-1]
+    assert analytic.cost_body(v) == analytic.cost_body(v.multiplied)
+
+
+def test_it_pays_for_many_rows() -> None:
+    """On an H200 decoding was faster than the conversion in each tile from about 1024 rows on."""
+    fused, tile = variant(dtype=stored().dtype, product="exchanged"), Tile(128, 64, 128, warps=4)
+    assert seconds(stored(), 4096) < seconds(fused, 4096, tile)
+    assert seconds(stored(), 64) > seconds(fused, 64, tile)

@@ -1,0 +1,87 @@
+"""The workflows that docs/ gives for CI: each command is one that exists, with the arguments that the inputs make."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from generator import cli
+from tests.helpers.support import ROOT
+
+EXAMPLES = ROOT / "docs" / "examples"
+#: Stands for `python` and `pip`: prints its name and arguments, a line each.
+STUB = '#!/bin/sh\nprintf "%s\\n" "${0##*/}" "$@" END\n'
+
+
+def calls(script: str, folder: Path, **variables: str) -> list[list[str]]:
+    """The commands that a script of CI runs, with their arguments."""
+    for name in ("python", "pip"):
+        (folder / name).write_text(STUB)
+        (folder / name).chmod(0o755)
+    environment = {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}", **variables}
+    done = subprocess.run(["bash", "-eu", "-c", script], cwd=folder, env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    return [found.split("\n") for found in re.split(r"\nEND\n", done.stdout) if found]
+
+
+def folder_of(tmp_path: Path) -> Path:
+    for name in ("specs/one.yaml", "specs/two.yaml", "generated/one/x", "generated/two/x"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    return tmp_path
+
+
+WANTED = [
+    ["pip", "install", "gemm-generator"],
+    ["python", "-m", "generator", "specs/one.yaml", "specs/two.yaml", "--check"],
+    ["pip", "install", "torch", "--index-url", "https://download.pytorch.org/whl/cpu"],
+    ["pip", "install", "gemm-generator[verify]"],
+    [
+        *("python", "-m", "pytest", "--gemm-family", "generated/one", "--gemm-family", "generated/two"),
+        *("--gemm-shard", "2/2", "--junit-xml", "verify.xml"),
+    ],
+]
+
+
+def test_the_workflow_for_github(tmp_path: Path) -> None:
+    found: dict[Any, Any] = yaml.safe_load((EXAMPLES / "github.yml").read_text())
+    # PyYAML reads `on` as true.
+    inputs = {name: entry["default"] for name, entry in found[True]["workflow_call"]["inputs"].items()}
+    known = {
+        "matrix.shard": "2",
+        "strategy.job-total": "2",
+        **{f"inputs.{name}": text for name, text in inputs.items()},
+    }
+    ran = []
+    for job in found["jobs"].values():
+        variables = {
+            name: re.sub(r"\${{ (.*?) }}", lambda found: known[found[1]], text) for name, text in job["env"].items()
+        }
+        for step in job["steps"]:
+            # An expression in a script would be text that the shell runs.
+            assert "${{" not in step.get("run", "")
+            ran += calls(step["run"], folder_of(tmp_path), **variables) if "run" in step else []
+    assert ran == WANTED
+    cli.parser().parse_args(WANTED[1][3:])
+
+
+def test_the_template_for_gitlab(tmp_path: Path) -> None:
+    found = yaml.safe_load((EXAMPLES / "gitlab.yml").read_text())
+    variables = {**found.pop("variables"), "CI_NODE_INDEX": "2", "CI_NODE_TOTAL": "2"}
+    scripts = [line for job in found.values() for line in job["script"]]
+    assert [call for line in scripts for call in calls(line, folder_of(tmp_path), **variables)] == WANTED
+
+
+@pytest.mark.parametrize(
+    "hook", yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text()), ids=lambda hook: hook["id"]
+)
+def test_a_hook_is_a_command_that_exists(hook: dict[str, Any]) -> None:
+    name, *arguments = hook["entry"].split()
+    assert name == "gemm-generator" and f"| `{hook['id']}` |" in (ROOT / "docs" / "automation.md").read_text()
+    cli.parser().parse_args([*arguments, *hook["args"]])

@@ -1,0 +1,112 @@
+"""`explain` says what a spec renders and why, and what a call of its functions would run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.support import BASE, GENERATED, ROOT, Spoken, python
+from tests.helpers.tuned_file import GOOD, SPEC
+
+Cli = Callable[..., Spoken]
+KERNEL = "gemm_fp16_rcr_none__naive_pointer_mnk_linear"
+
+
+def test_a_spec_in_words(cli: Cli) -> None:
+    Path("family.yaml").write_text(
+        f"{BASE}epilogue: [none, bias]\nmasking: [auto, none]\nload: [pointer, descriptor]\n"
+    )
+    said = cli("explain", "family.yaml")
+    assert (said.status, said.err) == (0, "")
+    for line in (
+        "family: 6 kernels of 2 contracts",
+        "  gemm_fp16_rcr_bias: C = A @ B + bias; 3 kernels",
+        "  tiled_descriptor_auto_grouped: of each contract, for sm90, with 10 configurations, Triton >=3.6,<3.10",
+        "    masking none (line 5 of the spec): M, N and K must be multiples of the tile",
+        "    schedule tiled (default): one program computes one tile, in a loop over K",
+        "  the hardware bounds descriptor accesses, so 'masking: none' has no effect; use mnk or auto",
+        "How a call chooses: computed from M, N, K and the device (select: heuristic).",
+    ):
+        assert f"{line}\n" in said.out
+
+
+def test_measurements_are_the_reason(cli: Cli) -> None:
+    Path("family.yaml").write_text(SPEC)
+    Path("found.json").write_text(GOOD)
+    assert cli("explain", "family.yaml").out.count("measured on Some GPU: the fastest at 1 of 2 sizes") == 2
+    Path("fastest.yaml").write_text(f"{BASE}select: fastest\nload: descriptor\ntargets: [sm90]\n")
+    out = cli("explain", "fastest.yaml").out
+    assert "load descriptor (line 5 of the spec)" in out and "schedule persistent (by measurements)" in out
+    assert "measured on NVIDIA H200: the fastest at" in out
+
+
+def test_a_folder_and_a_kernel_without_their_spec(cli: Cli) -> None:
+    said = cli("explain", GENERATED / "ladder" / f"{KERNEL}.py")
+    assert said.status == 0 and said.out.startswith("ladder: 1 kernel of 1 contract\n")
+    assert "    schedule naive: one program computes one tile, with all of K in one load\n" in said.out
+    said = cli("explain", GENERATED / "ladder", "--only", "*naive*")
+    assert said.out.startswith("ladder: 1 kernel of 1 contract\n") and "What is left out:\n  excluded: " in said.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("missing.yaml",), "missing.yaml:1:1: cannot be read"),
+        (("missing/kernel.py",), "missing holds no rendered family"),
+        ((GENERATED / "ladder" / "gemm.py",), "explain: gemm is no kernel of"),
+        ((GENERATED / "ladder", "--only", "x"), "explain: --only 'x' matches no kernel; the first is"),
+        ((GENERATED / "ladder", "--sizes", "1,2"), "explain: --sizes: expected M,N,K or B,M,N,K"),
+        ((GENERATED / "ladder", "--sizes", "0,2,2"), "explain: --sizes: expected M,N,K or B,M,N,K"),
+        (
+            (GENERATED / "ladder", "--device", "h200"),
+            "--device: 'h200' is not known; legal: nvidia_a100",
+        ),
+    ],
+)
+def test_a_wrong_call(cli: Cli, arguments: tuple[object, ...], message: str) -> None:
+    said = cli("explain", *arguments)
+    assert said.status == 2 and message in said.err and said.out == ""
+
+
+def sizes(subject: Path, *arguments: str) -> str:
+    """What a call runs, in a process whose Triton is no interpreter."""
+    done = python("-m", "generator", "explain", subject, *arguments, env={"TRITON_INTERPRET": "0"})
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout[done.stdout.index("A call of") :]
+
+
+def test_a_measured_size_and_another() -> None:
+    spec = ROOT / "specs" / "fp16_rcr.yaml"
+    out = sizes(spec, "--sizes", "4096,4096,4096", "--only", "gemm_fp16_rcr_none")
+    assert "chosen: it is the fastest of those measured at this size" in out
+    assert "µs by the model fitted to measurements" in out and "    measured: 18" in out
+    assert "the vendor's library 18" in out
+    out = sizes(GENERATED / "fp16_rcr", "--sizes", "1000,1000,1000", "--only", "gemm_fp16_rcr_bias")
+    assert "chosen: the model fitted to measurements gives it the least time" in out
+    assert "measured: nothing at this size" in out
+
+
+def test_what_is_not_chosen_by_measurements(tmp_path: Path) -> None:
+    spec = tmp_path / "family.yaml"
+    spec.write_text(BASE + "masking: none\n")
+    assert "chosen: computed from M, N, K and the device" in sizes(spec, "--sizes", "4096,4096,4096")
+    assert "gemm_fp16_rcr_none: cannot run\n    no kernel accepts the operands" in sizes(spec, "--sizes", "5,4096,4096")
+    spec.write_text(BASE + "select: autotune\n")
+    assert "the tuner measures 7 configurations at the first call" in sizes(spec, "--sizes", "64,64,64")
+    spec.write_text(BASE + "select: fastest\n")
+    out = sizes(spec, "--sizes", "512,512,512", "--device", "nvidia_a100_sxm4_80gb")
+    assert "chosen: nothing like it was measured on this device, so the analytic model decides" in out
+
+
+def test_a_call_that_goes_on_as_another_contract() -> None:
+    out = sizes(GENERATED / "tf32", "--sizes", "4096,4096,4096", "--only", "gemm_tf32_crr_none")
+    assert "an operand is copied first" in out and "gemm_tf32_crr_none runs gemm_tf32_rrr_none__" in out
+
+
+def test_a_batch_and_a_gate() -> None:
+    out = sizes(GENERATED / "batched", "--sizes", "3,512,512,512", "--only", "bmm_bf16_rrr_none")
+    assert "A call of 3x512x512x512" in out and "configuration: BLOCK_M" in out
+    out = sizes(GENERATED / "fused", "--sizes", "4096,14336,4096", "--only", "*swiglu")
+    assert "measured: " in out and "the vendor's library" in out

@@ -1,0 +1,157 @@
+"""A kernel that decodes B, held to the reference: values, scales, zero points, rounded once; and what is compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from generator.cli import main
+from generator.emit.manifest_reader import Rendered, read
+from generator.language.model import Dtype
+from generator.verify import stored_values
+from generator.verify.jobs import Job, Result, State
+from generator.verify.launches import launches
+from generator.verify.loading import load_kernel
+from generator.verify.specialise import specialise
+from generator.verify.worker_pool import Pool
+
+SPEC = """\
+summary: Decoded first.
+layout: [rcr, rrr]
+dtype:
+  - {a: fp16, b: uint4, scales: {b: [32, 1]}, zeros: {b: true}}
+  - {a: bf16, b: int8, scales: {b: [0, 1]}}
+epilogue: [none, swiglu]
+schedule: decoded
+load: [pointer, descriptor]
+tile: [{m: 32, n: 32, k: 64, group: 2, warps: 4, stages: 2}]
+targets: [sm90]
+"""
+ZEROS = "gemm_fp16xuint4_fp32_fp16_b32x1_zeros_rcr_none__decoded_pointer_auto_grouped"
+GATED = "gemm_fp16xuint4_fp32_fp16_b32x1_zeros_rrr_swiglu__decoded_descriptor_auto_grouped"
+WHOLE = "gemm_bf16xint8_fp32_bf16_ballx1_rcr_none__decoded_descriptor_auto_grouped"
+
+
+@pytest.fixture(scope="module")
+def family(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
+    folder = tmp_path_factory.mktemp("dense")
+    (folder / "dense.yaml").write_text(SPEC)
+    assert main([str(folder / "dense.yaml"), "--out", str(folder)]) == 0
+    return read(folder / "dense")
+
+
+def changed(family: Rendered, folder: Path, kernel: str, old: str, new: str) -> Path:
+    """A family's folder with one kernel, one text of which is replaced."""
+    text = family.file(kernel).read_text()
+    assert text.count(old) == 1 or not old, old
+    folder.mkdir()
+    (folder / "manifest.json").write_bytes((family.folder / "manifest.json").read_bytes())
+    (folder / f"{kernel}.py").write_text(text.replace(old, new) if old else text)
+    return folder
+
+
+#: A kernel, what of it is replaced, and what the interpret level says.
+MISTAKES = {
+    "as it is, with zero points": (ZEROS, "", "", None),
+    "as it is, gated": (GATED, "", "", None),
+    "as it is, a scale a column": (WHOLE, "", "", None),
+    "the nibbles exchanged": (
+        ZEROS,
+        "tl.join((b & 0xFFFF).to(tl.uint16), (b >> 16).to(tl.uint16))",
+        "tl.join((b >> 16).to(tl.uint16), (b & 0xFFFF).to(tl.uint16))",
+        "are wrong",
+    ),
+    "the zero point forgotten": (ZEROS, "(b.to(tl.float32) - b_zero[:, None])", "b.to(tl.float32)", "are wrong"),
+    "the scale forgotten": (WHOLE, "(b.to(tl.float32) * b_scale[:, None])", "b", "are wrong"),
+    "the scale of the block before": (ZEROS, "k // 32 * stride_b_scalek", "k // 64 * stride_b_scalek", "are wrong"),
+    "the scale of the next block": (ZEROS, "k // 32 * stride_b_zerok", "(k // 32 + 1) * stride_b_zerok", ""),
+    "bytes of another block": (ZEROS, "offs_p = k // 2", "offs_p = k", ""),
+    "a block that is not stored": (
+        GATED,
+        "tl.store(decoded_ptrs, decoded, mask=in_n[:, None] & in_k[None, :])",
+        "tl.store(decoded_ptrs, decoded, mask=in_n[:, None] & in_k[None, :] & (pid_k == 0))",
+        "",
+    ),
+    "gates read from the other half": (GATED, "in_n = offs_n < 2 * N", "in_n = offs_n < N", ""),
+    "rounded twice": (
+        ZEROS,
+        "- b_zero[:, None]) * b_scale[:, None]).to(tl.float16)",
+        "- b_zero[:, None]).to(tl.float8e5) * b_scale[:, None]).to(tl.float16)",
+        "are wrong",
+    ),
+}
+
+
+def test_mistakes_are_found(family: Rendered, tmp_path: Path, pools: Callable[[str], Pool]) -> None:
+    jobs = []
+    for number, (kernel, old, new, _) in enumerate(MISTAKES.values()):
+        jobs.append(Job("interpret", changed(family, tmp_path / str(number), kernel, old, new), kernel))
+    for (name, (*_, told)), result in zip(MISTAKES.items(), [pools("interpret").submit(job).result() for job in jobs]):
+        said = "\n".join(failure.message for failure in result.failures)
+        assert result.state is State.PASSED if told is None else result.failures and told in said, (name, said)
+
+
+#: A kernel, what of it is replaced, and what the compile level says of its launch `row0-aligned`.
+COMPILED = {
+    "as it is, with zero points": (ZEROS, "", "", None),
+    "as it is, gated": (GATED, "", "", None),
+    "as it is, a scale a column": (WHOLE, "", "", None),
+    "another configuration": (ZEROS, "                **row,\n", "                **row, **{'BLOCK_K': 32},\n", ""),
+    "one launch": (
+        WHOLE,
+        "            launch.kernel[launch.grid](**launch.arguments)\n",
+        "",
+        "came to 1 launches, expected 2",
+    ),
+    "the product masked": (
+        ZEROS,
+        "in_n = tl.full((BLOCK_N,), True, tl.int1) if EVEN_N else offs_n < N",
+        "in_n = offs_n < N",
+        "accesses are masked, although every dimension is a multiple of the tile",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def compiled(
+    family: Rendered, tmp_path_factory: pytest.TempPathFactory, pools: Callable[[str], Pool]
+) -> dict[str, Result]:
+    futures = {}
+    for name, (kernel, old, new, _) in COMPILED.items():
+        folder = changed(family, tmp_path_factory.mktemp("spoilt") / "dense", kernel, old, new)
+        futures[name] = pools("compile").submit(Job("compile", folder, kernel, target="sm90", chosen=("row0-aligned",)))
+    return {name: future.result() for name, future in futures.items()}
+
+
+@pytest.mark.parametrize("name", COMPILED)
+def test_both_kernels_are_held_to_what_is_expected(name: str, compiled: dict[str, Result]) -> None:
+    told, result = COMPILED[name][-1], compiled[name]
+    if told is None:
+        assert result.state is State.PASSED and result.cases == 1, result
+    else:
+        assert result.failures and told in "\n".join(failure.message for failure in result.failures)
+
+
+def test_a_launch_is_specialised_for_each(family: Rendered) -> None:
+    kernel = family.by_name[ZEROS]
+    (launch,) = [each for each in launches(kernel, "sm90") if each.name == "row0-aligned"]
+    first, second = specialise(load_kernel(family.file(ZEROS)), kernel, launch, "sm90")
+    assert (first.passed["BLOCK_N"], first.passed["BLOCK_K"]) == (256, 32) and "BLOCK_M" not in first.passed
+    assert (second.passed["BLOCK_M"], second.passed["BLOCK_K"]) == (32, 64) and first.on_device and second.on_device
+
+
+def test_the_bound_counts_the_rounding_of_each_value() -> None:
+    """A product with a row of ones is the sum of what is rounded: half a unit in the last place of bf16 each."""
+    dtype = Dtype("bf16", "int8", "fp32", "bf16", None).scaled_by({"b": (0, 1)})
+    a, b = torch.ones(1, 64, dtype=torch.bfloat16), torch.full((64, 1), 127, dtype=torch.int8)
+    read: dict[str, torch.Tensor | float] = {"b_scale": torch.full((1, 1), 0.0078)}
+    exact, fused = stored_values.product(dtype, a, b, read, hardware=False)
+    value, bound = stored_values.product_of_decoded(dtype, a, b, read, hardware=False)
+    assert torch.allclose(exact, value) and float(fused) < 0.001
+    # Values just below 1 are 2**-8 apart.
+    assert 64 * 2**-9 <= float(bound) < 64 * 2**-8
+    rounded = (b.float() * read["b_scale"]).bfloat16().double()
+    assert float((a.double() @ rounded - value).abs()) <= float(bound)

@@ -1,0 +1,269 @@
+"""Groups of rows: every kernel is proved for any ends and interpreted, and what is wrong is found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from generator.bounds import prove
+from generator.cli import main
+from generator.emit.manifest_reader import Rendered, read
+from generator.verify.case_setup import prepare
+from generator.verify.cases import cases, spans
+from generator.verify.coverage import Coverage
+from generator.verify.job_selection import covered, plan
+from generator.verify.jobs import Job, State
+from generator.verify.launches import launches
+from generator.verify.reference import references
+from generator.verify.tile_order import wrong_order
+from generator.verify.worker_pool import Pool
+
+SPEC = """\
+summary: Groups, by every schedule and load.
+layout: [rcr, srr]
+dtype: bf16
+batch: grouped
+epilogue: [bias+scale_m+add+save, swiglu]
+schedule: [tiled, persistent]
+load: [pointer, descriptor]
+store: pointer
+tile: [{m: 16, n: 32, k: 32, group: 2, warps: 4}]
+"""
+TILED = "gmm_bf16_rcr_bias_scalem_add_save__tiled_pointer_auto_grouped_storepointer"
+WALKED = "gmm_bf16_rcr_bias_scalem_add_save__persistent_pointer_auto_grouped_storepointer"
+DESCRIPTORS = "gmm_bf16_rcr_bias_scalem_add_save__tiled_descriptor_auto_grouped_storepointer"
+
+
+@pytest.fixture(scope="module")
+def family(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
+    folder = tmp_path_factory.mktemp("groups")
+    (folder / "several.yaml").write_text(SPEC)
+    assert main([str(folder / "several.yaml"), "--out", str(folder)]) == 0
+    return read(folder / "several")
+
+
+def test_every_access_is_proved_and_every_tile_of_every_group(family: Rendered) -> None:
+    assert len(family.kernels) == 12
+    for kernel in family.kernels:
+        proof = prove(family.file(kernel.name))
+        assert proof.order.state == "proved", (kernel.name, proof.order)
+        assert {access.state for access in proof.accesses} <= {"proved", "hardware"}, kernel.name
+
+
+@pytest.mark.parametrize(
+    ("kernel", "old", "new", "words"),
+    [
+        (TILED, "starts = tl.associative_scan(tl.minimum(before, T), 0, _larger)", "starts = before", "starts is not"),
+        (TILED, "return tl.maximum(a, b)", "return tl.minimum(a, b)", "_larger is not"),
+        (TILED, "ends = tl.maximum(tl.minimum(behind, T), starts)", "ends = behind", "ends is not"),
+        (TILED, "(lasts <= number)", "(lasts < number)", "group is not"),
+        (TILED, "    if group >= G:\n", "    if group > G:\n", ""),
+        (TILED, "triton.cdiv(T, row[\"BLOCK_M\"]) + G", "triton.cdiv(T, row[\"BLOCK_M\"])", "_tiles, which says"),
+        (TILED, "max(32, triton.next_power_of_2(G))", "32", ""),
+        (TILED, "mask=groups < G", "mask=groups <= G", "behind is not"),
+        (WALKED, "tl.sum(tiles, 0), tl.num", "tl.sum(lasts, 0), tl.num", "the loop over"),
+        (WALKED, "pid = number - ", "starts = ends\n        pid = number - ", "order"),
+        (WALKED, "M = tl.sum(tl.where(own, ends - starts, 0), 0)", "M = tl.sum(tl.where(own, ends, 0), 0)", "M is not"),
+        (TILED, "a_ptr + start * lda", "a_ptr + (start + 1) * lda", "of a, which has"),
+        (TILED, "b_ptr + group * stride_bg", "b_ptr + (group + 1) * stride_bg", "of b, which has"),
+        (TILED, "bias_ptr + group * stride_biasg", "bias_ptr + start * stride_biasg", "of bias, which has"),
+        (TILED, "in_m = offs_m < M", "in_m = offs_m < T", "which has"),
+        (TILED, "    stride_bg = tl.cast(stride_bg, INDEX)\n", "", "does not fit 32 bits"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_not_proved(family: Rendered, tmp_path: Path, kernel: str, old: str, new: str, words: str) -> None:
+    text = family.file(kernel).read_text()
+    assert text.count(old) == 1, old
+    (tmp_path / "kernel.py").write_text(text.replace(old, new))
+    proof = prove(tmp_path / "kernel.py")
+    wrong = [access for access in proof.accesses if access.state in ("refuted", "not proved")]
+    assert wrong and any(words in text for text in (proof.order.detail, *(access.detail for access in wrong))), proof
+
+
+def test_kernels_of_all_pairs_and_the_functions_are_right_in_the_interpreter(
+    family: Rendered, pools: Callable[[str], Pool]
+) -> None:
+    jobs, _ = covered(plan([family], ("interpret",)), [family], Coverage.parse("kernels"))
+    for future in [pools("interpret").submit(job) for job in jobs]:
+        result = future.result()
+        assert result.state is State.PASSED, (result.job.name, result.failures, result.not_proved)
+        assert result.cases > (1 if result.job.contract else 40)
+
+
+def test_a_mistake_between_groups_is_found_by_the_interpreter(
+    family: Rendered, tmp_path: Path, pools: Callable[[str], Pool]
+) -> None:
+    changes = {
+        "a_ptr + start * lda": "a_ptr",
+        "b_ptr + group * stride_bg": "b_ptr",
+        "in_m = offs_m < M": "in_m = offs_m < T - start",
+        "ends = tl.maximum(tl.minimum(behind, T), starts)": "ends = tl.minimum(behind, T)",
+        "return tl.maximum(a, b)": "return b",
+        'triton.cdiv(T, row["BLOCK_M"]) + G': 'triton.cdiv(T, row["BLOCK_M"])',
+        "scale_m_ptr + start + offs_m": "scale_m_ptr + offs_m",
+        "pid = number - ": "pid = tl.sum(tl.where(own, tiles, 0), 0) - 1 - number + ",
+        '"offsets", offsets, (G,), torch.int32': '"offsets", offsets, (G,), offsets.dtype',
+    }
+    for number, (old, new) in enumerate(changes.items()):
+        folder = tmp_path / str(number) / "several"
+        folder.mkdir(parents=True)
+        assert family.file(TILED).read_text().count(old) == 1, old
+        for path in (family.folder / "manifest.json", family.file(TILED)):
+            (folder / path.name).write_text(path.read_text().replace(old, new))
+        result = pools("interpret").submit(Job("interpret", folder, TILED)).result()
+        assert result.failures, (old, new)
+
+
+def test_ends_count_as_between_the_one_before_and_the_total() -> None:
+    assert spans((5, 3, -1, 9, 40, 7), 12) == [(0, 5), (5, 5), (5, 5), (5, 9), (9, 12), (12, 12)]
+    assert spans((), 12) == []
+
+
+def test_the_reference_is_that_of_each_group(family: Rendered) -> None:
+    kernel = family.by_name[TILED]
+    case = next(case for case in cases(kernel, hardware=False) if case.name == "groups-descending")
+    setup = prepare(kernel, case, torch.device("cpu"))
+    found, saved = references(kernel.variant, setup.a.view, setup.b.view, setup.read, hardware=False)
+    offsets = setup.tensors["offsets"].view.tolist()
+    a, b = setup.a.view.double(), setup.b.view.double()
+    read = {name: x.view.double() for name, x in setup.tensors.items() if name != "offsets"}
+    for group, (first, last) in enumerate(spans(offsets, len(a))):
+        own = slice(first, last)
+        expected = (a[own] @ b[group] + read["bias"][group]) * read["scale_m"][own, None] + read["add"][own]
+        torch.testing.assert_close(found.value[own], expected)
+        torch.testing.assert_close(saved.value[own], expected)
+    assert offsets == [5, 3, -1, 32, 59, 4] and len(a) == 52
+
+
+def test_cases_and_launches_know_of_groups(family: Rendered) -> None:
+    named = {case.name: case for case in cases(family.by_name[TILED], hardware=False)}
+    assert {"groups-none", "groups-many", "groups-descending", "groups-one-has-all"} <= named.keys()
+    assert len(named["groups-many"].offsets(52)) == 512
+    found = {launch.case.name for launch in launches(family.by_name[DESCRIPTORS], "sm90")}
+    assert {"groups-one", "groups-many"} <= found
+
+
+def test_groups_come_one_after_the_other(family: Rendered) -> None:
+    kernel = family.by_name[TILED]
+    tile, groups = kernel.tiles[0], [(0, 3), (3, 3), (3, 20)]
+    right = [(0, 0), (0, 32), (3, 0), (19, 0), (3, 32), (19, 32)]
+    assert wrong_order(kernel.variant, tile, (24, 40, 1), 1, right, groups) is None
+    swapped = [right[2], *right[:2], *right[3:]]
+    assert "tile 0 in the order of stores is (2, 0, 0)" in str(
+        wrong_order(kernel.variant, tile, (24, 40, 1), 1, swapped, groups)
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ("batch: grouped_k\nload: descriptor\nlayout: rcr", "contiguous elements along K"),
+        ("batch: grouped_k\nmasking: mn", "use k, mnk or auto"),
+        ("batch: grouped_k\nschedule: split_k", "divides the K"),
+        ("schedule: split_k", "divides the K"),
+        ("schedule: stream_k", "divides the K"),
+        ("schedule: elementwise", "only the device knows"),
+        ("load: descriptor", "rows of the next one"),
+        ("masking: k", "use mn, mnk or auto"),
+        ("load: block_pointer", "not made for groups"),
+        ("load: descriptor\nstore: pointer\nlayout: crr", "column-major A"),
+        ("epilogue: row_sum", "reduced over tiles"),
+        ("select: autotune", "autotune is not made for groups"),
+        ("invariant: rows", "rows is not made for groups"),
+    ],
+)
+def test_what_groups_cannot_have_is_refused_with_a_reason(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], changes: str, words: str
+) -> None:
+    lines = {"summary": "S.", "layout": "rrr", "dtype": "fp16", "batch": "grouped"}
+    lines |= dict(line.split(": ") for line in changes.splitlines())
+    (tmp_path / "wrong.yaml").write_text("".join(f"{key}: {value}\n" for key, value in lines.items()))
+    assert main([str(tmp_path / "wrong.yaml"), "--out", str(tmp_path)]) == 2
+    assert words in capsys.readouterr().err
+
+
+SPEC_OF_K = """\
+summary: Groups along K.
+layout: [crr, rcc]
+dtype: bf16
+batch: grouped_k
+epilogue: [bias+scale_m+add, swiglu]
+schedule: [tiled, persistent]
+load: [pointer, descriptor]
+store: pointer
+tile: [{m: 16, n: 32, k: 32, group: 2, warps: 4}]
+"""
+TILED_OF_K = "gmmk_bf16_crr_bias_scalem_add__tiled_pointer_auto_grouped_storepointer"
+DESCRIPTORS_OF_K = "gmmk_bf16_crr_bias_scalem_add__tiled_descriptor_auto_grouped_storepointer"
+
+
+@pytest.fixture(scope="module")
+def family_of_k(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
+    folder = tmp_path_factory.mktemp("parts")
+    (folder / "parts.yaml").write_text(SPEC_OF_K)
+    assert main([str(folder / "parts.yaml"), "--out", str(folder)]) == 0
+    return read(folder / "parts")
+
+
+def test_every_access_to_a_part_of_k_is_proved(family_of_k: Rendered) -> None:
+    assert len(family_of_k.kernels) == 12
+    for kernel in family_of_k.kernels:
+        proof = prove(family_of_k.file(kernel.name))
+        assert proof.order.state == "proved", (kernel.name, proof.order)
+        assert {access.state for access in proof.accesses} <= {"proved", "hardware"}, kernel.name
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("mask=groups < group, other=0", "mask=groups <= group, other=0", "before is not"),
+        ("start = tl.max(tl.minimum(before, T), 0)", "start = tl.max(before, 0)", "start is not"),
+        ("K = end - start", "K = T - start", "K is not"),
+        ("    K = end - start\n", "    K = end - start\n    start = end\n", "once"),
+        ("group = number // tiles", "group = number % tiles", ""),
+        ("pid = number % tiles", "pid = number", ""),
+        ("a_ptr + start * lda", "a_ptr + end * lda", "an address made of"),
+        ("in_k = offs_k < K - k", "in_k = offs_k < T - k", "which has"),
+        ("c_ptr + group * stride_cg", "c_ptr + start * stride_cg", "of out, which has"),
+    ],
+)
+def test_a_mistake_with_a_part_of_k_is_not_proved(
+    family_of_k: Rendered, tmp_path: Path, old: str, new: str, words: str
+) -> None:
+    text = family_of_k.file(TILED_OF_K).read_text()
+    assert text.count(old) == 1, old
+    (tmp_path / "kernel.py").write_text(text.replace(old, new))
+    proof = prove(tmp_path / "kernel.py")
+    wrong = [access for access in proof.accesses if access.state in ("refuted", "not proved")]
+    assert wrong and any(words in text for text in (proof.order.detail, *(access.detail for access in wrong))), proof
+
+
+def test_parts_of_k_are_right_in_the_interpreter(family_of_k: Rendered, pools: Callable[[str], Pool]) -> None:
+    jobs, _ = covered(plan([family_of_k], ("interpret",)), [family_of_k], Coverage.parse("kernels"))
+    for future in [pools("interpret").submit(job) for job in jobs]:
+        result = future.result()
+        assert result.state is State.PASSED, (result.job.name, result.failures, result.not_proved)
+        assert result.cases > (1 if result.job.contract else 40)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("a = tl.where(in_k[None, :], a, tl.zeros_like(a))", "pass"),
+        ("b = tl.where(in_k[:, None], b, tl.zeros_like(b))", "pass"),
+        ("if rest > 0:", "if rest > 1:"),
+        ("a_desc.load([start + k, row])", "a_desc.load([k, row])"),
+    ],
+)
+def test_a_mistake_between_parts_of_k_is_found_by_the_interpreter(
+    family_of_k: Rendered, tmp_path: Path, pools: Callable[[str], Pool], old: str, new: str
+) -> None:
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    assert family_of_k.file(DESCRIPTORS_OF_K).read_text().count(old) == 1
+    for path in (family_of_k.folder / "manifest.json", family_of_k.file(DESCRIPTORS_OF_K)):
+        (folder / path.name).write_text(path.read_text().replace(old, new))
+    assert pools("interpret").submit(Job("interpret", folder, DESCRIPTORS_OF_K)).result().failures
