@@ -37,6 +37,10 @@ BATCHES = ("batched", "bmm_fp16_rcr_bias_relu__tiled_pointer_auto_grouped")
 BATCHES_ADD = ("batched", "bmm_bf16_rrr_add__tiled_pointer_auto_grouped")
 BATCHES_DESCRIPTORS = ("batched", "bmm_fp16_rcr_bias_relu__tiled_descriptor_auto_grouped")
 
+# Groups of rows.
+GROUPS = ("grouped", "gmm_bf16_rcr_scalem__tiled_pointer_auto_grouped_storepointer")
+GROUPS_WALKED = ("grouped", "gmm_bf16_rcr_none__persistent_descriptor_auto_grouped_storepointer")
+
 # Types.
 FP16_SUMS = ("dtypes", "gemm_fp16_fp16_fp16_rrr_none__tiled_pointer_mnk_grouped")
 IEEE = ("fp32_rcr", "gemm_fp32_rcr_bias_tanh__tiled_pointer_mnk_linear")

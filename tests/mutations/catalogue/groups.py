@@ -1,0 +1,96 @@
+"""Groups of rows gone wrong: which rows a group has, which tile a program, and what a tile may touch."""
+
+from __future__ import annotations
+
+from ..mutation import Mutation, instead
+from .kernels import GROUPS, GROUPS_WALKED
+
+STARTS = "starts = tl.associative_scan(tl.minimum(before, T), 0, _larger)"
+ENDS = "ends = tl.maximum(tl.minimum(behind, T), starts)"
+FOUND = "group = tl.sum((lasts <= number).to(tl.int32), 0)"
+ROWS = "M = tl.sum(tl.where(own, ends - starts, 0), 0)"
+TILES = 'return min(T, triton.cdiv(T, row["BLOCK_M"]) + G) * triton.cdiv(N, row["BLOCK_N"])'
+SCALE = "tl.load(scale_m_ptr + start + offs_m, mask=in_m, other=0.0)"
+
+MUTATIONS = (
+    Mutation(
+        "ends that descend are taken as they are",
+        "group",
+        GROUPS,
+        (instead(STARTS, "tl.associative_scan(tl.minimum(before, T), 0, _larger)", "tl.minimum(before, T)"),),
+        "right for ends that never descend; others give a group rows of the one before it",
+        says="stray load",
+    ),
+    Mutation(
+        "ends behind the last row are taken as they are",
+        "group",
+        GROUPS,
+        (instead(ENDS, "tl.minimum(behind, T)", "behind"),),
+        "right for ends up to T; others read and write behind the operands",
+        says="stray load",
+    ),
+    Mutation(
+        "an empty group takes the place of the one behind it",
+        "group",
+        GROUPS,
+        (instead(FOUND, "<=", "<"),),
+        "right where no group is empty, but for the first tile of each",
+        says="never written",
+    ),
+    Mutation(
+        "a last tile reaches into the next group",
+        "group",
+        GROUPS,
+        (("in_m = offs_m < M", "in_m = offs_m < T - start"),),
+        "rows of the next group are written by two programs, with two matrices",
+        says="past the end of the last group",
+    ),
+    Mutation(
+        "a group has all rows up to its end",
+        "group",
+        GROUPS_WALKED,
+        (instead(ROWS, "ends - starts", "ends"),),
+        "the first group is right",
+        says="stray store",
+    ),
+    Mutation(
+        "there are programs for whole tiles only",
+        "group",
+        GROUPS,
+        (instead(TILES, " + G", ""),),
+        "right where at most one group ends within a tile",
+        says="never written",
+    ),
+    Mutation(
+        "all groups are multiplied with the first matrix",
+        "group",
+        GROUPS,
+        (("b_ptr + group * stride_bg", "b_ptr"),),
+        "right for one group",
+        says="wrong",
+    ),
+    Mutation(
+        "the scales of a group begin with the first row",
+        "group",
+        GROUPS,
+        (instead(SCALE, "start + ", ""),),
+        "right for the first group",
+        says="wrong",
+    ),
+    Mutation(
+        "programs without a tile go on",
+        "group",
+        GROUPS,
+        (("    if group >= G:\n", "    if group > GROUPS:\n"),),
+        "they read a matrix behind the last one",
+        says="stray load",
+    ),
+    Mutation(
+        "offsets of any type are taken",
+        "group",
+        GROUPS,
+        (('_check("offsets", offsets, (G,), torch.int32,', '_check("offsets", offsets, (G,), offsets.dtype,'),),
+        "ends of 64 bits are read as twice as many of 32",
+        says="expected TypeError",
+    ),
+)
