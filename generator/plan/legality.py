@@ -272,6 +272,13 @@ def _exchanged_target(v: Variant, target: str) -> str | None:
     return None
 
 
+def _packed_target(v: Variant, target: str) -> str | None:
+    converted = v.dtype.stored_b.packed > 1 and v.product == "direct" and not v.traits.decodes
+    if converted and v.layout.b != "column" and v.load == "pointer" and TARGETS[target].capability >= 90:
+        return "Triton cannot compile unaligned rows of a packed b in a direct product there; use 'product: exchanged'"
+    return None
+
+
 #: What one target cannot run.
 TARGET_RULES: tuple[TargetRule, ...] = (
     _descriptor_target,
@@ -279,6 +286,7 @@ TARGET_RULES: tuple[TargetRule, ...] = (
     _fp8_result_target,
     _tf32_target,
     _exchanged_target,
+    _packed_target,
 )
 
 

@@ -302,6 +302,12 @@ class _Program:
         warps = max(self.tile.warps, 4) if self.v.traits.joins else self.tile.warps
         return max(self.tile.m, self.tile.n) * (warps if reduced else 1) * 4
 
+    @property
+    def factors(self) -> int:
+        """Bytes in which scales and zero points of a step change layout, beside the loads in flight."""
+        found = sum(1 + storage.zeros for storage in self.v.dtype.stored if storage.scaled_by_step)
+        return found * max(self.tile.m, self.tile.n) * 16
+
     @cached_property
     def conversion_in_flight(self) -> int:
         """As `conversion`, for launches with all loads of the loop in flight: those whose copies no mask prevents."""
@@ -313,7 +319,7 @@ class _Program:
     @cached_property
     def upper_bound(self) -> int:
         """Bytes that the program needs in any launch, at most."""
-        loop, after = self.loop, max(self.conversion, self.vector_conversion)
+        loop, after = self.loop + self.factors, max(self.conversion, self.vector_conversion)
         if self.reads_matrices and not self.amd and not self.v.traits.joins:
             # A sum of one step has no loop, and the matrices of the epilogue are read before the product.
             after = max(after, self.result_32 + sum(operand.bytes for operand in self.operands))

@@ -226,6 +226,17 @@ def _correct_arithmetic(builder: Any) -> None:
     builder.create_fsub, builder.get_bf16 = create_fsub, get_bf16
 
 
+def _correct_splat(builder: Any) -> None:
+    """Keep a comparison of numbers a mask where it is repeated: its handle has the type of what it compares."""
+    original = builder.create_splat
+
+    def create_splat(self: Any, kind: Any, x: Any) -> Any:
+        found = original(self, kind, x)
+        return interpreter.TensorHandle(found.data.astype(bool), tl.int1) if x.data.dtype == bool else found
+
+    builder.create_splat = create_splat
+
+
 def _poison_missing_other(builder: Any) -> None:
     """Return poison where a masked load has no `other`: the value is undefined, and the interpreter returns 0."""
     original = builder.create_masked_load
@@ -273,6 +284,7 @@ def install() -> None:
     _correct_conversions(builder)
     _correct_dot(builder)
     _correct_arithmetic(builder)
+    _correct_splat(builder)
     _poison_missing_other(builder)
     _cache_builtin_search()
     _disable_overflow_checks()
