@@ -20,6 +20,7 @@ LIMITS = {
     "measured/nvidia_h200/bench_unseen.json": 700,
     "measured/nvidia_h200/bench_unseen_fp8.json": 250,
     "measured/nvidia_h200/gradients.json": 3,
+    "measured/nvidia_h200/grouped.json": 6,
     "measured/nvidia_h200/invariant.json": 20,
     "measured/nvidia_h200/launch.json": 15,
     "measured/nvidia_h200/operators.json": 2,
