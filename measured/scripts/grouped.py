@@ -70,7 +70,7 @@ def measured(groups: int, n: int, k: int, rows: int, routing: str) -> dict[str, 
         raise SystemExit(f"{groups} groups, {n}x{k}, {rows} rows: an element is off by {difference:.1%} of the largest")
     ours = microseconds(lambda: grouped.gmm_bf16_rcr_none(a, b, offsets))
     torchs = microseconds(lambda: F.grouped_mm(a, b, offs=offsets))
-     kernel, row = grouped.gmm_bf16_rcr_none.which(a, b, offsets)
+    kernel, row = grouped.gmm_bf16_rcr_none.which(a, b, offsets)
     size = {"groups": groups, "n": n, "k": k, "rows": rows, "routing": routing}
     times = {"ours": round(ours, 1), "torch": round(torchs, 1), "ratio": round(torchs / ours, 3)}
     return {**size, **times, "kernel": kernel, "configuration": row}
