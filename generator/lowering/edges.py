@@ -7,7 +7,7 @@ from functools import cache
 
 from generator.epilogue.operations import COLUMNS, MATRIX, ROWS
 from generator.language.vocabulary import SCHEDULE
-from generator.plan import legality
+from generator.plan import variant_rules
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def edges_of(masking: str, schedule: str, load: str, store: str, divided: str, s
 
     Where an extent is `divided` among products, a part of it may end within any tile.
     """
-    kinds = {d: {True: "always", False: "never", None: "call"}[r] for d, r in legality.ragged(masking).items()}
+    kinds = {d: {True: "always", False: "never", None: "call"}[r] for d, r in variant_rules.ragged(masking).items()}
     if not SCHEDULE[schedule].tiled:
         kinds = dict.fromkeys("mnk", "never")
     elif load == "descriptor":

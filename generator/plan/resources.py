@@ -13,6 +13,11 @@ from generator.language.vocabulary import TARGETS
 TENSOR_MEMORY = 512
 
 
+def shallowest(v: Variant) -> int:
+    """The least elements along K of a step: what one instruction of the matrix unit reads."""
+    return 32 if v.dtype.stored_a.multiplied_bits == 8 else 16
+
+
 def widths(v: Variant, tile: Tile) -> tuple[int, ...]:
     """The numbers of columns of a tile's parts, each a power of two: two parts for `paired`, else one."""
     return (tile.left, tile.right) if v.traits.pairs else (tile.n,)

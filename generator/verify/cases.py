@@ -9,7 +9,7 @@ from generator.epilogue.gated_units import CONCATENATED
 from generator.epilogue.operations import MATRIX, SCALAR
 from generator.language.model import Tile, Variant
 from generator.language.vocabulary import ELEMENTS, SWIZZLE
-from generator.plan import legality
+from generator.plan import variant_rules
 from generator.plan.kernels import Kernel
 
 
@@ -80,7 +80,7 @@ class Fit:
 
     def __call__(self, m: int, n: int, k: int) -> tuple[int, int, int]:
         """The nearest supported sizes that are not smaller; K is limited where one tile must hold it."""
-        ragged = legality.ragged(self.variant.masking)
+        ragged = variant_rules.ragged(self.variant.masking)
         packed = self.variant.dtype.stored_b.packed
         k = -(-k // packed) * packed
         if not self.variant.traits.tiled:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from generator.plan import legality
+from generator.plan import variant_rules
 from generator.plan.kernels import Kernel
 from generator.verify.cases import Case, Fit, addressed, smallest_row
 
@@ -38,7 +38,7 @@ def _calls(kernels: Sequence[Kernel], hardware: bool) -> Iterator[tuple[Kernel, 
     anything = [
         kernel
         for kernel in kernels
-        if False not in legality.ragged(kernel.variant.masking).values() and not addressed(kernel.variant)
+        if False not in variant_rules.ragged(kernel.variant.masking).values() and not addressed(kernel.variant)
     ]
     if not anything:
         return

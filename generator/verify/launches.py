@@ -13,7 +13,7 @@ from functools import lru_cache
 from generator.epilogue.operations import SCALAR
 from generator.language.model import Tile, Variant
 from generator.language.vocabulary import ELEMENTS
-from generator.plan import legality
+from generator.plan import legality, variant_rules
 from generator.plan.kernels import Kernel
 from generator.verify.cases import Case, Fit, addressed, distinct, sizes_of
 
@@ -84,7 +84,7 @@ def _calls(v: Variant, fit: Fit, row: int) -> Iterator[Case]:
         "aligned", "whole tiles, every address and stride a multiple of 16", fit(m, n, k), row, operand_type=plain
     )
     yield aligned
-    ragged = legality.ragged(v.masking) if v.traits.tiled else dict.fromkeys("mnk", True)
+    ragged = variant_rules.ragged(v.masking) if v.traits.tiled else dict.fromkeys("mnk", True)
     loose = "".join(dimension for dimension in "mnk" if ragged[dimension] is not False)
 
     def odd(some: str) -> tuple[int, int, int]:

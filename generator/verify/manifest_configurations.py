@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from generator.language.model import Tile, Variant
 from generator.language.vocabulary import SWIZZLE
-from generator.plan import legality
+from generator.plan import variant_rules
 from generator.plan.kernels import Kernel
 
 
@@ -23,7 +23,7 @@ def takes(variant: Variant, tile: Tile, sizes: tuple[int, int, int]) -> bool:
     """Whether the configuration `tile` supports a product of `sizes` (M, N, K)."""
     if not variant.traits.tiled:
         return True
-    ragged = legality.ragged(variant.masking)
+    ragged = variant_rules.ragged(variant.masking)
     blocks = (tile.m, tile.n, tile.k)
     whole = all(
         variant.load == "descriptor" or ragged[dimension] is not False or size % block == 0

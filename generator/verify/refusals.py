@@ -14,7 +14,7 @@ import triton
 
 from generator.epilogue.operations import ELEMENT, MATRIX, SCALAR
 from generator.language.storage import element_of
-from generator.plan import legality
+from generator.plan import variant_rules
 from generator.plan.call import call
 from generator.plan.kernels import Kernel
 from generator.verify.case_setup import Setup
@@ -337,7 +337,7 @@ def _sizes(kernel: Kernel, case: Case, configs: tuple[Any, ...], *, hardware: bo
     """Sizes that the masking does not allow, and a K larger than BLOCK_K in kernels without a loop."""
     if not kernel.variant.traits.tiled:
         return
-    for dimension, masked in legality.ragged(kernel.variant.masking).items():
+    for dimension, masked in variant_rules.ragged(kernel.variant.masking).items():
         if masked is not False or addressed(kernel.variant):
             continue
         name = dimension.upper()

@@ -7,7 +7,7 @@ import pytest
 from generator.language.built_in import chain_of
 from generator.language.model import Dtype, Layout, Tile, Variant
 from generator.language.vocabulary import TARGETS
-from generator.plan import legality
+from generator.plan import legality, variant_rules
 from generator.plan.memory import BARRIERS
 from tests.helpers.support import BASE, family_of, mistakes_of, read_text, variant
 
@@ -320,7 +320,7 @@ def test_effective_words(one: dict[str, object], other: dict[str, object], same:
     ],
 )
 def test_ragged(masking: str, masked: dict[str, bool | None]) -> None:
-    assert legality.ragged(masking) == masked
+    assert variant_rules.ragged(masking) == masked
 
 
 @pytest.mark.parametrize(

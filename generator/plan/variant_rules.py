@@ -1,0 +1,321 @@
+"""The rules of the legality table about variants: what cannot exist, on any target, on one, or with `invariant: rows`.
+
+A rule returns the reason why it forbids a variant, or None; a new rule is a function here and its name in a tuple.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from generator.epilogue import formula
+from generator.epilogue.auxiliary_outputs import AuxiliaryOutput
+from generator.epilogue.operations import COLUMNS, MATRIX
+from generator.language.model import Variant
+from generator.language.vocabulary import MASKED_DIMENSIONS, TARGETS
+from generator.plan.resources import shallowest
+
+#: File systems allow 255 bytes; `.py` and the suffix of a temporary file need some of them.
+_LONGEST_NAME = 240
+
+#: What ends each reason why a variant cannot have `invariant: rows`.
+WITH_ROWS = "with 'invariant: rows'"
+
+VariantRule = Callable[[Variant], str | None]
+TargetRule = Callable[[Variant, str], str | None]
+
+
+def ragged(masking: str) -> dict[str, bool | None]:
+    """Whether each of m, n and k is masked: True always, False never, None if the call decides."""
+    dimensions = MASKED_DIMENSIONS[masking]
+    return {d: None if dimensions is None else d in dimensions for d in "mnk"}
+
+
+def _tile_load_of_elements(v: Variant) -> str | None:
+    if not v.traits.tiled and v.load != "pointer":
+        return f"{v.schedule} loads single elements, which {v.load} cannot address; use 'load: pointer'"
+    return None
+
+
+def _precision_of_elements(v: Variant) -> str | None:
+    if not v.traits.tiled and v.dtype.precision in ("tf32", "tf32x3", "fast"):
+        return f"{v.dtype.precision} is a mode of the matrix unit, which {v.schedule} does not use; use tiled"
+    return None
+
+
+def _descriptor_masking(v: Variant) -> str | None:
+    if v.load == "descriptor" and v.masking not in ("mnk", "auto"):
+        return f"the hardware bounds descriptor accesses, so 'masking: {v.masking}' has no effect; use mnk or auto"
+    return None
+
+
+def _descriptor_strides(v: Variant) -> str | None:
+    if v.load != "descriptor":
+        return None
+    if "strided" in (v.layout.a, v.layout.b):
+        return "a descriptor needs an inner stride of 1, which a strided A or B need not have; use 'load: pointer'"
+    if v.layout.c == "strided" and v.store == "as_load":
+        return "a descriptor cannot write a strided C; use 'store: pointer'"
+    return None
+
+
+def _descriptor_matrices(v: Variant) -> str | None:
+    matrices = [operand.name for operand in v.epilogue.operands if operand.shape == MATRIX]
+    matrices += [output.name for output in v.epilogue.outputs if output.shape == MATRIX]
+    matrices += ["C"] if v.epilogue.reads_out else []
+    if v.traits.walks_tiles and v.load == "descriptor" and v.store == "as_load" and matrices:
+        return f"a tile of {matrices[0]} would need shared memory beside the loads in flight; use 'store: pointer'"
+    return None
+
+
+def _integer_output(v: Variant) -> str | None:
+    if v.dtype.out == "int32" and not all(formula.keeps_integers(step.tree) for step in v.epilogue.steps):
+        return "the epilogue is computed in fp32, and no rounding back to int32 is defined; give dtype.out a float type"
+    return None
+
+
+def _elementwise_reduction(v: Variant) -> str | None:
+    reduced = [step.operation for step in v.epilogue.steps if step.output is not None and step.output.writer.reduction]
+    if not v.traits.tiled and reduced:
+        return f"{reduced[0]} is reduced tile by tile, and {v.schedule} has no tiles; use tiled"
+    if v.traits.pairs and reduced:
+        return f"{reduced[0]} is reduced tile by tile, and a tile of {v.schedule} has two accumulators; use tiled"
+    return None
+
+
+def _batch_schedule(v: Variant) -> str | None:
+    if v.products.several and (v.traits.splits or v.traits.workspace):
+        return f"{v.schedule} divides the K of a single product, not those of a batch; use tiled"
+    return None
+
+
+def _groups(v: Variant) -> str | None:
+    if not v.products.divided:
+        return None
+    if not (v.traits.tiled and v.traits.looped) or v.traits.divides_k or v.traits.pairs:
+        return f"{v.schedule} has no kernel for groups, whose sizes only the device knows; use tiled or persistent"
+    divided = v.products.divided.lower()
+    if ragged(v.masking)[divided] is False:
+        needed = "mn, mnk or auto" if divided == "m" else "k, mnk or auto"
+        return f"groups have any sizes, and 'masking: {v.masking}' needs multiples of the tile; use {needed}"
+    if v.load == "block_pointer":
+        return "block pointers are not made for groups; use pointer or descriptor"
+    if divided == "k" and not v.dtype.plain:
+        return f"operands that are stored as {v.dtype.word} have scales along K, which groups would divide"
+    if v.load == "descriptor" and divided == "k" and (v.layout.a, v.layout.b) != ("column", "row"):
+        return "a descriptor reads contiguous elements along K from multiples of 16 bytes on only; use 'load: pointer'"
+    if v.load == "descriptor" and v.layout.a == "column" and divided == "m":
+        return "a descriptor reads rows of a column-major A from multiples of 16 bytes on only; use 'load: pointer'"
+    if v.load == "descriptor" and v.store == "as_load" and divided == "m":
+        return "a descriptor's store past the end of a group would write rows of the next one; use 'store: pointer'"
+    reduced = [step.operation for step in v.epilogue.steps if step.output is not None and step.output.writer.reduction]
+    if reduced:
+        return (
+            f"{reduced[0]} would be reduced over tiles whose number only the device knows; compute it from the result"
+        )
+    if any(storage.letter == "a" and storage.block and storage.block.across > 1 for storage in v.dtype.stored):
+        return "a scale of several rows of a would be shared by groups; give each row its own"
+    return None
+
+
+def _atomic_result(v: Variant) -> str | None:
+    if v.traits.repeatable:
+        return None
+    if v.epilogue.steps:
+        return "each partial sum is added to the result separately, and an epilogue needs the whole sum; use split_k"
+    if v.dtype.out != "fp32":
+        return f"partial sums are added in the result's type, and {v.dtype.out} rounds each addition; use split_k"
+    if v.dtype.sum == "int32":
+        return "partial sums are added in the result's type, and fp32 rounds int32 sums; use split_k"
+    if v.load != "pointer" and v.store == "as_load":
+        return f"{v.load} has no atomic add; use 'store: pointer'"
+    return None
+
+
+def _paired(v: Variant) -> str | None:
+    if not v.traits.pairs:
+        return None
+    if v.load != "descriptor":
+        return f"{v.schedule} loads by descriptors only; use 'load: descriptor'"
+    if v.store != "pointer":
+        return f"{v.schedule} stores through pointers only; use 'store: pointer'"
+    if v.dtype.precision == "ieee":
+        return "fp32 without tf32 holds operands in registers, which are too few for two products; use tiled"
+    if v.product != "direct":
+        return "the narrower part of a tile may have too few columns for an exchanged product; use 'product: direct'"
+    if v.products.several:
+        return "a batch has enough tiles of one width to fill the last wave; use tiled or persistent"
+    if v.epilogue.order is not None:
+        return "a gated linear unit already needs two columns of B for each of C; use tiled or persistent"
+    return None
+
+
+def _gate_load(v: Variant) -> str | None:
+    if v.epilogue.order is not None and v.load == "block_pointer":
+        return "block pointers cannot load the two columns of B of a gated linear unit; use pointer or descriptor"
+    return None
+
+
+def _rounding_to(v: Variant) -> str | None:
+    if v.rounding == "torch" and v.dtype.out not in ("fp16", "bf16", "fp32"):
+        return f"eager torch rounds no operation to {v.dtype.out}; use 'rounding: late', or give dtype.out fp16 or bf16"
+    return None
+
+
+def _name_length(v: Variant) -> str | None:
+    if len(v.name) > _LONGEST_NAME:
+        return f"its name has {len(v.name)} characters, and {_LONGEST_NAME} are allowed; shorten the epilogue"
+    return None
+
+
+def _stored(v: Variant) -> str | None:
+    if v.dtype.plain:
+        return None
+    t = v.traits
+    if not (t.tiled and t.looped) or t.pairs or not t.repeatable:
+        return f"{v.schedule} takes no operands that are stored as {v.dtype.word}; use tiled, persistent or split_k"
+    if v.load == "block_pointer":
+        return f"block pointers take no operands that are stored as {v.dtype.word}; use pointer or descriptor"
+    if v.load == "descriptor" and v.epilogue.order is not None and not v.traits.decodes:
+        return f"descriptors of b stored as {v.dtype.b} load no gated linear unit; use 'load: pointer'"
+    least = shallowest(v)
+    for storage in v.dtype.stored:
+        if storage.block is not None and storage.block.along % least:
+            many = f"{storage.block.along} elements along K"
+            return f"a scale of {storage.letter} is for {many}, and a step needs a multiple of {least}"
+    return None
+
+
+def _decoded(v: Variant) -> str | None:
+    if not v.traits.decodes:
+        return None
+    if not v.dtype.stored_b.converted:
+        return f"{v.schedule} makes B of the type that is multiplied, and B is stored as {v.dtype.b} already; use tiled"
+    if v.product != "direct":
+        return "an exchanged product converts B in registers, and a decoded B is dense already; use 'product: direct'"
+    if v.batch != "none":
+        return "a batch has a B for each matrix, which would all be decoded into memory; use tiled"
+    return None
+
+
+def _taken_keyword(v: Variant) -> str | None:
+    names = {storage.scale for storage in v.dtype.stored if storage.block is not None}
+    names |= {storage.zero for storage in v.dtype.stored if storage.zeros}
+    of_chain = [*(operand.name for operand in v.epilogue.operands), *(output.name for output in v.epilogue.outputs)]
+    taken = [name for name in of_chain if name in names]
+    return f"{taken[0]!r} is the keyword of an operand as it is stored; rename that of an op" if taken else None
+
+
+#: What cannot exist on any target.
+VARIANT_RULES: tuple[VariantRule, ...] = (
+    _stored,
+    _decoded,
+    _taken_keyword,
+    _tile_load_of_elements,
+    _precision_of_elements,
+    _descriptor_masking,
+    _descriptor_strides,
+    _descriptor_matrices,
+    _integer_output,
+    _elementwise_reduction,
+    _batch_schedule,
+    _groups,
+    _atomic_result,
+    _paired,
+    _gate_load,
+    _rounding_to,
+    _name_length,
+)
+
+
+def _descriptor_target(v: Variant, target: str) -> str | None:
+    if v.load == "descriptor" and not TARGETS[target].descriptors:
+        return f"{target} has no bulk tensor copies; descriptors need sm90 or later"
+    return None
+
+
+def _fp8_target(v: Variant, target: str) -> str | None:
+    missing = {v.dtype.a, v.dtype.b} & {"fp8e4m3", "fp8e5m2"} - TARGETS[target].fp8
+    return f"{target} does not multiply {min(missing)}" if missing else None
+
+
+def _fp8_result_target(v: Variant, target: str) -> str | None:
+    found = TARGETS[target]
+    # Triton 3.6 uses an instruction of sm89 for fp8e5m2, too.
+    if v.dtype.out in ("fp8e4m3", "fp8e5m2") and found.vendor == "nvidia" and found.capability < 89:
+        return f"Triton cannot convert results to {v.dtype.out} on {target}; use int8"
+    return None
+
+
+def _tf32_target(v: Variant, target: str) -> str | None:
+    if v.dtype.precision == "tf32" and TARGETS[target].vendor == "amd" and target != "gfx942":
+        return f"{target} has no tf32"
+    if v.dtype.precision == "tf32x3" and TARGETS[target].vendor == "amd":
+        return "Triton emulates fp32 by three tf32 products on NVIDIA GPUs only"
+    return None
+
+
+def _exchanged_target(v: Variant, target: str) -> str | None:
+    if v.product == "exchanged" and TARGETS[target].capability not in (90, 100):
+        return f"an exchanged product is for matrix instructions of 64 rows, which {target} does not have"
+    return None
+
+
+def _packed_target(v: Variant, target: str) -> str | None:
+    converted = v.dtype.stored_b.packed > 1 and v.product == "direct" and not v.traits.decodes
+    if converted and v.layout.b != "column" and v.load == "pointer" and TARGETS[target].capability >= 90:
+        return "Triton cannot compile unaligned rows of a packed b in a direct product there; use 'product: exchanged'"
+    return None
+
+
+#: What one target cannot run.
+TARGET_RULES: tuple[TargetRule, ...] = (
+    _descriptor_target,
+    _fp8_target,
+    _fp8_result_target,
+    _tf32_target,
+    _exchanged_target,
+    _packed_target,
+)
+
+
+def _order_of_sums(v: Variant) -> str | None:
+    if not v.traits.repeatable:
+        return f"{v.schedule} adds partial sums in an order that varies; use split_k or tiled {WITH_ROWS}"
+    if v.traits.walks_steps:
+        return f"where {v.schedule} divides K depends on the number of tiles, and so on M; use split_k {WITH_ROWS}"
+    return None
+
+
+def _divided_rows(v: Variant) -> str | None:
+    if v.traits.tiled and ragged(v.masking)["m"] is False:
+        return f"M would decide which tiles are legal for 'masking: {v.masking}'; use mn, mnk or auto {WITH_ROWS}"
+    return None
+
+
+def _pitch_of_rows(v: Variant) -> str | None:
+    if v.load != "descriptor":
+        return None
+    if v.layout.a == "column":
+        return f"M would decide whether a descriptor can address a column-major A; use 'load: pointer' {WITH_ROWS}"
+    if v.layout.c == "column" and v.store == "as_load":
+        return f"M would decide whether a descriptor can write a column-major C; use 'store: pointer' {WITH_ROWS}"
+    return None
+
+
+def _outputs_of_rows(v: Variant) -> str | None:
+    for step in v.epilogue.steps:
+        found = step.meaning
+        if not isinstance(found, AuxiliaryOutput) or not found.reduction:
+            continue
+        if found.shape == COLUMNS:
+            return f"{step.operation} is computed from all rows together; compute it from the result {WITH_ROWS}"
+        if found.reduction == "sum":
+            return (
+                f"{step.operation} adds the sums of tiles by torch.sum, whose order depends on M; "
+                f"compute it from the result {WITH_ROWS}"
+            )
+    return None
+
+
+#: What `invariant: rows` cannot have: results whose bits would depend on the number of rows, or on other rows.
+ROW_RULES: tuple[VariantRule, ...] = (_order_of_sums, _divided_rows, _pitch_of_rows, _outputs_of_rows)
