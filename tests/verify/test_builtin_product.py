@@ -42,7 +42,8 @@ Prove = Callable[[Point], list[Result]]
 #: The product alone is among the operations: a schedule may have no other epilogue.
 OPERATIONS = ("none", *BUILT_IN)
 TYPES = ("fp16", "bf16", "fp32", "int8")
-SCHEDULES = tuple(word for word, entry in SCHEDULE.items() if entry.available)
+#: No operand here is stored other than it is multiplied, so that none is decoded.
+SCHEDULES = tuple(word for word, entry in SCHEDULE.items() if entry.available and not entry.decodes)
 #: The target that is compiled for: that of the reference device.
 PRIMARY = "sm90"
 #: What ran on it.

@@ -169,6 +169,7 @@ def test_another_check_of_the_host_leaves_what_was_compiled(render: Render, tmp_
 
 def test_another_constant_of_the_launch_makes_what_was_compiled_fall(render: Render, tmp_path: Path) -> None:
     """Though it stands in the host's code: the compiler sees it."""
-    found = render(("launcher.j2", "        **row,", '        "num_ctas": 1,\n        **row,'))
+    first = "    arguments={\n{% for argument in k.launches[0].arguments %}\n"
+    found = render(("launcher.j2", first, first.replace("{\n", '{\n        "num_ctas": 1,\n', 1)))
     assert standing(found) == set()
     assert {level for *_, level in unknown(found, tmp_path / "cache")} == set(LEVELS)

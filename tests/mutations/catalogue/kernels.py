@@ -55,6 +55,8 @@ FP8_FAST = ("fp8e4m3_rcr", "gemm_fp8e4m3_fp32_bf16_fast_rcr_scale__tiled_pointer
 # Operands as they are stored.
 INT4 = ("int4_rcr", "gemm_bf16xint4_fp32_bf16_b128x1_rcr_none__tiled_pointer_auto_grouped_storepointer")
 INT4_EXCHANGED = ("int4_rcr", f"{INT4[1]}_productexchanged")
+#: B is decoded by a first kernel.
+DECODED = ("int4_rcr", "gemm_bf16xint4_fp32_bf16_b128x1_rcr_none__decoded_pointer_auto_grouped_storepointer")
 UINT4_ZEROS = ("stored", "gemm_fp16xuint4_fp32_fp16_b64x32_zeros_rrr_none__tiled_pointer_auto_grouped")
 INT8_SCALED = ("stored", "gemm_int8_int32_bf16_a1xall_ballx1_rrr_none__tiled_pointer_auto_grouped")
 FP8_BLOCKS = ("fp8_blocks", "gemm_fp8e4m3_a1x128_b128x128_rcr_none__tiled_pointer_auto_grouped_storepointer")

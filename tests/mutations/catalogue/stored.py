@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..mutation import Mutation, instead, without
-from .kernels import FP8_BLOCKS, INT4, INT4_EXCHANGED, INT8_SCALED, UINT4_ZEROS
+from .kernels import DECODED, FP8_BLOCKS, INT4, INT4_EXCHANGED, INT8_SCALED, UINT4_ZEROS
 
 JOIN = "tl.join((b & 0xFFFF).to(tl.uint16), (b >> 16).to(tl.uint16))"
 #: The load of the next step's scale within the loop.
@@ -13,6 +13,21 @@ ORDER = "    offs_k = offs_k // 32 * 32 + offs_k // 2 % 4 * 8 + offs_k // 8 % 4 
 ODD = "    if a.shape[1] % 2:\n"
 
 MUTATIONS = (
+    Mutation(
+        "B is decoded without its scales",
+        "storage",
+        DECODED,
+        (("(b.to(tl.float32) * b_scale[:, None])", "b.to(tl.float32)"),),
+        "a value is stored * scale",
+        says="are wrong",
+    ),
+    Mutation(
+        "half the blocks of B are not decoded",
+        "storage",
+        DECODED,
+        (("grid=(triton.cdiv(K, 128) * triton.cdiv(N, 64),)", "grid=(triton.cdiv(K, 128) * triton.cdiv(N, 128),)"),),
+        "a block has 64 columns",
+    ),
     Mutation(
         "the two elements of a byte are exchanged",
         "storage",
