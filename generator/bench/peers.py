@@ -13,7 +13,7 @@ from generator.bench.eager import apply as eager_epilogue
 from generator.bench.eager import saturated
 from generator.bench.problem import Problem
 from generator.bench.random_operands import Operands
-from generator.bench.stored_products import product_of_stored
+from generator.bench.stored_products import product_of_stored, scaled_mm
 from generator.bench.suite import PEERS as WORDS
 from generator.epilogue.chain import Epilogue
 from generator.language.model import Dtype
@@ -243,15 +243,7 @@ def _scaled_mm(problem: Problem, *, by_rows: bool = False) -> Launch:
             ones[device] = torch.ones((), dtype=torch.float32, device=device)
         return ones[device], ones[device]
 
-    def launch(operands: Operands, out: torch.Tensor | None) -> torch.Tensor:
-        one, other = scales(operands)
-        result = torch._scaled_mm(
-            operands.a, operands.b, scale_a=one, scale_b=other, out_dtype=out_type, use_fast_accum=fast, out=out
-        )
-        assert isinstance(result, torch.Tensor)
-        return result
-
-    return launch
+    return scaled_mm(scales, out_type, fast=fast)
 
 
 def inductor(problem: Problem) -> Peer:

@@ -27,7 +27,7 @@ def product_of_stored(problem: Problem) -> tuple[str, Callable[[Operands, torch.
     aligned = problem.columns % 16 == 0 and whole and not problem.shape.batch
     fp8 = all(storage.element.floating and storage.bits == 8 for storage in dtype.stored)
     if fp8 and blocks is not None and aligned and layout.word == "rcr" and dtype.out == "bf16":
-        return f"torch._scaled_mm {blocks}", _scaled_mm()
+        return f"torch._scaled_mm {blocks}", scaled_mm(_scales(), torch.bfloat16)
     wide = dtype.a if dtype.stored_a.bits == 16 else "bf16"
 
     def matmul(operands: Operands, out: torch.Tensor | None) -> torch.Tensor:
@@ -39,21 +39,28 @@ def product_of_stored(problem: Problem) -> tuple[str, Callable[[Operands, torch.
     return f"torch.matmul in {wide}", matmul
 
 
-def _scaled_mm() -> Callable[[Operands, torch.Tensor | None], torch.Tensor]:
+def _scales() -> Callable[[Operands], tuple[torch.Tensor, torch.Tensor]]:
     #: By their address, scales with the blocks along K next to each other, as torch takes them; made before any timing.
     along_k: dict[int, torch.Tensor] = {}
 
-    def launch(operands: Operands, out: torch.Tensor | None) -> torch.Tensor:
+    def scales(operands: Operands) -> tuple[torch.Tensor, torch.Tensor]:
         scale = operands.stored["b_scale"]
         if scale.data_ptr() not in along_k:
             along_k[scale.data_ptr()] = scale.mT.contiguous().mT
+        return operands.stored["a_scale"], along_k[scale.data_ptr()]
+
+    return scales
+
+
+def scaled_mm(
+    scales: Callable[[Operands], tuple[torch.Tensor, torch.Tensor]], out_type: torch.dtype, *, fast: bool = False
+) -> Callable[[Operands, torch.Tensor | None], torch.Tensor]:
+    """torch's product of fp8 with the scales of A and of B that `scales` finds among the operands."""
+
+    def launch(operands: Operands, out: torch.Tensor | None) -> torch.Tensor:
+        one, other = scales(operands)
         result = torch._scaled_mm(
-            operands.a,
-            operands.b,
-            scale_a=operands.stored["a_scale"],
-            scale_b=along_k[scale.data_ptr()],
-            out_dtype=torch.bfloat16,
-            out=out,
+            operands.a, operands.b, scale_a=one, scale_b=other, out_dtype=out_type, use_fast_accum=fast, out=out
         )
         assert isinstance(result, torch.Tensor)
         return result
