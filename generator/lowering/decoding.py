@@ -62,8 +62,8 @@ class Decoding:
     @property
     def value(self) -> str:
         """The expression for the block's values, which are rounded once."""
-        zeros = [found for found in self.factors if "_zero" in found.name]
-        scales = [found for found in self.factors if found not in zeros]
+        zeros = [found for found in self.factors if found.zero]
+        scales = [found for found in self.factors if not found.zero]
         if not scales:
             # Elements without scales are numbers of the type already.
             return self.b.name
