@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from generator.cost import analytic
 from generator.language.vocabulary import ELEMENTS, INTERPRETED
@@ -161,7 +162,7 @@ class Launcher:
 
     # The launch: what the kernel is passed, its grid, and what happens before and after it.
 
-    @property
+    @cached_property
     def launches(self) -> tuple[Launch, ...]:
         """What is launched, one after the other."""
         k = self.kernel
