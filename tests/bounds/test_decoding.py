@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from generator.bounds import Proof
-from tests.helpers.bounds.kernels import DECODED, DECODED_DESCRIPTORS, planted, proof_of
+from tests.helpers.bounds.kernels import DECODED, DECODED_DESCRIPTORS, planted, proof_of, wrong
 
 EVERY = (DECODED, DECODED_DESCRIPTORS)
 FIRST = "            launch.kernel[launch.grid](**launch.arguments)\n"
@@ -16,12 +15,6 @@ STORE = "tl.store(decoded_ptrs, decoded, mask=in_n[:, None] & in_k[None, :])"
 GRID = "(triton.cdiv(K, 128) * triton.cdiv(N, 64),)"
 ROOM = "torch.empty_strided((K, N), (1, triton.cdiv(K, 8) * 8), dtype=torch.bfloat16, device=a.device)"
 NOT_LAUNCHED, NOT_PLANNED = "gemm, which launches", "return SimpleNamespace"
-
-
-def wrong(proof: Proof) -> list[str]:
-    """What is said against the file: of its order, and of its accesses."""
-    order = [proof.order.detail] if proof.order.state != "proved" else []
-    return order + [x.detail for x in proof.accesses if x.state in ("refuted", "not proved")]
 
 
 @pytest.mark.parametrize("kernel", EVERY)

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from generator.bounds import Proof
-from tests.helpers.bounds.kernels import PARTS, PARTS_DESCRIPTORS, SUMS, SUMS_DESCRIPTORS, planted, proof_of
+from tests.helpers.bounds.kernels import PARTS, PARTS_DESCRIPTORS, SUMS, SUMS_DESCRIPTORS, planted, proof_of, wrong
 
 Changes = tuple[tuple[str, str], ...]
 
@@ -25,12 +24,6 @@ OFFSETS = "    offs_m = pid_m * BLOCK_M + tl.arange(0, BLOCK_M)\n    offs_n = pi
 STORE = "tl.store(sums_ptrs, acc, mask=in_m[:, None] & in_n[None, :])"
 STORE_OF_GATE = STORE.replace("in_n", "in_s")
 NOT_LAUNCHED, NOT_PLANNED, NOT_ALL_PARTS = "gemm, which launches", "return SimpleNamespace", "parts of K, not"
-
-
-def wrong(proof: Proof) -> list[str]:
-    """What is said against the file: of its order, and of its accesses."""
-    order = [proof.order.detail] if proof.order.state != "proved" else []
-    return order + [x.detail for x in proof.accesses if x.state in ("refuted", "not proved")]
 
 
 @pytest.mark.parametrize("kernel", EVERY)

@@ -10,8 +10,7 @@ import pytest
 import torch
 
 from generator.bounds import prove
-from generator.cli import main
-from generator.emit.manifest_reader import Rendered, read
+from generator.emit.manifest_reader import Rendered
 from generator.language.built_in import chain_of
 from generator.language.model import Dtype, Layout, Variant
 from generator.verify.compare import compare
@@ -19,6 +18,7 @@ from generator.verify.error_propagation import Bounded, sum_along
 from generator.verify.jobs import Job, State
 from generator.verify.reference import references
 from generator.verify.worker_pool import Pool
+from tests.helpers.verify.rendered import rendered
 
 SPEC = """\
 summary: Outputs beside C.
@@ -43,10 +43,7 @@ SAVED = "tl.store(preact_ptrs, x.to(tl.float16), mask=in_m[:, None] & in_n[None,
 
 @pytest.fixture(scope="module")
 def family(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
-    folder = tmp_path_factory.mktemp("outputs")
-    (folder / "several.yaml").write_text(SPEC)
-    assert main([str(folder / "several.yaml"), "--out", str(folder)]) == 0
-    return read(folder / "several")
+    return rendered(tmp_path_factory.mktemp("outputs"), "several", SPEC)
 
 
 def changed(family: Rendered, name: str, old: str, new: str) -> str:

@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from generator.bounds import prove
-from generator.cli import main
-from generator.emit.manifest_reader import Rendered, read
+from generator.emit.manifest_reader import Rendered
 from generator.language.model import Dtype
 from generator.plan.kernels import Kernel
 from generator.verify.accumulation_bounds import accumulation_error
@@ -24,6 +23,7 @@ from generator.verify.launches import launches
 from generator.verify.reference import Bounded
 from generator.verify.tile_order import wrong_order
 from generator.verify.worker_pool import Pool
+from tests.helpers.verify.rendered import rendered
 
 SPEC = """\
 summary: Batches, by every schedule and load.
@@ -45,10 +45,7 @@ WALKED = "bmm_bf16_rcr_bias_add__persistent_pointer_auto_grouped"
 
 @pytest.fixture(scope="module")
 def family(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
-    folder = tmp_path_factory.mktemp("batches")
-    (folder / "several.yaml").write_text(SPEC)
-    assert main([str(folder / "several.yaml"), "--out", str(folder)]) == 0
-    return read(folder / "several")
+    return rendered(tmp_path_factory.mktemp("batches"), "several", SPEC)
 
 
 def test_every_access_is_proved_and_every_tile_of_every_matrix(family: Rendered) -> None:

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from generator.cli import main
-from generator.emit.manifest_reader import Rendered, read
+from generator.emit.manifest_reader import Rendered
 from generator.language.model import Dtype
 from generator.verify import stored_values
 from generator.verify.jobs import Job, Result, State
@@ -17,6 +16,7 @@ from generator.verify.launches import launches
 from generator.verify.loading import load_kernel
 from generator.verify.specialise import specialise
 from generator.verify.worker_pool import Pool
+from tests.helpers.verify.rendered import changed, rendered
 
 SPEC = """\
 summary: Decoded first.
@@ -37,20 +37,7 @@ WHOLE = "gemm_bf16xint8_fp32_bf16_ballx1_rcr_none__decoded_descriptor_auto_group
 
 @pytest.fixture(scope="module")
 def family(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
-    folder = tmp_path_factory.mktemp("dense")
-    (folder / "dense.yaml").write_text(SPEC)
-    assert main([str(folder / "dense.yaml"), "--out", str(folder)]) == 0
-    return read(folder / "dense")
-
-
-def changed(family: Rendered, folder: Path, kernel: str, old: str, new: str) -> Path:
-    """A family's folder with one kernel, one text of which is replaced."""
-    text = family.file(kernel).read_text()
-    assert text.count(old) == 1 or not old, old
-    folder.mkdir()
-    (folder / "manifest.json").write_bytes((family.folder / "manifest.json").read_bytes())
-    (folder / f"{kernel}.py").write_text(text.replace(old, new) if old else text)
-    return folder
+    return rendered(tmp_path_factory.mktemp("dense"), "dense", SPEC)
 
 
 #: A kernel, what of it is replaced, and what the interpret level says.
@@ -88,7 +75,8 @@ MISTAKES = {
 def test_mistakes_are_found(family: Rendered, tmp_path: Path, pools: Callable[[str], Pool]) -> None:
     jobs = []
     for number, (kernel, old, new, _) in enumerate(MISTAKES.values()):
-        jobs.append(Job("interpret", changed(family, tmp_path / str(number), kernel, old, new), kernel))
+        folder = changed(family, tmp_path / str(number), kernel, old, new) if old else family.folder
+        jobs.append(Job("interpret", folder, kernel))
     for (name, (*_, told)), result in zip(MISTAKES.items(), [pools("interpret").submit(job).result() for job in jobs]):
         said = "\n".join(failure.message for failure in result.failures)
         assert result.state is State.PASSED if told is None else result.failures and told in said, (name, said)
@@ -121,7 +109,9 @@ def compiled(
 ) -> dict[str, Result]:
     futures = {}
     for name, (kernel, old, new, _) in COMPILED.items():
-        folder = changed(family, tmp_path_factory.mktemp("spoilt") / "dense", kernel, old, new)
+        folder = family.folder
+        if old:
+            folder = changed(family, tmp_path_factory.mktemp("spoilt") / "dense", kernel, old, new)
         futures[name] = pools("compile").submit(Job("compile", folder, kernel, target="sm90", chosen=("row0-aligned",)))
     return {name: future.result() for name, future in futures.items()}
 

@@ -10,7 +10,7 @@ import torch
 
 from generator.bounds import prove
 from generator.cli import main
-from generator.emit.manifest_reader import Rendered, read
+from generator.emit.manifest_reader import Rendered
 from generator.verify.case_setup import prepare
 from generator.verify.cases import cases, spans
 from generator.verify.coverage import Coverage
@@ -20,6 +20,7 @@ from generator.verify.launches import launches
 from generator.verify.reference import references
 from generator.verify.tile_order import wrong_order
 from generator.verify.worker_pool import Pool
+from tests.helpers.verify.rendered import rendered
 
 SPEC = """\
 summary: Groups, by every schedule and load.
@@ -39,10 +40,7 @@ DESCRIPTORS = "gmm_bf16_rcr_bias_scalem_add_save__tiled_descriptor_auto_grouped_
 
 @pytest.fixture(scope="module")
 def family(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
-    folder = tmp_path_factory.mktemp("groups")
-    (folder / "several.yaml").write_text(SPEC)
-    assert main([str(folder / "several.yaml"), "--out", str(folder)]) == 0
-    return read(folder / "several")
+    return rendered(tmp_path_factory.mktemp("groups"), "several", SPEC)
 
 
 def test_every_access_is_proved_and_every_tile_of_every_group(family: Rendered) -> None:
@@ -204,10 +202,7 @@ DESCRIPTORS_OF_K = "gmmk_bf16_crr_bias_scalem_add__tiled_descriptor_auto_grouped
 
 @pytest.fixture(scope="module")
 def family_of_k(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
-    folder = tmp_path_factory.mktemp("parts")
-    (folder / "parts.yaml").write_text(SPEC_OF_K)
-    assert main([str(folder / "parts.yaml"), "--out", str(folder)]) == 0
-    return read(folder / "parts")
+    return rendered(tmp_path_factory.mktemp("parts"), "parts", SPEC_OF_K)
 
 
 def test_every_access_to_a_part_of_k_is_proved(family_of_k: Rendered) -> None:

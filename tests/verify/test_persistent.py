@@ -9,12 +9,12 @@ from textwrap import dedent
 import pytest
 
 from generator.bounds import prove
-from generator.cli import main
-from generator.emit.manifest_reader import Rendered, read
+from generator.emit.manifest_reader import Rendered
 from generator.verify.coverage import Coverage
 from generator.verify.job_selection import covered, plan
 from generator.verify.jobs import State
 from generator.verify.worker_pool import Pool
+from tests.helpers.verify.rendered import rendered
 
 SPEC = """\
 summary: A product by programs that stay and walk the tiles.
@@ -35,10 +35,7 @@ POINTER = "gemm_bf16_rcr_bias_relu__persistent_pointer_auto_grouped"
 
 @pytest.fixture(scope="module")
 def family(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
-    folder = tmp_path_factory.mktemp("persistent")
-    (folder / "walked.yaml").write_text(SPEC)
-    assert main([str(folder / "walked.yaml"), "--out", str(folder)]) == 0
-    return read(folder / "walked")
+    return rendered(tmp_path_factory.mktemp("persistent"), "walked", SPEC)
 
 
 def test_every_access_and_the_walk_are_proved(family: Rendered) -> None:

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from generator.bounds import prove
-from generator.cli import main
-from generator.emit.manifest_reader import Rendered, read
+from generator.emit.manifest_reader import Rendered
 from generator.verify.cases import cases
 from generator.verify.expectations import _partial_sums
 from generator.verify.jobs import Job, State
 from generator.verify.machine_code import MachineCode
 from generator.verify.worker_pool import Pool
+from tests.helpers.verify.rendered import rendered
 
 SPEC = """\
 summary: A product by programs that share tiles.
@@ -44,10 +44,7 @@ SCHEDULES = {"split_k", "split_k_atomic", "stream_k"}
 
 @pytest.fixture(scope="module")
 def family(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
-    folder = tmp_path_factory.mktemp("shared")
-    (folder / "shared.yaml").write_text(SPEC)
-    assert main([str(folder / "shared.yaml"), "--out", str(folder)]) == 0
-    return read(folder / "shared")
+    return rendered(tmp_path_factory.mktemp("shared"), "shared", SPEC)
 
 
 def changed(family: Rendered, name: str, old: str, new: str) -> str:

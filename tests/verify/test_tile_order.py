@@ -20,6 +20,7 @@ from generator.verify.jobs import State
 from generator.verify.tile_order import hilbert, tiles
 from generator.verify.worker_pool import Pool
 from tests.helpers.support import family_of
+from tests.helpers.verify.rendered import rendered
 
 SPEC = """\
 summary: A product in orders that are not straight.
@@ -80,10 +81,7 @@ def test_each_die_has_a_run_of_tiles() -> None:
 
 @pytest.fixture(scope="module")
 def family(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
-    folder = tmp_path_factory.mktemp("orders")
-    (folder / "bent.yaml").write_text(SPEC)
-    assert main([str(folder / "bent.yaml"), "--out", str(folder)]) == 0
-    return read(folder / "bent")
+    return rendered(tmp_path_factory.mktemp("orders"), "bent", SPEC)
 
 
 def test_the_function_beside_the_kernel_finds_the_tiles_of_the_curve(family: Rendered) -> None:

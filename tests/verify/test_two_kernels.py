@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from generator.cli import main
-from generator.emit.manifest_reader import Rendered, read
+from generator.emit.manifest_reader import Rendered
 from generator.verify.jobs import Job, Result, State
 from generator.verify.launches import launches
 from generator.verify.loading import load_kernel
@@ -16,6 +15,7 @@ from generator.verify.machine_code import MachineCode
 from generator.verify.specialise import specialise
 from generator.verify.tile_order import wrong_order
 from generator.verify.worker_pool import Pool
+from tests.helpers.verify.rendered import changed, rendered
 
 SPEC = """\
 summary: Summed in parts.
@@ -40,20 +40,7 @@ ALONG = "    pid_m = first_m + within // num_n\n    pid_n = within % num_n\n"
 
 @pytest.fixture(scope="module")
 def family(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
-    folder = tmp_path_factory.mktemp("parts")
-    (folder / "parts.yaml").write_text(SPEC)
-    assert main([str(folder / "parts.yaml"), "--out", str(folder)]) == 0
-    return read(folder / "parts")
-
-
-def changed(family: Rendered, folder: Path, kernel: str, old: str, new: str) -> Path:
-    """A family's folder with one kernel, one text of which is replaced."""
-    text = family.file(kernel).read_text()
-    assert text.count(old) == 1, old
-    folder.mkdir()
-    (folder / "manifest.json").write_bytes((family.folder / "manifest.json").read_bytes())
-    (folder / f"{kernel}.py").write_text(text.replace(old, new))
-    return folder
+    return rendered(tmp_path_factory.mktemp("parts"), "parts", SPEC)
 
 
 #: A kernel, what of it is replaced, the case that finds it, and what is said.

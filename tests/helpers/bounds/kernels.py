@@ -57,3 +57,9 @@ def proof_of(folder: Path, text: str) -> Proof:
     path = folder / "kernel.py"
     path.write_text(text)
     return prove(path)
+
+
+def wrong(proof: Proof) -> list[str]:
+    """What is said against the file: of its order, and of its accesses."""
+    order = [proof.order.detail] if proof.order.state != "proved" else []
+    return order + [x.detail for x in proof.accesses if x.state in ("refuted", "not proved")]
