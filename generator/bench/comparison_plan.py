@@ -181,7 +181,10 @@ def _on_shapes(
         layout = shared_layout([kernel.variant.layout for _, kernel in entries])
     except ValueError as error:
         raise CallError(f"case {case!r}: {error}") from None
-    batched = entries[0][1].variant.products.several
+    products = entries[0][1].variant.products
+    if products.divided:
+        raise CallError(f"case {case!r}: {entries[0][1].name} has groups, and there are no shapes of groups to measure")
+    batched = products.several
     fitting = [shape for shape in shapes if bool(shape.batch) == batched]
     if not fitting:
         wanted = "batches, and needs shapes BxMxNxK" if batched else "single products, and needs shapes MxNxK"

@@ -22,7 +22,9 @@ from generator.language.vocabulary import DEFAULTS, QUANTISED
 SUM = "whole"
 
 #: Names that the kernel of a gradient has for its own values.
-_OWN = re.compile(r"grad(_.*)?|x\d+|(gate|up)\d+|(part|tiles)_[mn]|found|inside|gradient_kernel", re.A)
+_OWN = re.compile(
+    r"grad(_.*)?|x\d+|(gate|up)\d+|(part|tiles)_[mn]|found|inside|whole|groups|ends|gradient_kernel", re.A
+)
 #: What such a kernel adds to the name of an operand, for its columns of each half of a gate.
 _ADDED = ("gate", "up")
 

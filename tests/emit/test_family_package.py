@@ -122,7 +122,7 @@ def test_files_that_are_no_kernels_begin_with_an_underscore() -> None:
     """But for the layers of a family, and the kernels of gradients, which are named as their contract."""
     for folder in GENERATED.iterdir():
         kernels = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["kernels"]
-        assert all(re.match(r"(gemm|bmm)_\w+__\w", name) and not name.endswith("__gradient") for name in kernels)
+        assert all(re.match(r"(gemm|bmm|gmmk?)_\w+__\w", name) and not name.endswith("__gradient") for name in kernels)
         of = {f"{name.partition('__')[0]}__gradient" for name in kernels}
         names = {path.stem for path in folder.glob("*.py")}
         assert {name for name in names if not name.startswith("_")} - of - {"nn"} == kernels.keys()

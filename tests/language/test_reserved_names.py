@@ -47,7 +47,7 @@ from generator.plan.expand import expand
 from tests.helpers.support import BASE, GENERATED, SPECS, Spoken, family_of, ops, python, read_text
 
 GRAMMAR = re.compile(
-    r"(gemm|bmm)_[a-z0-9_]+_[rcs]{3}_[a-z0-9_]+__[a-z0-9]+_[a-z0-9]+_[a-z0-9]+_[a-z0-9]+(_store[a-z]+)?(_product[a-z]+)?(_math[a-z]+)?"
+    r"(gemm|bmm|gmmk?)_[a-z0-9_]+_[rcs]{3}_[a-z0-9_]+__[a-z0-9]+_[a-z0-9]+_[a-z0-9]+_[a-z0-9]+(_store[a-z]+)?(_product[a-z]+)?(_math[a-z]+)?"
 )
 
 

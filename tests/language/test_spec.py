@@ -53,7 +53,7 @@ MISTAKES = {
         "masking: [none, off]",
         ["4:17: masking: unknown value 'off'; legal: none, k, mn, mnk, auto"],
     ),
-    "a number for a word": ("batch: 3", ["4:8: batch: unknown value 3; legal: none, strided"]),
+    "a number for a word": ("batch: 3", ["4:8: batch: unknown value 3; legal: none, strided, grouped, grouped_k"]),
     "nothing for a word": ("store:", ["4:7: store: unknown value None; legal: as_load, pointer"]),
     "an empty list": ("masking: []", [f"4:10: masking: {EMPTY}"]),
     "a word twice": ("swizzle: [linear, linear]", ["4:19: swizzle: 'linear' is listed twice"]),
