@@ -26,8 +26,8 @@ from generator.bounds.symbolic_values import Number, Value
 from generator.bounds.terms import Condition, at_most, below, poly, variable
 from generator.bounds.triton_semantics import PID
 
-#: The assignments that find a program's group, in their order. Before them programs have a number.
-_FOUND = {
+#: The assignments that find the rows and tiles of all groups, in their order, and those that find a program's group.
+_ALL_GROUPS = {
     "groups": "tl.arange(0, GROUPS)",
     "before": "tl.load(offsets_ptr + (groups - 1), mask=(groups > 0) & (groups < G), other=0)",
     "starts": "tl.associative_scan(tl.minimum(before, T), 0, _larger)",
@@ -35,6 +35,8 @@ _FOUND = {
     "ends": "tl.maximum(tl.minimum(behind, T), starts)",
     "tiles": "tl.cdiv(ends - starts, BLOCK_M) * tl.cdiv(N, BLOCK_N)",
     "lasts": "tl.cumsum(tiles, 0)",
+}
+_OWN_GROUP = {
     "group": "tl.sum((lasts <= number).to(tl.int32), 0)",
     "own": "groups == group",
     "start": "tl.sum(tl.where(own, starts, 0), 0)",
@@ -42,7 +44,7 @@ _FOUND = {
     "pid": "number - tl.sum(tl.where(own, lasts - tiles, 0), 0)",
 }
 _LARGER = "@triton.jit\ndef _larger(a, b):\n    return tl.maximum(a, b)"
-#: Where programs have one tile each: their number, and what the surplus ones do.
+#: Where programs have one tile each: their number, which is known between these, and what the surplus ones do.
 _NUMBER = "tl.program_id(0)"
 _SURPLUS = "if group >= G:\n    return"
 #: Where they walk the tiles: how many there are.
@@ -96,18 +98,10 @@ def why_not(source: Source, latest: Mapping[str, ast.expr], *, walks: bool, ende
 
     `latest` has the last assignment of each name in order, and `ended` says whether the surplus programs have ended.
     """
-    known = dict(_FOUND)
-    if not walks:
-        known = {**dict(list(known.items())[:7]), "number": _NUMBER, **dict(list(known.items())[7:])}
-    if [name for name in latest if name in known] != [*known]:
-        return "the statements that find a program's group are not in their order"
-    strange = next((name for name, text in known.items() if not matches(latest[name], text)), None)
-    stored = [
-        node.id for node in ast.walk(source.kernel) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-    ]
-    changed = next((name for name in known if stored.count(name) != 1), None)
-    if strange or changed:
-        return f"{strange or changed} is not computed as it is known to be, once"
+    number = {} if walks else {"number": _NUMBER}
+    reason = _other(source, latest, {**_ALL_GROUPS, **number, **_OWN_GROUP})
+    if reason is not None:
+        return reason
     if not matches(source.function("_larger"), _LARGER):
         return "_larger is not the larger of two numbers"
     return None if walks or ended else "programs without a tile do not end"
