@@ -59,6 +59,8 @@ _PART_OF_K = {
     "K": "end - start",
 }
 LAST_OF_K = "K"
+#: The names of these statements that a kernel is given, and that none may change.
+_GIVEN = frozenset({"G", "T", "N", "BLOCK_M", "GROUPS", "offsets_ptr"})
 
 #: The launcher's number of lanes, which is at least G. The proof assumes more lanes than there can be.
 LANES = "max(32, triton.next_power_of_2(G))"
@@ -120,6 +122,7 @@ def _other(source: Source, latest: Mapping[str, ast.expr], known: Mapping[str, s
     nodes = (node for node in ast.walk(source.kernel) if isinstance(node, ast.Name))
     stored = [node.id for node in nodes if isinstance(node.ctx, ast.Store)]
     changed = next((name for name in known if stored.count(name) != 1), None)
+    changed = changed or next((name for name in stored if name in _GIVEN or stored.count("number") != 1), None)
     return f"{strange or changed} is not computed as it is known to be, once" if strange or changed else None
 
 

@@ -57,6 +57,8 @@ def test_every_access_is_proved_and_every_tile_of_every_group(family: Rendered) 
     ("kernel", "old", "new", "words"),
     [
         (TILED, "starts = tl.associative_scan(tl.minimum(before, T), 0, _larger)", "starts = before", "starts is not"),
+        (TILED, "    number = tl.program_id(0)\n", "    T = 2 * T\n    number = tl.program_id(0)\n", "once"),
+        (WALKED, "        own = groups == group\n", "        number += 1\n        own = groups == group\n", "once"),
         (TILED, "return tl.maximum(a, b)", "return tl.minimum(a, b)", "_larger is not"),
         (TILED, "ends = tl.maximum(tl.minimum(behind, T), starts)", "ends = behind", "ends is not"),
         (TILED, "(lasts <= number)", "(lasts < number)", "group is not"),
