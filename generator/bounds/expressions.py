@@ -29,10 +29,12 @@ from generator.bounds.symbolic_values import (
     moved,
     reaches_memory,
 )
-from generator.bounds.terms import Condition, Result, either, every, negation, of, poly
+from generator.bounds.terms import Condition, Result, either, equal, every, negation, of, poly, variable
 
 #: The arguments of tl.load and tl.store that do not affect addresses.
 _IDLE = frozenset({"other", "padding_option", "cache_modifier", "eviction_policy", "volatile"})
+#: The operand whose elements are numbers of rows, which a kernel compares and addresses by.
+NAMES = "rows"
 #: Expressions that bind names or run later, which are not supported.
 _BINDING = (ast.NamedExpr, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Starred)
 
@@ -70,6 +72,8 @@ class Expressions:
                 return triton_semantics.operate(self.place(node), ast.Sub(), Number(poly(0)), self.value(operand))
             case ast.UnaryOp(ast.Not() | ast.Invert(), operand):
                 return self._opposite(node, self.value(operand))
+            case ast.Compare(ast.Name() as left, [ast.Is()], [ast.Constant(None)]):
+                return self._absent(node, self.value(left))
             case ast.Compare(left, [operator], [right]):
                 return self._compare(node, operator, self.value(left), self.value(right))
             case ast.IfExp():
@@ -120,6 +124,12 @@ class Expressions:
         if isinstance(value, Truth):
             return Truth(negation(value.condition), value.shape, value.parts)
         return Opaque(ast.unparse(node))
+
+    def _absent(self, node: ast.expr, value: Value) -> Value:
+        """Whether an operand that may be left out is."""
+        if isinstance(value, Pointer) and not value.shape:
+            return Truth(equal(variable(f"{value.operand} is given"), 0))
+        return self._unknown(node)
 
     def _compare(self, node: ast.expr, operator: ast.cmpop, a: Value, b: Value) -> Value:
         if not isinstance(a, Number) or not isinstance(b, Number):
@@ -202,6 +212,9 @@ class Expressions:
         values = {name: self.value(value) for name, value in given.items()}
         mask, checked = values.get("mask", TRUE), values.get("boundary_check", Several(()))
         self.sites.append(sites.plain(self.place(node), kind, values["pointer"], mask, checked))
+        if isinstance(found := values["pointer"], Pointer) and found.operand == NAMES:
+            # Any number: what is proved of it holds in every lane.
+            return Number(variable(f"name {node.lineno}"), found.shape, "32")
         return Opaque(f"data of line {node.lineno}")
 
     def _add(self, node: ast.Call) -> Value:

@@ -16,7 +16,7 @@ from generator.bounds.patterns import matched, matches
 from generator.bounds.plain_arithmetic import condition_of, number_of
 from generator.bounds.source import NotUnderstood, Source
 from generator.bounds.symbolic_values import Descriptor
-from generator.bounds.terms import Condition, Poly, negation, poly, variable
+from generator.bounds.terms import Condition, Poly, equal, negation, poly, variable
 from generator.emit.syntax_digest import undocumented
 
 #: A new matrix of some sizes.
@@ -236,12 +236,17 @@ class Gemm:
                 return self._admit(statement.value)
             case ast.If(test, [ast.Assign([ast.Name("out")], made)], orelse) if matches(test, "out is None"):
                 return self._output(made, orelse)
+            case ast.If(test, [ast.Expr(check)], []) if matches(test, "rows is not None"):
+                return self._admit(check) and "rows" in self.operands
             case ast.If(test, [ast.Raise()], []) if matches(test, "out is None", "_overlapping(out)"):
                 return True
             case ast.If(ast.Compare(ast.Name(name), [ast.Is()], [ast.Constant(None)]), [ast.Assign()], [_, *_]):
                 return self._output_beside(name, statement)
             case ast.If(test, [ast.Raise()], []) if matches(test, "reason is not None"):
                 self._refuses = True
+                refusal = self.source.function("refusal").body
+                if any(matches(part, "if rows is not None:\n    return $why") for part in refusal):
+                    self.facts.append(equal(variable(helpers.NAMED), 0))
                 return True
             case ast.If(test, [returned], []) if matches(test, "not _launchable(**$given)"):
                 return matches(returned, *self._empty)
@@ -370,6 +375,8 @@ class Gemm:
         match target:
             case "reason" if matches(node, "refusal(a, b, **$others)"):
                 self._refuses = False
+            case "R" if matches(node, "a.shape[0]"):
+                pass
             case "results" if self._beside:
                 return matches(node, _entries(["out", *self._beside]))
             case "blocks" if matches(node, "row or CONFIGS[0]"):

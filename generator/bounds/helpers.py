@@ -8,11 +8,11 @@ from collections.abc import Collection
 from generator.bounds.patterns import assigned, expression, matched, matches
 from generator.bounds.plain_arithmetic import number_of
 from generator.bounds.source import NotUnderstood, Source, refusals
-from generator.bounds.terms import Condition, at_most, poly, variable
+from generator.bounds.terms import Condition, at_most, either, equal, poly, variable
 
-#: B is how many matrices a batch has, G how many groups there are, and T how many rows they have together: nothing is
-#: said of those that a launcher does not have.
-SIZES = ("B", "G", "T", "M", "N", "K")
+#: B is how many matrices a batch has, G how many groups there are, T how many rows they have together, and R how many A
+#: has: nothing is said of those that a launcher does not have.
+SIZES = ("B", "G", "T", "R", "M", "N", "K")
 #: The sizes of a launcher: of one product, of a batch, and of groups.
 ONE, BATCH, GROUPS = ("M", "N", "K"), ("B", "M", "N", "K"), ("G", "T", "N", "K")
 #: The same of groups along K.
@@ -22,11 +22,13 @@ GROUPS_OF_K = ("G", "M", "N", "T")
 _TAKEN = {
     ONE: "M, K, N = *a.shape, b.shape[1]",
     BATCH: "B, M, K, N = *a.shape, b.shape[2]",
-    GROUPS: "T, G, K, N = a.shape[0], *b.shape[:2], b.shape[2]",
+    GROUPS: "R, K, G, N = *a.shape, b.shape[0], b.shape[2]",
     GROUPS_OF_K: "G, M, T, N = len(offsets), *a.shape, b.shape[1]",
 }
 #: What they are taken from.
-READ = {names: "a, b, offsets" if names == GROUPS_OF_K else "a, b" for names in _TAKEN}
+READ = {names: "a, b" for names in _TAKEN} | {GROUPS: "a, b, rows", GROUPS_OF_K: "a, b, offsets"}
+#: The rows of the products: those of A, or as many as are named; and the variable that says whether they are.
+_NAMED, NAMED = "T = R if rows is None else rows.shape[0]", "rows is given"
 #: `unit` may be left out where no operand has a stride of 1.
 _CHECKS = tuple(f"def _check(name, x, shape, dtype, device, {unit}):\n    *$checks" for unit in ("unit", "unit=None"))
 _UNIT = (
@@ -93,10 +95,17 @@ def sizes(source: Source, names: tuple[str, ...]) -> list[Condition]:
     known = [
         (at, columns) for columns, end in ((1, ""), (2, " // 2")) for at in body if matches(at, _TAKEN[names] + end)
     ]
+    named = [at for at in body if matches(at, _NAMED)] if names == GROUPS else []
+    body = [at for at in body if at not in named]
+    if names == GROUPS and len(named) != 1:
+        raise NotUnderstood(function.lineno, "_sizes")
     if len(known) != 1 or assigned(at for at in body if at is not known[0][0]) & {"a", "b", *names}:
         raise NotUnderstood(function.lineno, "_sizes")
     taken, columns = known[0]
+    names = (*names, "R") if names == GROUPS else names
     facts = [at_most(0, variable(name)) for name in names]
+    if named:
+        facts.append(either([equal(variable(NAMED), 1), equal(variable("T"), variable("R"))]))
     largest = [f"{columns} * {name}" if name == "N" and columns > 1 else name for name in names]
     for test in refusals(body[body.index(taken) + 1 :], names):
         limited = matched(test, f"any(isinstance(size, int) and size > $limit for size in ({', '.join(largest)}))")

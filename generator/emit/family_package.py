@@ -228,8 +228,8 @@ def operands(family: Family) -> tuple[tuple[str, tuple[tuple[str, str], ...]], .
 
 
 def _operands(made: Call) -> Iterator[tuple[str, str]]:
-    optional = made.outputs if made.reads_out else made.results
-    for found in (made.a, made.b, *made.keywords, *made.results):
+    optional = (*made.optional, *(made.outputs if made.reads_out else made.results))
+    for found in (made.a, made.b, *made.keywords, *made.optional, *made.results):
         # The kernel writes parts of a sum, which the launcher allocates.
         if found not in made.outputs or found.layout:
             extents = ", ".join(f'"{extent}"' for extent in found.extents) + "," * (len(found.extents) == 1)

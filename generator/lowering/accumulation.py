@@ -174,6 +174,8 @@ class Accumulation:
     def _strips_of(self, letter: str) -> tuple[Strip, ...]:
         """What the factors of an operand are for: the rows of A, or the strips of B's columns."""
         inside = self.edges.inside
+        if letter == "a" and self.a.gathered:
+            return (Strip("", "offs_a", "", "in_a", times=0),)
         if letter == "a":
             return (Strip("", self._within("offs_m", inside.m, "M"), "pid_m * BLOCK_M", inside.m),)
         if self.b.pairs:

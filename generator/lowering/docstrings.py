@@ -131,7 +131,8 @@ def groups(v: Variant) -> str:
     return (
         "rows up to offsets[0] of a are multiplied by b[0], those from there up to offsets[1] by b[1], and so on. Rows "
         "past the last end are not written. An end counts as between the one before it and T, whatever it is. offsets "
-        "stay on the device: nothing waits for them."
+        "stay on the device: nothing waits for them. rows, if given, names the row of a for each row of the product; a "
+        "row that a does not have stands for zeros."
     )
 
 
@@ -321,7 +322,7 @@ def operand_table(k: View) -> str:
     """The operands and the result: shape, dtype, layout and alignment."""
     call = k.call
     rows = [("operand", "shape", "dtype", "layout")]
-    for x in (call.a, call.b, *call.keywords, *call.results):
+    for x in (call.a, call.b, *call.keywords, *call.optional, *call.results):
         if x.number:
             rows.append((x.name, "scalar", "any real", "a number, or a tensor of one element"))
         else:
@@ -338,6 +339,8 @@ def _dtype(x: Argument) -> str:
 
 def _layout(k: View, x: Argument) -> str:
     """The strides that a tensor must have, and its alignment."""
+    if x in k.call.optional:
+        return "stride 1; may be left out"
     if not x.layout:
         return "on the device" if x.extents == ("1",) else "stride 1"
     if x.unit is None:

@@ -91,7 +91,8 @@ class Launcher:
     @property
     def sized(self) -> str:
         """What the sizes are read from."""
-        return "a, b, offsets" if self.call.products.divided == "K" else "a, b"
+        read = [x.name for x in (self.call.positional if self.call.products.divided == "K" else self.call.optional)]
+        return ", ".join(("a", "b", *read))
 
     @property
     def empty(self) -> str:
@@ -143,7 +144,11 @@ class Launcher:
     @property
     def refusal_call(self) -> str:
         """The statement that asks whether this kernel takes the operands."""
-        names = (*(x.name for x in self.call.keywords), "out", *(matrix.name for matrix in self.kernel.saved))
+        names = (
+            *(x.name for x in (*self.call.keywords, *self.call.optional)),
+            "out",
+            *(matrix.name for matrix in self.kernel.saved),
+        )
         return bracketed("reason = refusal(", ["a", "b", *(f"{name}={name}" for name in names)], ")", _INSIDE)
 
     @property
@@ -153,7 +158,7 @@ class Launcher:
 
     @property
     def _keywords(self) -> tuple[str, ...]:
-        return (*(x.name for x in (*self.call.keywords, *self.call.results)), "config")
+        return (*(x.name for x in (*self.call.keywords, *self.call.optional, *self.call.results)), "config")
 
     def _head(self, name: str, keywords: tuple[str, ...]) -> str:
         needed = {x.name for x in self.call.keywords}
@@ -305,12 +310,15 @@ class Launcher:
 
     @property
     def unlike(self) -> str:
-        """The condition that a matrix `x` of `given` has not as many dimensions as it must have."""
+        """The head of the statement for matrices of `given` that have not as many dimensions as they must have."""
         counts = {x.name: len(x.extents) for x in (*self.call.tensors, self.call.out) if x.layout}
-        if len(set(counts.values())) == 1:
-            return f"x.dim() != {counts['a']}"
-        few = " or ".join(f"x is {name}" for name in ("a", "b") if counts[name] != counts["out"])
-        return f"x.dim() != ({counts['b']} if {few} else {counts['out']})"
+        wanted = str(counts["out"])
+        few = " or ".join(f"x is {name}" for name in self.matrices if counts[name] != counts["out"])
+        if few:
+            wanted = f"({counts['b']} if {few} else {wanted})"
+        each = f"not isinstance(x, torch.Tensor) or x.dim() != {wanted} for x in given"
+        one = f"if any({each}):"
+        return one if _INSIDE + len(one) <= WIDTH else f"if any(\n{' ' * _INSIDE}{each}\n):"
 
     @property
     def refusals(self) -> tuple[tuple[str, str], ...]:
@@ -323,6 +331,9 @@ class Launcher:
             reason = "descriptors need an NVIDIA GPU from sm90 on, and this is {torch.cuda.get_device_name(a.device)}"
             condition = "a.is_cuda and (torch.version.hip or torch.cuda.get_device_capability(a.device) < (9, 0))"
             found.append((condition, f'f"{reason}"'))
+        if k.descriptors and self.call.optional:
+            reason = "descriptors copy neighbouring rows of a, and rows names others"
+            found.append(("rows is not None", f'"{reason}"'))
         if k.described:
             dimension = "N" if k.c.layout == "row" else "M"
             size, step = self.extents[dimension], 128 // ELEMENTS[k.v.dtype.out].bits

@@ -26,6 +26,8 @@ class Matrix:
     #: The kernel's names for the first row and column of the product, of a matrix that is divided among products.
     first_row: str = ""
     first_column: str = ""
+    #: Whether its rows are those that the kernel calls offs_a and in_a, which are not counted from the product's first.
+    gathered: bool = False
     #: Of a B with two columns for each of C, their order.
     order: str | None = None
     #: Of the result, whether the epilogue has read it, so that its addresses are there.
@@ -108,7 +110,7 @@ class Matrix:
     @property
     def base(self) -> str:
         """The kernel's pointer to the first element of its matrix."""
-        found = [(self.number, self.batch_stride), (self.first_row, self.row_stride)]
+        found = [(self.number, self.batch_stride), ("" if self.gathered else self.first_row, self.row_stride)]
         found.append((self.first_column, self.column_stride))
         moved = (f" + {first}{f' * {stride}' if stride else ''}" for first, stride in found if first)
         return "".join((f"{self.name}_ptr", *moved))

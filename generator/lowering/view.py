@@ -311,6 +311,7 @@ class View(Accumulation):
         else:
             found = [matrix(self.a, "a"), matrix(self.b, self.b.variable)]
         found += [Slot(f"{x.name}_ptr", x.name, x.name) for x in self.call.positional]
+        found += [Slot(f"{x.name}_ptr", x.name, x.name) for x in self.call.optional if self.a.gathered]
         found += [matrix(x, x.name) for x in self.scales]
         found.append(matrix(self.c, "sums" if self.stage == "parts" else "out"))
         for operand in self.operands:
@@ -323,7 +324,7 @@ class View(Accumulation):
         found += [Slot(f"{x.name}_ptr", x.variable, x.variable) for x in self.parts]
         if self.schedule.workspace and not self.schedule.joins:
             found += [Slot(f"{name}_ptr", name, name) for name in ("work", "counters")]
-        found += [Slot(size, size) for size in self.sizes]
+        found += [Slot(size, size) for size in (*self.sizes, *["R"] * self.a.gathered)]
         return (*found, *(Slot(name, value) for x in self.strided for name, value in x.strides))
 
     @property
@@ -422,11 +423,16 @@ def view(kernel: Kernel) -> View:
     scaled = [storage for storage in v.dtype.stored if storage.block is not None]
     vectors = [storage for storage in scaled if not one_of_tile(storage, kernel.tiles, v.epilogue.order is None)]
     shapes += [{"a": ROWS, "b": COLUMNS}[storage.letter] for storage in vectors]
+    gathered = described.rows is not None and v.load == "pointer"
+
+    def rows_of_a(x: Matrix) -> Matrix:
+        return replace(x, gathered=gathered and bool(x.first_row))
+
     return View(
         kernel,
-        a=_matrix("a", "M", "K", described.a, products),
+        a=rows_of_a(_matrix("a", "M", "K", described.a, products)),
         b=replace(b, flipped=through_registers(v) == "b" or b.packed > 1 or shuffle is not None, shuffle=shuffle),
-        stored=stored,
+        stored=tuple(rows_of_a(x) for x in stored),
         c=replace(c, located=v.epilogue.reads_out),
         edges=edges_of(
             v.masking,
@@ -449,6 +455,6 @@ def _matrix(
 ) -> Matrix:
     integer = of.dtype in ("int8", CONTAINER)
     number = products.number if len(of.extents) > 2 else ""
-    first_row, first_column = (START if extent == "T" else "" for extent in of.extents[-2:])
+    first_row, first_column = (START if extent in ("T", "R") else "" for extent in of.extents[-2:])
     lies = number, first_row, first_column
-    return Matrix(name, of.name, rows, columns, of.layout, *lies, order, integer=integer, packed=packed)
+    return Matrix(name, of.name, rows, columns, of.layout, *lies, order=order, integer=integer, packed=packed)

@@ -89,6 +89,8 @@ class Call:
     b: Argument
     #: What divides the products, in front of the keywords.
     offsets: Argument | None
+    #: What may name the row of A for each row of the products, an optional keyword.
+    rows: Argument | None
     #: What belongs to A and B as they are stored: scales and zero points.
     stored: tuple[Argument, ...]
     #: What the epilogue reads, in the order of its steps, and what it writes beside the result, in the same order.
@@ -113,6 +115,11 @@ class Call:
         return (*self.positional, *self.stored, *self.operands)
 
     @property
+    def optional(self) -> tuple[Argument, ...]:
+        """Operands that may be left out, behind the others."""
+        return () if self.rows is None else (self.rows,)
+
+    @property
     def positional(self) -> tuple[Argument, ...]:
         """Those of them that need no keyword."""
         return () if self.offsets is None else (self.offsets,)
@@ -133,6 +140,7 @@ class Call:
 
     def size(self, name: str) -> str:
         """A size of the products as an extent of A or B, as source: `b.shape[1] // 2`."""
+        name = "R" if name == "T" and self.rows is not None else name
         for x in (self.a, self.b):
             for dimension, extent in enumerate(x.extents):
                 if extent.rpartition(" * ")[2] == name:
@@ -167,16 +175,24 @@ def call(v: Variant) -> Call:
             return
         along, across = _blocks("K", storage.block.along), storage.block.across
         shape = (_blocks("M", across), along) if storage.letter == "a" else (along, _blocks(columns, across))
+        if storage.letter == "a" and products.divided:
+            # They follow the rows of A.
+            yield Argument(storage.scale, tuple(extent.replace("M", "R") for extent in shape), SCALE_TYPES, "strided")
+            return
         yield matrix(storage.scale, *shape, "strided", SCALE_TYPES)
         if storage.zeros:
             yield matrix(storage.zero, *shape, "strided", ZERO_TYPES)
 
     a, b = dtype.stored
     columns = "2 * N" if epilogue.gate else "N"
+    left = matrix("a", "M", "K", layout.a, a.container)
+    by_rows = products.divided == "M"
     return Call(
-        a=matrix("a", "M", "K", layout.a, a.container),
+        # The products' rows may be named: then A has any number of rows.
+        a=replace(left, extents=("R", "K")) if by_rows else left,
         b=matrix("b", "K" if b.packed == 1 else f"K // {b.packed}", columns, layout.b, b.container),
         offsets=Argument("offsets", (products.count,), "int32") if products.divided else None,
+        rows=Argument("rows", ("T",), "int32") if by_rows else None,
         stored=(*scales(a), *scales(b)),
         operands=tuple(operand(found.name, found.shape) for found in epilogue.operands),
         out=matrix("out", "M", "N", layout.c, dtype.out),

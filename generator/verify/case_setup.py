@@ -100,6 +100,8 @@ class _Builder:
             self.fill_stored({"a": a, "b": b, **stored}, spread)
         if described.offsets is not None:
             stored["offsets"] = self.offsets(described.offsets)
+        if described.rows is not None and self.case.named:
+            stored["rows"] = self.rows(described.rows)
         out = None
         if self.case.given_out or described.reads_out or "c" in (self.case.huge, self.case.apart):
             out = self.tensor(described.out, "c")
@@ -121,6 +123,16 @@ class _Builder:
         found = self.tensor(x, x.name)
         ends = self.case.offsets(sizes_of(self.variant, self.case)["T"])
         fill(found, torch.tensor(ends, dtype=torch.int32, device=self.device))
+        return found
+
+    def rows(self, x: Argument) -> Operand:
+        """Names of rows of A: some twice, and some that it does not have."""
+        found = self.tensor(x, x.name)
+        sizes = sizes_of(self.variant, self.case)
+        named = torch.randint(0, max(sizes["R"], 1), (sizes["T"],), generator=self.random)
+        for at, wrong in enumerate((-1, sizes["R"], 2**31 - 1, -(2**31))):
+            named[2 * at + 1 : 2 * at + 2] = wrong
+        fill(found, named.to(torch.int32).to(self.device))
         return found
 
     def add(self, setup: Setup, x: Argument) -> None:
@@ -268,7 +280,7 @@ class _Builder:
         for operand in setup.tensors.values():
             if operand.name.endswith("_scale") and operand.view.numel():
                 operand.view[..., 0, -1] = float("nan")
-            if operand.view.dim() == 1 and operand.view.numel() > 2 and operand.name != "offsets":
+            if operand.view.dim() == 1 and operand.view.numel() > 2 and operand.name not in ("offsets", "rows"):
                 operand.view[1], operand.view[2] = float("-inf"), float("nan")
         for operand in setup.inputs:
             if operand.before is not None:

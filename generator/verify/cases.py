@@ -51,6 +51,8 @@ class Case:
     interleaved: bool = False
     #: The ends of groups, as `offsets` has them; None for a group of a third of all, one of none, and one of the rest.
     ends: tuple[int, ...] | None = None
+    #: Whether the rows of A are named, of which it then has a few more. Only for groups of rows.
+    named: bool = False
     #: On a GPU the case runs twice, and the results are compared bit for bit.
     repeat: bool = False
 
@@ -117,12 +119,17 @@ def addressed(variant: Variant) -> bool:
     return variant.load == "descriptor"
 
 
+#: How many rows A has besides those that the products have, where rows are named.
+_MORE_ROWS = 3
+
+
 def sizes_of(variant: Variant, case: Case) -> Mapping[str, int]:
     """The sizes of a call by name: B, M, N and K; of groups also their number G, and T, the extent that they divide."""
     found = dict(zip("BMNK", (case.batch, *case.sizes), strict=True))
     divided = variant.products.divided
     if divided:
         found |= {"T": found[divided], "G": len(case.offsets(found[divided]))}
+        found["R"] = found["T"] + _MORE_ROWS * case.named
     return found
 
 
@@ -378,6 +385,11 @@ def _groups(fit: Fit, row: int) -> Iterator[Case]:
 
     ragged = (unit, unit, unit + 1, 2 * unit + 2, total - 1)
     yield case("ragged", "a whole tile, nothing, one row, a tile and one row, a rest that ends before T", ragged)
+    if by_rows and not addressed(fit.variant):
+        named = replace(case("named", "rows of A are named, some twice, some outside it", ragged), named=True)
+        yield named
+        yield replace(named, name="groups-named-unaligned", padded=True, unaligned=True, strided="gaps")
+        yield replace(named, name="groups-named-huge", reason="the same, far apart", huge="a")
     yield case("first-empty", "the first and the last groups have no rows", (0, 0, total - 3, total, total, total))
     yield case("one-has-all", "one group of several has all rows", (0, total, total))
     yield case("one", "a single group, which ends before T", (total - 2,))

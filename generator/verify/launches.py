@@ -112,6 +112,8 @@ def _calls(v: Variant, fit: Fit, row: int) -> Iterator[Case]:
     if v.products.divided:
         total = sizes_of(v, aligned)["T"]
         yield replace(aligned, name="groups-one", reason="G = 1 is a constant to Triton", ends=(total,))
+        if v.products.divided == "M" and not addressed(v):
+            yield replace(aligned, name="groups-named", reason="rows of A are named", named=True)
         yield replace(aligned, name="groups-many", reason="more groups than lanes of a warp", ends=(total,) * 48)
     if "strided" in (v.layout.a, v.layout.b, v.layout.c):
         yield replace(aligned, name="strided-columns", reason="strided operands, column after column", strided="column")

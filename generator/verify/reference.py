@@ -85,9 +85,13 @@ def _of_groups(
     given = {"a": a, "b": b, **operands}
     ends = given.pop("offsets")
     assert isinstance(ends, torch.Tensor)
+    rows = given.pop("rows", None)
+    if isinstance(rows, torch.Tensor):
+        given = {name: _named(x, rows) if name in ("a", "a_scale") else x for name, x in given.items()}
     known = {x.name: x for x in (described.a, described.b, *described.keywords)} | {"c": described.out}
     by_rows = variant.products.divided == "M"
-    sizes = {"G": len(ends), "T": a.shape[0 if by_rows else 1], "M": a.shape[0], "N": b.shape[-1]}
+    total = len(rows if isinstance(rows, torch.Tensor) else a) if by_rows else a.shape[1]
+    sizes = {"G": len(ends), "T": total, "M": a.shape[0], "N": b.shape[-1]}
     sizes["N"] //= 2 if described.gated else 1
     results = [
         Bounded(*(torch.zeros(x.sizes(sizes), dtype=torch.float64, device=a.device) for _ in range(2)))
@@ -106,12 +110,24 @@ def _of_groups(
     return tuple(results)
 
 
+def _named(value: torch.Tensor | float, rows: torch.Tensor) -> torch.Tensor | float:
+    """The rows of a matrix that are named; zeros for those that it does not have."""
+    if not isinstance(value, torch.Tensor) or value.shape[0] == 1:
+        return value
+    there = (rows >= 0) & (rows < value.shape[0])
+    # Of some types torch cannot fill a part; a zero has no bits in any.
+    found = value[torch.where(there, rows, 0).long()].contiguous()
+    found.view(torch.uint8)[~there] = 0
+    return found
+
+
 def _part(x: Argument, value: torch.Tensor | float, number: int, span: tuple[int, int]) -> torch.Tensor | float:
     """What a group has of an operand or result."""
     if not isinstance(value, torch.Tensor):
         return value
-    if "T" in x.extents:
-        return value.narrow(x.extents.index("T"), span[0], span[1] - span[0])
+    divided = [dimension for dimension, extent in enumerate(x.extents) if extent in ("T", "R")]
+    if divided:
+        return value.narrow(divided[0], span[0], span[1] - span[0])
     return value[number] if x.extents[:1] == ("G",) else value
 
 

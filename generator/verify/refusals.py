@@ -136,14 +136,14 @@ def _stored(kernel: Kernel, case: Case) -> Iterator[Refusal]:
             spoil = changed(name, partial(torch.Tensor.to, dtype=dtype))
             word = str(dtype).removeprefix("torch.")
             yield Refusal(f"{name}-{word}", f"{name} is {word}", TypeError, (name, word, "float32"), spoil)
-        rows, columns = x.sizes(sizes_of(kernel.variant, case))[-2:]
-        words = (name, _shape(kernel, case, rows + 1, columns))
+        *front, rows, columns = x.sizes(sizes_of(kernel.variant, case))
+        words = (name, str((*front, rows + 1, columns)))
         yield Refusal(f"{name}-rows", f"{name} has one row more", ValueError, words, changed(name, longer))
-        words = (name, _shape(kernel, case, rows, columns + 1))
+        words = (name, str((*front, rows, columns + 1)))
         spoil = changed(name, lambda x: longer(x.mT).mT)
         yield Refusal(f"{name}-columns", f"{name} has one column more", ValueError, words, spoil)
         spoil = changed(name, lambda x: x[..., :0, :])
-        words = (name, _shape(kernel, case, 0, columns))
+        words = (name, str((*front, 0, columns)))
         yield Refusal(f"{name}-empty", f"{name} has no rows", ValueError, words, spoil)
         spoil = changed(name, lambda x: x.to("meta"))
         yield Refusal(f"{name}-device", f"{name} is not on the device of a", ValueError, (name, "meta"), spoil)
@@ -191,8 +191,29 @@ def _groups(kernel: Kernel, case: Case) -> Iterator[Refusal]:
     words = (name, f"({count},)", f"({count + 1},)")
     spoil = changed(name, lambda x: torch.cat([x, x[:1]]))
     yield Refusal("offsets-shape", "there is one offset more", ValueError, words, spoil)
+    total = sizes_of(kernel.variant, case)["T"]
+    if addressed(kernel.variant):
+        spoil = _naming(lambda x: x)
+        yield Refusal("rows", "rows are named", ValueError, ("descriptors", "rows"), spoil, sibling=True)
+    for name, error, told, spoil in (
+        ("list", TypeError, ("rows", "list"), _naming(lambda x: x.tolist())),
+        ("dtype", TypeError, ("rows", "int32", "int64"), _naming(lambda x: x.long())),
+        ("matrix", ValueError, ("rows", f"(1, {total})"), _naming(lambda x: x[None])),
+        ("device", ValueError, ("rows", "meta"), _naming(lambda x: x.to("meta"))),
+        ("gaps", ValueError, ("rows", "stride"), _naming(lambda x: x.repeat_interleave(2)[::2])),
+    ):
+        yield Refusal(f"rows-{name}", f"rows are wrong: {name}", error, told, spoil)
     spoil = changed("b", lambda b: b[0])
     yield Refusal("matrix-b", "b is a single matrix", ValueError, ("b must have 3 dimensions",), spoil)
+
+
+def _naming(wrong: Callable[[torch.Tensor], object]) -> Callable[[Call], None]:
+    """Names the rows of a in their order, as `wrong` changes it."""
+
+    def spoil(given: Call) -> None:
+        given["rows"] = wrong(torch.arange(len(given["a"]), dtype=torch.int32, device=given["a"].device))
+
+    return spoil
 
 
 def _layouts(kernel: Kernel) -> Iterator[Refusal]:

@@ -67,7 +67,11 @@ def test_every_access_is_proved_and_every_tile_of_every_group(family: Rendered) 
         (WALKED, "tl.sum(tiles, 0), tl.num", "tl.sum(lasts, 0), tl.num", "the loop over"),
         (WALKED, "pid = number - ", "starts = ends\n        pid = number - ", "order"),
         (WALKED, "M = tl.sum(tl.where(own, ends - starts, 0), 0)", "M = tl.sum(tl.where(own, ends, 0), 0)", "M is not"),
-        (TILED, "a_ptr + start * lda", "a_ptr + (start + 1) * lda", "of a, which has"),
+        (TILED, "offs_a = start + offs_m", "offs_a = start + 1 + offs_m", "of a, which has"),
+        (TILED, "in_a = (offs_a >= 0) & (offs_a < R)", "in_a = offs_a < R", "of a, which has"),
+        (TILED, "in_a = (offs_a >= 0) & (offs_a < R)", "in_a = (offs_a >= 0) & (offs_a < T)", "of a, which has"),
+        (TILED, "rows_ptr + start + offs_m, mask=in_m", "rows_ptr + start + offs_m, mask=in_n", "understood"),
+        (TILED, "T = R if rows is None else rows.shape[0]", "T = R", "_sizes"),
         (TILED, "b_ptr + group * stride_bg", "b_ptr + (group + 1) * stride_bg", "of b, which has"),
         (TILED, "bias_ptr + group * stride_biasg", "bias_ptr + start * stride_biasg", "of bias, which has"),
         (TILED, "in_m = offs_m < M", "in_m = offs_m < T", "which has"),
@@ -97,7 +101,8 @@ def test_a_mistake_between_groups_is_found_by_the_interpreter(
     family: Rendered, tmp_path: Path, pools: Callable[[str], Pool]
 ) -> None:
     changes = {
-        "a_ptr + start * lda": "a_ptr",
+        "offs_a = start + offs_m": "offs_a = offs_m",
+        "rows_ptr + start + offs_m": "rows_ptr + offs_m",
         "b_ptr + group * stride_bg": "b_ptr",
         "in_m = offs_m < M": "in_m = offs_m < T - start",
         "ends = tl.maximum(tl.minimum(behind, T), starts)": "ends = tl.minimum(behind, T)",

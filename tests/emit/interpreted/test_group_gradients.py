@@ -111,3 +111,10 @@ def test_what_has_no_gradient_is_refused_with_a_reason(
     (tmp_path / "wrong.yaml").write_text("".join(f"{key}: {value}\n" for key, value in lines.items()))
     assert main([str(tmp_path / "wrong.yaml"), "--out", str(tmp_path)]) == 2
     assert words in capsys.readouterr().err
+
+
+def test_no_gradient_goes_through_rows(family: ModuleType) -> None:
+    given = operands(contracts(family)["gmm_fp32_rcr_none"])
+    rows = torch.arange(41, dtype=torch.int32)
+    with pytest.raises(RuntimeError, match="no gradient is computed through rows"):
+        family.gmm_fp32_rcr_none(**{**given, "a": given["a"].requires_grad_()}, rows=rows)

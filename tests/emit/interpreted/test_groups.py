@@ -133,3 +133,33 @@ def test_wrong_operands_are_refused_under_the_name_of_the_contract(family: Modul
     ):
         with pytest.raises(error, match=f"{NAME}: .*{words}"):
             gemm(*wrong)
+
+
+def test_rows_of_a_may_be_named(family: ModuleType, launches: list[str]) -> None:
+    for name in grouped(family):
+        given = operands(contracts(family)[name])
+        generator = torch.Generator().manual_seed(3)
+        rows = torch.randint(0, 7, (41,), generator=generator, dtype=torch.int32)
+        rows[4], rows[20] = -1, 7
+        named, few = rows.clamp(0, 6).long(), given["a"][:7]
+        gathered = few[named].masked_fill(((rows < 0) | (rows > 6))[:, None], 0)
+        found = results(getattr(family, name)(**{**given, "a": few, "rows": rows}))
+        for x, y in zip(found, results(getattr(family, name)(**{**given, "a": gathered})), strict=True):
+            assert x.shape == y.shape and torch.equal(x[:30], y[:30])
+        with Seen(family) as seen:
+            getattr(family, name)(**{**given, "a": few}, rows=rows)
+        torch.library.opcheck(seen.calls[0][0], seen.calls[0][1], test_utils=("test_schema", "test_faketensor"))
+        assert "Tensor? rows" in str(seen.calls[0][0]._schema)
+
+
+def test_rows_are_checked_and_have_no_gradient(family: ModuleType) -> None:
+    given = operands(contracts(family)[NAME])
+    gemm = getattr(family, NAME)
+    with pytest.raises(TypeError, match=f"{NAME}: rows must be torch.int32, got torch.int64"):
+        gemm(**given, rows=torch.arange(41))
+    with pytest.raises(ValueError, match=f"{NAME}: rows must have 1 dimensions"):
+        gemm(**given, rows=torch.zeros(41, 1, dtype=torch.int32))
+    rows = torch.arange(5, dtype=torch.int32)
+    assert gemm(**given, rows=rows).shape == (5, 24) and gemm.which(**given, rows=rows)[1]["BLOCK_M"] == 16
+    with pytest.raises(TypeError, match="unexpected rows"):
+        family.gemm_fp16_rcr_none(given["a"], given["b"][0], rows=rows)

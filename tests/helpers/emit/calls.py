@@ -16,7 +16,7 @@ from generator.plan.call import Argument, call
 from generator.verify.element_types import torch_type
 
 #: No size is a multiple of a tile, and no two are equal.
-SIZES: Mapping[str, int] = {"B": 3, "G": 4, "T": 41, "M": 20, "N": 24, "K": 33}
+SIZES: Mapping[str, int] = {"B": 3, "G": 4, "T": 41, "R": 41, "M": 20, "N": 24, "K": 33}
 
 
 def contracts(package: ModuleType) -> dict[str, Variant]:
