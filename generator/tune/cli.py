@@ -122,8 +122,9 @@ def again(call: Call) -> int:
         raise CallError(f"--again: {journal.path} {told} {call.device}")
     if len(places) > 1:
         raise CallError(f"--again: {journal.path} mixes {' and '.join(map(winners.spelled, places))}")
-    files = _files(call, families, call.device)
-    tuning_run.write(journal, files, places[0], families, devices.named(call.device), smallest=call.smallest)
+    files, device = _files(call, families, call.device), devices.named(call.device)
+    shapes = shapes_of(call) if call.shapes else ()
+    tuning_run.write(journal, files, places[0], families, device, smallest=call.smallest, shapes=shapes)
     return DONE
 
 

@@ -133,15 +133,17 @@ class Journal:
         """Where what it holds was measured."""
         return {kept.place for kept in self._kept.values()}
 
-    def standing(self, place: Place, digests: Mapping[str, str]) -> Iterator[Outcome]:
-        """What was measured at `place`, whichever call asked for it, of kernels that are what they were.
+    def standing(self, place: Place, family: str, digests: Mapping[str, str]) -> Iterator[Outcome]:
+        """What was measured at `place`, whichever call asked for it, of a family's kernels that are what they were.
 
-        An outcome with kernels that have changed since is one of the others only.
+        An outcome with kernels that have changed since is one of the others only. One of another family, which has some
+        of these kernels, is not `whole`.
         """
         for kept in self._kept.values():
             changed = {name for name, digest in kept.kernels.items() if digests.get(name) != digest}
             if kept.place == place:
-                yield _without(kept.outcome, changed) if changed else kept.outcome
+                outcome = _without(kept.outcome, changed) if changed else kept.outcome
+                yield outcome if kept.about.startswith(f"{family}/") else replace(outcome, whole=False)
 
 
 def _without(outcome: Outcome, kernels: Collection[str]) -> Outcome:

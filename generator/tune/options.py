@@ -130,8 +130,8 @@ def parse(argv: Sequence[str]) -> Call:
     parser.add_argument(
         "--smallest",
         action="store_true",
-        help="with --again: keep only the kernels and configurations without which the measured sizes lose more than "
-        "0.2 %% in the mean, or one size more than 2 %%",
+        help="with --again: keep only the kernels and configurations without which the measured sizes, and by the "
+        "fitted model those of --shapes, lose more than 0.2 %% in the mean, or one size more than 2 %%",
     )
     parser.add_argument(
         "--device", metavar="DEVICE", help="with --dry-run and --again: the name of a device, such as nvidia_h200"
@@ -153,6 +153,8 @@ def parse(argv: Sequence[str]) -> Call:
         parser.error("--again chooses for a device: name it with --device DEVICE")
     if call.smallest and not call.again:
         parser.error("--smallest goes with --again")
+    if call.again and call.shapes and not call.smallest:
+        parser.error("--again chooses at the sizes of the journal: --shapes goes with it only beside --smallest")
     if call.tuned is not None and len(call.specs) > 1:
         parser.error("--tuned names the file of one family; give one SPEC, or omit --tuned")
     return call

@@ -1,16 +1,21 @@
 """The smallest portfolio: take out kernels and configurations that measurements hardly miss.
 
 The loss at a size is the time of the fastest configuration that remains over that of the fastest measured one, minus 1.
+Few sizes can be measured: the fitted model may stand in for measurements at others (`predicted`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from generator.bench.problem import Shape
+from generator.cost import fitted
+from generator.language.model import Variant
+from generator.plan.devices import Device
 from generator.tune.rate_fit import Fit
-from generator.tune.samples import Row, Sample, Sizes, row_of
+from generator.tune.samples import Row, Sample, Sizes, pitches, row_of
 from generator.tune.winners import Winners
 
 #: The largest mean loss over all sizes, and the largest loss at one size.
@@ -18,6 +23,34 @@ MEAN, LARGEST = 0.002, 0.02
 
 #: A configuration of a kernel, which is called as in each contract: the name after the contract, and the entry.
 _Part = tuple[str, tuple[tuple[str, int], ...]]
+
+
+def predicted(
+    fit: Fit, samples: Iterable[Sample], shapes: Iterable[Shape], variants: Mapping[str, Variant], device: Device
+) -> Iterator[Sample]:
+    """The modelled seconds of every configuration with rates, at sizes that were not measured with its contract.
+
+    Left out are sizes with rows of A or B that are not multiples of 16 bytes: not every kernel takes these.
+    """
+    widths, measured = dict[str, int](), set[tuple[str, Sizes]]()
+    for sample in samples:
+        widths[sample.row[0]] = sample.width
+        measured.add((sample.row[0], sample.sizes))
+    rows: dict[str, list[Row]] = {}
+    for row in fit.rates:
+        rows.setdefault(row[0], []).append(row)
+    for contract, own in rows.items():
+        variant, width = variants[contract], widths[contract]
+        rated = [fitted.rated(dict(row[2]), fit.rates[row]) for row in own]
+        for shape in shapes:
+            sizes = shape.sizes
+            between = pitches(variant, sizes, width)
+            batched = len(sizes) > 3
+            if (contract, sizes) in measured or batched != (variant.batch != "none") or any(p % 16 for p in between):
+                continue
+            crossing = between[0] % 128 != 0, between[1] % 128 != 0
+            times = fitted.seconds(rated, sizes, device.multiprocessors, width, crossing)
+            yield from (Sample(row, sizes, width, seconds) for row, seconds in zip(own, times))
 
 
 def portfolio(samples: Iterable[Sample]) -> frozenset[Row]:

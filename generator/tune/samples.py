@@ -87,8 +87,12 @@ def _combined(runs: list[dict[Row, float]]) -> dict[Row, float]:
     return {row: math.exp(value) for row, value in found.items()}
 
 
-def _aligned(variant: Variant, sizes: Sizes, width: int) -> bool:
+def pitches(variant: Variant, sizes: Sizes, width: int) -> tuple[int, int]:
+    """The bytes from one row of A, and of B, to the next, of contiguous operands; of a column-major matrix, columns."""
     *_, m, n, k = sizes
-    inner = k if variant.layout.a == "row" else m, n if variant.layout.b == "row" else k
-    pitches = [extent * width for extent in inner]
-    return not any(extent % 16 for extent in inner) and not any(pitch % 128 and 128 % pitch for pitch in pitches)
+    return (k if variant.layout.a == "row" else m) * width, (n if variant.layout.b == "row" else k) * width
+
+
+def _aligned(variant: Variant, sizes: Sizes, width: int) -> bool:
+    found = pitches(variant, sizes, width)
+    return not any(pitch % (16 * width) or (pitch % 128 and 128 % pitch) for pitch in found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,6 +14,7 @@ from generator.bench.comparison_plan import Contestant, Families
 from generator.bench.competitor import rows
 from generator.bench.markdown_tables import tile
 from generator.bench.measure import reason
+from generator.bench.problem import Shape
 from generator.bench.sampled_sizes import is_unseen
 from generator.emit import code_parts
 from generator.language.errors import CallError
@@ -151,10 +153,12 @@ def write(
     device: devices.Device,
     *,
     smallest: bool = False,
+    shapes: Sequence[Shape] = (),
 ) -> None:
     """Merge the winners of each family into its file, and print what was dropped.
 
-    With `smallest`, only the smallest portfolio is written (`pruning`).
+    With `smallest`, only the smallest portfolio is written (`pruning`): of all configurations in the journal if the
+    file chooses what the family has (`select: fastest`), also for `shapes`, where the model stands in for measurements.
 
     All measurements of a size in the journal count, whichever call made them, except those of sizes drawn to be unseen
     (`generator.bench.sampled_sizes`). Of several winners the one with the highest ratio to torch's product, which was
@@ -168,9 +172,11 @@ def write(
         path = files[name]
         variants = {contract: kernels[0].variant for contract, kernels in families.known[name].contracts.items()}
         digests = digests_of(families, name)
-        standing = [outcome for outcome in journal.standing(place, digests) if not _is_of_unseen(outcome)]
+        standing = [outcome for outcome in journal.standing(place, name, digests) if not _is_of_unseen(outcome)]
         new: dict[tuple[str, tuple[int, ...]], Winner] = {}
         offered = rows_of(families, name)
+        if smallest and families.known[name].spec.select == "fastest":
+            offered |= {sample.row for sample in samples_of(standing, variants)}
         won = [each.winner for each in standing if each.winner and _row_of(each.winner) in offered]
         complete = _complete(standing, families, name)
         for winner in won:
@@ -195,7 +201,8 @@ def write(
             print("  (--refine measures it):", *map(_doubt, doubts), sep="\n  ")
         if smallest:
             every = {sample.row for sample in samples}
-            kept = pruning.portfolio(samples)
+            others = pruning.predicted(fitted, samples, shapes, variants, device)
+            kept = pruning.portfolio(itertools.chain(samples, others))
             print(f"{path}: {len(kept)} of {len(every)} configurations in {journal.path} remain")
             # What this journal does not have stays.
             found = pruning.pruned(found, samples, kept | (offered - every))
