@@ -239,7 +239,7 @@ class Variant:
             return self
         dtype = replace(self.dtype, b=self.dtype.stored_b.multiplied, b_block=None, zeros=False)
         layout = replace(self.layout, b="row" if self.layout.b == "row" else "column")
-        return replace(self, layout=layout, dtype=dtype, schedule=DEFAULTS["schedule"])
+        return replace(self, layout=layout, dtype=dtype, schedule="persistent")
 
     @property
     def products(self) -> Products:

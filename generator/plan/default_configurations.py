@@ -45,10 +45,10 @@ _PERSISTENT_16 = (
 # A kernel in front decodes B, which pays for many rows of C: large tiles.
 _DECODED_16 = (
     Tile(128, 256, 64, warps=8, stages=3),
-    Tile(128, 256, 64, warps=8, stages=4),
     Tile(256, 128, 64, warps=8, stages=3),
+    Tile(128, 128, 64, warps=4, stages=6),
     Tile(128, 128, 64, warps=4, stages=3),
-    Tile(128, 128, 64, warps=4, stages=4),
+    Tile(64, 256, 64, warps=4, stages=4),
     Tile(64, 128, 64, warps=4, stages=4),
 )
 # Few rows of C, so that its columns fill the rows of the matrix unit; many stages keep enough loads in flight.

@@ -23,7 +23,7 @@ def stored(word: str = "int4", block: tuple[int, int] = (128, 1), **axes: object
 def test_what_is_multiplied_is_dense() -> None:
     for letters, dense in (("rcr", "rcr"), ("rrr", "rrr"), ("rsr", "rcr")):
         v = stored(layout=Layout.of(letters)).multiplied
-        assert v == variant(dtype=Dtype.of("bf16"), layout=Layout.of(dense)) and v.dtype.plain
+        assert v == variant(dtype=Dtype.of("bf16"), layout=Layout.of(dense), schedule="persistent") and v.dtype.plain
     whole = variant(schedule="split_k")
     assert whole.multiplied is whole
 
