@@ -46,7 +46,7 @@ _PERSISTENT_16 = (
 _DECODED_16 = (
     Tile(128, 256, 64, warps=8, stages=3),
     Tile(256, 128, 64, warps=8, stages=3),
-    Tile(128, 128, 64, warps=4, stages=6),
+    Tile(128, 128, 64, warps=4, stages=4),
     Tile(128, 128, 64, warps=4, stages=3),
     Tile(64, 256, 64, warps=4, stages=4),
     Tile(64, 128, 64, warps=4, stages=4),
