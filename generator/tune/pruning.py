@@ -7,8 +7,9 @@ Few sizes can be measured: the fitted model may stand in for measurements at oth
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from generator.bench.problem import Shape
 from generator.cost import fitted
@@ -20,6 +21,10 @@ from generator.tune.winners import Winners
 
 #: The largest mean loss over all sizes, and the largest loss at one size.
 MEAN, LARGEST = 0.002, 0.02
+#: The largest loss at one size where times are modelled, whose median error is about as large.
+MODELLED = 0.05
+#: A configuration that was measured at fewer sizes of a contract has no modelled times: its rates are mostly guessed.
+_FEWEST = 24
 
 #: A configuration of a kernel, which is called as in each contract: the name after the contract, and the entry.
 _Part = tuple[str, tuple[tuple[str, int], ...]]
@@ -30,15 +35,18 @@ def predicted(
 ) -> Iterator[Sample]:
     """The modelled seconds of every configuration with rates, at sizes that were not measured with its contract.
 
-    Left out are sizes with rows of A or B that are not multiples of 16 bytes: not every kernel takes these.
+    Left out are configurations that were measured at few sizes, and sizes with rows of A or B that are not multiples of
+    16 bytes: not every kernel takes these.
     """
-    widths, measured = dict[str, int](), set[tuple[str, Sizes]]()
+    widths, measured, counts = dict[str, int](), set[tuple[str, Sizes]](), Counter[Row]()
     for sample in samples:
         widths[sample.row[0]] = sample.width
         measured.add((sample.row[0], sample.sizes))
+        counts[sample.row] += sample.aligned
     rows: dict[str, list[Row]] = {}
     for row in fit.rates:
-        rows.setdefault(row[0], []).append(row)
+        if counts[row] >= _FEWEST:
+            rows.setdefault(row[0], []).append(row)
     for contract, own in rows.items():
         variant, width = variants[contract], widths[contract]
         rated = [fitted.rated(dict(row[2]), fit.rates[row]) for row in own]
@@ -53,22 +61,35 @@ def predicted(
             yield from (Sample(row, sizes, width, seconds) for row, seconds in zip(own, times))
 
 
-def portfolio(samples: Iterable[Sample]) -> frozenset[Row]:
+def portfolio(samples: Iterable[Sample], modelled: Iterable[Sample] = ()) -> frozenset[Row]:
     """The configurations that remain of all that were measured.
 
     Whole kernels are taken out first, then configurations, of all contracts at once; always what loses least. It ends
-    when the mean loss would be above `MEAN`, or the loss at one size above `LARGEST`. What one contract needs, the
-    others keep too: their sizes may not have asked for it only because fewer were measured.
+    when the mean loss would be above `MEAN`, or the loss at one size above `LARGEST`; above `MODELLED` where the times
+    are `modelled` (`predicted`). What one contract needs, the others keep too: their sizes may not have asked for it
+    only because fewer were measured.
     """
     samples = list(samples)
-    sizes: dict[tuple[str, Sizes], dict[_Part, float]] = {}
-    for sample in samples:
-        times = sizes.setdefault((sample.row[0], sample.sizes), {})
-        times[_part(sample.row)] = min(sample.seconds, times.get(_part(sample.row), math.inf))
-    ordered = [sorted((seconds, part) for part, seconds in times.items()) for times in sizes.values()]
-    parts = {part for times in ordered for _, part in times}
-    kept = _without(_without(parts, ordered, _kernel), ordered, _itself) if ordered else set()
+    sizes = [*_sizes(samples, LARGEST), *_sizes(modelled, MODELLED)]
+    parts = {part for size in sizes for _, part in size.times}
+    kept = _without(_without(parts, sizes, _kernel), sizes, _itself) if sizes else set()
     return frozenset(sample.row for sample in samples if _part(sample.row) in kept)
+
+
+@dataclass(frozen=True)
+class _Size:
+    """The times of one contract and size, the fastest first, and the largest loss there."""
+
+    times: Sequence[tuple[float, _Part]]
+    largest: float
+
+
+def _sizes(samples: Iterable[Sample], largest: float) -> list[_Size]:
+    found: dict[tuple[str, Sizes], dict[_Part, float]] = {}
+    for sample in samples:
+        times = found.setdefault((sample.row[0], sample.sizes), {})
+        times[_part(sample.row)] = min(sample.seconds, times.get(_part(sample.row), math.inf))
+    return [_Size(sorted((seconds, part) for part, seconds in times.items()), largest) for times in found.values()]
 
 
 def _part(row: Row) -> _Part:
@@ -83,26 +104,23 @@ def _itself(part: _Part) -> object:
     return part
 
 
-def _without(
-    rows: set[_Part], ordered: Sequence[Sequence[tuple[float, _Part]]], part: Callable[[_Part], object]
-) -> set[_Part]:
-    """What remains of `rows` once nothing more can be taken out; rows with equal `part` go together.
-
-    `ordered` has the times of each size, the fastest first.
-    """
+def _without(rows: set[_Part], sizes: Sequence[_Size], part: Callable[[_Part], object]) -> set[_Part]:
+    """What remains of `rows` once nothing more can be taken out; rows with equal `part` go together."""
     kept = set(rows)
     while True:
-        total, more, largest = 0.0, dict.fromkeys(map(part, sorted(kept)), 0.0), dict[object, float]()
-        for times in ordered:
-            left = [(seconds, part(row)) for seconds, row in times if row in kept]
+        total, more, needed = 0.0, dict.fromkeys(map(part, sorted(kept)), 0.0), set[object]()
+        for size in sizes:
+            fastest = size.times[0][0]
+            left = [(seconds, part(row)) for seconds, row in size.times if row in kept]
             best, first = left[0]
             second = next((seconds for seconds, other in left if other != first), math.inf)
-            total += best / times[0][0] - 1
-            more[first] += (second - best) / times[0][0]
-            largest[first] = max(largest.get(first, 0.0), second / times[0][0] - 1)
-        possible = [key for key in more if largest.get(key, 0.0) <= LARGEST]
+            total += best / fastest - 1
+            more[first] += (second - best) / fastest
+            if second / fastest - 1 > size.largest:
+                needed.add(first)
+        possible = [key for key in more if key not in needed]
         least = min(possible, key=more.__getitem__, default=None)
-        if least is None or (total + more[least]) / len(ordered) > MEAN:
+        if least is None or (total + more[least]) / len(sizes) > MEAN:
             return kept
         kept = {row for row in kept if part(row) != least}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -201,8 +200,7 @@ def write(
             print("  (--refine measures it):", *map(_doubt, doubts), sep="\n  ")
         if smallest:
             every = {sample.row for sample in samples}
-            others = pruning.predicted(fitted, samples, shapes, variants, device)
-            kept = pruning.portfolio(itertools.chain(samples, others))
+            kept = pruning.portfolio(samples, pruning.predicted(fitted, samples, shapes, variants, device))
             print(f"{path}: {len(kept)} of {len(every)} configurations in {journal.path} remain")
             # What this journal does not have stays.
             found = pruning.pruned(found, samples, kept | (offered - every))
