@@ -196,6 +196,8 @@ class _Program:
         elif self.reads_shared_memory and b.converted:
             # It is stored again for the matrix unit, and its own bytes are in registers by then.
             held += b.multiplied_bytes - (b.bytes if self.looped else 0)
+        if self.reads_shared_memory and a.converted:
+            held += a.multiplied_bytes
         return held + max(self.transposing, self.staged_result)
 
     @cached_property
@@ -344,7 +346,8 @@ class _Program:
         sizes = [operand.bytes * self.buffers for operand in self.operands if self.is_pipelined(operand)]
         if (in_registers(self.v) or self.v.dtype.stored_b.converted) and sizes:
             # The operand that is read from registers has one stage less; where programs walk tiles, perhaps the other.
-            return max(0, sum(sizes) - max(operand.bytes for operand in self.operands))
+            fewer = sum if self.v.dtype.stored_a.converted else max
+            return max(0, sum(sizes) - fewer(operand.bytes for operand in self.operands))
         return sum(sizes)
 
 
