@@ -147,7 +147,7 @@ def test_scales_make_fp32_of_a_sum() -> None:
         ),
         (
             "{a: bf16, b: mxfp4, scales: {b: [32, 1]}}",
-            ["3:41: dtype.scales.b: b is mxfp4, which has scales of its own; leave this out"],
+            ["3:40: dtype.scales.b: b is mxfp4, which has scales of its own; leave this out"],
         ),
         ("{a: mxfp4, acc: fp16}", ["3:24: dtype.acc: unknown value 'fp16'; legal: fp32"]),
         ('{a: fp16, sparsity: {b: "2:4"}}', ["3:32: dtype.sparsity.b: '2:4' is not available yet"]),
