@@ -191,13 +191,13 @@ class _Program:
             held = max(sizes)
         else:
             held = sum(sizes)
-        if self.reads_shared_memory and self.looped and (name := in_registers(self.v)):
-            held -= {"a": a.bytes, "b": b.bytes}[name]
-        elif self.reads_shared_memory and b.converted:
-            # It is stored again for the matrix unit, and its own bytes are in registers by then.
-            held += b.multiplied_bytes - (b.bytes if self.looped else 0)
-        if self.reads_shared_memory and a.converted:
-            held += a.multiplied_bytes
+        read = in_registers(self.v) if self.looped else None
+        for name, operand in (("a", a), ("b", b)) if self.reads_shared_memory else ():
+            if name == read:
+                held -= operand.bytes
+            elif operand.converted:
+                # It is stored again for the matrix unit, and its own bytes are in registers by then.
+                held += operand.multiplied_bytes - (operand.bytes if self.looped else 0)
         return held + max(self.transposing, self.staged_result)
 
     @cached_property

@@ -66,8 +66,8 @@ def through_registers(v: Variant) -> str | None:
 
 def in_registers(v: Variant) -> str | None:
     """The operand, "a" or "b", that the matrix unit reads from registers, for this or because it is converted there."""
-    converted = v.dtype.stored_b.converted and v.product == "exchanged"
-    return "b" if converted else through_registers(v)
+    rows = v.dtype.stored_b if v.product == "exchanged" else v.dtype.stored_a
+    return rows.letter if rows.converted else through_registers(v)
 
 
 def matrix_instruction(v: Variant, tile: Tile, target: str) -> str | None:
