@@ -86,7 +86,8 @@ class Problem:
         bits = (self.dtype.stored_a.bits * m * k + self.dtype.stored_b.bits * k * self.columns) * count
         bits += ELEMENTS[self.dtype.out].bits * m * n * count
         extents = dict(zip("BMNK", (count, m, n, k), strict=True))
-        bits += sum(32 * math.prod(x.sizes(extents)) for x in self.call.stored)
+        widths = {storage.scale: 8 if storage.bytewise else 32 for storage in self.dtype.stored}
+        bits += sum(widths.get(x.name, 32) * math.prod(x.sizes(extents)) for x in self.call.stored)
         sizes = {ROWS: m, COLUMNS: n, HALVES: 2 * n, MATRIX: m * n * count}
         for operand in self.epilogue.operands:
             bits += ELEMENTS[self.operand_type].bits * sizes.get(operand.shape, 0)

@@ -88,7 +88,8 @@ def _make(problem: Problem, device: str, generator: torch.Generator | None) -> O
     out = torch.empty(size, dtype=torch_type(problem.dtype.out), device=device)[..., :columns]
     out = out.mT if layout.c == "column" else out
     a, b = problem.dtype.stored
-    one, other = matrix(m, k, layout.a, a.container), matrix(k // b.packed, problem.columns, layout.b, b.container)
+    one = matrix(m, k // a.packed, layout.a, a.container)
+    other = matrix(k // b.packed, problem.columns, layout.b, b.container)
     if problem.dtype.plain:
         return Operands(one, other, epilogue, out)
     stored = {x.name: _factors(problem, x, device, generator) for x in problem.call.stored}
@@ -99,14 +100,18 @@ def _factors(problem: Problem, x: Argument, device: str, generator: torch.Genera
     """Scales that make of an operand numbers of standard deviation 1, near enough; or zero points."""
     shape = x.sizes(dict(zip("BMNK", (problem.shape.batch, *problem.shape.sizes[-3:]), strict=True)))
     storage = problem.dtype.stored["ab".index(x.name[0])]
-    middle = 0.0 if storage.word == "int4" or storage.element.bits == 8 else 2.0 ** (storage.bits - 1)
+    signed = storage.word == "int4" or storage.element.floating
+    middle = 0.0 if signed or storage.bits == 8 else 2.0 ** (storage.bits - 1)
     if x.name == storage.zero:
         return torch.randint(0, 2**storage.bits, shape, device=device, generator=generator).float()
-    deviation = 1.0 if storage.element.floating else math.hypot(2.0**storage.bits / math.sqrt(12), middle)
+    normal = storage.element.floating and storage.packed == 1
+    deviation = 1.0 if normal else math.hypot(2.0**storage.bits / math.sqrt(12), middle)
     if storage.letter == "a":
         # The scales of a step are those of neighbouring rows.
         shape = (*shape[:-2], shape[-1], shape[-2])
     scale = (torch.rand(shape, device=device, generator=generator) + 0.5) / deviation
+    if storage.bytewise:
+        scale = scale.to(torch_type(storage.scale_types[0]))
     return scale.mT if storage.letter == "a" else scale
 
 

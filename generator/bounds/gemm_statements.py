@@ -46,6 +46,8 @@ _PADDED = (
 #: How many there are of each element.
 _SPLIT = 'row["SPLIT"]'
 _REDUCE = "for name, reduce, parts in launch.reduced:\n    reduce(launch.parts[parts], -2, out=launch.results[name])"
+#: Types of a byte each.
+_BYTES = ("torch.float8_e4m3fn", "(torch.float8_e8m0fnu, torch.uint8)")
 _RETURNED = ('launch.results["out"]', "tuple(launch.results.values())")
 
 
@@ -69,6 +71,8 @@ class Gemm:
 
     source: Source
     operands: dict[str, Operand] = field(default_factory=dict)
+    #: The operands that have a byte for each element, which may be passed as bytes.
+    bytes: set[str] = field(default_factory=set)
     #: The operands whose extent decides between INDEX of 32 and of 64 bits.
     indexed: frozenset[str] = frozenset()
     facts: list[Condition] = field(default_factory=list)
@@ -270,8 +274,9 @@ class Gemm:
                 ast.Name("_check"), [_, ast.Name(name), ast.Tuple(extents), _, _], [ast.keyword("unit", unit)]
             ):
                 dimension = ast.literal_eval(unit)
-            case ast.Call(ast.Name("_check"), [_, ast.Name(name), ast.Tuple(extents), _, _], []):
+            case ast.Call(ast.Name("_check"), [_, ast.Name(name), ast.Tuple(extents), dtype, _], []):
                 dimension = None
+                self.bytes |= {name} if matches(dtype, *_BYTES) else set()
             case _:
                 return False
         if len(extents) > (2 if self.sizes == helpers.ONE else 3) or dimension not in (None, *range(len(extents))):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Collection
 
 from generator.bounds.patterns import assigned, expression, matched, matches
@@ -25,6 +26,9 @@ _TAKEN = {
     GROUPS: "R, K, G, N = *a.shape, b.shape[0], b.shape[2]",
     GROUPS_OF_K: "G, M, T, N = len(offsets), *a.shape, b.shape[1]",
 }
+_ALL_TAKEN = tuple(taken + end for taken in _TAKEN.values() for end in ("", " // 2"))
+#: What follows where a column of A holds several elements.
+_PACKED = "K *= 2"
 #: What they are taken from.
 READ = {names: "a, b" for names in _TAKEN} | {GROUPS: "a, b, rows", GROUPS_OF_K: "a, b, offsets"}
 #: The rows of the products: those of A, or as many as are named; and the variable that says whether they are.
@@ -96,7 +100,8 @@ def sizes(source: Source, names: tuple[str, ...]) -> list[Condition]:
         (at, columns) for columns, end in ((1, ""), (2, " // 2")) for at in body if matches(at, _TAKEN[names] + end)
     ]
     named = [at for at in body if matches(at, _NAMED)] if names == GROUPS else []
-    body = [at for at in body if at not in named]
+    packed = [at for before, at in itertools.pairwise(body) if matches(at, _PACKED) and matches(before, *_ALL_TAKEN)]
+    body = [at for at in body if at not in (*named, *packed)]
     if names == GROUPS and len(named) != 1:
         raise NotUnderstood(function.lineno, "_sizes")
     if len(known) != 1 or assigned(at for at in body if at is not known[0][0]) & {"a", "b", *names}:

@@ -186,7 +186,13 @@ class Launcher(Gemm):
         return given
 
     def _value(self, node: ast.expr) -> Value:
-        name = dotted(node)
+        seen = matched(node, "$operand.view(torch.uint8)")
+        name = dotted(seen["operand"] if seen is not None else node)
+        if seen is not None:
+            # The addresses of bytes are those of elements of a byte each.
+            if name not in self.bytes:
+                raise NotUnderstood(node.lineno, f"the argument {ast.unparse(node)}")
+            return Pointer(name, poly(0))
         if name in self._scalars:
             return Either(name, _on_device(name))
         if name in self.operands or (self._workspace and name in (WORK, COUNTERS)):

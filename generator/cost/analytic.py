@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from fractions import Fraction
 from functools import cache
 from types import SimpleNamespace
 from typing import Any
@@ -93,7 +94,7 @@ def seconds(v: Variant, config: Mapping[str, int], sizes: tuple[int, ...], devic
 
 def _rate(v: Variant) -> float:
     """Products of two elements per second and multiprocessor."""
-    return PRODUCTS * (_IEEE if v.dtype.precision == "ieee" else 2 / _width(v))
+    return PRODUCTS * (_IEEE if v.dtype.precision == "ieee" else 16 / v.dtype.stored_a.multiplied_bits)
 
 
 @cache
@@ -123,7 +124,7 @@ def _body(v: Variant, *, bounded: bool) -> tuple[str, ...]:
     beside_products = _beside_products(v)
     lines += [
         f"turns = triton.cdiv({programs}, multiprocessors)",
-        f"resident = max(1, min(turns, shared // ((m + {loaded}) * depth * {_width(v)}{beside})))",
+        f"resident = max(1, min(turns, shared // ((m + {loaded}) * depth * {width(v)}{beside})))",
         "# Products of a step (the matrix unit has at least 64 rows), and the load latency that is not hidden.",
         *beside_products,
     ]
@@ -147,7 +148,7 @@ def _body(v: Variant, *, bounded: bool) -> tuple[str, ...]:
             *lines,
             f"products = {products}",
             "# Loading an element takes as long as 47 products, and longer if less than 154,000 bytes are in flight.",
-            f'under_way = resident * (m + {loaded}) * max(depth - row["BLOCK_K"], row["BLOCK_K"]) * {_width(v)}',
+            f'under_way = resident * (m + {loaded}) * max(depth - row["BLOCK_K"], row["BLOCK_K"]) * {width(v)}',
             f"loads = {share} * (m + {loaded}) * 47 * max(1, 154_000 / under_way)",
             *why,
             f"return max(products, loads){sums}",
@@ -199,10 +200,11 @@ def _partial_sums(t: Schedule) -> tuple[tuple[str, ...], str]:
 
 def loaded_columns(v: Variant, columns: str) -> str:
     """The columns of B that a tile loads, as the number of columns of A's type that have as many bytes."""
-    narrower = v.dtype.stored_a.bits // v.dtype.stored_b.bits
-    return columns if narrower == 1 else f"{columns} // {narrower}"
+    ratio = Fraction(v.dtype.stored_b.bits, 8 * width(v))
+    more, narrower = f"{columns} * {ratio.numerator}" if ratio.numerator > 1 else columns, ratio.denominator
+    return more if narrower == 1 else f"{more} // {narrower}"
 
 
-def _width(v: Variant) -> int:
-    """Bytes of an element of A."""
-    return v.dtype.stored_a.bytes(1)
+def width(v: Variant) -> int:
+    """Bytes of a container of A."""
+    return v.dtype.stored_a.width

@@ -245,6 +245,11 @@ def derived_extents(family: Family) -> tuple[tuple[str, str], ...]:
     )
 
 
+def bytewise(family: Family) -> bool:
+    """Whether kernels read scales of some contracts as bytes."""
+    return any(storage.bytewise for variant in _variants(family).values() for storage in variant.dtype.stored)
+
+
 def scale_types(family: Family) -> str:
     """The statement that names the types of scales, empty where no contract has any."""
     return SCALES if any(variant.dtype.scaled for variant in _variants(family).values()) else ""

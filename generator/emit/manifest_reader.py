@@ -18,6 +18,7 @@ from generator.language.model import Dtype, Layout, Tile, Variant
 from generator.language.vocabulary import (
     DEFAULTS,
     ELEMENTS,
+    FORMATS,
     INVARIANT,
     LAYOUT_LETTERS,
     PRECISIONS,
@@ -124,7 +125,7 @@ def _kernel(name: str, entry: Mapping[str, Any], operations: Mapping[str, Operat
 def _dtype(parts: Mapping[str, Any]) -> Dtype:
     """The types of a product, and how its operands are stored."""
     for key in ("a", "b", "acc", "out"):
-        _one_of(parts[key], {*ELEMENTS, *STORED})
+        _one_of(parts[key], {*ELEMENTS, *STORED, *FORMATS})
     _one_of(parts["precision"], {None, *_PRECISIONS})
     return Dtype.from_data(parts)
 

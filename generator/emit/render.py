@@ -199,6 +199,7 @@ def package_source(family: Family, name: str) -> str:
                 contracts=family_package.operands(family),
                 derived=family_package.derived_extents(family),
                 scale_types=family_package.scale_types(family),
+                bytewise=family_package.bytewise(family),
                 grouped=family_package.grouped(family),
             )
         )

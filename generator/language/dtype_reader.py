@@ -16,7 +16,7 @@ from generator.language.vocabulary import (
     ACCUMULATORS,
     DTYPE_SHORTHANDS,
     ELEMENTS,
-    NOT_MULTIPLIED_YET,
+    FORMATS,
     OFFSET,
     PRECISIONS,
     SPARSITIES,
@@ -25,6 +25,8 @@ from generator.language.vocabulary import (
 
 #: The largest number of elements along one side of a block of scales, but for the whole extent.
 LARGEST_BLOCK = 1 << 20
+#: The formats of OCP MX, of which any two can be multiplied.
+_MX = tuple(word for word in FORMATS if word.startswith("mx"))
 
 
 def read_dtype(reader: Reader, node: Node) -> Dtype | None:
@@ -37,8 +39,6 @@ def read_dtype(reader: Reader, node: Node) -> Dtype | None:
         return None
     before = len(reader.mistakes)
     found = reader.mapping(node, DTYPE_KEYS, "dtype", required=("a",))
-    if not _available(reader, found):
-        return None
     a = _choose(reader, found, "a", None, tuple(ACCUMULATORS))
     b = _choose(reader, found, "b", a, tuple(dict.fromkeys((*ACCUMULATORS, *WEIGHTS))))
     if a is None or b is None:
@@ -47,7 +47,7 @@ def read_dtype(reader: Reader, node: Node) -> Dtype | None:
     scales, zeros = _scales(reader, found, a, b), _zeros(reader, found, b)
     if not _multiplied(reader, found, a, b, scaled=bool(scales)):
         return None
-    types = _types(reader, found, a, b, stored=a != b or bool(scales))
+    types = _types(reader, found, a, b, stored=a != b or a in FORMATS or bool(scales))
     return None if types is None or len(reader.mistakes) > before else types.scaled_by(scales, zeros=zeros)
 
 
@@ -62,22 +62,15 @@ def _choose(
     return None
 
 
-def _available(reader: Reader, found: Mapping[str, Node]) -> bool:
-    """Whether there are kernels for the types of the operands, of those types that the language has."""
-    later = {key: plain(found[key]) for key in ("a", "b") if key in found and plain(found[key]) in NOT_MULTIPLIED_YET}
-    for key, word in later.items():
-        reader.wrong(found[key], f"dtype.{key}: {word!r} is not available yet")
-    return not later
-
-
 def _types(reader: Reader, found: Mapping[str, Node], a: str, b: str, *, stored: bool) -> Dtype | None:
     """The types of the product, without what is said of storage."""
     accumulators = ACCUMULATORS[a][:1] if stored else ACCUMULATORS[a]
     acc = _choose(reader, found, "acc", accumulators[0], accumulators)
     floating = tuple(name for name, element in ELEMENTS.items() if element.floating)
-    results = (*floating, "int8") if ELEMENTS[a].floating or stored else (*floating, "int32", "int8")
-    # A product of scaled integers has no type of its own.
-    default = "bf16" if stored and not ELEMENTS[a].floating else DTYPE_SHORTHANDS[a][3]
+    results = (*floating, "int8") if element_of(a).floating or stored else (*floating, "int32", "int8")
+    # A product of scaled integers has no type of its own, nor has one of a format.
+    own = a in DTYPE_SHORTHANDS and (element_of(a).floating or not stored)
+    default = DTYPE_SHORTHANDS[a][3] if own else "bf16"
     out = _choose(reader, found, "out", default, results)
     precision = None
     if a in PRECISIONS:
@@ -93,12 +86,12 @@ def _types(reader: Reader, found: Mapping[str, Node], a: str, b: str, *, stored:
 def _multiplied(reader: Reader, found: Mapping[str, Node], a: str, b: str, *, scaled: bool) -> bool:
     """Whether operands of these types can be multiplied."""
     both_fp8 = a.startswith("fp8") and b.startswith("fp8")
-    if a == b or (ELEMENTS[a].bits == 16 and b in WEIGHTS) or (both_fp8 and scaled):
+    legal = (a, *WEIGHTS) if element_of(a).bits == 16 else _MX if a in _MX else (a,)
+    if b in legal or (both_fp8 and scaled):
         return True
-    legal = (a, *WEIGHTS) if ELEMENTS[a].bits == 16 else (a,)
     if both_fp8:
         reason = "fp8 operands of two types need `scales`"
-    elif element_of(b).bits > ELEMENTS[a].bits:
+    elif element_of(b).bits > element_of(a).bits:
         reason = "the operand of fewer bits is b"
     else:
         reason = f"legal with it: {', '.join(legal)}"
@@ -122,6 +115,8 @@ def _scales(reader: Reader, found: Mapping[str, Node], a: str, b: str) -> dict[s
         if not len(whole) == len(sizes) == 2:
             told = f"{sides}, the sizes of a block as whole numbers up to {LARGEST_BLOCK}, 0 for the whole extent"
             reader.wrong(node, f"{what}: expected {told}; found {shown(plain(node))}")
+        elif word in FORMATS:
+            reader.wrong(node, f"{what}: {key} is {word}, which has scales of its own; leave this out")
         elif word in ELEMENTS and ELEMENTS[word].bits > 8:
             reader.wrong(node, f"{what}: {key} is {word}, and scales are of operands of 8 bits or fewer")
         else:
@@ -159,7 +154,7 @@ def _sparse(reader: Reader, found: Mapping[str, Node], a: str, b: str) -> None:
     word = plain(entries["b"])
     if word not in SPARSITIES:
         reader.wrong(entries["b"], f"dtype.sparsity.b: unknown value {shown(word)}; {nearest(str(word), SPARSITIES)}")
-    elif a != b or ELEMENTS[a].bits != 16:
+    elif a != b or element_of(a).bits != 16:
         reader.wrong(entries["b"], f"dtype.sparsity.b: needs a and b of one 16-bit type, and they are {a} and {b}")
     else:
         reader.wrong(entries["b"], f"dtype.sparsity.b: {word!r} is not available yet")

@@ -12,13 +12,13 @@ from packaging.specifiers import SpecifierSet
 
 from generator.epilogue.chain import Epilogue
 from generator.language.errors import Mistake
-from generator.language.storage import Block, Storage
+from generator.language.storage import Block, Storage, element_of
 from generator.language.vocabulary import (
     AXES,
     BATCH,
     DEFAULTS,
     DTYPE_SHORTHANDS,
-    ELEMENTS,
+    FORMATS,
     LAYOUT_LETTERS,
     PRECISIONS,
     SCHEDULE,
@@ -78,7 +78,7 @@ class Dtype:
     def data(self) -> dict[str, Any]:
         """The types as plain data, from which `from_data` makes them again; of storage only what is not the default."""
         found: dict[str, Any] = {key: getattr(self, key) for key in ("a", "b", "acc", "out", "precision")}
-        if self.scaled:
+        if self.scales:
             found["scales"] = {x: list(sizes) for x, sizes in self.scales.items()}
         return {**found, "zeros": {"b": True}} if self.zeros else found
 
@@ -109,13 +109,24 @@ class Dtype:
     @cached_property
     def stored_a(self) -> Storage:
         """How A is stored."""
-        return Storage("a", self.a, self.a, self.a_block)
+        return Storage("a", self.a, self._multiplied[0], _block(self.a, self.a_block))
 
     @cached_property
     def stored_b(self) -> Storage:
-        """How B is stored; what differs from A is converted to A's type, unless the matrix unit takes both."""
-        together = self.b == self.a or ELEMENTS[self.a].bits == 8
-        return Storage("b", self.b, self.b if together else self.a, self.b_block, self.zeros)
+        """How B is stored."""
+        return Storage("b", self.b, self._multiplied[1], _block(self.b, self.b_block), self.zeros)
+
+    @cached_property
+    def _multiplied(self) -> tuple[str, str]:
+        """The types in which A and B are multiplied.
+
+        The matrix unit takes two of 8 bits; else B is converted to A's type, or both to one that has all their values.
+        """
+        a, b = (FORMATS[word].element if word in FORMATS else word for word in (self.a, self.b))
+        bits = {element_of(word).bits for word in (a, b)}
+        if element_of(a).bits == 4 or (element_of(a).bits == 8 and 4 in bits):
+            return "fp16", "fp16"
+        return a, b if bits == {8} else a
 
     @property
     def stored(self) -> tuple[Storage, Storage]:
@@ -125,7 +136,7 @@ class Dtype:
     @property
     def scaled(self) -> bool:
         """Whether an operand has scales."""
-        return self.a_block is not None or self.b_block is not None
+        return any(storage.block is not None for storage in self.stored)
 
     @property
     def plain(self) -> bool:
@@ -141,6 +152,11 @@ class Dtype:
     def of(cls, shorthand: str) -> Dtype:
         """The type that a shorthand names; raise KeyError for an unknown one."""
         return cls(*DTYPE_SHORTHANDS[shorthand])
+
+
+def _block(word: str, block: Block | None) -> Block | None:
+    """The blocks of an operand that share a scale: those of its format, or what the spec says."""
+    return Block(FORMATS[word].block, 1) if word in FORMATS else block
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from generator.language.vocabulary import ELEMENTS, STORED, Element
+from generator.language.vocabulary import ELEMENTS, FORMATS, STORED, Element
 
 #: What holds several elements, or bits without a type of their own in torch.
 CONTAINER = "uint8"
@@ -18,7 +18,8 @@ ZERO_TYPES = (*SCALE_TYPES, CONTAINER)
 
 
 def element_of(word: str) -> Element:
-    """The scalar type that a word names."""
+    """The scalar type that a word names, of a format that of its elements."""
+    word = FORMATS[word].element if word in FORMATS else word
     return STORED.get(word) or ELEMENTS[word]
 
 
@@ -36,7 +37,7 @@ class Storage:
 
     #: The operand's letter, "a" or "b".
     letter: str
-    #: The type of an element, as a spec names it.
+    #: The type or format, as a spec names it.
     word: str
     #: The type of the elements that are multiplied.
     multiplied: str
@@ -51,14 +52,24 @@ class Storage:
         return element_of(self.word)
 
     @property
+    def kind(self) -> str:
+        """The type of an element."""
+        return FORMATS[self.word].element if self.word in FORMATS else self.word
+
+    @property
     def container(self) -> str:
         """The type of the tensor that a call is given."""
-        return CONTAINER if self.bits < 8 else self.word
+        return CONTAINER if self.bits < 8 else self.kind
+
+    @property
+    def width(self) -> int:
+        """The bytes of a container."""
+        return element_of(self.container).bits // 8
 
     @property
     def packed(self) -> int:
         """The elements along K of one container."""
-        return element_of(self.container).bits // self.bits
+        return 8 * self.width // self.bits
 
     @property
     def bits(self) -> int:
@@ -73,7 +84,7 @@ class Storage:
     @property
     def converted(self) -> bool:
         """Whether the kernel makes elements of another type of what it loads."""
-        return self.word != self.multiplied
+        return self.kind != self.multiplied
 
     @property
     def plain(self) -> bool:
@@ -84,6 +95,16 @@ class Storage:
     def scale(self) -> str:
         """The keyword of the scales."""
         return f"{self.letter}_scale"
+
+    @property
+    def scale_types(self) -> tuple[str, ...]:
+        """The types that the scales may have."""
+        return FORMATS[self.word].scales if self.word in FORMATS else SCALE_TYPES
+
+    @property
+    def bytewise(self) -> bool:
+        """Whether a kernel reads the scales as bytes, because Triton has no such type for some targets."""
+        return self.word in FORMATS
 
     @property
     def zero(self) -> str:

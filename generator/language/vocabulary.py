@@ -317,20 +317,38 @@ ELEMENTS: Mapping[str, Element] = {
     "int32": Element(32, False, "int32", "int32"),
 }
 
-#: Types that no product and no result has, with the libraries' names of what contains them: several elements of K share
-#: a byte.
+#: Types that no product and no result has, with the libraries' names of what contains them: several elements of K of
+#: four bits share a byte. Triton has no type of powers of two, e8m0, and reads their bytes.
 STORED: Mapping[str, Element] = {
     "uint8": Element(8, False, "uint8", "uint8"),
     "int4": Element(4, False, "uint8", "uint8"),
     "uint4": Element(4, False, "uint8", "uint8"),
+    "e2m1": Element(4, True, "uint8", "uint8"),
+    "e8m0": Element(8, True, "float8_e8m0fnu", "uint8"),
+}
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format whose scales belong to it: its elements, how many along K share a scale, and the types of scales."""
+
+    element: str
+    block: int
+    scales: tuple[str, ...]
+
+
+#: OCP MX 1.0, and NVIDIA's format of four bits.
+FORMATS: Mapping[str, Format] = {
+    "mxfp8e4m3": Format("fp8e4m3", 32, ("e8m0", "uint8")),
+    "mxfp8e5m2": Format("fp8e5m2", 32, ("e8m0", "uint8")),
+    "mxfp4": Format("e2m1", 32, ("e8m0", "uint8")),
+    "nvfp4": Format("e2m1", 16, ("fp8e4m3",)),
 }
 
 #: Types of a B whose A has 16 bits; the kernel converts them to A's type.
-WEIGHTS = ("int4", "uint4", "int8", "fp8e4m3", "fp8e5m2")
+WEIGHTS = ("int4", "uint4", "int8", "fp8e4m3", "fp8e5m2", "mxfp4", "mxfp8e4m3", "nvfp4")
 #: Those of them that may have zero points.
 OFFSET = ("int4", "uint4", "int8")
-#: Types with scales of their own, which no kernel multiplies yet.
-NOT_MULTIPLIED_YET = ("mxfp8e4m3", "mxfp8e5m2", "mxfp4", "nvfp4")
 SPARSITIES = ("2:4",)
 
 
@@ -366,6 +384,8 @@ PRECISIONS: Mapping[str, tuple[str, ...]] = {
     "fp32": ("ieee", "tf32", "tf32x3"),
     "fp8e4m3": ("full", "fast"),
     "fp8e5m2": ("full", "fast"),
+    "mxfp8e4m3": ("full",),
+    "mxfp8e5m2": ("full",),
 }
 
 #: Operand type -> the legal accumulators.
@@ -376,6 +396,7 @@ ACCUMULATORS: Mapping[str, tuple[str, ...]] = {
     "fp8e4m3": ("fp32",),
     "fp8e5m2": ("fp32",),
     "int8": ("int32",),
+    **{word: ("fp32",) for word in FORMATS},
 }
 
 

@@ -10,7 +10,7 @@ from generator.language.model import Variant
 from generator.language.vocabulary import ELEMENTS, Schedule
 from generator.lowering.edges import Edges
 from generator.lowering.operands import Matrix
-from generator.lowering.stored_operands import Conversion, Factor, Strip, factor, product_of
+from generator.lowering.stored_operands import Conversion, Factor, Strip, conversion, factor, product_of
 from generator.plan.kernels import Kernel
 from generator.plan.resources import through_registers
 
@@ -129,12 +129,13 @@ class Accumulation:
 
     @property
     def conversions(self) -> tuple[Conversion, ...]:
-        """The tiles of B that a kernel converts to the type in which they are multiplied."""
-        storage = self.v.dtype.stored_b
-        if not storage.converted:
-            return ()
-        lines, shuffle = f"{self.b.pairs}BLOCK_N", self.b.shuffle
-        return tuple(Conversion(name, lines, storage.word, storage.multiplied, shuffle) for name in self.b.tiles)
+        """The tiles that a kernel converts to the type in which they are multiplied."""
+        a, b = self.v.dtype.stored
+        found = [conversion(a, "a", "BLOCK_M")] if a.converted else []
+        if b.converted:
+            lines = f"{self.b.pairs}BLOCK_N"
+            found += [conversion(b, name, lines, self.b.shuffle) for name in self.b.tiles]
+        return tuple(found)
 
     @cached_property
     def factors(self) -> tuple[Factor, ...]:

@@ -10,7 +10,7 @@ from generator.language.model import Tile, Variant
 from generator.language.storage import Storage
 from generator.language.vocabulary import ELEMENTS
 from generator.lowering.operands import Matrix, Slot
-from generator.lowering.stored_operands import Conversion, Factor, Strip, factor, product_of
+from generator.lowering.stored_operands import Conversion, Factor, Strip, conversion, factor, product_of
 from generator.plan.memory import DECODED
 
 #: The launcher's variable for the dense B.
@@ -57,7 +57,7 @@ class Decoding:
     @property
     def conversion(self) -> Conversion:
         """The block, which is converted."""
-        return Conversion(self.b.name, "BLOCK_N", self.storage.word, self.storage.multiplied, None)
+        return conversion(self.storage, self.b.name, "BLOCK_N")
 
     @property
     def value(self) -> str:
@@ -85,7 +85,7 @@ class Decoding:
     @property
     def slots(self) -> tuple[Slot, ...]:
         """The kernel's parameters that are no constants, in order."""
-        found = [Slot(f"{x.name}_ptr", x.variable, x.variable) for x in self.pointed]
+        found = [Slot(f"{x.name}_ptr", x.passed, x.variable) for x in self.pointed]
         found += [Slot(size, size) for size in ("N", "K")]
         return (*found, *(Slot(name, value) for x in self.pointed for name, value in x.strides))
 

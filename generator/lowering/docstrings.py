@@ -143,6 +143,13 @@ def product(v: Variant) -> str:
     return "a tile is computed as C^T = B^T A^T, so that the columns of C fill the rows of the matrix unit."
 
 
+#: What scales that belong to a format are, by their type.
+_SCALES_OF_FORMATS = {
+    "e8m0": "A scale is a byte e that stands for 2**(e - 127), or for NaN if it is 255.",
+    "fp8e4m3": "Scales are float8_e4m3fn.",
+}
+
+
 def stored(v: Variant) -> str:
     """What the elements of stored operands stand for; nothing where operands are stored as they are multiplied."""
     found = [text for storage in v.dtype.stored if (text := _stored(storage))]
@@ -155,7 +162,10 @@ def stored(v: Variant) -> str:
         found.append("A zero point times the sum of A's elements is subtracted from a block's sum.")
     if v.dtype.scaled and not v.traits.decodes:
         found.append("Sums are multiplied by scales in fp32, those of each block where several follow along K.")
-    if any(storage.block for storage in v.dtype.stored):
+    scaled = [storage for storage in v.dtype.stored if storage.block is not None]
+    if scaled and scaled[0].bytewise:
+        found.append(_SCALES_OF_FORMATS[scaled[0].scale_types[0]])
+    elif scaled:
         types = " or ".join(element_of(word).torch for word in SCALE_TYPES).replace(" or ", ", ", len(SCALE_TYPES) - 2)
         found.append(f"Scales are {types}{f', zero points one of these or {CONTAINER}' if v.dtype.zeros else ''}.")
     text = " ".join(found)
@@ -166,7 +176,7 @@ def _stored(storage: Storage) -> str:
     """What the elements of one operand stand for."""
     x, parts = storage.letter, []
     if storage.packed > 1:
-        kind = "two's complement" if storage.word == "int4" else "unsigned"
+        kind = {"int4": "two's complement", "uint4": "unsigned", "e2m1": "e2m1"}[storage.kind]
         parts.append(f"Byte i along K of {x} has element 2i in its low four bits and 2i + 1 in its high ones ({kind}).")
     if storage.block is not None:
         value = f"(stored - {storage.zero})" if storage.zeros else "stored"
@@ -236,7 +246,7 @@ def rounding(k: View) -> str:
             "tf32x3": ", each emulated by three tf32 products to about the accuracy of fp32.",
             "full": ", promoted from the matrix unit's short accumulator at least every 128 elements along K.",
             "fast": ", on Hopper in the matrix unit's short accumulator (about 14 bits) for all of K.",
-        }.get(dtype.precision or "", ".")
+        }.get(dtype.precision or "" if dtype.stored_a.multiplied_bits != 16 else "", ".")
     if v.rounds_between:
         text += f" The sum and the result of each epilogue operation, computed in fp32, are rounded to {dtype.out}, as"
         text += f" eager torch rounds each tensor; no two operations are fused into one.{approximate_math.told(v)}"
@@ -333,7 +343,8 @@ def operand_table(k: View) -> str:
 def _dtype(x: Argument) -> str:
     """The type of an operand in the table; which ones scales and zero points may have is said below it."""
     if isinstance(x.dtype, tuple):
-        return ", ".join(["float", *(word for word in x.dtype if word not in SCALE_TYPES)])
+        named = [element_of(word).torch for word in x.dtype if word not in SCALE_TYPES]
+        return ", ".join([*(["float"] if SCALE_TYPES[0] in x.dtype else []), *named])
     return element_of(x.dtype).torch if x.dtype else "any floating"
 
 

@@ -423,9 +423,14 @@ class Launcher:
         return self.kernel.kernel.variant.dtype.stored_b.packed
 
     @property
+    def packed_a(self) -> int:
+        """The elements along K of one container of A."""
+        return self.kernel.kernel.variant.dtype.stored_a.packed
+
+    @property
     def element_bytes(self) -> int:
-        """Bytes of an element of A."""
-        return self.kernel.v.dtype.stored_a.bytes(1)
+        """Bytes of a container of A."""
+        return analytic.width(self.kernel.v)
 
     @property
     def loaded_columns(self) -> str:

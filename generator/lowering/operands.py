@@ -36,12 +36,20 @@ class Matrix:
     flipped: bool = False
     #: Whether its elements are integers.
     integer: bool = False
-    #: The elements along K of one of its containers; where there are several, rows are containers.
+    #: The elements along K of one of its containers; where there are several, its extent along K counts containers.
     packed: int = 1
     #: The order of K in which its tiles are multiplied; None where it is that of memory.
     shuffle: Shuffle | None = None
 
+    #: Whether a kernel reads its elements as bytes.
+    bytes: bool = False
+
     shape = MATRIX
+
+    @property
+    def passed(self) -> str:
+        """What the launcher passes for its pointer."""
+        return f"{self.variable}.view(torch.uint8)" if self.bytes else self.variable
 
     @property
     def batched(self) -> bool:
@@ -67,6 +75,16 @@ class Matrix:
     def apart(self) -> bool:
         """Whether the offsets along K of its tile's containers are not those of A's elements."""
         return self.packed > 1 or self.shuffle is not None
+
+    @property
+    def down(self) -> str:
+        """The divisor for its rows."""
+        return self.over if self.rows == "K" else ""
+
+    @property
+    def across(self) -> str:
+        """The divisor for its columns."""
+        return self.over if self.columns == "K" else ""
 
     @property
     def along_k(self) -> str:
@@ -141,7 +159,7 @@ class Matrix:
         the tile's.
         """
         width = " - ".join(f'{row}["{column}"]' for column in columns or (f"BLOCK_{self.columns}",))
-        sizes = [rows or f'{row}["BLOCK_{self.rows}"]{self.over}', f"{self.pairs}{width}"]
+        sizes = [rows or f'{row}["BLOCK_{self.rows}"]{self.down}', f"{self.pairs}{width}{self.across}"]
         if self.layout == "column":
             sizes.reverse()
         if self.batched:

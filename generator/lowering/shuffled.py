@@ -43,7 +43,13 @@ def shuffle_of(v: Variant, tiles: Iterable[Tile]) -> Shuffle | None:
     The hardware's copies by descriptors leave A in the order of memory.
     """
     b = v.dtype.stored_b
-    if not b.converted or v.product != "exchanged" or v.load != "pointer" or v.layout.b != "column":
+    if (
+        not b.converted
+        or v.dtype.stored_a.packed > 1
+        or v.product != "exchanged"
+        or v.load != "pointer"
+        or v.layout.b != "column"
+    ):
         return None
     # A word has 32 bits.
     found = Shuffle(words=4, pairs=32 // b.bits // 2)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from generator.language.model import Tile
-from generator.language.storage import Storage, element_of
+from generator.language.storage import Storage
 from generator.language.vocabulary import ELEMENTS
 from generator.lowering.operands import Matrix
 from generator.lowering.shuffled import Shuffle
@@ -35,11 +35,18 @@ class Factor:
     #: Whether it is the zero points, and of which operand.
     zero: bool
     letter: str
+    #: The type of what is loaded as bytes; None where Triton has the type.
+    bytes: str | None = None
 
     @property
     def name(self) -> str:
         """The kernel's name for the values."""
         return f"{self.keyword}{self.end}"
+
+    @property
+    def nothing(self) -> str:
+        """What a masked load yields."""
+        return "0" if self.bytes else "0.0"
 
     @property
     def address(self) -> str:
@@ -61,6 +68,8 @@ class Conversion:
     lines: str
     word: str
     to: str
+    #: Whether several elements share a byte.
+    packed: bool
     #: The order of K in which it is multiplied.
     shuffle: Shuffle | None
 
@@ -70,7 +79,7 @@ class Conversion:
         shaped = f"{self.name} = {self.name}.reshape(({self.lines}, BLOCK_K))"
         if self.shuffle is not None:
             return (f"{self.name} = {self.shuffle.grouped(self.name, self.lines)}", shaped)
-        return (shaped,) if element_of(self.word).bits < 8 else ()
+        return (shaped,) if self.packed else ()
 
     @property
     def triton(self) -> str:
@@ -91,9 +100,24 @@ class Conversion:
         return f"0x{(self.lead + more) * 0x10001:08X}"
 
     @property
+    def mantissa(self) -> int:
+        """The explicit bits of a mantissa afterwards."""
+        return {"bf16": 7, "fp16": 10}[self.to]
+
+    @property
+    def smaller(self) -> int:
+        """How much larger its exponents are, in bits, than those of e2m1."""
+        return {"bf16": 126, "fp16": 14}[self.to]
+
+    @property
     def offset(self) -> int:
         """That power of two: the least whose last place is 1."""
         return {"bf16": 128, "fp16": 1024}[self.to]
+
+
+def conversion(storage: Storage, name: str, lines: str, shuffle: Shuffle | None = None) -> Conversion:
+    """The conversion of a tile of an operand that is stored so."""
+    return Conversion(name, lines, storage.kind, storage.multiplied, storage.packed > 1, shuffle)
 
 
 @dataclass(frozen=True)
@@ -140,6 +164,7 @@ def factor(matrix: Matrix, storage: Storage, strip: Strip, tiles: tuple[Tile, ..
         vector=not one,
         zero=matrix.name == storage.zero,
         letter=storage.letter,
+        bytes=storage.scale_types[0] if storage.bytewise else None,
     )
 
 
@@ -150,6 +175,9 @@ def product_of(factors: Sequence[Factor], *, exchanged: bool) -> str:
     if not vectors:
         return one[0] if len(one) == 1 else f"({' * '.join(one)})"
     first, *others = vectors
+    if any(found.bytes == "e8m0" for found in vectors) and others:
+        # Powers of two may leave the range of fp32 one by one, and their product seldom does.
+        return f"({' * '.join(found.spread(exchanged=exchanged) for found in vectors)})"
     spread = first.spread(exchanged=exchanged)
     if one:
         spread = spread.replace(first.name, f"({' * '.join((first.name, *one))})")

@@ -302,7 +302,7 @@ class View(Accumulation):
         def matrix(x: Matrix, operand: str) -> Slot:
             if x.name in described:
                 return Slot(f"{x.name}_desc", f"{x.name}_desc", operand)
-            return Slot(f"{x.name}_ptr", x.variable, operand)
+            return Slot(f"{x.name}_ptr", x.passed, operand)
 
         if self.stage == "whole":
             found = [matrix(self.partial, "sums")]
@@ -406,9 +406,13 @@ def view(kernel: Kernel) -> View:
     described = call(kernel.variant)
     products = v.products
     c = _matrix("c", "M", "N", described.out, products)
-    b = _matrix("b", "K", "N", described.b, products, v.epilogue.order, kernel.variant.dtype.stored_b.packed)
+    packed = {storage.letter: storage.packed for storage in kernel.variant.dtype.stored}
+    b = _matrix("b", "K", "N", described.b, products, v.epilogue.order, packed["b"])
     stored = tuple(
-        _matrix(x.name, *(("M", "K") if x.name[0] == "a" else ("K", "N")), x, products) for x in described.stored
+        replace(_matrix(x.name, *(("M", "K") if x.name[0] == "a" else ("K", "N")), x, products), bytes=storage.bytewise)
+        for storage in kernel.variant.dtype.stored
+        for x in described.stored
+        if x.name in (storage.scale, storage.zero)
     )
     decoding = None
     if kernel.variant.traits.decodes:
@@ -430,7 +434,7 @@ def view(kernel: Kernel) -> View:
 
     return View(
         kernel,
-        a=rows_of_a(_matrix("a", "M", "K", described.a, products)),
+        a=rows_of_a(_matrix("a", "M", "K", described.a, products, packed=packed["a"])),
         b=replace(b, flipped=through_registers(v) == "b" or b.packed > 1 or shuffle is not None, shuffle=shuffle),
         stored=tuple(rows_of_a(x) for x in stored),
         c=replace(c, located=v.epilogue.reads_out),

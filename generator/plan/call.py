@@ -66,7 +66,9 @@ class Argument:
         The types of scales have a name, `_SCALES`, in each file that checks them.
         """
         if isinstance(self.dtype, tuple):
-            more = "".join(f", torch.{word}" for word in self.dtype if word not in SCALE_TYPES)
+            more = "".join(f", torch.{element_of(word).torch}" for word in self.dtype if word not in SCALE_TYPES)
+            if SCALE_TYPES[0] not in self.dtype:
+                return f"({more[2:]})"
             return f"(*_SCALES{more})" if more else "_SCALES"
         return f"torch.{element_of(self.dtype).torch}" if self.dtype else "None"
 
@@ -145,6 +147,10 @@ class Call:
             for dimension, extent in enumerate(x.extents):
                 if extent.rpartition(" * ")[2] == name:
                     return f"{x.name}.shape[{dimension}]{' // 2' * (extent != name)}"
+        for dimension, extent in enumerate(self.a.extents):
+            whole, _, packed = extent.partition(" // ")
+            if whole == name:
+                return f"{packed} * a.shape[{dimension}]"
         raise KeyError(name)
 
 
@@ -174,23 +180,24 @@ def call(v: Variant) -> Call:
         if storage.block is None:
             return
         along, across = _blocks("K", storage.block.along), storage.block.across
+        types = storage.scale_types if len(storage.scale_types) > 1 else storage.scale_types[0]
         shape = (_blocks("M", across), along) if storage.letter == "a" else (along, _blocks(columns, across))
         if storage.letter == "a" and products.divided:
             # They follow the rows of A.
-            yield Argument(storage.scale, tuple(extent.replace("M", "R") for extent in shape), SCALE_TYPES, "strided")
+            yield Argument(storage.scale, tuple(extent.replace("M", "R") for extent in shape), types, "strided")
             return
-        yield matrix(storage.scale, *shape, "strided", SCALE_TYPES)
+        yield matrix(storage.scale, *shape, "strided", types)
         if storage.zeros:
             yield matrix(storage.zero, *shape, "strided", ZERO_TYPES)
 
     a, b = dtype.stored
     columns = "2 * N" if epilogue.gate else "N"
-    left = matrix("a", "M", "K", layout.a, a.container)
+    left = matrix("a", "M", _containers(a), layout.a, a.container)
     by_rows = products.divided == "M"
     return Call(
         # The products' rows may be named: then A has any number of rows.
-        a=replace(left, extents=("R", "K")) if by_rows else left,
-        b=matrix("b", "K" if b.packed == 1 else f"K // {b.packed}", columns, layout.b, b.container),
+        a=replace(left, extents=("R", left.extents[1])) if by_rows else left,
+        b=matrix("b", _containers(b), columns, layout.b, b.container),
         offsets=Argument("offsets", (products.count,), "int32") if products.divided else None,
         rows=Argument("rows", ("T",), "int32") if by_rows else None,
         stored=(*scales(a), *scales(b)),
@@ -216,6 +223,11 @@ def _of_all(products: Products, extents: tuple[str, ...]) -> tuple[str, ...]:
     if divided is not None and any(divided.search(extent) for extent in extents):
         return tuple(divided.sub("T", extent) for extent in extents)
     return (*products.front, *extents)
+
+
+def _containers(storage: Storage) -> str:
+    """How many containers K has, as source."""
+    return "K" if storage.packed == 1 else f"K // {storage.packed}"
 
 
 def _blocks(extent: str, size: int) -> str:

@@ -14,7 +14,9 @@ from generator.language.versions import minor_versions, spelled
 from generator.language.vocabulary import TARGETS
 from generator.plan.memory import shared_memory
 from generator.plan.resources import (
+    SHORTEST_COPY,
     TENSOR_MEMORY,
+    copies_too_little,
     largest_tensor,
     matrix_rows,
     registers,
@@ -106,6 +108,8 @@ def why_no_row(v: Variant, tile: Tile) -> str | None:
         if storage.block is not None and storage.block.along % tile.k:
             many = f"{storage.block.along} elements along K"
             return f"k is {tile.k}, and a step has one scale of {storage.letter}, which is for {many}"
+        if copies_too_little(v, storage, tile.k):
+            return f"k is {tile.k}, and a descriptor copies at least {SHORTEST_COPY} bytes of a row of {storage.letter}"
     if min(tile.m, *parts) < 16:
         n = " + ".join(map(str, parts))
         return f"m and n are {tile.m} and {n}, and the matrix unit needs at least 16 of each"

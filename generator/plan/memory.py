@@ -191,11 +191,13 @@ class _Program:
             held = max(sizes)
         else:
             held = sum(sizes)
-        if self.reads_shared_memory and self.looped and (name := in_registers(self.v)):
-            held -= {"a": a.bytes, "b": b.bytes}[name]
-        elif self.reads_shared_memory and b.converted:
-            # It is stored again for the matrix unit, and its own bytes are in registers by then.
-            held += b.multiplied_bytes - (b.bytes if self.looped else 0)
+        read = in_registers(self.v) if self.looped else None
+        for name, operand in (("a", a), ("b", b)) if self.reads_shared_memory else ():
+            if name == read:
+                held -= operand.bytes
+            elif operand.converted:
+                # It is stored again for the matrix unit, and its own bytes are in registers by then.
+                held += operand.multiplied_bytes - (operand.bytes if self.looped else 0)
         return held + max(self.transposing, self.staged_result)
 
     @cached_property
@@ -344,7 +346,8 @@ class _Program:
         sizes = [operand.bytes * self.buffers for operand in self.operands if self.is_pipelined(operand)]
         if (in_registers(self.v) or self.v.dtype.stored_b.converted) and sizes:
             # The operand that is read from registers has one stage less; where programs walk tiles, perhaps the other.
-            return max(0, sum(sizes) - max(operand.bytes for operand in self.operands))
+            fewer = sum if self.v.dtype.stored_a.converted else max
+            return max(0, sum(sizes) - fewer(operand.bytes for operand in self.operands))
         return sum(sizes)
 
 

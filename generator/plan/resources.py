@@ -7,15 +7,24 @@ from __future__ import annotations
 
 from generator.epilogue.gated_units import INTERLEAVED
 from generator.language.model import Tile, Variant
+from generator.language.storage import Storage
 from generator.language.vocabulary import TARGETS
 
 #: Columns of tensor memory, each with 128 lanes of 32 bits (PTX ISA, "Tensor Memory").
 TENSOR_MEMORY = 512
+#: The bytes of a row of a block that a descriptor copies, at least (CUDA driver API, cuTensorMapEncodeTiled).
+SHORTEST_COPY = 16
 
 
 def shallowest(v: Variant) -> int:
     """The least elements along K of a step: what one instruction of the matrix unit reads."""
     return 32 if v.dtype.stored_a.multiplied_bits == 8 else 16
+
+
+def copies_too_little(v: Variant, storage: Storage, k: int) -> bool:
+    """Whether a descriptor of an operand that is contiguous along K would copy too few bytes in a step of `k`."""
+    along_k = {"a": v.layout.a == "row", "b": v.layout.b == "column"}[storage.letter]
+    return v.load == "descriptor" and along_k and storage.bytes(k) < SHORTEST_COPY
 
 
 def widths(v: Variant, tile: Tile) -> tuple[int, ...]:
@@ -57,8 +66,8 @@ def through_registers(v: Variant) -> str | None:
 
 def in_registers(v: Variant) -> str | None:
     """The operand, "a" or "b", that the matrix unit reads from registers, for this or because it is converted there."""
-    converted = v.dtype.stored_b.converted and v.product == "exchanged"
-    return "b" if converted else through_registers(v)
+    rows = v.dtype.stored_b if v.product == "exchanged" else v.dtype.stored_a
+    return rows.letter if rows.converted else through_registers(v)
 
 
 def matrix_instruction(v: Variant, tile: Tile, target: str) -> str | None:

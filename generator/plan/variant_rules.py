@@ -12,7 +12,7 @@ from generator.epilogue.auxiliary_outputs import AuxiliaryOutput
 from generator.epilogue.operations import COLUMNS, MATRIX
 from generator.language.model import Variant
 from generator.language.vocabulary import MASKED_DIMENSIONS, TARGETS
-from generator.plan.resources import shallowest
+from generator.plan.resources import SHORTEST_COPY, copies_too_little, shallowest
 
 #: File systems allow 255 bytes; `.py` and the suffix of a temporary file need some of them.
 _LONGEST_NAME = 240
@@ -182,6 +182,8 @@ def _stored(v: Variant) -> str | None:
         if storage.block is not None and storage.block.along % least:
             many = f"{storage.block.along} elements along K"
             return f"a scale of {storage.letter} is for {many}, and a step needs a multiple of {least}"
+        if storage.block is not None and storage.block.along and copies_too_little(v, storage, storage.block.along):
+            return f"a descriptor copies at least {SHORTEST_COPY} bytes of a row, and a scale is for fewer; use pointer"
     return None
 
 
@@ -192,6 +194,8 @@ def _decoded(v: Variant) -> str | None:
         return f"{v.schedule} makes B of the type that is multiplied, and B is stored as {v.dtype.b} already; use tiled"
     if v.product != "direct":
         return "an exchanged product converts B in registers, and a decoded B is dense already; use 'product: direct'"
+    if v.dtype.stored_a.block is not None:
+        return f"{v.schedule} multiplies a dense B by a dense A, and A is stored as {v.dtype.a}; use tiled"
     if v.batch != "none":
         return "a batch has a B for each matrix, which would all be decoded into memory; use tiled"
     return None
@@ -234,7 +238,7 @@ def _descriptor_target(v: Variant, target: str) -> str | None:
 
 
 def _fp8_target(v: Variant, target: str) -> str | None:
-    missing = {v.dtype.a, v.dtype.b} & {"fp8e4m3", "fp8e5m2"} - TARGETS[target].fp8
+    missing = {storage.kind for storage in v.dtype.stored} & {"fp8e4m3", "fp8e5m2"} - TARGETS[target].fp8
     return f"{target} does not multiply {min(missing)}" if missing else None
 
 

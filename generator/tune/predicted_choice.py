@@ -18,7 +18,6 @@ import triton
 from generator.cost import analytic
 from generator.language.errors import CallError
 from generator.language.model import Layout
-from generator.language.vocabulary import ELEMENTS
 from generator.plan.devices import Device
 from generator.plan.kernels import Kernel
 from generator.verify.ahead_of_time import standing_in_for
@@ -99,7 +98,7 @@ def _estimated(family: ModuleType, kernel: Kernel, found: Choice, sizes: tuple[i
         return Choice(*chosen, analytic=seconds)
     tuned = importlib.import_module(f"{family.__name__}._tuned")
     timing = importlib.import_module(f"{family.__name__}._timing")
-    width = ELEMENTS[v.dtype.a].bits // 8
+    width = v.dtype.stored_a.width
     crossing = (False, False) if found.copied else _crossing(v.layout, own, width)
     index = [dict(row) for row in _configs(family, kernel)].index(dict(config))
     contract = v.contract

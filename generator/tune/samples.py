@@ -54,7 +54,7 @@ def samples_of(outcomes: Iterable[Outcome], variants: Mapping[str, Variant]) -> 
             grouped[outcome.winner.place].append(times)
     for (contract, sizes), runs in grouped.items():
         variant = variants[contract]
-        width = variant.dtype.stored_a.bytes(1)
+        width = variant.dtype.stored_a.width
         aligned = _aligned(variant, sizes, width)
         for row, seconds in _combined(runs).items():
             yield Sample(row, sizes, width, seconds, aligned)

@@ -124,7 +124,7 @@ def by_rates(
     device: devices.Device,
 ) -> list[tuple[float, Candidate]]:
     """The candidates with fitted rates, each after the seconds that the fitted cost model predicts; fastest first."""
-    width = problem.dtype.stored_a.bytes(1)
+    width = problem.dtype.stored_a.width
     rows = [(row_of(contract, c.contestant.kernel, c.config), c) for c in candidates]
     known = [(fitted.rated(dict(c.config), rates[row]), c) for row, c in rows if row in rates]
     predicted = fitted.seconds([row for row, _ in known], problem.shape.sizes, device.multiprocessors, width)

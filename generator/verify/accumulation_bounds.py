@@ -36,7 +36,8 @@ def accumulation_error(a: torch.Tensor, b: torch.Tensor, dtype: Dtype, *, hardwa
     terms = a.shape[-1] + 1
     if not hardware:
         return _gamma(terms, unit) * magnitude
-    match dtype.precision:
+    # Operands of 8 bits that are converted have a matrix unit of 16.
+    match dtype.precision if dtype.stored_a.multiplied_bits != 16 else None:
         case "tf32":
             return (2 * _TF32 + _TF32**2 + _gamma(terms, unit)) * magnitude
         case "tf32x3":

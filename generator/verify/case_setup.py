@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -30,6 +31,9 @@ _ODD = 7
 #: The type of scales, or of zero points where a byte is one of their types, by the type of the case's operands.
 _SCALE_TYPE = {"fp32": "fp32", "fp64": "fp32", "bf16": "bf16", "fp16": "fp16"}
 _ZERO_TYPE = {**_SCALE_TYPE, "bf16": CONTAINER}
+_E8M0_TYPE = {word: CONTAINER if word == "bf16" else "e8m0" for word in _SCALE_TYPE}
+#: The logarithms of scales of B that are powers of two and the least, up to which, and of what A is larger by.
+_LEAST, _LARGER = -125, 100
 #: The largest margin, in elements.
 _LARGEST_MARGIN = 1 << 18
 
@@ -154,7 +158,8 @@ class _Builder:
         if isinstance(x.dtype, str):
             dtype = torch_type(x.dtype)
         elif x.dtype is not None:
-            dtype = torch_type((_ZERO_TYPE if CONTAINER in x.dtype else _SCALE_TYPE)[self.case.operand_type])
+            types = _E8M0_TYPE if "e8m0" in x.dtype else _ZERO_TYPE if CONTAINER in x.dtype else _SCALE_TYPE
+            dtype = torch_type(types[self.case.operand_type])
         if x.layout:
             return self.matrix(name, shape[:-2], (shape[-2], shape[-1]), x.layout, dtype)
         elsewhere = x.number and self.case.scalar_elsewhere
@@ -246,8 +251,10 @@ class _Builder:
         for storage in reversed(dtype.stored):
             if storage.bits == 16:
                 magnitude = spread if scaled else rest
-                self.fill(operands[storage.letter], magnitude * 2.0**self.case.shift)
-            elif storage.element.floating:
+                self.fill(
+                    operands[storage.letter], magnitude * 2.0 ** (_LARGER if self.case.least else self.case.shift)
+                )
+            elif storage.element.floating and storage.packed == 1:
                 magnitude = 1.0
                 self.fill(operands[storage.letter], magnitude)
             else:
@@ -255,6 +262,9 @@ class _Builder:
                 self.fill_integers(operands[storage.letter])
             rest /= magnitude
         for storage in scaled:
+            if storage.scale_types[0] == "e8m0":
+                self.fill_powers(operands[storage.scale], storage.letter, math.log2(rest) / len(scaled))
+                continue
             self.fill(operands[storage.scale], rest ** (1 / len(scaled)) / 2.0**self.case.shift)
             if storage.zeros and operands[storage.zero].view.dtype.is_floating_point:
                 self.fill(operands[storage.zero], 2.0 ** (storage.bits - 2))
@@ -265,6 +275,16 @@ class _Builder:
         """Write seeded bytes: so many different ones, from 0."""
         view = operand.view[:1] if operand.name == self.case.repeated else operand.view
         values = torch.randint(0, many, view.shape, generator=self.random).to(torch.uint8).view(view.dtype)
+        fill(operand, values.to(view.device))
+
+    def fill_powers(self, operand: Operand, letter: str, middle: float) -> None:
+        """Write scales that are powers of two, some larger and smaller than that to `middle`."""
+        middle -= self.case.shift
+        if self.case.least:
+            middle = _LEAST - 2 if letter == "b" else _LARGER
+        view = operand.view[:1] if operand.name == self.case.repeated else operand.view
+        exponents = torch.randint(-2, 3, view.shape, generator=self.random) + round(middle) + 127
+        values = exponents.clamp(0, 254).to(torch.uint8).view(view.dtype)
         fill(operand, values.to(view.device))
 
     def spoil(self, setup: Setup) -> None:
@@ -279,7 +299,9 @@ class _Builder:
                 view[..., -1, 0] = -infinity if operand is setup.a else float("nan")
         for operand in setup.tensors.values():
             if operand.name.endswith("_scale") and operand.view.numel():
-                operand.view[..., 0, -1] = float("nan")
+                # Of one byte, 0xFF is NaN in every type.
+                bits = operand.view.view(torch.uint8) if operand.view.element_size() == 1 else operand.view
+                bits[..., 0, -1] = 0xFF if bits.dtype == torch.uint8 else float("nan")
             if operand.view.dim() == 1 and operand.view.numel() > 2 and operand.name not in ("offsets", "rows"):
                 operand.view[1], operand.view[2] = float("-inf"), float("nan")
         for operand in setup.inputs:

@@ -39,6 +39,8 @@ class Case:
     odd_single: bool = False
     #: a is scaled by two to this power, and b by two to its negative.
     shift: int = 0
+    #: Scales of b that are powers of two begin at the least one, and a is larger.
+    least: bool = False
     #: Layout of the operands whose layout is `strided`: "row", "column", or "gaps" along both dimensions.
     strided: str = "row"
     #: Whether the caller supplies the result's tensor; if not, the launcher allocates it.
@@ -83,7 +85,7 @@ class Fit:
     def __call__(self, m: int, n: int, k: int) -> tuple[int, int, int]:
         """The nearest supported sizes that are not smaller; K is limited where one tile must hold it."""
         ragged = variant_rules.ragged(self.variant.masking)
-        packed = self.variant.dtype.stored_b.packed
+        packed = max(storage.packed for storage in self.variant.dtype.stored)
         k = -(-k // packed) * packed
         if not self.variant.traits.tiled:
             return m, n, k
@@ -308,6 +310,8 @@ def _contents(fit: Fit, row: int) -> Iterator[Case]:
     b = fit.variant.dtype.stored_b
     if multiplied.word in ("bf16", "fp32") and (not b.converted or b.block is not None):
         yield Case("range", "numbers above and below the range of fp16", sizes, row, shift=_SHIFT)
+    if b.scale_types[0] == "e8m0" and multiplied.word != "fp16":
+        yield Case("least", "scales of b down to 2**-127, the byte 0", sizes, row, least=True)
     if multiplied.element.floating:
         yield Case("special", "infinity and NaN propagate as in IEEE arithmetic", sizes, row, special=True)
     shapes = {operand.shape for operand in fit.variant.epilogue.operands}
@@ -336,7 +340,8 @@ _HUGE_LINES = 3
 
 
 def _large(fit: Fit, row: int) -> Iterator[Case]:
-    sizes = fit(_HUGE_LINES, _HUGE_LINES, _HUGE_LINES * fit.variant.dtype.stored_b.packed)
+    packed = max(storage.packed for storage in fit.variant.dtype.stored)
+    sizes = fit(_HUGE_LINES, _HUGE_LINES, _HUGE_LINES * packed)
     for storage in fit.variant.dtype.stored:
         if storage.block is not None and storage.block.across:
             reason = f"offsets of {storage.scale} exceed 2**31 elements"

@@ -142,7 +142,8 @@ def _precision(v: Variant, tile: Tile, target: str, code: MachineCode) -> Iterat
         found = set(re.findall(r"\binputPrecision = (\w+)", code.ir)) or {"ieee"}
         if found != {v.dtype.precision}:
             yield f"multiplies in {', '.join(sorted(found))}, expected {v.dtype.precision}"
-    if v.dtype.precision in ("full", "fast") and TARGETS[target].capability == 90:
+    short = v.dtype.stored_a.multiplied_bits == 8 and v.dtype.precision in ("full", "fast")
+    if short and TARGETS[target].capability == 90:
         stretches = [int(n) for n in re.findall(r"maxNumImpreciseAcc = (\d+)", code.ir)]
         longest = max(stretches, default=0)
         if any(storage.scaled_by_step for storage in v.dtype.stored):

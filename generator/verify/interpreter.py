@@ -211,19 +211,23 @@ def _correct_dot(builder: Any) -> None:
 
 
 def _correct_arithmetic(builder: Any) -> None:
-    """Subtract bf16 numbers, also constants: the interpreter subtracts the integers of bits, and has no constants."""
-    original = builder.create_fsub
+    """Subtract and multiply bf16 numbers, also constants: the interpreter takes bits, and has no constants."""
 
-    def create_fsub(self: Any, a: Any, b: Any) -> Any:
-        kind = a.dtype
-        if kind.scalar.name not in _BITS:
-            return original(self, a, b)
-        return _convert(original(self, _convert(a, tl.float32), _convert(b, tl.float32)), kind)
+    def corrected(original: Any) -> Any:
+        def compute(self: Any, a: Any, b: Any) -> Any:
+            kind = a.dtype
+            if kind.scalar.name not in _BITS:
+                return original(self, a, b)
+            return _convert(original(self, _convert(a, tl.float32), _convert(b, tl.float32)), kind)
+
+        return compute
 
     def get_bf16(self: Any, value: float) -> Any:
         return _convert(self.get_fp32(value), tl.bfloat16)
 
-    builder.create_fsub, builder.get_bf16 = create_fsub, get_bf16
+    for name in ("create_fsub", "create_fmul"):
+        setattr(builder, name, corrected(getattr(builder, name)))
+    builder.get_bf16 = get_bf16
 
 
 def _correct_splat(builder: Any) -> None:

@@ -108,15 +108,16 @@ def _operands(kernel: Kernel, case: Case) -> Iterator[Refusal]:
         spoil, words = changed("b", lambda b: b[..., :-1]), f"{2 * case.sizes[1] - 1} columns"
         yield Refusal("odd-columns", "b has an odd number of columns", ValueError, (words, "even"), spoil)
     spoil = changed("b", lambda b: b[..., :-1, :])
-    found = str(k // kernel.variant.dtype.stored_b.packed - 1)
-    yield Refusal("inner", "a and b have different K", ValueError, (str(k), found), spoil)
+    a, b = kernel.variant.dtype.stored
+    found = str(k // a.packed), str(k // b.packed - 1)
+    yield Refusal("inner", "a and b have different K", ValueError, found, spoil)
     yield from _stored(kernel, case)
     for name in ("a", "b"):
         spoil = changed(name, lambda x: x.double())
         yield Refusal(f"dtype-{name}", f"{name} is float64", TypeError, (name, "float64"), spoil)
     spoil = changed("b", lambda b: b.to("meta"))
     yield Refusal("device", "b is not on the device of a", ValueError, ("b", "meta"), spoil)
-    if kernel.variant.dtype.stored_a.element.floating:
+    if element_of(a.container).floating:
         lost = ("a requires a gradient", "backward", "no_grad")
         spoil = changed("a", lambda a: a.detach().requires_grad_())
         yield Refusal("gradient", "a gradient would be lost", RuntimeError, lost, spoil)
@@ -126,16 +127,18 @@ def _stored(kernel: Kernel, case: Case) -> Iterator[Refusal]:
     """A K that splits a container, and scales of a wrong shape or type."""
     k = case.sizes[2]
     packed = kernel.variant.dtype.stored_b.packed
-    if packed > 1:
+    if packed > 1 and kernel.variant.dtype.stored_a.packed == 1:
         spoil, words = changed("a", lambda a: a[..., :-1]), (str(k - 1), f"multiple of {packed}")
         yield Refusal("odd-k", "K is odd, and elements of b share a byte", ValueError, words, spoil)
     for x in call(kernel.variant).stored:
         name = x.name
+        assert x.dtype is not None
+        legal = element_of(x.dtype if isinstance(x.dtype, str) else x.dtype[0]).torch
         yield Refusal(f"{name}-missing", f"{name} is missing", TypeError, (name,), partial(drop, name=name))
         for dtype in (torch.int32, torch.float64):
             spoil = changed(name, partial(torch.Tensor.to, dtype=dtype))
             word = str(dtype).removeprefix("torch.")
-            yield Refusal(f"{name}-{word}", f"{name} is {word}", TypeError, (name, word, "float32"), spoil)
+            yield Refusal(f"{name}-{word}", f"{name} is {word}", TypeError, (name, word, legal), spoil)
         *front, rows, columns = x.sizes(sizes_of(kernel.variant, case))
         words = (name, str((*front, rows + 1, columns)))
         yield Refusal(f"{name}-rows", f"{name} has one row more", ValueError, words, changed(name, longer))
@@ -363,7 +366,7 @@ def _sizes(kernel: Kernel, case: Case, configs: tuple[Any, ...], *, hardware: bo
             continue
         name = dimension.upper()
         offered = sorted({config[f"BLOCK_{name}"] for config in configs})
-        more = kernel.variant.dtype.stored_b.packed if dimension == "k" else 1
+        more = max(storage.packed for storage in kernel.variant.dtype.stored) if dimension == "k" else 1
         size = offered[0] + more if dimension != "k" or kernel.variant.traits.looped else offered[0] - 1
         reason = f"{name} is not a multiple of any tile"
         spoil = resized(kernel, case, dimension, size)

@@ -14,18 +14,32 @@ from generator.verify.element_types import FP32_TINY, half_ulp, torch_type
 #: Roundings of a block's sum beside those of its products: to multiply it by two scales, to subtract a zero point's
 #: product, and to add it to the whole sum.
 _OF_BLOCK = 5
+#: The magnitudes of numbers with a sign, two bits of an exponent and one of a mantissa (OCP MX 1.0).
+_E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 
 
 def decoded(storage: Storage, x: torch.Tensor) -> torch.Tensor:
     """The elements of an operand before scales: float64, with all elements along K."""
     if storage.packed == 1:
         return x.double()
-    # Only B is packed, and its rows are along K.
-    halves = torch.stack([x & 0xF, x >> 4], dim=-2).to(torch.int64)
-    values = halves.reshape(*x.shape[:-2], 2 * x.shape[-2], x.shape[-1])
+    along = x.mT if storage.letter == "a" else x
+    halves = torch.stack([along & 0xF, along >> 4], dim=-2).to(torch.int64)
+    values = halves.reshape(*along.shape[:-2], 2 * along.shape[-2], along.shape[-1])
+    values = values.mT if storage.letter == "a" else values
     if storage.word == "int4":
         values = torch.where(values >= 8, values - 16, values)
+    if storage.kind == "e2m1":
+        return values.new_tensor(_E2M1, dtype=torch.float64)[values & 7] * torch.where(values < 8, 1.0, -1.0).double()
     return values.double()
+
+
+def scales(storage: Storage, x: torch.Tensor) -> torch.Tensor:
+    """Scales or zero points in float64."""
+    if storage.scale_types[0] != "e8m0":
+        return x.double()
+    exponents = x.view(torch.uint8).to(torch.int64)
+    found = torch.ldexp(torch.ones(x.shape, dtype=torch.float64, device=x.device), exponents - 127)
+    return torch.where(exponents == 255, torch.nan, found)
 
 
 def product(
@@ -54,6 +68,9 @@ def product(
             if storage.block is not None:
                 scale = factor(storage, read[storage.scale], first, extent)
                 found, within, bound = found * scale, within * scale.abs(), bound * scale.abs()
+        if any(storage.bytewise for storage in dtype.stored):
+            # Powers of two may be so small that products with them are not normal.
+            bound = bound + FP32_TINY
         total, magnitude, error = total + found, magnitude + within, error + bound
     return total, error + rounding_error(depth + _OF_BLOCK, dtype.sum, hardware=hardware) * magnitude
 
@@ -79,7 +96,7 @@ def factor(storage: Storage, x: object, first: int, extent: int) -> torch.Tensor
     block = storage.block
     at = first // block.along if block.along else 0
     line = x[..., :, at] if storage.letter == "a" else x[..., at, :]
-    line = line.double().repeat_interleave(block.across or max(extent, 1), -1)[..., :extent]
+    line = scales(storage, line).repeat_interleave(block.across or max(extent, 1), -1)[..., :extent]
     return line[..., :, None] if storage.letter == "a" else line[..., None, :]
 
 
@@ -92,7 +109,7 @@ def values(storage: Storage, x: torch.Tensor, read: Mapping[str, torch.Tensor | 
 
     def spread(each: torch.Tensor | float) -> torch.Tensor:
         assert isinstance(each, torch.Tensor) and storage.block is not None
-        each = each.double()
+        each = scales(storage, each)
         for dimension, size in ((along, storage.block.along), (across, storage.block.across)):
             extent = found.shape[dimension]
             each = each.repeat_interleave(size or max(extent, 1), dimension).narrow(dimension, 0, extent)

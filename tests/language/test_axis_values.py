@@ -14,7 +14,7 @@ LAYOUT = (
 )
 SHORTHANDS = "legal: fp16, bf16, fp32, tf32, tf32x3, int8, fp8e4m3, fp8e5m2"
 RESULTS = "legal: fp32, fp16, bf16, fp8e4m3, fp8e5m2, int8"
-OPERANDS = "legal: fp32, fp16, bf16, fp8e4m3, fp8e5m2, int8"
+OPERANDS = f"{RESULTS}, mxfp8e4m3, mxfp8e5m2, mxfp4, nvfp4"
 OPERATIONS = (
     "legal: none, bias, bias_m, scale, scale_m, scale_n, add, mul, relu, relu2, leaky_relu, gelu, gelu_tanh, "
     "quick_gelu, silu, sigmoid, tanh, softplus, hardswish, clamp, swiglu, geglu, geglu_tanh, reglu, accumulate, save, "

@@ -6,6 +6,7 @@ import pytest
 
 from generator.language.model import Dtype
 from generator.language.storage import Block
+from generator.language.vocabulary import WEIGHTS
 from tests.helpers.support import mistakes_of, read_text
 
 
@@ -30,6 +31,11 @@ def dtype_of(text: str) -> Dtype:
         ("{a: fp8e4m3, b: fp8e4m3, scales: {a: [1, 128], b: [128, 128]}}", "fp8e4m3_a1x128_b128x128"),
         ("{a: fp8e4m3, b: fp8e5m2, scales: {b: [0, 0]}}", "fp8e4m3xfp8e5m2_fp32_bf16_ballxall"),
         ("{a: int8, scales: {a: [1, 0], b: [0, 1]}}", "int8_int32_bf16_a1xall_ballx1"),
+        ("{a: mxfp8e4m3, b: mxfp4}", "mxfp8e4m3xmxfp4_fp32_bf16"),
+        ("{a: bf16, b: mxfp4}", "bf16xmxfp4_fp32_bf16"),
+        ("{a: fp16, b: nvfp4}", "fp16xnvfp4_fp32_fp16"),
+        ("{a: nvfp4, b: nvfp4, out: fp32}", "nvfp4_fp32_fp32"),
+        ("{a: mxfp8e5m2}", "mxfp8e5m2_fp32_bf16"),
     ],
 )
 def test_the_word_says_how_operands_are_stored(text: str, word: str) -> None:
@@ -48,6 +54,30 @@ def test_an_operand_that_is_multiplied_as_it_is() -> None:
     assert dtype.stored_a.block == Block(along=128, across=1)
     assert not any(storage.converted or storage.plain for storage in dtype.stored) and not dtype.plain
     assert all(storage.plain for storage in Dtype.of("fp16").stored) and Dtype.of("fp16").plain
+
+
+@pytest.mark.parametrize(
+    ("text", "multiplied"),
+    [
+        ("{a: bf16, b: mxfp4}", ("bf16", "bf16")),
+        ("{a: mxfp8e4m3, b: mxfp8e5m2}", ("fp8e4m3", "fp8e5m2")),
+        ("{a: mxfp8e4m3, b: mxfp4}", ("fp16", "fp16")),
+        ("{a: mxfp4, b: mxfp8e5m2}", ("fp16", "fp16")),
+        ("{a: nvfp4}", ("fp16", "fp16")),
+    ],
+)
+def test_the_type_in_which_a_format_is_multiplied(text: str, multiplied: tuple[str, str]) -> None:
+    dtype = dtype_of(text)
+    assert (dtype.stored_a.multiplied, dtype.stored_b.multiplied) == multiplied
+    assert dtype.scaled and dtype.sum == "fp32" and Dtype.from_data(dtype.data) == dtype
+
+
+def test_a_format_has_scales_of_its_own() -> None:
+    a, b = dtype_of("{a: mxfp8e4m3, b: mxfp4}").stored
+    assert (a.kind, a.container, a.packed, a.block) == ("fp8e4m3", "fp8e4m3", 1, Block(along=32, across=1))
+    assert (b.kind, b.container, b.packed, b.scale_types) == ("e2m1", "uint8", 2, ("e8m0", "uint8"))
+    nvfp4 = dtype_of("{a: nvfp4}").stored_a
+    assert (nvfp4.block, nvfp4.scale_types, nvfp4.packed) == (Block(along=16, across=1), ("fp8e4m3",), 2)
 
 
 def test_scales_make_fp32_of_a_sum() -> None:
@@ -97,7 +127,29 @@ def test_scales_make_fp32_of_a_sum() -> None:
             ["3:21: dtype.b: 'int4' cannot be multiplied with an a of fp32; legal with it: fp32"],
         ),
         ("{a: fp16, b: int4, acc: fp16}", ["3:32: dtype.acc: unknown value 'fp16'; legal: fp32"]),
-        ("{a: mxfp4}", ["3:12: dtype.a: 'mxfp4' is not available yet"]),
+        (
+            "{a: mxfp4, b: nvfp4}",
+            [
+                "3:22: dtype.b: 'nvfp4' cannot be multiplied with an a of mxfp4; "
+                "legal with it: mxfp8e4m3, mxfp8e5m2, mxfp4"
+            ],
+        ),
+        (
+            "{a: bf16, b: mxfp8e5m2}",
+            [
+                "3:21: dtype.b: 'mxfp8e5m2' cannot be multiplied with an a of bf16; legal with it: "
+                f"bf16, {', '.join(WEIGHTS)}"
+            ],
+        ),
+        (
+            "{a: nvfp4, b: int4}",
+            ["3:22: dtype.b: 'int4' cannot be multiplied with an a of nvfp4; legal with it: nvfp4"],
+        ),
+        (
+            "{a: bf16, b: mxfp4, scales: {b: [32, 1]}}",
+            ["3:40: dtype.scales.b: b is mxfp4, which has scales of its own; leave this out"],
+        ),
+        ("{a: mxfp4, acc: fp16}", ["3:24: dtype.acc: unknown value 'fp16'; legal: fp32"]),
         ('{a: fp16, sparsity: {b: "2:4"}}', ["3:32: dtype.sparsity.b: '2:4' is not available yet"]),
         (
             '{a: int8, sparsity: {b: "2:4"}}',

@@ -14,6 +14,8 @@ from tests.helpers.support import family_of, mistakes_of, variant
 
 INT4 = Dtype("bf16", "int4", "fp32", "bf16", None).scaled_by({"b": [128, 1]})
 ZEROS = Dtype("fp16", "uint4", "fp32", "fp16", None).scaled_by({"b": [64, 2]}, zeros=True)
+MX = Dtype("mxfp8e4m3", "mxfp4", "fp32", "bf16", "full")
+NVFP4 = Dtype("nvfp4", "nvfp4", "fp32", "bf16", None)
 FP8 = Dtype.of("fp8e4m3").scaled_by({"a": [1, 128], "b": [128, 128]})
 
 
@@ -31,6 +33,8 @@ def stored(dtype: Dtype = INT4, **axes: object) -> Variant:
         ({"load": "descriptor", "epilogue": chain_of(("swiglu",))}, "use 'load: pointer'"),
         ({"dtype": INT4.scaled_by({"b": [24, 1]})}, "24 elements along K, and a step needs a multiple of 16"),
         ({"dtype": FP8.scaled_by({"a": [1, 16]})}, "16 elements along K, and a step needs a multiple of 32"),
+        ({"dtype": NVFP4, "load": "descriptor"}, "a descriptor copies at least 16 bytes of a row"),
+        ({"dtype": MX, "schedule": "decoded"}, "a dense B by a dense A, and A is stored as mxfp8e4m3"),
     ],
 )
 def test_what_no_kernel_has_is_refused(axes: dict[str, object], words: str) -> None:
@@ -42,7 +46,9 @@ def test_a_step_has_one_scale() -> None:
     reason = legality.why_no_row(stored(), Tile(64, 64, 256, warps=4))
     assert reason == "k is 256, and a step has one scale of b, which is for 128 elements along K"
     assert legality.why_no_row(stored(), Tile(64, 64, 64, warps=4)) is None
-    for dtype in (INT4, ZEROS, FP8, INT4.scaled_by({"b": [32, 1]})):
+    reason = legality.why_no_row(stored(load="descriptor"), Tile(64, 64, 16, warps=4))
+    assert reason == "k is 16, and a descriptor copies at least 16 bytes of a row of b"
+    for dtype in (INT4, ZEROS, FP8, MX, NVFP4, INT4.scaled_by({"b": [32, 1]})):
         for product in ("direct", "exchanged"):
             v = stored(dtype, product=product)
             for tile in default_configurations.defaults(v):
@@ -68,6 +74,25 @@ def test_a_call_describes_containers_and_scales() -> None:
     assert scale.told == "(ceil(K / 64), ceil(N / 2))" and made.b.told == "(K / 2, N)"
     assert scale.sizes({"K": 130, "N": 5}) == (3, 3) and made.b.sizes({"K": 130, "N": 5}) == (65, 5)
     assert "uint8" in (zero.dtype or ()) and "uint8" not in (scale.dtype or ())
+
+
+def test_a_call_describes_a_packed_a_and_the_scales_of_formats() -> None:
+    made = call(stored(NVFP4))
+    assert (made.a.extents, made.a.dtype, made.size("K")) == (("M", "K // 2"), "uint8", "2 * a.shape[1]")
+    assert [(x.extents, x.dtype) for x in made.stored] == [
+        (("M", "triton.cdiv(K, 16)"), "fp8e4m3"),
+        (("triton.cdiv(K, 16)", "N"), "fp8e4m3"),
+    ]
+    mixed = call(stored(MX))
+    assert mixed.size("K") == "a.shape[1]" and mixed.stored[0].extents == ("M", "triton.cdiv(K, 32)")
+    assert mixed.stored[0].torch_dtype == "(torch.float8_e8m0fnu, torch.uint8)"
+    turned = call(stored(Dtype("mxfp4", "mxfp8e4m3", "fp32", "bf16", None)))
+    assert turned.size("K") == "b.shape[0]"
+
+
+def test_targets_without_fp8_take_formats_of_four_bits_alone() -> None:
+    assert legality.why_not_on(stored(NVFP4), "sm80") is None
+    assert legality.why_not_on(stored(MX), "sm80") == "sm80 does not multiply fp8e4m3"
 
 
 def test_scales_of_a_batch_and_of_a_gate() -> None:

@@ -9,11 +9,13 @@ import torch
 
 from generator.cli import main
 from generator.language.model import Dtype
-from generator.verify.stored_values import blocks, decoded, product
+from generator.language.storage import element_of
+from generator.verify.stored_values import blocks, decoded, product, scales
 
 INT4 = Dtype("bf16", "int4", "fp32", "bf16", None)
 UINT4 = Dtype("fp16", "uint4", "fp32", "fp16", None)
 INT8 = Dtype("fp16", "int8", "fp32", "fp16", None)
+MX = Dtype("mxfp4", "mxfp4", "fp32", "bf16", None)
 
 
 def test_every_byte_holds_two_elements() -> None:
@@ -23,6 +25,21 @@ def test_every_byte_holds_two_elements() -> None:
         low, high = byte & 15, byte >> 4
         assert unsigned[2 * byte : 2 * byte + 2].tolist() == [low, high]
         assert signed[2 * byte : 2 * byte + 2].tolist() == [low - 16 * (low > 7), high - 16 * (high > 7)]
+
+
+def test_every_code_of_e2m1_is_a_number_of_the_standard() -> None:
+    b = torch.arange(256, dtype=torch.uint8)[:, None]
+    magnitudes = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0]
+    expected = [-magnitudes[code - 8] if code > 7 else magnitudes[code] for code in range(16)]
+    for storage, found in ((MX.stored_b, decoded(MX.stored_b, b)[:, 0]), (MX.stored_a, decoded(MX.stored_a, b.T)[0])):
+        pairs = found.reshape(256, 2).tolist()
+        assert pairs == [[expected[byte & 15], expected[byte >> 4]] for byte in range(256)], storage
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float8_e8m0fnu])
+def test_scales_of_mx_are_powers_of_two(dtype: torch.dtype) -> None:
+    found = scales(MX.stored_b, torch.arange(256, dtype=torch.uint8).view(dtype))
+    assert found[:255].tolist() == [2.0 ** (byte - 127) for byte in range(255)] and bool(found[255].isnan())
 
 
 @pytest.mark.parametrize("depth", [4, 64, 130])
@@ -36,6 +53,9 @@ def test_every_byte_holds_two_elements() -> None:
         Dtype.of("int8").scaled_by({"a": [2, 32], "b": [64, 0]}),
         Dtype.of("fp8e4m3").scaled_by({"a": [1, 32], "b": [32, 2]}),
         INT8,
+        MX,
+        Dtype("nvfp4", "nvfp4", "fp32", "bf16", None),
+        Dtype("bf16", "mxfp8e4m3", "fp32", "bf16", None),
     ],
     ids=lambda dtype: dtype.word,
 )
@@ -44,9 +64,9 @@ def test_a_product_is_that_of_the_values(dtype: Dtype, depth: int) -> None:
     rows, columns = 5, 7
     a, b = dtype.stored
     operands = {}
-    for storage, shape in ((a, (rows, depth)), (b, (depth // b.packed, columns))):
+    for storage, shape in ((a, (rows, depth // a.packed)), (b, (depth // b.packed, columns))):
         data = torch.randint(0, 256, shape, generator=random).to(torch.uint8)
-        if storage.element.floating:
+        if storage.element.floating and storage.packed == 1:
             x = torch.randn(shape, generator=random).to(getattr(torch, storage.element.torch))
         else:
             x = data.view(getattr(torch, storage.element.torch))
@@ -61,6 +81,10 @@ def test_a_product_is_that_of_the_values(dtype: Dtype, depth: int) -> None:
             counts = (-(-lines // across), -(-depth // along))
             counts = counts if storage.letter == "a" else counts[::-1]
             operands[storage.scale] = torch.rand(counts, generator=random) + 0.5
+            if storage.bytewise:
+                operands[storage.scale] = operands[storage.scale].to(
+                    getattr(torch, element_of(storage.scale_types[0]).torch)
+                )
             operands[storage.zero] = torch.randn(counts, generator=random)
             for i in range(value.shape[0]):
                 for j in range(value.shape[1]):
@@ -95,3 +119,18 @@ def test_kernels_of_every_kind_of_storage_are_proved(tmp_path: Path) -> None:
     assert (
         main(["verify", str(tmp_path / "kinds"), "--level", "interpret", "--coverage", "kernels", "--jobs", "1"]) == 0
     )
+
+
+def test_kernels_of_every_format_are_proved(tmp_path: Path) -> None:
+    (tmp_path / "formats.yaml").write_text(
+        "summary: Formats with scales of their own.\nlayout: [rcr, crr]\nselect: fixed\ntargets: [sm90]\n"
+        "dtype:\n"
+        "  - {a: bf16, b: mxfp4}\n  - {a: fp16, b: nvfp4}\n  - {a: mxfp8e5m2, b: mxfp8e4m3}\n"
+        "  - {a: mxfp8e4m3, b: mxfp4}\n  - {a: mxfp4, b: mxfp8e5m2}\n  - {a: nvfp4}\n"
+        "epilogue: [none, swiglu]\nbatch: [none, strided, grouped]\nproduct: [direct, exchanged]\n"
+        "schedule: [tiled, persistent, split_k, stream_k]\nload: [pointer, descriptor]\nstore: pointer\n"
+        "tile: [{m: 16, n: 64, k: 32, warps: 4, split: 2}, {m: 16, n: 64, k: 16, warps: 4, split: 2}]\n"
+    )
+    assert main([str(tmp_path / "formats.yaml"), "--out", str(tmp_path)]) == 0
+    folder = str(tmp_path / "formats")
+    assert main(["verify", folder, "--level", "interpret", "--coverage", "kernels", "--jobs", "1"]) == 0

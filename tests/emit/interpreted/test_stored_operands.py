@@ -19,6 +19,8 @@ dtype:
   - {a: bf16, b: int4, scales: {b: [32, 1]}}
   - {a: fp16, b: uint4, scales: {b: [32, 2]}, zeros: {b: true}}
   - {a: fp8e4m3, scales: {a: [1, 32], b: [32, 32]}}
+  - {a: mxfp8e4m3, b: mxfp4}
+  - {a: mxfp4}
 batch: [none, strided]
 epilogue: [none, bias+save+row_amax]
 select: fastest
@@ -39,7 +41,7 @@ def family(render: Family) -> ModuleType:
 
 def test_every_contract_is_an_operator(family: ModuleType) -> None:
     variants = contracts(family)
-    assert len(variants) == 12
+    assert len(variants) == 20
     for name in variants:
         assert checked(family, name) == [name]
         assert checked(family, name, filled=True) == [f"{name}_out"]

@@ -25,7 +25,12 @@ dtype:
   - {a: bf16, b: int8, scales: {b: [64, 1]}, zeros: {b: true}}
   - {a: bf16, b: fp8e4m3, scales: {b: [64, 16]}}
   - {a: fp8e4m3, b: fp8e4m3, scales: {a: [1, 32], b: [32, 32]}}
-tile: [{m: 16, n: 16, k: 32, warps: 1}]
+  - {a: bf16, b: mxfp4}
+  - {a: bf16, b: mxfp8e4m3}
+  - {a: mxfp8e4m3, b: mxfp8e5m2}
+  - {a: mxfp8e4m3, b: mxfp4}
+  - {a: fp16, b: nvfp4}
+tile: [{m: 16, n: 16, k: 32, warps: 1}, {m: 16, n: 16, k: 16, warps: 1}]
 """
 #: The last block of each kind is short.
 M, N, K = 17, 19, 70
@@ -42,6 +47,8 @@ def operands(variant: Variant, weight: torch.Tensor) -> dict[str, torch.Tensor]:
     a = drawn((*batch, M, K), torch.float32).to(getattr(torch, variant.dtype.stored_a.element.torch))
     blocks = variant.dtype.stored_a.block
     scale = {} if blocks is None else {"a_scale": torch.rand(*batch, M, -(-K // blocks.along)) + 0.5}
+    if variant.dtype.stored_a.bytewise:
+        scale["a_scale"] = scale["a_scale"].to(torch.float8_e8m0fnu)
     return {"a": a, **scale}
 
 

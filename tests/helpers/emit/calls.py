@@ -50,10 +50,12 @@ def operands(
         if argument is described.offsets:
             # The first group is empty, and the last rows are in none.
             return torch.arange(sizes["G"], dtype=torch.int32) * (sizes["T"] // sizes["G"])
+        if argument.dtype is not None and "e8m0" in argument.dtype:
+            return drawn(argument.sizes(sizes), torch.float32, seed=seed).abs().to(torch.float8_e8m0fnu)
         dtype = torch_type(argument.dtype) if isinstance(argument.dtype, str) else default
         return drawn(argument.sizes(sizes), dtype, column=argument.layout == "column", seed=seed)
 
-    packed = variant.dtype.stored_b.packed
+    packed = max(storage.packed for storage in variant.dtype.stored)
     if packed > 1:
         sizes = {**sizes, "K": -(-sizes["K"] // packed) * packed}
     wanted = [

@@ -59,6 +59,9 @@ INT4_EXCHANGED = ("int4_rcr", f"{INT4[1]}_productexchanged")
 DECODED = ("int4_rcr", "gemm_bf16xint4_fp32_bf16_b128x1_rcr_none__decoded_pointer_auto_grouped_storepointer")
 UINT4_ZEROS = ("stored", "gemm_fp16xuint4_fp32_fp16_b64x32_zeros_rrr_none__tiled_pointer_auto_grouped")
 INT8_SCALED = ("stored", "gemm_int8_int32_bf16_a1xall_ballx1_rrr_none__tiled_pointer_auto_grouped")
+MXFP4 = ("mx", "gemm_bf16xmxfp4_fp32_bf16_rcr_none__tiled_pointer_auto_grouped")
+MX_MIXED = ("mx", "gemm_mxfp8e4m3xmxfp4_fp32_bf16_rcr_none__tiled_pointer_auto_grouped")
+NVFP4 = ("mx", "gemm_nvfp4_fp32_bf16_rcr_none__tiled_pointer_auto_grouped")
 FP8_BLOCKS = ("fp8_blocks", "gemm_fp8e4m3_a1x128_b128x128_rcr_none__tiled_pointer_auto_grouped_storepointer")
 
 # Other loads.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..mutation import Mutation, instead, without
-from .kernels import DECODED, FP8_BLOCKS, INT4, INT4_EXCHANGED, INT8_SCALED, UINT4_ZEROS
+from .kernels import DECODED, FP8_BLOCKS, INT4, INT4_EXCHANGED, INT8_SCALED, MX_MIXED, MXFP4, NVFP4, UINT4_ZEROS
 
 JOIN = "tl.join((b & 0xFFFF).to(tl.uint16), (b >> 16).to(tl.uint16))"
 #: The load of the next step's scale within the loop.
@@ -150,6 +150,70 @@ MUTATIONS = (
         (("offs_p < (K - k) // 2", "offs_p < K - k"),),
         "bytes behind the end of B are read",
         says="stray load",
+    ),
+    Mutation(
+        "the two elements of a byte of fp4 are exchanged",
+        "storage",
+        MXFP4,
+        ((JOIN, "tl.join((b >> 16).to(tl.uint16), (b & 0xFFFF).to(tl.uint16))"),),
+        "elements 2i and 2i + 1 along K",
+        says="are wrong",
+    ),
+    Mutation(
+        "the sign of fp4 is lost",
+        "storage",
+        NVFP4,
+        (("(b & 0x00080008) << 12 | ", ""),),
+        "negative elements are positive",
+        says="are wrong",
+    ),
+    Mutation(
+        "elements of A are those of half as many bytes",
+        "storage",
+        NVFP4,
+        (("a_ptrs += BLOCK_K // 2", "a_ptrs += BLOCK_K"),),
+        "every second step of A is left out",
+        says="stray load",
+    ),
+    Mutation(
+        "two blocks of 32 share a scale",
+        "storage",
+        MXFP4,
+        (instead("\n        b_scale_next = tl.load(b_scale_ptrs + ahead // 32 * stride_b_scalek", "32", "64"),),
+        "right while K fits one block",
+        says="are wrong",
+    ),
+    Mutation(
+        "a row of A has the scale of the row before",
+        "storage",
+        MX_MIXED,
+        (("a_scale_ptrs = a_scale_ptr + offs_m * ", "a_scale_ptrs = a_scale_ptr + tl.maximum(offs_m - 1, 0) * "),),
+        "right in the first row",
+        says="are wrong",
+    ),
+    Mutation(
+        "the byte 0 of a scale is 0",
+        "storage",
+        MXFP4,
+        ((" | ((b_scale + 1 & 0xFF) < 2).to(tl.uint32) << 22", ""),),
+        "it is 2**-127",
+        says="are wrong",
+    ),
+    Mutation(
+        "the byte 255 of a scale is infinity",
+        "storage",
+        MX_MIXED,
+        (("((b_scale + 1 & 0xFF) < 2)", "(b_scale == 0)"),),
+        "it is NaN",
+        says="are wrong",
+    ),
+    Mutation(
+        "NaN among the scales of nvfp4 is a number",
+        "storage",
+        NVFP4,
+        (("        b_scale = tl.where((b_scale & 0x07F00000) == 0x07F00000, 0x7FFFFFFF, b_scale)\n", ""),),
+        "it is 480",
+        says="are wrong",
     ),
     Mutation(
         "an odd K is taken",
