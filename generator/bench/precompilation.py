@@ -113,7 +113,7 @@ def main() -> None:
         try:
             (one,) = make_sets(problem, "cuda", 1, seed=0)
             options = {} if job["config"] is None else {"config": job["config"]}
-            function(contestant)(one.a, one.b, **one.epilogue, out=one.out, **options)
+            function(contestant)(one.a, one.b, **one.keywords, out=one.out, **options)
             torch.cuda.synchronize()
         except Exception as error:
             print(f"{job['kernel']}: {error}", file=sys.stderr)
