@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -113,8 +114,59 @@ def test_what_has_no_gradient_is_refused_with_a_reason(
     assert words in capsys.readouterr().err
 
 
-def test_no_gradient_goes_through_rows(family: ModuleType) -> None:
+@pytest.mark.parametrize("ends", ENDS[::3], ids=str)
+def test_gradients_of_rows_that_are_named_add_up(family: ModuleType, ends: list[int]) -> None:
+    variants = contracts(family)
+    generator = torch.Generator().manual_seed(6)
+    for name in (name for name in family._GRADIENTS if "save" not in name):
+        given = operands(variants[name])
+        count = len(given["a"])
+        # Rows are named several times, or not at all, or are none of A's, which count as zeros.
+        rows = torch.randint(-2, count // 2, (count,), generator=generator, dtype=torch.int32)
+        rows[5], rows[7] = count, 2**31 - 1
+        there = (rows >= 0) & (rows < count)
+        given["offsets"] = torch.tensor(ends, dtype=torch.int32)
+        needed = [x for x in given if x != "offsets"]
+        ours = {x: value.detach().requires_grad_(x in needed) for x, value in given.items()}
+        found = getattr(family, name)(**ours, rows=rows)
+        grad = torch.randn(found.shape, generator=generator)
+        found.backward(grad)
+        theirs = {x: value.detach().clone().requires_grad_(x in needed) for x, value in given.items()}
+        gathered = torch.where(there[:, None], theirs["a"][torch.where(there, rows, 0)], 0.0)
+        reference(name, {**theirs, "a": gathered}).backward(grad.double())
+        for x in needed:
+            torch.testing.assert_close(ours[x].grad, theirs[x].grad, rtol=1e-4, atol=1e-4, msg=f"{name} {x}")
+
+
+@pytest.mark.parametrize("which", ["a", "b"])
+def test_one_gradient_of_named_rows_alone(family: ModuleType, which: str) -> None:
     given = operands(contracts(family)["gmm_fp32_rcr_none"])
-    rows = torch.arange(41, dtype=torch.int32)
-    with pytest.raises(RuntimeError, match="no gradient is computed through rows"):
-        family.gmm_fp32_rcr_none(**{**given, "a": given["a"].requires_grad_()}, rows=rows)
+    rows = torch.arange(50, dtype=torch.int32) % 7
+    given[which].requires_grad_()
+    family.gmm_fp32_rcr_none(**given, rows=rows).sum().backward()
+    alone = given[which].grad
+    given[which].grad = None
+    family.gmm_fp32_rcr_none(**{**given, "a": given["a"][rows]}).sum().backward()
+    torch.testing.assert_close(alone, given[which].grad)
+
+
+def test_a_step_with_named_rows_is_compiled_in_one_graph(family: ModuleType) -> None:
+    """The sums for rows that are named several times are of an operator, which a compiler leaves as it is."""
+    name = "gmm_fp32_rcr_none"
+    a, b, offsets = operands(contracts(family)[name]).values()
+    rows = torch.arange(41, dtype=torch.int32) % 5
+    gemm = getattr(family, name)
+
+    def loss(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return gemm(a, b, offsets, rows=rows)[:30].square().sum()
+
+    gradients = []
+    for run in (loss, torch.compile(loss, fullgraph=True, backend="aot_eager")):
+        x, y = a.clone().requires_grad_(), b.mT.contiguous().mT.requires_grad_()
+        found = run(x, y)
+        with Seen(family) if run is loss else contextlib.nullcontext() as seen:
+            found.backward()
+        assert seen is None or "added_rows" in seen.names
+        gradients.append((x.grad, y.grad))
+    for eager, compiled in zip(*gradients, strict=True):
+        assert torch.equal(compiled, eager)
