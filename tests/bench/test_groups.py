@@ -23,6 +23,8 @@ from generator.bench.suite import read_shapes
 from generator.language.built_in import chain_of
 from generator.language.errors import CallError, SpecError
 from generator.language.model import Dtype, Layout
+from generator.plan.families import families
+from tests.helpers.support import ROOT
 
 from .test_cli import interpreted
 
@@ -152,9 +154,36 @@ def test_kernels_of_groups_are_timed_beside_torch(tmp_path: Path, monkeypatch: p
 
 
 def test_kernels_without_shapes_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    families = Families([rendered(tmp_path, monkeypatch)], tmp_path / "generated")
+    found = Families([rendered(tmp_path, monkeypatch)], tmp_path / "generated")
     with pytest.raises(CallError, match="multiplies groups of rows, and needs shapes GgMxNxK; found 5x40x24x32"):
-        of_specs(families, (Shape(40, 24, 32, batch=5),))
-    families = Families([rendered(tmp_path, monkeypatch, "grouped_k")], tmp_path / "generated")
+        of_specs(found, (Shape(40, 24, 32, batch=5),))
+    found = Families([rendered(tmp_path, monkeypatch, "grouped_k")], tmp_path / "generated")
     with pytest.raises(CallError, match="of `batch: grouped_k`, for which there are no shapes to measure"):
-        of_specs(families, (GROUPS,))
+        of_specs(found, (GROUPS,))
+
+
+STORED = {
+    "gmm_bf16xint4_fp32_bf16_b128x1_rcr_none": "F.grouped_mm in bf16",
+    "gmm_bf16xint4_fp32_bf16_b128x1_rcr_swiglu": "F.grouped_mm in bf16 + swiglu",
+    "gmm_fp8e4m3_a1xall_ballx1_rcr_none": "torch._scaled_grouped_mm",
+    "gmm_fp8e4m3_a1xall_ballx1_rcr_swiglu": "torch._scaled_grouped_mm + swiglu",
+}
+
+
+@pytest.mark.parametrize("contract", STORED)
+def test_stored_operands_of_groups(contract: str) -> None:
+    (family,) = families([ROOT / "specs" / "grouped_stored.yaml"])
+    variant = family.contracts[contract][0].variant
+    of = replace(problem(shape=replace(GROUPS, n=48, k=256)), dtype=variant.dtype, epilogue=variant.epilogue)
+    (operands,) = random_operands.make_sets(of, "cpu", 1, seed=3)
+    assert operands.stored["b_scale"].shape == (5, 2 if "int4" in contract else 1, of.columns)
+    (expected,) = check.expect(of, operands, torch.Generator())
+    peer = PEERS["cublas"](of)
+    assert peer.name == STORED[contract]
+    if "int4" in contract:
+        result = peer.launch(operands, None)
+        assert check.judge(of, result, expected).fault is None
+        # The scales of another group make other weights.
+        swapped = {"b_scale": operands.stored["b_scale"].flip(0)}
+        (other,) = check.expect(of, replace(operands, stored=swapped), torch.Generator())
+        assert check.judge(of, result, other).fault is not None
