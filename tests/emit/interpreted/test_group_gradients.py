@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -98,6 +99,18 @@ def test_a_step_is_compiled_in_one_graph(family: ModuleType) -> None:
         gradients.append((x.grad, y.grad))
     for eager, compiled in zip(*gradients, strict=True):
         torch.testing.assert_close(compiled, eager)
+
+
+def test_a_contract_registers_the_operators_of_its_backward_pass(render: Callable[[str, str], ModuleType]) -> None:
+    """A compiled backward pass that torch has cached calls them in a process that never traced it."""
+    family = render("cached_groups", SPEC)
+    name = "gmm_fp32_rcr_scalem_swiglu"
+    getattr(family, name).register()
+    operators = importlib.import_module(f"{family.__name__}._operators")
+    found = getattr(torch.ops, operators.NAMESPACE)
+    entry = family._GRADIENTS[name]
+    for other in (name, entry["a"][0], entry["b"][0], entry["again"]):
+        assert hasattr(found, other) and hasattr(found, f"{other}_out")
 
 
 def test_a_divided_k_has_no_gradient(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
