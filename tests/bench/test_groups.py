@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import generator.cli
-from generator.bench import check, random_operands
+from generator.bench import check, precompilation, random_operands
 from generator.bench.comparison_plan import Families, of_specs
 from generator.bench.measurements import load
 from generator.bench.peers import PEERS
@@ -151,6 +151,16 @@ def test_kernels_of_groups_are_timed_beside_torch(tmp_path: Path, monkeypatch: p
     ]
     assert [record.sides[-1].label for record in records[1:3]] == ["F.grouped_mm", "F.grouped_mm + swiglu"]
     assert all(side.failure is None and side.gpu is not None for record in records for side in record.sides)
+
+
+def test_operands_that_workers_cannot_all_hold_are_not_made_ahead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = Families([rendered(tmp_path, monkeypatch)], tmp_path / "generated")
+    large = replace(GROUPS, groups=256, n=4096, k=7168)
+    comparisons = of_specs(found, (GROUPS, large))
+    assert len(comparisons) == 4 and comparisons[1].problem.held > 15e9
+    assert [job["shape"] for job in precompilation.jobs(comparisons, "select")] == [GROUPS.numbers] * 2
 
 
 def test_kernels_without_shapes_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
