@@ -10,8 +10,9 @@ import torch
 from generator.bench import random_operands, stats
 from generator.bench.device import Device, timed
 from generator.bench.measurements import COPY, Ceiling
-from generator.bench.peers import NoPeer, cublas, set_precision
+from generator.bench.peers import cublas, set_precision
 from generator.bench.problem import Problem, Shape
+from generator.bench.stored_products import NoPeer
 from generator.epilogue.chain import Epilogue
 from generator.language.model import Dtype, Layout
 

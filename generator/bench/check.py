@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from types import EllipsisType
+from typing import Any
 
 import torch
 
@@ -12,14 +14,15 @@ from generator.bench import eager
 from generator.bench.problem import Problem
 from generator.bench.random_operands import Operands
 from generator.epilogue.auxiliary_outputs import AuxiliaryOutput
-from generator.epilogue.operations import COLUMNS, MATRIX, ROWS
+from generator.epilogue.operations import ROWS
 from generator.language.model import Dtype
 from generator.language.vocabulary import ELEMENTS
+from generator.verify.cases import spans
 from generator.verify.element_types import SATURATED, quantise, torch_type
 from generator.verify.error_propagation import Bounded
 from generator.verify.execute import Fault
 from generator.verify.gate_columns import columns_of
-from generator.verify.reference import auxiliary_value
+from generator.verify.reference import auxiliary_value, part_of
 from generator.verify.stored_values import values
 
 #: Up to this many operations the whole product is computed in float64; above it, only random rows and columns.
@@ -38,6 +41,10 @@ _FACTOR = 4.0
 _WORST = 8.0
 
 
+#: An index of a result.
+At = tuple[EllipsisType | torch.Tensor | slice | int, ...]
+
+
 @dataclass(frozen=True)
 class Part:
     """The expected float64 values of one result, or of the rows or columns of it that `at` selects.
@@ -46,7 +53,7 @@ class Part:
     absolute error that computing the result from the running value may add.
     """
 
-    at: tuple[EllipsisType | torch.Tensor, ...]
+    at: At
     value: torch.Tensor
     norm: float
     scale: torch.Tensor | float
@@ -112,27 +119,65 @@ def tolerance(dtype: Dtype, k: int) -> float:
 
 def expect(problem: Problem, operands: Operands, generator: torch.Generator) -> tuple[Expected, ...]:
     """The float64 results of `operands`, computed on their device: C, then the auxiliary outputs."""
-    a, b = _double(operands.a), _double(operands.b)
-    if not problem.dtype.plain:
-        storages = zip(problem.dtype.stored, (operands.a, operands.b), strict=True)
-        a, b = (values(storage, x, operands.stored) for storage, x in storages)
+    parts = _of_groups(problem, operands) if problem.shape.groups else _of_all(problem, operands, generator)
+    results = problem.call.results
+    names = ["result", *(x.name for x in results[1:])]
+    sizes = [x.sizes(problem.shape.extents) for x in results]
+    return tuple(
+        Expected(name, size, tuple(part for part in found if part is not None))
+        for name, size, found in zip(names, sizes, zip(*parts, strict=True), strict=True)
+    )
+
+
+def _of_all(problem: Problem, operands: Operands, generator: torch.Generator) -> list[list[Part | None]]:
+    """The expected parts of each result of a product or a batch: all of it, or some rows and some columns."""
+    a, b = _factors(problem, operands)
     m, n, epilogue = problem.shape.m, problem.shape.n, problem.epilogue
     if problem.flops <= _WHOLE or problem.shape.batch:
-        found = [_parts(problem, a @ b, operands)]
-    else:
-        rows = torch.randperm(m, generator=generator)[:_SAMPLED].to(a.device)
-        columns = torch.randperm(n, generator=generator)[:_SAMPLED].to(a.device)
-        some = b[:, columns_of(columns, n, epilogue.order)]
-        found = [
-            _parts(problem, a[rows] @ b, operands, rows=rows),
-            _parts(problem, a @ some, operands, columns=columns),
-        ]
-    sizes = {MATRIX: (m, n), ROWS: (m,), COLUMNS: (n,)}
-    results = [("result", MATRIX), *((output.name, output.shape) for output in epilogue.outputs)]
-    return tuple(
-        Expected(name, (*problem.shape.front, *sizes[shape]), tuple(part for part in parts if part is not None))
-        for (name, shape), parts in zip(results, zip(*found, strict=True), strict=True)
-    )
+        return [_parts(problem, a @ b, operands)]
+    rows = torch.randperm(m, generator=generator)[:_SAMPLED].to(a.device)
+    columns = torch.randperm(n, generator=generator)[:_SAMPLED].to(a.device)
+    some = b[:, columns_of(columns, n, epilogue.order)]
+    return [
+        _parts(problem, a[rows] @ b, operands, rows=rows),
+        _parts(problem, a @ some, operands, columns=columns),
+    ]
+
+
+def _of_groups(problem: Problem, operands: Operands) -> list[list[Part | None]]:
+    """The expected parts of each result, one for each group that has rows."""
+    call, shape = problem.call, problem.shape
+    known = {x.name: x for x in (call.a, call.b, *call.stored, *call.operands)}
+    found = []
+    for number, span in enumerate(spans(shape.ends, shape.m)):
+        if span[0] == span[1]:
+            continue
+
+        def own(
+            values: Mapping[str, torch.Tensor | float], number: int = number, span: tuple[int, int] = span
+        ) -> dict[str, Any]:
+            return {name: part_of(known[name], x, number, span) for name, x in values.items()}
+
+        part = Operands(
+            **own({"a": operands.a, "b": operands.b}),
+            epilogue=own(operands.epilogue),
+            out=operands.out,
+            stored=own(operands.stored),
+        )
+        a, b = _factors(problem, part)
+        at = [(number,) if x.extents[0] == "G" else (slice(*span),) for x in call.results]
+        parts = _parts(problem, a @ b, part)
+        found.append([None if each is None else replace(each, at=where) for each, where in zip(parts, at, strict=True)])
+    return found
+
+
+def _factors(problem: Problem, operands: Operands) -> tuple[torch.Tensor, torch.Tensor]:
+    """The numbers that A and B stand for, in float64."""
+    if problem.dtype.plain:
+        return _double(operands.a), _double(operands.b)
+    storages = zip(problem.dtype.stored, (operands.a, operands.b), strict=True)
+    a, b = (values(storage, x, operands.stored) for storage, x in storages)
+    return a, b
 
 
 def _parts(
@@ -143,7 +188,7 @@ def _parts(
     columns: torch.Tensor | None = None,
 ) -> list[Part | None]:
     """The expected part of each result; `product` has only the given `rows` or `columns`."""
-    at: tuple[EllipsisType | torch.Tensor, ...] = (...,)
+    at: At = (...,)
     if rows is not None:
         at = (rows,)
     elif columns is not None:

@@ -20,6 +20,13 @@ from generator.plan.families import families
 from generator.plan.kernels import Family, Kernel
 from generator.verify.loading import stated_and_actual_digest
 
+#: What kernels with a word of `batch` multiply, and how its shapes are written.
+_SHAPES = {
+    "none": "single products, and needs shapes MxNxK",
+    "strided": "batches, and needs shapes BxMxNxK",
+    "grouped": "groups of rows, and needs shapes GgMxNxK",
+}
+
 
 @dataclass(frozen=True)
 class Contestant:
@@ -181,14 +188,14 @@ def _on_shapes(
         layout = shared_layout([kernel.variant.layout for _, kernel in entries])
     except ValueError as error:
         raise CallError(f"case {case!r}: {error}") from None
-    products = entries[0][1].variant.products
-    if products.divided:
-        raise CallError(f"case {case!r}: {entries[0][1].name} has groups, and there are no shapes of groups to measure")
-    batched = products.several
-    fitting = [shape for shape in shapes if bool(shape.batch) == batched]
+    products = entries[0][1].variant.batch
+    if products not in _SHAPES:
+        reason = f"of `batch: {products}`, for which there are no shapes to measure"
+        raise CallError(f"case {case!r}: {entries[0][1].name} is {reason}")
+    fitting = [shape for shape in shapes if shape.products == products]
     if not fitting:
-        wanted = "batches, and needs shapes BxMxNxK" if batched else "single products, and needs shapes MxNxK"
-        raise CallError(f"case {case!r}: {entries[0][1].name} multiplies {wanted}; found {shapes[0]}")
+        told = f"multiplies {_SHAPES[products]}; found {shapes[0]}"
+        raise CallError(f"case {case!r}: {entries[0][1].name} {told}")
     contestants = tuple(contestant for contestant, _ in entries)
     return [Comparison(case, title, Problem(shape, dtype, layout, epilogue), contestants, peers) for shape in fitting]
 

@@ -13,7 +13,7 @@ from generator.bench.eager import apply as eager_epilogue
 from generator.bench.eager import saturated
 from generator.bench.problem import Problem
 from generator.bench.random_operands import Operands
-from generator.bench.stored_products import product_of_stored, scaled_mm
+from generator.bench.stored_products import NoPeer, product_of_groups, product_of_stored, scaled_mm
 from generator.bench.suite import PEERS as WORDS
 from generator.epilogue.chain import Epilogue
 from generator.language.model import Dtype
@@ -34,10 +34,6 @@ class Peer:
     launch: Launch
     #: Whether it returns new tensors even if an output is given.
     fresh: bool = False
-
-
-class NoPeer(Exception):
-    """torch has no call that computes this problem."""
 
 
 def set_precision(problem: Problem) -> None:
@@ -88,11 +84,15 @@ def fused(problem: Problem) -> Peer:
 def _followed(problem: Problem, call: _Call) -> Peer:
     """`call`, then the rest of the epilogue, one call of torch for each operation, in the type of its operands."""
     rest = Epilogue(problem.epilogue.steps[call.steps :])
+    own = next((x.name for x in (*problem.call.operands, *problem.call.outputs) if x.extents[:1] == ("G",)), None)
+    if own is not None:
+        raise NoPeer(f"torch has no call for {own!r}, of which each group has its own")
     out = problem.dtype.out
     name = " + ".join([call.name, *(step.word for step in rest.steps)])
     name += f", then {out}" if out in QUANTISED else ""
     if not rest.steps and out not in QUANTISED:
-        return Peer(name, call.launch)
+        # torch's products of groups take no output.
+        return Peer(name, call.launch, fresh=bool(problem.shape.groups))
     converted = torch_type(problem.operand_type)
 
     def launch(operands: Operands, out: torch.Tensor | None) -> Any:
@@ -118,8 +118,8 @@ def _deliver(result: torch.Tensor, operands: Operands, out: torch.Tensor | None)
 
 
 def _biased(problem: Problem) -> bool:
-    """Whether torch.addmm can fuse the first operation: a bias of the operands' type, without a batch."""
-    if [step.word for step in problem.epilogue.steps[:1]] != ["bias"] or problem.shape.batch:
+    """Whether torch.addmm can fuse the first operation: a bias of the operands' type, of a single product."""
+    if [step.word for step in problem.epilogue.steps[:1]] != ["bias"] or problem.shape.products != "none":
         return False
     return problem.operand_type == problem.dtype.a and problem.dtype.plain
 
@@ -164,6 +164,7 @@ def _scaled(problem: Problem) -> _Call | None:
         or not problem.dtype.plain
         or not problem.dtype.a.startswith("fp8")
         or _unscaled(problem.dtype) != "bf16"
+        or problem.shape.groups
     ):
         return None
     return _Call("torch._scaled_mm by rows and columns", _scaled_mm(problem, by_rows=True), 2)
@@ -181,6 +182,8 @@ def _unscaled(dtype: Dtype) -> str:
 def _product(problem: Problem) -> _Call:
     """torch's product alone; raise `NoPeer` if torch has none for these types, layouts and sizes."""
     dtype, shape = problem.dtype, problem.shape
+    if shape.groups:
+        return _Call(*product_of_groups(problem))
     if not dtype.plain:
         return _Call(*product_of_stored(problem))
     if problem.epilogue.steps or dtype.out in QUANTISED:
@@ -247,7 +250,7 @@ def _scaled_mm(problem: Problem, *, by_rows: bool = False) -> Launch:
 
 
 def inductor(problem: Problem) -> Peer:
-    """The same expression compiled by torch.compile, with kernels tuned for these sizes; it returns new tensors.
+    """The same expression compiled by torch.compile, with products tuned for these sizes; it returns new tensors.
 
     It is compiled at the first call. Earlier compilations are discarded, because torch stops compiling after a few
     sizes.
@@ -256,23 +259,28 @@ def inductor(problem: Problem) -> Peer:
         raise NoPeer(f"torch.compile has no product of {problem.dtype.word}")
     expression = _followed(problem, _scaled(problem) or _addmm(problem) or _product(problem))
     names = [operand.name for operand in problem.epilogue.operands]
+    divided = ["offsets"] if problem.shape.groups else []
+    # By default torch.compile multiplies groups by torch's own product, beside which the rest is compiled.
+    mode = None if divided else "max-autotune-no-cudagraphs"
     typed = torch.empty(0, dtype=torch_type(problem.dtype.out))
 
     def product(a: torch.Tensor, b: torch.Tensor, *values: torch.Tensor | float) -> Any:
         # Auxiliary outputs are returned, because the compiler removes what a graph does not return.
-        return expression.launch(Operands(a, b, dict(zip(names, values)), typed), None)
+        given: dict[str, Any] = dict(zip([*divided, *names], values))
+        offsets = given.pop("offsets", None)
+        return expression.launch(Operands(a, b, given, typed, offsets=offsets), None)
 
     compiled: list[Callable[..., Any]] = []
 
     def launch(operands: Operands, out: torch.Tensor | None) -> Any:
-        values = (operands.a, operands.b, *(operands.epilogue[name] for name in names))
+        values = (operands.a, operands.b, *(operands.keywords[name] for name in (*divided, *names)))
         if not compiled:
             # One eager call first, so that tensors such as scales exist and are not part of the graph.
             expression.launch(operands, None)
             # A graph of torch operations, because the compiler cannot trace the evaluation of formulas.
             graph = make_fx(product)(*values)
             torch._dynamo.reset()
-            compiled.append(torch.compile(graph, mode="max-autotune-no-cudagraphs", dynamic=False))
+            compiled.append(torch.compile(graph, mode=mode, dynamic=False))
         return compiled[0](*values)
 
     return Peer(f"torch.compile({expression.name})", launch, fresh=True)

@@ -23,12 +23,16 @@ from generator.language.model import Dtype, Layout
 #: The number of calls for which starting workers is worthwhile.
 _WORTH_IT = 12
 _LONGEST_SECONDS = 120.0
+#: The most bytes of operands of a call: all workers hold some at a time, each those of two calls.
+_MOST_BYTES = 4e9
 
 
 def jobs(comparisons: Sequence[Comparison], configs: str) -> list[dict[str, Any]]:
-    """Every distinct call of the comparisons, as plain data for JSON."""
+    """Every distinct call of the comparisons, as plain data for JSON, but for those with the largest operands."""
     found: dict[str, dict[str, Any]] = {}
     for comparison in comparisons:
+        if comparison.problem.held > _MOST_BYTES:
+            continue
         for contestant in comparison.contestants:
             indices: list[int | None] = [None]
             if configs == "all":
@@ -113,7 +117,7 @@ def main() -> None:
         try:
             (one,) = make_sets(problem, "cuda", 1, seed=0)
             options = {} if job["config"] is None else {"config": job["config"]}
-            function(contestant)(one.a, one.b, **one.epilogue, out=one.out, **options)
+            function(contestant)(one.a, one.b, **one.keywords, out=one.out, **options)
             torch.cuda.synchronize()
         except Exception as error:
             print(f"{job['kernel']}: {error}", file=sys.stderr)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import astuple, dataclass
 
+from generator.bench.routing import EVEN, ends
 from generator.epilogue.chain import Epilogue
-from generator.epilogue.operations import COLUMNS, HALVES, MATRIX, ROWS
 from generator.language.model import Dtype, Layout, Variant
+from generator.language.storage import element_of
 from generator.language.vocabulary import DEFAULTS, ELEMENTS, IMPLEMENTATION_AXES
-from generator.plan.call import REDUCED, Call, call
+from generator.plan.call import Argument, Call, call
 
 #: Classes of products by M, each with its least and its largest M.
 ROW_CLASSES: Mapping[str, tuple[int, float]] = {
@@ -31,26 +32,55 @@ class Shape:
     pad: int = 0
     #: Products of a batch, with all operands 3-D; 0 if there is no batch.
     batch: int = 0
+    #: Groups of the rows, each with a matrix of B of its own; 0 if the rows are not in groups.
+    groups: int = 0
+    #: How the rows are spread over the groups, a word of `ROUTING`; empty if they are not in groups.
+    routing: str = ""
 
     def __str__(self) -> str:
-        front = f"{self.batch}x" if self.batch else ""
-        return f"{front}{self.m}x{self.n}x{self.k}" + (f"+{self.pad}" if self.pad else "")
+        front = f"{self.batch}x" if self.batch else f"{self.groups}g" if self.groups else ""
+        routing = f":{self.routing}" if self.routing not in ("", EVEN) else ""
+        return f"{front}{self.m}x{self.n}x{self.k}" + (f"+{self.pad}" if self.pad else "") + routing
 
     @property
-    def numbers(self) -> list[int]:
-        """M, N and K, then the padding and the batch if there are any: a shape as JSON stores it."""
-        more = [self.pad, self.batch] if self.batch else [self.pad] if self.pad else []
-        return [self.m, self.n, self.k, *more]
+    def numbers(self) -> list[int | str]:
+        """M, N and K, then the other fields as far as any is not 0 or empty: a shape as JSON stores it."""
+        found = list(astuple(self))
+        while not found[-1]:
+            found.pop()
+        return found
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """M, N and K, after the number of products if there is a batch."""
-        return (*self.front, self.m, self.n, self.k)
+        """M, N and K, after the number of products if there are several.
+
+        Of groups, as cost models take them: those that rows can reach, all of the same number of rows.
+        """
+        if self.groups:
+            products = min(self.groups, self.m)
+            return products, -(-self.m // products), self.n, self.k
+        return (self.batch, self.m, self.n, self.k) if self.batch else (self.m, self.n, self.k)
 
     @property
-    def front(self) -> tuple[int, ...]:
-        """The sizes of the dimensions before a matrix's rows."""
-        return (self.batch,) if self.batch else ()
+    def products(self) -> str:
+        """How a call holds its products: a word of `BATCH`."""
+        return "grouped" if self.groups else "strided" if self.batch else "none"
+
+    @property
+    def extents(self) -> Mapping[str, int]:
+        """The sizes of a call by their names."""
+        counts = {"B": self.batch or 1, "G": self.groups}
+        return {**counts, **dict.fromkeys("MTR", self.m), "N": self.n, "K": self.k}
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """The end of each group's rows."""
+        return ends(self.m, self.groups, self.routing)
+
+    @property
+    def reached(self) -> int:
+        """The products that have rows: of a batch all, of groups those with any."""
+        return len({end for end in self.ends if end}) if self.groups else self.batch or 1
 
 
 @dataclass(frozen=True)
@@ -71,8 +101,7 @@ class Problem:
     def call(self) -> Call:
         """The call of a kernel that computes it."""
         words = {axis: DEFAULTS[axis] for axis in IMPLEMENTATION_AXES}
-        batch = "strided" if self.shape.batch else "none"
-        return call(Variant(self.layout, self.dtype, batch, self.epilogue, **words))
+        return call(Variant(self.layout, self.dtype, self.shape.products, self.epilogue, **words))
 
     @property
     def flops(self) -> int:
@@ -81,19 +110,28 @@ class Problem:
 
     @property
     def bytes(self) -> int:
-        """The least bytes moved: every input is read once, and every output is written once."""
-        m, n, k, count = self.shape.m, self.shape.n, self.shape.k, self.shape.batch or 1
-        bits = (self.dtype.stored_a.bits * m * k + self.dtype.stored_b.bits * k * self.columns) * count
-        bits += ELEMENTS[self.dtype.out].bits * m * n * count
-        extents = dict(zip("BMNK", (count, m, n, k), strict=True))
-        widths = {storage.scale: 8 if storage.bytewise else 32 for storage in self.dtype.stored}
-        bits += sum(widths.get(x.name, 32) * math.prod(x.sizes(extents)) for x in self.call.stored)
-        sizes = {ROWS: m, COLUMNS: n, HALVES: 2 * n, MATRIX: m * n * count}
-        for operand in self.epilogue.operands:
-            bits += ELEMENTS[self.operand_type].bits * sizes.get(operand.shape, 0)
-        for output in self.epilogue.outputs:
-            bits += ELEMENTS[REDUCED if output.writer.reduction else self.dtype.out].bits * sizes[output.shape]
-        return bits // 8
+        """The least bytes moved: every input is read once, and every output is written once.
+
+        What belongs to groups without rows is not moved.
+        """
+        whole = self.shape.groups or 1
+        return (
+            sum(bits * self.shape.reached // whole if x.extents[0] == "G" else bits for x, bits in self._tensors()) // 8
+        )
+
+    @property
+    def held(self) -> int:
+        """The bytes of all operands and results."""
+        return sum(bits for _, bits in self._tensors()) // 8
+
+    def _tensors(self) -> Iterator[tuple[Argument, int]]:
+        """The operands and results, each with its bits."""
+        bytewise = {storage.scale for storage in self.dtype.stored if storage.bytewise}
+        for x in (*self.call.tensors, *self.call.results):
+            # Any type is taken as the one in which `random_operands` makes it: scales are fp32 or bytes.
+            word = x.dtype if isinstance(x.dtype, str) else self.operand_type if x.dtype is None else "fp32"
+            bits = 8 if x.name in bytewise else element_of(word).bits
+            yield x, bits * math.prod(x.sizes(self.shape.extents))
 
     @property
     def aligned_rows(self) -> bool:

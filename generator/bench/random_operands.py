@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 
 from generator.bench.problem import Problem
-from generator.epilogue.operations import COLUMNS, ELEMENT, HALVES, MATRIX, ROWS
+from generator.epilogue.operations import ELEMENT, MATRIX
 from generator.language.storage import element_of
 from generator.plan.call import Argument
 from generator.verify.element_types import torch_type
@@ -18,6 +18,8 @@ from generator.verify.stored_values import values
 #: All sets together are this many times as large as the L2, so that no set is still cached when it is used again.
 _CACHES = 2
 _MOST_SETS = 512
+#: At most so many bytes are held by all sets together, where one alone is not larger.
+_MOST_BYTES = 40e9
 
 #: The value of scalar operands: a power of two, so that multiplying by it is exact.
 SCALAR = 0.5
@@ -27,8 +29,8 @@ SCALAR = 0.5
 class Operands:
     """One operand set: `a` (M, K), `b` (K, N), the operands of the epilogue by name, and the output `out` (M, N).
 
-    With a batch every matrix has the number of products as its first dimension. With a gated linear unit `b` is
-    (K, 2N).
+    With a batch every matrix has the number of products as its first dimension, with groups `b` and the vectors of N
+    have their number. With a gated linear unit `b` is (K, 2N).
     """
 
     a: torch.Tensor
@@ -38,16 +40,20 @@ class Operands:
     #: The scales and zero points of `a` and `b`, and for peers the numbers that these stand for, in 16 bits.
     stored: Mapping[str, torch.Tensor] = field(default_factory=dict)
     dense: tuple[torch.Tensor, torch.Tensor] | None = None
+    #: The end of each group's rows.
+    offsets: torch.Tensor | None = None
 
     @property
     def keywords(self) -> Mapping[str, torch.Tensor | float]:
         """The operands behind `a` and `b`."""
-        return {**self.stored, **self.epilogue}
+        divided = {} if self.offsets is None else {"offsets": self.offsets}
+        return {**divided, **self.stored, **self.epilogue}
 
 
 def count_sets(problem: Problem, l2_bytes: int) -> int:
-    """The number of sets that exceed an L2 of `l2_bytes`, at most `_MOST_SETS`."""
-    return min(_MOST_SETS, max(1, math.ceil(_CACHES * l2_bytes / problem.bytes)))
+    """The number of sets that exceed an L2 of `l2_bytes`, at most `_MOST_SETS`, and at most `_MOST_BYTES`."""
+    most = min(_MOST_SETS, int(_MOST_BYTES // problem.held))
+    return max(1, min(most, math.ceil(_CACHES * l2_bytes / problem.bytes)))
 
 
 def make_sets(problem: Problem, device: str, count: int, seed: int) -> list[Operands]:
@@ -63,42 +69,50 @@ def shadow(problem: Problem) -> Operands:
 
 
 def _make(problem: Problem, device: str, generator: torch.Generator | None) -> Operands:
-    m, n, k = problem.shape.m, problem.shape.n, problem.shape.k
-    layout, front = problem.layout, problem.shape.front
+    call, extents, pad = problem.call, problem.shape.extents, problem.shape.pad
 
-    def matrix(rows: int, columns: int, order: str, word: str) -> torch.Tensor:
-        if order == "column":
-            return matrix(columns, rows, "row", word).mT
-        return _random((*front, rows, columns + problem.shape.pad), word, device, generator)[..., :columns]
+    def matrix(x: Argument, word: str, layout: str) -> torch.Tensor:
+        *front, rows, columns = x.sizes(extents)
+        if layout == "column":
+            rows, columns = columns, rows
+        found = _random((*front, rows, columns + pad), word, device, generator)[..., :columns]
+        return found.mT if layout == "column" else found
 
     epilogue: dict[str, torch.Tensor | float] = {}
-    for operand in problem.epilogue.operands:
+    for operand, x in zip(problem.epilogue.operands, call.operands, strict=True):
         word = problem.operand_type
         if operand.shape == MATRIX:
-            epilogue[operand.name] = matrix(m, n, layout.c, word)
-        elif operand.shape in (ROWS, COLUMNS, HALVES):
-            length = {ROWS: m, COLUMNS: n, HALVES: 2 * n}[operand.shape]
-            epilogue[operand.name] = _random((length,), word, device, generator)
+            epilogue[operand.name] = matrix(x, word, problem.layout.c)
         elif operand.shape == ELEMENT:
             epilogue[operand.name] = torch.full((1,), SCALAR, dtype=torch_type(word), device=device)
-        else:
+        elif x.number:
             epilogue[operand.name] = SCALAR
-    rows, columns = (n, m) if layout.c == "column" else (m, n)
+        else:
+            epilogue[operand.name] = _random(x.sizes(extents), word, device, generator)
+    out = _out(problem, device)
+    a, b = problem.dtype.stored
+    one, other = matrix(call.a, a.container, problem.layout.a), matrix(call.b, b.container, problem.layout.b)
+    offsets = torch.tensor(problem.shape.ends, dtype=torch.int32, device=device) if problem.shape.groups else None
+    found = Operands(one, other, epilogue, out, offsets=offsets)
+    if problem.dtype.plain:
+        return found
+    stored = {x.name: _factors(problem, x, device, generator) for x in call.stored}
+    return replace(found, stored=stored, dense=dense_of(problem, one, other, stored))
+
+
+def _out(problem: Problem, device: str) -> torch.Tensor:
+    """An output, in the layout of C."""
+    *front, rows, columns = problem.call.out.sizes(problem.shape.extents)
+    turned = problem.layout.c == "column"
+    rows, columns = (columns, rows) if turned else (rows, columns)
     size = (*front, rows, columns + problem.shape.pad)
     out = torch.empty(size, dtype=torch_type(problem.dtype.out), device=device)[..., :columns]
-    out = out.mT if layout.c == "column" else out
-    a, b = problem.dtype.stored
-    one = matrix(m, k // a.packed, layout.a, a.container)
-    other = matrix(k // b.packed, problem.columns, layout.b, b.container)
-    if problem.dtype.plain:
-        return Operands(one, other, epilogue, out)
-    stored = {x.name: _factors(problem, x, device, generator) for x in problem.call.stored}
-    return Operands(one, other, epilogue, out, stored, dense_of(problem, one, other, stored))
+    return out.mT if turned else out
 
 
 def _factors(problem: Problem, x: Argument, device: str, generator: torch.Generator | None) -> torch.Tensor:
     """Scales that make of an operand numbers of standard deviation 1, near enough; or zero points."""
-    shape = x.sizes(dict(zip("BMNK", (problem.shape.batch, *problem.shape.sizes[-3:]), strict=True)))
+    shape = x.sizes(problem.shape.extents)
     storage = problem.dtype.stored["ab".index(x.name[0])]
     signed = storage.word == "int4" or storage.element.floating
     middle = 0.0 if signed or storage.bits == 8 else 2.0 ** (storage.bits - 1)

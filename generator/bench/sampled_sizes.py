@@ -108,8 +108,8 @@ def _log_uniform(numbers: random.Random, least: int, most: int) -> int:
 
 
 def near(one: Shape, other: Shape) -> bool:
-    """Whether M, N and K of two products without a batch each differ by at most 1 %."""
-    if one.batch or other.batch:
+    """Whether M, N and K of two single products each differ by at most 1 %."""
+    if {one.products, other.products} != {"none"}:
         return False
     return all(_PARTS * abs(x - y) <= max(x, y) for x, y in zip(one.sizes, other.sizes))
 

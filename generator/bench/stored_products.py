@@ -18,6 +18,10 @@ _SCALED = {
 }
 
 
+class NoPeer(Exception):
+    """torch has no call that computes this problem."""
+
+
 def product_of_stored(problem: Problem) -> tuple[str, Callable[[Operands, torch.Tensor | None], torch.Tensor]]:
     """The name of torch's product, and the call: of fp8 under the same scales, if it has it, else of 16-bit numbers."""
     dtype, layout = problem.dtype, problem.layout
@@ -37,6 +41,42 @@ def product_of_stored(problem: Problem) -> tuple[str, Callable[[Operands, torch.
         return torch.matmul(*operands.dense).to(torch_type(dtype.out))
 
     return f"torch.matmul in {wide}", matmul
+
+
+def product_of_groups(problem: Problem) -> tuple[str, Callable[[Operands, torch.Tensor | None], torch.Tensor]]:
+    """The name of torch's product of groups, and the call, which makes a new tensor.
+
+    fp8 under scales of rows and columns is multiplied under these; other stored operands, and those of types that torch
+    has no such product of, in 16 bits.
+    """
+    dtype = problem.dtype
+    if dtype.plain and dtype.stored_a.bits > 8:
+        return "F.grouped_mm", lambda operands, out: _grouped_mm(operands.a, operands.b, operands, dtype.out)
+    blocks = _SCALED.get((dtype.a_block or Block(-1, -1), dtype.b_block or Block(-1, -1)))
+    aligned = problem.columns % 16 == 0 and problem.shape.k % 16 == 0 and problem.layout.word == "rcr"
+    if blocks == "by rows and columns" and dtype.out == "bf16" and aligned:
+
+        def scaled(operands: Operands, out: torch.Tensor | None) -> torch.Tensor:
+            rows, columns = operands.stored["a_scale"][:, 0], operands.stored["b_scale"][:, 0, :]
+            return torch._scaled_grouped_mm(
+                operands.a, operands.b, rows, columns, offs=operands.offsets, out_dtype=torch.bfloat16
+            )
+
+        return "torch._scaled_grouped_mm", scaled
+    if dtype.plain:
+        raise NoPeer(f"torch multiplies no groups of {dtype.a} without scales")
+    wide = dtype.a if dtype.stored_a.bits == 16 else "bf16"
+
+    def converted(operands: Operands, out: torch.Tensor | None) -> torch.Tensor:
+        assert operands.dense is not None
+        return _grouped_mm(*operands.dense, operands, dtype.out)
+
+    return f"F.grouped_mm in {wide}", converted
+
+
+def _grouped_mm(a: torch.Tensor, b: torch.Tensor, operands: Operands, word: str) -> torch.Tensor:
+    result = torch.nn.functional.grouped_mm(a, b, offs=operands.offsets)
+    return result.to(torch_type(word))
 
 
 def _scales() -> Callable[[Operands], tuple[torch.Tensor, torch.Tensor]]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from generator.bench.problem import Shape
+from generator.bench.routing import EVEN, ROUTING
 from generator.language.axis_values import read_axis
 from generator.language.document import compose, plain
 from generator.language.errors import CallError, Mistake, SpecError, nearest, shown
@@ -30,7 +31,8 @@ PEERS = ("cublas", "eager", "fused", "inductor")
 DEFAULT_PEERS = ("cublas",)
 
 _SHAPE = re.compile(
-    r"(?:(?P<batch>[0-9]{1,9})x)?(?P<m>[0-9]{1,9})x(?P<n>[0-9]{1,9})x(?P<k>[0-9]{1,9})(?:\+(?P<pad>[1-9][0-9]{0,5}))?\Z"
+    r"(?:(?P<batch>[0-9]{1,9})x|(?P<groups>[0-9]{1,9})g)?(?P<m>[0-9]{1,9})x(?P<n>[0-9]{1,9})x(?P<k>[0-9]{1,9})"
+    rf"(?:\+(?P<pad>[1-9][0-9]{{0,5}}))?(?(groups)(?::(?P<routing>{'|'.join(ROUTING)}))?)\Z"
 )
 _NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 
@@ -247,17 +249,19 @@ class _SuiteReader(Reader):
 
     def shape(self, node: Node) -> Shape | None:
         sizes: dict[str, object] = {}
+        routing = None
         if isinstance(node, SequenceNode):
             items = [plain(item) for item in node.value]
             sizes = dict(zip(("m", "n", "k", "pad"), items)) if len(items) in (3, 4) else {}
         else:
             match = _SHAPE.match(str(plain(node)))
             found = match.groupdict() if match else {}
+            routing = found.pop("routing", None)
             sizes = {name: int(size) for name, size in found.items() if size is not None}
         numbers = {name: size for name, size in sizes.items() if type(size) is int and size >= 1}
         if not sizes or len(numbers) != len(sizes):
             given = items if isinstance(node, SequenceNode) else plain(node)
-            form = "MxNxK, MxNxK+PAD, BxMxNxK or [M, N, K]"
+            form = f"MxNxK, MxNxK+PAD, BxMxNxK, GgMxNxK, GgMxNxK:{{{','.join(ROUTING)}}} or [M, N, K]"
             self.wrong(node, f"shapes: expected {form}, each at least 1, found {shown(given)}")
             return None
-        return Shape(**numbers)
+        return Shape(**numbers, routing=(routing or EVEN) if "groups" in numbers else "")

@@ -14,7 +14,7 @@ from generator.epilogue.derivative import product
 from generator.epilogue.formula import FUNCTIONS, GATE, X
 from generator.epilogue.formula_code import to_triton
 from generator.epilogue.gated_units import CONCATENATED, PLACES
-from generator.epilogue.operations import ELEMENT, HALVES, MATRIX, ROWS, SCALAR
+from generator.epilogue.operations import COLUMNS, ELEMENT, HALVES, MATRIX, ROWS, SCALAR
 from generator.language.model import Variant
 from generator.lowering import approximate_math, docstrings
 from generator.lowering.lines import bracketed, paragraph
@@ -22,6 +22,8 @@ from generator.lowering.operands import Vector, broadcast
 from generator.plan.call import call
 from generator.plan.gradients import Gradient
 
+#: The shape of an operand of which each group has its own [N] or [2N]: what a tile has of it differs by rows.
+_OF_GROUPS = "GN"
 #: The running gradient, and its two parts in front of a gate.
 _GRADIENT = "grad"
 _HALVES = {GATE: "gate", X: "up"}
@@ -95,6 +97,20 @@ class GradientView:
     def grouped(self) -> bool:
         """Whether rows are in groups, so that the last rows may be in none."""
         return bool(self.v.products.divided)
+
+    def of_groups(self, shape: str) -> bool:
+        """Whether each group has an operand of this shape of its own, in whose gradient its rows are added up."""
+        return self.grouped and shape in (COLUMNS, HALVES)
+
+    @property
+    def by_group(self) -> bool:
+        """Whether operands are there of which each group has its own."""
+        return any(self.of_groups(operand.shape) for operand in self.operands)
+
+    @property
+    def reads_group(self) -> bool:
+        """Whether the kernel reads any of them."""
+        return any(read.shape == _OF_GROUPS for read in self.reads)
 
     @property
     def gated(self) -> bool:
@@ -176,7 +192,11 @@ class GradientView:
                 continue
             halves = list(self._values(at))
             operands = [
-                OperandGradient(operand.name, operand.shape, tuple(self._parts(step, tree, operand, halves)))
+                OperandGradient(
+                    operand.name,
+                    MATRIX if self.of_groups(operand.shape) else operand.shape,
+                    tuple(self._parts(step, tree, operand, halves)),
+                )
                 for operand, tree in step.operands.values()
             ]
             found.append(Back(None, tuple(operands), tuple(self._chained(step, halves))))
@@ -214,27 +234,34 @@ class GradientView:
     @property
     def outgoing(self) -> tuple[tuple[str, str], ...]:
         """The gradients that go out, with their shapes."""
-        return (("sum", MATRIX), *((operand.name, operand.shape) for operand in self.operands))
+        shapes = ((o.name, MATRIX if self.of_groups(o.shape) else o.shape) for o in self.operands)
+        return (("sum", MATRIX), *shapes)
 
     @property
     def parameters(self) -> tuple[str, ...]:
         """The kernel's pointers, and numbers that may be pointers."""
         read = [f"{name}_ptr" for name, _ in self.incoming]
         read += [f"{o.name}_or_ptr" if o.shape == SCALAR else f"{o.name}_ptr" for o in self.operands]
-        read += ["offsets_ptr", "G"] * self.grouped
+        read += ["offsets_ptr", "G"] * self.grouped + ["group_ptr"] * self.reads_group
         return (*read, *(f"d_{name}_ptr" for name, _ in self.outgoing))
 
     @property
     def passed(self) -> tuple[str, ...]:
         """What the launch passes for them."""
         read = [f"{o.name}_or_ptr" if o.shape == SCALAR else o.name for o in self.operands]
-        names = [*(name for name, _ in self.incoming), *read, *["offsets", "len(offsets)"] * self.grouped]
+        names = [
+            *(name for name, _ in self.incoming),
+            *read,
+            *["offsets", "len(offsets)"] * self.grouped,
+            *["group"] * self.reads_group,
+        ]
         return (*names, *(f'found.get("{name}")' for name, _ in self.outgoing))
 
     @property
     def strides_passed(self) -> tuple[str, ...]:
         """What the launch passes for the strides of matrices."""
-        return tuple(f"*_strides({value})" for _, value in self.strided)
+        own = [f"{o.name}.stride(0)" for o in self.operands if self.of_groups(o.shape)]
+        return (*(f"*_strides({value})" for _, value in self.strided), *own)
 
     @property
     def strided(self) -> tuple[tuple[str, str], ...]:
@@ -248,7 +275,8 @@ class GradientView:
     def strides(self) -> tuple[str, ...]:
         """The kernel's parameters for the strides of matrices."""
         dimensions = ("b", "m", "n") if self.batched else ("m", "n")
-        return tuple(f"stride_{name}_{dimension}" for name, _ in self.strided for dimension in dimensions)
+        own = [f"stride_{o.name}_g" for o in self.operands if self.of_groups(o.shape)]
+        return (*(f"stride_{name}_{dimension}" for name, _ in self.strided for dimension in dimensions), *own)
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -260,6 +288,9 @@ class GradientView:
         offsets = place.format("offs_n")
         if shape == MATRIX:
             return bracketed(f"{target} {by} _load(", self._tile(name, place), ")", depth)
+        if shape == _OF_GROUPS:
+            where = [f"{name}_ptr", "group", offsets, f"stride_{name}_g", "1", "inside"]
+            return bracketed(f"{target} {by} _load(", where, ")", depth)
         offsets, mask = {ROWS: ("offs_m", "in_m")}.get(shape, (offsets, "in_n"))
         if shape == ELEMENT:
             return f"{target} {by} tl.load({name}_ptr).to(tl.float32)"
@@ -292,9 +323,10 @@ class GradientView:
         return bracketed("def gradient(", ["*", *names], "):")
 
     def _read(self, operand: Operand) -> tuple[Read, ...]:
+        shape = _OF_GROUPS if self.of_groups(operand.shape) else operand.shape
         if operand.shape != HALVES:
-            return (Read(operand.name, operand.name, operand.shape),)
-        return tuple(Read(operand.name, f"{operand.name}_{h}", HALVES, self.places[v]) for v, h in _HALVES.items())
+            return (Read(operand.name, operand.name, shape),)
+        return tuple(Read(operand.name, f"{operand.name}_{h}", shape, self.places[v]) for v, h in _HALVES.items())
 
     def _names(self, step: StepGradient, half: str) -> Mapping[str, str]:
         """The step's own names of its operands, as the kernel has them for a half."""

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from generator.epilogue.auxiliary_outputs import AUXILIARY, AuxiliaryOutput, named
 from generator.epilogue.chain import Epilogue
 from generator.epilogue.chain_gradients import reads_sum
-from generator.epilogue.operations import COLUMNS, HALVES
 from generator.language.model import Dtype, Layout, Variant
 from generator.language.vocabulary import DEFAULTS, QUANTISED
 
@@ -23,7 +22,7 @@ SUM = "whole"
 
 #: Names that the kernel of a gradient has for its own values.
 _OWN = re.compile(
-    r"grad(_.*)?|x\d+|(gate|up)\d+|(part|tiles)_[mn]|found|inside|whole|groups|ends|gradient_kernel", re.A
+    r"grad(_.*)?|x\d+|(gate|up)\d+|(part|tiles)_[mn]|found|inside|whole|groups?|ends|gradient_kernel", re.A
 )
 #: What such a kernel adds to the name of an operand, for its columns of each half of a gate.
 _ADDED = ("gate", "up")
@@ -92,9 +91,6 @@ def why_none(v: Variant) -> str | None:
         return f"operands that are stored as {v.dtype.word} have no gradient"
     if v.products.divided == "K":
         return "the gradients of products with a divided K are not made"
-    own_of_group = [o.name for o in v.epilogue.operands if o.shape in (COLUMNS, HALVES)]
-    if v.products.divided and own_of_group:
-        return f"the gradient of {own_of_group[0]!r} is a sum over the rows of each group, which is not made"
     names = {name for step in v.epilogue.steps for local, operand in step.operands for name in (local, operand.name)}
     made = {f"{name}_{added}" for name in names for added in _ADDED}
     own = sorted(name for name in names if _OWN.fullmatch(name) or name in made)

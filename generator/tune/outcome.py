@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from generator.bench.problem import Shape
+from generator.bench.routing import EVEN
 
 
 @dataclass(frozen=True)
@@ -56,11 +57,15 @@ class Winner:
     seconds: float
     library_seconds: float | None = None
     runner_up: Timed | None = None
-    #: Products of a batch; 0 if there is no batch.
+    #: Products of a batch, or groups; 0 if there is one product.
     batch: int = 0
+    #: Whether the products are groups of rows, of `m` rows each.
+    divided: bool = False
 
     @property
     def shape(self) -> Shape:
+        if self.divided:
+            return Shape(self.m * self.batch, self.n, self.k, groups=self.batch, routing=EVEN)
         return Shape(self.m, self.n, self.k, batch=self.batch)
 
     @property
@@ -104,7 +109,7 @@ class Outcome:
 
 def plain(value: Outcome | Winner) -> dict[str, Any]:
     """The value as JSON. An outcome groups configurations by kernel, as lists of values of named parameters."""
-    usual = {"batch": 0, "whole": True, "failures": (), "library": None, "lost": None, "chosen": None}
+    usual = {"batch": 0, "divided": False, "whole": True, "failures": (), "library": None, "lost": None, "chosen": None}
     found = {
         name: entry for name, entry in dataclasses.asdict(value).items() if name not in usual or usual[name] != entry
     }

@@ -287,17 +287,19 @@ def _final(trial: Trial, device: Device, best: list[Candidate], notes: _Notes) -
         return None
     first, *rest = [_timed(entrant) for entrant in right]
     shape = trial.problem.shape
+    *products, m, n, k = shape.sizes
     return Winner(
         trial.contract,
-        shape.m,
-        shape.n,
-        shape.k,
+        m,
+        n,
+        k,
         first.kernel,
         first.config,
         first.seconds,
         None if library.side.failure is not None else rounded(library.median),
         rest[0] if rest else None,
-        shape.batch,
+        products[0] if products else 0,
+        bool(shape.groups),
     )
 
 

@@ -98,13 +98,13 @@ def _of_groups(
         for x in described.results
     ]
     for number, span in enumerate(spans(ends.tolist(), sizes["T"])):
-        own = {name: _part(known[name], x, number, span) for name, x in given.items()}
+        own = {name: part_of(known[name], x, number, span) for name, x in given.items()}
         left, right = own.pop("a"), own.pop("b")
         assert isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor)
         found = references(alone, left, right, own, hardware=hardware)
         for x, whole, part in zip(described.results, results, found, strict=True):
             for into, values in ((whole.value, part.value), (whole.error, part.error)):
-                target = _part(x, into, number, span)
+                target = part_of(x, into, number, span)
                 assert isinstance(target, torch.Tensor)
                 target.copy_(values.expand(target.shape))
     return tuple(results)
@@ -121,7 +121,7 @@ def _named(value: torch.Tensor | float, rows: torch.Tensor) -> torch.Tensor | fl
     return found
 
 
-def _part(x: Argument, value: torch.Tensor | float, number: int, span: tuple[int, int]) -> torch.Tensor | float:
+def part_of(x: Argument, value: torch.Tensor | float, number: int, span: tuple[int, int]) -> torch.Tensor | float:
     """What a group has of an operand or result."""
     if not isinstance(value, torch.Tensor):
         return value

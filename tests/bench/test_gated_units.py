@@ -22,7 +22,8 @@ from .test_measure import problem
 def test_a_gate_has_two_columns_of_b_for_each_of_the_result(shape: Shape) -> None:
     of = replace(problem("bf16", chain_of(("bias", "swiglu", "add"))), shape=shape)
     (one,) = random_operands.make_sets(of, "cpu", 1, seed=0)
-    assert one.b.shape == (*shape.front, 32, 80) and one.out.shape == (*shape.front, 24, 40)
+    front = (shape.batch,) if shape.batch else ()
+    assert one.b.shape == (*front, 32, 80) and one.out.shape == (*front, 24, 40)
     assert {name: tuple(x.shape[-2:]) for name, x in one.epilogue.items()} == {"bias": (80,), "add": (24, 40)}
     products = shape.batch or 1
     assert of.flops == 2 * 24 * 80 * 32 * products

@@ -15,7 +15,9 @@ from generator.cli import main
 from generator.language.errors import CallError, SpecError
 from tests.helpers.support import GENERATED, ROOT
 
-WRONG_SHAPE = "shapes: expected MxNxK, MxNxK+PAD, BxMxNxK or [M, N, K], each at least 1"
+WRONG_SHAPE = (
+    "shapes: expected MxNxK, MxNxK+PAD, BxMxNxK, GgMxNxK, GgMxNxK:{uniform,zipf,one} or [M, N, K], each at least 1"
+)
 GOOD = """\
 summary: two ways
 cases:

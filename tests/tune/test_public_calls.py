@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -160,3 +161,31 @@ def test_a_device_that_is_lost_while_functions_are_compared_is_reported(
     pair = public_calls.Pair("gemm_fp16_rcr_none", SimpleNamespace(shape="32x32x32"), *[None] * 2)  # type: ignore[arg-type]
     assert public_calls.compare([pair, pair], fakes.AtOnce(), float("inf"))
     assert capsys.readouterr().err == "tune: gemm_fp16_rcr_none 32x32x32: RuntimeError: the device is lost\n"
+
+
+def test_groups_of_equal_size_are_tuned_and_what_won_is_run(tmp_path: Path) -> None:
+    """The sizes of a call of groups are how many rows can reach, and the rows of each if all have as many."""
+    spec = OWN.replace("epilogue: bias+own", "batch: grouped\nstore: pointer").partition("ops:")
+    tiles = spec[2].partition("tile:")
+    text = (spec[0] + "".join(tiles[1:])).replace("SELECT", "select: table").replace("masking: mnk\n", "")
+    (tmp_path / "own.yaml").write_text(text)
+    (tmp_path / "shapes.yaml").write_text("[4g30x32x16, 5g3x16x32, '5g33x16x32:zipf']")
+    path = {"PYTHONPATH": str(ROOT), "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
+    arguments = ["own.yaml", "--shapes", "shapes.yaml", "--executor", "tests.helpers.tune.fake_gpu:threads"]
+    done = python("-m", "tests.helpers.tune.interpreted", *arguments, cwd=tmp_path, env=path)
+    assert done.returncode == 0, done.stderr
+    assert "of rows that are spread evenly over groups: 5g33x16x32:zipf" in done.stderr
+    found = json.loads((tmp_path / "found" / "mine.json").read_text())
+    won = {(w["batch"], w["m"], w["n"], w["k"]): w["config"] for w in found["winners"]}
+    assert set(won) == {(4, 8, 32, 16), (3, 1, 16, 32)} and all(w["divided"] for w in found["winners"])
+    family = load_family(tmp_path / "generated" / "own")
+    tuned = next(iter(importlib.import_module(f"{family.__name__}._tuned").WINNERS.values()))
+    assert set(tuned) == set(won)
+    function = family.gmm_fp16_rcr_none
+    with standing_in_for(DEVICES["nvidia_h200"]), FakeTensorMode(allow_non_fake_inputs=True):
+        for groups, rows, n, k in ((4, 30, 32, 16), (5, 3, 16, 32)):
+            a, b = (torch.empty(size, dtype=torch.half, device="cuda") for size in ((rows, k), (groups, n, k)))
+            offsets = torch.empty(groups, dtype=torch.int32, device="cuda")
+            _, config = function.which(a, b.mT, offsets)
+            assert config == won[min(groups, rows), -(-rows // min(groups, rows)), n, k]
+    forget("own")

@@ -10,8 +10,9 @@ import pytest
 
 import generator.cli
 from generator.bench import competitor, sampled_sizes
-from generator.bench.peers import NoPeer, Peer
+from generator.bench.peers import Peer
 from generator.bench.problem import Problem, Shape
+from generator.bench.stored_products import NoPeer
 from generator.language import tuned_file
 from generator.language.errors import CallError
 from generator.tune import cli, trial_worker

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -18,11 +20,11 @@ summary: Experts with their backward pass.
 layout: [rcr, rrr, crr]
 dtype: fp32
 batch: grouped
-epilogue: [none, scale_m+swiglu, silu+add]
+epilogue: [none, scale_m+swiglu, silu+add, bias, bias+swiglu]
 load: pointer
 backward: kernels
 exclude:
-  - {layout: crr, epilogue: silu+add, because: "few tests"}
+  - {layout: crr, epilogue: [silu+add, bias, bias+swiglu], because: "few tests"}
 """
 ENDS = ([0, 10, 20, 30], [41, 41, 41, 41], [0, 0, 0, 0], [12, 5, 60, -1])
 
@@ -39,8 +41,10 @@ def reference(name: str, given: dict[str, torch.Tensor]) -> torch.Tensor:
     for group, (first, last) in enumerate(spans(given["offsets"].tolist(), len(a))):
         own = slice(first, last)
         x = a[own] @ b[group]
+        if "bias" in name:
+            x = x + given["bias"][group].double()
         if "swiglu" in name:
-            gate, up = (x * given["scale_m"][own, None].double()).chunk(2, -1)
+            gate, up = (x * given["scale_m"][own, None].double() if "scale" in name else x).chunk(2, -1)
             x = torch.nn.functional.silu(gate) * up
         elif "silu_add" in name:
             x = torch.nn.functional.silu(x) + given["add"][own].double()
@@ -53,7 +57,7 @@ def reference(name: str, given: dict[str, torch.Tensor]) -> torch.Tensor:
 def test_gradients_are_those_of_each_group(family: ModuleType, ends: list[int]) -> None:
     variants = contracts(family)
     names = [name for name in family._GRADIENTS if "save" not in name]
-    assert len(names) == 8
+    assert len(names) == 12
     for name in names:
         given = operands(variants[name])
         given["offsets"] = torch.tensor(ends, dtype=torch.int32)
@@ -97,24 +101,78 @@ def test_a_step_is_compiled_in_one_graph(family: ModuleType) -> None:
         torch.testing.assert_close(compiled, eager)
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"epilogue": "bias"}, "the gradient of 'bias' is a sum over the rows of each group"),
-        ({"batch": "grouped_k"}, "divided K"),
-    ],
-)
-def test_what_has_no_gradient_is_refused_with_a_reason(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], changes: dict[str, str], words: str
-) -> None:
-    lines = {"summary": "S.", "layout": "rcr", "dtype": "fp16", "batch": "grouped", "backward": "kernels", **changes}
+def test_a_contract_registers_the_operators_of_its_backward_pass(render: Callable[[str, str], ModuleType]) -> None:
+    """A compiled backward pass that torch has cached calls them in a process that never traced it."""
+    family = render("cached_groups", SPEC)
+    name = "gmm_fp32_rcr_scalem_swiglu"
+    getattr(family, name).register()
+    operators = importlib.import_module(f"{family.__name__}._operators")
+    found = getattr(torch.ops, operators.NAMESPACE)
+    entry = family._GRADIENTS[name]
+    for other in (name, entry["a"][0], entry["b"][0], entry["again"]):
+        assert hasattr(found, other) and hasattr(found, f"{other}_out")
+
+
+def test_a_divided_k_has_no_gradient(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = {"summary": "S.", "layout": "rcr", "dtype": "fp16", "batch": "grouped_k", "backward": "kernels"}
     (tmp_path / "wrong.yaml").write_text("".join(f"{key}: {value}\n" for key, value in lines.items()))
     assert main([str(tmp_path / "wrong.yaml"), "--out", str(tmp_path)]) == 2
-    assert words in capsys.readouterr().err
+    assert "the gradients of products with a divided K are not made" in capsys.readouterr().err
 
 
-def test_no_gradient_goes_through_rows(family: ModuleType) -> None:
+@pytest.mark.parametrize("ends", ENDS[::3], ids=str)
+def test_gradients_of_rows_that_are_named_add_up(family: ModuleType, ends: list[int]) -> None:
+    variants = contracts(family)
+    generator = torch.Generator().manual_seed(6)
+    for name in (name for name in family._GRADIENTS if "save" not in name):
+        given = operands(variants[name])
+        count = len(given["a"])
+        # Rows are named several times, or not at all, or are none of A's, which count as zeros.
+        rows = torch.randint(-2, count // 2, (count,), generator=generator, dtype=torch.int32)
+        rows[5], rows[7] = count, 2**31 - 1
+        there = (rows >= 0) & (rows < count)
+        given["offsets"] = torch.tensor(ends, dtype=torch.int32)
+        needed = [x for x in given if x != "offsets"]
+        ours = {x: value.detach().requires_grad_(x in needed) for x, value in given.items()}
+        found = getattr(family, name)(**ours, rows=rows)
+        grad = torch.randn(found.shape, generator=generator)
+        found.backward(grad)
+        theirs = {x: value.detach().clone().requires_grad_(x in needed) for x, value in given.items()}
+        gathered = torch.where(there[:, None], theirs["a"][torch.where(there, rows, 0)], 0.0)
+        reference(name, {**theirs, "a": gathered}).backward(grad.double())
+        for x in needed:
+            torch.testing.assert_close(ours[x].grad, theirs[x].grad, rtol=1e-4, atol=1e-4, msg=f"{name} {x}")
+
+
+@pytest.mark.parametrize("which", ["a", "b"])
+def test_one_gradient_of_named_rows_alone(family: ModuleType, which: str) -> None:
     given = operands(contracts(family)["gmm_fp32_rcr_none"])
-    rows = torch.arange(41, dtype=torch.int32)
-    with pytest.raises(RuntimeError, match="no gradient is computed through rows"):
-        family.gmm_fp32_rcr_none(**{**given, "a": given["a"].requires_grad_()}, rows=rows)
+    rows = torch.arange(50, dtype=torch.int32) % 7
+    given[which].requires_grad_()
+    family.gmm_fp32_rcr_none(**given, rows=rows).sum().backward()
+    alone = given[which].grad
+    given[which].grad = None
+    family.gmm_fp32_rcr_none(**{**given, "a": given["a"][rows]}).sum().backward()
+    torch.testing.assert_close(alone, given[which].grad)
+
+
+def test_a_step_with_named_rows_is_compiled_in_one_graph(family: ModuleType) -> None:
+    """The sums for rows that are named several times are of an operator, which a compiler leaves as it is."""
+    name = "gmm_fp32_rcr_none"
+    a, b, offsets = operands(contracts(family)[name]).values()
+    rows = torch.arange(41, dtype=torch.int32) % 5
+    gemm = getattr(family, name)
+
+    def loss(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return gemm(a, b, offsets, rows=rows)[:30].square().sum()
+
+    gradients = []
+    for run in (loss, torch.compile(loss, fullgraph=True, backend="aot_eager")):
+        x, y = a.clone().requires_grad_(), b.mT.contiguous().mT.requires_grad_()
+        found = run(x, y)
+        with Seen(family) if run is loss else contextlib.nullcontext() as seen:
+            found.backward()
+        assert seen is None or "added_rows" in seen.names
+        gradients.append((x.grad, y.grad))
+    for eager, compiled in zip(*gradients, strict=True):
+        assert torch.equal(compiled, eager)

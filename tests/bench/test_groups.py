@@ -1,0 +1,199 @@
+"""Rows in groups: how shapes say them, how rows are spread, what torch multiplies them by, and what is checked."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import torch
+
+import generator.cli
+from generator.bench import check, precompilation, random_operands
+from generator.bench.comparison_plan import Families, of_specs
+from generator.bench.measurements import load
+from generator.bench.peers import PEERS
+from generator.bench.problem import Problem, Shape
+from generator.bench.routing import ROUTING, ends
+from generator.bench.stored_products import NoPeer
+from generator.bench.suite import read_shapes
+from generator.language.built_in import chain_of
+from generator.language.errors import CallError, SpecError
+from generator.language.model import Dtype, Layout
+from generator.plan.families import families
+from tests.helpers.support import ROOT
+
+from .test_cli import interpreted
+
+SPEC = """\
+summary: Small tiles.
+name: tiny
+layout: rcr
+dtype: fp16
+batch: BATCH
+epilogue: [none, swiglu]
+load: pointer
+store: pointer
+tile: [{m: 16, n: 16, k: 16, warps: 1, stages: 2}, {m: 32, n: 16, k: 16, warps: 1, stages: 2}]
+"""
+GROUPS = Shape(40, 24, 32, groups=5, routing="zipf")
+
+
+def problem(*words: str, shape: Shape = GROUPS, dtype: str = "fp16") -> Problem:
+    return Problem(shape, Dtype.of(dtype), Layout.of("rcr"), chain_of(words))
+
+
+def test_a_shape_says_its_groups_and_how_rows_are_spread(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("[5g40x24x32, '5g40x24x32:zipf', 5g40x24x32+8:one, 5x40x24x32]")
+    found = read_shapes(path)
+    even = replace(GROUPS, routing="uniform")
+    assert found == (even, GROUPS, replace(even, pad=8, routing="one"), Shape(40, 24, 32, batch=5))
+    assert [str(shape) for shape in found] == ["5g40x24x32", "5g40x24x32:zipf", "5g40x24x32+8:one", "5x40x24x32"]
+    assert all(Shape(*json.loads(json.dumps(shape.numbers))) == shape for shape in found)
+    assert found[0].sizes == found[1].sizes == (5, 8, 24, 32)
+    assert Shape(3, 24, 32, groups=5, routing="zipf").sizes == (3, 1, 24, 32), "more groups than rows can reach"
+
+
+@pytest.mark.parametrize("word", ["40x24x32:zipf", "5x40x24x32:zipf", "5g40x24x32:even", "0g40x24x32"])
+def test_a_wrong_shape_of_groups_is_told(tmp_path: Path, word: str) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(f"['{word}']")
+    with pytest.raises(SpecError, match=r"GgMxNxK:\{uniform,zipf,one\} or \[M, N, K\], each at least 1, found"):
+        read_shapes(path)
+
+
+def test_every_row_is_in_a_group_as_the_word_says() -> None:
+    counts = {}
+    for word in ROUTING:
+        found = (0, *ends(6000, 8, word))
+        counts[word] = sorted((last - first for first, last in pairwise(found)), reverse=True)
+        assert found[-1] == 6000 and len(found) == 9
+    assert counts["one"] == [6000] + [0] * 7
+    assert max(counts["uniform"]) < 1.2 * min(counts["uniform"])
+    assert counts["zipf"][0] == pytest.approx(2 * counts["zipf"][1], rel=0.2) and min(counts["zipf"]) > 0
+    assert ends(6000, 8, "zipf") == ends.__wrapped__(6000, 8, "zipf"), "the same every time"
+
+
+def test_what_no_row_reaches_is_not_counted_as_moved() -> None:
+    shape = Shape(4, 24, 32, groups=64, routing="one")
+    assert shape.reached == 1 and problem(shape=shape).bytes == 2 * (4 * 32 + 24 * 32 + 4 * 24) + 4
+    assert problem(shape=shape).held == 2 * (4 * 32 + 64 * 24 * 32 + 4 * 24) + 4 * 64
+    even = replace(shape, routing="uniform")
+    assert even.reached == len(set(even.ends) - {0}) > 1
+    assert problem("swiglu", shape=shape).flops == 2 * 4 * 48 * 32
+
+
+@pytest.mark.parametrize("routing", list(ROUTING))
+@pytest.mark.parametrize(
+    ("words", "name"), [((), "F.grouped_mm"), (("swiglu",), "F.grouped_mm + swiglu"), (("scale_m",), None)]
+)
+def test_torch_multiplies_the_groups(words: tuple[str, ...], name: str | None, routing: str) -> None:
+    of = problem(*words, shape=replace(GROUPS, routing=routing))
+    (operands,) = random_operands.make_sets(of, "cpu", 1, seed=3)
+    (expected,) = check.expect(of, operands, torch.Generator())
+    peer = PEERS["cublas"](of)
+    result = peer.launch(operands, None)
+    assert name is None or peer.name == name
+    assert check.judge(of, result, expected).fault is None
+    # A row of the last group that has any.
+    result[-1, -1] += 40
+    assert "wrong result" in str(check.judge(of, result, expected).fault)
+
+
+def test_what_torch_lacks_is_told() -> None:
+    with pytest.raises(NoPeer, match="no call for 'bias', of which each group has its own"):
+        PEERS["cublas"](problem("bias"))
+    with pytest.raises(NoPeer, match="no groups of fp8e4m3 without scales"):
+        PEERS["cublas"](problem(dtype="fp8e4m3"))
+
+
+def test_what_each_group_has_is_checked_by_group() -> None:
+    of = problem("bias", "col_sum", "row_sum")
+    (operands,) = random_operands.make_sets(of, "cpu", 1, seed=3)
+    expected = check.expect(of, operands, torch.Generator())
+    assert [each.shape for each in expected] == [(40, 24), (5, 24), (40,)]
+    found = [torch.zeros(each.shape, dtype=torch.float64) for each in expected]
+    first = 0
+    for number, last in enumerate(of.shape.ends):
+        bias = operands.epilogue["bias"]
+        assert isinstance(bias, torch.Tensor)
+        result = operands.a[first:last].double() @ operands.b[number].double() + bias[number].double()
+        for into, at, value in zip(found, (slice(first, last), number, slice(first, last)), (result, 0, 1)):
+            into[at] = value if isinstance(value, torch.Tensor) else result.sum(value)
+        first = last
+    assert [check.judge(of, x, each).fault for x, each in zip(found, expected, strict=True)] == [None] * 3
+    found[1][2] = found[1][3]
+    assert check.judge(of, found[1], expected[1]).fault is not None
+
+
+def rendered(folder: Path, monkeypatch: pytest.MonkeyPatch, batch: str = "grouped") -> Path:
+    monkeypatch.chdir(folder)
+    (folder / "tiny.yaml").write_text(SPEC.replace("BATCH", batch))
+    assert generator.cli.main(["tiny.yaml"]) == 0
+    return folder / "tiny.yaml"
+
+
+def test_kernels_of_groups_are_timed_beside_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rendered(tmp_path, monkeypatch)
+    (tmp_path / "shapes.yaml").write_text("['5g40x24x32:zipf', 3g33x16x16, 16x16x16]")
+    arguments = ["tiny.yaml", "--shapes", "shapes.yaml", "--rounds", "2", "--workers", "0", "--json", "kept.json"]
+    done: subprocess.CompletedProcess[str] = interpreted(tmp_path, *arguments)
+    assert done.returncode == 0, done.stderr
+    records = load(tmp_path / "kept.json").records
+    assert [(record.case, str(record.problem.shape)) for record in records] == [
+        (f"tiny/gmm_fp16_rcr_{epilogue}", shape)
+        for epilogue in ("none", "swiglu")
+        for shape in ("5g40x24x32:zipf", "3g33x16x16")
+    ]
+    assert [record.sides[-1].label for record in records[1:3]] == ["F.grouped_mm", "F.grouped_mm + swiglu"]
+    assert all(side.failure is None and side.gpu is not None for record in records for side in record.sides)
+
+
+def test_operands_that_workers_cannot_all_hold_are_not_made_ahead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = Families([rendered(tmp_path, monkeypatch)], tmp_path / "generated")
+    large = replace(GROUPS, groups=256, n=4096, k=7168)
+    comparisons = of_specs(found, (GROUPS, large))
+    assert len(comparisons) == 4 and comparisons[1].problem.held > 15e9
+    assert [job["shape"] for job in precompilation.jobs(comparisons, "select")] == [GROUPS.numbers] * 2
+
+
+def test_kernels_without_shapes_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = Families([rendered(tmp_path, monkeypatch)], tmp_path / "generated")
+    with pytest.raises(CallError, match="multiplies groups of rows, and needs shapes GgMxNxK; found 5x40x24x32"):
+        of_specs(found, (Shape(40, 24, 32, batch=5),))
+    found = Families([rendered(tmp_path, monkeypatch, "grouped_k")], tmp_path / "generated")
+    with pytest.raises(CallError, match="of `batch: grouped_k`, for which there are no shapes to measure"):
+        of_specs(found, (GROUPS,))
+
+
+STORED = {
+    "gmm_bf16xint4_fp32_bf16_b128x1_rcr_none": "F.grouped_mm in bf16",
+    "gmm_bf16xint4_fp32_bf16_b128x1_rcr_swiglu": "F.grouped_mm in bf16 + swiglu",
+    "gmm_fp8e4m3_a1xall_ballx1_rcr_none": "torch._scaled_grouped_mm",
+    "gmm_fp8e4m3_a1xall_ballx1_rcr_swiglu": "torch._scaled_grouped_mm + swiglu",
+}
+
+
+@pytest.mark.parametrize("contract", STORED)
+def test_stored_operands_of_groups(contract: str) -> None:
+    (family,) = families([ROOT / "specs" / "grouped_stored.yaml"])
+    variant = family.contracts[contract][0].variant
+    of = replace(problem(shape=replace(GROUPS, n=48, k=256)), dtype=variant.dtype, epilogue=variant.epilogue)
+    (operands,) = random_operands.make_sets(of, "cpu", 1, seed=3)
+    assert operands.stored["b_scale"].shape == (5, 2 if "int4" in contract else 1, of.columns)
+    (expected,) = check.expect(of, operands, torch.Generator())
+    peer = PEERS["cublas"](of)
+    assert peer.name == STORED[contract]
+    if "int4" in contract:
+        result = peer.launch(operands, None)
+        assert check.judge(of, result, expected).fault is None
+        # The scales of another group make other weights.
+        swapped = {"b_scale": operands.stored["b_scale"].flip(0)}
+        (other,) = check.expect(of, replace(operands, stored=swapped), torch.Generator())
+        assert check.judge(of, result, other).fault is not None
