@@ -252,6 +252,31 @@ def _invariant() -> str:
     return markdown(("NxK", "mean", "largest"), rows)
 
 
+#: What the commands of first_hour.md printed, and how long they took: mode -> where, and its steps.
+HOUR = json.loads((MEASURED / "first_hour.json").read_text(encoding="utf-8"))
+_HOUR_STEPS = re.findall(r"^<!-- (gpu )?step: (\w+) -->$", (ROOT / "docs" / "first_hour.md").read_text("utf-8"), re.M)
+
+
+def _hour() -> str:
+    """The seconds of every step, and where they were measured."""
+    parts = []
+    for mode, found in HOUR.items():
+        rows = [(step["step"], f"{step['seconds']:.1f}") for step in found["steps"]]
+        where = "With a GPU" if mode == "gpu" else "Without a GPU"
+        parts += [f"{where} ({found['place']}):", markdown(("step", "seconds"), rows)]
+    return "\n\n".join(parts)
+
+
+def _printed(mode: str, name: str) -> Callable[[], str]:
+    """What a step printed."""
+
+    def block() -> str:
+        steps = {step["step"]: step["printed"] for step in HOUR.get(mode, {"steps": ()})["steps"]}
+        return f"```text\n{steps[name].strip()}\n```" if name in steps else "Not measured yet."
+
+    return block
+
+
 #: What the generator and rendered files say when something is wrong: section -> entries.
 ERRORS = yaml.safe_load((ROOT / "docs" / "errors.yaml").read_text(encoding="utf-8"))
 
@@ -289,6 +314,11 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "speed": _speed,
     **{f"bench_{suite}": _bench(suite) for suite in SUITES},
     "invariant": _invariant,
+    "hour": _hour,
+    **{
+        f"hour_{mode}_{name}": _printed(mode, name)
+        for mode, name in (("gpu" if gpu else "cpu", name) for gpu, name in _HOUR_STEPS)
+    },
     **{f"errors_{section}": _errors(section) for section in ERRORS},
     **{f"tuned_{n}": _tuned(n) for n in ("gemm16", "batched", "fused")},
 }
