@@ -33,6 +33,7 @@ from generator import cli
 from generator.bench import measurements, plot, stats, summary
 from generator.language import built_in, vocabulary
 from generator.language.errors import SpecError
+from generator.language.targets import TARGETS
 from generator.plan.families import families
 
 #: Committed measurements and proofs. Pages name this folder `measured`.
@@ -168,7 +169,7 @@ def _targets() -> str:
             ", ".join(map(_code, sorted(target.fp8))) or "—",
             "yes" if target.descriptors else "no",
         )
-        for word, target in vocabulary.TARGETS.items()
+        for word, target in TARGETS.items()
     ]
     head = ("target", "vendor", "shared memory of a program, bytes", "fp8 operands", "`load: descriptor`")
     return markdown(head, rows)
