@@ -30,9 +30,10 @@ sys.path.insert(0, str(ROOT))
 import yaml
 
 from generator import cli
-from generator.bench import measurements, plot, summary
+from generator.bench import measurements, plot, stats, summary
 from generator.language import built_in, vocabulary
 from generator.language.errors import SpecError
+from generator.language.targets import TARGETS
 from generator.plan.families import families
 
 #: Committed measurements and proofs. Pages name this folder `measured`.
@@ -168,7 +169,7 @@ def _targets() -> str:
             ", ".join(map(_code, sorted(target.fp8))) or "—",
             "yes" if target.descriptors else "no",
         )
-        for word, target in vocabulary.TARGETS.items()
+        for word, target in TARGETS.items()
     ]
     head = ("target", "vendor", "shared memory of a program, bytes", "fp8 operands", "`load: descriptor`")
     return markdown(head, rows)
@@ -252,6 +253,31 @@ def _invariant() -> str:
     return markdown(("NxK", "mean", "largest"), rows)
 
 
+#: What the commands of first_hour.md printed, and how long they took: mode -> where, and its steps.
+HOUR = json.loads((MEASURED / "first_hour.json").read_text(encoding="utf-8"))
+_HOUR_STEPS = re.findall(r"^<!-- (gpu )?step: (\w+) -->$", (ROOT / "docs" / "first_hour.md").read_text("utf-8"), re.M)
+
+
+def _hour() -> str:
+    """The seconds of every step, and where they were measured."""
+    parts = []
+    for mode, found in HOUR.items():
+        rows = [(step["step"], f"{step['seconds']:.1f}") for step in found["steps"]]
+        where = "With a GPU" if mode == "gpu" else "Without a GPU"
+        parts += [f"{where} ({found['place']}):", markdown(("step", "seconds"), rows)]
+    return "\n\n".join(parts)
+
+
+def _printed(mode: str, name: str) -> Callable[[], str]:
+    """What a step printed."""
+
+    def block() -> str:
+        steps = {step["step"]: step["printed"] for step in HOUR.get(mode, {"steps": ()})["steps"]}
+        return f"```text\n{steps[name].strip()}\n```" if name in steps else "Not measured yet."
+
+    return block
+
+
 #: What the generator and rendered files say when something is wrong: section -> entries.
 ERRORS = yaml.safe_load((ROOT / "docs" / "errors.yaml").read_text(encoding="utf-8"))
 
@@ -289,6 +315,11 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "speed": _speed,
     **{f"bench_{suite}": _bench(suite) for suite in SUITES},
     "invariant": _invariant,
+    "hour": _hour,
+    **{
+        f"hour_{mode}_{name}": _printed(mode, name)
+        for mode, name in (("gpu" if gpu else "cpu", name) for gpu, name in _HOUR_STEPS)
+    },
     **{f"errors_{section}": _errors(section) for section in ERRORS},
     **{f"tuned_{n}": _tuned(n) for n in ("gemm16", "batched", "fused")},
 }
@@ -303,19 +334,46 @@ PLOTS: Mapping[str, tuple[str, str]] = {
     "batched": ("batched", "*"),
     "fused": ("fused", "*"),
     "inductor": ("inductor", "*"),
+    "formulas": ("formulas", "*"),
+    "stored": ("stored", "*"),
+    "unseen_fp16": ("unseen", "fp16*"),
+    "unseen_bf16": ("unseen", "bf16*"),
+    "unseen_fp8": ("unseen_fp8", "*"),
+    "spine": ("spine", "*"),
+    # Of a script of its own, whose file has no records.
+    "grouped": ("grouped", "*"),
 }
 
 
-def plotted(name: str) -> tuple[measurements.Results, list[measurements.Record]]:
-    """The measurements that a plot shows."""
+def plotted(name: str) -> plot.Shown:
+    """What a plot shows."""
     suite, only = PLOTS[name]
+    if suite == "grouped":
+        return _grouped()
     kept = measurements.load(DEVICE / f"bench_{suite}.json")
-    return kept, [record for record in kept.records if fnmatch.fnmatchcase(record.case, only)]
+    return plot.shown(kept, [record for record in kept.records if fnmatch.fnmatchcase(record.case, only)])
+
+
+def _grouped() -> plot.Shown:
+    """Grouped products: B of the groups that have rows is read once; the ceilings are those of the suite `speed`."""
+    kept = measurements.load(DEVICE / "bench_speed.json")
+    speed = plot.shown(kept, kept.records)
+    rates, ratios = [], []
+    for size in json.loads((DEVICE / "grouped.json").read_text())["sizes"]:
+        groups, n, k, rows = (size[key] for key in ("groups", "n", "k", "rows"))
+        operations = 2 * rows * n * k
+        moved = 2 * (rows * k + size["filled"] * n * k + rows * n)
+        for word, peer in (("ours", False), ("torch", True)):
+            rates.append(plot.Rate(operations / moved, operations / size[word] * 1e6, peer))
+        ratio = stats.Ratio(size["ratio"], size["ratio"], size["ratio"])
+        ratios.append(plot.Compared(f"{groups} groups, {n}x{k}", (operations / 2) ** (1 / 3), ratio))
+    ceilings = tuple(entry for entry in speed.ceilings if entry[0] == "bf16")
+    return plot.Shown(ceilings, tuple(rates), tuple(ratios), "Ratio to torch's grouped_mm: medians")
 
 
 def draw(name: str, path: Path) -> None:
     """Draw a plot, as `python -m generator bench --json FILE --only CASES --summary --plot PATH` does."""
-    plot.draw(*plotted(name), path)
+    plot.draw(plotted(name), path)
 
 
 def tables(text: str) -> Iterator[str]:
@@ -379,7 +437,7 @@ def main() -> int:
                 page.write_text(new, encoding="utf-8")
     for name in PLOTS if not arguments.pages else ():
         path = PLOT_FOLDER / f"{name}.svg"
-        if not path.is_file() or plot.digest(*plotted(name)) not in path.read_text(encoding="utf-8"):
+        if not path.is_file() or plot.digest(plotted(name)) not in path.read_text(encoding="utf-8"):
             changed.append(path)
             if not arguments.check:
                 draw(name, path)

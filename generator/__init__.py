@@ -18,4 +18,4 @@ The packages, each of which imports only those before it:
     bounds, verify, bench, tune    proof and measurement; these alone need torch, triton or z3
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

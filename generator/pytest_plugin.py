@@ -68,7 +68,7 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
 
 def _jobs(config: pytest.Config, folders: Sequence[Path]) -> tuple[list[Job], dict[Job, Result]]:
     """The jobs of the session, and the results of those that cannot run here."""
-    from generator.language.vocabulary import TARGETS
+    from generator.language.targets import TARGETS
     from generator.verify.cli import architecture, default_levels, gpu, part
     from generator.verify.coverage import Coverage
     from generator.verify.job_costs import Costs

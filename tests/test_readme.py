@@ -11,8 +11,9 @@ from packaging.specifiers import SpecifierSet
 
 from generator.emit.code_parts import of_file
 from generator.emit.manifest_reader import read
+from generator.language.targets import TARGETS
 from generator.language.versions import minor_versions
-from generator.language.vocabulary import BACKWARD, DTYPE_SHORTHANDS, INVARIANT, SELECT, TARGETS, WORDS
+from generator.language.vocabulary import BACKWARD, DTYPE_SHORTHANDS, INVARIANT, SELECT, WORDS
 from generator.verify import proof_records
 from generator.verify.jobs import Subject
 from tests.helpers import support
@@ -74,6 +75,23 @@ def test_every_kernel_is_proved_as_far_as_the_pages_say() -> None:
             wanted = {"gpu 3.6", *(f"interpret {minor}" for minor in minors)} if subject.host else set()
             missing = wanted - proved.get(subject, set())
             assert not missing, f"{kernel.name}: {sorted(missing)}"
+
+
+def test_the_correction_that_is_shown_makes_products_of_bf16_right() -> None:
+    calling = (DOCS / "calling.md").read_text(encoding="utf-8")
+    shown = re.search(r"```python\n([^`]*interpreter\.install\(\)\n)```", calling)
+    assert shown is not None
+    call = """
+import torch
+from generated.bf16_rrr import gemm_bf16_rrr_bias_gelu
+a, b, bias = torch.randn(40, 72).bfloat16(), torch.randn(72, 24).bfloat16(), torch.randn(24).bfloat16()
+exact = torch.nn.functional.gelu(a.double() @ b.double() + bias.double())
+torch.testing.assert_close(gemm_bf16_rrr_bias_gelu(a, b, bias=bias), exact.bfloat16())
+"""
+    done = support.python("-c", f"{shown[1]}{call}", env={"TRITON_INTERPRET": "1"})
+    assert done.returncode == 0, done.stderr
+    # Triton's own product of bf16 is that of integers: the page need not say so once it is not.
+    assert support.python("-c", call, env={"TRITON_INTERPRET": "1"}).returncode == 1
 
 
 def test_every_target_is_told() -> None:

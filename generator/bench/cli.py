@@ -202,7 +202,7 @@ def _present(recorded: Results, records: list[Record], call: Call) -> int:
     if call.plot is not None:
         from generator.bench import plot
 
-        plot.draw(recorded, records, call.plot)
+        plot.draw(plot.shown(recorded, records), call.plot)
     if call.html is not None:
         measurements.put(call.html, results_page(recorded, records))
     faults = [(record, side) for record in records for side in record.faults]

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 
 from generator.cost import analytic
 from generator.language.model import Variant
-from generator.language.vocabulary import DEFAULTS, TARGETS
+from generator.language.targets import TARGETS
+from generator.language.vocabulary import DEFAULTS
 from generator.plan import legality
 from generator.plan.kernels import Family
 from generator.plan.memory import staged

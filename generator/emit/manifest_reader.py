@@ -15,6 +15,7 @@ from generator.epilogue.operations import Operation
 from generator.language.built_in import known
 from generator.language.errors import CallError
 from generator.language.model import Dtype, Layout, Tile, Variant
+from generator.language.targets import TARGETS
 from generator.language.vocabulary import (
     DEFAULTS,
     ELEMENTS,
@@ -24,7 +25,6 @@ from generator.language.vocabulary import (
     PRECISIONS,
     SELECT,
     STORED,
-    TARGETS,
     WORDS,
 )
 from generator.plan.kernels import Kernel, LeftOut, by_contract

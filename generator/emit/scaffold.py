@@ -15,16 +15,8 @@ from generator.language import schema
 from generator.language.errors import CallError, SpecError
 from generator.language.keys import KEYS
 from generator.language.model import Layout, Spec, word_of
-from generator.language.vocabulary import (
-    BACKWARD,
-    DEFAULT_TARGETS,
-    DEFAULTS,
-    INVARIANT,
-    LAYOUT_LETTERS,
-    OPEN_AXES,
-    SELECT,
-    WORDS,
-)
+from generator.language.targets import DEFAULT_TARGETS
+from generator.language.vocabulary import BACKWARD, DEFAULTS, INVARIANT, LAYOUT_LETTERS, OPEN_AXES, SELECT, WORDS
 from generator.plan.families import families
 
 #: The options of the command that are keys of the spec, in its order, with their defaults.

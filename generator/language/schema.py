@@ -26,11 +26,11 @@ from generator.language.dtype_reader import LARGEST_BLOCK
 from generator.language.keys import Key
 from generator.language.model import Tile
 from generator.language.reader import LARGEST_NUMBER, LONGEST_NAME, NAME
+from generator.language.targets import DEFAULT_TARGETS, TARGETS
 from generator.language.vocabulary import (
     ACCUMULATORS,
     AXES,
     BACKWARD,
-    DEFAULT_TARGETS,
     DEFAULTS,
     DTYPE_SHORTHANDS,
     ELEMENTS,
@@ -39,7 +39,6 @@ from generator.language.vocabulary import (
     PRECISIONS,
     SELECT,
     SINGLE_AXES,
-    TARGETS,
     WEIGHTS,
     WORDS,
     Word,

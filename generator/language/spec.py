@@ -21,20 +21,10 @@ from generator.language.keys import EXCLUDE_KEYS, KEYS, REQUIRED
 from generator.language.model import AxisValue, Exclusion, Measured, Spec, Tile, word_of
 from generator.language.operation_reader import read_operations
 from generator.language.reader import Reader
+from generator.language.targets import DEFAULT_TARGETS, TARGETS
 from generator.language.tuned_file import parse as parse_measurements
 from generator.language.versions import SUPPORTED, minor_versions, spelled
-from generator.language.vocabulary import (
-    AXES,
-    BACKWARD,
-    DEFAULT_TARGETS,
-    DEFAULTS,
-    INVARIANT,
-    OPEN_AXES,
-    SELECT,
-    SINGLE_AXES,
-    TARGETS,
-    WORDS,
-)
+from generator.language.vocabulary import AXES, BACKWARD, DEFAULTS, INVARIANT, OPEN_AXES, SELECT, SINGLE_AXES, WORDS
 
 # PEP 263: such a comment in the first two lines of a file changes its encoding for Python.
 _ENCODING = re.compile(r"[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")

@@ -14,16 +14,9 @@ from dataclasses import dataclass, replace
 
 from generator.epilogue.chain import Epilogue
 from generator.language.model import AxisValue, Dtype, Layout, Spec, word_of
+from generator.language.targets import DEFAULT_TARGETS, TARGETS
 from generator.language.versions import SUPPORTED
-from generator.language.vocabulary import (
-    AXES,
-    DEFAULT_TARGETS,
-    DEFAULTS,
-    DTYPE_SHORTHANDS,
-    LAYOUT_LETTERS,
-    TARGETS,
-    WORDS,
-)
+from generator.language.vocabulary import AXES, DEFAULTS, DTYPE_SHORTHANDS, LAYOUT_LETTERS, WORDS
 
 
 @dataclass(frozen=True)

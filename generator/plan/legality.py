@@ -10,8 +10,8 @@ from __future__ import annotations
 from packaging.specifiers import SpecifierSet
 
 from generator.language.model import Tile, Variant
+from generator.language.targets import TARGETS
 from generator.language.versions import minor_versions, spelled
-from generator.language.vocabulary import TARGETS
 from generator.plan.memory import shared_memory
 from generator.plan.resources import (
     SHORTEST_COPY,

@@ -20,7 +20,8 @@ from generator.epilogue.gated_units import INTERLEAVED
 from generator.epilogue.operations import MATRIX
 from generator.language.model import Tile, Variant
 from generator.language.storage import Storage
-from generator.language.vocabulary import ELEMENTS, TARGETS
+from generator.language.targets import TARGETS
+from generator.language.vocabulary import ELEMENTS
 from generator.plan.resources import accumulated_columns, in_registers, matrix_instruction
 
 #: Bytes of barriers, 8 each, with gaps to align them: the most that was seen. Tiles have whole KiB, and none is so near

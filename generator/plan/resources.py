@@ -8,7 +8,7 @@ from __future__ import annotations
 from generator.epilogue.gated_units import INTERLEAVED
 from generator.language.model import Tile, Variant
 from generator.language.storage import Storage
-from generator.language.vocabulary import TARGETS
+from generator.language.targets import TARGETS
 
 #: Columns of tensor memory, each with 128 lanes of 32 bits (PTX ISA, "Tensor Memory").
 TENSOR_MEMORY = 512

@@ -11,7 +11,8 @@ from generator.epilogue import formula
 from generator.epilogue.auxiliary_outputs import AuxiliaryOutput
 from generator.epilogue.operations import COLUMNS, MATRIX
 from generator.language.model import Variant
-from generator.language.vocabulary import MASKED_DIMENSIONS, TARGETS
+from generator.language.targets import TARGETS
+from generator.language.vocabulary import MASKED_DIMENSIONS
 from generator.plan.resources import SHORTEST_COPY, copies_too_little, shallowest
 
 #: File systems allow 255 bytes; `.py` and the suffix of a temporary file need some of them.

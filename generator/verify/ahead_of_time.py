@@ -32,7 +32,7 @@ from triton.runtime import driver
 
 from generator.emit.apply import MANIFEST
 from generator.language.errors import CallError
-from generator.language.vocabulary import TARGETS
+from generator.language.targets import TARGETS
 from generator.plan.devices import DEVICES, Device, named
 from generator.verify.loading import load_family
 from generator.verify.specialise import claimed

@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import torch
 
-from generator.language.vocabulary import TARGETS
+from generator.language.targets import TARGETS
 from generator.plan.kernels import Kernel
 from generator.verify.cases import Fit
 from generator.verify.manifest_configurations import configuration_of, takes

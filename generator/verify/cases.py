@@ -199,7 +199,7 @@ def _full(kernel: Kernel, row: int, *, hardware: bool) -> Iterator[Case]:
     if kernel.variant.batch == "strided":
         yield from _batches(fit, row)
     if kernel.variant.products.divided:
-        yield from _groups(fit, row)
+        yield from _groups(fit, row, _MANY_GROUPS[hardware])
     if hardware or kernel.select != "autotune":
         deepest = max(kernel.tiles, key=lambda tile: tile.k) if not kernel.variant.traits.looped else fit.tile
         fit = Fit(kernel.variant, deepest)
@@ -374,11 +374,11 @@ def _batches(fit: Fit, row: int) -> Iterator[Case]:
         yield Case(f"batch-huge-{name}", reason, few, row, batch=_HUGE_LINES, apart=name)
 
 
-#: More groups than a row of tiles has elements, most of them empty.
-_MANY_GROUPS = 512
+#: More groups than one or two warps have lanes, some of them empty: as many on hardware, and few enough to interpret.
+_MANY_GROUPS = {True: 512, False: 65}
 
 
-def _groups(fit: Fit, row: int) -> Iterator[Case]:
+def _groups(fit: Fit, row: int, many: int) -> Iterator[Case]:
     m, n, k = fit.unit
     by_rows = fit.variant.products.divided == "M"
     unit = m if by_rows else k
@@ -401,8 +401,8 @@ def _groups(fit: Fit, row: int) -> Iterator[Case]:
     yield case("no-rows", "no group has rows: nothing is written", (0, 0))
     yield case("none", "G = 0: nothing to compute, nothing to launch", ())
     yield case("descending", "ends that descend, pass T and are negative", (5, 3, -1, 2 * unit, total + 7, 4))
-    many = tuple(total * (place + 1) // _MANY_GROUPS for place in range(_MANY_GROUPS))
-    yield case("many", f"{_MANY_GROUPS} groups, most of them without rows", many)
+    ends = tuple(total * (place + 1) // many for place in range(many))
+    yield case("many", f"{many} groups, some of them without rows", ends)
 
 
 def _batch_sizes(fit: Fit) -> tuple[int, int, int]:

@@ -19,7 +19,7 @@ from typing import TypeVar
 
 from generator.emit.manifest_reader import Rendered
 from generator.language.errors import CallError, SpecError
-from generator.language.vocabulary import TARGETS
+from generator.language.targets import TARGETS
 from generator.verify import proof_records, static_checks, worker_pool
 from generator.verify.coverage import Coverage
 from generator.verify.job_costs import Costs

@@ -18,7 +18,7 @@ import triton
 
 from generator.emit.manifest_reader import remembered
 from generator.language.model import Tile, Variant
-from generator.language.vocabulary import TARGETS
+from generator.language.targets import TARGETS
 from generator.plan import legality
 from generator.plan.kernels import Kernel
 from generator.plan.memory import BARRIERS, shared_memory

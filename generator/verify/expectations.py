@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from generator.epilogue import formula
 from generator.epilogue.gated_units import CONCATENATED
 from generator.language.model import Tile, Variant
-from generator.language.vocabulary import TARGETS
+from generator.language.targets import TARGETS
 from generator.lowering import approximate_math
 from generator.plan.default_configurations import defaults
 from generator.plan.kernels import Kernel

@@ -11,7 +11,7 @@ from packaging.version import Version
 
 from generator.emit.manifest_reader import Rendered
 from generator.language.errors import CallError
-from generator.language.vocabulary import TARGETS
+from generator.language.targets import TARGETS
 from generator.plan.kernels import Kernel
 from generator.verify.jobs import Job, Result
 from generator.verify.launches import left_out

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from generator.emit.manifest_reader import Rendered
-from generator.language.vocabulary import AXES, CONTRACT_AXES, TARGETS
+from generator.language.targets import TARGETS
+from generator.language.vocabulary import AXES, CONTRACT_AXES
 from generator.plan.kernels import Kernel
 from generator.verify.html_page import html_page
 from generator.verify.jobs import LEVELS, Failure, Job, Result, State, command

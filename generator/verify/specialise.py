@@ -19,7 +19,7 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
-from generator.language.vocabulary import TARGETS
+from generator.language.targets import TARGETS
 from generator.plan.kernels import Kernel
 from generator.verify.case_setup import prepare
 from generator.verify.launches import Launch

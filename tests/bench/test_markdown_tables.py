@@ -201,10 +201,10 @@ def test_a_picture_is_drawn(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     records = [samples.record(OURS, PEER), samples.record(OURS, PEER, shape=(256, 4096, 4096))]
     path = tmp_path / "pictures" / "ratios.png"
-    plot.draw(samples.results(*records), records, path)
+    plot.draw(plot.shown(samples.results(*records), records), path)
     assert path.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     first = path.read_bytes()
-    plot.draw(samples.results(*records), records, path)
+    plot.draw(plot.shown(samples.results(*records), records), path)
     assert path.read_bytes() == first
 
 
@@ -218,4 +218,4 @@ def test_a_picture_without_matplotlib_is_refused(tmp_path: Path, monkeypatch: py
 
     monkeypatch.setattr(plot.importlib, "import_module", missing)
     with pytest.raises(CallError, match="pip install matplotlib"):
-        plot.draw(samples.results(), [samples.record(OURS, PEER)], tmp_path / "x.png")
+        plot.draw(plot.shown(samples.results(), [samples.record(OURS, PEER)]), tmp_path / "x.png")

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from generator.emit.apply import MANIFEST
-from generator.language.vocabulary import TARGETS
+from generator.language.targets import TARGETS
 from generator.verify import worker_pool
 from generator.verify.jobs import LEVELS, Job, status
 from generator.verify.run_report import summary, whole_text

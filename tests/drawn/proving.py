@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from generator.emit.manifest_reader import read
-from generator.language.vocabulary import TARGETS
+from generator.language.targets import TARGETS
 from generator.plan.kernels import Kernel
 from generator.plan.resources import TENSOR_MEMORY
 from generator.verify.job_selection import plan

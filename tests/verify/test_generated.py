@@ -1,9 +1,10 @@
 """The kernels of every spec, at every level that this machine has: one test a kernel, level and target.
 
-All of them where that takes seconds or a GPU; interpreted and compiled, a few that have between them every value of
-every axis, and all pairs of values but those of layout, dtype and epilogue; of each, one launch is compiled. That every
-kernel was interpreted as it is, on each Triton version, is in measured/proofs, and tests/test_readme.py asks for
-it; `verify --coverage` runs as many as one likes.
+All of them where that takes seconds or a GPU. Interpreted, and proved for any size, are a few that have between them
+every value of every axis, and all pairs of values but those of layout, dtype and epilogue; compiled, fewer that have
+every value, one launch of each. Every other kernel is proved for any size unless measured/proofs has that of its code.
+That every kernel was interpreted as it is, on each Triton version, is there too, and tests/test_readme.py asks for it;
+`verify --coverage` runs as many as one likes.
 """
 
 from __future__ import annotations
@@ -12,12 +13,15 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
+from generator.emit.code_parts import of_file
 from generator.emit.manifest_reader import remembered
+from generator.verify import proof_records
 from generator.verify.cli import default_levels, gpu
 from generator.verify.coverage import Coverage, choose
 from generator.verify.job_selection import covered, plan, rendered
-from generator.verify.jobs import Job, Result, State
+from generator.verify.jobs import Job, Result, State, Subject
 from generator.verify.run_report import whole_text
+from generator.verify.worker_pool import Pool
 from tests.helpers.support import ROOT
 
 #: The target that is compiled for by default: that of the reference device.
@@ -26,10 +30,10 @@ PRIMARY = "sm90"
 LONG = ("layout", "dtype", "epilogue")
 
 
-def few(points: Sequence[Mapping[str, str]]) -> list[int]:
-    """The places of points that have all pairs of values of the short axes, and every value of the long ones."""
+def few(points: Sequence[Mapping[str, str]], *, pairs: bool) -> list[int]:
+    """The places of points that have every value of every axis, and with `pairs` all pairs of values of the short."""
     short = [{axis: word for axis, word in point.items() if axis not in LONG} for point in points]
-    chosen = list(choose(short, Coverage.parse("pairs")).indices)
+    chosen = list(choose(short, Coverage.parse("pairs")).indices) if pairs else []
     left = {word for point in points for word in point.items()}
     left -= {word for place in chosen for word in points[place].items()}
     while left:
@@ -38,17 +42,22 @@ def few(points: Sequence[Mapping[str, str]]) -> list[int]:
     return chosen
 
 
+FAMILIES = rendered(sorted((ROOT / "specs").glob("*.yaml")), ROOT / "generated")
+
+
 def jobs() -> list[Job]:
-    """Every kernel at every quick level, and at the slow ones the same few."""
-    found = rendered(sorted((ROOT / "specs").glob("*.yaml")), ROOT / "generated")
-    kernels = [(family.folder, kernel) for family in found for kernel in family.kernels]
-    places = few([kernel.variant.words for _, kernel in kernels])
-    names = {(folder, kernel.name) for folder, kernel in (kernels[place] for place in places)}
-    slow = plan(found, ("interpret",)) + plan(found, ("compile",), targets=(PRIMARY,))
-    slow = [job for job in slow if job.contract or (job.folder, job.name) in names]
-    # Of these few all pairs: as good as all of them, one launch of each where they are compiled.
-    chosen, _ = covered(slow, found, Coverage.parse("kernels"))
-    return plan(found, [level for level in default_levels(gpu()) if level != "interpret"]) + chosen
+    """Every kernel at the quick level and where there is a GPU; at the slow levels a few."""
+    chosen = []
+    for level in ("bounds", "interpret", "compile"):
+        found = plan(FAMILIES, (level,), targets=(PRIMARY,) if level == "compile" else ())
+        kernels = [(job, remembered(job.folder).by_name[job.name]) for job in found if not job.contract]
+        places = few([kernel.variant.words for _, kernel in kernels], pairs=level != "compile")
+        some = {kernels[place][0] for place in places}
+        # Of these few all pairs: as good as all of them, one launch of each where they are compiled.
+        kept, _ = covered([job for job in found if job.contract or job in some], FAMILIES, Coverage.parse("kernels"))
+        chosen += kept
+    quick = [level for level in default_levels(gpu()) if level not in ("bounds", "interpret")]
+    return plan(FAMILIES, quick) + chosen
 
 
 JOBS = jobs()
@@ -58,14 +67,14 @@ def label(job: Job) -> str:
     return f"{job.label}-{job.folder.name}-{job.name}"
 
 
-@pytest.mark.parametrize("level", ["interpret", "compile"])
+@pytest.mark.parametrize("level", ["bounds", "interpret", "compile"])
 def test_the_few_have_every_value_of_every_axis(level: str) -> None:
     words = {
         (job.folder, kernel.name): kernel.variant.words.items()
         for job in JOBS
         if job.level == "static"
         for kernel in [remembered(job.folder).by_name[job.name]]
-        if level == "interpret" or PRIMARY in kernel.targets
+        if level != "compile" or PRIMARY in kernel.targets
     }
     chosen = [words[job.folder, job.name] for job in JOBS if job.level == level and not job.contract]
     assert set().union(*chosen) == set().union(*words.values())
@@ -79,3 +88,23 @@ def test_verified(job: Job, outcome: Callable[[Job], Result], record_property: C
         record_property("left_out", result.left_out)
         return
     assert result.state is State.PASSED, whole_text(result) or result
+
+
+def recorded(level: str) -> set[Subject]:
+    """The code of which measured/proofs has a whole proof of a level, on any machine."""
+    records = [proof_records.read(path) for path in (ROOT / "measured" / "proofs").glob("*.json")]
+    return {
+        subject
+        for record in records
+        for subject, levels in record.proved.items()
+        if level in levels and proof_records.complete(levels[level])
+    }
+
+
+def test_every_other_kernel_was_proved_for_any_size_or_is(pools: Callable[[str], Pool]) -> None:
+    proved = recorded("bounds")
+    chosen = {job for job in JOBS if job.level == "bounds"}
+    others = {Subject.of(job, of_file(job.file)): job for job in plan(FAMILIES, ("bounds",)) if job not in chosen}
+    changed = [job for subject, job in others.items() if subject not in proved]
+    for result in [future.result() for future in [pools("bounds").submit(job) for job in changed]]:
+        assert result.state is State.PASSED, whole_text(result) or result

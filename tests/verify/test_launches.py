@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from generator.emit.manifest_reader import read
-from generator.language.vocabulary import TARGETS
+from generator.language.targets import TARGETS
 from generator.plan import legality
 from generator.plan.kernels import Kernel
 from generator.verify.launches import REFUSED, Launch, launches, left_out

@@ -30,8 +30,9 @@ from generator.emit.family_package import Linear, linear
 from generator.emit.manifest_reader import Rendered
 from generator.emit.render import GRADIENTS, PACKAGE, with_new_body
 from generator.language.errors import CallError
+from generator.language.targets import TARGETS
 from generator.language.versions import SUPPORTED, spelled
-from generator.language.vocabulary import ELEMENTS, TARGETS
+from generator.language.vocabulary import ELEMENTS
 from generator.lowering.docstrings import formula
 from generator.plan.call import Call, call
 

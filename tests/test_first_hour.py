@@ -1,0 +1,83 @@
+"""The first hour: what is measured is of the commands that stand in docs/first_hour.md, and they work."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tests.helpers.support import ROOT, python
+
+SCRIPT = ROOT / "measured" / "scripts" / "first_hour.py"
+MEASURED = json.loads((ROOT / "measured" / "first_hour.json").read_text(encoding="utf-8"))
+
+#: What a step without a GPU must print.
+PRINTED = {
+    "wheel": r"^gemm_generator-[\d.]+-py3-none-any\.whl$",
+    "install": r"^torch +2\.",
+    "new": r"(?s)linear.yaml: created.*gemm_fp16_rcr_bias_gelutanh: C = gelu_tanh\(A @ B \+ bias\); 1 kernel$",
+    "render": r"^rendered/linear: 2 kernels; 11 created$",
+    "read": r"^ +acc = tl\.dot\(a, b, acc\)$",
+    "verify": r"(?s)^interpret +2 +2 .*^all 8 passed in .*^compile sm90 +2 +0 +2 +0 .*^all 2 passed in ",
+    "vendor": r"^block\.py$",
+    "call": r"^\(64, 128\) on cpu: as torch's own$",
+    "package": r"^hub: \d+ files; layers: Linear, LinearGelutanh$",
+    "load": r" gemm_fp16_rcr_bias_gelutanh gemm_fp16_rcr_none layers ",
+}
+
+
+def script() -> ModuleType:
+    """The script that runs the steps."""
+    spec = importlib.util.spec_from_file_location("first_hour", SCRIPT)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def steps(mode: str) -> dict[str, str]:
+    """The commands of the page."""
+    found: dict[str, str] = script().steps((ROOT / "docs" / "first_hour.md").read_text(encoding="utf-8"), mode)
+    return found
+
+
+def assert_done(found: dict[str, str]) -> None:
+    """Every step without a GPU printed what it must."""
+    assert found.keys() == PRINTED.keys()
+    for name, printed in found.items():
+        assert re.search(PRINTED[name], printed, re.M), (name, printed)
+
+
+@pytest.mark.parametrize("mode", MEASURED)
+def test_what_is_measured_is_of_the_commands_of_the_page(mode: str) -> None:
+    measured = {step["step"]: step["command"] for step in MEASURED[mode]["steps"]}
+    assert measured == steps(mode), "run measured/scripts/first_hour.py again"
+
+
+def test_the_transcript_is_of_steps_that_did_what_they_should() -> None:
+    assert_done({step["step"]: step["printed"] for step in MEASURED["cpu"]["steps"]})
+
+
+def test_every_block_that_is_run_is_a_step() -> None:
+    """A marker that is misspelt would leave its block out."""
+    text = (ROOT / "docs" / "first_hour.md").read_text(encoding="utf-8")
+    assert text.count("```bash\n") == 1 + len(steps("cpu")) + len(steps("gpu"))
+
+
+def test_two_steps_of_one_name_are_refused() -> None:
+    block = "<!-- step: call -->\n```bash\ntrue\n```\n"
+    assert script().steps(block, "cpu") == {"call": "true\n"} and script().steps(block, "gpu") == {}
+    with pytest.raises(ValueError, match="two steps"):
+        script().steps(block * 2, "cpu")
+
+
+@pytest.mark.install
+def test_the_steps_work_as_they_are_written(tmp_path: Path) -> None:
+    results = tmp_path / "hour.json"
+    done = python(SCRIPT, "--json", results, timeout=1200)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert_done({step["step"]: step["printed"] for step in json.loads(results.read_text())["cpu"]["steps"]})
