@@ -91,14 +91,17 @@ def _make(problem: Problem, device: str, generator: torch.Generator | None) -> O
     one, other = matrix(m, k, layout.a, a.container), matrix(k // b.packed, problem.columns, layout.b, b.container)
     if problem.dtype.plain:
         return Operands(one, other, epilogue, out)
-    stored = {x.name: _factors(problem, x, device, generator) for x in problem.call.stored}
+    stored = {x.name: _beside(problem, x, device, generator) for x in problem.call.stored}
     return Operands(one, other, epilogue, out, stored, dense_of(problem, one, other, stored))
 
 
-def _factors(problem: Problem, x: Argument, device: str, generator: torch.Generator | None) -> torch.Tensor:
-    """Scales that make of an operand numbers of standard deviation 1, near enough; or zero points."""
+def _beside(problem: Problem, x: Argument, device: str, generator: torch.Generator | None) -> torch.Tensor:
+    """Scales that make of an operand numbers of standard deviation 1, near enough; or zero points, or positions."""
     shape = x.sizes(dict(zip("BMNK", (problem.shape.batch, *problem.shape.sizes[-3:]), strict=True)))
     storage = problem.dtype.stored["ab".index(x.name[0])]
+    if x.name == storage.index:
+        column = problem.layout.b == "column"
+        return _positions((*shape[:-2], shape[-1], shape[-2]) if column else shape, device, generator, turned=column)
     middle = 0.0 if storage.word == "int4" or storage.element.bits == 8 else 2.0 ** (storage.bits - 1)
     if x.name == storage.zero:
         return torch.randint(0, 2**storage.bits, shape, device=device, generator=generator).float()
@@ -108,6 +111,16 @@ def _factors(problem: Problem, x: Argument, device: str, generator: torch.Genera
         shape = (*shape[:-2], shape[-1], shape[-2])
     scale = (torch.rand(shape, device=device, generator=generator) + 0.5) / deviation
     return scale.mT if storage.letter == "a" else scale
+
+
+def _positions(
+    shape: tuple[int, ...], device: str, generator: torch.Generator | None, *, turned: bool
+) -> torch.Tensor:
+    """Bytes with two pairs of ascending positions among four each, laid out as their operand is."""
+    pairs = torch.tensor([first | second << 2 for second in range(4) for first in range(second)], device=device)
+    low, high = (pairs[torch.randint(len(pairs), shape, device=device, generator=generator)] for _ in range(2))
+    found = (low | high << 4).to(torch.uint8)
+    return found.mT if turned else found
 
 
 def dense_of(

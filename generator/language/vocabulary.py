@@ -329,6 +329,7 @@ WEIGHTS = ("int4", "uint4", "int8", "fp8e4m3", "fp8e5m2")
 OFFSET = ("int4", "uint4", "int8")
 #: Types with scales of their own, which no kernel multiplies yet.
 NOT_MULTIPLIED_YET = ("mxfp8e4m3", "mxfp8e5m2", "mxfp4", "nvfp4")
+#: How many elements of how many along K are stored, of a B of 16 bits.
 SPARSITIES = ("2:4",)
 
 

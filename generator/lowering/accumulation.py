@@ -10,7 +10,7 @@ from generator.language.model import Variant
 from generator.language.vocabulary import ELEMENTS, Schedule
 from generator.lowering.edges import Edges
 from generator.lowering.operands import Matrix
-from generator.lowering.stored_operands import Conversion, Factor, Strip, factor, product_of
+from generator.lowering.stored_operands import Conversion, Factor, Positions, Strip, factor, positions, product_of
 from generator.plan.kernels import Kernel
 from generator.plan.resources import through_registers
 
@@ -134,7 +134,18 @@ class Accumulation:
         if not storage.converted:
             return ()
         lines, shuffle = f"{self.b.pairs}BLOCK_N", self.b.shuffle
-        return tuple(Conversion(name, lines, storage.word, storage.multiplied, shuffle) for name in self.b.tiles)
+        indices = [found.name for found in self.positions] or [""] * len(self.b.tiles)
+        return tuple(
+            Conversion(name, lines, storage.word, storage.multiplied, shuffle, index)
+            for name, index in zip(self.b.tiles, indices, strict=True)
+        )
+
+    @cached_property
+    def positions(self) -> tuple[Positions, ...]:
+        """Where the elements that are stored are along K, for each strip of B its own."""
+        bound = "always" if self.descriptors else self.edges.bound.k
+        matrices = [matrix for matrix in self.stored if matrix.name == self.v.dtype.stored_b.index]
+        return tuple(positions(matrix, strip, bound) for matrix in matrices for strip in self._strips_of("b"))
 
     @cached_property
     def factors(self) -> tuple[Factor, ...]:
@@ -144,6 +155,7 @@ class Accumulation:
         return tuple(
             factor(matrix, storages[matrix.name[0]], strip, tiles)
             for matrix in self.stored
+            if matrix.name in (storages[matrix.name[0]].scale, storages[matrix.name[0]].zero)
             for strip in self._strips_of(matrix.name[0])
         )
 

@@ -54,6 +54,49 @@ class Factor:
 
 
 @dataclass(frozen=True)
+class Positions:
+    """The positions of the elements that are stored, of a strip of B's columns in a tile."""
+
+    #: The keyword of the tensor, and the end of the strip's names.
+    keyword: str
+    end: str
+    #: Where it begins.
+    base: str
+    #: The columns of the strip, and the mask of those that exist; empty where it takes none.
+    columns: str
+    inside: str
+    #: The parameters for the strides of columns, and of bytes along K.
+    stride: str
+    stride_along: str
+    #: The macro of masking.j2 for bytes along K.
+    bound: str
+
+    @property
+    def name(self) -> str:
+        """The kernel's name for the bytes."""
+        return f"{self.keyword}{self.end}"
+
+    @property
+    def places(self) -> str:
+        """The addresses of the first step's, columns of B in rows."""
+        return f"{self.base} + {self.columns}[:, None] * {self.stride} + offs_i[None, :] * {self.stride_along}"
+
+    @property
+    def mask(self) -> str:
+        """The arguments of a load for those that exist."""
+        found = [f"{self.inside}[:, None]"] * bool(self.inside) + ["in_i[None, :]"] * (self.bound != "never")
+        return f", mask={' & '.join(found)}, other=0" if found else ""
+
+
+def positions(matrix: Matrix, strip: Strip, bound: str) -> Positions:
+    """Those of `strip` in `matrix`."""
+    along, across = matrix.row_stride, matrix.column_stride
+    assert along is not None and across is not None
+    inside = strip.inside
+    return Positions(matrix.name, strip.end, matrix.base, strip.offsets, inside, across, along, bound)
+
+
+@dataclass(frozen=True)
 class Conversion:
     """A tile that is converted: the kernel's name for it, its lines, and the types before and after."""
 
@@ -63,6 +106,13 @@ class Conversion:
     to: str
     #: The order of K in which it is multiplied.
     shuffle: Shuffle | None
+    #: The kernel's name for the positions of the elements that are stored; empty where all are.
+    index: str = ""
+
+    @property
+    def macro(self) -> str:
+        """The macro of storage.j2 that converts it."""
+        return "sparse24" if self.index else self.word
 
     @property
     def arranged(self) -> tuple[str, ...]:
@@ -70,7 +120,7 @@ class Conversion:
         shaped = f"{self.name} = {self.name}.reshape(({self.lines}, BLOCK_K))"
         if self.shuffle is not None:
             return (f"{self.name} = {self.shuffle.grouped(self.name, self.lines)}", shaped)
-        return (shaped,) if element_of(self.word).bits < 8 else ()
+        return (shaped,) if element_of(self.word).bits < 8 or self.index else ()
 
     @property
     def triton(self) -> str:

@@ -149,7 +149,7 @@ class View(Accumulation):
     def step(self) -> str:
         """The loop variable along K, `_` where nothing reads it."""
         masked = self.v.load == "pointer" and self.edges.bound.k != "never"
-        return "k" if self.descriptors or masked or self.step_factors else "_"
+        return "k" if self.descriptors or masked or self.step_factors or self.positions else "_"
 
     @property
     def read_step(self) -> int | None:
@@ -259,8 +259,8 @@ class View(Accumulation):
 
     @property
     def early_coordinates(self) -> bool:
-        """Whether the factors of rows and columns need those coordinates before the loop."""
-        return self.v.load != "pointer" and any(found.vector for found in self.factors)
+        """Whether the factors of rows and columns, or positions of elements, need those coordinates before the loop."""
+        return self.v.load != "pointer" and (self.positions or any(found.vector for found in self.factors))
 
     @property
     def edges_of_columns(self) -> Edges:
@@ -422,6 +422,7 @@ def view(kernel: Kernel) -> View:
     shuffle = shuffle_of(v, kernel.tiles)
     scaled = [storage for storage in v.dtype.stored if storage.block is not None]
     vectors = [storage for storage in scaled if not one_of_tile(storage, kernel.tiles, v.epilogue.order is None)]
+    vectors += [storage for storage in v.dtype.stored if storage.sparse]
     shapes += [{"a": ROWS, "b": COLUMNS}[storage.letter] for storage in vectors]
     gathered = described.rows is not None and v.load == "pointer"
 

@@ -196,7 +196,17 @@ class _Program:
         elif self.reads_shared_memory and b.converted:
             # It is stored again for the matrix unit, and its own bytes are in registers by then.
             held += b.multiplied_bytes - (b.bytes if self.looped else 0)
-        return held + max(self.transposing, self.staged_result)
+        return held + max(self.transposing, self.staged_result) + self.filling
+
+    @property
+    def filling(self) -> int:
+        """Bytes in which elements among zeros change registers, where they are not multiplied in an order of K for it.
+
+        That order is `shuffled`'s.
+        """
+        v = self.v
+        ordered = v.product == "exchanged" and v.load == "pointer" and v.layout.b == "column"
+        return 0 if ordered or not v.dtype.sparse else self.operands[1].multiplied_bytes
 
     @cached_property
     def transposing(self) -> int:

@@ -123,19 +123,20 @@ def _operands(kernel: Kernel, case: Case) -> Iterator[Refusal]:
 
 
 def _stored(kernel: Kernel, case: Case) -> Iterator[Refusal]:
-    """A K that splits a container, and scales of a wrong shape or type."""
-    k = case.sizes[2]
-    packed = kernel.variant.dtype.stored_b.packed
-    if packed > 1:
-        spoil, words = changed("a", lambda a: a[..., :-1]), (str(k - 1), f"multiple of {packed}")
-        yield Refusal("odd-k", "K is odd, and elements of b share a byte", ValueError, words, spoil)
+    """A K that splits a container, and scales or positions of a wrong shape or type."""
+    k, b = case.sizes[2], kernel.variant.dtype.stored_b
+    if b.together > 1:
+        fewer = b.together // 2
+        spoil, words = changed("a", lambda a: a[..., :-fewer]), (str(k - fewer), f"multiple of {b.together}")
+        yield Refusal("odd-k", "K ends inside a byte, whose elements are stored together", ValueError, words, spoil)
     for x in call(kernel.variant).stored:
         name = x.name
         yield Refusal(f"{name}-missing", f"{name} is missing", TypeError, (name,), partial(drop, name=name))
+        legal = x.dtype if isinstance(x.dtype, str) else "float32"
         for dtype in (torch.int32, torch.float64):
             spoil = changed(name, partial(torch.Tensor.to, dtype=dtype))
             word = str(dtype).removeprefix("torch.")
-            yield Refusal(f"{name}-{word}", f"{name} is {word}", TypeError, (name, word, "float32"), spoil)
+            yield Refusal(f"{name}-{word}", f"{name} is {word}", TypeError, (name, word, legal), spoil)
         *front, rows, columns = x.sizes(sizes_of(kernel.variant, case))
         words = (name, str((*front, rows + 1, columns)))
         yield Refusal(f"{name}-rows", f"{name} has one row more", ValueError, words, changed(name, longer))
@@ -363,7 +364,7 @@ def _sizes(kernel: Kernel, case: Case, configs: tuple[Any, ...], *, hardware: bo
             continue
         name = dimension.upper()
         offered = sorted({config[f"BLOCK_{name}"] for config in configs})
-        more = kernel.variant.dtype.stored_b.packed if dimension == "k" else 1
+        more = kernel.variant.dtype.stored_b.together if dimension == "k" else 1
         size = offered[0] + more if dimension != "k" or kernel.variant.traits.looped else offered[0] - 1
         reason = f"{name} is not a multiple of any tile"
         spoil = resized(kernel, case, dimension, size)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,11 +20,22 @@ INT8 = Dtype("fp16", "int8", "fp32", "fp16", None)
 
 def test_every_byte_holds_two_elements() -> None:
     data = torch.arange(256, dtype=torch.uint8)[:, None]
-    unsigned, signed = decoded(UINT4.stored_b, data)[:, 0], decoded(INT4.stored_b, data)[:, 0]
+    unsigned, signed = decoded(UINT4.stored_b, data, {})[:, 0], decoded(INT4.stored_b, data, {})[:, 0]
     for byte in range(256):
         low, high = byte & 15, byte >> 4
         assert unsigned[2 * byte : 2 * byte + 2].tolist() == [low, high]
         assert signed[2 * byte : 2 * byte + 2].tolist() == [low - 16 * (low > 7), high - 16 * (high > 7)]
+
+
+def test_every_byte_has_the_places_of_four_elements_among_eight() -> None:
+    storage = replace(Dtype.of("fp16"), sparse=True).stored_b
+    kept = torch.tensor([[1.0], [2.0], [3.0], [4.0]]).half()
+    for first, second, third, fourth in itertools.product(range(4), repeat=4):
+        if first < second and third < fourth:
+            index = torch.tensor([[first | second << 2 | third << 4 | fourth << 6]], dtype=torch.uint8)
+            expected = [0.0] * 8
+            expected[first], expected[second], expected[4 + third], expected[4 + fourth] = 1.0, 2.0, 3.0, 4.0
+            assert decoded(storage, kept, {"b_index": index})[:, 0].tolist() == expected
 
 
 @pytest.mark.parametrize("depth", [4, 64, 130])
@@ -53,7 +66,7 @@ def test_a_product_is_that_of_the_values(dtype: Dtype, depth: int) -> None:
         operands[storage.letter] = x
     values = {}
     for storage in (a, b):
-        value = decoded(storage, operands[storage.letter])
+        value = decoded(storage, operands[storage.letter], {})
         if storage.block is not None:
             along = storage.block.along or depth
             across = storage.block.across or 100

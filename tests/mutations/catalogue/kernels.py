@@ -59,6 +59,7 @@ INT4_EXCHANGED = ("int4_rcr", f"{INT4[1]}_productexchanged")
 DECODED = ("int4_rcr", "gemm_bf16xint4_fp32_bf16_b128x1_rcr_none__decoded_pointer_auto_grouped_storepointer")
 UINT4_ZEROS = ("stored", "gemm_fp16xuint4_fp32_fp16_b64x32_zeros_rrr_none__tiled_pointer_auto_grouped")
 INT8_SCALED = ("stored", "gemm_int8_int32_bf16_a1xall_ballx1_rrr_none__tiled_pointer_auto_grouped")
+SPARSE = ("sparse24", "gemm_fp16_sparse24_rcr_none__tiled_pointer_auto_grouped_storepointer_productexchanged")
 FP8_BLOCKS = ("fp8_blocks", "gemm_fp8e4m3_a1x128_b128x128_rcr_none__tiled_pointer_auto_grouped_storepointer")
 
 # Other loads.
