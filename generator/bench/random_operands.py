@@ -113,9 +113,7 @@ def _beside(problem: Problem, x: Argument, device: str, generator: torch.Generat
     return scale.mT if storage.letter == "a" else scale
 
 
-def _positions(
-    shape: tuple[int, ...], device: str, generator: torch.Generator | None, *, turned: bool
-) -> torch.Tensor:
+def _positions(shape: tuple[int, ...], device: str, generator: torch.Generator | None, *, turned: bool) -> torch.Tensor:
     """Bytes with two pairs of ascending positions among four each, laid out as their operand is."""
     pairs = torch.tensor([first | second << 2 for second in range(4) for first in range(second)], device=device)
     low, high = (pairs[torch.randint(len(pairs), shape, device=device, generator=generator)] for _ in range(2))

@@ -77,9 +77,9 @@ class Positions:
         return f"{self.keyword}{self.end}"
 
     @property
-    def places(self) -> str:
-        """The addresses of the first step's, columns of B in rows."""
-        return f"{self.base} + {self.columns}[:, None] * {self.stride} + offs_i[None, :] * {self.stride_along}"
+    def columns_at(self) -> str:
+        """Where each column of B begins, in rows."""
+        return f"{self.base} + {self.columns}[:, None] * {self.stride}"
 
     @property
     def mask(self) -> str:

@@ -149,7 +149,7 @@ class View(Accumulation):
     def step(self) -> str:
         """The loop variable along K, `_` where nothing reads it."""
         masked = self.v.load == "pointer" and self.edges.bound.k != "never"
-        return "k" if self.descriptors or masked or self.step_factors or self.positions else "_"
+        return "k" if self.descriptors or masked or self.step_factors else "_"
 
     @property
     def read_step(self) -> int | None:
@@ -260,7 +260,7 @@ class View(Accumulation):
     @property
     def early_coordinates(self) -> bool:
         """Whether the factors of rows and columns, or positions of elements, need those coordinates before the loop."""
-        return self.v.load != "pointer" and (self.positions or any(found.vector for found in self.factors))
+        return self.v.load != "pointer" and (bool(self.positions) or any(found.vector for found in self.factors))
 
     @property
     def edges_of_columns(self) -> Edges:

@@ -10,8 +10,8 @@ JOIN = "tl.join((b & 0xFFFF).to(tl.uint16), (b >> 16).to(tl.uint16))"
 NEXT = "\n        b_scale_next = tl.load(b_scale_ptrs + ahead // 128 * stride_b_scalek"
 ZERO = "product = tl.dot(a, b.T) - a_sum[:, None] * b_zero[None, :]"
 ORDER = "    offs_k = offs_k // 32 * 32 + offs_k // 2 % 4 * 8 + offs_k // 8 % 4 * 2 + offs_k % 2\n"
-#: The load of the positions of a step.
-PLACES = "tl.load(b_index_ptrs + k // 8 * stride_b_indexk"
+#: The step along K of positions.
+PLACES = "        b_index_ptrs += BLOCK_K // 8 * stride_b_indexk\n"
 SPARSE_ORDER = "    offs_k = offs_k // 128 * 128 + offs_k // 2 % 4 * 32 + offs_k // 8 % 16 * 2 + offs_k % 2\n"
 ODD = "    if a.shape[1] % 2:\n"
 
@@ -182,15 +182,15 @@ MUTATIONS = (
         "all steps have the places of the first",
         "storage",
         SPARSE,
-        (instead(PLACES, "k // 8", "0"),),
+        (without(PLACES, PLACES),),
         "right while K fits one step",
         says="are wrong",
     ),
     Mutation(
-        "each step has the places of one byte further",
+        "each four has the places of one byte further",
         "storage",
         SPARSE,
-        (instead(PLACES, "k // 8", "(k // 8 + 1)"),),
+        (instead("b_index_ptrs += offs_i", "offs_i", "(offs_i + 1)"),),
         "the last byte has none",
         says="row 1 of b_index",
     ),
