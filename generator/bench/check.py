@@ -251,11 +251,12 @@ def _scale(problem: Problem, x: torch.Tensor) -> float:
     """The scale of the errors of the elements of `x`: the root mean square of A @ B.
 
     It is sqrt(K) times the root mean squares of the operands: 1 for normal and scaled ones, 2**b / sqrt(12) for b-bit
-    integers. A gated linear unit multiplies two sums, so the error of one is multiplied by the other: then the scale is
-    at least the root mean square of `x`.
+    integers, and less where half of the elements are 0. A gated linear unit multiplies two sums, so the error of one is
+    multiplied by the other: then the scale is at least the root mean square of `x`.
     """
     scale = math.sqrt(problem.shape.k)
     for storage in problem.dtype.stored:
         if not storage.element.floating and storage.block is None:
             scale *= 2.0**storage.bits / math.sqrt(12)
+        scale /= math.sqrt(2.0) if storage.sparse else 1.0
     return scale if problem.epilogue.order is None else max(scale, float(x.norm()) / math.sqrt(x.numel()))

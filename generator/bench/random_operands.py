@@ -96,7 +96,7 @@ def _make(problem: Problem, device: str, generator: torch.Generator | None) -> O
     found = Operands(one, other, epilogue, out, offsets=offsets)
     if problem.dtype.plain:
         return found
-    stored = {x.name: _factors(problem, x, device, generator) for x in call.stored}
+    stored = {x.name: _beside(problem, x, device, generator) for x in call.stored}
     return replace(found, stored=stored, dense=dense_of(problem, one, other, stored))
 
 
@@ -110,10 +110,13 @@ def _out(problem: Problem, device: str) -> torch.Tensor:
     return out.mT if turned else out
 
 
-def _factors(problem: Problem, x: Argument, device: str, generator: torch.Generator | None) -> torch.Tensor:
-    """Scales that make of an operand numbers of standard deviation 1, near enough; or zero points."""
+def _beside(problem: Problem, x: Argument, device: str, generator: torch.Generator | None) -> torch.Tensor:
+    """Scales that make of an operand numbers of standard deviation 1, near enough; or zero points, or positions."""
     shape = x.sizes(problem.shape.extents)
     storage = problem.dtype.stored["ab".index(x.name[0])]
+    if x.name == storage.index:
+        column = problem.layout.b == "column"
+        return _positions((*shape[:-2], shape[-1], shape[-2]) if column else shape, device, generator, turned=column)
     signed = storage.word == "int4" or storage.element.floating
     middle = 0.0 if signed or storage.bits == 8 else 2.0 ** (storage.bits - 1)
     if x.name == storage.zero:
@@ -127,6 +130,14 @@ def _factors(problem: Problem, x: Argument, device: str, generator: torch.Genera
     if storage.bytewise:
         scale = scale.to(torch_type(storage.scale_types[0]))
     return scale.mT if storage.letter == "a" else scale
+
+
+def _positions(shape: tuple[int, ...], device: str, generator: torch.Generator | None, *, turned: bool) -> torch.Tensor:
+    """Bytes with two pairs of ascending positions among four each, laid out as their operand is."""
+    pairs = torch.tensor([first | second << 2 for second in range(4) for first in range(second)], device=device)
+    low, high = (pairs[torch.randint(len(pairs), shape, device=device, generator=generator)] for _ in range(2))
+    found = (low | high << 4).to(torch.uint8)
+    return found.mT if turned else found
 
 
 def dense_of(

@@ -176,7 +176,7 @@ def weights(family: Family) -> tuple[str, ...]:
 def converters(family: Family) -> tuple[str, ...]:
     """The parts of `_pack.py` that make what a contract of the family stores."""
     operands = [variant.dtype.stored_b for variant in _variants(family).values()]
-    words = {b.word for b in operands if not b.plain and (b.block is not None or b.bits == 16)}
+    words = {b.word for b in operands if not b.plain and (b.block is not None or b.sparse)}
     return tuple(part for part, made in CONVERTERS.items() if words.intersection(made))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from yaml.nodes import MappingNode, Node, SequenceNode
 
@@ -43,12 +44,14 @@ def read_dtype(reader: Reader, node: Node) -> Dtype | None:
     b = _choose(reader, found, "b", a, tuple(dict.fromkeys((*ACCUMULATORS, *WEIGHTS))))
     if a is None or b is None:
         return None
-    _sparse(reader, found, a, b)
+    sparse = _sparse(reader, found, a, b)
     scales, zeros = _scales(reader, found, a, b), _zeros(reader, found, b)
     if not _multiplied(reader, found, a, b, scaled=bool(scales)):
         return None
-    types = _types(reader, found, a, b, stored=a != b or a in FORMATS or bool(scales))
-    return None if types is None or len(reader.mistakes) > before else types.scaled_by(scales, zeros=zeros)
+    types = _types(reader, found, a, b, stored=a != b or a in FORMATS or bool(scales) or sparse)
+    if types is None or len(reader.mistakes) > before:
+        return None
+    return replace(types.scaled_by(scales, zeros=zeros), sparse=sparse)
 
 
 def _choose(
@@ -144,17 +147,16 @@ def _zeros(reader: Reader, found: Mapping[str, Node], b: str) -> bool:
     return value
 
 
-def _sparse(reader: Reader, found: Mapping[str, Node], a: str, b: str) -> None:
-    """Check what is said of sparsity; no kernel has it yet."""
+def _sparse(reader: Reader, found: Mapping[str, Node], a: str, b: str) -> bool:
+    """Whether B stores two of each four elements along K."""
     if "sparsity" not in found:
-        return
+        return False
     entries = reader.mapping(found["sparsity"], ("b",), "dtype.sparsity", required=("b",))
     if "b" not in entries:
-        return
+        return False
     word = plain(entries["b"])
     if word not in SPARSITIES:
         reader.wrong(entries["b"], f"dtype.sparsity.b: unknown value {shown(word)}; {nearest(str(word), SPARSITIES)}")
     elif a != b or element_of(a).bits != 16:
         reader.wrong(entries["b"], f"dtype.sparsity.b: needs a and b of one 16-bit type, and they are {a} and {b}")
-    else:
-        reader.wrong(entries["b"], f"dtype.sparsity.b: {word!r} is not available yet")
+    return True

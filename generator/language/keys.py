@@ -82,7 +82,9 @@ DTYPE_KEYS: Mapping[str, Key] = {
         ({"b": [128, 1]}, {"a": [1, 128], "b": [128, 128]}),
     ),
     "zeros": Key("Whether each scale of B has a zero point", ({"b": True},)),
-    "sparsity": Key("Not available yet"),
+    "sparsity": Key(
+        "How many of how many elements of B along K are stored, of a B of 16 bits and A's type", ({"b": "2:4"},)
+    ),
 }
 
 #: The keys of a configuration.

@@ -22,6 +22,7 @@ from generator.language.vocabulary import (
     LAYOUT_LETTERS,
     PRECISIONS,
     SCHEDULE,
+    SPARSITIES,
     Products,
     Schedule,
 )
@@ -61,12 +62,14 @@ class Dtype:
     b_block: Block | None = None
     #: Whether B has a zero point for each scale.
     zeros: bool = False
+    #: Whether B stores two of each four elements along K.
+    sparse: bool = False
 
     @cached_property
     def word(self) -> str:
         """The word of the types, and of how the operands are stored: `bf16xint4_fp32_bf16_b128x1`."""
         blocks = [f"{x}{'x'.join(str(size or 'all') for size in sizes)}" for x, sizes in self.scales.items()]
-        return "_".join([self._types, *blocks, *(["zeros"] if self.zeros else [])])
+        return "_".join([self._types, *blocks, *["zeros"] * self.zeros, *["sparse24"] * self.sparse])
 
     def scaled_by(self, scales: Mapping[str, Sequence[int]], *, zeros: bool = False) -> Dtype:
         """These types, with blocks of scales as in `scales`, and zero points of B."""
@@ -80,14 +83,16 @@ class Dtype:
         found: dict[str, Any] = {key: getattr(self, key) for key in ("a", "b", "acc", "out", "precision")}
         if self.scales:
             found["scales"] = {x: list(sizes) for x, sizes in self.scales.items()}
-        return {**found, "zeros": {"b": True}} if self.zeros else found
+        if self.zeros:
+            found["zeros"] = {"b": True}
+        return {**found, "sparsity": {"b": SPARSITIES[0]}} if self.sparse else found
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Dtype:
         """The types of `data`; raise KeyError, TypeError or ValueError for other data."""
         scales = {x: [int(size) for size in sizes] for x, sizes in data.get("scales", {}).items()}
         types = cls(*(data[key] for key in ("a", "b", "acc", "out", "precision")))
-        return types.scaled_by(scales, zeros=bool(data.get("zeros")))
+        return replace(types.scaled_by(scales, zeros=bool(data.get("zeros"))), sparse=bool(data.get("sparsity")))
 
     @property
     def scales(self) -> dict[str, tuple[int, int]]:
@@ -114,7 +119,7 @@ class Dtype:
     @cached_property
     def stored_b(self) -> Storage:
         """How B is stored."""
-        return Storage("b", self.b, self._multiplied[1], _block(self.b, self.b_block), self.zeros)
+        return Storage("b", self.b, self._multiplied[1], _block(self.b, self.b_block), self.zeros, self.sparse)
 
     @cached_property
     def _multiplied(self) -> tuple[str, str]:
@@ -253,7 +258,7 @@ class Variant:
         """What the kernel with the loop over K computes: the product of a dense B where another kernel makes it."""
         if not self.traits.decodes:
             return self
-        dtype = replace(self.dtype, b=self.dtype.stored_b.multiplied, b_block=None, zeros=False)
+        dtype = replace(self.dtype, b=self.dtype.stored_b.multiplied, b_block=None, zeros=False, sparse=False)
         layout = replace(self.layout, b="row" if self.layout.b == "row" else "column")
         return replace(self, layout=layout, dtype=dtype, schedule="persistent")
 

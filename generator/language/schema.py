@@ -39,6 +39,7 @@ from generator.language.vocabulary import (
     PRECISIONS,
     SELECT,
     SINGLE_AXES,
+    SPARSITIES,
     WEIGHTS,
     WORDS,
     Word,
@@ -160,7 +161,7 @@ def _dtype() -> Schema:
         "precision": {"enum": precisions},
         "scales": {**_entries("ab", _BLOCK), "minProperties": 1},
         "zeros": {**_entries("b", {"type": "boolean"}), "required": ["b"]},
-        "sparsity": {"not": {}},
+        "sparsity": {**_entries("b", {"enum": list(SPARSITIES)}), "required": ["b"]},
     }
     rules = [
         _if(

@@ -11,6 +11,8 @@ from generator.language.vocabulary import ELEMENTS, FORMATS, STORED, Element
 
 #: What holds several elements, or bits without a type of their own in torch.
 CONTAINER = "uint8"
+#: The elements along K whose positions are in one byte, where two of four are stored.
+POSITIONED = 8
 #: The types that a scale may have.
 SCALE_TYPES = ("fp32", "fp16", "bf16")
 #: The types that a zero point may have.
@@ -45,6 +47,8 @@ class Storage:
     block: Block | None = None
     #: Whether each scale has a zero point.
     zeros: bool = False
+    #: Whether two of each four elements along K are stored, with their positions in another operand.
+    sparse: bool = False
 
     @property
     def element(self) -> Element:
@@ -72,9 +76,14 @@ class Storage:
         return 8 * self.width // self.bits
 
     @property
+    def together(self) -> int:
+        """The elements along K that cannot be stored apart, of which K is a multiple."""
+        return POSITIONED if self.sparse else self.packed
+
+    @property
     def bits(self) -> int:
-        """The bits of an element in memory."""
-        return self.element.bits
+        """The bits of an element in memory, on average where some are not stored."""
+        return self.element.bits // 2 if self.sparse else self.element.bits
 
     @property
     def multiplied_bits(self) -> int:
@@ -84,7 +93,7 @@ class Storage:
     @property
     def converted(self) -> bool:
         """Whether the kernel makes elements of another type of what it loads."""
-        return self.kind != self.multiplied
+        return self.kind != self.multiplied or self.sparse
 
     @property
     def plain(self) -> bool:
@@ -112,10 +121,15 @@ class Storage:
         return f"{self.letter}_zero"
 
     @property
+    def index(self) -> str:
+        """The keyword of the positions of the elements that are stored."""
+        return f"{self.letter}_index"
+
+    @property
     def scaled_by_step(self) -> bool:
         """Whether several scales follow each other along K, so that each step's sum is multiplied by its own."""
         return self.block is not None and self.block.along > 0
 
     def bytes(self, elements: int) -> int:
-        """The bytes of so many elements in memory."""
-        return elements * self.bits // 8
+        """The bytes of so many elements in memory, and of their positions."""
+        return elements * self.bits // 8 + elements // POSITIONED * self.sparse

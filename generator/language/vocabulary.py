@@ -349,6 +349,7 @@ FORMATS: Mapping[str, Format] = {
 WEIGHTS = ("int4", "uint4", "int8", "fp8e4m3", "fp8e5m2", "mxfp4", "mxfp8e4m3", "nvfp4")
 #: Those of them that may have zero points.
 OFFSET = ("int4", "uint4", "int8")
+#: How many elements of how many along K are stored, of a B of 16 bits.
 SPARSITIES = ("2:4",)
 
 

@@ -10,7 +10,16 @@ from generator.language.model import Variant
 from generator.language.vocabulary import ELEMENTS, Schedule
 from generator.lowering.edges import Edges
 from generator.lowering.operands import Matrix
-from generator.lowering.stored_operands import Conversion, Factor, Strip, conversion, factor, product_of
+from generator.lowering.stored_operands import (
+    Conversion,
+    Factor,
+    Positions,
+    Strip,
+    conversion,
+    factor,
+    positions,
+    product_of,
+)
 from generator.plan.kernels import Kernel
 from generator.plan.resources import through_registers
 
@@ -134,8 +143,17 @@ class Accumulation:
         found = [conversion(a, "a", "BLOCK_M")] if a.converted else []
         if b.converted:
             lines = f"{self.b.pairs}BLOCK_N"
-            found += [conversion(b, name, lines, self.b.shuffle) for name in self.b.tiles]
+            indices = [x.name for x in self.positions] or [""] * len(self.b.tiles)
+            named = zip(self.b.tiles, indices, strict=True)
+            found += [conversion(b, name, lines, self.b.shuffle, index) for name, index in named]
         return tuple(found)
+
+    @cached_property
+    def positions(self) -> tuple[Positions, ...]:
+        """Where the elements that are stored are along K, for each strip of B its own."""
+        bound = "always" if self.descriptors else self.edges.bound.k
+        matrices = [matrix for matrix in self.stored if matrix.name == self.v.dtype.stored_b.index]
+        return tuple(positions(matrix, strip, bound) for matrix in matrices for strip in self._strips_of("b"))
 
     @cached_property
     def factors(self) -> tuple[Factor, ...]:
@@ -145,6 +163,7 @@ class Accumulation:
         return tuple(
             factor(matrix, storages[matrix.name[0]], strip, tiles)
             for matrix in self.stored
+            if matrix.name in (storages[matrix.name[0]].scale, storages[matrix.name[0]].zero)
             for strip in self._strips_of(matrix.name[0])
         )
 

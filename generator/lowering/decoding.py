@@ -10,7 +10,16 @@ from generator.language.model import Tile, Variant
 from generator.language.storage import Storage
 from generator.language.vocabulary import ELEMENTS
 from generator.lowering.operands import Matrix, Slot
-from generator.lowering.stored_operands import Conversion, Factor, Strip, conversion, factor, product_of
+from generator.lowering.stored_operands import (
+    Conversion,
+    Factor,
+    Positions,
+    Strip,
+    conversion,
+    factor,
+    positions,
+    product_of,
+)
 from generator.plan.memory import DECODED
 
 #: The launcher's variable for the dense B.
@@ -19,6 +28,8 @@ DENSE = "decoded"
 _DEEPEST = 128
 #: The bytes of which the rows of the dense B are a multiple, as descriptors need it.
 _PITCH = 16
+#: The columns of a block.
+_STRIP = Strip("", "offs_n", "pid_n * BLOCK_N", "in_n")
 
 
 @dataclass(frozen=True)
@@ -51,13 +62,20 @@ class Decoding:
     @cached_property
     def factors(self) -> tuple[Factor, ...]:
         """The scales and zero points of a block."""
-        strip = Strip("", "offs_n", "pid_n * BLOCK_N", "in_n")
-        return tuple(factor(matrix, self.storage, strip, (self.tile,)) for matrix in self.stored)
+        found = [matrix for matrix in self.stored if matrix.name != self.storage.index]
+        return tuple(factor(matrix, self.storage, _STRIP, (self.tile,)) for matrix in found)
+
+    @property
+    def positions(self) -> tuple[Positions, ...]:
+        """Where the elements of a block that are stored are along K."""
+        found = [matrix for matrix in self.stored if matrix.name == self.storage.index]
+        return tuple(positions(matrix, _STRIP, "always") for matrix in found)
 
     @property
     def conversion(self) -> Conversion:
         """The block, which is converted."""
-        return conversion(self.storage, self.b.name, "BLOCK_N")
+        index = next((found.name for found in self.positions), "")
+        return conversion(self.storage, self.b.name, "BLOCK_N", None, index)
 
     @property
     def value(self) -> str:

@@ -74,8 +74,8 @@ def sizes(kernel: Kernel) -> str:
         text += f"; {fixed} must be {'a multiple' if len(fixed) == 1 else 'multiples'} of the tile." if fixed else "."
     if not v.traits.looped:
         text += f" One load covers all of K, so K is at most {max(tile.k for tile in kernel.tiles)}."
-    packed = v.dtype.stored_b.packed
-    return text if packed == 1 else f"{text} K must be a multiple of {packed}."
+    together = v.dtype.stored_b.together
+    return text if together == 1 else f"{text} K must be a multiple of {together}."
 
 
 def order(v: Variant) -> str:
@@ -175,13 +175,17 @@ def stored(v: Variant) -> str:
 def _stored(storage: Storage) -> str:
     """What the elements of one operand stand for."""
     x, parts = storage.letter, []
-    if storage.packed > 1:
+    if storage.sparse:
+        parts.append(f"Of each four elements of {x} along K two are stored, and the others are 0.")
+        parts.append(f"A byte of {storage.index} is for eight elements: its bits 0-1 and 2-3 are the places of the two")
+        parts.append("among the first four, the lower first, and bits 4-5 and 6-7 those among the second four.")
+    elif storage.packed > 1:
         kind = {"int4": "two's complement", "uint4": "unsigned", "e2m1": "e2m1"}[storage.kind]
         parts.append(f"Byte i along K of {x} has element 2i in its low four bits and 2i + 1 in its high ones ({kind}).")
     if storage.block is not None:
         value = f"(stored - {storage.zero})" if storage.zeros else "stored"
         parts.append(f"A value of {x} is {value} * {storage.scale}, with {_scales(storage)}.")
-    elif storage.converted:
+    elif storage.word != storage.multiplied:
         parts.append(f"Elements of {x} are converted to {storage.multiplied}, which holds each of them exactly.")
     return " ".join(parts)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from generator.cost import analytic
+from generator.language.storage import Storage
 from generator.language.vocabulary import ELEMENTS, INTERPRETED
 from generator.lowering import docstrings
 from generator.lowering.decoding import Decoding
@@ -420,7 +421,24 @@ class Launcher:
     @property
     def packed(self) -> int:
         """The elements along K of one container of B."""
-        return self.kernel.kernel.variant.dtype.stored_b.packed
+        return self._stored_b.packed
+
+    @property
+    def together(self) -> int:
+        """The elements along K of which K is a multiple."""
+        return self._stored_b.together
+
+    @property
+    def split(self) -> str:
+        """The statement that refuses another K."""
+        shared = self._stored_b.index if self._stored_b.sparse else "b"
+        found = f"{{a.shape[{len(self.call.a.extents) - 1}]}} columns"
+        told = f"K must be a multiple of {self.together}, the elements that share a byte of {shared}"
+        return bracketed("raise ValueError(", (f'f"a has {found}: {told}"',), ")", 8)
+
+    @property
+    def _stored_b(self) -> Storage:
+        return self.kernel.kernel.variant.dtype.stored_b
 
     @property
     def packed_a(self) -> int:

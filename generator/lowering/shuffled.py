@@ -51,6 +51,8 @@ def shuffle_of(v: Variant, tiles: Iterable[Tile]) -> Shuffle | None:
         or v.layout.b != "column"
     ):
         return None
-    # A word has 32 bits.
-    found = Shuffle(words=4, pairs=32 // b.bits // 2)
-    return found if all(tile.k % found.group == 0 for tile in tiles) else None
+    # A word has 32 bits, one of positions a bit for each element; they are read as shorter words in shorter steps.
+    depths = [tile.k for tile in tiles]
+    pairs = min(32 // 2, min(depths) // 8) if b.sparse else 32 // b.bits // 2
+    found = Shuffle(words=4, pairs=pairs)
+    return found if all(depth % found.group == 0 for depth in depths) else None

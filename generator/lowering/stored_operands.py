@@ -61,6 +61,49 @@ class Factor:
 
 
 @dataclass(frozen=True)
+class Positions:
+    """The positions of the elements that are stored, of a strip of B's columns in a tile."""
+
+    #: The keyword of the tensor, and the end of the strip's names.
+    keyword: str
+    end: str
+    #: Where it begins.
+    base: str
+    #: The columns of the strip, and the mask of those that exist; empty where it takes none.
+    columns: str
+    inside: str
+    #: The parameters for the strides of columns, and of bytes along K.
+    stride: str
+    stride_along: str
+    #: The macro of masking.j2 for bytes along K.
+    bound: str
+
+    @property
+    def name(self) -> str:
+        """The kernel's name for the bytes."""
+        return f"{self.keyword}{self.end}"
+
+    @property
+    def columns_at(self) -> str:
+        """Where each column of B begins, in rows."""
+        return f"{self.base} + {self.columns}[:, None] * {self.stride}"
+
+    @property
+    def mask(self) -> str:
+        """The arguments of a load for those that exist."""
+        found = [f"{self.inside}[:, None]"] * bool(self.inside) + ["in_i[None, :]"] * (self.bound != "never")
+        return f", mask={' & '.join(found)}, other=0" if found else ""
+
+
+def positions(matrix: Matrix, strip: Strip, bound: str) -> Positions:
+    """Those of `strip` in `matrix`."""
+    along, across = matrix.row_stride, matrix.column_stride
+    assert along is not None and across is not None
+    inside = strip.inside
+    return Positions(matrix.name, strip.end, matrix.base, strip.offsets, inside, across, along, bound)
+
+
+@dataclass(frozen=True)
 class Conversion:
     """A tile that is converted: the kernel's name for it, its lines, and the types before and after."""
 
@@ -68,10 +111,17 @@ class Conversion:
     lines: str
     word: str
     to: str
-    #: Whether several elements share a byte.
+    #: Whether it is loaded as fewer elements than it has then.
     packed: bool
     #: The order of K in which it is multiplied.
     shuffle: Shuffle | None
+    #: The kernel's name for the positions of the elements that are stored; empty where all are.
+    index: str = ""
+
+    @property
+    def macro(self) -> str:
+        """The macro of storage.j2 that converts it."""
+        return "sparse24" if self.index else self.word
 
     @property
     def arranged(self) -> tuple[str, ...]:
@@ -115,9 +165,9 @@ class Conversion:
         return {"bf16": 128, "fp16": 1024}[self.to]
 
 
-def conversion(storage: Storage, name: str, lines: str, shuffle: Shuffle | None = None) -> Conversion:
+def conversion(storage: Storage, name: str, lines: str, shuffle: Shuffle | None = None, index: str = "") -> Conversion:
     """The conversion of a tile of an operand that is stored so."""
-    return Conversion(name, lines, storage.kind, storage.multiplied, storage.packed > 1, shuffle)
+    return Conversion(name, lines, storage.kind, storage.multiplied, storage.packed > 1, shuffle, index)
 
 
 @dataclass(frozen=True)

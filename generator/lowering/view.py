@@ -259,8 +259,8 @@ class View(Accumulation):
 
     @property
     def early_coordinates(self) -> bool:
-        """Whether the factors of rows and columns need those coordinates before the loop."""
-        return self.v.load != "pointer" and any(found.vector for found in self.factors)
+        """Whether the factors of rows and columns, or positions of elements, need those coordinates before the loop."""
+        return self.v.load != "pointer" and (bool(self.positions) or any(found.vector for found in self.factors))
 
     @property
     def edges_of_columns(self) -> Edges:
@@ -412,7 +412,7 @@ def view(kernel: Kernel) -> View:
         replace(_matrix(x.name, *(("M", "K") if x.name[0] == "a" else ("K", "N")), x, products), bytes=storage.bytewise)
         for storage in kernel.variant.dtype.stored
         for x in described.stored
-        if x.name in (storage.scale, storage.zero)
+        if x.name in (storage.scale, storage.zero, storage.index)
     )
     decoding = None
     if kernel.variant.traits.decodes:
@@ -426,6 +426,7 @@ def view(kernel: Kernel) -> View:
     shuffle = shuffle_of(v, kernel.tiles)
     scaled = [storage for storage in v.dtype.stored if storage.block is not None]
     vectors = [storage for storage in scaled if not one_of_tile(storage, kernel.tiles, v.epilogue.order is None)]
+    vectors += [storage for storage in v.dtype.stored if storage.sparse]
     shapes += [{"a": ROWS, "b": COLUMNS}[storage.letter] for storage in vectors]
     gathered = described.rows is not None and v.load == "pointer"
 

@@ -12,7 +12,7 @@ from functools import cache
 
 from generator.epilogue.operations import COLUMNS, ELEMENT, HALVES, MATRIX, ROWS, SCALAR
 from generator.language.model import Variant
-from generator.language.storage import SCALE_TYPES, ZERO_TYPES, Storage, element_of
+from generator.language.storage import CONTAINER, POSITIONED, SCALE_TYPES, ZERO_TYPES, Storage, element_of
 from generator.language.vocabulary import Products
 
 #: The type of sums and maxima of the running value.
@@ -176,7 +176,9 @@ def call(v: Variant) -> Call:
         return Argument(name, _of_all(products, _EXTENTS[shape]), REDUCED)
 
     def scales(storage: Storage) -> Iterator[Argument]:
-        """The scales and zero points of an operand, one for each block."""
+        """The scales and zero points of an operand, one for each block, or the positions of what is stored of it."""
+        if storage.sparse:
+            yield matrix(storage.index, f"K // {POSITIONED}", columns, "strided", CONTAINER)
         if storage.block is None:
             return
         along, across = _blocks("K", storage.block.along), storage.block.across

@@ -166,6 +166,14 @@ _CONVERTED_EXCHANGED = (
     Tile(16, 128, 128, warps=4, stages=3),
     Tile(16, 64, 128, warps=4, stages=3),
 )
+# Where two of four are stored, a step is of whole words of positions. Few rows wait for memory alone.
+_SPARSE_EXCHANGED = (
+    *_CONVERTED_EXCHANGED,
+    Tile(64, 64, 128, warps=4, stages=5),
+    Tile(32, 64, 128, warps=4, stages=6),
+    Tile(16, 64, 128, warps=4, stages=6),
+    Tile(16, 64, 256, warps=4, stages=4),
+)
 # In a direct product it is stored in shared memory again.
 _CONVERTED = (
     Tile(128, 128, 64, warps=8, stages=4),
@@ -197,6 +205,8 @@ def _stored(v: Variant) -> tuple[Tile, ...]:
     if v.dtype.stored_b.converted:
         large = () if any(storage.scaled_by_step for storage in v.dtype.stored) else _CONVERTED_LARGE
         tiles = (*large, *(_CONVERTED_EXCHANGED if exchanged else _CONVERTED))
+        if v.dtype.sparse and exchanged:
+            tiles = _SPARSE_EXCHANGED
     else:
         tiles = _SCALED_EXCHANGED_8 if exchanged else _SCALED_8
     return _split(tiles) if v.traits.splits else tiles

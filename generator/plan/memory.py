@@ -199,7 +199,17 @@ class _Program:
             elif operand.converted:
                 # It is stored again for the matrix unit, and its own bytes are in registers by then.
                 held += operand.multiplied_bytes - (operand.bytes if self.looped else 0)
-        return held + max(self.transposing, self.staged_result)
+        return held + max(self.transposing, self.staged_result) + self.filling
+
+    @property
+    def filling(self) -> int:
+        """Bytes in which elements among zeros change registers, where they are not multiplied in an order of K for it.
+
+        That order is `shuffled`'s.
+        """
+        v = self.v
+        ordered = v.product == "exchanged" and v.load == "pointer" and v.layout.b == "column"
+        return 0 if ordered or not v.dtype.sparse else self.operands[1].multiplied_bytes
 
     @cached_property
     def transposing(self) -> int:

@@ -205,6 +205,7 @@ def _decoded(v: Variant) -> str | None:
 def _taken_keyword(v: Variant) -> str | None:
     names = {storage.scale for storage in v.dtype.stored if storage.block is not None}
     names |= {storage.zero for storage in v.dtype.stored if storage.zeros}
+    names |= {storage.index for storage in v.dtype.stored if storage.sparse}
     of_chain = [*(operand.name for operand in v.epilogue.operands), *(output.name for output in v.epilogue.outputs)]
     taken = [name for name in of_chain if name in names]
     return f"{taken[0]!r} is the keyword of an operand as it is stored; rename that of an op" if taken else None
@@ -267,7 +268,8 @@ def _exchanged_target(v: Variant, target: str) -> str | None:
 
 def _packed_target(v: Variant, target: str) -> str | None:
     converted = v.dtype.stored_b.packed > 1 and v.product == "direct" and not v.traits.decodes
-    if converted and v.layout.b != "column" and v.load == "pointer" and TARGETS[target].capability >= 90:
+    apart = v.layout.b != "column" or v.dtype.sparse
+    if converted and apart and v.load == "pointer" and TARGETS[target].capability >= 90:
         return "Triton cannot compile unaligned rows of a packed b in a direct product there; use 'product: exchanged'"
     return None
 

@@ -249,7 +249,11 @@ class _Builder:
         dtype, rest = self.variant.dtype, spread * spread
         scaled = [storage for storage in dtype.stored if storage.block is not None]
         for storage in reversed(dtype.stored):
-            if storage.bits == 16:
+            if storage.sparse:
+                magnitude = spread
+                self.fill(operands[storage.letter], magnitude / 2.0**self.case.shift)
+                self.fill_positions(operands[storage.index])
+            elif storage.bits == 16:
                 magnitude = spread if scaled else rest
                 self.fill(
                     operands[storage.letter], magnitude * 2.0 ** (_LARGER if self.case.least else self.case.shift)
@@ -286,6 +290,13 @@ class _Builder:
         exponents = torch.randint(-2, 3, view.shape, generator=self.random) + round(middle) + 127
         values = exponents.clamp(0, 254).to(torch.uint8).view(view.dtype)
         fill(operand, values.to(view.device))
+
+    def fill_positions(self, operand: Operand) -> None:
+        """Write seeded bytes, each with two pairs of different positions among four."""
+        view = operand.view[:1] if operand.name == self.case.repeated else operand.view
+        pairs = torch.tensor([first | second << 2 for second in range(4) for first in range(second)])
+        low, high = (pairs[torch.randint(0, len(pairs), view.shape, generator=self.random)] for _ in range(2))
+        fill(operand, (low | high << 4).to(torch.uint8).to(view.device))
 
     def spoil(self, setup: Setup) -> None:
         """Write infinity and NaN at the corners of each operand; most rows and columns stay unchanged."""

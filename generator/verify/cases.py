@@ -85,8 +85,8 @@ class Fit:
     def __call__(self, m: int, n: int, k: int) -> tuple[int, int, int]:
         """The nearest supported sizes that are not smaller; K is limited where one tile must hold it."""
         ragged = variant_rules.ragged(self.variant.masking)
-        packed = max(storage.packed for storage in self.variant.dtype.stored)
-        k = -(-k // packed) * packed
+        together = max(storage.together for storage in self.variant.dtype.stored)
+        k = -(-k // together) * together
         if not self.variant.traits.tiled:
             return m, n, k
         if not self.variant.traits.looped:
@@ -273,7 +273,7 @@ def _layouts(fit: Fit, row: int) -> Iterator[Case]:
             base, name="unaligned", reason="addresses and strides without any alignment", unaligned=True, padded=True
         )
     letters = (fit.variant.layout.a, fit.variant.layout.b, fit.variant.layout.c)
-    if "strided" in letters or fit.variant.dtype.scaled:
+    if "strided" in letters or fit.variant.dtype.scaled or fit.variant.dtype.sparse:
         yield replace(base, name="strided-columns", reason="strided operands are column-major", strided="column")
         yield replace(base, name="strided-gaps", reason="no stride of a strided operand is 1", strided="gaps")
     reason = "the launcher allocates the result's tensor"
@@ -308,7 +308,7 @@ def _contents(fit: Fit, row: int) -> Iterator[Case]:
     sizes = fit(*fit.primes)
     multiplied = fit.variant.dtype.stored_a
     b = fit.variant.dtype.stored_b
-    if multiplied.word in ("bf16", "fp32") and (not b.converted or b.block is not None):
+    if multiplied.word in ("bf16", "fp32") and (not b.converted or b.block is not None or b.sparse):
         yield Case("range", "numbers above and below the range of fp16", sizes, row, shift=_SHIFT)
     if b.scale_types[0] == "e8m0" and multiplied.word != "fp16":
         yield Case("least", "scales of b down to 2**-127, the byte 0", sizes, row, least=True)
@@ -340,8 +340,8 @@ _HUGE_LINES = 3
 
 
 def _large(fit: Fit, row: int) -> Iterator[Case]:
-    packed = max(storage.packed for storage in fit.variant.dtype.stored)
-    sizes = fit(_HUGE_LINES, _HUGE_LINES, _HUGE_LINES * packed)
+    together = max(storage.together for storage in fit.variant.dtype.stored)
+    sizes = fit(_HUGE_LINES, _HUGE_LINES, _HUGE_LINES * together)
     for storage in fit.variant.dtype.stored:
         if storage.block is not None and storage.block.across:
             reason = f"offsets of {storage.scale} exceed 2**31 elements"
@@ -349,6 +349,9 @@ def _large(fit: Fit, row: int) -> Iterator[Case]:
             m, n = (_HUGE_LINES * (storage.block.across if letter == storage.letter else 1) for letter in "ab")
             along = "row" if storage.letter == "a" else "column"
             yield Case(f"huge-{storage.scale}", reason, fit(m, n, 2), row, huge=storage.scale, strided=along)
+    if fit.variant.dtype.sparse:
+        reason = "offsets of b_index exceed 2**31 elements"
+        yield Case("huge-b_index", reason, sizes, row, huge="b_index", strided="column")
     for name in ("a", "b", "c", *_matrices(fit.variant), *_saved(fit.variant)):
         yield Case(f"huge-{name}", f"offsets of {name} exceed 2**31 elements", sizes, row, huge=name)
 

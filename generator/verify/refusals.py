@@ -124,17 +124,18 @@ def _operands(kernel: Kernel, case: Case) -> Iterator[Refusal]:
 
 
 def _stored(kernel: Kernel, case: Case) -> Iterator[Refusal]:
-    """A K that splits a container, and scales of a wrong shape or type."""
-    k = case.sizes[2]
-    packed = kernel.variant.dtype.stored_b.packed
-    if packed > 1 and kernel.variant.dtype.stored_a.packed == 1:
-        spoil, words = changed("a", lambda a: a[..., :-1]), (str(k - 1), f"multiple of {packed}")
-        yield Refusal("odd-k", "K is odd, and elements of b share a byte", ValueError, words, spoil)
+    """A K that splits a container, and scales or positions of a wrong shape or type."""
+    k, b = case.sizes[2], kernel.variant.dtype.stored_b
+    if b.together > 1 and kernel.variant.dtype.stored_a.packed == 1:
+        fewer = b.together // 2
+        spoil, words = changed("a", lambda a: a[..., :-fewer]), (str(k - fewer), f"multiple of {b.together}")
+        yield Refusal("odd-k", "K ends inside a byte, whose elements are stored together", ValueError, words, spoil)
     for x in call(kernel.variant).stored:
         name = x.name
         assert x.dtype is not None
         legal = element_of(x.dtype if isinstance(x.dtype, str) else x.dtype[0]).torch
         yield Refusal(f"{name}-missing", f"{name} is missing", TypeError, (name,), partial(drop, name=name))
+        legal = x.dtype if isinstance(x.dtype, str) else "float32"
         for dtype in (torch.int32, torch.float64):
             spoil = changed(name, partial(torch.Tensor.to, dtype=dtype))
             word = str(dtype).removeprefix("torch.")
@@ -366,7 +367,7 @@ def _sizes(kernel: Kernel, case: Case, configs: tuple[Any, ...], *, hardware: bo
             continue
         name = dimension.upper()
         offered = sorted({config[f"BLOCK_{name}"] for config in configs})
-        more = max(storage.packed for storage in kernel.variant.dtype.stored) if dimension == "k" else 1
+        more = max(storage.together for storage in kernel.variant.dtype.stored) if dimension == "k" else 1
         size = offered[0] + more if dimension != "k" or kernel.variant.traits.looped else offered[0] - 1
         reason = f"{name} is not a multiple of any tile"
         spoil = resized(kernel, case, dimension, size)

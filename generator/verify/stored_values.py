@@ -18,8 +18,10 @@ _OF_BLOCK = 5
 _E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 
 
-def decoded(storage: Storage, x: torch.Tensor) -> torch.Tensor:
-    """The elements of an operand before scales: float64, with all elements along K."""
+def decoded(storage: Storage, x: torch.Tensor, read: Mapping[str, torch.Tensor | float]) -> torch.Tensor:
+    """The elements of an operand before scales: float64, with all elements along K. `read` has what belongs to it."""
+    if storage.sparse:
+        return _filled(x.double(), read[storage.index])
     if storage.packed == 1:
         return x.double()
     along = x.mT if storage.letter == "a" else x
@@ -42,15 +44,23 @@ def scales(storage: Storage, x: torch.Tensor) -> torch.Tensor:
     return torch.where(exponents == 255, torch.nan, found)
 
 
+def _filled(kept: torch.Tensor, index: object) -> torch.Tensor:
+    """The elements of which two of each four along K are kept, in order, at the positions in bytes for eight of K."""
+    assert isinstance(index, torch.Tensor)
+    places = torch.stack([index >> shift & 3 for shift in (0, 2, 4, 6)], -2).flatten(-3, -2)
+    alone = [torch.where(places == place, kept, 0.0) for place in range(4)]
+    return torch.stack([x[..., ::2, :] + x[..., 1::2, :] for x in alone], -2).flatten(-3, -2)
+
+
 def product(
     dtype: Dtype, a: torch.Tensor, b: torch.Tensor, read: Mapping[str, torch.Tensor | float], *, hardware: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The exact product of operands as they are stored, and a bound on the error of a kernel's, both float64.
 
-    `read` has the scales and zero points by their keywords. A zero point is subtracted from a block's sum, as zero
-    times the sum of A's elements.
+    `read` has what belongs to them, such as scales and zero points, by keyword. A zero point is subtracted from a
+    block's sum, as zero times the sum of A's elements.
     """
-    a64, b64 = decoded(dtype.stored_a, a), decoded(dtype.stored_b, b)
+    a64, b64 = decoded(dtype.stored_a, a, read), decoded(dtype.stored_b, b, read)
     if not dtype.scaled:
         return a64 @ b64, accumulation_error(a64, b64, dtype, hardware=hardware)
     depth = a64.shape[-1]
@@ -81,7 +91,7 @@ def product_of_decoded(
     """As `product`, for a kernel that computes each value of B in fp32, rounds it to A's type, and multiplies these."""
     if not dtype.scaled:
         return product(dtype, a, b, read, hardware=hardware)
-    left, right = decoded(dtype.stored_a, a), values(dtype.stored_b, b, read)
+    left, right = decoded(dtype.stored_a, a, read), values(dtype.stored_b, b, read)
     # fp32 rounds the difference and its product with the scale, and the type of A their result.
     error = right.abs() * rounding_error(2, "fp32", hardware=False) + FP32_TINY
     error += half_ulp((right.abs() + error).nan_to_num(0.0, 0.0), torch_type(dtype.stored_b.multiplied))
@@ -102,7 +112,7 @@ def factor(storage: Storage, x: object, first: int, extent: int) -> torch.Tensor
 
 def values(storage: Storage, x: torch.Tensor, read: Mapping[str, torch.Tensor | float]) -> torch.Tensor:
     """The numbers that an operand stands for, float64: its elements less zero points, times scales."""
-    found = decoded(storage, x)
+    found = decoded(storage, x, read)
     if storage.block is None:
         return found
     along, across = (-1, -2) if storage.letter == "a" else (-2, -1)

@@ -150,7 +150,11 @@ def test_scales_make_fp32_of_a_sum() -> None:
             ["3:40: dtype.scales.b: b is mxfp4, which has scales of its own; leave this out"],
         ),
         ("{a: mxfp4, acc: fp16}", ["3:24: dtype.acc: unknown value 'fp16'; legal: fp32"]),
-        ('{a: fp16, sparsity: {b: "2:4"}}', ["3:32: dtype.sparsity.b: '2:4' is not available yet"]),
+        (
+            '{a: fp16, sparsity: {b: "1:4"}}',
+            ["3:32: dtype.sparsity.b: unknown value '1:4'; did you mean '2:4'? legal: 2:4"],
+        ),
+        ('{a: fp16, acc: fp16, sparsity: {b: "2:4"}}', ["3:23: dtype.acc: unknown value 'fp16'; legal: fp32"]),
         (
             '{a: int8, sparsity: {b: "2:4"}}',
             ["3:32: dtype.sparsity.b: needs a and b of one 16-bit type, and they are int8 and int8"],

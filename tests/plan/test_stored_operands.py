@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from generator.language.built_in import chain_of
@@ -13,6 +15,7 @@ from generator.plan.resources import in_registers
 from tests.helpers.support import family_of, mistakes_of, variant
 
 INT4 = Dtype("bf16", "int4", "fp32", "bf16", None).scaled_by({"b": [128, 1]})
+SPARSE = replace(Dtype.of("fp16"), sparse=True)
 ZEROS = Dtype("fp16", "uint4", "fp32", "fp16", None).scaled_by({"b": [64, 2]}, zeros=True)
 MX = Dtype("mxfp8e4m3", "mxfp4", "fp32", "bf16", "full")
 NVFP4 = Dtype("nvfp4", "nvfp4", "fp32", "bf16", None)
@@ -135,3 +138,34 @@ def test_the_order_of_k_is_kept_where_it_is_of_no_use() -> None:
     assert shuffle_of(stored(product="exchanged", load="descriptor"), tiles) is None
     assert shuffle_of(stored(FP8, product="exchanged"), tiles) is None
     assert shuffle_of(stored(product="exchanged"), [*tiles, Tile(16, 64, 16, warps=4)]) is None
+
+
+def test_a_call_describes_what_is_kept_and_where() -> None:
+    made = call(stored(SPARSE, batch="strided", epilogue=chain_of(("swiglu",))))
+    (index,) = made.stored
+    assert (made.b.extents, made.b.dtype) == (("B", "K // 2", "2 * N"), "fp16")
+    assert (index.name, index.extents, index.dtype) == ("b_index", ("B", "K // 8", "2 * N"), "uint8")
+    assert (SPARSE.word, SPARSE.stored_b.bits, SPARSE.stored_b.together) == ("fp16_sparse24", 8, 8)
+    assert SPARSE.stored_b.bytes(64) == 64 * 9 // 8
+    assert Dtype.from_data(SPARSE.data) == SPARSE
+
+
+@pytest.mark.parametrize(("depth", "pairs"), [(16, 2), (64, 8), (128, 16), (256, 16)])
+def test_a_thread_reads_whole_words_of_what_is_kept(depth: int, pairs: int) -> None:
+    found = shuffle_of(stored(SPARSE, product="exchanged"), [Tile(16, 64, depth, warps=4)])
+    assert found is not None and (found.words, found.pairs) == (4, pairs)
+    order = [eval(found.offsets.partition(" = ")[2], {"offs_k": k}) for k in range(depth)]
+    assert sorted(order) == list(range(depth))
+    for thread in range(4):
+        own = [order[2 * thread + at + more] for at in range(0, found.group, 8) for more in (0, 1)]
+        # Elements that are neighbours, in groups of four of which none is another thread's.
+        assert own == list(range(2 * pairs * thread, 2 * pairs * (thread + 1)))
+
+
+def test_the_keyword_of_positions_is_taken() -> None:
+    text = (
+        'summary: A product.\nlayout: rcr\ndtype: {a: fp16, sparsity: {b: "2:4"}}\n'
+        "ops: {mine: {formula: x * b_index, operands: {b_index: [N]}}}\nepilogue: mine\n"
+    )
+    (mistake,) = mistakes_of(text)
+    assert "'b_index' is the keyword of an operand as it is stored" in mistake

@@ -23,6 +23,7 @@ FAST = "gemm_fp8e4m3_fp32_bf16_fast_rcr_none__tiled_pointer_auto_grouped"
 TANH = "gemm_fp16_rcr_tanh_softcap__tiled_pointer_auto_grouped_mathfast"
 HELD = "gemm_tf32_rrr_none__tiled_pointer_auto_grouped_productexchanged"
 WEIGHTS = "gemm_bf16xint4_fp32_bf16_b128x1_rcr_none__tiled_pointer_auto_grouped_storepointer_productexchanged"
+SPARSE = "gemm_fp16_sparse24_rcr_none__tiled_pointer_auto_grouped_storepointer_productexchanged"
 ROUNDED = "gemm_bf16_rcr_scale_biasm_silu_mul_roundingtorch__tiled_pointer_auto_grouped"
 
 #: Family, kernel, target, launch, the text replaced and by what, and what is said of it.
@@ -90,6 +91,13 @@ RIGHT = {
         WEIGHTS,
         "sm90",
         "row5-aligned",
+        {"wgmma", "wgmma from registers", "cp.async"},
+    ),
+    "half of the weights from registers": (
+        "sparse24",
+        SPARSE,
+        "sm90",
+        "row7-aligned",
         {"wgmma", "wgmma from registers", "cp.async"},
     ),
     "mma.sync": ("fp16_rcr", RELU, "sm80", "row5-aligned", {"mma.sync", "cp.async"}),

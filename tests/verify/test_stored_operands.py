@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,7 +22,7 @@ MX = Dtype("mxfp4", "mxfp4", "fp32", "bf16", None)
 
 def test_every_byte_holds_two_elements() -> None:
     data = torch.arange(256, dtype=torch.uint8)[:, None]
-    unsigned, signed = decoded(UINT4.stored_b, data)[:, 0], decoded(INT4.stored_b, data)[:, 0]
+    unsigned, signed = decoded(UINT4.stored_b, data, {})[:, 0], decoded(INT4.stored_b, data, {})[:, 0]
     for byte in range(256):
         low, high = byte & 15, byte >> 4
         assert unsigned[2 * byte : 2 * byte + 2].tolist() == [low, high]
@@ -31,7 +33,10 @@ def test_every_code_of_e2m1_is_a_number_of_the_standard() -> None:
     b = torch.arange(256, dtype=torch.uint8)[:, None]
     magnitudes = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0]
     expected = [-magnitudes[code - 8] if code > 7 else magnitudes[code] for code in range(16)]
-    for storage, found in ((MX.stored_b, decoded(MX.stored_b, b)[:, 0]), (MX.stored_a, decoded(MX.stored_a, b.T)[0])):
+    for storage, found in (
+        (MX.stored_b, decoded(MX.stored_b, b, {})[:, 0]),
+        (MX.stored_a, decoded(MX.stored_a, b.T, {})[0]),
+    ):
         pairs = found.reshape(256, 2).tolist()
         assert pairs == [[expected[byte & 15], expected[byte >> 4]] for byte in range(256)], storage
 
@@ -40,6 +45,17 @@ def test_every_code_of_e2m1_is_a_number_of_the_standard() -> None:
 def test_scales_of_mx_are_powers_of_two(dtype: torch.dtype) -> None:
     found = scales(MX.stored_b, torch.arange(256, dtype=torch.uint8).view(dtype))
     assert found[:255].tolist() == [2.0 ** (byte - 127) for byte in range(255)] and bool(found[255].isnan())
+
+
+def test_every_byte_has_the_places_of_four_elements_among_eight() -> None:
+    storage = replace(Dtype.of("fp16"), sparse=True).stored_b
+    kept = torch.tensor([[1.0], [2.0], [3.0], [4.0]]).half()
+    for first, second, third, fourth in itertools.product(range(4), repeat=4):
+        if first < second and third < fourth:
+            index = torch.tensor([[first | second << 2 | third << 4 | fourth << 6]], dtype=torch.uint8)
+            expected = [0.0] * 8
+            expected[first], expected[second], expected[4 + third], expected[4 + fourth] = 1.0, 2.0, 3.0, 4.0
+            assert decoded(storage, kept, {"b_index": index})[:, 0].tolist() == expected
 
 
 @pytest.mark.parametrize("depth", [4, 64, 130])
@@ -73,7 +89,7 @@ def test_a_product_is_that_of_the_values(dtype: Dtype, depth: int) -> None:
         operands[storage.letter] = x
     values = {}
     for storage in (a, b):
-        value = decoded(storage, operands[storage.letter])
+        value = decoded(storage, operands[storage.letter], {})
         if storage.block is not None:
             along = storage.block.along or depth
             across = storage.block.across or 100

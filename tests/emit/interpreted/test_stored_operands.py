@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from types import ModuleType
 
@@ -21,6 +22,7 @@ dtype:
   - {a: fp8e4m3, scales: {a: [1, 32], b: [32, 32]}}
   - {a: mxfp8e4m3, b: mxfp4}
   - {a: mxfp4}
+  - {a: fp16, sparsity: {b: "2:4"}}
 batch: [none, strided]
 epilogue: [none, bias+save+row_amax]
 select: fastest
@@ -41,7 +43,7 @@ def family(render: Family) -> ModuleType:
 
 def test_every_contract_is_an_operator(family: ModuleType) -> None:
     variants = contracts(family)
-    assert len(variants) == 20
+    assert len(variants) == 24
     for name in variants:
         assert checked(family, name) == [name]
         assert checked(family, name, filled=True) == [f"{name}_out"]
@@ -105,3 +107,39 @@ def test_calls_are_prepared_and_named(family: ModuleType) -> None:
     assert function.prepare(64, 64, M=[1, 16]) >= 1
     kernel, config = function.which(**operands(contracts(family)[INT4]))
     assert kernel.startswith(INT4) and config["BLOCK_K"] == 32
+
+
+def test_positions_are_checked(family: ModuleType) -> None:
+    name = "gemm_fp16_sparse24_rcr_none"
+    given, function = operands(contracts(family)[name]), getattr(family, name)
+    with pytest.raises(TypeError, match="missing b_index"):
+        function(given["a"], given["b"])
+    with pytest.raises(TypeError, match=r"b_index must be torch.uint8, got torch.int8"):
+        function(**{**given, "b_index": given["b_index"].view(torch.int8)})
+    with pytest.raises(ValueError, match="b_index must have shape"):
+        function(**{**given, "b_index": given["b_index"][1:]})
+    with pytest.raises(ValueError, match=r"a has 36 columns: K must be a multiple of 8, .* share a byte of b_index"):
+        function(**{**given, "a": given["a"][:, :36]})
+
+
+@pytest.mark.parametrize("layout", ["rcr", "rrr", "rsr"])
+def test_what_is_packed_is_multiplied(render: Family, layout: str) -> None:
+    name = f"gemm_fp16_sparse24_{layout}_bias"
+    text = SPEC.replace("layout: rcr", f"layout: {layout}").replace("bias+save+row_amax", "bias")
+    sparse = render(
+        f"sparse{layout}",
+        text[: text.index("dtype")] + text[text.index("  - {a: fp16, sparsity") :].replace("  - {", "dtype: {", 1),
+    )
+    random = torch.Generator().manual_seed(7)
+    a, weight, bias = (torch.randn(size, generator=random).half() for size in ((20, 72), (72, 33), (33,)))
+    pack = importlib.import_module(f"{sparse.__name__}._pack")
+    given = pack.quantize(weight, name)
+    pruned = torch.zeros_like(weight)
+    for k in range(0, 72, 4):
+        for n in range(33):
+            largest = sorted(range(4), key=lambda i: -abs(float(weight[k + i, n])))[:2]
+            for i in largest:
+                pruned[k + i, n] = weight[k + i, n]
+    assert torch.equal(pack.dequantize(name, **given), pruned.float())
+    found = getattr(sparse, name)(a, **given, bias=bias)
+    torch.testing.assert_close(found.float(), a.float() @ pruned.float() + bias.float(), rtol=2e-3, atol=2e-2)

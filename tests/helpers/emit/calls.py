@@ -50,14 +50,19 @@ def operands(
         if argument is described.offsets:
             # The first group is empty, and the last rows are in none.
             return torch.arange(sizes["G"], dtype=torch.int32) * (sizes["T"] // sizes["G"])
+        if argument.name == "b_index":
+            # Two pairs of ascending positions in each byte.
+            pairs = torch.tensor([first | second << 2 for second in range(4) for first in range(second)])
+            found = pairs[torch.randint(6, argument.sizes(sizes), generator=torch.Generator().manual_seed(seed))]
+            return (found | found << 4).to(torch.uint8)
         if argument.dtype is not None and "e8m0" in argument.dtype:
             return drawn(argument.sizes(sizes), torch.float32, seed=seed).abs().to(torch.float8_e8m0fnu)
         dtype = torch_type(argument.dtype) if isinstance(argument.dtype, str) else default
         return drawn(argument.sizes(sizes), dtype, column=argument.layout == "column", seed=seed)
 
-    packed = max(storage.packed for storage in variant.dtype.stored)
-    if packed > 1:
-        sizes = {**sizes, "K": -(-sizes["K"] // packed) * packed}
+    together = max(storage.together for storage in variant.dtype.stored)
+    if together > 1:
+        sizes = {**sizes, "K": -(-sizes["K"] // together) * together}
     wanted = [
         described.a,
         described.b,

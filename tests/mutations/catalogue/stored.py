@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 from ..mutation import Mutation, instead, without
-from .kernels import DECODED, FP8_BLOCKS, INT4, INT4_EXCHANGED, INT8_SCALED, MX_MIXED, MXFP4, NVFP4, UINT4_ZEROS
+from .kernels import (
+    DECODED,
+    FP8_BLOCKS,
+    INT4,
+    INT4_EXCHANGED,
+    INT8_SCALED,
+    MX_MIXED,
+    MXFP4,
+    NVFP4,
+    SPARSE,
+    UINT4_ZEROS,
+)
 
 JOIN = "tl.join((b & 0xFFFF).to(tl.uint16), (b >> 16).to(tl.uint16))"
 #: The load of the next step's scale within the loop.
 NEXT = "\n        b_scale_next = tl.load(b_scale_ptrs + ahead // 128 * stride_b_scalek"
 ZERO = "product = tl.dot(a, b.T) - a_sum[:, None] * b_zero[None, :]"
 ORDER = "    offs_k = offs_k // 32 * 32 + offs_k // 2 % 4 * 8 + offs_k // 8 % 4 * 2 + offs_k % 2\n"
+#: The step along K of positions.
+PLACES = "        b_index_ptrs += BLOCK_K // 8 * stride_b_indexk\n"
+SPARSE_ORDER = "    offs_k = offs_k // 128 * 128 + offs_k // 2 % 4 * 32 + offs_k // 8 % 16 * 2 + offs_k % 2\n"
 ODD = "    if a.shape[1] % 2:\n"
 
 MUTATIONS = (
@@ -214,6 +228,70 @@ MUTATIONS = (
         (("        b_scale = tl.where((b_scale & 0x07F00000) == 0x07F00000, 0x7FFFFFFF, b_scale)\n", ""),),
         "it is 480",
         says="are wrong",
+    ),
+    Mutation(
+        "the two fours of a byte are exchanged",
+        "storage",
+        SPARSE,
+        (("tl.join(b_index & 15, b_index >> 4)", "tl.join(b_index >> 4, b_index & 15)"),),
+        "the first four are in the low bits",
+        says="are wrong",
+    ),
+    Mutation(
+        "the two of a four are exchanged",
+        "storage",
+        SPARSE,
+        (("b_lower, b_upper = b.to(tl.uint16", "b_upper, b_lower = b.to(tl.uint16"),),
+        "the first that is stored has the lower place",
+        says="are wrong",
+    ),
+    Mutation(
+        "the second of a four is one place further",
+        "storage",
+        SPARSE,
+        (("(b_index >> 2) * 16", "(b_index + 4 >> 2 & 3) * 16"),),
+        "places count from 0",
+        says="are wrong",
+    ),
+    Mutation(
+        "all steps have the places of the first",
+        "storage",
+        SPARSE,
+        (without(PLACES, PLACES),),
+        "right while K fits one step",
+        says="are wrong",
+    ),
+    Mutation(
+        "each four has the places of one byte further",
+        "storage",
+        SPARSE,
+        (instead("b_index_ptrs += offs_i", "offs_i", "(offs_i + 1)"),),
+        "the last byte has none",
+        says="row 1 of b_index",
+    ),
+    Mutation(
+        "the mask of places is that of what is stored",
+        "storage",
+        SPARSE,
+        (("offs_i < (K - k) // 8", "offs_i < (K - k) // 2"),),
+        "a byte is for eight elements",
+        says="b_index",
+    ),
+    Mutation(
+        "A keeps the order of K beside a sparse B",
+        "storage",
+        SPARSE,
+        (without(SPARSE_ORDER, SPARSE_ORDER),),
+        "products of elements of different places along K",
+        says="are wrong",
+    ),
+    Mutation(
+        "a K that ends within a byte of places is taken",
+        "check",
+        SPARSE,
+        (("    if a.shape[1] % 8:\n", "    if False:\n"),),
+        "the last elements of A have no place",
+        says="multiple of 8",
     ),
     Mutation(
         "an odd K is taken",
