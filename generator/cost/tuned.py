@@ -110,8 +110,11 @@ def bake(family: Family) -> Baked:
     for found in family.measured:
         by_device.setdefault(found.device, []).append(found)
     like, won, rates = [], [], []
+    errors = [0.0]
     for device, measured in by_device.items():
         groups, own = _groups(contracts, measured)
+        sources = {group.source for group in groups if group.rates}
+        errors += [each.error for each in measured if any(entry.contract in sources for entry in each.fitted)]
         first = {member.name: group for group in groups for member in group.members[:1]}
         like += [(device, each.name, group.members[0].name) for group in groups for each in group.members[1:]]
         for name in sorted(contracts):
@@ -123,11 +126,10 @@ def bake(family: Family) -> Baked:
             if name in first and first[name].rates:
                 rates.append((device, name, _sorted(first[name].rates)))
     entered = {device for device, _, _ in (*won, *rates)}
-    error = max((found.error for found in family.measured if found.device in entered), default=0.0)
     devices = tuple(DEVICES[slug(name)] for name in by_device if name in entered and slug(name) in DEVICES)
     order = list(contracts)
     like.sort(key=lambda entry: (list(by_device).index(entry[0]), order.index(entry[1])))
-    return Baked(f"{error:.1%}", tuple(like), tuple(won), tuple(rates), devices)
+    return Baked(f"{max(errors):.1%}", tuple(like), tuple(won), tuple(rates), devices)
 
 
 def _groups(
@@ -198,11 +200,15 @@ def _source(contract: _Contract, measured: Sequence[Measured]) -> str:
 
 
 def _winners(contract: _Contract, source: str, measured: Sequence[Measured]) -> dict[tuple[int, ...], tuple[str, int]]:
-    """Sizes -> how and configuration of the winner; of several files, the first counts."""
+    """Sizes -> how and configuration of the winner; of several files, the first counts.
+
+    Those of a contract with another number of sizes, of one product for a batch, are of no use.
+    """
     found: dict[tuple[int, ...], tuple[str, int]] = {}
+    several = bool(contract.variant.products.several)
     for winner in (winner for each in measured for winner in each.winners):
         sizes = contract.sizes(source, winner.sizes)
-        if winner.contract == source and sizes not in found:
+        if winner.contract == source and sizes not in found and len(sizes) == 3 + several:
             index = contract.index(source, winner.how, winner.row)
             if index is not None:
                 found[sizes] = winner.how, index
