@@ -135,7 +135,6 @@ def _stored(kernel: Kernel, case: Case) -> Iterator[Refusal]:
         assert x.dtype is not None
         legal = element_of(x.dtype if isinstance(x.dtype, str) else x.dtype[0]).torch
         yield Refusal(f"{name}-missing", f"{name} is missing", TypeError, (name,), partial(drop, name=name))
-        legal = x.dtype if isinstance(x.dtype, str) else "float32"
         for dtype in (torch.int32, torch.float64):
             spoil = changed(name, partial(torch.Tensor.to, dtype=dtype))
             word = str(dtype).removeprefix("torch.")
