@@ -30,7 +30,7 @@ sys.path.insert(0, str(ROOT))
 import yaml
 
 from generator import cli
-from generator.bench import measurements, plot, stats, summary
+from generator.bench import measurements, plot, summary
 from generator.language import built_in, vocabulary
 from generator.language.errors import SpecError
 from generator.language.targets import TARGETS
@@ -52,6 +52,7 @@ _CONSOLE = re.compile(r"(?<=```console\n)(.*?)(?=```\n)", re.S)
 #: The suites whose summaries pages have.
 SUITES = (
     "speed",
+    "grouped",
     "spine",
     "inductor",
     "decode",
@@ -340,35 +341,15 @@ PLOTS: Mapping[str, tuple[str, str]] = {
     "unseen_bf16": ("unseen", "bf16*"),
     "unseen_fp8": ("unseen_fp8", "*"),
     "spine": ("spine", "*"),
-    # Of a script of its own, whose file has no records.
-    "grouped": ("grouped", "*"),
+    "grouped": ("grouped", "bf16*"),
 }
 
 
 def plotted(name: str) -> plot.Shown:
     """What a plot shows."""
     suite, only = PLOTS[name]
-    if suite == "grouped":
-        return _grouped()
     kept = measurements.load(DEVICE / f"bench_{suite}.json")
     return plot.shown(kept, [record for record in kept.records if fnmatch.fnmatchcase(record.case, only)])
-
-
-def _grouped() -> plot.Shown:
-    """Grouped products: B of the groups that have rows is read once; the ceilings are those of the suite `speed`."""
-    kept = measurements.load(DEVICE / "bench_speed.json")
-    speed = plot.shown(kept, kept.records)
-    rates, ratios = [], []
-    for size in json.loads((DEVICE / "grouped.json").read_text())["sizes"]:
-        groups, n, k, rows = (size[key] for key in ("groups", "n", "k", "rows"))
-        operations = 2 * rows * n * k
-        moved = 2 * (rows * k + size["filled"] * n * k + rows * n)
-        for word, peer in (("ours", False), ("torch", True)):
-            rates.append(plot.Rate(operations / moved, operations / size[word] * 1e6, peer))
-        ratio = stats.Ratio(size["ratio"], size["ratio"], size["ratio"])
-        ratios.append(plot.Compared(f"{groups} groups, {n}x{k}", (operations / 2) ** (1 / 3), ratio))
-    ceilings = tuple(entry for entry in speed.ceilings if entry[0] == "bf16")
-    return plot.Shown(ceilings, tuple(rates), tuple(ratios), "Ratio to torch's grouped_mm: medians")
 
 
 def draw(name: str, path: Path) -> None:
