@@ -77,7 +77,9 @@ def test_every_kernel_is_proved_as_far_as_the_pages_say() -> None:
             # Of device code alone, what is compiled: by all pairs of values, not of each kernel.
             wanted = {"gpu 3.6", *(f"interpret {minor}" for minor in minors)} if subject.host else set()
             missing = wanted - proved.get(subject, set())
-            assert missing == ({"gpu 3.6"} & wanted if family.name in NOT_VERIFIED else set()), f"{kernel.name}: {missing}"
+            assert missing == ({"gpu 3.6"} & wanted if family.name in NOT_VERIFIED else set()), (
+                f"{kernel.name}: {missing}"
+            )
 
 
 def test_the_correction_that_is_shown_makes_products_of_bf16_right() -> None:
