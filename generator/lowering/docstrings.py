@@ -18,6 +18,7 @@ from generator.lowering.lines import paragraph
 from generator.lowering.view import View
 from generator.plan.call import Argument
 from generator.plan.kernels import Kernel
+from generator.plan.variant_rules import packed_from_sm90
 
 
 def escaped(text: str) -> str:
@@ -326,6 +327,8 @@ def needs(kernel: Kernel) -> str:
         parts.append(f"Triton {kernel.triton}")
     if kernel.variant.load == "descriptor":
         parts.append("a GPU with bulk tensor copies (sm90 or later)")
+    if packed_from_sm90(kernel.variant):
+        parts.append("a GPU before sm90, or one of AMD")
     multiplied = kernel.variant.dtype.stored_a.multiplied
     if multiplied.startswith("fp8"):
         parts.append(f"a matrix unit for {multiplied}")

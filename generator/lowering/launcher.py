@@ -17,6 +17,7 @@ from generator.lowering.lines import WIDTH, bracketed, collected, paragraph
 from generator.lowering.outputs import OutputView
 from generator.lowering.view import View
 from generator.plan.call import SCALES, Argument, Call
+from generator.plan.variant_rules import packed_from_sm90
 
 #: Where a statement of the launcher begins.
 _INSIDE = 4
@@ -332,6 +333,10 @@ class Launcher:
             reason = "descriptors need an NVIDIA GPU from sm90 on, and this is {torch.cuda.get_device_name(a.device)}"
             condition = "a.is_cuda and (torch.version.hip or torch.cuda.get_device_capability(a.device) < (9, 0))"
             found.append((condition, f'f"{reason}"'))
+        packed = packed_from_sm90(k.kernel.variant)
+        if packed is not None:
+            condition = "a.is_cuda and not torch.version.hip and torch.cuda.get_device_capability(a.device) >= (9, 0)"
+            found.append((condition, f'"{packed}: take the exchanged product"'))
         if k.descriptors and self.call.optional:
             reason = "descriptors copy neighbouring rows of a, and rows names others"
             found.append(("rows is not None", f'"{reason}"'))

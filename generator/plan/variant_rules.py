@@ -266,16 +266,22 @@ def _exchanged_target(v: Variant, target: str) -> str | None:
     return None
 
 
-def _packed_target(v: Variant, target: str) -> str | None:
-    if TARGETS[target].capability < 90 or v.product != "direct" or v.traits.decodes:
-        return None
+def packed_from_sm90(v: Variant) -> str | None:
+    """Why no NVIDIA GPU from sm90 on takes a product with packed operands."""
     a, b = v.dtype.stored
+    if v.product != "direct" or v.traits.decodes:
+        return None
     if a.packed > 1:
         # Measured with Triton 3.6.0: every element of nvfp4 by nvfp4 was wrong.
-        return "an a of 4 bits, read from registers, gives wrong results on an H200; use 'product: exchanged'"
+        return "an a of 4 bits that is read from registers is multiplied wrongly from sm90 on"
     if b.packed > 1 and v.load == "pointer":
-        return "Triton cannot compile unaligned rows of a packed b in a direct product there; use 'product: exchanged'"
+        return "Triton cannot compile unaligned rows of a packed b in a direct product from sm90 on"
     return None
+
+
+def _packed_target(v: Variant, target: str) -> str | None:
+    reason = packed_from_sm90(v) if TARGETS[target].capability >= 90 else None
+    return None if reason is None else f"{reason}; use 'product: exchanged'"
 
 
 #: What one target cannot run.
