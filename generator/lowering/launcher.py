@@ -336,7 +336,7 @@ class Launcher:
         packed = packed_from_sm90(k.kernel.variant)
         if packed is not None:
             condition = "a.is_cuda and not torch.version.hip and torch.cuda.get_device_capability(a.device) >= (9, 0)"
-            found.append((condition, f'"{packed}: take the exchanged product"'))
+            found.append((condition, f'"{packed}: take the exchanged one"'))
         if k.descriptors and self.call.optional:
             reason = "descriptors copy neighbouring rows of a, and rows names others"
             found.append(("rows is not None", f'"{reason}"'))

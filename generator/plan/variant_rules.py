@@ -275,7 +275,7 @@ def packed_from_sm90(v: Variant) -> str | None:
         # Measured with Triton 3.6.0: every element of nvfp4 by nvfp4 was wrong.
         return "an a of 4 bits that is read from registers is multiplied wrongly from sm90 on"
     if b.packed > 1 and v.load == "pointer":
-        return "Triton cannot compile unaligned rows of a packed b in a direct product from sm90 on"
+        return "unaligned rows of a packed b do not compile in a direct product from sm90 on"
     return None
 
 
