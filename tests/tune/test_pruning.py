@@ -7,11 +7,14 @@ import random
 import statistics
 
 from generator.bench.problem import Shape
+from generator.cost import fitted
+from generator.plan import devices
 from generator.tune.outcome import Timed, Winner
-from generator.tune.pruning import LARGEST, MEAN, portfolio, pruned
+from generator.tune.pruning import LARGEST, MEAN, MODELLED, portfolio, predicted, pruned
 from generator.tune.rate_fit import Fit
 from generator.tune.samples import Row, Sample, row_of
 from generator.tune.winners import Place, Winners
+from tests.helpers.support import variant
 
 CONTRACT = "gemm_fp16_rcr_none"
 SIZES = [(m, 1024, 1024) for m in range(1, 41)]
@@ -95,6 +98,35 @@ def test_what_one_contract_needs_the_others_keep() -> None:
     assert {(contract, config) for contract, _, config in portfolio(one + other)} == {
         (contract, (("BLOCK_M", m),)) for contract in (CONTRACT, "gemm_fp16_rrr_none") for m in (16, 32)
     }
+
+
+def test_modelled_times_keep_what_no_measured_size_needs() -> None:
+    best, other = row("a", 16), row("a", 32)
+    measured = samples({best: [1.0] * 40, other: [1.2] * 40})
+    assert portfolio(measured) == {best}
+
+    def elsewhere(loss: float) -> list[Sample]:
+        sizes = [(m, 64, 65536) for m in (1, 2)]
+        return [Sample(each, size, 2, 1 + loss * (each == best)) for each in (best, other) for size in sizes]
+
+    assert portfolio(measured, elsewhere(2 * MODELLED)) == {best, other}
+    # The model is not exact: a loss that would count if it were measured does not.
+    assert LARGEST < (LARGEST + MODELLED) / 2 < MODELLED
+    near = elsewhere((LARGEST + MODELLED) / 2)
+    assert portfolio(measured, near) == {best} and portfolio(measured + near) == {best, other}
+
+
+def test_times_are_modelled_of_what_was_measured_often_at_sizes_that_were_not() -> None:
+    rates = (1, 1e-6, 1e-6, 1e-6, 4e12, 2e-6, 0.0, 0.0)
+    config = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 64}
+    often, seldom = (row_of(CONTRACT, f"{CONTRACT}__a", config | {"BLOCK_M": m}) for m in (64, 32))
+    measured = samples({often: [1.0] * 40, seldom: [1.0] * 3})
+    device, fit = devices.named("nvidia_h200"), Fit({often: rates, seldom: rates}, 0.1, 0.2)
+    # In order: not measured; with rows of 2050 bytes; measured; a batch.
+    shapes = [Shape(64, 128, 4096), Shape(64, 128, 1025), Shape(*SIZES[0]), Shape(64, 128, 4096, batch=2)]
+    (found,) = predicted(fit, measured, shapes, {CONTRACT: variant()}, device)
+    assert (found.row, found.sizes) == (often, (64, 128, 4096))
+    assert [found.seconds] == fitted.seconds([fitted.rated(config, rates)], found.sizes, device.multiprocessors, 2)
 
 
 def test_a_winner_that_is_taken_out_is_replaced_by_the_fastest_that_remains() -> None:

@@ -320,6 +320,28 @@ def test_kernels_measured_one_after_the_other_have_a_winner(bench: Bench, at_onc
     assert winners_of(bench.winners) == ALL
 
 
+def test_what_another_family_measured_has_times_and_no_winner(bench: Bench, at_once: AtOnce) -> None:
+    """It may have other kernels of the contract: what won there need not win here."""
+    at_once()
+    bench.tune()
+    before = winners_of(bench.winners)
+    again = ["specs/tiny.yaml", "--again", "--journal", str(bench.journal), "--device", "nvidia_h200"]
+    lines = []
+    for line in bench.journal.read_text().splitlines():
+        outcome = json.loads(line)
+        outcome["about"] = outcome["about"].replace("tiny/", "other/")
+        if "_rcr_" in outcome["about"]:
+            # The other family has one of the two kernels.
+            outcome["kernels"] = {name: each for name, each in outcome["kernels"].items() if "linear" not in name}
+            outcome["times"] = [each for each in outcome["times"] if "linear" not in each["kernel"]]
+            outcome["winner"]["runner_up"] = None
+        lines.append(json.dumps(outcome))
+    bench.winners.unlink()
+    bench.journal.write_text("".join(f"{line}\n" for line in lines))
+    assert cli.main(again) == 0
+    assert before == ALL and winners_of(bench.winners) == ALL[2:]
+
+
 def test_refine_also_tries_what_the_fitted_rates_promise(bench: Bench, at_once: AtOnce) -> None:
     at_once()
     shapes = [f"{16 * i}x{64 * i}x{64 * i}" for i in range(1, 6)]
