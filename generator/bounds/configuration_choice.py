@@ -25,7 +25,7 @@ class Choice:
 _NAMED = {False: ("_row(config)",), True: ("_row(config, M, N, K)", "_row(config, T, N, K)", "_row(config, M, N, T)")}
 _SELECTED = "row = _select({}, a.device) if config is None else {}"
 _TUNED = "kernel, row = (gemm_kernel, {{}}) if config is None else (gemm_kernel.fn, {})"
-#: The sizes that the choice may depend on; without M, `_fits` is asked with 0 in its place.
+#: The sizes that the choice may depend on; without M or K, `_fits` is asked with 0 in its place.
 _SIZES = ("M, N, K", "B, M, N, K", "G, T, N, K", "G, M, N, T", "N, K")
 
 _TUNER = "triton.autotune(configs=[_tunable(row) for row in CONFIGS], key=$key, **$options)"
@@ -141,8 +141,10 @@ def demand(source: Source, choice: Choice | None, refuses: bool) -> ast.expr | N
     if found is None:
         raise NotUnderstood(source.function("_fits").lineno, "_fits")
     demanded: ast.expr = found["demanded"]
-    if tuner is None and "M" not in _parameters(source.function("_select")) and "M" in _names(demanded):
-        raise NotUnderstood(source.function("_fits").lineno, "_fits, which depends on M, where the choice does not")
+    for size in "MK" if tuner is None else "":
+        if size not in _parameters(source.function("_select")) and size in _names(demanded):
+            told = f"_fits, which depends on {size}, where the choice does not"
+            raise NotUnderstood(source.function("_fits").lineno, told)
     return demanded
 
 
@@ -180,8 +182,8 @@ def _select(source: Source, fitting: bool) -> bool:
     parameters = _parameters(function)
     rows = ["CONFIGS", "_offered(device)"]
     if fitting:
-        size = "M" if "M" in parameters else "0"
-        rows = [f"[row for row in {each} if _fits(row, {size}, N, K)]" for each in rows]
+        m, k = (size if size in parameters else "0" for size in "MK")
+        rows = [f"[row for row in {each} if _fits(row, {m}, N, {k})]" for each in rows]
     known = [f"return {each}[0]" for each in rows] + [f"return min({each}, key=cost)" for each in rows]
     *earlier, last = undocumented(function)
     if "M" not in parameters and matches(last, "return min(rows, key=slowdown)"):

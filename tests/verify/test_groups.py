@@ -229,6 +229,16 @@ def test_every_access_to_a_part_of_k_is_proved(family_of_k: Rendered) -> None:
         assert {access.state for access in proof.accesses} <= {"proved", "hardware"}, kernel.name
 
 
+def test_whole_tiles_of_products_divided_along_k_are_proved(tmp_path: Path) -> None:
+    """Which sizes a configuration takes depends on M and N alone."""
+    spec = "summary: Whole tiles.\nlayout: crr\ndtype: fp16\nbatch: grouped_k\nmasking: k\ntargets: [sm90]\n"
+    found = rendered(tmp_path, "whole", f"{spec}tile: [{{m: 16, n: 32, k: 32, warps: 4}}]\n")
+    (kernel,) = found.kernels
+    proof = prove(found.file(kernel.name))
+    assert proof.order.state == "proved" and {access.state for access in proof.accesses} == {"proved"}
+    assert "_fits(row, M, N, 0)" in found.file(kernel.name).read_text()
+
+
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
