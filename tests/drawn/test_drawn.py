@@ -78,7 +78,8 @@ def test_every_contract_with_a_kernel_has_a_fastest_portfolio(contract: dict[str
     """The kernel that takes any operand is in it, whatever was measured, and the choice by measurements can be made."""
     plain, fastest = (legal(yaml.safe_dump(contract | {"select": select})) for select in ("heuristic", "fastest"))
     if plain is None:
-        assert fastest is None
+        # Packed operands of a direct product, which sm90 does not take, may be exchanged.
+        assert fastest is None or "exchanged" in {each.variant.product for each in fastest.kernels}
         return
     assert fastest is not None
     (kernel,) = plain.kernels

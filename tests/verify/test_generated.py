@@ -51,6 +51,7 @@ def jobs() -> list[Job]:
     for level in ("bounds", "interpret", "compile"):
         found = plan(FAMILIES, (level,), targets=(PRIMARY,) if level == "compile" else ())
         kernels = [(job, remembered(job.folder).by_name[job.name]) for job in found if not job.contract]
+        kernels = [(job, kernel) for job, kernel in kernels if level != "compile" or PRIMARY in kernel.targets]
         places = few([kernel.variant.words for _, kernel in kernels], pairs=level != "compile")
         some = {kernels[place][0] for place in places}
         # Of these few all pairs: as good as all of them, one launch of each where they are compiled.

@@ -28,7 +28,6 @@ dtype:
   - {a: bf16, b: mxfp4}
   - {a: bf16, b: mxfp8e4m3}
   - {a: mxfp8e4m3, b: mxfp8e5m2}
-  - {a: mxfp8e4m3, b: mxfp4}
   - {a: fp16, b: nvfp4}
 tile: [{m: 16, n: 16, k: 32, warps: 1}, {m: 16, n: 16, k: 16, warps: 1}]
 """
