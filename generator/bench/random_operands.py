@@ -13,7 +13,7 @@ from generator.epilogue.operations import ELEMENT, MATRIX
 from generator.language.storage import element_of
 from generator.plan.call import Argument
 from generator.verify.element_types import torch_type
-from generator.verify.stored_values import values
+from generator.verify.stored_values import positions, values
 
 #: All sets together are this many times as large as the L2, so that no set is still cached when it is used again.
 _CACHES = 2
@@ -115,8 +115,9 @@ def _beside(problem: Problem, x: Argument, device: str, generator: torch.Generat
     shape = x.sizes(problem.shape.extents)
     storage = problem.dtype.stored["ab".index(x.name[0])]
     if x.name == storage.index:
-        column = problem.layout.b == "column"
-        return _positions((*shape[:-2], shape[-1], shape[-2]) if column else shape, device, generator, turned=column)
+        if problem.layout.b == "row":
+            return positions(shape, generator, device)
+        return positions((*shape[:-2], shape[-1], shape[-2]), generator, device).mT
     signed = storage.word == "int4" or storage.element.floating
     middle = 0.0 if signed or storage.bits == 8 else 2.0 ** (storage.bits - 1)
     if x.name == storage.zero:
@@ -132,19 +133,11 @@ def _beside(problem: Problem, x: Argument, device: str, generator: torch.Generat
     return scale.mT if storage.letter == "a" else scale
 
 
-def _positions(shape: tuple[int, ...], device: str, generator: torch.Generator | None, *, turned: bool) -> torch.Tensor:
-    """Bytes with two pairs of ascending positions among four each, laid out as their operand is."""
-    pairs = torch.tensor([first | second << 2 for second in range(4) for first in range(second)], device=device)
-    low, high = (pairs[torch.randint(len(pairs), shape, device=device, generator=generator)] for _ in range(2))
-    found = (low | high << 4).to(torch.uint8)
-    return found.mT if turned else found
-
-
 def dense_of(
     problem: Problem, a: torch.Tensor, b: torch.Tensor, stored: Mapping[str, torch.Tensor]
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The numbers that stored operands stand for, in the 16-bit type of A, or bf16; each in its operand's layout."""
-    wide = torch_type(problem.dtype.a if problem.dtype.stored_a.bits == 16 else "bf16")
+    wide = torch_type(problem.dtype.dense)
     found = []
     for storage, x, order in zip(problem.dtype.stored, (a, b), (problem.layout.a, problem.layout.b), strict=True):
         value = x.to(wide) if storage.plain else values(storage, x, stored).to(wide)

@@ -32,15 +32,14 @@ def product_of_stored(problem: Problem) -> tuple[str, Callable[[Operands, torch.
     fp8 = all(storage.element.floating and storage.bits == 8 for storage in dtype.stored)
     if fp8 and blocks is not None and aligned and layout.word == "rcr" and dtype.out == "bf16":
         return f"torch._scaled_mm {blocks}", scaled_mm(_scales(), torch.bfloat16)
-    wide = dtype.a if dtype.stored_a.bits == 16 else "bf16"
 
     def matmul(operands: Operands, out: torch.Tensor | None) -> torch.Tensor:
         assert operands.dense is not None
-        if dtype.out == wide:
+        if dtype.out == dtype.dense:
             return torch.matmul(*operands.dense, out=out)
         return torch.matmul(*operands.dense).to(torch_type(dtype.out))
 
-    return f"torch.matmul in {wide}", matmul
+    return f"torch.matmul in {dtype.dense}", matmul
 
 
 def product_of_groups(problem: Problem) -> tuple[str, Callable[[Operands, torch.Tensor | None], torch.Tensor]]:
@@ -65,13 +64,12 @@ def product_of_groups(problem: Problem) -> tuple[str, Callable[[Operands, torch.
         return "torch._scaled_grouped_mm", scaled
     if dtype.plain:
         raise NoPeer(f"torch multiplies no groups of {dtype.a} without scales")
-    wide = dtype.a if dtype.stored_a.bits == 16 else "bf16"
 
     def converted(operands: Operands, out: torch.Tensor | None) -> torch.Tensor:
         assert operands.dense is not None
         return _grouped_mm(*operands.dense, operands, dtype.out)
 
-    return f"F.grouped_mm in {wide}", converted
+    return f"F.grouped_mm in {dtype.dense}", converted
 
 
 def _grouped_mm(a: torch.Tensor, b: torch.Tensor, operands: Operands, word: str) -> torch.Tensor:

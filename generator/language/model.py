@@ -12,7 +12,7 @@ from packaging.specifiers import SpecifierSet
 
 from generator.epilogue.chain import Epilogue
 from generator.language.errors import Mistake
-from generator.language.storage import Block, Storage, element_of
+from generator.language.storage import Block, Storage, element_of, kind_of
 from generator.language.vocabulary import (
     AXES,
     BATCH,
@@ -127,7 +127,7 @@ class Dtype:
 
         The matrix unit takes two of 8 bits; else B is converted to A's type, or both to one that has all their values.
         """
-        a, b = (FORMATS[word].element if word in FORMATS else word for word in (self.a, self.b))
+        a, b = kind_of(self.a), kind_of(self.b)
         bits = {element_of(word).bits for word in (a, b)}
         if element_of(a).bits == 4 or (element_of(a).bits == 8 and 4 in bits):
             return "fp16", "fp16"
@@ -137,6 +137,16 @@ class Dtype:
     def stored(self) -> tuple[Storage, Storage]:
         """How A and B are stored."""
         return self.stored_a, self.stored_b
+
+    @property
+    def together(self) -> int:
+        """The elements along K that cannot be stored apart, of which K is a multiple."""
+        return max(storage.together for storage in self.stored)
+
+    @property
+    def dense(self) -> str:
+        """The type of 16 bits in which others multiply what stored operands stand for: A's, or bf16."""
+        return self.a if self.stored_a.bits == 16 else "bf16"
 
     @property
     def scaled(self) -> bool:

@@ -19,10 +19,15 @@ SCALE_TYPES = ("fp32", "fp16", "bf16")
 ZERO_TYPES = (*SCALE_TYPES, CONTAINER)
 
 
+def kind_of(word: str) -> str:
+    """The type that a word names, of a format that of its elements."""
+    return FORMATS[word].element if word in FORMATS else word
+
+
 def element_of(word: str) -> Element:
     """The scalar type that a word names, of a format that of its elements."""
-    word = FORMATS[word].element if word in FORMATS else word
-    return STORED.get(word) or ELEMENTS[word]
+    kind = kind_of(word)
+    return STORED.get(kind) or ELEMENTS[kind]
 
 
 @dataclass(frozen=True)
@@ -58,7 +63,7 @@ class Storage:
     @property
     def kind(self) -> str:
         """The type of an element."""
-        return FORMATS[self.word].element if self.word in FORMATS else self.word
+        return kind_of(self.word)
 
     @property
     def container(self) -> str:

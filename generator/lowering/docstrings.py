@@ -75,7 +75,7 @@ def sizes(kernel: Kernel) -> str:
         text += f"; {fixed} must be {'a multiple' if len(fixed) == 1 else 'multiples'} of the tile." if fixed else "."
     if not v.traits.looped:
         text += f" One load covers all of K, so K is at most {max(tile.k for tile in kernel.tiles)}."
-    together = v.dtype.stored_b.together
+    together = v.dtype.together
     return text if together == 1 else f"{text} K must be a multiple of {together}."
 
 

@@ -16,6 +16,7 @@ from generator.plan.kernels import Kernel
 from generator.verify.cases import Case, addressed, sizes_of
 from generator.verify.element_types import OPERAND_TYPES, has_infinity, torch_type
 from generator.verify.poisoned_operands import Operand, fill, place
+from generator.verify.stored_values import positions
 
 #: A stride in elements that is a multiple of 16 bytes for every type.
 _STEP = 16
@@ -292,11 +293,9 @@ class _Builder:
         fill(operand, values.to(view.device))
 
     def fill_positions(self, operand: Operand) -> None:
-        """Write seeded bytes, each with two pairs of different positions among four."""
+        """Write seeded bytes of positions."""
         view = operand.view[:1] if operand.name == self.case.repeated else operand.view
-        pairs = torch.tensor([first | second << 2 for second in range(4) for first in range(second)])
-        low, high = (pairs[torch.randint(0, len(pairs), view.shape, generator=self.random)] for _ in range(2))
-        fill(operand, (low | high << 4).to(torch.uint8).to(view.device))
+        fill(operand, positions(tuple(view.shape), self.random).to(view.device))
 
     def spoil(self, setup: Setup) -> None:
         """Write infinity and NaN at the corners of each operand; most rows and columns stay unchanged."""

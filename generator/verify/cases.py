@@ -85,7 +85,7 @@ class Fit:
     def __call__(self, m: int, n: int, k: int) -> tuple[int, int, int]:
         """The nearest supported sizes that are not smaller; K is limited where one tile must hold it."""
         ragged = variant_rules.ragged(self.variant.masking)
-        together = max(storage.together for storage in self.variant.dtype.stored)
+        together = self.variant.dtype.together
         k = -(-k // together) * together
         if not self.variant.traits.tiled:
             return m, n, k
@@ -340,8 +340,7 @@ _HUGE_LINES = 3
 
 
 def _large(fit: Fit, row: int) -> Iterator[Case]:
-    together = max(storage.together for storage in fit.variant.dtype.stored)
-    sizes = fit(_HUGE_LINES, _HUGE_LINES, _HUGE_LINES * together)
+    sizes = fit(_HUGE_LINES, _HUGE_LINES, _HUGE_LINES * fit.variant.dtype.together)
     for storage in fit.variant.dtype.stored:
         if storage.block is not None and storage.block.across:
             reason = f"offsets of {storage.scale} exceed 2**31 elements"

@@ -44,6 +44,13 @@ def scales(storage: Storage, x: torch.Tensor) -> torch.Tensor:
     return torch.where(exponents == 255, torch.nan, found)
 
 
+def positions(shape: tuple[int, ...], generator: torch.Generator | None, device: str = "cpu") -> torch.Tensor:
+    """Random bytes of positions, with two pairs of ascending ones among four each."""
+    pairs = torch.tensor([first | second << 2 for second in range(4) for first in range(second)], device=device)
+    low, high = (pairs[torch.randint(len(pairs), shape, device=device, generator=generator)] for _ in range(2))
+    return (low | high << 4).to(torch.uint8)
+
+
 def _filled(kept: torch.Tensor, index: object) -> torch.Tensor:
     """The elements of which two of each four along K are kept, in order, at the positions in bytes for eight of K."""
     assert isinstance(index, torch.Tensor)

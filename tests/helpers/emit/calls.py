@@ -14,6 +14,7 @@ from generator.emit.manifest_reader import read
 from generator.language.model import Variant
 from generator.plan.call import Argument, call
 from generator.verify.element_types import torch_type
+from generator.verify.stored_values import positions
 
 #: No size is a multiple of a tile, and no two are equal.
 SIZES: Mapping[str, int] = {"B": 3, "G": 4, "T": 41, "R": 41, "M": 20, "N": 24, "K": 33}
@@ -51,16 +52,13 @@ def operands(
             # The first group is empty, and the last rows are in none.
             return torch.arange(sizes["G"], dtype=torch.int32) * (sizes["T"] // sizes["G"])
         if argument.name == "b_index":
-            # Two pairs of ascending positions in each byte.
-            pairs = torch.tensor([first | second << 2 for second in range(4) for first in range(second)])
-            found = pairs[torch.randint(6, argument.sizes(sizes), generator=torch.Generator().manual_seed(seed))]
-            return (found | found << 4).to(torch.uint8)
+            return positions(argument.sizes(sizes), torch.Generator().manual_seed(seed))
         if argument.dtype is not None and "e8m0" in argument.dtype:
             return drawn(argument.sizes(sizes), torch.float32, seed=seed).abs().to(torch.float8_e8m0fnu)
         dtype = torch_type(argument.dtype) if isinstance(argument.dtype, str) else default
         return drawn(argument.sizes(sizes), dtype, column=argument.layout == "column", seed=seed)
 
-    together = max(storage.together for storage in variant.dtype.stored)
+    together = variant.dtype.together
     if together > 1:
         sizes = {**sizes, "K": -(-sizes["K"] // together) * together}
     wanted = [
