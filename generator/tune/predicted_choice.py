@@ -17,9 +17,9 @@ import triton
 
 from generator.cost import analytic
 from generator.language.errors import CallError
-from generator.language.model import Layout
 from generator.plan.devices import Device
 from generator.plan.kernels import Kernel
+from generator.tune.samples import crossing
 from generator.verify.ahead_of_time import standing_in_for
 from generator.verify.loading import load_family
 
@@ -99,7 +99,7 @@ def _estimated(family: ModuleType, kernel: Kernel, found: Choice, sizes: tuple[i
     tuned = importlib.import_module(f"{family.__name__}._tuned")
     timing = importlib.import_module(f"{family.__name__}._timing")
     width = v.dtype.stored_a.width
-    crossing = (False, False) if found.copied else _crossing(v.layout, own, width)
+    crosses = (False, False) if found.copied else crossing(v.layout, own, width)
     index = [dict(row) for row in _configs(family, kernel)].index(dict(config))
     contract = v.contract
     rates, *scale = tuned._rates(torch.device("cuda", 0), contract)
@@ -107,19 +107,12 @@ def _estimated(family: ModuleType, kernel: Kernel, found: Choice, sizes: tuple[i
     fitted = None
     if rated is not None:
         row = timing.rated(config, rated, *scale)
-        (fitted,) = timing.seconds([row], own, device.multiprocessors, width, crossing)
+        (fitted,) = timing.seconds([row], own, device.multiprocessors, width, crosses)
     gpu = device.name
     sources = (contract, tuned.LIKE.get((gpu, contract)))
     winner = next((won for each in sources if (won := tuned.WINNERS.get((gpu, each), {}).get(own))), None)
-    return Choice(*chosen, won=winner == (kernel.how, index) and not any(crossing), fitted=fitted, analytic=seconds)
+    return Choice(*chosen, won=winner == (kernel.how, index) and not any(crosses), fitted=fitted, analytic=seconds)
 
 
 def _configs(family: ModuleType, kernel: Kernel) -> Any:
     return importlib.import_module(f"{family.__name__}.{kernel.name}").CONFIGS
-
-
-def _crossing(layout: Layout, sizes: tuple[int, ...], width: int) -> tuple[bool, bool]:
-    """Whether the row pitches of contiguous A and B are not multiples of 128 bytes."""
-    *_, m, n, k = sizes
-    pitches = (m if layout.a == "column" else k, k if layout.b == "column" else n)
-    return pitches[0] * width % 128 != 0, pitches[1] * width % 128 != 0

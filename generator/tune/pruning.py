@@ -16,7 +16,7 @@ from generator.cost import fitted
 from generator.language.model import Variant
 from generator.plan.devices import Device
 from generator.tune.rate_fit import Fit
-from generator.tune.samples import Row, Sample, Sizes, pitches, row_of
+from generator.tune.samples import Row, Sample, Sizes, crossing, pitches, row_of
 from generator.tune.winners import Winners
 
 #: The largest mean loss over all sizes, and the largest loss at one size.
@@ -51,13 +51,12 @@ def predicted(
         variant, width = variants[contract], widths[contract]
         rated = [fitted.rated(dict(row[2]), fit.rates[row]) for row in own]
         for shape in shapes:
-            sizes = shape.sizes
-            between = pitches(variant, sizes, width)
-            batched = len(sizes) > 3
-            if (contract, sizes) in measured or batched != (variant.batch != "none") or any(p % 16 for p in between):
+            sizes, layout = shape.sizes, variant.layout
+            if (contract, sizes) in measured or shape.products != variant.batch:
                 continue
-            crossing = between[0] % 128 != 0, between[1] % 128 != 0
-            times = fitted.seconds(rated, sizes, device.multiprocessors, width, crossing)
+            if any(pitch % 16 for pitch in pitches(layout, sizes, width)):
+                continue
+            times = fitted.seconds(rated, sizes, device.multiprocessors, width, crossing(layout, sizes, width))
             yield from (Sample(row, sizes, width, seconds) for row, seconds in zip(own, times))
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from generator.language.model import Variant
+from generator.language.model import Layout, Variant
 from generator.tune.outcome import Outcome
 
 #: M, N and K, after the number of products if there is a batch.
@@ -87,12 +87,18 @@ def _combined(runs: list[dict[Row, float]]) -> dict[Row, float]:
     return {row: math.exp(value) for row, value in found.items()}
 
 
-def pitches(variant: Variant, sizes: Sizes, width: int) -> tuple[int, int]:
+def pitches(layout: Layout, sizes: Sizes, width: int) -> tuple[int, int]:
     """The bytes from one row of A, and of B, to the next, of contiguous operands; of a column-major matrix, columns."""
     *_, m, n, k = sizes
-    return (k if variant.layout.a == "row" else m) * width, (n if variant.layout.b == "row" else k) * width
+    return (m if layout.a == "column" else k) * width, (k if layout.b == "column" else n) * width
+
+
+def crossing(layout: Layout, sizes: Sizes, width: int) -> tuple[bool, bool]:
+    """Whether the row pitches of contiguous A and B are not multiples of 128 bytes."""
+    a, b = pitches(layout, sizes, width)
+    return a % 128 != 0, b % 128 != 0
 
 
 def _aligned(variant: Variant, sizes: Sizes, width: int) -> bool:
-    found = pitches(variant, sizes, width)
+    found = pitches(variant.layout, sizes, width)
     return not any(pitch % (16 * width) or (pitch % 128 and 128 % pitch) for pitch in found)

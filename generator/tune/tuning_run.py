@@ -173,16 +173,16 @@ def write(
         digests = digests_of(families, name)
         standing = [outcome for outcome in journal.standing(place, name, digests) if not _is_of_unseen(outcome)]
         new: dict[tuple[str, tuple[int, ...]], Winner] = {}
-        offered = rows_of(families, name)
+        offered, samples = rows_of(families, name), list(samples_of(standing, variants))
         if smallest and families.known[name].spec.select == "fastest":
-            offered |= {sample.row for sample in samples_of(standing, variants)}
+            offered |= {sample.row for sample in samples}
         won = [each.winner for each in standing if each.winner and _row_of(each.winner) in offered]
         complete = _complete(standing, families, name)
         for winner in won:
             rival = new.get(winner.place)
             if winner.place in complete and (rival is None or _cost(winner) < _cost(rival)):
                 new[winner.place] = winner
-        samples = [sample for sample in samples_of(standing, variants) if sample.row in offered]
+        samples = [sample for sample in samples if sample.row in offered]
         fitted = fit(samples, device)
         found, dropped = winners.merge(old, new.values(), fitted, digests)
         gone = [winner for winner in found.winners if _row_of(winner) not in offered]
