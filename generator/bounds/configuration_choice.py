@@ -142,7 +142,7 @@ def demand(source: Source, choice: Choice | None, refuses: bool) -> ast.expr | N
         raise NotUnderstood(source.function("_fits").lineno, "_fits")
     demanded: ast.expr = found["demanded"]
     for size in "MK" if tuner is None else "":
-        if size not in _parameters(source.function("_select")) and size in _names(demanded):
+        if size not in _parameters(source.function("_select")) and size in names(demanded):
             told = f"_fits, which depends on {size}, where the choice does not"
             raise NotUnderstood(source.function("_fits").lineno, told)
     return demanded
@@ -240,7 +240,8 @@ def _returns(body: Iterable[ast.stmt]) -> list[ast.Return]:
     return [node for part in body for node in ast.walk(part) if isinstance(node, ast.Return)]
 
 
-def _names(node: ast.expr) -> set[str]:
+def names(node: ast.expr) -> set[str]:
+    """The names in an expression."""
     return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
 
 

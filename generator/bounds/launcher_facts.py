@@ -130,10 +130,8 @@ class Launcher(Gemm):
         demanded = configuration_choice.demand(self.source, self._choice, self._refuses)
         # What prunes for the tuner knows the sizes by the names of the kernel's parameters.
         told = {ADDS: "MN", DECODES: "NK"}.get(self.source.kernel.name, "MNK")
-        named = (
-            {node.id for node in ast.walk(demanded) if isinstance(node, ast.Name)} if demanded is not None else set()
-        )
-        if any(self._passed.get(name) != _size(name) for name in told if name in named):
+        named = configuration_choice.names(demanded) if demanded is not None else set()
+        if any(self._passed.get(name) != _size(name) for name in named.intersection(told)):
             raise NotUnderstood(self.line, "sizes passed under other names")
         return demanded
 

@@ -163,7 +163,7 @@ class Accumulation:
         return tuple(
             factor(matrix, storages[matrix.name[0]], strip, tiles)
             for matrix in self.stored
-            if matrix.name in (storages[matrix.name[0]].scale, storages[matrix.name[0]].zero)
+            if matrix.name != storages[matrix.name[0]].index
             for strip in self._strips_of(matrix.name[0])
         )
 

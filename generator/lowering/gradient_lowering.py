@@ -102,6 +102,10 @@ class GradientView:
         """Whether each group has an operand of this shape of its own, in whose gradient its rows are added up."""
         return self.grouped and shape in (COLUMNS, HALVES)
 
+    def made(self, shape: str) -> str:
+        """The shape in which the kernel makes the gradient of an operand of this shape."""
+        return MATRIX if self.of_groups(shape) else shape
+
     @property
     def by_group(self) -> bool:
         """Whether operands are there of which each group has its own."""
@@ -192,11 +196,7 @@ class GradientView:
                 continue
             halves = list(self._values(at))
             operands = [
-                OperandGradient(
-                    operand.name,
-                    MATRIX if self.of_groups(operand.shape) else operand.shape,
-                    tuple(self._parts(step, tree, operand, halves)),
-                )
+                OperandGradient(operand.name, self.made(operand.shape), tuple(self._parts(step, tree, operand, halves)))
                 for operand, tree in step.operands.values()
             ]
             found.append(Back(None, tuple(operands), tuple(self._chained(step, halves))))
@@ -234,8 +234,7 @@ class GradientView:
     @property
     def outgoing(self) -> tuple[tuple[str, str], ...]:
         """The gradients that go out, with their shapes."""
-        shapes = ((o.name, MATRIX if self.of_groups(o.shape) else o.shape) for o in self.operands)
-        return (("sum", MATRIX), *shapes)
+        return (("sum", MATRIX), *((operand.name, self.made(operand.shape)) for operand in self.operands))
 
     @property
     def parameters(self) -> tuple[str, ...]:

@@ -40,7 +40,6 @@ class Matrix:
     packed: int = 1
     #: The order of K in which its tiles are multiplied; None where it is that of memory.
     shuffle: Shuffle | None = None
-
     #: Whether a kernel reads its elements as bytes.
     bytes: bool = False
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from generator.language.model import Tile, Variant
+from generator.plan.resources import keeps_registers
 
 
 @dataclass(frozen=True)
@@ -43,13 +44,7 @@ def shuffle_of(v: Variant, tiles: Iterable[Tile]) -> Shuffle | None:
     The hardware's copies by descriptors leave A in the order of memory.
     """
     b = v.dtype.stored_b
-    if (
-        not b.converted
-        or v.dtype.stored_a.packed > 1
-        or v.product != "exchanged"
-        or v.load != "pointer"
-        or v.layout.b != "column"
-    ):
+    if not keeps_registers(v):
         return None
     # A word has 32 bits, one of positions a bit for each element; they are read as shorter words in shorter steps.
     depths = [tile.k for tile in tiles]

@@ -400,20 +400,20 @@ class View(Accumulation):
         return (self.c, *self.matrices, *self.saved) if self.descriptors and not self.stored_by_pointer else ()
 
 
+#: The rows and columns of what belongs to an operand, by its letter.
+_EXTENTS = {"a": ("M", "K"), "b": ("K", "N")}
+
+
 def view(kernel: Kernel) -> View:
     """The view of a kernel: every choice that a template would otherwise have to make."""
     v = kernel.variant.multiplied
     described = call(kernel.variant)
     products = v.products
     c = _matrix("c", "M", "N", described.out, products)
-    packed = {storage.letter: storage.packed for storage in kernel.variant.dtype.stored}
-    b = _matrix("b", "K", "N", described.b, products, v.epilogue.order, packed["b"])
-    stored = tuple(
-        replace(_matrix(x.name, *(("M", "K") if x.name[0] == "a" else ("K", "N")), x, products), bytes=storage.bytewise)
-        for storage in kernel.variant.dtype.stored
-        for x in described.stored
-        if x.name in (storage.scale, storage.zero, storage.index)
-    )
+    storages = {storage.letter: storage for storage in kernel.variant.dtype.stored}
+    b = _matrix("b", "K", "N", described.b, products, v.epilogue.order, storages["b"].packed)
+    beside = [_matrix(x.name, *_EXTENTS[x.name[0]], x, products) for x in described.stored]
+    stored = tuple(replace(x, bytes=storages[x.name[0]].bytewise) for x in beside)
     decoding = None
     if kernel.variant.traits.decodes:
         dense = Matrix(DENSE, DENSE, "K", "N", v.layout.b, order=v.epilogue.order, flipped=True)
@@ -435,7 +435,7 @@ def view(kernel: Kernel) -> View:
 
     return View(
         kernel,
-        a=rows_of_a(_matrix("a", "M", "K", described.a, products, packed=packed["a"])),
+        a=rows_of_a(_matrix("a", "M", "K", described.a, products, packed=storages["a"].packed)),
         b=replace(b, flipped=through_registers(v) == "b" or b.packed > 1 or shuffle is not None, shuffle=shuffle),
         stored=tuple(rows_of_a(x) for x in stored),
         c=replace(c, located=v.epilogue.reads_out),

@@ -202,11 +202,12 @@ _CONVERTED_LARGE = (Tile(256, 128, 64, warps=8, stages=3), Tile(128, 256, 64, wa
 def _stored(v: Variant) -> tuple[Tile, ...]:
     """The configurations of operands that are converted, or scaled step by step."""
     exchanged = v.product == "exchanged"
-    if v.dtype.stored_b.converted:
+    tiles: tuple[Tile, ...]
+    if v.dtype.sparse and exchanged:
+        tiles = _SPARSE_EXCHANGED
+    elif v.dtype.stored_b.converted:
         large = () if any(storage.scaled_by_step for storage in v.dtype.stored) else _CONVERTED_LARGE
         tiles = (*large, *(_CONVERTED_EXCHANGED if exchanged else _CONVERTED))
-        if v.dtype.sparse and exchanged:
-            tiles = _SPARSE_EXCHANGED
     else:
         tiles = _SCALED_EXCHANGED_8 if exchanged else _SCALED_8
     return _split(tiles) if v.traits.splits else tiles

@@ -22,7 +22,7 @@ from generator.language.model import Tile, Variant
 from generator.language.storage import Storage
 from generator.language.targets import TARGETS
 from generator.language.vocabulary import ELEMENTS
-from generator.plan.resources import accumulated_columns, in_registers, matrix_instruction
+from generator.plan.resources import accumulated_columns, in_registers, keeps_registers, matrix_instruction
 
 #: Bytes of barriers, 8 each, with gaps to align them: the most that was seen. Tiles have whole KiB, and none is so near
 #: a target's limit that the exact number matters.
@@ -203,13 +203,8 @@ class _Program:
 
     @property
     def filling(self) -> int:
-        """Bytes in which elements among zeros change registers, where they are not multiplied in an order of K for it.
-
-        That order is `shuffled`'s.
-        """
-        v = self.v
-        ordered = v.product == "exchanged" and v.load == "pointer" and v.layout.b == "column"
-        return 0 if ordered or not v.dtype.sparse else self.operands[1].multiplied_bytes
+        """Bytes in which elements among zeros change registers."""
+        return self.operands[1].multiplied_bytes if self.v.dtype.sparse and not keeps_registers(self.v) else 0
 
     @cached_property
     def transposing(self) -> int:

@@ -70,6 +70,12 @@ def in_registers(v: Variant) -> str | None:
     return rows.letter if rows.converted else through_registers(v)
 
 
+def keeps_registers(v: Variant) -> bool:
+    """Whether a converted B may stay in the registers that load it: K is multiplied in an order that suits them."""
+    alone = v.dtype.stored_b.converted and v.dtype.stored_a.packed == 1
+    return alone and v.product == "exchanged" and v.load == "pointer" and v.layout.b == "column"
+
+
 def matrix_instruction(v: Variant, tile: Tile, target: str) -> str | None:
     """The matrix instruction that multiplies a tile on `target`; None if plain arithmetic does."""
     found = TARGETS[target]
