@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import astuple, dataclass
 
 from generator.bench.routing import EVEN, ends
-from generator.cost import routing
+from generator.cost import spreading
 from generator.epilogue.chain import Epilogue
 from generator.language.model import Dtype, Layout, Variant
 from generator.language.storage import element_of
@@ -63,7 +63,7 @@ class Shape:
     def ways(self) -> list[tuple[int, ...]]:
         """The `sizes`, and those for other ways in which rows may be spread over groups, as the choice weighs them."""
         if self.groups:
-            found = routing.ways(min(self.groups, self.m), self.m)
+            found = spreading.ways(min(self.groups, self.m), self.m)
             return [(count, rows, self.n, self.k) for count, rows in found]
         return [(self.batch, self.m, self.n, self.k) if self.batch else (self.m, self.n, self.k)]
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import jinja2
 
-from generator.cost import analytic, family_costs, fitted, routing, tuned
+from generator.cost import analytic, family_costs, fitted, spreading, tuned
 from generator.emit import family_package
 from generator.language.model import Spec
 from generator.language.reserved_names import TEMPLATES
@@ -35,7 +35,7 @@ from generator.plan.kernels import Family, Kernel
 PACKAGE, LAUNCH, COPIES = "__init__.py", "_launch.py", "_copies.py"
 CACHED_LAUNCH, RELAUNCH = "_cached_launch.py", "_relaunch.py"
 OPERATORS, GRADIENTS, PREPARE, NN = "_operators.py", "_gradients.py", "_prepare.py", "nn.py"
-TUNED, TIMING, ANALYTIC, ROUTING = "_tuned.py", "_timing.py", "_analytic.py", "_routing.py"
+TUNED, TIMING, ANALYTIC, SPREADING = "_tuned.py", "_timing.py", "_analytic.py", "_spreading.py"
 ROWS_ALIKE, PACK = "_invariant.py", "_pack.py"
 
 # Starting a worker costs about as much as rendering this many kernels.
@@ -164,7 +164,7 @@ def package_names(family: Family) -> tuple[str, ...]:
     backward = (*backward, *(f"{gradient.file}.py" for gradient in family.gradients if gradient.chained))
     choice: tuple[str, ...] = (TIMING, TUNED) if family.measured else ()
     choice = (*choice, ANALYTIC) if family.spec.select == "fastest" else choice
-    choice = (*choice, ROUTING) if choice and family_package.grouped(family) else choice
+    choice = (*choice, SPREADING) if choice and family_package.grouped(family) else choice
     choice = (*choice, ROWS_ALIKE) if family.spec.rows_alike else choice
     return (PACKAGE, LAUNCH, CACHED_LAUNCH, RELAUNCH, COPIES, OPERATORS, PREPARE, *modules, *backward, *choice)
 
@@ -228,8 +228,8 @@ def package_source(family: Family, name: str) -> str:
             .get_template("analytic.py.j2")
             .render(costs=costs, not_for=not_for, typical_m=typical, grouped=grouped)
         )
-    elif name in (TIMING, ROUTING):
-        source = fitted.__file__ if name == TIMING else routing.__file__
+    elif name in (TIMING, SPREADING):
+        source = fitted.__file__ if name == TIMING else spreading.__file__
         body = Path(source).read_text(encoding="utf-8")
     elif name.startswith("_"):
         template = environment().get_template(f"{name.removeprefix('_')}.j2")

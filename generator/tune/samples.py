@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from generator.bench.routing import EVEN
-from generator.cost.routing import scores
+from generator.cost.spreading import scores
 from generator.language.model import Layout, Variant
 from generator.tune.outcome import Outcome, Timed, Winner
 
@@ -92,7 +92,7 @@ def _combined(runs: list[dict[Row, float]]) -> dict[Row, float]:
 
 
 def all_round(winner: Winner, samples: Iterable[Sample]) -> Winner:
-    """The winner for equal groups, or what `routing.scores` chooses in its place if its size has other routings too.
+    """The winner for equal groups, or what `spreading.scores` chooses in its place if its size has other routings too.
 
     `samples` are of all sizes. Compared are the configurations that have a time for each routing.
     """

@@ -18,7 +18,7 @@ from generator.bench.competitor import module_of, rows
 from generator.bench.measurements import digest_of
 from generator.bench.problem import Problem, Shape
 from generator.bench.random_operands import shadow
-from generator.cost import analytic, fitted, routing
+from generator.cost import analytic, fitted, spreading
 from generator.emit import code_parts
 from generator.emit.family_package import contracts
 from generator.language.errors import CallError
@@ -35,7 +35,7 @@ _HOPELESS = 8.0
 class Candidate:
     """A configuration of a kernel, with its seconds as the analytic cost model predicts them.
 
-    Of groups they are more where it is slow for other than equal groups (`generator.cost.routing`).
+    Of groups they are more where it is slow for other than equal groups (`generator.cost.spreading`).
     """
 
     contestant: Contestant
@@ -163,7 +163,7 @@ def candidates_of(
                 predicted.append([analytic.seconds(kernel.variant, config, each, device) for each in shape.ways])
             else:
                 left_out[reason] += 1
-    scores = routing.scores(list(zip(*predicted))) if found else []
+    scores = spreading.scores(list(zip(*predicted))) if found else []
     return [replace(each, predicted=score) for each, score in zip(found, scores)]
 
 

@@ -14,7 +14,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from generator.cli import main
-from generator.cost import analytic, fitted, routing
+from generator.cost import analytic, fitted, spreading
 from generator.plan.configurations import configurations
 from generator.plan.devices import DEVICES, Device
 from generator.plan.expand import expand
@@ -124,7 +124,7 @@ def cautious(found: dict[tuple[str, str], list[float]]) -> dict[tuple[str, str],
     """The weighted geometric mean of the ratio for equal groups and the worst ratio."""
     least = [min(each) for each in zip(*found.values())]
     ratios = {key: [cost / best for cost, best in zip(each, least)] for key, each in found.items()}
-    return {key: own[0] ** (1 - routing.CAUTION) * max(own) ** routing.CAUTION for key, own in ratios.items()}
+    return {key: own[0] ** (1 - spreading.CAUTION) * max(own) ** spreading.CAUTION for key, own in ratios.items()}
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_the_choice_is_the_same_in_any_order(experts: ModuleType) -> None:
 def test_rows_are_spread_over_all_groups_over_few_and_over_one(
     groups: int, total: int, expected: list[tuple[int, int]]
 ) -> None:
-    assert routing.ways(groups, total) == expected
+    assert spreading.ways(groups, total) == expected
 
 
 def test_the_square_root_of_the_groups_is_what_rows_by_zipfs_law_see() -> None:
@@ -212,15 +212,15 @@ def test_the_square_root_of_the_groups_is_what_rows_by_zipfs_law_see() -> None:
 
 def test_a_worst_way_weighs_less_than_equal_groups() -> None:
     evenly, careful = [1.0, 1.05], [4.0, 1.0]
-    assert min(routing.scores([evenly, careful])) == routing.scores([evenly, careful])[1]
-    assert routing.scores([[1.0, 1.3], careful])[0] == min(routing.scores([[1.0, 1.3], careful]))
-    assert routing.scores([evenly]) == evenly
-    assert routing.scores([[3.0, 2.0], [3.0, 2.0]]) == [3.0, 2.0]
+    assert min(spreading.scores([evenly, careful])) == spreading.scores([evenly, careful])[1]
+    assert spreading.scores([[1.0, 1.3], careful])[0] == min(spreading.scores([[1.0, 1.3], careful]))
+    assert spreading.scores([evenly]) == evenly
+    assert spreading.scores([[3.0, 2.0], [3.0, 2.0]]) == [3.0, 2.0]
 
 
 def test_the_rule_in_the_folder_is_the_generators_own(experts: ModuleType) -> None:
-    own = Path(str(experts.__file__)).parent / "_routing.py"
-    assert own.read_text().endswith(Path(routing.__file__).read_text())
+    own = Path(str(experts.__file__)).parent / "_spreading.py"
+    assert own.read_text().endswith(Path(spreading.__file__).read_text())
 
 
 def test_no_groups_are_as_one_group(experts: ModuleType) -> None:
