@@ -191,6 +191,9 @@ def write(
         samples = [sample for sample in samples if sample.row in offered]
         fitted = fit(samples, device)
         found, dropped = winners.merge(old, new.values(), fitted, digests)
+        places = ({each.winner.place for each in outcomes if each.winner} for outcomes in (everything, standing))
+        if skewed := set.difference(*places):
+            print(f"{path}: {len(skewed)} sizes have no winner, because equal groups were not measured there")
         gone = [winner for winner in found.winners if _row_of(winner) not in offered]
         whole, found = found, pruning.pruned(found, samples, offered)
         if gone:

@@ -178,6 +178,7 @@ def test_groups_are_tuned_and_what_won_is_run(tmp_path: Path) -> None:
     done = python("-m", "tests.helpers.tune.interpreted", *arguments, cwd=tmp_path, env=path)
     assert done.returncode == 0, done.stderr
     journal = (tmp_path / ".tune_cache" / "nvidia_h200.jsonl").read_text()
+    assert "mine.json: 1 sizes have no winner, because equal groups were not measured there" in done.stdout
     assert [journal.count(f'"routing":"{word}"') for word in ("uniform", "one", "zipf")] == [2, 1, 1]
     found = json.loads((tmp_path / "found" / "mine.json").read_text())
     won = {(w["batch"], w["m"], w["n"], w["k"]): w["config"] for w in found["winners"]}
