@@ -165,6 +165,8 @@ def test_few_rows_of_many_groups_have_tiles_for_all_rows_in_one(experts: ModuleT
         evenly = min(found, key=lambda key: found[key][0])
         least = [min(each) for each in zip(*found.values())]
         own = [seconds / best for seconds, best in zip(found[how, str(row)], least)]
+        assert how.startswith("persistent_"), "a tiled kernel has a program for each tile that there may be"
+        assert row["BLOCK_M"] >= 64
         assert found[evenly][2] / least[2] > 2 and own[0] < 1.1 and own[2] < 1.2
         # Rows that fit into one tile anyway change nothing.
         assert which(experts, NONE, (256, 16, 7168, 2048))[1]["BLOCK_M"] <= 64
