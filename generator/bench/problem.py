@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import astuple, dataclass
 
 from generator.bench.routing import EVEN, ends
+from generator.cost import spreading
 from generator.epilogue.chain import Epilogue
 from generator.language.model import Dtype, Layout, Variant
 from generator.language.storage import element_of
@@ -56,10 +57,15 @@ class Shape:
 
         Of groups, as cost models take them: those that rows can reach, all of the same number of rows.
         """
+        return self.ways[0]
+
+    @property
+    def ways(self) -> list[tuple[int, ...]]:
+        """The `sizes`, and those for other ways in which rows may be spread over groups, as the choice weighs them."""
         if self.groups:
-            products = min(self.groups, self.m)
-            return products, -(-self.m // products), self.n, self.k
-        return (self.batch, self.m, self.n, self.k) if self.batch else (self.m, self.n, self.k)
+            found = spreading.ways(min(self.groups, self.m), self.m)
+            return [(count, rows, self.n, self.k) for count, rows in found]
+        return [(self.batch, self.m, self.n, self.k) if self.batch else (self.m, self.n, self.k)]
 
     @property
     def products(self) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 
 import jinja2
 
-from generator.cost import analytic, family_costs, fitted, tuned
+from generator.cost import analytic, family_costs, fitted, spreading, tuned
 from generator.emit import family_package
 from generator.language.model import Spec
 from generator.language.reserved_names import TEMPLATES
@@ -30,12 +30,13 @@ from generator.lowering.view import View, view
 from generator.plan.kernels import Family, Kernel
 
 #: The family's files other than kernels: the package, its functions' launching, copying, operators and compiling ahead,
-#: winners, the cost models, the operands by which `invariant: rows` chooses, and the packing of weights.
+#: winners, the cost models, the choice for groups, the operands by which `invariant: rows` chooses, and the packing of
+#: weights.
 PACKAGE, LAUNCH, COPIES = "__init__.py", "_launch.py", "_copies.py"
 CACHED_LAUNCH, RELAUNCH = "_cached_launch.py", "_relaunch.py"
 OPERATORS, GRADIENTS, PREPARE, NN = "_operators.py", "_gradients.py", "_prepare.py", "nn.py"
-TUNED, TIMING, ANALYTIC, ROWS_ALIKE = "_tuned.py", "_timing.py", "_analytic.py", "_invariant.py"
-PACK = "_pack.py"
+TUNED, TIMING, ANALYTIC, SPREADING = "_tuned.py", "_timing.py", "_analytic.py", "_spreading.py"
+ROWS_ALIKE, PACK = "_invariant.py", "_pack.py"
 
 # Starting a worker costs about as much as rendering this many kernels.
 _ENOUGH = 250
@@ -161,15 +162,16 @@ def package_names(family: Family) -> tuple[str, ...]:
     modules = (*modules, PACK) if family_package.weights(family) else modules
     backward = (GRADIENTS,) if family.gradients else ()
     backward = (*backward, *(f"{gradient.file}.py" for gradient in family.gradients if gradient.chained))
-    choice = (TIMING, TUNED) if family.measured else ()
+    choice: tuple[str, ...] = (TIMING, TUNED) if family.measured else ()
     choice = (*choice, ANALYTIC) if family.spec.select == "fastest" else choice
+    choice = (*choice, SPREADING) if choice and family_package.grouped(family) else choice
     choice = (*choice, ROWS_ALIKE) if family.spec.rows_alike else choice
     return (PACKAGE, LAUNCH, CACHED_LAUNCH, RELAUNCH, COPIES, OPERATORS, PREPARE, *modules, *backward, *choice)
 
 
 def package_source(family: Family, name: str) -> str:
     """The text of one of the files that `package_names` lists."""
-    spec = family.spec
+    spec, grouped = family.spec, family_package.grouped(family)
     if name == PACKAGE:
         template = environment().get_template("family.py.j2")
         summary = paragraph(escaped(spec.summary))
@@ -200,7 +202,7 @@ def package_source(family: Family, name: str) -> str:
                 derived=family_package.derived_extents(family),
                 scale_types=family_package.scale_types(family),
                 bytewise=family_package.bytewise(family),
-                grouped=family_package.grouped(family),
+                grouped=grouped,
             )
         )
     elif name == NN:
@@ -212,17 +214,27 @@ def package_source(family: Family, name: str) -> str:
         body = environment().get_template("pack.py.j2").render(contracts=family_package.weights(family), parts=parts)
     elif name == TUNED:
         typical = analytic.TYPICAL_M if spec.rows_alike else ()
-        body = environment().get_template("tuned.py.j2").render(baked=tuned.bake(family), typical_m=typical)
+        body = (
+            environment()
+            .get_template("tuned.py.j2")
+            .render(baked=tuned.bake(family), typical_m=typical, grouped=grouped)
+        )
     elif name == ANALYTIC:
         typical = analytic.TYPICAL_M if spec.rows_alike else ()
         costs = family_costs.family_costs(family)
         not_for = [collected(f'"{how}": {{', [f'"{x}"' for x in targets], "}", 4) for how, targets in costs.not_for]
-        body = environment().get_template("analytic.py.j2").render(costs=costs, not_for=not_for, typical_m=typical)
-    elif name == TIMING:
-        body = Path(fitted.__file__).read_text(encoding="utf-8")
+        body = (
+            environment()
+            .get_template("analytic.py.j2")
+            .render(costs=costs, not_for=not_for, typical_m=typical, grouped=grouped)
+        )
+    elif name in (TIMING, SPREADING):
+        source = fitted.__file__ if name == TIMING else spreading.__file__
+        body = Path(source).read_text(encoding="utf-8")
     elif name.startswith("_"):
         template = environment().get_template(f"{name.removeprefix('_')}.j2")
-        body = template.render(gradients=bool(family.gradients), grouped=family_package.grouped(family))
+        chosen = bool(family.measured) or spec.select == "fastest"
+        body = template.render(gradients=bool(family.gradients), grouped=grouped, chosen=chosen)
     else:
         gradient = next(each for each in family.gradients if f"{each.file}.py" == name)
         assert gradient.chain is not None

@@ -15,7 +15,6 @@ from generator.bench.comparison_plan import Families
 from generator.bench.device import versions
 from generator.bench.markdown_tables import tile
 from generator.bench.problem import Shape
-from generator.bench.routing import EVEN
 from generator.bench.sampled_sizes import is_unseen
 from generator.bench.suite import DEFAULT_SHAPES, find_shapes, read_shapes
 from generator.language.errors import CallError, SpecError
@@ -62,10 +61,9 @@ def shapes_of(call: Call) -> tuple[Shape, ...]:
     """
     files = [find_shapes(name) for name in call.shapes or [DEFAULT_SHAPES]]
     found = dict.fromkeys(shape for file in files for shape in read_shapes(file))
-    others = [str(shape) for shape in found if not _recorded(shape)]
-    if others:
-        told = "without padding, and of rows that are spread evenly over groups"
-        print(f"tune: left out, because winners are recorded {told}: {', '.join(others)}", file=sys.stderr)
+    padded = [str(shape) for shape in found if shape.pad]
+    if padded:
+        print(f"tune: left out, because winners are recorded without padding: {', '.join(padded)}", file=sys.stderr)
     unseen = [str(shape) for shape in found if is_unseen(shape)]
     if unseen and call.regret is None:
         few = ", ".join([*unseen[:3], *(["..."] if len(unseen) > 3 else [])])
@@ -73,12 +71,7 @@ def shapes_of(call: Call) -> tuple[Shape, ...]:
             f"--shapes: nothing is fitted to the sizes of the files unseen_*.yaml, and {len(unseen)} are among "
             f"these or within 1 % of these: {few}; leave them out, or change them by more than 1 %"
         )
-    return tuple(shape for shape in found if _recorded(shape))
-
-
-def _recorded(shape: Shape) -> bool:
-    """Whether a winner may be of this shape: its sizes say all of it. Only the device knows how rows are spread."""
-    return not shape.pad and shape.routing in ("", EVEN)
+    return tuple(shape for shape in found if not shape.pad)
 
 
 def report(call: Call) -> int:

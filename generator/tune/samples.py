@@ -6,11 +6,13 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from generator.bench.routing import EVEN
+from generator.cost.spreading import scores
 from generator.language.model import Layout, Variant
-from generator.tune.outcome import Outcome
+from generator.tune.outcome import Outcome, Timed, Winner
 
 #: M, N and K, after the number of products if there is a batch.
 Sizes = tuple[int, ...]
@@ -34,6 +36,8 @@ class Sample:
     width: int
     seconds: float
     aligned: bool = True
+    #: How rows were spread over groups.
+    routing: str = EVEN
 
 
 def row_of(contract: str, kernel: str, config: Mapping[str, Any]) -> Row:
@@ -44,20 +48,20 @@ def row_of(contract: str, kernel: str, config: Mapping[str, Any]) -> Row:
 def samples_of(outcomes: Iterable[Outcome], variants: Mapping[str, Variant]) -> Iterator[Sample]:
     """The seconds of each configuration at each size; `variants` has a kernel's variant of each contract.
 
-    Of a configuration that is in several outcomes of a size, one sample combines their times.
+    Of a configuration that is in several outcomes of a size and routing, one sample combines their times.
     """
-    grouped: dict[tuple[str, Sizes], list[dict[Row, float]]] = defaultdict(list)
+    grouped: dict[tuple[str, Sizes, str], list[dict[Row, float]]] = defaultdict(list)
     for outcome in outcomes:
         if outcome.winner is not None and outcome.winner.contract in variants:
             contract = outcome.winner.contract
             times = {row_of(contract, timed.kernel, timed.config): timed.seconds for timed in outcome.times}
-            grouped[outcome.winner.place].append(times)
-    for (contract, sizes), runs in grouped.items():
+            grouped[(*outcome.winner.place, outcome.winner.routing)].append(times)
+    for (contract, sizes, routing), runs in grouped.items():
         variant = variants[contract]
         width = variant.dtype.stored_a.width
         aligned = _aligned(variant, sizes, width)
         for row, seconds in _combined(runs).items():
-            yield Sample(row, sizes, width, seconds, aligned)
+            yield Sample(row, sizes, width, seconds, aligned, routing)
 
 
 def _combined(runs: list[dict[Row, float]]) -> dict[Row, float]:
@@ -85,6 +89,26 @@ def _combined(runs: list[dict[Row, float]]) -> dict[Row, float]:
         middle = statistics.median(levels)
         levels = [level - middle for level in levels]
     return {row: math.exp(value) for row, value in found.items()}
+
+
+def all_round(winner: Winner, samples: Iterable[Sample]) -> Winner:
+    """The winner for equal groups, or what `spreading.scores` chooses in its place if its size has other routings too.
+
+    `samples` are of all sizes. Compared are the configurations that have a time for each routing.
+    """
+    times: dict[str, dict[Row, float]] = {EVEN: {}}
+    for sample in samples:
+        if (sample.row[0], sample.sizes) == winner.place:
+            times.setdefault(sample.routing, {})[sample.row] = sample.seconds
+    rows = [row for row in times[EVEN] if all(row in other for other in times.values())]
+    if len(times) == 1 or not rows:
+        return winner
+    found = scores([[own[row] for row in rows] for own in times.values()])
+    best = rows[found.index(min(found))]
+    if best == row_of(winner.contract, winner.kernel, winner.config):
+        return winner
+    fastest = Timed(winner.kernel, winner.config, winner.seconds)
+    return replace(winner, kernel=best[1], config=dict(best[2]), seconds=times[EVEN][best], runner_up=fastest)
 
 
 def pitches(layout: Layout, sizes: Sizes, width: int) -> tuple[int, int]:

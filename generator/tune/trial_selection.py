@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any
@@ -18,7 +18,7 @@ from generator.bench.competitor import module_of, rows
 from generator.bench.measurements import digest_of
 from generator.bench.problem import Problem, Shape
 from generator.bench.random_operands import shadow
-from generator.cost import analytic, fitted
+from generator.cost import analytic, fitted, spreading
 from generator.emit import code_parts
 from generator.emit.family_package import contracts
 from generator.language.errors import CallError
@@ -33,7 +33,10 @@ _HOPELESS = 8.0
 
 @dataclass(frozen=True)
 class Candidate:
-    """A configuration of a kernel, with its seconds as the analytic cost model predicts them."""
+    """A configuration of a kernel, with its seconds as the analytic cost model predicts them.
+
+    Of groups they are more where it is slow for other than equal groups (`generator.cost.spreading`).
+    """
 
     contestant: Contestant
     #: The index of `config` in the kernel's `CONFIGS`.
@@ -143,7 +146,7 @@ def candidates_of(
     problem = comparison.problem
     shape = problem.shape
     kernels = {kernel.name: kernel for each in comparison.contestants for kernel in families.known[each.family].kernels}
-    found = []
+    found, predicted = [], []
     for contestant in comparison.contestants:
         kernel = kernels[contestant.kernel]
         table = rows(contestant)
@@ -156,11 +159,12 @@ def candidates_of(
         for index, config in enumerate(table):
             reason = why_not_configuration(kernel, contestant, index, problem, device.target)
             if reason is None:
-                predicted = analytic.seconds(kernel.variant, config, shape.sizes, device)
-                found.append(Candidate(contestant, index, dict(config), predicted))
+                found.append(Candidate(contestant, index, dict(config), 0.0))
+                predicted.append([analytic.seconds(kernel.variant, config, each, device) for each in shape.ways])
             else:
                 left_out[reason] += 1
-    return found
+    scores = spreading.scores(list(zip(*predicted))) if found else []
+    return [replace(each, predicted=score) for each, score in zip(found, scores)]
 
 
 def why_not(kernel: Kernel, contestant: Contestant, problem: Problem, target: str, triton: str) -> str | None:

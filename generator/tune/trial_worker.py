@@ -22,6 +22,7 @@ from generator.bench.measurements import Side
 from generator.bench.peers import set_precision
 from generator.bench.problem import Problem
 from generator.bench.random_operands import Operands
+from generator.bench.routing import EVEN
 from generator.bench.stats import rounded
 from generator.plan import devices
 from generator.tune.executors import loaded
@@ -300,6 +301,7 @@ def _final(trial: Trial, device: Device, best: list[Candidate], notes: _Notes) -
         rest[0] if rest else None,
         products[0] if products else 0,
         bool(shape.groups),
+        shape.routing or EVEN,
     )
 
 

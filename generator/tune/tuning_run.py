@@ -14,6 +14,7 @@ from generator.bench.competitor import rows
 from generator.bench.markdown_tables import tile
 from generator.bench.measure import reason
 from generator.bench.problem import Shape
+from generator.bench.routing import EVEN
 from generator.bench.sampled_sizes import is_unseen
 from generator.emit import code_parts
 from generator.language.errors import CallError
@@ -22,7 +23,7 @@ from generator.tune import pruning, trial_worker, winners
 from generator.tune.journal import Journal
 from generator.tune.outcome import Outcome, Winner
 from generator.tune.rate_fit import fit
-from generator.tune.samples import Row, row_of, samples_of
+from generator.tune.samples import Row, all_round, row_of, samples_of
 from generator.tune.trial_selection import Trial
 from generator.tune.winner_validation import DOUBTED, doubtful
 
@@ -161,9 +162,11 @@ def write(
 
     All measurements of a size in the journal count, whichever call made them, except those of sizes drawn to be unseen
     (`generator.bench.sampled_sizes`). Of several winners the one with the highest ratio to torch's product, which was
-    timed beside each, is taken; without such a time, the fastest one. Two kinds of winners are left out, so that the
-    fitted cost model chooses there: those that `winner_validation` doubts, and those of sizes at which only some of a
-    contract's kernels were measured.
+    timed beside each, is taken; without such a time, the fastest one. Of groups it is the winner for equal ones, or
+    what all measured routings of the size call for (`samples.all_round`); rates are fitted to equal groups.
+
+    Two kinds of winners are left out, so that the fitted cost model chooses there: those that `winner_validation`
+    doubts, and those of sizes at which only some of a contract's kernels were measured.
 
     Raises what `check` raises, and `CallError` for kernels that are not rendered.
     """
@@ -171,7 +174,8 @@ def write(
         path = files[name]
         variants = {contract: kernels[0].variant for contract, kernels in families.known[name].contracts.items()}
         digests = digests_of(families, name)
-        standing = [outcome for outcome in journal.standing(place, name, digests) if not _is_of_unseen(outcome)]
+        everything = [outcome for outcome in journal.standing(place, name, digests) if not _is_of_unseen(outcome)]
+        standing = [outcome for outcome in everything if outcome.winner is None or outcome.winner.routing == EVEN]
         new: dict[tuple[str, tuple[int, ...]], Winner] = {}
         offered, samples = rows_of(families, name), list(samples_of(standing, variants))
         if smallest and families.known[name].spec.select == "fastest":
@@ -182,9 +186,14 @@ def write(
             rival = new.get(winner.place)
             if winner.place in complete and (rival is None or _cost(winner) < _cost(rival)):
                 new[winner.place] = winner
+        routed = [sample for sample in samples_of(everything, variants) if sample.row in offered]
+        new = {at: all_round(winner, routed) for at, winner in new.items()}
         samples = [sample for sample in samples if sample.row in offered]
         fitted = fit(samples, device)
         found, dropped = winners.merge(old, new.values(), fitted, digests)
+        places = ({each.winner.place for each in outcomes if each.winner} for outcomes in (everything, standing))
+        if skewed := set.difference(*places):
+            print(f"{path}: {len(skewed)} sizes have no winner, because equal groups were not measured there")
         gone = [winner for winner in found.winners if _row_of(winner) not in offered]
         whole, found = found, pruning.pruned(found, samples, offered)
         if gone:
@@ -203,6 +212,7 @@ def write(
             kept = pruning.portfolio(samples, pruning.predicted(fitted, samples, shapes, variants, device))
             print(f"{path}: {len(kept)} of {len(every)} configurations in {journal.path} remain")
             # What this journal does not have stays.
+            kept |= {_row_of(winner) for winner in new.values() if winner.divided}
             found = pruning.pruned(found, samples, kept | (offered - every))
         if dropped:
             kernels = ", ".join(sorted({winner.kernel for winner in dropped}))

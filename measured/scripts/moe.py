@@ -1,11 +1,12 @@
 """Experts of `transformers`, by its grouped path and by a family's: `python measured/scripts/moe.py FILE`.
 
-The blocks of Qwen3 30B-A3B and Mixtral 8x7B, with random weights. The family is `docs/examples/experts.yaml`, in bf16;
-`rows` is the same with the rows of tokens named, where `family` copies them. FILE receives, as JSON: errors of results
-and gradients against the experts in fp32, and milliseconds of a forward pass and of a training step, eager and compiled
-in one graph. The sides take turns in every round; a ratio is the time of `transformers`' own path by a side's, the
-median over rounds, with the quartiles. A part that fails is an error's text in FILE. Needs `transformers` from 5.0 on;
-without a GPU, in Triton's interpreter, the sizes are small and the times mean nothing.
+The blocks of Qwen3 30B-A3B and Mixtral 8x7B, with random weights. The family is `docs/examples/experts.yaml`, in bf16,
+whose forward and backward kernels are chosen by measurements and the cost model (`select: fastest`); `rows` is the same
+with the rows of tokens named, where `family` copies them. FILE receives, as JSON: errors of results and gradients
+against the experts in fp32, and milliseconds of a forward pass and of a training step, eager and compiled in one graph.
+The sides take turns in every round; a ratio is the time of `transformers`' own path by a side's, the median over
+rounds, with the quartiles. A part that fails is an error's text in FILE. Needs `transformers` from 5.0 on; without a
+GPU, in Triton's interpreter, the sizes are small and the times mean nothing.
 """
 
 from __future__ import annotations

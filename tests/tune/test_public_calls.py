@@ -163,18 +163,23 @@ def test_a_device_that_is_lost_while_functions_are_compared_is_reported(
     assert capsys.readouterr().err == "tune: gemm_fp16_rcr_none 32x32x32: RuntimeError: the device is lost\n"
 
 
-def test_groups_of_equal_size_are_tuned_and_what_won_is_run(tmp_path: Path) -> None:
-    """The sizes of a call of groups are how many rows can reach, and the rows of each if all have as many."""
+def test_groups_are_tuned_and_what_won_is_run(tmp_path: Path) -> None:
+    """The sizes of a call of groups are how many rows can reach, and the rows of each if all have as many.
+
+    A size has one winner for all routings that were measured, and none without equal groups.
+    """
     spec = OWN.replace("epilogue: bias+own", "batch: grouped\nstore: pointer").partition("ops:")
     tiles = spec[2].partition("tile:")
     text = (spec[0] + "".join(tiles[1:])).replace("SELECT", "select: table").replace("masking: mnk\n", "")
     (tmp_path / "own.yaml").write_text(text)
-    (tmp_path / "shapes.yaml").write_text("[4g30x32x16, 5g3x16x32, '5g33x16x32:zipf']")
+    (tmp_path / "shapes.yaml").write_text("[4g30x32x16, '4g30x32x16:one', 5g3x16x32, '5g33x16x32:zipf']")
     path = {"PYTHONPATH": str(ROOT), "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
     arguments = ["own.yaml", "--shapes", "shapes.yaml", "--executor", "tests.helpers.tune.fake_gpu:threads"]
     done = python("-m", "tests.helpers.tune.interpreted", *arguments, cwd=tmp_path, env=path)
     assert done.returncode == 0, done.stderr
-    assert "of rows that are spread evenly over groups: 5g33x16x32:zipf" in done.stderr
+    journal = (tmp_path / ".tune_cache" / "nvidia_h200.jsonl").read_text()
+    assert "mine.json: 1 sizes have no winner, because equal groups were not measured there" in done.stdout
+    assert [journal.count(f'"routing":"{word}"') for word in ("uniform", "one", "zipf")] == [2, 1, 1]
     found = json.loads((tmp_path / "found" / "mine.json").read_text())
     won = {(w["batch"], w["m"], w["n"], w["k"]): w["config"] for w in found["winners"]}
     assert set(won) == {(4, 8, 32, 16), (3, 1, 16, 32)} and all(w["divided"] for w in found["winners"])

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from generator.language.model import Variant
 from generator.plan.expand import expand
-from generator.tune.outcome import Outcome, Timed, Winner
-from generator.tune.samples import samples_of
+from generator.tune.outcome import Outcome, Timed, Winner, outcome_of, plain
+from generator.tune.samples import Sample, all_round, row_of, samples_of
 from tests.helpers.support import BASE, read_text
 
 KERNEL = "tiled_pointer_auto_grouped"
@@ -76,3 +78,53 @@ def test_what_has_no_winner_or_is_of_another_contract_is_no_sample() -> None:
 def test_unaligned_operands_are_known(layout: str, sizes: tuple[int, int, int], aligned: bool) -> None:
     (sample,) = samples_of([outcome(f"gemm_fp16_{layout}_none", sizes, {16: 1e-6})], variants(layout))
     assert sample.aligned == aligned
+
+
+def of_groups(times: dict[str, dict[int, float]]) -> tuple[Winner, list[Sample]]:
+    """The winner for equal groups, and the samples of a size of groups: the seconds by routing and BLOCK_M."""
+    contract, found = "gmm_fp16_rcr_none", []
+    for routing, own in times.items():
+        for m, seconds in own.items():
+            row = row_of(contract, f"{contract}__{KERNEL}", {"BLOCK_M": m})
+            found.append(Sample(row, (16, 8, 64, 64), 2, seconds, routing=routing))
+    # Another size, at which other configurations are fast.
+    found += [replace(each, sizes=(16, 9, 64, 64), seconds=1 / each.seconds) for each in found]
+    evenly = times["uniform"]
+    best = min(evenly, key=evenly.__getitem__)
+    config = {"BLOCK_M": best}
+    winner = Winner(contract, 8, 64, 64, f"{contract}__{KERNEL}", config, evenly[best], batch=16, divided=True)
+    return winner, found
+
+
+@pytest.mark.parametrize(
+    ("times", "best"),
+    [
+        ({"uniform": {16: 1.0, 64: 1.05}}, 16),
+        ({"uniform": {16: 1.0, 64: 1.05}, "one": {16: 1.1, 64: 1.0}}, 16),
+        ({"uniform": {16: 1.0, 64: 1.05}, "one": {16: 3.0, 64: 1.0}}, 64),
+        ({"uniform": {16: 1.0, 64: 1.3}, "one": {16: 3.0, 64: 1.0}}, 16),
+        ({"uniform": {16: 1.0, 64: 1.05}, "zipf": {16: 1.0, 64: 1.0}, "one": {16: 3.0, 64: 1.0}}, 64),
+        ({"uniform": {16: 1.0, 64: 1.05}, "one": {16: 3.0, 128: 1.0}}, 16),
+        ({"uniform": {16: 1.0, 64: 1.05}, "one": {64: 1.0}}, 64),
+    ],
+    ids=["equal groups alone", "hardly slow", "slow for one", "too dear", "three ways", "not measured", "failed"],
+)
+def test_one_winner_of_several_routings(times: dict[str, dict[int, float]], best: int) -> None:
+    winner, samples = of_groups(times)
+    found = all_round(winner, samples)
+    assert (found.config, found.seconds) == ({"BLOCK_M": best}, times["uniform"][best])
+    assert found.routing == "uniform" and found.place == winner.place
+    assert (found == winner) == (best == 16) and (found.runner_up is None) == (best == 16)
+
+
+def test_a_routing_is_kept_with_an_outcome_and_makes_a_sample_of_its_own() -> None:
+    winner, _ = of_groups({"uniform": {16: 1.0}})
+    skewed = Outcome((Timed(winner.kernel, winner.config, 4.0),), (), replace(winner, routing="zipf", seconds=4.0))
+    assert outcome_of(plain(skewed)) == skewed and skewed.winner is not None
+    assert str(skewed.winner.shape) == "16g128x64x64:zipf" and skewed.winner.place == winner.place
+    evenly = Outcome((Timed(winner.kernel, winner.config, 1.0),), (), winner)
+    assert "routing" not in plain(winner) and outcome_of(plain(evenly)) == evenly
+    spec = read_text(BASE + "batch: grouped\n")
+    known = {kernel.variant.contract: kernel.variant for kernel in expand(spec).kernels}
+    found = {sample.routing: sample.seconds for sample in samples_of([evenly, skewed], known)}
+    assert found == {"uniform": 1.0, "zipf": 4.0}

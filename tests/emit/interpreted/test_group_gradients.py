@@ -26,6 +26,16 @@ backward: kernels
 exclude:
   - {layout: crr, epilogue: [silu+add, bias, bias+swiglu], because: "few tests"}
 """
+FASTEST = """\
+summary: The experts of a mixture.
+layout: rcr
+dtype: fp16
+batch: grouped
+epilogue: [swiglu, scale_m]
+select: fastest
+backward: kernels
+"""
+LAUNCHING = "_launch", "_cached_launch", "_tuned"
 ENDS = ([0, 10, 20, 30], [41, 41, 41, 41], [0, 0, 0, 0], [12, 5, 60, -1])
 
 
@@ -176,3 +186,54 @@ def test_a_step_with_named_rows_is_compiled_in_one_graph(family: ModuleType) -> 
         gradients.append((x.grad, y.grad))
     for eager, compiled in zip(*gradients, strict=True):
         assert torch.equal(compiled, eager)
+
+
+def test_a_step_of_training_runs_what_is_chosen_for_a_gpu(
+    render: Callable[[str, str], ModuleType], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both layers of experts, forward and backward, with the kernels and configurations that an H200 would run."""
+    family = render("fast_groups", FASTEST)
+    launch, cached, tuned = (importlib.import_module(f"{family.__name__}.{x}") for x in LAUNCHING)
+    ran: dict[str, set[str]] = {}
+
+    def launched(module: ModuleType, row: object, *call: object) -> object:
+        contract, _, how = module.__name__.rpartition(".")[2].partition("__")
+        assert row in module.CONFIGS
+        ran.setdefault(contract, set()).add(how)
+        return run(module, row, *call)
+
+    run = cached.launched
+    monkeypatch.setattr(cached, "launched", launched)
+    monkeypatch.setattr(launch, "_on_gpu", lambda x: True)
+    monkeypatch.setattr(tuned, "_device", lambda device: ("NVIDIA H200", 132))
+    make = torch.Generator().manual_seed(0)
+    rows, hidden, inner, groups = 70, 64, 32, 4
+    leaves = {
+        "x": torch.randn(rows, hidden, generator=make),
+        "up": torch.randn(groups, 2 * inner, hidden, generator=make) / 8,
+        "down": torch.randn(groups, hidden, inner, generator=make) / 8,
+        "scale": torch.rand(rows, generator=make),
+    }
+    grad = torch.randn(rows, hidden, generator=make)
+    for ends in ([9, 9, 60, 66], [0, 70, 70, 70]):
+        offsets = torch.tensor(ends, dtype=torch.int32)
+        ours = {name: value.half().requires_grad_() for name, value in leaves.items()}
+        h = family.gmm_fp16_rcr_swiglu(ours["x"], ours["up"].mT, offsets)
+        y = family.gmm_fp16_rcr_scalem(h, ours["down"].mT, offsets, scale_m=ours["scale"])
+        used = ends[-1]
+        y[:used].backward(grad[:used].half())
+        theirs = {name: value.half().double().requires_grad_() for name, value in leaves.items()}
+        parts = []
+        for group, (first, last) in enumerate(spans(ends, rows)):
+            gate, value = (theirs["x"][first:last] @ theirs["up"][group].mT).chunk(2, -1)
+            own = torch.nn.functional.silu(gate) * value @ theirs["down"][group].mT
+            parts.append(own * theirs["scale"][first:last, None])
+        exact = torch.cat(parts)
+        exact.backward(grad[:used].half().double())
+        torch.testing.assert_close(y[:used].double(), exact, rtol=1e-2, atol=1e-2)
+        for name, value in theirs.items():
+            assert ours[name].grad is not None
+            torch.testing.assert_close(ours[name].grad.double(), value.grad, rtol=2e-2, atol=2e-2, msg=name)
+    for contract in ("gmm_fp16_rrr_none", "gmmk_fp16_crc_none"):
+        # Without a choice among kernels it would be the first that takes the operands.
+        assert family._KERNELS[contract][0].partition("__")[2] not in ran[contract]

@@ -1,0 +1,234 @@
+"""The choice for groups, of which only the device knows the sizes: no way to spread rows over them may make it slow."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from generator.cli import main
+from generator.cost import analytic, fitted, spreading
+from generator.plan.configurations import configurations
+from generator.plan.devices import DEVICES, Device
+from generator.plan.expand import expand
+from generator.plan.kernels import Family
+from generator.verify.ahead_of_time import standing_in_for
+from generator.verify.loading import load_family
+from tests.helpers.support import forget, read_text
+
+H200, B200 = DEVICES["nvidia_h200"], Device("NVIDIA B200", "sm100", 148, 233472)
+CUDA = torch.device("cuda", 0)
+EXPERTS = """\
+summary: The experts of a mixture, with weights stored as (experts, N, K).
+layout: rcr
+dtype: bf16
+batch: grouped
+epilogue: [swiglu, scale_m]
+select: fastest
+backward: kernels
+targets: [sm90, sm100]
+"""
+NONE, ROWS, WEIGHTS = "gmm_bf16_rcr_none", "gmm_bf16_rrr_none", "gmmk_bf16_crc_none"
+#: G, T, N and K; in products of `WEIGHTS`, G, M, N and T.
+SIZES = [
+    (256, 512, 7168, 2048),
+    (128, 1024, 1536, 2048),
+    (8, 64, 28672, 4096),
+    (8, 8192, 4096, 14336),
+    (1, 64, 512, 64),
+]
+OF_WEIGHTS = [(128, 2048, 1536, 2048), (128, 2048, 1536, 32768), (8, 4096, 28672, 8192), (256, 512, 512, 64)]
+
+
+def rendered(folder: Path, name: str) -> ModuleType:
+    """The family under a name of its own: it keeps what it found out about a device."""
+    (folder / f"{name}.yaml").write_text(EXPERTS)
+    assert main([str(folder / f"{name}.yaml"), "--out", str(folder)]) == 0
+    return load_family(folder / name)
+
+
+@pytest.fixture(scope="module")
+def experts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
+    """On a device with measurements."""
+    yield rendered(tmp_path_factory.mktemp("routed"), "routed")
+    forget("routed")
+
+
+@pytest.fixture(scope="module")
+def unmeasured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
+    """On a device without."""
+    yield rendered(tmp_path_factory.mktemp("unmeasured"), "unmeasured")
+    forget("unmeasured")
+
+
+@pytest.fixture(scope="module")
+def family() -> Family:
+    return expand(read_text(EXPERTS))
+
+
+def empty(*shape: int, column: bool = False) -> torch.Tensor:
+    *front, rows, columns = shape
+    found = torch.empty(*front, *((columns, rows) if column else (rows, columns)), dtype=torch.bfloat16, device="cuda")
+    return found.mT if column else found
+
+
+def which(package: ModuleType, contract: str, sizes: tuple[int, ...]) -> tuple[str, Mapping[str, int]]:
+    """The kernel, less its contract, and the configuration of a call with aligned operands."""
+    g, m, n, k = sizes
+    if contract.startswith("gmmk_"):
+        a, b = empty(m, k, column=True), empty(k, n)
+    else:
+        a, b = empty(m, k), empty(g, k, n, column=contract[9:12] == "rcr")
+    name, row = getattr(package, contract).which(a, b, torch.empty(g, dtype=torch.int32, device="cuda"))
+    return name.rpartition("__")[2], row
+
+
+def spread(contract: str, sizes: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """What the choice weighs, by the words of the documentation: all groups, the square root of so many, and one."""
+    g, m, n, k = sizes
+    if contract.startswith("gmmk_"):
+        return [(count, m, n, math.ceil(k / count)) for count in dict.fromkeys((g, math.isqrt(g), 1))]
+    busy = min(g, m)
+    return [(count, math.ceil(m / count), n, k) for count in dict.fromkeys((busy, math.isqrt(busy), 1))]
+
+
+def times(
+    package: ModuleType, family: Family, contract: str, sizes: tuple[int, ...], device: Device
+) -> dict[tuple[str, str], list[float]]:
+    """Kernel and configuration -> the seconds that the model of the device predicts for each way to spread rows."""
+    found = {}
+    tuned = importlib.import_module(f"{package.__name__}._tuned")
+    for kernel in family.contracts[contract]:
+        rated = tuned._rates(CUDA, contract)[0].get(kernel.how, {})
+        for index, row in enumerate(configurations(kernel)):
+            ways = spread(contract, sizes)
+            if device is B200 and device.target in kernel.targets:
+                seconds = [analytic.seconds(kernel.variant, row, each, device) for each in ways]
+            elif device is H200 and index in rated:
+                one = [fitted.rated(row, rated[index])]
+                seconds = [fitted.seconds(one, each, device.multiprocessors, 2)[0] for each in ways]
+            else:
+                continue
+            found[kernel.how, str(row)] = seconds
+    return found
+
+
+def cautious(found: dict[tuple[str, str], list[float]]) -> dict[tuple[str, str], float]:
+    """The weighted geometric mean of the ratio for equal groups and the worst ratio."""
+    least = [min(each) for each in zip(*found.values())]
+    ratios = {key: [cost / best for cost, best in zip(each, least)] for key, each in found.items()}
+    return {key: own[0] ** (1 - spreading.CAUTION) * max(own) ** spreading.CAUTION for key, own in ratios.items()}
+
+
+@pytest.mark.parametrize(
+    ("contract", "sizes"),
+    [*itertools.product((NONE, ROWS), SIZES), *((WEIGHTS, sizes) for sizes in OF_WEIGHTS)],
+    ids=str,
+)
+@pytest.mark.parametrize("device", [H200, B200], ids=lambda device: device.name)
+def test_products_and_their_gradients_run_what_the_model_calls_for(
+    request: pytest.FixtureRequest, family: Family, device: Device, contract: str, sizes: tuple[int, ...]
+) -> None:
+    """By the model that is fitted to measurements, and on a device without any by the analytic one."""
+    package: ModuleType = request.getfixturevalue("experts" if device is H200 else "unmeasured")
+    with standing_in_for(device), FakeTensorMode(allow_non_fake_inputs=True):
+        how, row = which(package, contract, sizes)
+        found = cautious(times(package, family, contract, sizes, device))
+    assert found[how, str(row)] == pytest.approx(min(found.values()), rel=1e-9)
+
+
+def test_gradients_do_not_run_the_first_kernel(experts: ModuleType) -> None:
+    """Those of a layer with 128 experts: both gradients of many rows run a persistent kernel with a large tile."""
+    entry = experts._GRADIENTS["gmm_bf16_rcr_swiglu"]
+    assert (entry["a"][0], entry["b"][0], entry["again"]) == (ROWS, WEIGHTS, NONE)
+    with standing_in_for(H200), FakeTensorMode(allow_non_fake_inputs=True):
+        for contract, sizes in ((ROWS, (128, 32768, 2048, 1536)), (WEIGHTS, (128, 2048, 1536, 32768))):
+            how, row = which(experts, contract, sizes)
+            assert how.startswith("persistent_descriptor") and row["BLOCK_M"] * row["BLOCK_N"] >= 128 * 128
+            first = experts._kernel(experts._KERNELS[contract][0])
+            assert how != first.__name__.rpartition("__")[2]
+
+
+def test_few_rows_of_many_groups_have_tiles_for_all_rows_in_one(experts: ModuleType, family: Family) -> None:
+    """Where the weights are read at any rate, rows that a tile has in vain cost less than one group in many tiles."""
+    sizes = 256, 512, 7168, 2048
+    with standing_in_for(H200), FakeTensorMode(allow_non_fake_inputs=True):
+        how, row = which(experts, NONE, sizes)
+        found = times(experts, family, NONE, sizes, H200)
+        evenly = min(found, key=lambda key: found[key][0])
+        least = [min(each) for each in zip(*found.values())]
+        own = [seconds / best for seconds, best in zip(found[how, str(row)], least)]
+        assert how.startswith("persistent_"), "a tiled kernel has a program for each tile that there may be"
+        assert row["BLOCK_M"] >= 64
+        assert found[evenly][2] / least[2] > 2 and own[0] < 1.1 and own[2] < 1.2
+        # Rows that fit into one tile anyway change nothing.
+        assert which(experts, NONE, (256, 16, 7168, 2048))[1]["BLOCK_M"] <= 64
+
+
+def test_rows_that_are_named_count_in_place_of_those_of_a(experts: ModuleType) -> None:
+
+    with standing_in_for(H200), FakeTensorMode(allow_non_fake_inputs=True):
+        tokens, weights = empty(64, 2048), empty(128, 2048, 1536, column=True)
+        rows, offsets = (torch.empty(count, dtype=torch.int32, device="cuda") for count in (32768, 128))
+        _, row = getattr(experts, NONE).which(tokens, weights, offsets, rows=rows)
+        assert row["BLOCK_M"] == 128 > getattr(experts, NONE).which(tokens, weights, offsets)[1]["BLOCK_M"]
+
+
+def test_the_choice_is_the_same_in_any_order(experts: ModuleType) -> None:
+    calls = [(NONE, sizes) for sizes in SIZES] + [(WEIGHTS, sizes) for sizes in OF_WEIGHTS]
+    with standing_in_for(H200), FakeTensorMode(allow_non_fake_inputs=True):
+        there = [which(experts, *call) for call in calls]
+        assert [which(experts, *call) for call in reversed(calls)] == there[::-1]
+
+
+@pytest.mark.parametrize(
+    ("groups", "total", "expected"),
+    [
+        (256, 512, [(256, 2), (16, 32), (1, 512)]),
+        (8, 100, [(8, 13), (2, 50), (1, 100)]),
+        (2, 5, [(2, 3), (1, 5)]),
+        (1, 7, [(1, 7)]),
+        (0, 0, [(1, 0)]),
+    ],
+)
+def test_rows_are_spread_over_all_groups_over_few_and_over_one(
+    groups: int, total: int, expected: list[tuple[int, int]]
+) -> None:
+    assert spreading.ways(groups, total) == expected
+
+
+def test_the_square_root_of_the_groups_is_what_rows_by_zipfs_law_see() -> None:
+    """The groups that would give a row as many neighbours, if equal, as it has on average: within twice of the root."""
+    for groups in (8, 32, 128, 512):
+        share = [1 / rank for rank in range(1, groups + 1)]
+        like = sum(share) ** 2 / sum(each**2 for each in share)
+        assert math.isqrt(groups) <= like <= 2.5 * math.isqrt(groups)
+
+
+def test_a_worst_way_weighs_less_than_equal_groups() -> None:
+    evenly, careful = [1.0, 1.05], [4.0, 1.0]
+    assert min(spreading.scores([evenly, careful])) == spreading.scores([evenly, careful])[1]
+    assert spreading.scores([[1.0, 1.3], careful])[0] == min(spreading.scores([[1.0, 1.3], careful]))
+    assert spreading.scores([evenly]) == evenly
+    assert spreading.scores([[3.0, 2.0], [3.0, 2.0]]) == [3.0, 2.0]
+
+
+def test_the_rule_in_the_folder_is_the_generators_own(experts: ModuleType) -> None:
+    own = Path(str(experts.__file__)).parent / "_spreading.py"
+    assert own.read_text().endswith(Path(spreading.__file__).read_text())
+
+
+def test_no_groups_are_as_one_group(experts: ModuleType) -> None:
+    launch = importlib.import_module(f"{experts.__name__}._launch")
+    with standing_in_for(H200), FakeTensorMode(allow_non_fake_inputs=True):
+        arguments = torch.empty(0, dtype=torch.int32, device="cuda")
+        a, b = empty(64, 0, column=True), empty(0, 64)
+        assert launch._spread(a, b, 64, arguments, None) == [(1, 64, 64, 0)]
+        assert launch._spread(empty(32, 64), empty(0, 64, 48, column=True), 48, arguments, None) == [(1, 32, 48, 64)]
