@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,26 +15,12 @@ from hypothesis import given, settings
 from generator.cost import tuned
 from generator.verify.jobs import State
 from generator.verify.run_report import whole_text
-from generator.verify.worker_pool import Pool, settled, workers_by_default
+from generator.verify.worker_pool import Pool, settled
 
 from . import proving
 from .specs import contracts, families, legal, rendered
 
 TARGETS = ("sm80", "sm90", "sm100", "gfx942")
-
-
-@pytest.fixture(scope="module")
-def pools() -> Iterator[Callable[[str], Pool]]:
-    """The worker processes of a level, which all targets share: each takes seconds to start."""
-    with contextlib.ExitStack() as ended:
-
-        @functools.cache
-        def of(level: str) -> Pool:
-            pool = Pool(level, workers_by_default())
-            ended.callback(pool.close)
-            return pool
-
-        yield of
 
 
 def proved(pool: Pool, level: str, target: str, folder: Path, wanted: int, number: int) -> int:
