@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import generator
-from tests.helpers.support import BASE, SPECS, Spoken, contents, python
+from tests.helpers.support import BASE, BESIDE_KERNELS, SPECS, Spoken, contents, python
 
 Cli = Callable[..., Spoken]
 
@@ -28,19 +28,7 @@ def test_rendering_goes_into_generated(family: Cli) -> None:
     said = family("family.yaml")
     assert (said.status, said.out, said.err) == (0, "generated/family: 4 kernels; 13 created\n", "")
     assert sorted(contents(Path("generated"))) == sorted(
-        f"family/{name}"
-        for name in (
-            *(f"{n}.py" for n in NAMES),
-            "__init__.py",
-            "_cached_launch.py",
-            "_copies.py",
-            "_launch.py",
-            "_operators.py",
-            "_prepare.py",
-            "_relaunch.py",
-            "manifest.json",
-            "nn.py",
-        )
+        f"family/{name}" for name in (*(f"{n}.py" for n in NAMES), *BESIDE_KERNELS)
     )
 
 

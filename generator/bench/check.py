@@ -17,7 +17,7 @@ from generator.epilogue.auxiliary_outputs import AuxiliaryOutput
 from generator.epilogue.operations import ROWS
 from generator.language.model import Dtype
 from generator.language.vocabulary import ELEMENTS
-from generator.verify.cases import spans
+from generator.verify.case_sizes import spans
 from generator.verify.element_types import SATURATED, quantise, torch_type
 from generator.verify.error_propagation import Bounded
 from generator.verify.execute import Fault

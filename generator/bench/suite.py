@@ -94,22 +94,21 @@ def peers(text: str) -> tuple[str, ...]:
 
 def find(name: str) -> Path:
     """The file of a suite given by name or by path; raise `CallError` for an unknown name."""
-    if "/" in name or name.endswith((".yaml", ".yml", ".json")):
-        return Path(name)
-    known = sorted(path.stem for path in SUITES.glob("*.yaml"))
-    if name not in known:
-        raise CallError(f"--suite: no suite is named {name!r}; known: {', '.join(known)}, or give a file")
-    return SUITES / f"{name}.yaml"
+    return _found(name, SUITES, "--suite: no suite is named")
 
 
 def find_shapes(name: str) -> Path:
     """The file of shapes given by its name in suites/shapes or by path; raise `CallError` for an unknown name."""
+    return _found(name, SHAPES, "--shapes: no file of shapes is named")
+
+
+def _found(name: str, folder: Path, unknown: str) -> Path:
     if "/" in name or "." in name:
         return Path(name)
-    known = sorted(path.stem for path in SHAPES.glob("*.yaml"))
+    known = sorted(path.stem for path in folder.glob("*.yaml"))
     if name not in known:
-        raise CallError(f"--shapes: no file of shapes is named {name!r}; known: {', '.join(known)}, or give a file")
-    return SHAPES / f"{name}.yaml"
+        raise CallError(f"{unknown} {name!r}; known: {', '.join(known)}, or give a file")
+    return folder / f"{name}.yaml"
 
 
 def read_suite(path: Path) -> Suite:

@@ -3,9 +3,11 @@
     source                the file as a syntax tree: kernel, CONFIGS, functions, every call that accesses memory
     patterns              comparison of syntax trees with Python patterns that have holes, to recognise statements
     gemm_statements       what the launcher has checked before it launches, statement by statement (`helpers`)
+    launch_tensors        the operands that the launcher admits, and the results and the room that it makes
     launcher_facts        the arguments that the launcher passes with each configuration (`plain_arithmetic`)
     configuration_choice  the configurations with which the launcher may call the kernel
     evaluate              symbolic execution of the kernel, per configuration: address, mask and path of each access
+    induction             the names of a loop, for any of its iterations
     expressions           the values of expressions; `triton_semantics` defines Triton's functions
     choices               values that depend on a condition; `sites` are accesses, `symbolic_values` values of names
     batches               the matrix of a batch that a program computes

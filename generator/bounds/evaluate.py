@@ -1,8 +1,6 @@
 """Symbolic execution of the kernel: statements, branches, and the loop over K by induction.
 
-A loop body is executed once, for an iteration `step` that the solver may choose: a pointer that every iteration moves
-by the same distance is at its start plus `step` times that distance. Names that a loop changes in any other way are not
-followed.
+A loop body is executed once, for an iteration `step` that the solver may choose (`induction`).
 """
 
 from __future__ import annotations
@@ -11,12 +9,12 @@ import ast
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from generator.bounds import groups, sharing, triton_semantics
+from generator.bounds import groups, induction, sharing, triton_semantics
 from generator.bounds.choices import merged
 from generator.bounds.expressions import Expressions
 from generator.bounds.launcher_facts import COUNTERS, WORK
 from generator.bounds.order_proof import Lemma
-from generator.bounds.patterns import assigned, dotted, expression, matches
+from generator.bounds.patterns import assigned, expression, matches
 from generator.bounds.sites import Site
 from generator.bounds.source import NotUnderstood, Refuted
 from generator.bounds.symbolic_values import (
@@ -29,7 +27,6 @@ from generator.bounds.symbolic_values import (
     Several,
     Truth,
     Value,
-    reaches_memory,
 )
 from generator.bounds.terms import Condition, Poly, Renumbered, at_most, below, of, poly, variable
 
@@ -305,17 +302,17 @@ class _Walker:
         self.at = before
 
     def _loop(self, node: ast.For, target: str, steps: ast.Call, body: list[ast.stmt]) -> None:
-        start, stop, step = self._range(steps)
+        start, stop, step = induction.steps_of(self.at, steps)
         count = variable(f"step{self.loops or ''}")
         self.loops += 1
         reached = start.value + count * step
         inside = (at_most(0, count), below(reached, stop.value))
         before, changed = self.at, assigned(body) | {target}
-        names = self._without(changed, node)
+        names = induction.outside(self.at, changed, node)
         last = Part(stop.value + step, (), False, before.path, node.lineno)
         decided = before.decided | start.parts | stop.parts | {last}
         self.at = Expressions(dict(names), (*before.path, *inside), decided, before.sites)
-        moving = {name: self._moving(name, body, before.names.get(name), count) for name in changed}
+        moving = {name: induction.moving(self.at, name, body, before.names.get(name), count) for name in changed}
         parts = start.parts | stop.parts
         self.at.names |= {name: value for name, value in moving.items() if value is not None}
         self.at.names[target] = Number(reached, (), "32", parts)
@@ -338,7 +335,7 @@ class _Walker:
         if not known or self.tiles is not None or self.order is None or self.at.path:
             raise NotUnderstood(node.lineno, f"the loop over {ast.unparse(node.iter)}")
         assert isinstance(tiles, Number)
-        before, names = self.at, self._without(assigned(body) | {target}, node)
+        before, names = self.at, induction.outside(self.at, assigned(body) | {target}, node)
         self.at = Expressions(dict(names), before.path, before.decided, before.sites)
         self.at.names[target] = Number(variable(triton_semantics.PID), width="32")
         self.tiles = tiles.value
@@ -358,7 +355,7 @@ class _Walker:
             raise NotUnderstood(node.lineno, f"the loop over {ast.unparse(node.iter)}")
         tiles = self.at.value(expression(sharing.TILES_OF_ALL))
         assert isinstance(tiles, Number) and self.depth is not None
-        before, names = self.at, self._without(changed, node)
+        before, names = self.at, induction.outside(self.at, changed, node)
         self.at = Expressions({**names, **within}, before.path, before.decided, before.sites)
         self.tiles, self.deals = tiles.value, True
         for statement in body:
@@ -368,45 +365,6 @@ class _Walker:
         self.tiles, self.deals = None, False
         before.names = names
         self.at = before
-
-    def _without(self, changed: set[str], loop: ast.For) -> dict[str, Value]:
-        """The names before and after any iteration of a loop: names that the loop changes are opaque."""
-        names = dict(self.at.names)
-        for name in changed:
-            hidden = name in names and reaches_memory(names[name])
-            names[name] = Opaque(f"{name}, which the loop of line {loop.lineno} changes", hidden)
-        return names
-
-    def _range(self, steps: ast.Call) -> tuple[Number, Number, int]:
-        values = [self.at.value(argument) for argument in steps.args]
-        numbers = [value for value in values if isinstance(value, Number) and not value.shape]
-        known = dotted(steps.func) in ("range", "tl.range", "tl.static_range") and 1 <= len(numbers) == len(values) <= 3
-        zero, one = triton_semantics.constant(0), triton_semantics.constant(1)
-        assert isinstance(zero, Number) and isinstance(one, Number)
-        start, stop, step = (zero, *numbers, one)[:3] if len(numbers) == 1 else (*numbers, one, one)[:3]
-        stride = step.value.constant
-        if not known or stride is None or stride < 1:
-            raise NotUnderstood(steps.lineno, f"the loop over {ast.unparse(steps)}")
-        return start, stop, stride
-
-    def _moving(self, name: str, body: list[ast.stmt], first: Value | None, count: Poly) -> Value | None:
-        """The value of a name in iteration `count`, if every iteration adds the same distance once; otherwise None."""
-        if sum(name in assigned([statement]) for statement in body) != 1 or first is None:
-            return None
-        # The distance is evaluated after a first iteration, and only matters if there is a second one.
-        again = Expressions(dict(self.at.names), (*self.at.path, at_most(1, count)), self.at.decided, [])
-        for statement in body:
-            place = replace(again.place(statement), line=statement.lineno)
-            match statement:
-                case ast.AugAssign(ast.Name(x), ast.Add(), value) if x == name and isinstance(first, Pointer | Number):
-                    by = again.value(value)
-                    if isinstance(by, Number) and not by.shape:
-                        return triton_semantics.moved(place, first, by, count)
-                case ast.Assign([ast.Name(x)], ast.Call(function, [ast.Name(y), value], [])) if x == y == name:
-                    by = again.value(value)
-                    if dotted(function) == "tl.advance" and isinstance(first, Block) and isinstance(by, Several):
-                        return triton_semantics.moved_block(place, first, by, count)
-        return None
 
 
 def _variables(value: Number | Truth) -> frozenset[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from generator.bounds.gemm_statements import Operand
+from generator.bounds.launch_tensors import Operand
 from generator.bounds.order_proof import outside_32_bits
 from generator.bounds.rewriting import value
 from generator.bounds.sites import Site

@@ -12,8 +12,8 @@ from generator.bounds import groups, launcher_facts
 from generator.bounds.batches import prove_split
 from generator.bounds.curve_lemma import Curve
 from generator.bounds.evaluate import Walk, walk
-from generator.bounds.gemm_statements import SUMS
 from generator.bounds.helpers import GROUPS_OF_K
+from generator.bounds.launch_tensors import SUMS
 from generator.bounds.launcher_facts import COUNTERS, Launch, Launcher
 from generator.bounds.order_proof import Lemma, Order, prove_order
 from generator.bounds.patterns import matches

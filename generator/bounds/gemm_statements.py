@@ -12,15 +12,14 @@ from dataclasses import dataclass, field
 
 from generator.bounds import configuration_choice, helpers
 from generator.bounds.helpers import SIZES
+from generator.bounds.launch_tensors import BETWEEN, SUMS, Operand, Tensors
 from generator.bounds.patterns import matched, matches
-from generator.bounds.plain_arithmetic import condition_of, number_of
-from generator.bounds.source import NotUnderstood, Source
+from generator.bounds.plain_arithmetic import condition_of
+from generator.bounds.source import NotUnderstood
 from generator.bounds.symbolic_values import Descriptor
-from generator.bounds.terms import Condition, Poly, equal, negation, poly, variable
+from generator.bounds.terms import Condition, equal, negation, poly, variable
 from generator.emit.syntax_digest import undocumented
 
-#: A new matrix of some sizes.
-_EMPTY = "torch.empty(({}), dtype=$dtype, device=a.device)"
 #: `gemm` asks for the plan, and launches by it unless there is nothing to launch.
 _GEMM = """
 launch = plan(a, b, **$given)
@@ -34,50 +33,19 @@ _LAUNCH = "launch.kernel[launch.grid](**launch.arguments)"
 _THEN = "launch.then.kernel[launch.then.grid](**launch.then.arguments)"
 #: The constants that a launch passes which has no configuration: sizes of its own tiles, and what it needs of a row.
 OF_ROW = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "SPLIT")
-#: What the first of two kernels stores for the second: partial sums to add, or the B to multiply.
-SUMS = "sums"
-DENSE = "decoded"
-BETWEEN = frozenset({SUMS, DENSE})
-#: Room for that B, row-major or column-major, whose rows or columns in memory are padded: they do not overlap.
-_PADDED = (
-    "torch.empty_strided(($rows, $columns), (triton.cdiv($columns, 8) * 8, 1), dtype=$dtype, device=a.device)",
-    "torch.empty_strided(($rows, $columns), (1, triton.cdiv($rows, 8) * 8), dtype=$dtype, device=a.device)",
-)
-#: How many there are of each element.
+#: How many partial sums there are of each element.
 _SPLIT = 'row["SPLIT"]'
 _REDUCE = "for name, reduce, parts in launch.reduced:\n    reduce(launch.parts[parts], -2, out=launch.results[name])"
-#: Types of a byte each.
-_BYTES = ("torch.float8_e4m3fn", "(torch.float8_e8m0fnu, torch.uint8)")
 _RETURNED = ('launch.results["out"]', "tuple(launch.results.values())")
 
 
-@dataclass(frozen=True)
-class Operand:
-    """A tensor as the launcher admits it: its shape, and the dimension of stride 1 where one is required."""
-
-    name: str
-    shape: tuple[Poly, ...]
-    unit: int | None
-
-    @property
-    def strides(self) -> tuple[str, ...]:
-        """The variables that stand for the strides, by dimension: `a.stride(0)`, `a.stride(1)`."""
-        return tuple(f"{self.name}.stride({dimension})" for dimension in range(len(self.shape)))
-
-
 @dataclass
-class Gemm:
+class Gemm(Tensors):
     """What `plan` says of a launch, and what `gemm` does before it."""
 
-    source: Source
-    operands: dict[str, Operand] = field(default_factory=dict)
-    #: The operands that have a byte for each element, which may be passed as bytes.
-    bytes: set[str] = field(default_factory=set)
     #: The operands whose extent decides between INDEX of 32 and of 64 bits.
     indexed: frozenset[str] = frozenset()
     facts: list[Condition] = field(default_factory=list)
-    #: The sizes of the products: of one, of a batch, or of groups.
-    sizes: tuple[str, ...] = ()
     _scalars: set[str] = field(default_factory=set)
     _rows: dict[str, tuple[ast.expr, bool]] = field(default_factory=dict)
     _descriptors: dict[str, Descriptor] = field(default_factory=dict)
@@ -88,26 +56,9 @@ class Gemm:
     _workspace: int = 0
     #: Whether the result is zero when the kernel starts.
     zeroed: bool = False
-    #: What the kernel writes for good: the result, the matrices beside it, and the parts of sums and maxima.
-    results: set[str] = field(default_factory=lambda: {"out"})
-    #: The extents of the room for those parts, which depend on the row.
-    _parts: dict[str, list[ast.expr]] = field(default_factory=dict)
-    _vectors: list[str] = field(default_factory=list)
-    #: The outputs beside `out`, in their order.
-    _beside: list[str] = field(default_factory=list)
     _furthest: ast.expr | None = None
     #: The fields of what `plan` returns.
     _plan: dict[str, ast.expr] = field(default_factory=dict)
-
-    @property
-    def strides(self) -> tuple[str, ...]:
-        """The variables that stand for the strides of all operands."""
-        return tuple(stride for operand in self.operands.values() for stride in operand.strides)
-
-    @property
-    def _result(self) -> tuple[str, ...]:
-        """The extents of the result."""
-        return self.sizes[self.sizes == helpers.GROUPS : -1]
 
     @property
     def counts(self) -> bool:
@@ -162,25 +113,25 @@ class Gemm:
         launches = [_LAUNCH, _THEN][: len(self.source.launches)]
         inside = [*([_CLEAR] if self.zeroed else []), *launches, *([_REDUCE] if "reduced" in self._plan else [])]
         known = same == names[0][2:] and matches(found["inside"], "\n".join(inside))
-        if not known or not matches(found["returned"], _RETURNED[bool(self._beside)]):
+        if not known or not matches(found["returned"], _RETURNED[bool(self.beside)]):
             raise NotUnderstood(gemm.lineno, "gemm, which launches what plan returns")
 
     def _planned(self, fields: Mapping[str, ast.expr]) -> bool:
         """Take in what `plan` returns: every field that a launch, or another by the same plan, goes by."""
-        vectors = [name for name in self._beside if name in self._vectors]
+        vectors = [name for name in self.beside if name in self.vectors]
         wanted = {
             "kernel": (self.source.launches[0], "kernel"),
             "results": self._results,
             "cleared": ('["out"]',),
             "workspace": ('{"work": work, "counters": counters}',) if self._workspace else (),
-            "parts": (_entries(sorted(self._parts, key=lambda name: name not in BETWEEN)),) if self._parts else (),
+            "parts": (_entries(sorted(self.parts, key=lambda name: name not in BETWEEN)),) if self.parts else (),
             "reduced": ("$all",) if self._reductions(fields.get("reduced")) == vectors else (),
         }
         needed = {"kernel", "grid", "arguments", "slots", "results"}
         needed |= {"workspace"} if self._workspace else set()
         needed |= {"parts", "reduced"} if vectors else set()
         needed |= {"parts", "then"} if len(self.source.launches) > 1 else set()
-        reduced = [name for name in self._parts if name not in BETWEEN]
+        reduced = [name for name in self.parts if name not in BETWEEN]
         known = needed <= fields.keys() <= {*needed, "cleared"} and len(reduced) == len(vectors)
         if not known or not all(matches(fields[name], *wanted[name]) for name in fields.keys() & wanted.keys()):
             return False
@@ -192,7 +143,7 @@ class Gemm:
         match then:
             case ast.Call(ast.Name("SimpleNamespace"), [], keywords):
                 fields = {field.arg: field.value for field in keywords if field.arg is not None}
-                between = BETWEEN & self._parts.keys()
+                between = BETWEEN & self.parts.keys()
                 if fields.keys() != {"kernel", "grid", "arguments", "slots"} or len(between) != 1:
                     return False
                 if SUMS in between:
@@ -207,7 +158,7 @@ class Gemm:
         """Raise unless as many parts of K are stored as there is room for, and as are added."""
         match self._plan["grid"], arguments:
             case ast.Tuple([_, launched]), ast.Dict(keys, values):
-                counts = [launched, self._parts[SUMS][0], (_named(keys, values) or {}).get("SPLIT")]
+                counts = [launched, self.parts[SUMS][0], (_named(keys, values) or {}).get("SPLIT")]
                 wrong = [count for count in counts if count is None or not matches(count, _SPLIT)]
                 if not wrong:
                     return
@@ -216,7 +167,7 @@ class Gemm:
     @property
     def _results(self) -> tuple[str, ...]:
         """What the results may read as: under their names."""
-        return ("results",) if self._beside else ('{"out": out}',)
+        return ("results",) if self.beside else ('{"out": out}',)
 
     @property
     def _empty(self) -> tuple[str, ...]:
@@ -229,7 +180,7 @@ class Gemm:
         for entry in node.elts if isinstance(node, ast.List) else ():
             match entry:
                 case ast.Tuple([ast.Constant(str(name)), how, ast.Constant(str(parts))]):
-                    if matches(how, "torch.sum", "torch.amax") and parts == f"{name}_parts" in self._parts:
+                    if matches(how, "torch.sum", "torch.amax") and parts == f"{name}_parts" in self.parts:
                         found.append(name)
         return found
 
@@ -237,15 +188,15 @@ class Gemm:
         """Take in a statement, if its meaning is known."""
         match statement:
             case ast.Expr(ast.Call(ast.Name("_check"))):
-                return self._admit(statement.value)
+                return self.admit(statement.value)
             case ast.If(test, [ast.Assign([ast.Name("out")], made)], orelse) if matches(test, "out is None"):
-                return self._output(made, orelse)
+                return self.output(made, orelse)
             case ast.If(test, [ast.Expr(check)], []) if matches(test, "rows is not None"):
-                return self._admit(check) and "rows" in self.operands
+                return self.admit(check) and "rows" in self.operands
             case ast.If(test, [ast.Raise()], []) if matches(test, "out is None", "_overlapping(out)"):
                 return True
             case ast.If(ast.Compare(ast.Name(name), [ast.Is()], [ast.Constant(None)]), [ast.Assign()], [_, *_]):
-                return self._output_beside(name, statement)
+                return self.output_beside(name, statement)
             case ast.If(test, [ast.Raise()], []) if matches(test, "reason is not None"):
                 self._refuses = True
                 refusal = self.source.function("refusal").body
@@ -255,7 +206,7 @@ class Gemm:
             case ast.If(test, [returned], []) if matches(test, "not _launchable(**$given)"):
                 return matches(returned, *self._empty)
             case ast.If(test, [*emptied, ast.Return() as returned], []) if matches(returned, *self._empty):
-                if not matches(emptied, "\n".join(f"{name}.zero_()" for name in self._vectors)):
+                if not matches(emptied, "\n".join(f"{name}.zero_()" for name in self.vectors)):
                     return False
                 self.facts.append(negation(condition_of(test, {name: variable(name) for name in SIZES}, {})))
                 return True
@@ -266,90 +217,6 @@ class Gemm:
             case ast.Return(ast.Call(ast.Name("SimpleNamespace"), [], fields)):
                 return self._planned({field.arg: field.value for field in fields if field.arg is not None})
         return False
-
-    def _admit(self, node: ast.expr) -> bool:
-        """`_check("a", a, (M, K), ..., unit=1)`: an operand of that shape from here on."""
-        match node:
-            case ast.Call(
-                ast.Name("_check"), [_, ast.Name(name), ast.Tuple(extents), _, _], [ast.keyword("unit", unit)]
-            ):
-                dimension = ast.literal_eval(unit)
-            case ast.Call(ast.Name("_check"), [_, ast.Name(name), ast.Tuple(extents), dtype, _], []):
-                dimension = None
-                self.bytes |= {name} if matches(dtype, *_BYTES) else set()
-            case _:
-                return False
-        if len(extents) > (2 if self.sizes == helpers.ONE else 3) or dimension not in (None, *range(len(extents))):
-            return False
-        helpers.check(self.source, dimension)
-        names = {size: variable(size) for size in SIZES}
-        self.operands[name] = Operand(name, tuple(number_of(extent, names, {}) for extent in extents), dimension)
-        return True
-
-    def _output(self, made: ast.expr, given: list[ast.stmt]) -> bool:
-        """`out`, made or given: both must be of one shape, with stride 1 along one dimension."""
-        match given:
-            case [ast.Expr(check), *refused] if self._admit(check):
-                out = self.operands.get("out")
-            case _:
-                return False
-        if out is None or any(not isinstance(x, ast.If) or not isinstance(x.body[0], ast.Raise) for x in refused):
-            return False
-        matrix, flipped = self._flip(made)
-        *front, rows, columns = self._result
-        shape, unit = ((columns, rows), 0) if flipped else ((rows, columns), 1)
-        known = matches(matrix, _EMPTY.format(", ".join((*front, *shape))))
-        known = known and out.shape == tuple(map(variable, self._result))
-        return known and out.unit in (None, unit + len(front))
-
-    def _output_beside(self, name: str, statement: ast.If) -> bool:
-        """A tensor beside `out`, made or given: a matrix as `out` is one, or a vector that no kernel reaches."""
-        match statement:
-            case ast.If(_, [ast.Assign([ast.Name(made)], value)], [ast.Expr(check), *refused]) if made == name:
-                if not matches(refused, "", f"_check_apart('{name}', {name})"):
-                    return False
-                if not self._admit(check) or name not in self.operands:
-                    return False
-            case _:
-                return False
-        self._beside.append(name)
-        out, found = self.operands.get("out"), self.operands[name]
-        matrix, flipped = self._flip(value)
-        if out is not None and found.shape == out.shape:
-            self.results.add(name)
-            *front, rows, columns = self._result
-            sizes = (columns, rows) if flipped else (rows, columns)
-            known = matches(matrix, _EMPTY.format(", ".join((*front, *sizes))))
-            return known and found.unit in (None, len(front) + (0 if flipped else 1))
-        # The launcher alone fills it.
-        del self.operands[name]
-        self._vectors.append(name)
-        return True
-
-    def _room(self, name: str, node: ast.expr) -> bool:
-        """Room for what another kernel reads, or for the parts that tiles leave of sums and maxima."""
-        if name == DENSE:
-            return self._room_for_dense(node)
-        found = matched(node, _EMPTY.format("*$extents,"))
-        if found is None:
-            return False
-        extents = found["extents"]
-        shape = tuple(variable(f"{name}.shape[{at}]") for at in range(len(extents)))
-        self.operands[name] = Operand(name, shape, len(extents) - 1)
-        self._parts[name] = extents
-        self.results.add(name)
-        return True
-
-    def _room_for_dense(self, node: ast.expr) -> bool:
-        """Room for the B that is multiplied, which has stride 1 along one dimension."""
-        found = matched(node, *_PADDED)
-        if found is None:
-            return False
-        self._parts[DENSE] = [found["rows"], found["columns"]]
-        shape = tuple(variable(f"{DENSE}.shape[{at}]") for at in range(2))
-        self.operands[DENSE] = Operand(DENSE, shape, 1 if matches(node, _PADDED[0]) else 0)
-        self.results.add(DENSE)
-        return True
 
     def _chosen(self, statement: ast.stmt) -> bool:
         """Whether a row is chosen."""
@@ -372,7 +239,7 @@ class Gemm:
         summed = self.sizes[-1] if self.sizes else "K"
         turned = matched(statement, f"a_rows, b_rows = ($a, $b) if {summed} else $zeros")
         if turned is not None:
-            self._rows = {"a_rows": self._flip(turned["a"]), "b_rows": self._flip(turned["b"])}
+            self._rows = {"a_rows": self.flip(turned["a"]), "b_rows": self.flip(turned["b"])}
         return turned is not None
 
     def _bind(self, target: str, node: ast.expr) -> bool:
@@ -382,8 +249,8 @@ class Gemm:
                 self._refuses = False
             case "R" if matches(node, "a.shape[0]"):
                 pass
-            case "results" if self._beside:
-                return matches(node, _entries(["out", *self._beside]))
+            case "results" if self.beside:
+                return matches(node, _entries(["out", *self.beside]))
             case "blocks" if matches(node, "row or CONFIGS[0]"):
                 pass
             case "furthest":
@@ -391,7 +258,7 @@ class Gemm:
             case "index":
                 self.indexed = helpers.indexed(self.source, node, self.operands, self._furthest)
             case _ if target.endswith("_parts") or target in BETWEEN:
-                return self._room(target, node)
+                return self.room(target, node)
             case _ if matches(node, f"_scalar('{target}', {target}, a.device)"):
                 helpers.scalar(self.source)
                 self._scalars.add(target)
@@ -406,7 +273,7 @@ class Gemm:
         if found is None:
             return False
         helpers.describe(self.source, self.sizes)
-        matrix, flipped = self._flip(found["matrix"])
+        matrix, flipped = self.flip(found["matrix"])
         if isinstance(matrix, ast.Name) and matrix.id in self._rows and not flipped:
             matrix, flipped = self._rows[matrix.id]
         if not isinstance(matrix, ast.Name) or matrix.id not in self.operands:
@@ -418,16 +285,6 @@ class Gemm:
         sizes = tuple(block.elts) if isinstance(block, ast.Tuple) else ()
         self._descriptors[target] = Descriptor(name, dimensions, fault, sizes, flipped)
         return True
-
-    def _flip(self, node: ast.expr) -> tuple[ast.expr, bool]:
-        """A matrix, and whether it is turned: `b.T` is b, turned, and `b.mT` is each matrix of several."""
-        if not isinstance(node, ast.Attribute):
-            return node, False
-        three = {name for name, operand in self.operands.items() if len(operand.shape) == 3}
-        several = isinstance(node.value, ast.Name) and node.value.id in three
-        # A new result, which is no operand yet, is one for each matrix where there are several.
-        several = several or (isinstance(node.value, ast.Call) and len(self._result) == 3)
-        return (node.value, True) if node.attr == ("mT" if several else "T") else (node, False)
 
 
 def _named(keys: Iterable[ast.expr | None], values: list[ast.expr]) -> dict[str, ast.expr] | None:

@@ -9,8 +9,9 @@ from functools import cached_property
 
 from generator.bounds import configuration_choice, groups, helpers
 from generator.bounds import sharing as dealing
-from generator.bounds.gemm_statements import OF_ROW, Gemm, Operand
+from generator.bounds.gemm_statements import OF_ROW, Gemm
 from generator.bounds.helpers import SIZES
+from generator.bounds.launch_tensors import Operand
 from generator.bounds.patterns import dotted, matched, matches
 from generator.bounds.plain_arithmetic import condition_of, number_of
 from generator.bounds.source import ADDS, DECODES, NotUnderstood, Refuted, Source
@@ -91,7 +92,7 @@ class Launcher(Gemm):
             if batch != names[self.sizes[0]]:
                 raise NotUnderstood(self.line, f"a grid of {batch} matrices")
         operands, sharing = dict(self.operands), 1
-        for name, extents in self._parts.items():
+        for name, extents in self.parts.items():
             shape = tuple(number_of(extent, names, {"row": table}) for extent in extents)
             operands[name] = replace(operands[name], shape=shape)
         if self._programs.sharing is not None:

@@ -14,7 +14,7 @@ from itertools import combinations
 
 from generator.bounds.evaluate import Walk
 from generator.bounds.faults import NotLinear, by_stride, indices
-from generator.bounds.gemm_statements import BETWEEN, Operand
+from generator.bounds.launch_tensors import BETWEEN, Operand
 from generator.bounds.launcher_facts import Launch, Launcher
 from generator.bounds.order_proof import size_along
 from generator.bounds.plain_arithmetic import number_of

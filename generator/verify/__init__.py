@@ -15,7 +15,9 @@ The modules, from the command line inwards:
 The levels interpret and gpu:
 
     worker           one job in a worker: every case, every refusal, the candidates of the `autotuner`
-    cases            the sizes, each with its reason; `refusals` are calls that a launcher must reject (`invalid_calls`)
+    cases            the calls of a kernel, each with its reason; `case_sizes` are the sizes that are supported
+    refusals         calls that a launcher must reject: wrong operands (`invalid_calls`), or what a kernel does not
+                     support (`unsupported_calls`)
     execute          one case on the interpreter or a GPU, and all checks after it, `tile_order` among them
     case_setup       a case's operands, in buffers with poisoned margins (`poisoned_operands`)
     reference        the float64 result computed from the spec, with a bound on the rounding errors of any kernel

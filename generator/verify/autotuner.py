@@ -11,7 +11,7 @@ import torch
 
 from generator.language.targets import TARGETS
 from generator.plan.kernels import Kernel
-from generator.verify.cases import Fit
+from generator.verify.case_sizes import Fit
 from generator.verify.manifest_configurations import configuration_of, takes
 
 

@@ -13,7 +13,7 @@ from generator.language.storage import CONTAINER
 from generator.language.vocabulary import QUANTISED
 from generator.plan.call import Argument, call
 from generator.plan.kernels import Kernel
-from generator.verify.cases import Case, addressed, sizes_of
+from generator.verify.case_sizes import Case, addressed, sizes_of
 from generator.verify.element_types import OPERAND_TYPES, has_infinity, torch_type
 from generator.verify.poisoned_operands import Operand, fill, place
 from generator.verify.stored_values import positions

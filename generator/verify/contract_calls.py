@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from generator.plan import variant_rules
 from generator.plan.kernels import Kernel
-from generator.verify.cases import Case, Fit, addressed, smallest_row
+from generator.verify.case_sizes import Case, Fit, addressed
+from generator.verify.cases import smallest_row
 
 #: Sizes (M, N, K) at which operands that descriptors cannot address are copied; no size is a multiple of 16.
 _COPIED = (401, 403, 203)

@@ -17,7 +17,7 @@ from generator.language.model import Variant
 from generator.plan.call import Argument, call
 from generator.plan.kernels import Kernel
 from generator.verify.case_setup import Setup, prepare
-from generator.verify.cases import Case, sizes_of, spans
+from generator.verify.case_sizes import Case, sizes_of, spans
 from generator.verify.compare import compare
 from generator.verify.element_types import SATURATED, quantise, torch_type
 from generator.verify.error_propagation import Bounded

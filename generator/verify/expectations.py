@@ -20,7 +20,7 @@ from generator.plan.resources import (
     registers_of_operands,
     registers_of_sums,
 )
-from generator.verify.cases import addressed
+from generator.verify.case_sizes import addressed
 from generator.verify.launches import Launch
 from generator.verify.machine_code import MachineCode
 

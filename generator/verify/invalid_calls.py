@@ -1,19 +1,39 @@
-"""Changes that make a valid call invalid: one operand is changed, or one size in every operand that has it."""
+"""An invalid call, and the changes that make it of a valid one: to one operand, or to one size in all that have it."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from generator.plan.call import call
 from generator.plan.kernels import Kernel
-from generator.verify.cases import Case, sizes_of
+from generator.verify.case_sizes import Case, sizes_of
 from generator.verify.poisoned_operands import place
 
 #: The keywords of a call, operands included.
 Call = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A call that must raise `error` with every one of `words` in the message."""
+
+    name: str
+    reason: str
+    error: type[Exception]
+    words: tuple[str, ...]
+    #: Changes the keywords of a valid call, operands included, so that the call is invalid.
+    spoil: Callable[[Call], None]
+    #: Whether `refusal()` must report it too: the contract allows the operands, but this kernel does not support them.
+    sibling: bool = False
+    #: The context of the call, such as another version of Triton.
+    under: Callable[[], contextlib.AbstractContextManager[object]] = contextlib.nullcontext
+    #: Whether the operands have memory. If not, they are on the device "meta", and the launcher is made to take them.
+    in_memory: bool = True
 
 
 def changed(name: str, change: Callable[[Any], Any]) -> Callable[[Call], None]:

@@ -15,7 +15,8 @@ from generator.language.model import Tile, Variant
 from generator.language.vocabulary import ELEMENTS
 from generator.plan import legality, variant_rules
 from generator.plan.kernels import Kernel
-from generator.verify.cases import Case, Fit, addressed, distinct, sizes_of
+from generator.verify.case_sizes import Case, Fit, addressed, sizes_of
+from generator.verify.cases import distinct
 
 #: The class of a row that the legality table refuses: it must not fit, or the table is too strict.
 REFUSED = "refused"

@@ -23,7 +23,7 @@ from generator.lowering import approximate_math
 from generator.plan.call import Argument, call
 from generator.plan.resources import through_registers
 from generator.verify.accumulation_bounds import truncated
-from generator.verify.cases import spans
+from generator.verify.case_sizes import spans
 from generator.verify.error_propagation import FUNCTIONS, Bounded, constant, functions, read, sum_along
 from generator.verify.gate_columns import taken_apart
 from generator.verify.stored_values import product, product_of_decoded

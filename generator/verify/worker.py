@@ -18,14 +18,16 @@ from generator.language.errors import CallError
 from generator.plan.kernels import Kernel
 from generator.verify.autotuner import tuner_fault
 from generator.verify.case_setup import prepare
-from generator.verify.cases import Case, cases, leading_extents, smallest_row
+from generator.verify.case_sizes import Case, leading_extents
+from generator.verify.cases import cases, smallest_row
 from generator.verify.contract_calls import contract_cases
 from generator.verify.execute import Gpu, Interpreter, Machine, Outcome, describe, run_case
+from generator.verify.invalid_calls import Refusal
 from generator.verify.jobs import Failure, Job, Result
 from generator.verify.level_scope import why_not_called, why_not_run
 from generator.verify.loading import load_family, load_kernel, subject, taken_for_memory
 from generator.verify.poisoned_operands import NoMemory
-from generator.verify.refusals import Refusal, refusals, right_call, right_case
+from generator.verify.refusals import refusals, right_call, right_case
 
 
 def run(job: Job, lock: contextlib.AbstractContextManager[object]) -> Result:

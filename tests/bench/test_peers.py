@@ -174,13 +174,8 @@ def compiled(monkeypatch: pytest.MonkeyPatch, backend: Callable[..., Any]) -> No
     monkeypatch.setattr(torch, "compile", compile)
 
 
-@pytest.mark.parametrize(
-    ("dtype", "word"),
-    [("fp16", ""), ("bf16", "bias+gelu"), ("tf32", "bias_m+tanh"), ("fp8e4m3", ""), ("bf16", "bias+silu+mul")],
-)
-def test_the_compiled_peer_computes_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dtype: str, word: str
-) -> None:
+def compiled_graphs(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The graphs that torch.compile passes to its backend from here on, which runs them as they are."""
     graphs: list[Any] = []
 
     def backend(graph: Any, inputs: object) -> Any:
@@ -188,6 +183,17 @@ def test_the_compiled_peer_computes_the_same(
         return graph.forward
 
     compiled(monkeypatch, backend)
+    return graphs
+
+
+@pytest.mark.parametrize(
+    ("dtype", "word"),
+    [("fp16", ""), ("bf16", "bias+gelu"), ("tf32", "bias_m+tanh"), ("fp8e4m3", ""), ("bf16", "bias+silu+mul")],
+)
+def test_the_compiled_peer_computes_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dtype: str, word: str
+) -> None:
+    graphs = compiled_graphs(monkeypatch)
     of = replace(problem(dtype, chain_of(tuple(filter(None, word.split("+"))))), shape=Shape(32, 48, 32))
     options = Options(rounds=2, peers=("cublas", "inductor"))
     record = measured(contestant(tmp_path, "none", "raise ValueError('not today')"), of=of, options=options)
@@ -207,13 +213,7 @@ CHAINS = ["save+relu", "bias+save+gelu+row_sum+col_sum", "row_amax", "bias+swigl
 def test_the_compiled_graph_returns_what_is_written_beside(
     monkeypatch: pytest.MonkeyPatch, word: str, out: str
 ) -> None:
-    graphs: list[Any] = []
-
-    def backend(graph: Any, inputs: object) -> Any:
-        graphs.append(graph)
-        return graph.forward
-
-    compiled(monkeypatch, backend)
+    graphs = compiled_graphs(monkeypatch)
     of = problem("bf16", chain_of(tuple(word.split("+"))))
     of = replace(of, dtype=replace(of.dtype, out=out))
     (one,) = make_sets(of, "cpu", 1, seed=0)

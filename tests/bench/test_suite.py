@@ -152,7 +152,10 @@ def test_a_missing_file_and_a_missing_suite(tmp_path: Path) -> None:
         read_suite(tmp_path / "none.yaml")
     with pytest.raises(CallError, match=r"no suite is named 'spin'; known: .*spine"):
         find("spin")
-    assert find("a/b.yaml") == Path("a/b.yaml")
+    with pytest.raises(CallError, match=r"no file of shapes is named 'spin'; known: .*default"):
+        find_shapes("spin")
+    for found in (find, find_shapes):
+        assert found("a/b") == Path("a/b") and found("b.yaml") == Path("b.yaml")
 
 
 def test_shapes_as_a_list_or_under_a_key(tmp_path: Path) -> None:

@@ -122,13 +122,17 @@ def legal(text: str) -> Family | None:
             return None
 
 
-def rendered(folder: Path, target: str, number: int) -> Iterator[Path]:
-    """Families of specs for a target in `folder`, each beside its spec, without end.
+def families(target: str, number: int) -> Iterator[tuple[str, Family]]:
+    """Specs for a target and their families, without end.
 
     The same ones for the same `number` of the draw and version of hypothesis.
     """
-    batches = (_batch(target, number * 10**6 + batch) for batch in itertools.count())
-    for index, (text, family) in enumerate(itertools.chain.from_iterable(batches)):
+    return itertools.chain.from_iterable(_batch(target, number * 10**6 + batch) for batch in itertools.count())
+
+
+def rendered(folder: Path, target: str, number: int) -> Iterator[Path]:
+    """These families in `folder`, each beside its spec."""
+    for index, (text, family) in enumerate(families(target, number)):
         name = f"drawn{index:05}"
         (folder / f"{name}.yaml").write_text(text)
         with contextlib.redirect_stdout(io.StringIO()):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,22 +13,20 @@ import yaml
 from hypothesis import given, settings
 
 from generator.cost import tuned
-from generator.emit.manifest_reader import read
-from generator.verify import worker_pool
 from generator.verify.jobs import State
 from generator.verify.run_report import whole_text
-from generator.verify.worker_pool import workers_by_default
+from generator.verify.worker_pool import Pool, settled
 
 from . import proving
-from .specs import contracts, legal, rendered
+from .specs import contracts, families, legal, rendered
 
 TARGETS = ("sm80", "sm90", "sm100", "gfx942")
 
 
-def proved(level: str, target: str, folder: Path, wanted: int, number: int) -> int:
+def proved(pool: Pool, level: str, target: str, folder: Path, wanted: int, number: int) -> int:
     """How many cases of drawn kernels pass; fails where one does not."""
     jobs = proving.jobs(level, rendered(folder, target, number), target, wanted)
-    results = list(worker_pool.results(level, jobs, workers_by_default()))
+    results = [settled(future.result()) for future in [pool.submit(job) for job in jobs]]
     wrong = [result for result in results if result.state != State.PASSED]
     told = [f"{whole_text(each)}\n{each.job.folder.with_suffix('.yaml').read_text()}" for each in wrong]
     assert not wrong, "\n\n".join(told)
@@ -34,38 +34,34 @@ def proved(level: str, target: str, folder: Path, wanted: int, number: int) -> i
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_a_few_launches_compile_as_foretold(target: str, tmp_path: Path) -> None:
-    assert proved("compile", target, tmp_path, 6, number=11) >= 6
+def test_a_few_launches_compile_as_foretold(target: str, tmp_path: Path, pools: Callable[[str], Pool]) -> None:
+    assert proved(pools("compile"), "compile", target, tmp_path, 6, number=11) >= 6
 
 
 @pytest.mark.parametrize("level", ["bounds", "interpret"])
-def test_a_few_kernels_are_proved(level: str, tmp_path: Path) -> None:
-    assert proved(level, "sm90", tmp_path, 6, number=8) >= 6
+def test_a_few_kernels_are_proved(level: str, tmp_path: Path, pools: Callable[[str], Pool]) -> None:
+    assert proved(pools(level), level, "sm90", tmp_path, 6, number=8) >= 6
 
 
 @pytest.mark.drawn
 @pytest.mark.parametrize("target", TARGETS)
-def test_two_thousand_launches_compile_as_foretold(target: str, tmp_path: Path) -> None:
-    assert proved("compile", target, tmp_path, 2000, number=0) >= 2000
+def test_two_thousand_launches_compile_as_foretold(target: str, tmp_path: Path, pools: Callable[[str], Pool]) -> None:
+    assert proved(pools("compile"), "compile", target, tmp_path, 2000, number=0) >= 2000
 
 
 @pytest.mark.drawn
 @pytest.mark.parametrize("level", ["bounds", "interpret"])
-def test_many_kernels_are_proved(level: str, tmp_path: Path) -> None:
-    assert proved(level, "sm90", tmp_path, 400, number=1) >= 400
+def test_many_kernels_are_proved(level: str, tmp_path: Path, pools: Callable[[str], Pool]) -> None:
+    assert proved(pools(level), level, "sm90", tmp_path, 400, number=1) >= 400
 
 
-def test_specs_are_drawn_over_all_axes_and_are_the_same_each_time(tmp_path: Path) -> None:
-    (tmp_path / "once").mkdir()
-    (tmp_path / "again").mkdir()
-    texts = []
-    for name, count in (("once", 40), ("again", 16)):
-        families = rendered(tmp_path / name, "sm90", 3)
-        texts.append([next(families).with_suffix(".yaml").read_text() for _ in range(count)])
-    assert texts[0][:16] == texts[1] and len(set(texts[0])) > 35
+def test_specs_are_drawn_over_all_axes_and_are_the_same_each_time() -> None:
+    once, again = ([*itertools.islice(families("sm90", 3), count)] for count in (40, 16))
+    texts = [text for text, _ in once]
+    assert texts[:16] == [text for text, _ in again] and len(set(texts)) > 35
     words: dict[str, Counter[str]] = {}
-    for folder in sorted((tmp_path / "once").glob("drawn*/")):
-        for kernel in read(folder).kernels:
+    for _, family in once:
+        for kernel in family.kernels:
             for axis, word in kernel.variant.words.items():
                 words.setdefault(axis, Counter())[word] += 1
     assert {axis: len(found) for axis, found in words.items() if len(found) < 2} == {}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.support import BASE, Spoken, contents
+from tests.helpers.support import BASE, BESIDE_KERNELS, Spoken, contents
 
 Cli = Callable[..., Spoken]
 
@@ -40,21 +40,7 @@ def test_outcomes_in_words(cli: Cli) -> None:
     assert cli("family.yaml").out == "generated/family: 2 kernels; 2 updated, 2 removed, 9 same\n"
     spec.write_text(SMALLER.replace("A product.", "Another."))
     assert cli("family.yaml").out == "generated/family: 2 kernels; 4 updated, 7 same\n"
-    assert sorted(contents(FOLDER)) == sorted(
-        [
-            KERNEL,
-            KERNEL.replace("_bias_", "_none_"),
-            "__init__.py",
-            "_cached_launch.py",
-            "_copies.py",
-            "_launch.py",
-            "_operators.py",
-            "_prepare.py",
-            "_relaunch.py",
-            "manifest.json",
-            "nn.py",
-        ]
-    )
+    assert sorted(contents(FOLDER)) == sorted([KERNEL, KERNEL.replace("_bias_", "_none_"), *BESIDE_KERNELS])
 
 
 def test_nothing_is_written_where_nothing_changed(rendered: Cli) -> None:

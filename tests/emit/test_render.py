@@ -158,8 +158,10 @@ def test_imports_are_torch_triton_and_the_standard_library() -> None:
 @pytest.mark.parametrize("path", SPECS, ids=lambda path: path.stem)
 def test_every_kernel_says_what_it_computes(path: Path) -> None:
     family = expand(read(path))
-    for kernel, text in zip(family.kernels, kernel_sources(family.spec, family.kernels), strict=True):
-        lines = (ast.get_docstring(ast.parse(text)) or "").splitlines()
+    for kernel in family.kernels:
+        # What is committed is what the spec renders, which the test above proves.
+        head = (GENERATED / path.stem / f"{kernel.name}.py").read_text(encoding="utf-8").split('"""', 2)[:2]
+        lines = (ast.get_docstring(ast.parse('"""'.join([*head, ""]))) or "").splitlines()
         assert lines[0] == f"C = {kernel.variant.epilogue.text}"
         summary = " ".join(family.spec.summary.split())
         assert summary in " ".join(lines)

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 import torch
-import triton
 
-from tests.helpers.stand_ins import Compiled, Kernel, operands
+from tests.helpers.stand_ins import Compiled, Kernel, failing_launches, operands
 
 SPEC = """\
 summary: Summed in parts.
@@ -121,16 +120,8 @@ def test_the_second_is_not_launched_after_an_error_of_the_first(split: ModuleTyp
     function = split.gemm_fp16_rcr_none
     for _ in range(2):
         function(*operands())
-
-    def fails(metadata: Any) -> None:
-        raise RuntimeError("no launch")
-
-    triton.knobs.runtime.launch_exit_hook.add(fails)
-    try:
-        with pytest.raises(RuntimeError, match="no launch"):
-            function(*operands())
-    finally:
-        triton.knobs.runtime.launch_exit_hook.remove(fails)
+    with failing_launches(), pytest.raises(RuntimeError, match="no launch"):
+        function(*operands())
     first, second = kernels(split, "gemm_fp16_rcr_none")
     assert len(first.compiled.runs) == 2 and len(second.compiled.runs) == 1
 

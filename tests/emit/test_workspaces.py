@@ -5,13 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any
 
 import pytest
 import torch
-import triton
 
-from tests.helpers.stand_ins import Kernel, launched, operands
+from tests.helpers.stand_ins import Kernel, failing_launches, launched, operands
 
 SPLIT = """\
 summary: Launched again.
@@ -112,16 +110,8 @@ def test_an_error_of_a_launch_throws_workspaces_away(split: ModuleType, monkeypa
         function(*operands())
     compiled = launched(split, "gemm_fp16_rcr_none").compiled
     assert cached._workspaces
-
-    def fails(metadata: Any) -> None:
-        raise RuntimeError("no launch")
-
-    triton.knobs.runtime.launch_exit_hook.add(fails)
-    try:
-        with pytest.raises(RuntimeError, match="no launch"):
-            function(*operands())
-    finally:
-        triton.knobs.runtime.launch_exit_hook.remove(fails)
+    with failing_launches(), pytest.raises(RuntimeError, match="no launch"):
+        function(*operands())
     assert not cached._workspaces
     function(*operands())
     ((_, counters),) = cached._workspaces.values()

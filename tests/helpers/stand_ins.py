@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import torch
+import triton
 
 
 class Compiled:
@@ -57,3 +60,17 @@ def launched(package: ModuleType, contract: str) -> Kernel:
 
 def operands(m: int = 64, n: int = 48, k: int = 32) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.randn(m, k, dtype=torch.float16), torch.randn(n, k, dtype=torch.float16).T
+
+
+@contextlib.contextmanager
+def failing_launches() -> Iterator[None]:
+    """Inside it, the hook at the end of a launch raises `RuntimeError`."""
+
+    def fails(metadata: Any) -> None:
+        raise RuntimeError("no launch")
+
+    triton.knobs.runtime.launch_exit_hook.add(fails)
+    try:
+        yield
+    finally:
+        triton.knobs.runtime.launch_exit_hook.remove(fails)

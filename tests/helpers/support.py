@@ -28,6 +28,19 @@ ROOT = Path(__file__).resolve().parents[2]
 SPECS = tuple(sorted((ROOT / "specs").glob("*.yaml")))
 GENERATED = ROOT / "generated"
 
+#: The files that every family has beside its kernels.
+BESIDE_KERNELS = (
+    "__init__.py",
+    "_cached_launch.py",
+    "_copies.py",
+    "_launch.py",
+    "_operators.py",
+    "_prepare.py",
+    "_relaunch.py",
+    "manifest.json",
+    "nn.py",
+)
+
 #: The three keys that a spec needs, on lines 1 to 3: what a test adds begins on line 4.
 BASE = "summary: A product.\nlayout: rcr\ndtype: fp16\n"
 

@@ -168,7 +168,8 @@ def test_a_kernel_is_verified_and_computes_the_gradient_of_torch(cli: Callable[.
     )
     assert cli("family.yaml", "--out", tmp_path).status == 0
     verified = python(
-        *("-m", "generator", "verify", tmp_path / "family", "--level", "static", "--level", "interpret", "--jobs", "1")
+        *("-m", "generator", "verify", tmp_path / "family", "--level", "static", "--level", "interpret", "--jobs", "1"),
+        *("--coverage", "kernels"),
     )
     assert verified.returncode == 0, verified.stdout + verified.stderr
     code = (

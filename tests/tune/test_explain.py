@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import io
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from tests.helpers.support import BASE, GENERATED, ROOT, Spoken, python
+from generator.cli import main
+from tests.helpers.support import BASE, GENERATED, ROOT, Spoken
 from tests.helpers.tuned_file import GOOD, SPEC
 
 Cli = Callable[..., Spoken]
+Sizes = Callable[..., str]
 KERNEL = "gemm_fp16_rcr_none__naive_pointer_mnk_linear"
 
 
@@ -70,14 +77,31 @@ def test_a_wrong_call(cli: Cli, arguments: tuple[object, ...], message: str) -> 
     assert said.status == 2 and message in said.err and said.out == ""
 
 
-def sizes(subject: Path, *arguments: str) -> str:
+def _without_interpreter() -> None:
+    os.environ.pop("TRITON_INTERPRET", None)
+
+
+def _explained(arguments: list[str]) -> tuple[int, str, str]:
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
+        status = main(["explain", *arguments])
+    return status, out.getvalue(), err.getvalue()
+
+
+@pytest.fixture(scope="module")
+def sizes() -> Iterator[Sizes]:
     """What a call runs, in a process whose Triton is no interpreter."""
-    done = python("-m", "generator", "explain", subject, *arguments, env={"TRITON_INTERPRET": "0"})
-    assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout[done.stdout.index("A call of") :]
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, context, _without_interpreter) as process:
+
+        def explained(subject: Path, *arguments: str) -> str:
+            status, out, err = process.submit(_explained, [str(subject), *arguments]).result()
+            assert (status, err) == (0, "")
+            return out[out.index("A call of") :]
+
+        yield explained
 
 
-def test_a_measured_size_and_another() -> None:
+def test_a_measured_size_and_another(sizes: Sizes) -> None:
     spec = ROOT / "specs" / "fp16_rcr.yaml"
     out = sizes(spec, "--sizes", "4096,4096,4096", "--only", "gemm_fp16_rcr_none")
     assert "chosen: it is the fastest of those measured at this size" in out
@@ -88,7 +112,7 @@ def test_a_measured_size_and_another() -> None:
     assert "measured: nothing at this size" in out
 
 
-def test_what_is_not_chosen_by_measurements(tmp_path: Path) -> None:
+def test_what_is_not_chosen_by_measurements(sizes: Sizes, tmp_path: Path) -> None:
     spec = tmp_path / "family.yaml"
     spec.write_text(BASE + "masking: none\n")
     assert "chosen: computed from M, N, K and the device" in sizes(spec, "--sizes", "4096,4096,4096")
@@ -100,12 +124,12 @@ def test_what_is_not_chosen_by_measurements(tmp_path: Path) -> None:
     assert "chosen: nothing like it was measured on this device, so the analytic model decides" in out
 
 
-def test_a_call_that_goes_on_as_another_contract() -> None:
+def test_a_call_that_goes_on_as_another_contract(sizes: Sizes) -> None:
     out = sizes(GENERATED / "tf32", "--sizes", "4096,4096,4096", "--only", "gemm_tf32_crr_none")
     assert "an operand is copied first" in out and "gemm_tf32_crr_none runs gemm_tf32_rrr_none__" in out
 
 
-def test_a_batch_and_a_gate() -> None:
+def test_a_batch_and_a_gate(sizes: Sizes) -> None:
     out = sizes(GENERATED / "batched", "--sizes", "3,512,512,512", "--only", "bmm_bf16_rrr_none")
     assert "A call of 3x512x512x512" in out and "configuration: BLOCK_M" in out
     out = sizes(GENERATED / "fused", "--sizes", "4096,14336,4096", "--only", "*swiglu")

@@ -14,7 +14,7 @@ import pytest
 
 from generator.pytest_plugin import Outcomes
 from generator.verify.jobs import Job, Result
-from generator.verify.worker_pool import Pool, _initialize, workers_by_default
+from generator.verify.worker_pool import _initialize
 from tests.helpers.verify.browser import browse, chromium  # noqa: F401
 
 _OUTCOMES: pytest.StashKey[Outcomes] = pytest.StashKey()
@@ -51,21 +51,6 @@ def outcome(request: pytest.FixtureRequest) -> Callable[[Job], Result]:
     outcomes = request.config.stash[_OUTCOMES]
     _begin(outcomes)
     return outcomes
-
-
-@pytest.fixture(scope="session")
-def pools() -> Iterator[Callable[[str], Pool]]:
-    """The worker processes of a level, which all tests of this process share: each worker takes seconds to start."""
-    begun: dict[str, Pool] = {}
-
-    def of(level: str) -> Pool:
-        if level not in begun:
-            begun[level] = Pool(level, workers_by_default())
-        return begun[level]
-
-    yield of
-    for pool in begun.values():
-        pool.close()
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from generator.plan.kernels import Kernel
-from generator.verify.cases import Case, cases
+from generator.verify.case_sizes import Case
+from generator.verify.cases import cases
 from generator.verify.manifest_configurations import takes
 from tests.helpers.support import family_of
 

@@ -16,7 +16,7 @@ from generator.verify.launches import launches
 from generator.verify.loading import load_kernel
 from generator.verify.specialise import specialise
 from generator.verify.worker_pool import Pool
-from tests.helpers.verify.rendered import changed, rendered
+from tests.helpers.verify.rendered import Mistake, assert_told, changed, compiled, rendered
 
 SPEC = """\
 summary: Decoded first.
@@ -83,7 +83,7 @@ def test_mistakes_are_found(family: Rendered, tmp_path: Path, pools: Callable[[s
 
 
 #: A kernel, what of it is replaced, and what the compile level says of its launch `row0-aligned`.
-COMPILED = {
+COMPILED: dict[str, Mistake] = {
     "as it is, with zero points": (ZEROS, "", "", None),
     "as it is, gated": (GATED, "", "", None),
     "as it is, a scale a column": (WHOLE, "", "", None),
@@ -104,25 +104,15 @@ COMPILED = {
 
 
 @pytest.fixture(scope="module")
-def compiled(
+def results(
     family: Rendered, tmp_path_factory: pytest.TempPathFactory, pools: Callable[[str], Pool]
 ) -> dict[str, Result]:
-    futures = {}
-    for name, (kernel, old, new, _) in COMPILED.items():
-        folder = family.folder
-        if old:
-            folder = changed(family, tmp_path_factory.mktemp("spoilt") / "dense", kernel, old, new)
-        futures[name] = pools("compile").submit(Job("compile", folder, kernel, target="sm90", chosen=("row0-aligned",)))
-    return {name: future.result() for name, future in futures.items()}
+    return compiled(family, tmp_path_factory.mktemp("spoilt"), COMPILED, pools("compile"))
 
 
 @pytest.mark.parametrize("name", COMPILED)
-def test_both_kernels_are_held_to_what_is_expected(name: str, compiled: dict[str, Result]) -> None:
-    told, result = COMPILED[name][-1], compiled[name]
-    if told is None:
-        assert result.state is State.PASSED and result.cases == 1, result
-    else:
-        assert result.failures and told in "\n".join(failure.message for failure in result.failures)
+def test_both_kernels_are_held_to_what_is_expected(name: str, results: dict[str, Result]) -> None:
+    assert_told(COMPILED[name][-1], results[name])
 
 
 def test_a_launch_is_specialised_for_each(family: Rendered) -> None:

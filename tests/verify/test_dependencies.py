@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from generator.verify import dependencies
-from generator.verify.dependencies import ENTRIES, harness_digest, module, modules
+from generator.verify.dependencies import ALONE, ENTRIES, Module, harness_digest, module, modules
 from generator.verify.jobs import LEVELS
 from generator.verify.result_cache import PACKAGES
 from tests.helpers.support import ROOT
@@ -49,22 +49,32 @@ def forget() -> None:
 
 
 @cache
-def unchanged() -> dict[str, str]:
-    """The digest of each level where every file of a copy is as it was: the same in every test."""
-    return {level: harness_digest(level) for level in LEVELS}
+def unchanged() -> tuple[dict[str, str], dict[str, Module]]:
+    """The digest of each level where every file of a copy is as it was, and every module: the same in every test."""
+    forget()
+    before = {level: harness_digest(level) for level in LEVELS}
+    return before, {name: module(name) for level in LEVELS for name in {*modules(ENTRIES[level]), *ALONE}}
 
 
 def changed(package: Path, file: str, old: str, new: str) -> set[str]:
     """The levels of which nothing is known any more where a file says `new` for `old`."""
-    forget()
-    before = unchanged()
+    before, known = unchanged()
     path = package / file
     text = path.read_text()
     assert old in text
     path.write_text(text.replace(old, new, 1))
     forget()
-    after = {level: harness_digest(level) for level in LEVELS}
+
+    def again(name: str) -> Module:
+        """A module depends on files of its own folder alone: those of other folders are as they were."""
+        found = dependencies._file(name)
+        return module(name) if name not in known or found is None or found.parent == path.parent else known[name]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dependencies, "module", again)
+        after = {level: harness_digest(level) for level in LEVELS}
     path.write_text(text)
+    forget()
     return {level for level in LEVELS if before[level] != after[level]}
 
 
@@ -111,6 +121,9 @@ def test_code_makes_the_levels_unknown_that_import_it(package: Path) -> None:
     for file, levels in {
         "bounds/terms.py": {"bounds"},
         "verify/refusals.py": ran,
+        "verify/unsupported_calls.py": ran,
+        "verify/case_sizes.py": {"compile", *ran},
+        "bounds/induction.py": {"bounds"},
         "verify/machine_code.py": {"compile"},
         "verify/reference.py": {"compile", *ran},
         "verify/static_checks.py": {"static"},

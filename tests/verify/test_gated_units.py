@@ -17,7 +17,7 @@ from generator.emit.manifest_reader import Rendered, read
 from generator.epilogue.chain import Epilogue
 from generator.language.built_in import OPERATIONS
 from generator.language.model import Dtype, Layout
-from generator.verify.cases import Case, Fit
+from generator.verify.case_sizes import Case, Fit
 from generator.verify.execute import Interpreter, run_case
 from generator.verify.gate_columns import columns_of, taken_apart
 from generator.verify.loading import load_kernel

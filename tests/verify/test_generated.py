@@ -10,6 +10,7 @@ That every kernel was interpreted as it is, on each Triton version, is there too
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -48,7 +49,7 @@ FAMILIES = rendered(sorted((ROOT / "specs").glob("*.yaml")), ROOT / "generated")
 def jobs() -> list[Job]:
     """Every kernel at the quick level and where there is a GPU; at the slow levels a few."""
     chosen = []
-    for level in ("bounds", "interpret", "compile"):
+    for level in ("interpret", "compile"):
         found = plan(FAMILIES, (level,), targets=(PRIMARY,) if level == "compile" else ())
         kernels = [(job, remembered(job.folder).by_name[job.name]) for job in found if not job.contract]
         kernels = [(job, kernel) for job, kernel in kernels if level != "compile" or PRIMARY in kernel.targets]
@@ -57,6 +58,8 @@ def jobs() -> list[Job]:
         # Of these few all pairs: as good as all of them, one launch of each where they are compiled.
         kept, _ = covered([job for job in found if job.contract or job in some], FAMILIES, Coverage.parse("kernels"))
         chosen += kept
+    # Coverage of kernels chooses the same ones at both levels.
+    chosen += [replace(job, level="bounds") for job in chosen if job.level == "interpret" and not job.contract]
     quick = [level for level in default_levels(gpu()) if level not in ("bounds", "interpret")]
     return plan(FAMILIES, quick) + chosen
 

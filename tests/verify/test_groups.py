@@ -12,7 +12,8 @@ from generator.bounds import prove
 from generator.cli import main
 from generator.emit.manifest_reader import Rendered
 from generator.verify.case_setup import prepare
-from generator.verify.cases import cases, spans
+from generator.verify.case_sizes import spans
+from generator.verify.cases import cases
 from generator.verify.job_selection import plan
 from generator.verify.jobs import Job, State
 from generator.verify.launches import launches

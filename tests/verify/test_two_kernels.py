@@ -15,7 +15,7 @@ from generator.verify.machine_code import MachineCode
 from generator.verify.specialise import specialise
 from generator.verify.tile_order import wrong_order
 from generator.verify.worker_pool import Pool
-from tests.helpers.verify.rendered import changed, rendered
+from tests.helpers.verify.rendered import Mistake, assert_told, changed, compiled, rendered
 
 SPEC = """\
 summary: Summed in parts.
@@ -80,7 +80,7 @@ def test_columns_of_sums_are_counted_in_tiles_of_the_result(family: Rendered) ->
 
 
 #: A kernel, what of it is replaced, and what the compile level says of its launch `row0-aligned`.
-COMPILED = {
+COMPILED: dict[str, Mistake] = {
     "as it is": (COPIED, "", "", None),
     "an error in the second": (COPIED, "x = acc + bias[None, :]", "x = acc + bias[None, :, None]", "CompilationError"),
     "other constants of the second": (COPIED, '"SPLIT": row["SPLIT"],', '"SPLIT": 1,', "the second kernel is launched"),
@@ -106,30 +106,20 @@ COMPILED = {
 
 
 @pytest.fixture(scope="module")
-def compiled(
+def results(
     family: Rendered, tmp_path_factory: pytest.TempPathFactory, pools: Callable[[str], Pool]
 ) -> dict[str, Result]:
-    futures = {}
-    for name, (kernel, old, new, _) in COMPILED.items():
-        folder = family.folder
-        if old:
-            folder = changed(family, tmp_path_factory.mktemp("spoilt") / "parts", kernel, old, new)
-        futures[name] = pools("compile").submit(Job("compile", folder, kernel, target="sm90", chosen=("row0-aligned",)))
-    return {name: future.result() for name, future in futures.items()}
+    return compiled(family, tmp_path_factory.mktemp("spoilt"), COMPILED, pools("compile"))
 
 
 @pytest.mark.parametrize("name", COMPILED)
-def test_both_kernels_are_held_to_what_is_expected(name: str, compiled: dict[str, Result]) -> None:
-    told, result = COMPILED[name][-1], compiled[name]
-    if told is None:
-        assert result.state is State.PASSED and result.cases == 1, result
-    else:
-        assert told in "\n".join(failure.message for failure in result.failures)
+def test_both_kernels_are_held_to_what_is_expected(name: str, results: dict[str, Result]) -> None:
+    assert_told(COMPILED[name][-1], results[name])
 
 
-def test_the_instructions_are_those_of_both(compiled: dict[str, Result]) -> None:
+def test_the_instructions_are_those_of_both(results: dict[str, Result]) -> None:
     """The first copies operands in and multiplies, the second computes the epilogue and copies the result out."""
-    ((_, figures),) = compiled["as it is"].measured
+    ((_, figures),) = results["as it is"].measured
     assert {"mma.sync", "bulk copy in", "bulk copy out", "approximation"} <= dict(figures).keys()
 
 

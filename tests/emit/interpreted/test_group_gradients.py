@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from generator.cli import main
-from generator.verify.cases import spans
+from generator.verify.case_sizes import spans
 from tests.helpers.emit.calls import Seen, contracts, operands
 
 SPEC = """\

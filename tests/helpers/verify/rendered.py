@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from generator.cli import main
 from generator.emit.manifest_reader import Rendered, read
+from generator.verify.jobs import Job, Result, State
+from generator.verify.worker_pool import Pool
 
 
 def rendered(folder: Path, name: str, spec: str) -> Rendered:
@@ -23,3 +26,30 @@ def changed(family: Rendered, folder: Path, kernel: str, old: str, new: str) -> 
     (folder / "manifest.json").write_bytes((family.folder / "manifest.json").read_bytes())
     (folder / f"{kernel}.py").write_text(text.replace(old, new))
     return folder
+
+
+#: A kernel, what of it is replaced by what, and what is said of it; None where nothing is wrong.
+Mistake = tuple[str, str, str, str | None]
+
+
+def compiled(family: Rendered, beside: Path, mistakes: Mapping[str, Mistake], pool: Pool) -> dict[str, Result]:
+    """The compile level's results of the launch `row0-aligned`, of kernels as they are and with mistakes.
+
+    Folders with mistakes have the family's name, each in a folder of its own in `beside`.
+    """
+    futures = {}
+    for number, (name, (kernel, old, new, _)) in enumerate(mistakes.items()):
+        folder = family.folder
+        if old:
+            (beside / str(number)).mkdir()
+            folder = changed(family, beside / str(number) / family.folder.name, kernel, old, new)
+        futures[name] = pool.submit(Job("compile", folder, kernel, target="sm90", chosen=("row0-aligned",)))
+    return {name: future.result() for name, future in futures.items()}
+
+
+def assert_told(told: str | None, result: Result) -> None:
+    """The one launch of a kernel has compiled as expected, or its failure is told."""
+    if told is None:
+        assert result.state is State.PASSED and result.cases == 1, result
+    else:
+        assert result.failures and told in "\n".join(failure.message for failure in result.failures)

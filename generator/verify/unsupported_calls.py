@@ -1,0 +1,171 @@
+"""Calls with the right operands whose sizes, addresses or configuration a kernel does not support."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+import torch
+
+from generator.epilogue.operations import MATRIX
+from generator.language.storage import element_of
+from generator.plan import variant_rules
+from generator.plan.kernels import Kernel
+from generator.verify.case_sizes import Case, Fit, addressed, leading_extents, read_step, written_step
+from generator.verify.invalid_calls import Call, Refusal, aligned, changed, moved, resized
+from generator.verify.manifest_configurations import takes
+
+
+def unsupported(kernel: Kernel, case: Case, configs: tuple[Any, ...], *, hardware: bool) -> Iterator[Refusal]:
+    """Every such call that `kernel` must refuse, each made from the valid call `case`."""
+    yield from _configs(configs)
+    yield from _sizes(kernel, case, configs, hardware=hardware)
+    if addressed(kernel.variant):
+        yield from _addresses(kernel, case)
+    if not hardware:
+        yield from _too_large(kernel, case)
+
+
+def _configs(configs: tuple[Any, ...]) -> Iterator[Refusal]:
+    count = len(configs)
+    unknown = dict(configs[0]) | {"num_warps": 77}
+    yield Refusal(
+        "config-index", "config is out of range", ValueError, (str(count),), changed("config", lambda _: count)
+    )
+    reason = "config is not an entry of CONFIGS"
+    yield Refusal("config-row", reason, ValueError, ("77",), changed("config", lambda _: unknown))
+
+
+def _too_large(kernel: Kernel, case: Case) -> Iterator[Refusal]:
+    """Sizes that exceed memory: the operands are on the device "meta", which allocates nothing."""
+
+    def without_memory(spoil: Callable[[Call], None]) -> Callable[[Call], None]:
+        def both(call: Call) -> None:
+            call.update({name: value.to("meta") for name, value in call.items() if isinstance(value, torch.Tensor)})
+            spoil(call)
+
+        return both
+
+    for dimension in "mn":
+        size = 2**31
+        gated = kernel.variant.epilogue.order is not None and dimension == "n"
+        spoil = without_memory(resized(kernel, case, dimension, size // 2 if gated else size))
+        reason = f"{'2N' if gated else dimension.upper()} exceeds 32 bits"
+        yield Refusal(f"large-{dimension}", reason, ValueError, (str(size),), spoil)
+    if kernel.variant.batch == "strided":
+        for size, reason in ((2**31, "B exceeds 32 bits"), (2**31 - 2**16, "more tiles than program ids")):
+            larger = replace(case, batch=size, sizes=(2 * case.sizes[0], *case.sizes[1:]))
+            spoil = without_memory(resized(kernel, larger, "m", larger.sizes[0] + 16))
+            yield Refusal(f"large-batch-{size}", reason, ValueError, (str(size),), spoil)
+    if not kernel.variant.traits.tiled:
+        wide = resized(kernel, replace(case, sizes=(2**16, *case.sizes[1:])), "n", 2**16)
+        high, spoil = 2**32 * prod(leading_extents(kernel.variant, case)), without_memory(wide)
+        reason = "more elements than program ids"
+        yield Refusal("programs", reason, ValueError, (str(high),), spoil, sibling=True, in_memory=False)
+
+
+def _sizes(kernel: Kernel, case: Case, configs: tuple[Any, ...], *, hardware: bool) -> Iterator[Refusal]:
+    """Sizes that the masking does not allow, and a K larger than BLOCK_K in kernels without a loop."""
+    if not kernel.variant.traits.tiled:
+        return
+    for dimension, masked in variant_rules.ragged(kernel.variant.masking).items():
+        if masked is not False or addressed(kernel.variant):
+            continue
+        name = dimension.upper()
+        offered = sorted({config[f"BLOCK_{name}"] for config in configs})
+        more = kernel.variant.dtype.together if dimension == "k" else 1
+        size = offered[0] + more if dimension != "k" or kernel.variant.traits.looped else offered[0] - 1
+        reason = f"{name} is not a multiple of any tile"
+        spoil = resized(kernel, case, dimension, size)
+        words: tuple[str, ...] = (name, str(size), str(configs[case.row or 0][f"BLOCK_{name}"]))
+        yield Refusal(f"multiple-{dimension}", reason, ValueError, words, spoil)
+        if hardware or kernel.select != "autotune":
+            words = (name, str(size), *map(str, offered))
+            spoil = resized(kernel, case, dimension, size, config=None)
+            yield Refusal(f"multiple-{dimension}-any", f"{reason}, without config", ValueError, words, spoil)
+    if not addressed(kernel.variant) or not kernel.variant.traits.looped:
+        yield from _unsuited(kernel)
+    if not kernel.variant.traits.looped:
+        most = max(config["BLOCK_K"] for config in configs)
+        spoil = resized(kernel, case, "k", 2 * most, config=None)
+        if hardware or kernel.select != "autotune":
+            yield Refusal(
+                "bounded-k", "K is larger than every BLOCK_K", ValueError, ("K", str(2 * most), str(most)), spoil
+            )
+
+
+def _unsuited(kernel: Kernel) -> Iterator[Refusal]:
+    """A configuration that does not support sizes that another one supports."""
+    for tile in kernel.tiles:
+        sizes = Fit(kernel.variant, tile)(tile.m, tile.n, tile.k)
+        for index, other in enumerate(kernel.tiles):
+            if takes(kernel.variant, tile, sizes) and not takes(kernel.variant, other, sizes):
+                case = Case("unsuited", "", sizes, index)
+                spoil = resized(kernel, case, "m", sizes[0], config=index)
+                yield Refusal("unsuited", "config does not support the sizes", ValueError, ("BLOCK_",), spoil)
+                return
+
+
+def _addresses(kernel: Kernel, case: Case) -> Iterator[Refusal]:
+    """Operands that descriptors cannot address: base, leading dimension and written extent that are not aligned."""
+    layout, store = kernel.variant.layout, kernel.variant.store
+    copied = [("a", layout.a)]
+    if not kernel.variant.traits.decodes:
+        # The kernel that decodes b reads it through pointers.
+        copied.append(("b", layout.b))
+    if store == "as_load":
+        copied += [("out", layout.c)]
+        copied += [(o.name, layout.c) for o in kernel.variant.epilogue.operands if o.shape == MATRIX]
+        copied += [(o.name, layout.c) for o in kernel.variant.epilogue.outputs if o.shape == MATRIX]
+    for name, word in copied:
+        base, leading = changed(name, moved(word, offset=1)), changed(name, moved(word, stretch=1))
+        reason = f"{name} starts one element past a multiple of 16 bytes"
+        yield Refusal(f"base-{name}", reason, ValueError, (name, "16"), base, sibling=True)
+        reason = f"the leading dimension of {name} is one element past a multiple of 16 bytes"
+        yield Refusal(f"leading-{name}", reason, ValueError, (name, "leading"), leading, sibling=True)
+        half = 8 // _width(kernel, name)
+        base, leading = changed(name, moved(word, offset=half)), changed(name, moved(word, stretch=half))
+        reason = f"{name} starts 8 bytes past a multiple of 16"
+        yield Refusal(f"base-half-{name}", reason, ValueError, (name, "16"), base, sibling=True)
+        reason = f"the leading dimension of {name} is 8 bytes past a multiple of 16"
+        yield Refusal(f"leading-half-{name}", reason, ValueError, (name, "leading"), leading, sibling=True)
+        if kernel.variant.batch == "strided":
+            written = name in ("out", *(output.name for output in kernel.variant.epilogue.outputs))
+            yield from _distances(name, word, written=written)
+    if written_step(kernel.variant) > 1:
+        dimension = "m" if layout.c == "column" else "n"
+        step = written_step(kernel.variant)
+        for name, more in (("written-extent", 1), ("written-extent-half", step // 2)):
+            size = case.sizes["mnk".index(dimension)] + more
+            spoil = aligned(resized(kernel, case, dimension, size))
+            words = (dimension.upper(), str(size), str(step))
+            reason = "the inner extent of C is not a multiple of 16 bytes"
+            yield Refusal(name, reason, ValueError, words, spoil, sibling=True)
+    read = read_step(kernel.variant)
+    if read > (written_step(kernel.variant) if layout.c != "column" else 1):
+        size = case.sizes[1] + read // 2
+        spoil = aligned(resized(kernel, case, "n", size))
+        reason = "b's second half does not start at a multiple of 16 bytes"
+        yield Refusal("read-extent", reason, ValueError, ("N", str(size), str(read)), spoil, sibling=True)
+
+
+def _distances(name: str, layout: str, *, written: bool) -> Iterator[Refusal]:
+    """Batch strides that descriptors do not support."""
+    words = (name, "batch stride")
+    spoil = changed(name, moved(layout, apart=1))
+    reason = f"the batch stride of {name} is not a multiple of 16 bytes"
+    yield Refusal(f"apart-{name}", reason, ValueError, words, spoil, sibling=True)
+    if not written:
+        spoil = changed(name, lambda x: x[:1].expand_as(x))
+        reason = f"{name} is one matrix for the whole batch"
+        yield Refusal(f"repeated-{name}", reason, ValueError, (*words, "0"), spoil, sibling=True)
+
+
+def _width(kernel: Kernel, name: str) -> int:
+    """Bytes of an operand's element; matrices of the epilogue are fp32 in the valid call."""
+    dtype = kernel.variant.dtype
+    written = dict.fromkeys(("out", *(output.name for output in kernel.variant.epilogue.outputs)), dtype.out)
+    read = {storage.letter: storage.container for storage in dtype.stored}
+    return element_of({**read, **written}.get(name, "fp32")).bits // 8
