@@ -289,7 +289,8 @@ def scaling_targets(v: Variant) -> tuple[str, ...]:
 def _scaled_target(v: Variant, target: str) -> str | None:
     if v.product != "scaled" or target in scaling_targets(v):
         return None
-    reason = f"a scaled product of {v.dtype.a} and {v.dtype.b} needs the matrix unit of {' or '.join(scaling_targets(v))}"
+    those = " or ".join(scaling_targets(v))
+    reason = f"a scaled product of {v.dtype.a} and {v.dtype.b} needs the matrix unit of {those}"
     others = (word for word in PRODUCT if word != v.product)
     works = next((word for word in others if _runs(replace(v, product=word), target)), None)
     return reason if works is None else f"{reason}; use 'product: {works}'"

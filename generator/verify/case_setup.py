@@ -273,7 +273,7 @@ class _Builder:
             self.fill(operands[storage.scale], rest ** (1 / len(scaled)) / 2.0**self.case.shift)
             if storage.native:
                 # The matrix unit reads no sign of a scale.
-                operands[storage.scale].view.view(torch.uint8).bitwise_and_(0x7F)
+                fill(operands[storage.scale], operands[storage.scale].view.float().abs())
             if storage.zeros and operands[storage.zero].view.dtype.is_floating_point:
                 self.fill(operands[storage.zero], 2.0 ** (storage.bits - 2))
             elif storage.zeros:

@@ -264,10 +264,14 @@ def _scales(x: Any) -> torch.Tensor:
     return torch.where(bits == 0xFF, torch.nan, powers)
 
 
-def _define_scaled_dot(semantic: Any) -> None:
+def _define_scaled_dot(semantic: Any, builder: Any) -> None:
     """Multiply scaled tiles: Triton 3.6 and 3.7 do not interpret it, and 3.8 reads the scale 2**-127 as 0."""
+    original = semantic.dot_scaled
 
-    def dot_scaled(a: Any, a_scale: Any, a_kind: Any, b: Any, b_scale: Any, b_kind: Any, acc: Any, *_: Any) -> Any:
+    def dot_scaled(self: Any, *given: Any, **named: Any) -> Any:
+        if not isinstance(self.builder, builder) or named:
+            return original(self, *given, **named)
+        a, a_scale, a_kind, b, b_scale, b_kind, acc, *_ = given
         transposed = interpreter.TensorHandle(np.ascontiguousarray(b.handle.data.T), b.handle.dtype)
         rows = _elements(a, getattr(a_kind, "value", a_kind))
         columns = _elements(tl.core.tensor(transposed, b.type), getattr(b_kind, "value", b_kind))
@@ -276,8 +280,7 @@ def _define_scaled_dot(semantic: Any) -> None:
         if len(columns.T) != depth or scaled_rows.shape != (m, blocks) or scaled_columns.shape != (n, blocks):
             shapes = [tuple(x.shape) for x in (rows, scaled_rows, columns.T, scaled_columns)]
             raise ValueError(f"dot_scaled of tiles and scales of the shapes {shapes}")
-        parts = (x.reshape(len(x), blocks, -1).transpose(0, 1) for x in (rows, columns))
-        left, right = parts
+        left, right = (x.reshape(len(x), blocks, -1).transpose(0, 1) for x in (rows, columns))
         sums = left @ right.mT * scaled_rows.T[:, :, None] * scaled_columns.T[:, None, :]
         total = (sums.sum(0) + _to_torch(acc.handle.data, tl.float32).double()).float()
         return tl.core.tensor(interpreter.TensorHandle(total.numpy(), tl.float32), acc.type)
@@ -333,7 +336,7 @@ def install() -> None:
     _correct_dot(builder)
     _correct_arithmetic(builder)
     _correct_splat(builder)
-    _define_scaled_dot(interpreter.interpreter_semantic)
+    _define_scaled_dot(interpreter.TritonSemantic, builder)
     _poison_missing_other(builder)
     _cache_builtin_search()
     _disable_overflow_checks()
