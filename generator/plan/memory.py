@@ -364,7 +364,9 @@ class _Program:
         """Bytes that the program needs in every launch with aligned operands, at least."""
         if self.v.dtype.precision == "tf32x3":
             return 0
-        sizes = [operand.bytes * self.buffers for operand in self.operands if self.is_pipelined(operand)]
+        # A scaled product waits for its scales in tensor memory, and then has one stage less.
+        buffers = self.buffers - self.v.dtype.native
+        sizes = [operand.bytes * buffers for operand in self.operands if self.is_pipelined(operand)]
         if (in_registers(self.v) or self.v.dtype.stored_b.converted) and sizes:
             # The operand that is read from registers has one stage less; where programs walk tiles, perhaps the other.
             fewer = sum if self.v.dtype.stored_a.converted else max
