@@ -176,7 +176,7 @@ def test_the_instructions_are_those_of_the_target(name: str, results: dict[str, 
     assert found.keys() - {"shared", "tensor_memory", "registers", "spilled", "plain max"} == RIGHT[name][4]
     # What does not fit is compiled until that is seen, no further.
     assert (found.get("registers", 0) > 0) == (name != "refused") and found["shared"] > 0
-    assert (found["tensor_memory"] > 0) == (name == "tcgen05")
+    assert (found["tensor_memory"] > 0) == name.startswith("tcgen05")
 
 
 def test_the_compilers_own_reason_is_given(results: dict[str, Result]) -> None:
