@@ -216,6 +216,9 @@ _ILLEGAL = (
     "{dtype: tf32, targets: [gfx90a]}",
     "{dtype: tf32x3, targets: [gfx942]}",
     "{product: exchanged, targets: [sm80]}",
+    "{product: scaled}",
+    "{product: scaled, dtype: {a: mxfp4}, targets: [sm80]}",
+    "{product: scaled, dtype: {a: mxfp8e4m3, b: mxfp4}, targets: [sm120]}",
 )
 _BASE = {"summary": "An illegal combination.", "layout": "rcr", "dtype": "fp16"}
 

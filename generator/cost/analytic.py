@@ -165,7 +165,8 @@ def _area(v: Variant) -> str:
         area = "m * max(2 * n, 128)" if v.product == "exchanged" else "2 * max(m, 64) * n"
     else:
         area = "m * max(n, 64)" if v.product == "exchanged" else "max(m, 64) * n"
-    area += f" + {columns} * {_CONVERSION[v.product]}" * v.dtype.stored_b.converted
+    if v.dtype.stored_b.converted:
+        area += f" + {columns} * {_CONVERSION[v.product]}"
     return area + f' + m * {columns} * {_SCALING} // row["BLOCK_K"]' * _scales_steps(v)
 
 

@@ -100,8 +100,8 @@ def _words(v: Variant) -> Iterator[tuple[str, str]]:
         yield "batched", "batched"
     if v.epilogue.order is not None:
         yield "gated", "gated"
-    if v.product == "exchanged":
-        yield "exchanged", "exchanged"
+    if v.product != DEFAULTS["product"]:
+        yield ("native", "scaled by the matrix unit") if v.dtype.native else (v.product, v.product)
     bits = v.dtype.stored_a.bits
     if v.dtype.precision == "ieee":
         yield "ieee", f"{bits}-bit IEEE elements"

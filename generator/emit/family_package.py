@@ -15,7 +15,7 @@ from generator.plan.kernels import Family, Kernel
 from generator.plan.resources import through_registers
 
 #: The axes by which the kernels of a contract are ordered, the most important first.
-_RANKED = ("schedule", "load", "masking", "swizzle")
+_RANKED = ("product", "schedule", "load", "masking", "swizzle")
 
 #: Columns before the entries of a table.
 _INSIDE = 4

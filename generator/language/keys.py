@@ -31,7 +31,7 @@ _AXES: Mapping[str, Key] = {
     "schedule": Key("How the work is divided over programs"),
     "load": Key("How tiles of A and B are loaded"),
     "store": Key("How tiles of C are stored"),
-    "product": Key("Which operand has the rows of the matrix unit"),
+    "product": Key("Which operand has the rows of the matrix unit, or that it scales blocks itself"),
     "rounding": Key("Where the running value of the epilogue is rounded"),
     "math": Key("How accurate sigmoid and tanh are"),
 }

@@ -64,6 +64,8 @@ class Dtype:
     zeros: bool = False
     #: Whether B stores two of each four elements along K.
     sparse: bool = False
+    #: Whether the matrix unit multiplies the operands as they are stored, and by their scales: a scaled product.
+    native: bool = False
 
     @cached_property
     def word(self) -> str:
@@ -114,12 +116,13 @@ class Dtype:
     @cached_property
     def stored_a(self) -> Storage:
         """How A is stored."""
-        return Storage("a", self.a, self._multiplied[0], _block(self.a, self.a_block))
+        return Storage("a", self.a, self._multiplied[0], _block(self.a, self.a_block), native=self.native)
 
     @cached_property
     def stored_b(self) -> Storage:
         """How B is stored."""
-        return Storage("b", self.b, self._multiplied[1], _block(self.b, self.b_block), self.zeros, self.sparse)
+        block = _block(self.b, self.b_block)
+        return Storage("b", self.b, self._multiplied[1], block, self.zeros, self.sparse, self.native)
 
     @cached_property
     def _multiplied(self) -> tuple[str, str]:
@@ -128,6 +131,8 @@ class Dtype:
         The matrix unit takes two of 8 bits; else B is converted to A's type, or both to one that has all their values.
         """
         a, b = kind_of(self.a), kind_of(self.b)
+        if self.native:
+            return a, b
         bits = {element_of(word).bits for word in (a, b)}
         if element_of(a).bits == 4 or (element_of(a).bits == 8 and 4 in bits):
             return "fp16", "fp16"
@@ -225,6 +230,11 @@ class Variant:
     product: str = DEFAULTS["product"]
     rounding: str = DEFAULTS["rounding"]
     math: str = DEFAULTS["math"]
+
+    def __post_init__(self) -> None:
+        native = self.product == "scaled"
+        if self.dtype.native != native:
+            object.__setattr__(self, "dtype", replace(self.dtype, native=native))
 
     def word(self, axis: str) -> str:
         """The axis's value as a spec writes it."""

@@ -25,7 +25,7 @@ _SPELLED = frozenset(
         *("c", "furthest", "map", "meta", "number", "plan", "refusal", "tuple"),
         *("gate", "acc_gate", "acc_up", "b_gate", "b_up", "in_b", "in_s", "acc_left", "acc_right"),
         *(f"{x}_{half}" for x in ("b_scale", "b_zero") for half in ("gate", "up")),
-        *("a_sum", "product", "offs_p", "in_p", "in_i", "ahead", "more"),
+        *("a_sum", "product", "offs_p", "in_p", "in_i", "offs_i", "offs_s", "ahead", "more"),
         *(f"{tile}_{half}" for tile in ("b", "b_gate", "b_up") for half in ("lower", "upper")),
         *(f"{part}_{dimension}" for part in ("in", "offs", "pid") for dimension in "mnk"),
     }

@@ -54,6 +54,8 @@ class Storage:
     zeros: bool = False
     #: Whether two of each four elements along K are stored, with their positions in another operand.
     sparse: bool = False
+    #: Whether the matrix unit multiplies the elements as they are stored, and by their scales.
+    native: bool = False
 
     @property
     def element(self) -> Element:
@@ -93,7 +95,7 @@ class Storage:
     @property
     def multiplied_bits(self) -> int:
         """The bits of an element as the matrix unit reads it."""
-        return ELEMENTS[self.multiplied].bits
+        return element_of(self.multiplied).bits
 
     @property
     def converted(self) -> bool:
@@ -133,7 +135,7 @@ class Storage:
     @property
     def scaled_by_step(self) -> bool:
         """Whether several scales follow each other along K, so that each step's sum is multiplied by its own."""
-        return self.block is not None and self.block.along > 0
+        return self.block is not None and self.block.along > 0 and not self.native
 
     def bytes(self, elements: int) -> int:
         """The bytes of so many elements in memory, and of their positions."""

@@ -20,6 +20,9 @@ class Target:
     fp8: frozenset[str] = frozenset()
     #: Bulk tensor copies (TMA), which a descriptor compiles to.
     descriptors: bool = False
+    #: Whether its matrix unit multiplies blocks of elements by their scales, and whether also those of two widths.
+    scales: bool = False
+    scales_mixed: bool = False
 
 
 _OCP = frozenset({"fp8e4m3", "fp8e5m2"})
@@ -30,8 +33,8 @@ TARGETS: Mapping[str, Target] = {
     "sm86": Target("nvidia", 101376, 86),
     "sm89": Target("nvidia", 101376, 89, fp8=_OCP),
     "sm90": Target("nvidia", 232448, 90, fp8=_OCP, descriptors=True),
-    "sm100": Target("nvidia", 232448, 100, fp8=_OCP, descriptors=True),
-    "sm120": Target("nvidia", 101376, 120, fp8=_OCP, descriptors=True),
+    "sm100": Target("nvidia", 232448, 100, fp8=_OCP, descriptors=True, scales=True, scales_mixed=True),
+    "sm120": Target("nvidia", 101376, 120, fp8=_OCP, descriptors=True, scales=True),
     "gfx90a": Target("amd", 65536, lanes=64),
     "gfx942": Target("amd", 65536, lanes=64, fp8=_OCP),
     "gfx950": Target("amd", 163840, lanes=64, fp8=_OCP),

@@ -13,11 +13,11 @@ from generator.lowering.operands import Matrix
 from generator.lowering.stored_operands import (
     Conversion,
     Factor,
-    Positions,
+    Metadata,
     Strip,
     conversion,
     factor,
-    positions,
+    metadata,
     product_of,
 )
 from generator.plan.kernels import Kernel
@@ -130,11 +130,18 @@ class Accumulation:
         turned = ".T" if self.exchanged != self.b.flipped else ""
         for end, _ in self.strips:
             tiles = f"b{end}{turned}, a.T" if self.exchanged else f"a, b{end}{turned}"
-            if self.step_factors:
+            if self.v.dtype.native:
+                lines.append(f"acc{end} = {self._dot_scaled(end, turned)}")
+            elif self.step_factors:
                 lines += self._scaled(end, f"tl.dot({tiles}{self.dot_options})", self.step_factors, add=True)
             else:
                 lines.append(f"acc{end} = tl.dot({tiles}, acc{end}{self.dot_options})")
         return "\n".join(lines)
+
+    def _dot_scaled(self, end: str, turned: str) -> str:
+        """The product of tiles as they are stored, by their scales, and the sum before."""
+        a, b = (storage.kind.removeprefix("fp8") for storage in self.v.dtype.stored)
+        return f'tl.dot_scaled(a, a_scale, "{a}", b{end}{turned}, b_scale{end}, "{b}", acc{end})'
 
     @property
     def conversions(self) -> tuple[Conversion, ...]:
@@ -143,17 +150,26 @@ class Accumulation:
         found = [conversion(a, "a", "BLOCK_M")] if a.converted else []
         if b.converted:
             lines = f"{self.b.pairs}BLOCK_N"
-            indices = [x.name for x in self.positions] or [""] * len(self.b.tiles)
+            indices = [x.name for x in self.metadata] or [""] * len(self.b.tiles)
             named = zip(self.b.tiles, indices, strict=True)
             found += [conversion(b, name, lines, self.b.shuffle, index) for name, index in named]
         return tuple(found)
 
     @cached_property
-    def positions(self) -> tuple[Positions, ...]:
-        """Where the elements that are stored are along K, for each strip of B its own."""
+    def metadata(self) -> tuple[Metadata, ...]:
+        """What a step loads beside the operands, for each strip of B its own.
+
+        Where the elements that are stored are along K, or scales that the matrix unit reads.
+        """
         bound = "always" if self.descriptors else self.edges.bound.k
-        matrices = [matrix for matrix in self.stored if matrix.name == self.v.dtype.stored_b.index]
-        return tuple(positions(matrix, strip, bound) for matrix in matrices for strip in self._strips_of("b"))
+        storages = {storage.letter: storage for storage in self.v.dtype.stored}
+        found = [(matrix, storages[matrix.name[0]]) for matrix in self.stored]
+        return tuple(
+            metadata(matrix, storage, strip, bound)
+            for matrix, storage in found
+            if storage.native or matrix.name == storage.index
+            for strip in self._strips_of(storage.letter)
+        )
 
     @cached_property
     def factors(self) -> tuple[Factor, ...]:
@@ -163,7 +179,7 @@ class Accumulation:
         return tuple(
             factor(matrix, storages[matrix.name[0]], strip, tiles)
             for matrix in self.stored
-            if matrix.name != storages[matrix.name[0]].index
+            if matrix.name != storages[matrix.name[0]].index and not self.v.dtype.native
             for strip in self._strips_of(matrix.name[0])
         )
 

@@ -13,11 +13,11 @@ from generator.lowering.operands import Matrix, Slot
 from generator.lowering.stored_operands import (
     Conversion,
     Factor,
-    Positions,
+    Metadata,
     Strip,
     conversion,
     factor,
-    positions,
+    metadata,
     product_of,
 )
 from generator.plan.memory import DECODED
@@ -66,10 +66,10 @@ class Decoding:
         return tuple(factor(matrix, self.storage, _STRIP, (self.tile,)) for matrix in found)
 
     @property
-    def positions(self) -> tuple[Positions, ...]:
+    def positions(self) -> tuple[Metadata, ...]:
         """Where the elements of a block that are stored are along K."""
         found = [matrix for matrix in self.stored if matrix.name == self.storage.index]
-        return tuple(positions(matrix, _STRIP, "always") for matrix in found)
+        return tuple(metadata(matrix, self.storage, _STRIP, "always") for matrix in found)
 
     @property
     def conversion(self) -> Conversion:

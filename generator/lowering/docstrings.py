@@ -18,7 +18,7 @@ from generator.lowering.lines import paragraph
 from generator.lowering.view import View
 from generator.plan.call import Argument
 from generator.plan.kernels import Kernel
-from generator.plan.variant_rules import packed_from_sm90
+from generator.plan.variant_rules import packed_from_sm90, scaling_targets
 
 
 def escaped(text: str) -> str:
@@ -141,6 +141,8 @@ def product(v: Variant) -> str:
     """What the matrix unit is given, where it is not A and B as they are."""
     if v.product == "direct":
         return ""
+    if v.dtype.native:
+        return "the matrix unit multiplies elements as they are stored, and the sum of each block by its scales."
     return "a tile is computed as C^T = B^T A^T, so that the columns of C fill the rows of the matrix unit."
 
 
@@ -161,11 +163,13 @@ def stored(v: Variant) -> str:
             found.append(f"It computes each value in fp32 and rounds it once, to {dense}.")
     elif v.dtype.zeros:
         found.append("A zero point times the sum of A's elements is subtracted from a block's sum.")
-    if v.dtype.scaled and not v.traits.decodes:
+    if v.dtype.scaled and not v.traits.decodes and not v.dtype.native:
         found.append("Sums are multiplied by scales in fp32, those of each block where several follow along K.")
     scaled = [storage for storage in v.dtype.stored if storage.block is not None]
     if scaled and scaled[0].bytewise:
         found.append(_SCALES_OF_FORMATS[scaled[0].scale_types[0]])
+        if v.dtype.native and scaled[0].scale_types[0] == "fp8e4m3":
+            found.append("They have no sign: one below zero counts as NaN.")
     elif scaled:
         types = " or ".join(element_of(word).torch for word in SCALE_TYPES).replace(" or ", ", ", len(SCALE_TYPES) - 2)
         found.append(f"Scales are {types}{f', zero points one of these or {CONTAINER}' if v.dtype.zeros else ''}.")
@@ -251,7 +255,7 @@ def rounding(k: View) -> str:
             "tf32x3": ", each emulated by three tf32 products to about the accuracy of fp32.",
             "full": ", promoted from the matrix unit's short accumulator at least every 128 elements along K.",
             "fast": ", on Hopper in the matrix unit's short accumulator (about 14 bits) for all of K.",
-        }.get(dtype.precision or "" if dtype.stored_a.multiplied_bits != 16 else "", ".")
+        }.get(dtype.precision or "" if dtype.stored_a.multiplied_bits != 16 and not dtype.native else "", ".")
     if v.rounds_between:
         text += f" The sum and the result of each epilogue operation, computed in fp32, are rounded to {dtype.out}, as"
         text += f" eager torch rounds each tensor; no two operations are fused into one.{approximate_math.told(v)}"
@@ -330,7 +334,9 @@ def needs(kernel: Kernel) -> str:
     if packed_from_sm90(kernel.variant):
         parts.append("a GPU before sm90, or one of AMD")
     multiplied = kernel.variant.dtype.stored_a.multiplied
-    if multiplied.startswith("fp8"):
+    if kernel.variant.dtype.native:
+        parts.append(f"a matrix unit that scales blocks ({' or '.join(scaling_targets(kernel.variant))})")
+    elif multiplied.startswith("fp8"):
         parts.append(f"a matrix unit for {multiplied}")
     return f"{' and '.join(parts)}." if parts else ""
 

@@ -9,6 +9,7 @@ from functools import cached_property
 
 from generator.cost import analytic
 from generator.language.storage import Storage
+from generator.language.targets import TARGETS
 from generator.language.vocabulary import ELEMENTS, INTERPRETED
 from generator.lowering import docstrings
 from generator.lowering.decoding import Decoding
@@ -17,7 +18,7 @@ from generator.lowering.lines import WIDTH, bracketed, collected, paragraph
 from generator.lowering.outputs import OutputView
 from generator.lowering.view import View
 from generator.plan.call import SCALES, Argument, Call
-from generator.plan.variant_rules import packed_from_sm90
+from generator.plan.variant_rules import packed_from_sm90, scaling_targets
 
 #: Where a statement of the launcher begins.
 _INSIDE = 4
@@ -337,6 +338,14 @@ class Launcher:
         if packed is not None:
             condition = "a.is_cuda and not torch.version.hip and torch.cuda.get_device_capability(a.device) >= (9, 0)"
             found.append((condition, f'"{packed}: take the exchanged one"'))
+        if k.v.dtype.native:
+            able = scaling_targets(k.v)
+            majors = ", ".join(str(TARGETS[target].capability // 10) for target in able)
+            condition = (
+                f"a.is_cuda and (torch.version.hip or torch.cuda.get_device_capability(a.device)[0] not in ({majors},))"
+            )
+            reason = f"a scaled product needs {' or '.join(able)}, and this is {{torch.cuda.get_device_name(a.device)}}"
+            found.append((condition.replace(" 12,)", " 12)"), f'f"{reason}"'))
         if k.descriptors and self.call.optional:
             reason = "descriptors copy neighbouring rows of a, and rows names others"
             found.append(("rows is not None", f'"{reason}"'))

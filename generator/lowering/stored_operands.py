@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from generator.language.model import Tile
-from generator.language.storage import Storage
+from generator.language.storage import POSITIONED, Storage
 from generator.language.vocabulary import ELEMENTS
 from generator.lowering.operands import Matrix
 from generator.lowering.shuffled import Shuffle
@@ -61,22 +61,30 @@ class Factor:
 
 
 @dataclass(frozen=True)
-class Positions:
-    """The positions of the elements that are stored, of a strip of B's columns in a tile."""
+class Metadata:
+    """Bytes that belong to the elements of a tile, each to several along K of a row of A or a column of B.
+
+    Positions of the elements that are stored, or scales that the matrix unit reads.
+    """
 
     #: The keyword of the tensor, and the end of the strip's names.
     keyword: str
     end: str
     #: Where it begins.
     base: str
-    #: The columns of the strip, and the mask of those that exist; empty where it takes none.
-    columns: str
+    #: The rows or columns of the strip, and the mask of those that exist; empty where it takes none.
+    lines: str
     inside: str
-    #: The parameters for the strides of columns, and of bytes along K.
+    #: The parameters for the strides of rows or columns, and of bytes along K.
     stride: str
     stride_along: str
     #: The macro of masking.j2 for bytes along K.
     bound: str
+    #: The elements along K of a byte, and the end of the names of offsets along K.
+    each: int
+    axis: str
+    #: The type of the scales; None for positions.
+    scale: str | None = None
 
     @property
     def name(self) -> str:
@@ -84,23 +92,34 @@ class Positions:
         return f"{self.keyword}{self.end}"
 
     @property
-    def columns_at(self) -> str:
-        """Where each column of B begins, in rows."""
-        return f"{self.base} + {self.columns}[:, None] * {self.stride}"
+    def lines_at(self) -> str:
+        """Where each row of A or column of B begins, as rows of a tile."""
+        lines = f"({self.lines})" if " " in self.lines and not self.lines.startswith("(") else self.lines
+        return f"{self.base} + {lines}[:, None] * {self.stride}"
 
     @property
     def mask(self) -> str:
         """The arguments of a load for those that exist."""
-        found = [f"{self.inside}[:, None]"] * bool(self.inside) + ["in_i[None, :]"] * (self.bound != "never")
+        along = [f"in_{self.axis}[None, :]"] * (self.bound != "never")
+        found = [f"{self.inside}[:, None]"] * bool(self.inside) + along
         return f", mask={' & '.join(found)}, other=0" if found else ""
 
+    def extent(self, elements: str) -> str:
+        """The bytes of so many elements along K, of which the last block of a scale may be short."""
+        return f"({elements}) // {self.each}" if self.scale is None else f"tl.cdiv({elements}, {self.each})"
 
-def positions(matrix: Matrix, strip: Strip, bound: str) -> Positions:
+
+def metadata(matrix: Matrix, storage: Storage, strip: Strip, bound: str) -> Metadata:
     """Those of `strip` in `matrix`."""
     along, across = matrix.row_stride, matrix.column_stride
     assert along is not None and across is not None
-    inside = strip.inside
-    return Positions(matrix.name, strip.end, matrix.base, strip.offsets, inside, across, along, bound)
+    if storage.letter == "a":
+        along, across = across, along
+    lies = matrix.name, strip.end, matrix.base, strip.offsets, strip.inside, across, along, bound
+    if matrix.name == storage.index:
+        return Metadata(*lies, each=POSITIONED, axis="i")
+    assert storage.block is not None
+    return Metadata(*lies, each=storage.block.along, axis="s", scale=storage.scale_types[0])
 
 
 @dataclass(frozen=True)

@@ -259,8 +259,8 @@ class View(Accumulation):
 
     @property
     def early_coordinates(self) -> bool:
-        """Whether the factors of rows and columns, or positions of elements, need those coordinates before the loop."""
-        return self.v.load != "pointer" and (bool(self.positions) or any(found.vector for found in self.factors))
+        """Whether the factors of rows and columns, or metadata, need those coordinates before the loop."""
+        return self.v.load != "pointer" and (bool(self.metadata) or any(found.vector for found in self.factors))
 
     @property
     def edges_of_columns(self) -> Edges:

@@ -195,6 +195,14 @@ _SCALED_EXCHANGED_8 = (
     Tile(16, 128, 128, warps=4, stages=6),
     Tile(16, 64, 128, warps=4, stages=8),
 )
+# A scaled product has 128 rows, and steps of 128 elements along K or more, whose scales are whole words.
+_SCALED_PRODUCT = (
+    Tile(128, 256, 128, warps=8, stages=4),
+    Tile(128, 128, 256, warps=8, stages=3),
+    Tile(128, 128, 128, warps=4, stages=3),
+    Tile(128, 64, 256, warps=4, stages=4),
+    Tile(128, 32, 256, warps=4, stages=4),
+)
 # Without scales of each step one accumulator holds the sum, so that tiles may be larger.
 _CONVERTED_LARGE = (Tile(256, 128, 64, warps=8, stages=3), Tile(128, 256, 64, warps=8, stages=3))
 
@@ -265,7 +273,8 @@ def defaults(v: Variant) -> tuple[Tile, ...]:
 
 def _of_blocks(v: Variant, tile: Tile) -> Tile:
     """`tile` with so few elements along K that a step has one scale of each operand, and then with more stages."""
-    k = math.gcd(tile.k, *(storage.block.along for storage in v.multiplied.dtype.stored if storage.block is not None))
+    scaled = [storage.block for storage in v.multiplied.dtype.stored if storage.scaled_by_step]
+    k = math.gcd(tile.k, *(block.along for block in scaled if block is not None))
     return tile if k == tile.k else replace(tile, k=k, stages=min(tile.stages * tile.k // k, _MOST_STAGES))
 
 
@@ -297,6 +306,8 @@ def _ungated(v: Variant) -> tuple[Tile, ...]:
         return (_ELEMENT,)
     if not v.traits.looped:
         return _NAIVE_32 if bits == 32 else _NAIVE_16
+    if dtype.native:
+        return _split(_SCALED_PRODUCT) if v.traits.splits else _SCALED_PRODUCT
     if dtype.stored_b.converted or any(storage.scaled_by_step for storage in dtype.stored):
         return _stored(v)
     ieee = dtype.precision == "ieee"

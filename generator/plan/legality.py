@@ -14,10 +14,12 @@ from generator.language.targets import TARGETS
 from generator.language.versions import minor_versions, spelled
 from generator.plan.memory import shared_memory
 from generator.plan.resources import (
+    SCALED_ROWS,
     SHORTEST_COPY,
     TENSOR_MEMORY,
     copies_too_little,
     largest_tensor,
+    matrix_instruction,
     matrix_rows,
     registers,
     registers_of_operands,
@@ -103,9 +105,10 @@ def why_no_row(v: Variant, tile: Tile) -> str | None:
         return f"n is {tile.n}, and {v.schedule} needs a sum of two different powers of two, such as 160 = 128 + 32"
     least = shallowest(v)
     if tile.k < least:
-        return f"k is {tile.k}, and the matrix unit needs at least {least} for {v.dtype.stored_a.multiplied}"
+        kind = v.dtype.word if v.dtype.native else v.dtype.stored_a.multiplied
+        return f"k is {tile.k}, and the matrix unit needs at least {least} for {kind}"
     for storage in v.multiplied.dtype.stored:
-        if storage.block is not None and storage.block.along % tile.k:
+        if storage.block is not None and not storage.native and storage.block.along % tile.k:
             many = f"{storage.block.along} elements along K"
             return f"k is {tile.k}, and a step has one scale of {storage.letter}, which is for {many}"
         if copies_too_little(v, storage, tile.k):
@@ -131,6 +134,10 @@ def why_no_row_on(v: Variant, tile: Tile, target: str) -> str | None:
     most = 1024 // TARGETS[target].lanes
     if tile.warps > most:
         return f"{tile.warps} warps, and {target} runs at most {most} in a program"
+    if v.dtype.native and matrix_instruction(v, tile, target) is None:
+        return (
+            f"{tile.m} rows and {tile.warps} warps, and {target} multiplies {SCALED_ROWS} scaled rows with 4 or 8 warps"
+        )
     return too_much_memory(v, tile, target) or too_many_registers(v, tile, target)
 
 

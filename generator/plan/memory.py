@@ -22,7 +22,14 @@ from generator.language.model import Tile, Variant
 from generator.language.storage import Storage
 from generator.language.targets import TARGETS
 from generator.language.vocabulary import ELEMENTS
-from generator.plan.resources import accumulated_columns, in_registers, keeps_registers, matrix_instruction
+from generator.plan.resources import (
+    SCALES_OF_WORD,
+    accumulated_columns,
+    in_registers,
+    keeps_registers,
+    matrix_instruction,
+    words_of_scales,
+)
 
 #: Bytes of barriers, 8 each, with gaps to align them: the most that was seen. Tiles have whole KiB, and none is so near
 #: a target's limit that the exact number matters.
@@ -93,9 +100,11 @@ class _Operand:
         return self.layout not in (self.contiguous_layout, "strided")
 
 
-def _operand(storage: Storage, elements: int, layout: str, contiguous: str) -> _Operand:
+def _operand(storage: Storage, elements: int, layout: str, contiguous: str, widest: int) -> _Operand:
     multiplied = elements * storage.multiplied_bits // 8
-    return _Operand(storage.bytes(elements), storage.bits, layout, contiguous, storage.converted, multiplied)
+    # Beside elements of 8 bits, the matrix unit reads each of 4 bits from a byte of its own.
+    bytes = elements * widest // 8 if storage.native else storage.bytes(elements)
+    return _Operand(bytes, storage.bits, layout, contiguous, storage.converted, multiplied)
 
 
 @dataclass(frozen=True)
@@ -135,8 +144,8 @@ class _Program:
         a, b = v.dtype.stored
         columns = sum(accumulated_columns(v, tile))
         return (
-            _operand(a, tile.m * tile.k, v.layout.a, "row"),
-            _operand(b, tile.k * columns, v.layout.b, "column"),
+            _operand(a, tile.m * tile.k, v.layout.a, "row", max(a.bits, b.bits)),
+            _operand(b, tile.k * columns, v.layout.b, "column", max(a.bits, b.bits)),
         )
 
     # The loop over K.
@@ -312,7 +321,13 @@ class _Program:
 
     @property
     def factors(self) -> int:
-        """Bytes in which scales and zero points of a step change layout, beside the loads in flight."""
+        """Bytes in which scales and zero points of a step change layout, beside the loads in flight.
+
+        Those that the matrix unit reads are loaded as tiles, ahead as the operands are.
+        """
+        if self.v.dtype.native:
+            lines = self.tile.m + sum(accumulated_columns(self.v, self.tile))
+            return lines * words_of_scales(self.v, self.tile) * SCALES_OF_WORD * (self.buffers + 1)
         found = sum(1 + storage.zeros for storage in self.v.dtype.stored if storage.scaled_by_step)
         return found * max(self.tile.m, self.tile.n) * 16
 
@@ -349,7 +364,9 @@ class _Program:
         """Bytes that the program needs in every launch with aligned operands, at least."""
         if self.v.dtype.precision == "tf32x3":
             return 0
-        sizes = [operand.bytes * self.buffers for operand in self.operands if self.is_pipelined(operand)]
+        # A scaled product waits for its scales in tensor memory, and then has one stage less.
+        buffers = self.buffers - self.v.dtype.native
+        sizes = [operand.bytes * buffers for operand in self.operands if self.is_pipelined(operand)]
         if (in_registers(self.v) or self.v.dtype.stored_b.converted) and sizes:
             # The operand that is read from registers has one stage less; where programs walk tiles, perhaps the other.
             fewer = sum if self.v.dtype.stored_a.converted else max

@@ -30,6 +30,7 @@ SHIPPED = next((f for f in (_PACKAGE / "tuned", _PACKAGE.parent / "specs" / "tun
 _UNMEASURED: tuple[Mapping[str, str], ...] = (
     {},
     {"product": "exchanged"},
+    {"product": "scaled"},
     {"load": "descriptor", "schedule": "persistent"},
     {"load": "descriptor", "store": "pointer"},
 )

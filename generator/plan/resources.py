@@ -12,12 +12,17 @@ from generator.language.targets import TARGETS
 
 #: Columns of tensor memory, each with 128 lanes of 32 bits (PTX ISA, "Tensor Memory").
 TENSOR_MEMORY = 512
+#: The scales along K that a word of tensor memory has, and the rows of a product that is multiplied by them.
+SCALES_OF_WORD = 4
+SCALED_ROWS = 128
 #: The bytes of a row of a block that a descriptor copies, at least (CUDA driver API, cuTensorMapEncodeTiled).
 SHORTEST_COPY = 16
 
 
 def shallowest(v: Variant) -> int:
-    """The least elements along K of a step: what one instruction of the matrix unit reads."""
+    """The least elements along K of a step: what one instruction of the matrix unit reads, or a word of its scales."""
+    if v.dtype.native:
+        return max(SCALES_OF_WORD * storage.block.along for storage in v.dtype.stored if storage.block is not None)
     return 32 if v.dtype.stored_a.multiplied_bits == 8 else 16
 
 
@@ -92,9 +97,11 @@ def matrix_instruction(v: Variant, tile: Tile, target: str) -> str | None:
     rows = matrix_rows(v, tile)
     if found.capability == 90 and rows >= 64 and tile.warps % 4 == 0:
         return "wgmma"
-    if found.capability == 100 and rows >= 64 and tile.warps in (4, 8) and v.dtype.stored_a.element.floating:
+    least = SCALED_ROWS if v.dtype.native else 64
+    if found.capability == 100 and rows >= least and tile.warps in (4, 8) and v.dtype.stored_a.element.floating:
         return "tcgen05"
-    return "mma.sync"
+    # What is not scaled by tcgen05 would be converted instead.
+    return None if found.capability == 100 and v.dtype.native else "mma.sync"
 
 
 def registers(tile: Tile, target: str) -> int:
@@ -125,6 +132,11 @@ def registers_of_operands(v: Variant, tile: Tile, target: str) -> int:
     return -(-elements * v.dtype.stored_a.multiplied_bits // (32 * threads))
 
 
+def words_of_scales(v: Variant, tile: Tile) -> int:
+    """The words of scales of a step, along K."""
+    return tile.k // shallowest(v)
+
+
 def tensor_memory(v: Variant, tile: Tile, target: str) -> int:
     """Columns of tensor memory that one program of `tile` needs; 0 if the accumulator is in registers."""
     if matrix_instruction(v, tile, target) != "tcgen05":
@@ -142,7 +154,12 @@ def tensor_memory(v: Variant, tile: Tile, target: str) -> int:
             # The next tile is accumulated while this one is stored.
             columns *= 2
         needed.append(max(32, columns) + operand)
+    if v.dtype.native:
+        # A column has a word of scales for each of 32 rows of A, or columns of B.
+        lines = (tile.m, sum(accumulated_columns(v, tile)))
+        needed.append(sum(-(-many // 32) * words_of_scales(v, tile) for many in lines))
     # Two accumulators of 64 rows share the 128 lanes of the same columns.
-    together = max(needed) if len(needed) == 2 and matrix_rows(v, tile) <= 64 else sum(needed)
+    shared = len(accumulated_columns(v, tile)) == 2 and matrix_rows(v, tile) <= 64
+    together = max(needed) if shared else sum(needed)
     # The hardware allocates powers of two.
     return 1 << (together - 1).bit_length()

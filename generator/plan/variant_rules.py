@@ -6,13 +6,14 @@ A rule returns the reason why it forbids a variant, or None; a new rule is a fun
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from generator.epilogue import formula
 from generator.epilogue.auxiliary_outputs import AuxiliaryOutput
 from generator.epilogue.operations import COLUMNS, MATRIX
 from generator.language.model import Variant
 from generator.language.targets import TARGETS
-from generator.language.vocabulary import MASKED_DIMENSIONS
+from generator.language.vocabulary import FORMATS, MASKED_DIMENSIONS, PRODUCT
 from generator.plan.resources import SHORTEST_COPY, copies_too_little, shallowest
 
 #: File systems allow 255 bytes; `.py` and the suffix of a temporary file need some of them.
@@ -180,11 +181,23 @@ def _stored(v: Variant) -> str | None:
         return f"descriptors of b stored as {v.dtype.b} load no gated linear unit; use 'load: pointer'"
     least = shallowest(v)
     for storage in v.dtype.stored:
-        if storage.block is not None and storage.block.along % least:
+        if storage.scaled_by_step and storage.block is not None and storage.block.along % least:
             many = f"{storage.block.along} elements along K"
             return f"a scale of {storage.letter} is for {many}, and a step needs a multiple of {least}"
-        if storage.block is not None and storage.block.along and copies_too_little(v, storage, storage.block.along):
+        if storage.block is not None and storage.scaled_by_step and copies_too_little(v, storage, storage.block.along):
             return f"a descriptor copies at least {SHORTEST_COPY} bytes of a row, and a scale is for fewer; use pointer"
+    return None
+
+
+def _scaled(v: Variant) -> str | None:
+    if v.product != "scaled":
+        return None
+    for storage in v.dtype.stored:
+        if storage.word not in FORMATS:
+            told = f"and {storage.letter} is stored as {storage.word}"
+            return (
+                f"a scaled product is of formats that have scales ({', '.join(FORMATS)}), {told}; use 'product: direct'"
+            )
     return None
 
 
@@ -193,7 +206,7 @@ def _decoded(v: Variant) -> str | None:
         return None
     if not v.dtype.stored_b.converted:
         return f"{v.schedule} makes B of the type that is multiplied, and B is stored as {v.dtype.b} already; use tiled"
-    if v.product != "direct":
+    if v.product == "exchanged":
         return "an exchanged product converts B in registers, and a decoded B is dense already; use 'product: direct'"
     if v.dtype.stored_a.block is not None:
         return f"{v.schedule} multiplies a dense B by a dense A, and A is stored as {v.dtype.a}; use tiled"
@@ -213,6 +226,7 @@ def _taken_keyword(v: Variant) -> str | None:
 
 #: What cannot exist on any target.
 VARIANT_RULES: tuple[VariantRule, ...] = (
+    _scaled,
     _stored,
     _decoded,
     _taken_keyword,
@@ -266,6 +280,26 @@ def _exchanged_target(v: Variant, target: str) -> str | None:
     return None
 
 
+def scaling_targets(v: Variant) -> tuple[str, ...]:
+    """The targets whose matrix unit multiplies the operands as they are stored, and by their scales."""
+    mixed = len({storage.bits for storage in v.dtype.stored}) > 1
+    return tuple(name for name, target in TARGETS.items() if (target.scales_mixed if mixed else target.scales))
+
+
+def _scaled_target(v: Variant, target: str) -> str | None:
+    if v.product != "scaled" or target in scaling_targets(v):
+        return None
+    those = " or ".join(scaling_targets(v))
+    reason = f"a scaled product of {v.dtype.a} and {v.dtype.b} needs the matrix unit of {those}"
+    others = (word for word in PRODUCT if word != v.product)
+    works = next((word for word in others if _runs(replace(v, product=word), target)), None)
+    return reason if works is None else f"{reason}; use 'product: {works}'"
+
+
+def _runs(v: Variant, target: str) -> bool:
+    return all(rule(v, target) is None for rule in TARGET_RULES)
+
+
 def packed_from_sm90(v: Variant) -> str | None:
     """Why no NVIDIA GPU from sm90 on takes a product with packed operands."""
     a, b = v.dtype.stored
@@ -291,6 +325,7 @@ TARGET_RULES: tuple[TargetRule, ...] = (
     _fp8_result_target,
     _tf32_target,
     _exchanged_target,
+    _scaled_target,
     _packed_target,
 )
 

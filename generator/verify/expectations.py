@@ -62,9 +62,20 @@ def _multiplies(v: Variant, launch: Launch, target: str, code: MachineCode) -> I
     found = [name for name in _MATRIX if code.instructions[name]]
     if found != ([wanted] if wanted else []):
         yield f"multiplies with {', '.join(found) or 'plain arithmetic'}, expected {wanted or 'plain arithmetic'}"
+    yield from _scales(v, wanted, code)
     held = in_registers(v)
     if held and code.instructions["wgmma from registers"] != code.instructions["wgmma"]:
         yield f"wgmma reads {held} from shared memory; expected from registers, without another tile in memory"
+
+
+def _scales(v: Variant, wanted: str | None, code: MachineCode) -> Iterator[str]:
+    """Whether the matrix unit itself scales blocks in each of its products, of elements of as many bits as stored."""
+    every = code.instructions[wanted] if wanted else 0
+    scaled, narrow = code.instructions["scaled"], code.instructions["scaled 4 bits"]
+    if scaled != (every if v.dtype.native else 0):
+        yield f"{scaled} of {every} matrix products scale blocks, expected {'all' if v.dtype.native else 'none'}"
+    if v.dtype.native and narrow != (scaled if all(storage.bits == 4 for storage in v.dtype.stored) else 0):
+        yield f"{narrow} of {scaled} scaled products are of 4 bits, for operands stored as {v.dtype.word}"
 
 
 def _copies(v: Variant, launch: Launch, target: str, code: MachineCode) -> Iterator[str]:

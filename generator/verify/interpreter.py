@@ -241,6 +241,53 @@ def _correct_splat(builder: Any) -> None:
     builder.create_splat = create_splat
 
 
+#: The formats of dot_scaled: the types of elements of 8 bits, and the magnitudes of those of 4 bits.
+_SCALED = {"e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2}
+_E2M1 = torch.tensor([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0], dtype=torch.float64)
+
+
+def _elements(x: Any, kind: str) -> torch.Tensor:
+    """The numbers of a tile with K along its rows, in float64."""
+    bits = torch.from_numpy(np.array(x.handle.data, order="C").view(np.uint8))
+    if kind in _SCALED:
+        return bits.view(_SCALED[kind]).double()
+    halves = torch.stack([bits & 0xF, bits >> 4], -1).flatten(-2).long()
+    return _E2M1[halves & 7] * torch.where(halves < 8, 1.0, -1.0).double()
+
+
+def _scales(x: Any) -> torch.Tensor:
+    """The scales of a tile in float64: of bytes, powers of two."""
+    bits = torch.from_numpy(np.array(x.handle.data, order="C").view(np.uint8))
+    if x.dtype.scalar == tl.float8e4nv:
+        return bits.view(torch.float8_e4m3fn).double()
+    powers = torch.ldexp(torch.ones(bits.shape, dtype=torch.float64), bits.long() - 127)
+    return torch.where(bits == 0xFF, torch.nan, powers)
+
+
+def _define_scaled_dot(semantic: Any, builder: Any) -> None:
+    """Multiply scaled tiles: Triton 3.6 and 3.7 do not interpret it, and 3.8 reads the scale 2**-127 as 0."""
+    original = semantic.dot_scaled
+
+    def dot_scaled(self: Any, *given: Any, **named: Any) -> Any:
+        if not isinstance(self.builder, builder) or named:
+            return original(self, *given, **named)
+        a, a_scale, a_kind, b, b_scale, b_kind, acc, *_ = given
+        transposed = interpreter.TensorHandle(np.ascontiguousarray(b.handle.data.T), b.handle.dtype)
+        rows = _elements(a, getattr(a_kind, "value", a_kind))
+        columns = _elements(tl.core.tensor(transposed, b.type), getattr(b_kind, "value", b_kind))
+        scaled_rows, scaled_columns = _scales(a_scale), _scales(b_scale)
+        (m, depth), n, blocks = rows.shape, len(columns), scaled_rows.shape[-1]
+        if len(columns.T) != depth or scaled_rows.shape != (m, blocks) or scaled_columns.shape != (n, blocks):
+            shapes = [tuple(x.shape) for x in (rows, scaled_rows, columns.T, scaled_columns)]
+            raise ValueError(f"dot_scaled of tiles and scales of the shapes {shapes}")
+        left, right = (x.reshape(len(x), blocks, -1).transpose(0, 1) for x in (rows, columns))
+        sums = left @ right.mT * scaled_rows.T[:, :, None] * scaled_columns.T[:, None, :]
+        total = (sums.sum(0) + _to_torch(acc.handle.data, tl.float32).double()).float()
+        return tl.core.tensor(interpreter.TensorHandle(total.numpy(), tl.float32), acc.type)
+
+    semantic.dot_scaled = dot_scaled
+
+
 def _poison_missing_other(builder: Any) -> None:
     """Return poison where a masked load has no `other`: the value is undefined, and the interpreter returns 0."""
     original = builder.create_masked_load
@@ -289,6 +336,7 @@ def install() -> None:
     _correct_dot(builder)
     _correct_arithmetic(builder)
     _correct_splat(builder)
+    _define_scaled_dot(interpreter.TritonSemantic, builder)
     _poison_missing_other(builder)
     _cache_builtin_search()
     _disable_overflow_checks()

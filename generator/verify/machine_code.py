@@ -25,6 +25,9 @@ INSTRUCTIONS: Mapping[str, re.Pattern[str]] = {
         "wgmma from registers": r"^\s*(?:@\S+ )?wgmma\.mma_async\S*\s+\{[^}]*\},\s*\{",
         "tcgen05": r"^\s*(?:@\S+ )?tcgen05\.mma",
         "mma.sync": r"\bmma\.sync",
+        # The scaled products of both, and those of elements of 4 bits alone.
+        "scaled": r"^\s*(?:@\S+ )?(?:tcgen05\.mma|mma\.sync)\S*\.block_scale\b",
+        "scaled 4 bits": r"^\s*(?:@\S+ )?(?:tcgen05\.mma|mma\.sync)\S*kind::mxf4(?:nvf4)?\.block_scale\b",
         "cp.async": r"cp\.async\.c[ag]\.shared",
         "bulk copy in": r"cp\.async\.bulk\.tensor\S*\.shared::(?:cluster|cta)\.global",
         "bulk copy out": r"cp\.async\.bulk\.tensor\S*\.global\.shared::cta",

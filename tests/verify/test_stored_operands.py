@@ -161,3 +161,18 @@ def test_kernels_of_every_format_are_proved(axes: str, tmp_path: Path) -> None:
     assert main([str(tmp_path / "formats.yaml"), "--out", str(tmp_path)]) == 0
     folder = str(tmp_path / "formats")
     assert main(["verify", folder, "--level", "interpret", "--coverage", "kernels", "--jobs", "1"]) == 0
+
+
+def test_scaled_products_of_every_kind_are_proved(tmp_path: Path) -> None:
+    (tmp_path / "scaled.yaml").write_text(
+        "summary: Scaled products.\nlayout: rcr\nselect: fixed\ntargets: [sm100]\nproduct: scaled\n"
+        "dtype: [{a: mxfp4, b: mxfp8e5m2}, {a: nvfp4}]\n"
+        "epilogue: [none, swiglu]\nbatch: [none, strided, grouped]\n"
+        "schedule: [tiled, persistent, split_k]\nload: [pointer, descriptor]\nstore: pointer\n"
+        "tile: [{m: 128, n: 32, k: 128, warps: 4, split: 2}]\n"
+    )
+    assert main([str(tmp_path / "scaled.yaml"), "--out", str(tmp_path)]) == 0
+    some = ["--coverage", "kernels", "--case", "blocks", "--jobs", "1"]
+    assert main(["verify", str(tmp_path / "scaled"), "--level", "interpret", *some]) == 0
+    bounds = ["--only", "gemm_*pointer_auto*", "--jobs", "1"]
+    assert main(["verify", str(tmp_path / "scaled"), "--level", "bounds", *bounds]) == 0

@@ -62,6 +62,8 @@ INT8_SCALED = ("stored", "gemm_int8_int32_bf16_a1xall_ballx1_rrr_none__tiled_poi
 MXFP4 = ("mx", "gemm_bf16xmxfp4_fp32_bf16_rcr_none__tiled_pointer_auto_grouped")
 MX_MIXED = ("mx", "gemm_mxfp8e4m3xmxfp4_fp32_bf16_rcr_none__tiled_pointer_auto_grouped_productexchanged")
 NVFP4 = ("mx", "gemm_nvfp4_fp32_bf16_rcr_none__tiled_pointer_auto_grouped")
+MX_SCALED = ("mx_scaled", "gemm_mxfp8e4m3xmxfp4_fp32_bf16_rcr_none__tiled_pointer_auto_grouped_productscaled")
+NVFP4_SCALED = ("mx_scaled", "gemm_nvfp4_fp32_bf16_rcr_none__tiled_pointer_auto_grouped_productscaled")
 SPARSE = ("sparse24", "gemm_fp16_sparse24_rcr_none__tiled_pointer_auto_grouped_storepointer_productexchanged")
 FP8_BLOCKS = ("fp8_blocks", "gemm_fp8e4m3_a1x128_b128x128_rcr_none__tiled_pointer_auto_grouped_storepointer")
 
