@@ -245,6 +245,11 @@ def derived_extents(family: Family) -> tuple[tuple[str, str], ...]:
     )
 
 
+def multiplies_bf16(family: Family) -> bool:
+    """Whether some contracts multiply numbers of bf16."""
+    return any(variant.dtype.stored_a.multiplied == "bf16" for variant in _variants(family).values())
+
+
 def bytewise(family: Family) -> bool:
     """Whether kernels read scales of some contracts as bytes."""
     return any(storage.bytewise for variant in _variants(family).values() for storage in variant.dtype.stored)

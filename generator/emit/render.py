@@ -234,7 +234,8 @@ def package_source(family: Family, name: str) -> str:
     elif name.startswith("_"):
         template = environment().get_template(f"{name.removeprefix('_')}.j2")
         chosen = bool(family.measured) or spec.select == "fastest"
-        body = template.render(gradients=bool(family.gradients), grouped=grouped, chosen=chosen)
+        bf16 = family_package.multiplies_bf16(family)
+        body = template.render(gradients=bool(family.gradients), grouped=grouped, chosen=chosen, bf16=bf16)
     else:
         gradient = next(each for each in family.gradients if f"{each.file}.py" == name)
         assert gradient.chain is not None

@@ -1,0 +1,29 @@
+"""Products of bf16 in Triton's own interpreter, which multiplies their bits as integers: a function says so."""
+
+from __future__ import annotations
+
+from tests.helpers.support import ROOT, python
+
+_CALLS = """
+import torch
+from generated.bf16_rrr import gemm_bf16_rrr_none as f
+
+a = torch.eye(32).bfloat16()
+for config in (None, 0):
+    try:
+        f(a, a, config=config)
+    except RuntimeError as error:
+        print(error)
+
+from generator.verify import interpreter
+
+interpreter.install()
+print(torch.equal(f(a, a), a))
+"""
+
+
+def test_a_function_of_bf16_refuses_the_interpreter_until_it_is_corrected() -> None:
+    done = python("-c", _CALLS, env={"TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT)}, cwd=ROOT)
+    first, second, right = done.stdout.splitlines()
+    assert first == second and "bits of bf16" in first and "generator.verify.interpreter.install()" in first
+    assert right == "True", done.stderr
