@@ -271,8 +271,8 @@ class _Builder:
                 self.fill_powers(operands[storage.scale], storage.letter, math.log2(rest) / len(scaled))
                 continue
             self.fill(operands[storage.scale], rest ** (1 / len(scaled)) / 2.0**self.case.shift)
-            if storage.native:
-                # The matrix unit reads no sign of a scale.
+            if storage.bytewise:
+                # A format's scales have no sign: the matrix unit reads none.
                 fill(operands[storage.scale], operands[storage.scale].view.float().abs())
             if storage.zeros and operands[storage.zero].view.dtype.is_floating_point:
                 self.fill(operands[storage.zero], 2.0 ** (storage.bits - 2))
