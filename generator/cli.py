@@ -13,7 +13,7 @@ from pathlib import Path
 import generator
 from generator.cost import tuned
 from generator.emit.apply import Refused
-from generator.emit.job import Job, check, diff, render
+from generator.emit.job import Job, check, counted, diff, render
 from generator.emit.staging import stage
 from generator.language.errors import CallError, Mistake, SpecError
 from generator.plan.families import families
@@ -154,7 +154,7 @@ def _list(jobs: Sequence[Job], as_json: bool) -> int:
         print(json.dumps([job.listing() for job in jobs], indent=1, ensure_ascii=False))
         return 0
     for job in jobs:
-        print(f"{job.family.spec.name}: {len(job.selected)} kernels from {job.family.spec.path}")
+        print(f"{job.family.spec.name}: {counted(len(job.selected), 'kernel')} from {job.family.spec.path}")
         for kernel in job.selected:
             print(f"  {kernel.name}  [{' '.join(kernel.targets)}]")
         left = job.left_out

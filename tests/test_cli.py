@@ -114,6 +114,8 @@ def test_list(family: Cli) -> None:
     assert said.status == 0 and not Path("generated").exists()
     assert lines[0] == "family: 6 kernels from family.yaml"
     assert lines[1] == f"  {NAMES[0]}  [sm90]"
+    one = family("family.yaml", "--list", "--only", "*none__tiled_pointer_none_*").out
+    assert one.startswith("family: 1 kernel from family.yaml\n")
     assert lines[7] == "  left out: 2"
     assert lines[8] == (
         "  - gemm_fp16_rcr_none__tiled_descriptor_none_grouped: "

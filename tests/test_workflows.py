@@ -39,7 +39,7 @@ def folder_of(tmp_path: Path) -> Path:
 
 WANTED = [
     ["pip", "install", "gemm-generator"],
-    ["python", "-m", "generator", "specs/one.yaml", "specs/two.yaml", "--check"],
+    ["python", "-m", "generator", "specs/one.yaml", "specs/two.yaml", "--out", "generated", "--check"],
     ["pip", "install", "torch", "--index-url", "https://download.pytorch.org/whl/cpu"],
     ["pip", "install", "gemm-generator[verify]"],
     [
@@ -49,17 +49,24 @@ WANTED = [
 ]
 
 
-def test_the_workflow_for_github(tmp_path: Path) -> None:
-    found: dict[Any, Any] = yaml.safe_load((EXAMPLES / "github.yml").read_text())
+@pytest.fixture
+def github() -> dict[Any, Any]:
     # PyYAML reads `on` as true.
-    inputs = {name: entry["default"] for name, entry in found[True]["workflow_call"]["inputs"].items()}
+    found: dict[Any, Any] = yaml.safe_load((EXAMPLES / "github.yml").read_text())
+    return found
+
+
+def ran_by_github(workflow: dict[Any, Any], tmp_path: Path, **given: str) -> list[list[str]]:
+    """The commands of all jobs, with these inputs and the defaults of the others."""
+    inputs = {name: entry["default"] for name, entry in workflow[True]["workflow_call"]["inputs"].items()}
+    assert given.keys() <= inputs.keys()
     known = {
         "matrix.shard": "2",
         "strategy.job-total": "2",
-        **{f"inputs.{name}": text for name, text in inputs.items()},
+        **{f"inputs.{name}": text for name, text in (inputs | given).items()},
     }
     ran = []
-    for job in found["jobs"].values():
+    for job in workflow["jobs"].values():
         variables = {
             name: re.sub(r"\${{ (.*?) }}", lambda found: known[found[1]], text) for name, text in job["env"].items()
         }
@@ -67,8 +74,23 @@ def test_the_workflow_for_github(tmp_path: Path) -> None:
             # An expression in a script would be text that the shell runs.
             assert "${{" not in step.get("run", "")
             ran += calls(step["run"], folder_of(tmp_path), **variables) if "run" in step else []
-    assert ran == WANTED
+    return ran
+
+
+def test_the_workflow_for_github(github: dict[Any, Any], tmp_path: Path) -> None:
+    assert ran_by_github(github, tmp_path) == WANTED
     cli.parser().parse_args(WANTED[1][3:])
+
+
+def test_the_call_that_is_shown_checks_the_folder_that_it_names(github: dict[Any, Any], tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "automation.md").read_text(encoding="utf-8")
+    shown = next(found for found in re.findall(r"```yaml\n(.*?)```", page, re.S) if "uses: ./.github" in found)
+    given = yaml.safe_load(shown)["jobs"]["kernels"]["with"]
+    install, check, *_ = ran_by_github(github, tmp_path, **given)
+    # Without its extra a requirement keeps its address.
+    assert install == ["pip", "install", given["requirement"].replace("[verify]", "")]
+    assert check[-3:] == ["--out", given["out"], "--check"]
+    assert all(family.startswith(f"{given['out']}/") for family in given["families"].split())
 
 
 def test_the_template_for_gitlab(tmp_path: Path) -> None:

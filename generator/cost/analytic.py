@@ -48,7 +48,7 @@ def cost_body(v: Variant) -> tuple[str, ...]:
     """
     # A program with one whole tile has no products of other tiles that hide its loads.
     whole = not (v.traits.walks or v.traits.divides_k)
-    return _body(v.multiplied, bounded=v.load == "descriptor" and whole and v.dtype.precision != "ieee")
+    return _body(v.multiplied, bounded=v.loading.descriptors and whole and v.dtype.precision != "ieee")
 
 
 def comparable_body(v: Variant) -> tuple[str, ...]:

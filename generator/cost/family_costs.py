@@ -61,7 +61,7 @@ def family_costs(family: Family) -> FamilyCosts:
         functions.setdefault(made.name, made)
         how = kernel.how
         contracts.setdefault(kernel.variant.contract, {})[how] = made.name
-        if v.load != "descriptor":
+        if not v.loading.descriptors:
             refused = {target for target in TARGETS if legality.why_not_on(v, target) is not None}
             illegal[how] = illegal.get(how, refused) & refused
     uses: dict[str, Counter[str]] = {}

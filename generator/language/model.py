@@ -20,9 +20,11 @@ from generator.language.vocabulary import (
     DTYPE_SHORTHANDS,
     FORMATS,
     LAYOUT_LETTERS,
+    LOAD,
     PRECISIONS,
     SCHEDULE,
     SPARSITIES,
+    Load,
     Products,
     Schedule,
 )
@@ -272,6 +274,11 @@ class Variant:
     def traits(self) -> Schedule:
         """What the schedule's kernels have: tiles, a loop over K, a workspace, and so on."""
         return SCHEDULE[self.schedule]
+
+    @property
+    def loading(self) -> Load:
+        """What addresses the tiles that the kernel loads."""
+        return LOAD[self.load]
 
     @cached_property
     def multiplied(self) -> Variant:

@@ -52,6 +52,21 @@ class Order(Word):
 
 
 @dataclass(frozen=True)
+class Load(Word):
+    """A way to load tiles, and what addresses them: tiles of pointers, unless one of these is said."""
+
+    #: Whether block pointers address tiles.
+    blocks: bool = False
+    #: Whether descriptors address tiles: the hardware copies and bounds them.
+    descriptors: bool = False
+
+    @property
+    def pointers(self) -> bool:
+        """Whether tiles of pointers address tiles, with masks."""
+        return not (self.blocks or self.descriptors)
+
+
+@dataclass(frozen=True)
 class Schedule(Word):
     """A division of the work over programs, and what its kernels need for it."""
 
@@ -222,10 +237,10 @@ SCHEDULE: Mapping[str, Schedule] = {
 #: Programs of a persistent grid in Triton's interpreter: few enough that each has several tiles.
 INTERPRETED = 3
 
-LOAD: Mapping[str, Word] = {
-    "pointer": Word("tiles of pointers", rank=1),
-    "block_pointer": Word("block pointers (tl.make_block_ptr)", rank=2),
-    "descriptor": Word("tensor descriptors made on the host, copied by the hardware", rank=0),
+LOAD: Mapping[str, Load] = {
+    "pointer": Load("tiles of pointers", rank=1),
+    "block_pointer": Load("block pointers (tl.make_block_ptr)", blocks=True, rank=2),
+    "descriptor": Load("tensor descriptors made on the host, copied by the hardware", descriptors=True, rank=0),
 }
 
 STORE: Mapping[str, Word] = {

@@ -50,7 +50,7 @@ class Accumulation:
 
     @property
     def descriptors(self) -> bool:
-        return self.v.load == "descriptor"
+        return self.v.loading.descriptors
 
     @property
     def acc(self) -> str:

@@ -55,11 +55,11 @@ def sizes(kernel: Kernel) -> str:
         text = (
             f"{', '.join(v.products.sizes)} may be any size, including 0 and 1, and so may be the part of each group."
         )
-        if v.load != "descriptor" and dimensions is not None:
+        if not v.loading.descriptors and dimensions is not None:
             masked = [size for size in "NK" if size.lower() not in dimensions and size != v.products.divided]
             text += f" {masked[0]} must be a multiple of the tile." if masked else ""
         return text
-    if v.load == "descriptor":
+    if v.loading.descriptors:
         text = "M, N and K may be any size, including 0 and 1; the hardware checks the bounds of every copy."
     elif dimensions is None:
         text = (
@@ -111,7 +111,7 @@ def batch(v: Variant) -> str:
     shared = [operand.name for operand in v.epilogue.operands if operand.shape != MATRIX]
     if shared:
         text += f" All of them share {' and '.join(shared)}."
-    if v.load == "descriptor":
+    if v.loading.descriptors:
         those = "The batch strides" if v.store == "as_load" else "The batch strides of a and b"
         return f"{text} {those} are multiples of 16 bytes, and not 0."
     return (
@@ -329,7 +329,7 @@ def needs(kernel: Kernel) -> str:
     parts = []
     if kernel.triton != spelled(SUPPORTED):
         parts.append(f"Triton {kernel.triton}")
-    if kernel.variant.load == "descriptor":
+    if kernel.variant.loading.descriptors:
         parts.append("a GPU with bulk tensor copies (sm90 or later)")
     if packed_from_sm90(kernel.variant):
         parts.append("a GPU before sm90, or one of AMD")

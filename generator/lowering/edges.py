@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from generator.epilogue.operations import COLUMNS, MATRIX, ROWS
-from generator.language.vocabulary import SCHEDULE
+from generator.language.vocabulary import LOAD, SCHEDULE
 from generator.plan import variant_rules
 
 
@@ -41,16 +41,16 @@ def edges_of(masking: str, schedule: str, load: str, store: str, divided: str, s
     kinds = {d: {True: "always", False: "never", None: "call"}[r] for d, r in variant_rules.ragged(masking).items()}
     if not SCHEDULE[schedule].tiled:
         kinds = dict.fromkeys("mnk", "never")
-    elif load == "descriptor":
+    elif LOAD[load].descriptors:
         # The hardware bounds what is copied, and a sum is to leave out what is past the edge.
         edge = "always" if store == "pointer" or reduced else "never"
         kinds = {"m": edge, "n": edge, "k": "never"}
     if divided:
         kinds[divided.lower()] = "always"
     inside = {d: "" if kind == "never" else f"in_{d}" for d, kind in kinds.items()}
-    through_pointers = "pointer" in (load, store)
+    through_pointers = LOAD[load].pointers or store == "pointer"
     # Block pointers leave a matrix of the epilogue to pointers; descriptors copy it.
-    vectors = reduced + (shapes if load == "block_pointer" else shapes.replace(MATRIX, ""))
+    vectors = reduced + (shapes if LOAD[load].blocks else shapes.replace(MATRIX, ""))
     return Edges(
         Dimensions(**kinds),
         Dimensions(**inside),

@@ -327,7 +327,7 @@ class Launcher:
     def refusals(self) -> tuple[tuple[str, str], ...]:
         """Conditions on a call that this kernel refuses, each with the reason, as source."""
         k, found = self.kernel, []
-        if k.v.load == "block_pointer":
+        if k.v.loading.blocks:
             reason = "block pointers need Triton older than 3.9, and this is {triton.__version__}"
             found.append(('tuple(map(int, triton.__version__.split(".")[:2])) >= (3, 9)', f'f"{reason}"'))
         if k.descriptors:

@@ -64,7 +64,7 @@ class View(Accumulation):
     @cached_property
     def parts_of_k(self) -> View:
         """The kernel that sums parts of K, of two."""
-        by_column = self.order is None or (self.order == CONCATENATED and self.v.load == "pointer")
+        by_column = self.order is None or (self.order == CONCATENATED and self.v.loading.pointers)
         edges = replace(self._edges_of_sums, needs_n=by_column)
         return replace(self, stage="parts", c=self.partial, edges=edges, steps=(), kind=self.v.dtype.sum, result="acc")
 
@@ -103,7 +103,7 @@ class View(Accumulation):
         """The letter of the columns of partial sums, after which their offsets and their mask are called."""
         if self.order is None:
             return "n"
-        return "b" if self.stage == "parts" and self.v.load == "pointer" and self.b.pairs else "s"
+        return "b" if self.stage == "parts" and self.v.loading.pointers and self.b.pairs else "s"
 
     @property
     def call(self) -> Call:
@@ -148,7 +148,7 @@ class View(Accumulation):
     @property
     def step(self) -> str:
         """The loop variable along K, `_` where nothing reads it."""
-        masked = self.v.load == "pointer" and self.edges.bound.k != "never"
+        masked = self.v.loading.pointers and self.edges.bound.k != "never"
         return "k" if self.descriptors or masked or self.step_factors else "_"
 
     @property
@@ -170,7 +170,7 @@ class View(Accumulation):
     @property
     def guard_empty_k(self) -> bool:
         """Whether an unmasked load of all of K must be kept from an empty K."""
-        return not self.v.traits.looped and self.v.load != "descriptor" and self.edges.bound.k != "always"
+        return not self.v.traits.looped and not self.v.loading.descriptors and self.edges.bound.k != "always"
 
     @property
     def store_note(self) -> str:
@@ -234,7 +234,7 @@ class View(Accumulation):
         if self.schedule.twice and not self.stage:
             first = self.parts_of_k if self.decoding is None else self.decoding
             return tuple(dict.fromkeys((*first.pointed, *self.second.pointed)))
-        by_pointer = self.v.load == "pointer" or (self.v.load == "block_pointer" and self.problem.several)
+        by_pointer = self.v.loading.pointers or (self.v.loading.blocks and self.problem.several)
         beside: tuple[Matrix | Vector, ...] = (self.c, *self.matrices, *self.vectors, *self.saved, *self.parts)
         if self.descriptors:
             beside = beside if self.stored_by_pointer else (*self.vectors, *self.parts)
@@ -254,13 +254,13 @@ class View(Accumulation):
     @cached_property
     def late_coordinates(self) -> bool:
         """Whether the epilogue or the store needs the coordinates that the loads did without."""
-        late = self.tiled and self.v.load != "pointer" and (self.edges.needs_m or self.edges.needs_n)
+        late = self.tiled and not self.v.loading.pointers and (self.edges.needs_m or self.edges.needs_n)
         return late and self.stage != "whole" and not self.early_coordinates
 
     @property
     def early_coordinates(self) -> bool:
         """Whether the factors of rows and columns, or metadata, need those coordinates before the loop."""
-        return self.v.load != "pointer" and (bool(self.metadata) or any(found.vector for found in self.factors))
+        return not self.v.loading.pointers and (bool(self.metadata) or any(found.vector for found in self.factors))
 
     @property
     def edges_of_columns(self) -> Edges:
@@ -428,7 +428,7 @@ def view(kernel: Kernel) -> View:
     vectors = [storage for storage in scaled if not one_of_tile(storage, kernel.tiles, v.epilogue.order is None)]
     vectors += [storage for storage in v.dtype.stored if storage.sparse]
     shapes += [{"a": ROWS, "b": COLUMNS}[storage.letter] for storage in vectors]
-    gathered = described.rows is not None and v.load == "pointer"
+    gathered = described.rows is not None and v.loading.pointers
 
     def rows_of_a(x: Matrix) -> Matrix:
         return replace(x, gathered=gathered and bool(x.first_row))

@@ -324,7 +324,7 @@ def _ungated(v: Variant) -> tuple[Tile, ...]:
         return _TRANSPOSED_TF32
     if v.product == "exchanged":
         return _TABLES["exchanged"][bits] + (_EXCHANGED_8 if bits == 8 else ())
-    return _TABLES[schedule][bits] + (_deep(v) if v.traits.plain and v.load == "descriptor" else ())
+    return _TABLES[schedule][bits] + (_deep(v) if v.traits.plain and v.loading.descriptors else ())
 
 
 def _deep(v: Variant) -> tuple[Tile, ...]:

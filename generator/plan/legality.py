@@ -40,9 +40,9 @@ def _axes_without_effect(v: Variant) -> tuple[str, ...]:
     same = ("rounding",) if v.epilogue.rounded(v.dtype.sum, v.dtype.out) == v.epilogue else ()
     if not v.traits.tiled:
         return (*same, "masking", "swizzle", "store", "product")
-    if v.load == "descriptor":
+    if v.loading.descriptors:
         return (*same, "masking")
-    return (*same, "store") if v.load == "pointer" else same
+    return (*same, "store") if v.loading.pointers else same
 
 
 def why_not(v: Variant) -> str | None:
@@ -84,7 +84,7 @@ def effective_words(v: Variant) -> tuple[str, ...]:
 
 def versions(v: Variant) -> SpecifierSet:
     """The Triton versions that can compile `v`."""
-    return SpecifierSet("<3.9") if v.load == "block_pointer" else SpecifierSet()
+    return SpecifierSet("<3.9") if v.loading.blocks else SpecifierSet()
 
 
 def why_no_version(v: Variant, allowed: SpecifierSet) -> str | None:

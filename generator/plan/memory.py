@@ -71,7 +71,7 @@ def registers_of_loads(v: Variant, tile: Tile, target: str) -> int:
 
 def staged(v: Variant) -> bool:
     """Whether the store by a descriptor may need a tile of its own in shared memory, beside the operand tiles."""
-    copied = v.load == "descriptor" and v.store == "as_load" and not v.traits.joins
+    copied = v.loading.descriptors and v.store == "as_load" and not v.traits.joins
     return copied and ELEMENTS[v.dtype.out].bits == 32
 
 
@@ -126,7 +126,7 @@ class _Program:
 
     @property
     def descriptors(self) -> bool:
-        return self.v.load == "descriptor"
+        return self.v.loading.descriptors
 
     @property
     def copies_result(self) -> bool:

@@ -147,7 +147,7 @@ def _portfolio(spec: Spec, contract: Variant) -> Iterator[Implementation]:
 
 def _of_groups(v: Variant) -> Variant:
     """The variant, or for groups of rows the one that stores what descriptors may not."""
-    by_pointer = v.products.divided == "M" and v.load == "descriptor"
+    by_pointer = v.products.divided == "M" and v.loading.descriptors
     return replace(v, store="pointer") if by_pointer else v
 
 

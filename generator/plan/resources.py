@@ -29,7 +29,7 @@ def shallowest(v: Variant) -> int:
 def copies_too_little(v: Variant, storage: Storage, k: int) -> bool:
     """Whether a descriptor of an operand that is contiguous along K would copy too few bytes in a step of `k`."""
     along_k = {"a": v.layout.a == "row", "b": v.layout.b == "column"}[storage.letter]
-    return v.load == "descriptor" and along_k and storage.bytes(k) < SHORTEST_COPY
+    return v.loading.descriptors and along_k and storage.bytes(k) < SHORTEST_COPY
 
 
 def widths(v: Variant, tile: Tile) -> tuple[int, ...]:
@@ -62,7 +62,7 @@ def through_registers(v: Variant) -> str | None:
     The matrix units of Hopper and Blackwell read tf32 from shared memory only if it is contiguous along K. They can
     also read the operand of their rows from registers, or tensor memory: A, or B in an exchanged product.
     """
-    if v.dtype.precision != "tf32" or v.load != "pointer" or not (v.traits.tiled and v.traits.looped):
+    if v.dtype.precision != "tf32" or not v.loading.pointers or not (v.traits.tiled and v.traits.looped):
         return None
     across = {"a": v.layout.a != "row", "b": v.layout.b != "column"}
     rows, columns = ("b", "a") if v.product == "exchanged" else ("a", "b")
@@ -78,7 +78,7 @@ def in_registers(v: Variant) -> str | None:
 def keeps_registers(v: Variant) -> bool:
     """Whether a converted B may stay in the registers that load it: K is multiplied in an order that suits them."""
     alone = v.dtype.stored_b.converted and v.dtype.stored_a.packed == 1
-    return alone and v.product == "exchanged" and v.load == "pointer" and v.layout.b == "column"
+    return alone and v.product == "exchanged" and v.loading.pointers and v.layout.b == "column"
 
 
 def matrix_instruction(v: Variant, tile: Tile, target: str) -> str | None:

@@ -33,7 +33,7 @@ def ragged(masking: str) -> dict[str, bool | None]:
 
 
 def _tile_load_of_elements(v: Variant) -> str | None:
-    if not v.traits.tiled and v.load != "pointer":
+    if not v.traits.tiled and not v.loading.pointers:
         return f"{v.schedule} loads single elements, which {v.load} cannot address; use 'load: pointer'"
     return None
 
@@ -45,13 +45,13 @@ def _precision_of_elements(v: Variant) -> str | None:
 
 
 def _descriptor_masking(v: Variant) -> str | None:
-    if v.load == "descriptor" and v.masking not in ("mnk", "auto"):
+    if v.loading.descriptors and v.masking not in ("mnk", "auto"):
         return f"the hardware bounds descriptor accesses, so 'masking: {v.masking}' has no effect; use mnk or auto"
     return None
 
 
 def _descriptor_strides(v: Variant) -> str | None:
-    if v.load != "descriptor":
+    if not v.loading.descriptors:
         return None
     if "strided" in (v.layout.a, v.layout.b):
         return "a descriptor needs an inner stride of 1, which a strided A or B need not have; use 'load: pointer'"
@@ -64,7 +64,7 @@ def _descriptor_matrices(v: Variant) -> str | None:
     matrices = [operand.name for operand in v.epilogue.operands if operand.shape == MATRIX]
     matrices += [output.name for output in v.epilogue.outputs if output.shape == MATRIX]
     matrices += ["C"] if v.epilogue.reads_out else []
-    if v.traits.walks_tiles and v.load == "descriptor" and v.store == "as_load" and matrices:
+    if v.traits.walks_tiles and v.loading.descriptors and v.store == "as_load" and matrices:
         return f"a tile of {matrices[0]} would need shared memory beside the loads in flight; use 'store: pointer'"
     return None
 
@@ -99,15 +99,15 @@ def _groups(v: Variant) -> str | None:
     if ragged(v.masking)[divided] is False:
         needed = "mn, mnk or auto" if divided == "m" else "k, mnk or auto"
         return f"groups have any sizes, and 'masking: {v.masking}' needs multiples of the tile; use {needed}"
-    if v.load == "block_pointer":
+    if v.loading.blocks:
         return "block pointers are not made for groups; use pointer or descriptor"
     if divided == "k" and not v.dtype.plain:
         return f"operands that are stored as {v.dtype.word} have scales along K, which groups would divide"
-    if v.load == "descriptor" and divided == "k" and (v.layout.a, v.layout.b) != ("column", "row"):
+    if v.loading.descriptors and divided == "k" and (v.layout.a, v.layout.b) != ("column", "row"):
         return "a descriptor reads contiguous elements along K from multiples of 16 bytes on only; use 'load: pointer'"
-    if v.load == "descriptor" and v.layout.a == "column" and divided == "m":
+    if v.loading.descriptors and v.layout.a == "column" and divided == "m":
         return "a descriptor reads rows of a column-major A from multiples of 16 bytes on only; use 'load: pointer'"
-    if v.load == "descriptor" and v.store == "as_load" and divided == "m":
+    if v.loading.descriptors and v.store == "as_load" and divided == "m":
         return "a descriptor's store past the end of a group would write rows of the next one; use 'store: pointer'"
     reduced = [step.operation for step in v.epilogue.steps if step.output is not None and step.output.writer.reduction]
     if reduced:
@@ -128,7 +128,7 @@ def _atomic_result(v: Variant) -> str | None:
         return f"partial sums are added in the result's type, and {v.dtype.out} rounds each addition; use split_k"
     if v.dtype.sum == "int32":
         return "partial sums are added in the result's type, and fp32 rounds int32 sums; use split_k"
-    if v.load != "pointer" and v.store == "as_load":
+    if not v.loading.pointers and v.store == "as_load":
         return f"{v.load} has no atomic add; use 'store: pointer'"
     return None
 
@@ -136,7 +136,7 @@ def _atomic_result(v: Variant) -> str | None:
 def _paired(v: Variant) -> str | None:
     if not v.traits.pairs:
         return None
-    if v.load != "descriptor":
+    if not v.loading.descriptors:
         return f"{v.schedule} loads by descriptors only; use 'load: descriptor'"
     if v.store != "pointer":
         return f"{v.schedule} stores through pointers only; use 'store: pointer'"
@@ -152,7 +152,7 @@ def _paired(v: Variant) -> str | None:
 
 
 def _gate_load(v: Variant) -> str | None:
-    if v.epilogue.order is not None and v.load == "block_pointer":
+    if v.epilogue.order is not None and v.loading.blocks:
         return "block pointers cannot load the two columns of B of a gated linear unit; use pointer or descriptor"
     return None
 
@@ -175,9 +175,9 @@ def _stored(v: Variant) -> str | None:
     t = v.traits
     if not (t.tiled and t.looped) or t.pairs or not t.repeatable:
         return f"{v.schedule} takes no operands that are stored as {v.dtype.word}; use tiled, persistent or split_k"
-    if v.load == "block_pointer":
+    if v.loading.blocks:
         return f"block pointers take no operands that are stored as {v.dtype.word}; use pointer or descriptor"
-    if v.load == "descriptor" and v.epilogue.order is not None and not v.traits.decodes:
+    if v.loading.descriptors and v.epilogue.order is not None and not v.traits.decodes:
         return f"descriptors of b stored as {v.dtype.b} load no gated linear unit; use 'load: pointer'"
     least = shallowest(v)
     for storage in v.dtype.stored:
@@ -248,7 +248,7 @@ VARIANT_RULES: tuple[VariantRule, ...] = (
 
 
 def _descriptor_target(v: Variant, target: str) -> str | None:
-    if v.load == "descriptor" and not TARGETS[target].descriptors:
+    if v.loading.descriptors and not TARGETS[target].descriptors:
         return f"{target} has no bulk tensor copies; descriptors need sm90 or later"
     return None
 
@@ -308,7 +308,7 @@ def packed_from_sm90(v: Variant) -> str | None:
     if a.packed > 1:
         # Measured with Triton 3.6.0: every element of nvfp4 by nvfp4 was wrong.
         return "an a of 4 bits that is read from registers is multiplied wrongly from sm90 on"
-    if b.packed > 1 and v.load == "pointer":
+    if b.packed > 1 and v.loading.pointers:
         return "unaligned rows of a packed b do not compile in a direct product from sm90 on"
     return None
 
@@ -345,7 +345,7 @@ def _divided_rows(v: Variant) -> str | None:
 
 
 def _pitch_of_rows(v: Variant) -> str | None:
-    if v.load != "descriptor":
+    if not v.loading.descriptors:
         return None
     if v.layout.a == "column":
         return f"M would decide whether a descriptor can address a column-major A; use 'load: pointer' {WITH_ROWS}"

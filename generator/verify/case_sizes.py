@@ -102,21 +102,21 @@ class Fit:
 
 def written_step(variant: Variant) -> int:
     """The inner extent of C must be a multiple of this many elements: 16 bytes if the hardware copies it, else 1."""
-    if variant.load != "descriptor" or variant.store != "as_load":
+    if not variant.loading.descriptors or variant.store != "as_load":
         return 1
     return 16 * 8 // ELEMENTS[variant.dtype.out].bits
 
 
 def read_step(variant: Variant) -> int:
     """N must be a multiple of this many elements: 16 bytes if descriptors read the second half of B's rows, else 1."""
-    if variant.load != "descriptor" or variant.epilogue.order != CONCATENATED or variant.layout.b != "row":
+    if not variant.loading.descriptors or variant.epilogue.order != CONCATENATED or variant.layout.b != "row":
         return 1
     return 16 * 8 // variant.multiplied.dtype.stored_b.bits
 
 
 def addressed(variant: Variant) -> bool:
     """Whether tensor descriptors copy the operands, which must then be aligned to 16 bytes."""
-    return variant.load == "descriptor"
+    return variant.loading.descriptors
 
 
 #: How many rows A has besides those that the products have, where rows are named.

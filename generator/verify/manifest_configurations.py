@@ -26,7 +26,7 @@ def takes(variant: Variant, tile: Tile, sizes: tuple[int, int, int]) -> bool:
     ragged = variant_rules.ragged(variant.masking)
     blocks = (tile.m, tile.n, tile.k)
     whole = all(
-        variant.load == "descriptor" or ragged[dimension] is not False or size % block == 0
+        variant.loading.descriptors or ragged[dimension] is not False or size % block == 0
         for dimension, size, block in zip("mnk", sizes, blocks, strict=True)
     )
     return whole and (variant.traits.looped or sizes[2] <= tile.k)

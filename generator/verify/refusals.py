@@ -56,7 +56,7 @@ def refusals(kernel: Kernel, case: Case, configs: tuple[Any, ...], *, hardware: 
     yield from _auxiliary_outputs(kernel, case)
     yield from _epilogue(kernel, case)
     yield from unsupported(kernel, case, configs, hardware=hardware)
-    if kernel.variant.load == "block_pointer":
+    if kernel.variant.loading.blocks:
         words = ("3.9",)
         reason = "a version of Triton without block pointers"
         yield Refusal("version", reason, ValueError, words, lambda call: None, sibling=True, under=_later_triton)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from generator.language.model import Tile, Variant
@@ -12,14 +12,9 @@ from generator.language.vocabulary import INTERPRETED
 def tiles(variant: Variant, tile: Tile, rows: int, columns: int) -> Iterator[tuple[int, int]]:
     """Row and column of each tile of a grid of `rows` x `columns` tiles, in the variant's order."""
     word = variant.swizzle if variant.traits.tiled else "linear"
-    if word in ("linear_n", "grouped_n"):
-        yield from ((m, n) for n, m in _bands(1 if word == "linear_n" else tile.group, columns, rows))
-    elif word == "hilbert":
-        yield from hilbert(rows, columns) if rows and columns else ()
-    elif word == "chiplet":
-        yield from _dealt(list(_bands(tile.group, rows, columns)), tile.chiplets)
-    else:
-        yield from _bands(1 if word == "linear" else tile.group, rows, columns)
+    if word not in ORDERS:
+        raise LookupError(f"ORDERS in generator/verify/tile_order.py has no entry for the order '{word}'")
+    return ORDERS[word](tile, rows, columns)
 
 
 def wrong_order(
@@ -74,6 +69,11 @@ def _dealt(order: Sequence[tuple[int, int]], dies: int) -> Iterator[tuple[int, i
         yield from (order[start + turn] for start in starts[: dies if turn < share else longer])
 
 
+def _turned(order: Iterator[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """An order of the transposed grid, with row and column exchanged."""
+    return ((m, n) for n, m in order)
+
+
 def hilbert(rows: int, columns: int) -> Iterator[tuple[int, int]]:
     """Row and column of each cell along the generalised Hilbert curve of a rectangle (J. Červený, gilbert).
 
@@ -123,3 +123,15 @@ def _times(vector: Vector, factor: int) -> Vector:
 
 def _moved(vector: Vector, by: Vector) -> Vector:
     return vector[0] + by[0], vector[1] + by[1]
+
+
+#: Each word of `swizzle`, and the tiles of a grid of `rows` x `columns` in that order.
+ORDERS: Mapping[str, Callable[[Tile, int, int], Iterator[tuple[int, int]]]] = {
+    "linear": lambda tile, rows, columns: _bands(1, rows, columns),
+    "linear_n": lambda tile, rows, columns: _turned(_bands(1, columns, rows)),
+    "grouped": lambda tile, rows, columns: _bands(tile.group, rows, columns),
+    "grouped_n": lambda tile, rows, columns: _turned(_bands(tile.group, columns, rows)),
+    "swizzle2d": lambda tile, rows, columns: _bands(tile.group, rows, columns),
+    "hilbert": lambda tile, rows, columns: hilbert(rows, columns) if rows and columns else iter(()),
+    "chiplet": lambda tile, rows, columns: _dealt(list(_bands(tile.group, rows, columns)), tile.chiplets),
+}

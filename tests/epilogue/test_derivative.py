@@ -92,7 +92,8 @@ def test_every_operation_has_the_derivatives_of_torch(
 
 
 def test_every_operation_has_a_witness() -> None:
-    assert {name for name, *_ in WITNESSES} == set(OPERATIONS)
+    without = set(OPERATIONS) - {name for name, *_ in WITNESSES}
+    assert not without, f"add to WITNESSES what torch computes for {', '.join(sorted(without))}"
 
 
 @pytest.mark.parametrize("name", ["relu", "leaky_relu", "clamp", "tanh", "silu", "gelu", "sigmoid"])

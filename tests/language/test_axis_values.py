@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from generator.language.built_in import OPERATIONS
 from generator.language.model import Dtype, Layout, Tile
 from generator.language.vocabulary import WEIGHTS
 from tests.helpers.support import BASE, family_of, mistakes_of, read_text
@@ -15,11 +16,7 @@ LAYOUT = (
 SHORTHANDS = "legal: fp16, bf16, fp32, tf32, tf32x3, int8, fp8e4m3, fp8e5m2"
 RESULTS = "legal: fp32, fp16, bf16, fp8e4m3, fp8e5m2, int8"
 OPERANDS = f"{RESULTS}, mxfp8e4m3, mxfp8e5m2, mxfp4, nvfp4"
-OPERATIONS = (
-    "legal: none, bias, bias_m, scale, scale_m, scale_n, add, mul, relu, relu2, leaky_relu, gelu, gelu_tanh, "
-    "quick_gelu, silu, sigmoid, tanh, softplus, hardswish, clamp, swiglu, geglu, geglu_tanh, reglu, accumulate, save, "
-    "row_sum, col_sum, row_amax"
-)
+LEGAL_OPERATIONS = f"legal: {', '.join(['none', *OPERATIONS])}, accumulate, save, row_sum, col_sum, row_amax"
 CLAMP = "epilogue: 'clamp' needs one of min, max, as in [{clamp: {min: 0}}]"
 ROW_KEYS = "legal: m, n, k, warps, group, stages, split, chiplets, ctas, warp_specialize, waves_per_eu"
 NUMBER = "expected a whole number of at least 1, found"
@@ -104,8 +101,8 @@ def test_dtype_mistakes(value: str, expected: list[str]) -> None:
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        ("bias+relu+bais", [f"4:11: epilogue: unknown operation 'bais'; did you mean 'bias'? {OPERATIONS}"]),
-        ("bias++relu", [f"4:11: epilogue: unknown operation ''; {OPERATIONS}"]),
+        ("bias+relu+bais", [f"4:11: epilogue: unknown operation 'bais'; did you mean 'bias'? {LEGAL_OPERATIONS}"]),
+        ("bias++relu", [f"4:11: epilogue: unknown operation ''; {LEGAL_OPERATIONS}"]),
         ("none+relu", ["4:11: epilogue: 'none' cannot be part of a chain"]),
         ("5", ["4:11: epilogue: expected none, operations joined by +, or a list, found 5"]),
         ("", ["4:10: epilogue: expected none, operations joined by +, or a list, found None"]),
@@ -127,7 +124,10 @@ def test_dtype_mistakes(value: str, expected: list[str]) -> None:
         ("[[{clamp: {min: 1e-60}}]]", ["4:27: epilogue.clamp.min: the number is 0 in fp32: 1e-60"]),
         ("[[{clamp: {min: 0, min: 1}}]]", ["4:30: epilogue.clamp: the key 'min' appears twice, first on line 4"]),
         ("[[{clamp: [0]}]]", ["4:21: epilogue.clamp: expected a mapping of names, found a list"]),
-        ("[[{bais: {min: 0}}]]", [f"4:14: epilogue: unknown operation 'bais'; did you mean 'bias'? {OPERATIONS}"]),
+        (
+            "[[{bais: {min: 0}}]]",
+            [f"4:14: epilogue: unknown operation 'bais'; did you mean 'bias'? {LEGAL_OPERATIONS}"],
+        ),
         (
             "[[{softplus: {beta: 0}}]]",
             [

@@ -14,6 +14,7 @@ from generator.cli import main
 from generator.emit.manifest_reader import Rendered, read
 from generator.language import vocabulary
 from generator.language.model import Tile, Variant
+from generator.verify import tile_order
 from generator.verify.coverage import Coverage
 from generator.verify.job_selection import covered, plan
 from generator.verify.jobs import State
@@ -47,6 +48,12 @@ def test_every_tile_has_one_number(swizzle: str, group: int) -> None:
         for columns in range(10):
             found = list(tiles(variant(swizzle), tile, rows, columns))
             assert sorted(found) == [(m, n) for m in range(rows) for n in range(columns)]
+
+
+def test_an_order_without_a_meaning_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tile_order, "ORDERS", {})
+    with pytest.raises(LookupError, match=r"ORDERS in generator/verify/tile_order\.py has no entry .* 'grouped'"):
+        tiles(variant("grouped"), Tile(16, 16, 16, warps=4), 2, 2)
 
 
 def test_the_curve_over_four_by_four_is_the_one_of_hilbert() -> None:
