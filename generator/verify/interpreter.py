@@ -331,6 +331,8 @@ def install() -> None:
     if isinstance(interpreter._interpreter, _Checked):
         return
     interpreter._interpreter = _Checked(interpreter._interpreter)
+    # The functions of families ask for this name before they multiply bf16.
+    vars(interpreter)["corrected_by"] = __name__
     builder = interpreter.InterpreterBuilder
     _correct_conversions(builder)
     _correct_dot(builder)
