@@ -68,9 +68,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         _discard_output()
         return 0
     except OSError as error:
-        if error.filename is None:
+        print(f"{error.filename or 'a file or the output'}: {error.strerror or error}", file=sys.stderr)
+        try:
+            sys.stdout.flush()
+        except OSError:
             _discard_output()
-        print(f"{error.filename or 'standard output'}: {error.strerror or error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
