@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
+import io
 import json
 import os
 import sys
@@ -13,7 +15,7 @@ from pathlib import Path
 import generator
 from generator.cost import tuned
 from generator.emit.apply import Refused
-from generator.emit.job import Job, check, counted, diff, render
+from generator.emit.job import OUT, Job, check, counted, diff, render
 from generator.emit.staging import stage
 from generator.language.errors import CallError, Mistake, SpecError
 from generator.plan.families import families
@@ -32,20 +34,25 @@ COMMANDS = {
 }
 
 SPECS = Path("specs")
-OUT = Path("generated")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit status.
 
-    0: done. 1: a check failed, or a file is in the way. 2: a spec or the command line is wrong. 130: interrupted.
+    0: done. 1: a check failed, a file is in the way, or one cannot be read or written. 2: a spec or the command line is
+    wrong. 130: interrupted.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
+    for stream in (sys.stdout, sys.stderr):
+        # The text of a spec and a path may have characters that the terminal's encoding lacks.
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")
     try:
-        if arguments and arguments[0] in COMMANDS:
-            return _command(arguments[0])(arguments[1:])
-        status = _render(arguments)
-        sys.stdout.flush()
+        named = bool(arguments) and arguments[0] in COMMANDS
+        status = _command(arguments[0])(arguments[1:]) if named else _render(arguments)
+        # There is no standard output if the caller has closed it.
+        if sys.stdout is not None:
+            sys.stdout.flush()
         return status
     except SpecError as error:
         print(error, file=sys.stderr)
@@ -57,12 +64,25 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 1
     except BrokenPipeError:
-        # The reader of the output has closed it, as `head` does: discard what is left to flush.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader of the output has closed it, as `head` does.
+        _discard_output()
         return 0
+    except OSError as error:
+        print(f"{error.filename or 'a file or the output'}: {error.strerror or error}", file=sys.stderr)
+        try:
+            sys.stdout.flush()
+        except OSError:
+            _discard_output()
+        return 1
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
+
+
+def _discard_output() -> None:
+    """Let what is left to flush at the end go nowhere: it cannot be written."""
+    with contextlib.suppress(OSError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _command(name: str) -> Callable[[list[str]], int]:
@@ -123,7 +143,7 @@ def _render(arguments: list[str]) -> int:
         for warning in (*family.spec.warnings, *_not_entered(family)):
             print(f"{warning.path}:{warning.line}:{warning.column}: warning: {warning.message}", file=sys.stderr)
     jobs = [Job(family, options.out, options.only, options.force) for family in found]
-    if options.only and not any(job.selected for job in jobs):
+    if options.only is not None and not any(job.selected for job in jobs):
         names = [kernel.name for family in found for kernel in family.kernels]
         raise CallError(f"--only {options.only!r} matches no kernel; there are {len(names)}, the first {names[0]}")
     if options.list:
@@ -151,7 +171,7 @@ def _orphans(out: Path, found: Sequence[Family]) -> list[Path]:
 
 def _list(jobs: Sequence[Job], as_json: bool) -> int:
     if as_json:
-        print(json.dumps([job.listing() for job in jobs], indent=1, ensure_ascii=False))
+        print(json.dumps([job.listing() for job in jobs], indent=1))
         return 0
     for job in jobs:
         print(f"{job.family.spec.name}: {counted(len(job.selected), 'kernel')} from {job.family.spec.path}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -58,6 +59,12 @@ def test_check_of_what_was_not(family: Cli) -> None:
     assert said.status == 1 and not Path("generated").exists()
     assert lines[0] == f"generated/family/{NAMES[0]}.py: would be created"
     assert lines[-1] == "13 files to change; render with: python -m generator family.yaml"
+
+
+def test_check_names_the_call_that_renders(family: Cli) -> None:
+    Path("a b.yaml").write_text(FAMILY + "name: family\n")
+    said = family("a b.yaml", "--check", "--out", "far away", "--only", "*_bias__*")
+    assert said.err.splitlines()[-1].endswith("python -m generator 'a b.yaml' --out 'far away' --only '*_bias__*'")
 
 
 def test_check_names_what_differs_and_writes_nothing(family: Cli) -> None:
@@ -255,6 +262,49 @@ def test_a_wrong_call(family: Cli, arguments: tuple[str, ...], message: str) -> 
 def test_an_option_that_is_none(family: Cli, arguments: tuple[str, ...]) -> None:
     said = family(*arguments)
     assert said.status == 2 and "python -m generator: error: " in said.err and not Path("generated").exists()
+
+
+LONG = "x" * 300
+
+
+@pytest.mark.parametrize("arguments", [("family.yaml", "--out", LONG), ("new", LONG), ("new", f"{LONG}/family")])
+def test_what_the_system_refuses_is_one_line(family: Cli, arguments: tuple[str, ...]) -> None:
+    said = family(*arguments)
+    assert (said.status, said.out) == (1, "") and re.fullmatch(f"{LONG}.*: File name too long\n", said.err)
+
+
+def test_a_pattern_that_is_empty_matches_nothing(family: Cli) -> None:
+    said = family("family.yaml", "--only", "")
+    assert said.status == 2 and "--only '' matches no kernel" in said.err
+
+
+COMMANDS = ["family.yaml --list", "family.yaml --diff", "family.yaml", "schema", "explain family.yaml", "new other"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_an_output_that_is_full_is_one_line(family: Cli, tmp_path: Path, command: str) -> None:
+    ran = python("-c", INTO.format(command.split(), "/dev/full"), cwd=tmp_path)
+    assert (ran.returncode, ran.stderr) == (1, "a file or the output: No space left on device\n")
+
+
+@pytest.mark.parametrize("command", ["family.yaml --list", "family.yaml", "schema"])
+def test_an_output_may_be_closed(family: Cli, tmp_path: Path, command: str) -> None:
+    ran = python("-c", "import os, sys; os.close(1); " + RUN.format(command.split()), cwd=tmp_path)
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("options", [("--list", "--json"), ("--diff",), ("--out", "größer")])
+def test_an_output_may_lack_characters(family: Cli, tmp_path: Path, options: tuple[str, ...]) -> None:
+    Path("family.yaml").write_text(FAMILY.replace("A product.", "Größe ∑."))
+    ran = python("-m", "generator", "family.yaml", *options, cwd=tmp_path, env={"PYTHONIOENCODING": "ascii"})
+    assert (ran.returncode, ran.stderr) == (int("--diff" in options), "") and "\\" in ran.stdout
+    if "--json" in options:
+        assert json.loads(ran.stdout)[0]["summary"] == "Größe ∑."
+
+
+#: A call of the module in a fresh interpreter, and one whose standard output is a file.
+RUN = "os.execv(sys.executable, [sys.executable, '-m', 'generator', *{!r}])"
+INTO = "import os, sys; os.dup2(os.open({1!r}, os.O_WRONLY), 1); " + RUN.replace("{!r}", "{0!r}")
 
 
 def test_a_file_named_as_a_command(family: Cli) -> None:

@@ -19,6 +19,8 @@ ERRORS: dict[str, list[dict[str, Any]]] = pages().ERRORS
 EXAMPLES = [ROOT / "docs" / "examples" / f"{name}.yaml" for name in ("stored",)]
 #: What a reader of specs calls with a message.
 _CALLS = {"wrong", "Mistake", "FormulaError"}
+#: The functions of rendered files that return the reason of a refusal.
+_REASONS = {"refusal", "_misfit", "_unaddressable"}
 #: Texts that another message of the list is put into, and that say nothing by themselves.
 _FRAMES = {"…: …", "… …"}
 
@@ -56,7 +58,7 @@ def of_launchers() -> frozenset[str]:
             match node:
                 case ast.Raise(exc=ast.Call(func=ast.Name(id=name), args=[told, *_])) if name.endswith("Error"):
                     found.add(text(told))
-                case ast.FunctionDef(name="refusal"):
+                case ast.FunctionDef(name=name) if name in _REASONS:
                     returns = (each for each in ast.walk(node) if isinstance(each, ast.Return) and each.value)
                     found |= {text(each.value) for each in returns if each.value is not None}
     return frozenset(found)

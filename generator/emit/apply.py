@@ -7,6 +7,7 @@ alone unless `force` is set.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import hashlib
 import json
@@ -245,7 +246,9 @@ def write(path: Path, text: str) -> None:
                 os.close(handle)
             os.replace(temporary, final)
         except BaseException:
-            os.unlink(temporary)
+            # An interrupt may come after the renaming.
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(temporary)
             raise
     except OSError as error:
         raise Refused(f"{path}: cannot be written: {error.strerror}") from None

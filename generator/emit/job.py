@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import shlex
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -39,6 +40,8 @@ from generator.plan.kernels import Family, Kernel, LeftOut
 
 #: Fewer kernels than this are rendered too fast for a progress bar.
 _MANY = 500
+#: Where families go by default.
+OUT = Path("generated")
 
 
 @dataclass(frozen=True)
@@ -212,12 +215,20 @@ def check(jobs: Sequence[Job], orphans: Sequence[Path]) -> int:
         different += 1
         print(f"{folder}: no spec makes this family", file=sys.stderr)
     if different:
-        specs = " ".join(str(job.family.spec.path) for job in jobs) if len(jobs) < 4 else "--all"
-        print(f"{counted(different, 'file')} to change; render with: python -m generator {specs}", file=sys.stderr)
+        print(f"{counted(different, 'file')} to change; render with: {_command(jobs)}", file=sys.stderr)
         return 1
     kernels = sum(len(job.selected) for job in jobs)
     print(f"{counted(kernels, 'kernel')} of {counted(len(jobs), 'family', 'families')} as the specs say")
     return 0
+
+
+def _command(jobs: Sequence[Job]) -> str:
+    """The call that renders the families of the jobs."""
+    first = jobs[0]
+    words = [str(job.family.spec.path) for job in jobs] if len(jobs) < 4 else ["--all"]
+    words += ["--out", str(first.out)] if first.out != OUT else []
+    words += ["--only", first.only] if first.only is not None else []
+    return f"python -m generator {shlex.join(words)}"
 
 
 def diff(jobs: Sequence[Job], orphans: Sequence[Path]) -> int:

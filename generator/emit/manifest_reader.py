@@ -87,7 +87,7 @@ def read(folder: Path) -> Rendered:
         digests = {name: str(entry["sha256"]) for name, entry in manifest["kernels"].items()}
         files = frozenset(manifest["files"])
         return Rendered(folder, str(manifest["name"]), tuple(kernels.values()), left_out, digests, files)
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
         reason = f"{type(error).__name__}: {error}"
         raise CallError(f"{folder / MANIFEST}: is invalid ({reason}); render the family again") from None
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from generator.emit import manifest_reader
 from generator.emit.apply import Refused, digest, read_manifest
@@ -65,10 +67,12 @@ def _wheel(families: Sequence[Rendered], options: argparse.Namespace) -> int:
         raise CallError(f"package: two families have one name: {', '.join(names)}")
     name, data = wheel(families, options.name or f"{names[0]}_kernels", options.version, options.license)
     path: Path = options.out / name
-    if path.exists() and path.read_bytes() == data:
+    if path.exists():
+        if path.is_dir() or path.read_bytes() != data:
+            raise Refused(f"{path}: is there already, and nothing is overwritten; choose another folder or --version")
         print(f"{path}: same")
         return 0
-    _create({path: data})
+    _create(options.out, {Path(name): data})
     print(f"{path}: {counted(len(families), 'family', 'families')}; install it with: pip install {path}")
     return 0
 
@@ -81,19 +85,22 @@ def _repository(family: Rendered, options: argparse.Namespace) -> int:
     made = Repository(family, name, int(options.version), options.license or "other", options.repo_id)
     if options.out.exists() and (not options.out.is_dir() or any(options.out.iterdir())):
         raise Refused(f"{options.out}: is not empty, and nothing is overwritten; choose another folder")
-    files = {options.out / path: text.encode() for path, text in made.files()}
-    _create(files)
+    files = {Path(path): text.encode() for path, text in made.files()}
+    _create(options.out, files)
     layers = ", ".join(layer.name for layer in made.layers) or "none"
     print(f"{options.out}: {counted(len(files), 'file')}; layers: {layers}")
     return 0
 
 
-def _create(files: dict[Path, bytes]) -> None:
-    """Write files that are not there yet."""
+def _create(out: Path, files: Mapping[Path, bytes]) -> None:
+    """Write files that are not there yet into the folder `out`: all, or none where one cannot be written."""
     try:
-        for path, data in files.items():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("xb") as file:
-                file.write(data)
+        out.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(dir=out, prefix=".") as folder:
+            for path, data in files.items():
+                Path(folder, path).parent.mkdir(parents=True, exist_ok=True)
+                Path(folder, path).write_bytes(data)
+            for name in dict.fromkeys(path.parts[0] for path in files):
+                os.rename(Path(folder, name), out / name)
     except OSError as error:
-        raise Refused(f"{error.filename}: cannot be written: {error.strerror}") from None
+        raise Refused(f"{out}: cannot be written: {error.strerror}") from None

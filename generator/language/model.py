@@ -198,8 +198,8 @@ class Tile:
 
     @property
     def left(self) -> int:
-        """The largest power of two below n: the left columns of a tile of two widths."""
-        return 1 << ((self.n - 1).bit_length() - 1)
+        """The largest power of two below n, 0 if there is none: the left columns of a tile of two widths."""
+        return (1 << (self.n - 1).bit_length()) >> 1
 
     @property
     def right(self) -> int:

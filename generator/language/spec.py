@@ -83,7 +83,7 @@ class _SpecReader(Reader):
         measured, read = self.tuned(found["tuned"]) if "tuned" in found else ((), b"")
         if select == "table" and "tuned" not in found:
             self.wrong(found["select"], "select: 'table' needs the key `tuned`: a file that `tune` wrote")
-        elif select not in ("table", "fastest") and "tuned" in found:
+        elif select not in (None, "table", "fastest") and "tuned" in found:
             self.wrong(found["tuned"], f"tuned: needs 'select: table' or 'fastest', but select is {shown(select)}")
         targets = self.targets(found["targets"]) if "targets" in found else DEFAULT_TARGETS
         triton = self.triton(found["triton"]) if "triton" in found else SUPPORTED

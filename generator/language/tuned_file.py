@@ -39,7 +39,7 @@ def parse(text: str) -> Measured:
         if not all(_whole(size) for winner in winners for size in winner.sizes):
             raise ValueError("a size is not a whole number of at least 1")
         return Measured(device, winners, fitted, _share(found["error"]), _share(found["regret"]))
-    except (KeyError, TypeError, AttributeError, RecursionError, json.JSONDecodeError) as error:
+    except (KeyError, TypeError, AttributeError, OverflowError, RecursionError, json.JSONDecodeError) as error:
         raise ValueError(f"{type(error).__name__}: {error}") from None
 
 

@@ -24,7 +24,9 @@ from generator.plan.devices import DEVICES, Device, named
 from generator.plan.families import families
 from generator.plan.kernels import Family, Kernel, LeftOut, by_contract
 
-_SIZES = re.compile(r"(?:(\d+),)?(\d+),(\d+),(\d+)")
+#: The largest extent that a kernel takes.
+_LARGEST = 2**31 - 1
+_SIZES = re.compile(r"(?:(\d{1,10}),)?(\d{1,10}),(\d{1,10}),(\d{1,10})")
 #: Of a reason, so many variants are named.
 _NAMED = 2
 
@@ -81,11 +83,11 @@ def parser() -> argparse.ArgumentParser:
 
 def _sizes(text: str) -> tuple[int, ...]:
     found = _SIZES.fullmatch(text)
-    if found is None or not all(int(number) for number in found.groups() if number is not None):
-        raise CallError(
-            f"explain: --sizes: expected M,N,K or B,M,N,K of at least 1, as in 4096,4096,4096, found {text!r}"
-        )
-    return tuple(int(number) for number in found.groups() if number is not None)
+    sizes = () if found is None else tuple(int(number) for number in found.groups() if number is not None)
+    if not sizes or not all(1 <= size <= _LARGEST for size in sizes):
+        each = f"each from 1 to {_LARGEST}"
+        raise CallError(f"explain: --sizes: expected M,N,K or B,M,N,K, {each}, as in 4096,4096,4096, found {text!r}")
+    return sizes
 
 
 def _subject(path: Path, only: str | None) -> Subject:

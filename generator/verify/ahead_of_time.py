@@ -112,7 +112,9 @@ def _shapes(text: str) -> Iterator[Shape]:
     """The shapes that an argument of `--shapes` gives, itself or by the lines of a file."""
     path = Path(text)
     if path.is_file():
-        lines = [(f"{path}:{number}", line) for number, line in enumerate(path.read_text().splitlines(), 1)]
+        lines = [
+            (f"{path}:{number}", line) for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        ]
     else:
         lines = [("--shapes", text)]
     for where, line in lines:

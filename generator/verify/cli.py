@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
+import sqlite3
 import subprocess
 import sys
 import time
@@ -17,6 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
+from generator.emit.apply import write
 from generator.emit.manifest_reader import Rendered
 from generator.language.errors import CallError, SpecError
 from generator.language.targets import TARGETS
@@ -43,6 +45,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
     except CallError as error:
         print(f"error: {error}", file=sys.stderr)
+    except sqlite3.Error as error:
+        told = f"the result cache cannot be used: {error}; remove the folder, or choose another with --cache"
+        print(f"{arguments.cache}: {told}", file=sys.stderr)
+        return 1
     return 2
 
 
@@ -134,6 +140,7 @@ def _verify(arguments: argparse.Namespace) -> int:
     if arguments.jobs is not None and arguments.jobs < 1:
         raise CallError(f"--jobs must be at least 1, got {arguments.jobs}")
     found = rendered(arguments.specs, arguments.out, arguments.only)
+    _make_room(arguments)
     if arguments.table:
         print(proof_records.table(arguments.table, proof_records.current(found)))
         return 0
@@ -170,13 +177,22 @@ def _verify(arguments: argparse.Namespace) -> int:
     if arguments.junit:
         write_junit(arguments.junit, done, allow_undecided=arguments.allow_undecided)
     if arguments.html:
-        arguments.html.write_text(page(done, found))
+        write(arguments.html, page(done, found))
     if arguments.results:
         for line in proof_records.write(arguments.results, done):
             print(line)
     if arguments.costs:
-        arguments.costs.write_text(Costs.measured(done).text())
+        write(arguments.costs, Costs.measured(done).text())
     return status(done, allow_undecided=arguments.allow_undecided)
+
+
+def _make_room(arguments: argparse.Namespace) -> None:
+    """Make the folders of the files that will be written: what cannot be written is said before anything is proved."""
+    for path in (arguments.junit, arguments.html, arguments.results, arguments.costs):
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+    if arguments.results is not None and arguments.results.exists():
+        proof_records.read(arguments.results)
 
 
 def _refuse_idle(jobs: Sequence[Job], arguments: argparse.Namespace, found: Sequence[Rendered]) -> None:

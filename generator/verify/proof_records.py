@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from generator.emit import code_parts
+from generator.emit import apply, code_parts
 from generator.emit.manifest_reader import Rendered
 from generator.language.errors import CallError
 from generator.verify.jobs import Result, State, Subject
@@ -123,7 +123,7 @@ def write(path: Path, results: Sequence[Result]) -> list[str]:
     messages += _messages_of_none(path, results)
     if any(result.job.case is not None for result in results):
         messages.append(f"{path}: no result is recorded, because --case runs only some of the cases")
-    path.write_text(_text(found))
+    apply.write(path, _text(found))
     return messages
 
 
@@ -142,7 +142,7 @@ def renew(path: Path, fresh: Path) -> None:
             if subject in found.proved or (not subject.host and (subject.kernel, subject.device) in device)
         }
         found = Record(found.place, _joined(again, found.proved))
-    path.write_text(_text(found))
+    apply.write(path, _text(found))
 
 
 def _joined(
@@ -205,7 +205,7 @@ def _text(found: Record) -> str:
 def read(path: Path) -> Record:
     """The record in `path`; raise `CallError` if it is not one."""
     try:
-        found = json.loads(path.read_text())
+        found = json.loads(path.read_text(encoding="utf-8"))
         if not (isinstance(found["place"], dict) and isinstance(found["kernels"], list)):
             raise TypeError("place must be a mapping and kernels a list")
         proved: dict[Subject, dict[str, Figures]] = {}

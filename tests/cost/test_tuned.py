@@ -43,6 +43,11 @@ NOT_READ = "tuned: 'found.json', relative to the spec, cannot be read:"
             GOOD,
             ["5:8: tuned: needs 'select: table' or 'fastest', but select is 'fixed'"],
         ),
+        (
+            "select: best\ntuned: found.json",
+            GOOD,
+            ["4:9: select: unknown value 'best'; legal: fixed, autotune, heuristic, table, fastest"],
+        ),
         ("select: table\ntuned: .", GOOD, ["5:8: tuned: '.', relative to the spec, cannot be read: Is a directory"]),
         (
             "select: table\ntuned: [other.json, .]",

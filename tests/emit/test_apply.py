@@ -295,6 +295,18 @@ def test_an_interrupted_removal_is_healed(rendered: Cli, monkeypatch: pytest.Mon
     assert rendered("family.yaml", "--check").status == 0
 
 
+def test_an_interrupt_after_the_renaming_is_one(rendered: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("family.yaml").write_text(FAMILY.replace("A product.", "Another."))
+    replace = os.replace
+
+    def interrupted(source: str, target: str) -> None:
+        replace(source, target)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("os.replace", interrupted)
+    assert rendered("family.yaml") == Spoken(130, "", "interrupted\n")
+
+
 def test_a_disk_that_is_full_is_answered_in_a_line(rendered: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     old = contents(FOLDER)
     Path("family.yaml").write_text(FAMILY.replace("A product.", "Another."))

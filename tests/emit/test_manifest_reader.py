@@ -76,6 +76,7 @@ def outward(manifest: dict[str, Any]) -> None:
         (lambda m: first(m).update(targets=["sm70"]), "'sm70' is none of"),
         (lambda m: first(m).update(tiles=[{"m": 16}]), "TypeError"),
         (lambda m: first(m).update(tiles=3), "TypeError"),
+        (lambda m: first(m).update(tiles=[{"m": float("inf")}]), "OverflowError"),
         (lambda m: m.update(kernels=[]), "AttributeError"),
         (renamed, "make"),
         (hostile, "FormulaError"),

@@ -121,6 +121,31 @@ def test_an_edited_family_and_a_folder_in_use_are_refused(cli: Cli, tmp_path: Pa
     assert said == Spoken(1, "", "ladder: is not empty, and nothing is overwritten; choose another folder\n")
 
 
+@pytest.mark.parametrize("form", ["kernels", "wheel"])
+@pytest.mark.parametrize("size", [100, 3000, 12000])
+def test_a_package_is_written_whole_or_not_at_all(cli: Cli, tmp_path: Path, form: str, size: int) -> None:
+    Path("family.yaml").write_text(BASE + "epilogue: [none, bias]\n")
+    assert cli("family.yaml").status == 0
+    limit = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({size}, {size}))"
+    call = ["package", "generated/family", "--format", form, "--out", "made"]
+    ran = python("-c", f"{limit}\nimport sys\nfrom generator.cli import main\nsys.exit(main({call!r}))", cwd=tmp_path)
+    assert (ran.returncode, ran.stderr) == (1, "made: cannot be written: File too large\n")
+    assert not list(Path("made").iterdir())
+    assert cli(*call).status == 0
+
+
+def test_another_wheel_is_not_overwritten(cli: Cli) -> None:
+    Path("family.yaml").write_text(BASE)
+    cli("family.yaml")
+    call = ("package", "generated/family", "--format", "wheel", "--out", "made")
+    assert cli(*call).status == 0
+    (wheel,) = Path("made").iterdir()
+    wheel.write_bytes(b"another")
+    said = cli(*call)
+    assert (said.status, said.out) == (1, "") and f"{wheel}: is there already" in said.err
+    assert wheel.read_bytes() == b"another"
+
+
 def test_a_wheel_of_two_families_is_installed_and_called(cli: Cli, tmp_path: Path) -> None:
     options = ("--format", "wheel", "--out", "dist", "--name", "my_kernels", "--version", "1.2", "--license", "MIT")
     assert cli("package", FAMILY, GENERATED / "ladder", *options).status == 0

@@ -96,6 +96,8 @@ BAD: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "a split that is true": (lambda f: f["rates"][0].update(config=SMALL | {"SPLIT": True}), "SPLIT is True, which no"),
     "an error that is no number": (lambda f: f.update(error=float("nan")), "nan is not a share"),
     "an error that is text": (lambda f: f.update(error="small"), "could not convert string to float: 'small'"),
+    "an error that is no float": (lambda f: f.update(error=10**400), "OverflowError: int too large"),
+    "a rate that is no float": (lambda f: f["rates"][0]["rates"].append(10**400), "OverflowError: int too large"),
     "winners that are a number": (lambda f: f.update(winners=1), "TypeError: 'int' object is not iterable"),
 }
 

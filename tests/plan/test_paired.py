@@ -31,6 +31,7 @@ def test_the_wider_part_is_at_the_left(n: int, left: int, right: int) -> None:
     ("schedule", "n", "reason"),
     [
         ("paired", 128, "n is 128, and paired needs a sum of two different powers of two, such as 160 = 128 + 32"),
+        ("paired", 1, "m and n are 64 and 0 + 1, and the matrix unit needs at least 16 of each"),
         ("paired", 136, "m and n are 64 and 128 + 8, and the matrix unit needs at least 16 of each"),
         ("tiled", 160, "n is 160, and tiled needs a power of two; only tiles of paired have two widths"),
         ("split_k", 96, "n is 96, and split_k needs a power of two; only tiles of paired have two widths"),

@@ -66,6 +66,8 @@ def test_a_folder_and_a_kernel_without_their_spec(cli: Cli) -> None:
         ((GENERATED / "ladder", "--only", "x"), "explain: --only 'x' matches no kernel; the first is"),
         ((GENERATED / "ladder", "--sizes", "1,2"), "explain: --sizes: expected M,N,K or B,M,N,K"),
         ((GENERATED / "ladder", "--sizes", "0,2,2"), "explain: --sizes: expected M,N,K or B,M,N,K"),
+        ((GENERATED / "ladder", "--sizes", f"2,{2**31},2"), "each from 1 to 2147483647"),
+        ((GENERATED / "ladder", "--sizes", "2,99999999999999999999,2"), "each from 1 to 2147483647"),
         (
             (GENERATED / "ladder", "--device", "h200"),
             "--device: 'h200' is not known; legal: nvidia_a100",

@@ -117,6 +117,7 @@ def test_missing_files_are_answered_with_the_command_that_makes_them(call: Call,
         (["--level", "compile", "--target", "sm91"], "invalid choice"),
         (["--coverage", "some"], "expected all, pairs, triples"),
         (["--only", KERNEL, "--coverage", "0.001%"], "chooses no job at the static level"),
+        (["--results", "README.md"], "is not a file that verify --results wrote"),
         (["--table", "nothing.json"], "is not a file that verify --results wrote"),
         (["--level", "interpret", "--only", KERNEL, "--case", "nothing"], "matches no case"),
     ],
@@ -125,6 +126,26 @@ def test_a_wrong_call_is_status_2(call: Call, arguments: list[str], words: str) 
     status, _, err = call(SPEC, "--level", "static", *arguments)
     assert status == 2
     assert words in err
+
+
+def test_files_are_written_into_new_folders(call: Call, tmp_path: Path) -> None:
+    files = {option: tmp_path / option / "a" / "file" for option in ("html", "junit", "results", "costs")}
+    options = [word for option, path in files.items() for word in (f"--{option}", path)]
+    status, _, err = call(SPEC, "--only", KERNEL, "--level", "static", *options)
+    assert (status, err) == (0, "")
+    assert all(path.stat().st_size for path in files.values())
+
+
+def test_nothing_is_proved_if_a_file_cannot_be_written(call: Call, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(NotADirectoryError):
+        call(SPEC, "--level", "interpret", "--html", tmp_path / "file" / "a" / "page.html")
+
+
+def test_a_cache_that_is_none_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "results.sqlite").write_text("not a database" * 99)
+    assert main([str(SPEC), "--only", KERNEL, "--level", "static", "--cache", str(tmp_path)]) == 1
+    assert f"{tmp_path}: the result cache cannot be used: file is not a database" in capsys.readouterr().err
 
 
 def test_a_wrong_spec_is_status_2_with_its_place(call: Call, tmp_path: Path) -> None:

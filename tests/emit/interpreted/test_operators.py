@@ -192,6 +192,48 @@ def test_sparse_tensors_are_refused(family: ModuleType, launches: list[str], ope
     assert not launches
 
 
+def negated(x: torch.Tensor) -> torch.Tensor:
+    """The values of `x`, as a view of memory that holds their negatives, as `z.conj().imag` is one."""
+    view: torch.Tensor = torch._neg_view(-x)
+    assert view.is_neg()
+    return view
+
+
+@pytest.mark.parametrize("made", [negated, lambda x: torch.nn.Parameter(negated(x), requires_grad=False)])
+@pytest.mark.parametrize("operand", ["a", "b", "bias"])
+def test_views_of_negated_memory_are_read_as_such(
+    family: ModuleType, launches: list[str], operand: str, made: Callable[[torch.Tensor], torch.Tensor]
+) -> None:
+    given = operands(contracts(family)[CHAIN])
+    (expected,) = called(family, CHAIN, given)
+    (found,) = called(family, CHAIN, {**given, operand: made(given[operand])})
+    assert torch.equal(found, expected) and len(launches) == 2
+
+
+def test_views_of_negated_memory_are_not_written(family: ModuleType, launches: list[str]) -> None:
+    given = operands(contracts(family)[CHAIN])
+    with pytest.raises(TypeError, match=f"^{CHAIN}: out must be a plain tensor, got a view of negated memory$"):
+        called(family, CHAIN, {**given, "out": negated(torch.zeros(20, 24, dtype=torch.float16))})
+    assert not launches
+
+
+@pytest.mark.parametrize("wrong", [[1.0], "x", 3.0, {}])
+def test_what_is_no_tensor_is_named_whatever_else_is_wrong(
+    family: ModuleType, launches: list[str], wrong: object
+) -> None:
+    given = operands(contracts(family)[CHAIN])
+    call = getattr(family, CHAIN)
+    told = f"must be a torch.Tensor, got {type(wrong).__name__}"
+    with pytest.raises(TypeError, match=f"^{CHAIN}: out {told}$"):
+        call(**given, out=wrong)
+    # Neither the strides of a sparse tensor nor the memory of one in a transform can be asked for.
+    with pytest.raises(TypeError, match=f"^{CHAIN}: out must be a dense tensor, got one of layout torch.sparse_coo$"):
+        call(**{**given, "bias": wrong}, out=torch.zeros(20, 24, dtype=torch.float16).to_sparse())
+    with pytest.raises(TypeError, match=f"^{CHAIN}: bias {told}$"):
+        torch.vmap(lambda a: call(**{**given, "a": a, "bias": wrong}))(given["a"][None])
+    assert not launches
+
+
 def test_deterministic_algorithms_refuse_atomic_additions(render: Family, launches: list[str]) -> None:
     text = "summary: x\nlayout: rcr\ndtype: {a: fp16, out: fp32}\nload: pointer\nschedule: "
     atomic, tiled = (render(f"order{each}", text + each) for each in ("split_k_atomic", "tiled"))
