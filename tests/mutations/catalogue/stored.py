@@ -11,6 +11,7 @@ from .kernels import (
     INT8_SCALED,
     MX_MIXED,
     MX_SCALED,
+    MXFP4_SCALED,
     MXFP4,
     NVFP4,
     NVFP4_SCALED,
@@ -264,7 +265,7 @@ MUTATIONS = (
     Mutation(
         "the matrix unit is given the two elements of a byte exchanged",
         "storage",
-        MX_SCALED,
+        MXFP4_SCALED,
         (("b.T, b_scale", "(b >> 4 | b << 4).T, b_scale"),),
         "elements 2i and 2i + 1 along K",
         says="are wrong",
