@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from generator.cost import analytic
+from generator.language.dtypes import ELEMENTS
 from generator.language.storage import Storage
 from generator.language.targets import TARGETS
-from generator.language.vocabulary import ELEMENTS, INTERPRETED
+from generator.language.vocabulary import INTERPRETED
 from generator.lowering import docstrings
 from generator.lowering.decoding import Decoding
 from generator.lowering.launch import Launch

@@ -7,8 +7,9 @@ from functools import cached_property
 
 from generator.epilogue.gated_units import CONCATENATED
 from generator.epilogue.operations import COLUMNS, MATRIX, ROWS, SCALAR
+from generator.language.dtypes import QUANTISED
 from generator.language.storage import CONTAINER
-from generator.language.vocabulary import QUANTISED, SWIZZLE, Products
+from generator.language.vocabulary import SWIZZLE, Products
 from generator.lowering import approximate_math
 from generator.lowering.accumulation import Accumulation
 from generator.lowering.decoding import DENSE, Decoding
