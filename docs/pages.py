@@ -31,7 +31,7 @@ import yaml
 
 from generator import cli
 from generator.bench import measurements, plot, summary
-from generator.language import built_in, vocabulary
+from generator.language import built_in, dtypes, vocabulary
 from generator.language.errors import SpecError
 from generator.language.targets import TARGETS
 from generator.plan.families import families
@@ -156,7 +156,7 @@ def _axis(name: str) -> Callable[[], str]:
 def _dtypes() -> str:
     rows = [
         (_code(word), *map(_code, parts[:4]), _code(parts[4]) if parts[4] else "—")
-        for word, parts in vocabulary.DTYPE_SHORTHANDS.items()
+        for word, parts in dtypes.DTYPE_SHORTHANDS.items()
     ]
     return markdown(("shorthand", "`a`", "`b`", "`acc`", "`out`", "`precision`"), rows)
 
@@ -243,7 +243,7 @@ def _legality() -> str:
 
 
 def _quantised() -> str:
-    rows = [(_code(word), str(found.least), str(found.most), found.nan) for word, found in vocabulary.QUANTISED.items()]
+    rows = [(_code(word), str(found.least), str(found.most), found.nan) for word, found in dtypes.QUANTISED.items()]
     return markdown(("`out`", "from", "to", "NaN"), rows)
 
 

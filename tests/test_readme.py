@@ -11,9 +11,10 @@ from packaging.specifiers import SpecifierSet
 
 from generator.emit.code_parts import of_file
 from generator.emit.manifest_reader import read
+from generator.language.dtypes import DTYPE_SHORTHANDS
 from generator.language.targets import TARGETS
 from generator.language.versions import minor_versions
-from generator.language.vocabulary import BACKWARD, DTYPE_SHORTHANDS, INVARIANT, SELECT, WORDS
+from generator.language.vocabulary import BACKWARD, INVARIANT, SELECT, WORDS
 from generator.verify import proof_records
 from generator.verify.jobs import Subject
 from tests.helpers import support

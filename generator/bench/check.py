@@ -15,8 +15,8 @@ from generator.bench.problem import Problem
 from generator.bench.random_operands import Operands
 from generator.epilogue.auxiliary_outputs import AuxiliaryOutput
 from generator.epilogue.operations import ROWS
+from generator.language.dtypes import ELEMENTS
 from generator.language.model import Dtype
-from generator.language.vocabulary import ELEMENTS
 from generator.verify.case_sizes import spans
 from generator.verify.element_types import SATURATED, quantise, torch_type
 from generator.verify.error_propagation import Bounded

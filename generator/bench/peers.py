@@ -16,8 +16,8 @@ from generator.bench.random_operands import Operands
 from generator.bench.stored_products import NoPeer, product_of_groups, product_of_stored, scaled_mm
 from generator.bench.suite import PEERS as WORDS
 from generator.epilogue.chain import Epilogue
+from generator.language.dtypes import QUANTISED
 from generator.language.model import Dtype
-from generator.language.vocabulary import QUANTISED
 from generator.verify.element_types import torch_type
 
 #: Computes the result of an operand set and returns it: in a new tensor, or in `out` if that is given and the side

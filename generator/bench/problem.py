@@ -9,9 +9,10 @@ from dataclasses import astuple, dataclass
 from generator.bench.routing import EVEN, ends
 from generator.cost import spreading
 from generator.epilogue.chain import Epilogue
+from generator.language.dtypes import ELEMENTS
 from generator.language.model import Dtype, Layout, Variant
 from generator.language.storage import element_of
-from generator.language.vocabulary import DEFAULTS, ELEMENTS, IMPLEMENTATION_AXES
+from generator.language.vocabulary import DEFAULTS, IMPLEMENTATION_AXES
 from generator.plan.call import Argument, Call, call
 
 #: Classes of products by M, each with its least and its largest M.

@@ -20,8 +20,8 @@ from generator.bench.measurements import put
 from generator.bench.problem import ROW_CLASSES, Problem, Shape
 from generator.bench.suite import SHAPES, read_shapes
 from generator.epilogue.chain import Epilogue
+from generator.language.dtypes import ELEMENTS
 from generator.language.model import Dtype, Layout
-from generator.language.vocabulary import ELEMENTS
 
 #: Limits of one problem: operations, and bytes of A, B and C together.
 MOST_FLOPS = 40 * 10**12

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from generator.epilogue.operations import COLUMNS, HALVES
+from generator.language.dtypes import ELEMENTS
 from generator.language.model import Dtype, Variant
-from generator.language.vocabulary import DEFAULTS, ELEMENTS, WORDS
+from generator.language.vocabulary import DEFAULTS, WORDS
 from generator.lowering import docstrings
 from generator.lowering.lines import bracketed, collected, paragraph
 from generator.plan.call import SCALES, Call, call

@@ -13,20 +13,11 @@ from generator.epilogue.auxiliary_outputs import AUXILIARY, named
 from generator.epilogue.chain import Epilogue, Operand, Step, Used, operation_of, settings_of, why_no_chain
 from generator.epilogue.operations import Operation
 from generator.language.built_in import known
+from generator.language.dtypes import ELEMENTS, FORMATS, PRECISIONS, STORED
 from generator.language.errors import CallError
 from generator.language.model import Dtype, Layout, Tile, Variant
 from generator.language.targets import TARGETS
-from generator.language.vocabulary import (
-    DEFAULTS,
-    ELEMENTS,
-    FORMATS,
-    INVARIANT,
-    LAYOUT_LETTERS,
-    PRECISIONS,
-    SELECT,
-    STORED,
-    WORDS,
-)
+from generator.language.vocabulary import DEFAULTS, INVARIANT, LAYOUT_LETTERS, SELECT, WORDS
 from generator.plan.kernels import Kernel, LeftOut, by_contract
 
 #: The version of the manifest's format; others are refused.

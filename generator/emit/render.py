@@ -24,9 +24,10 @@ from generator.language.reserved_names import TEMPLATES
 from generator.language.spec import command_line, comment
 from generator.lowering.docstrings import escaped, formula, operand_table, properties
 from generator.lowering.gradient_lowering import GradientView
+from generator.lowering.kernel_lowering import view
 from generator.lowering.launcher import Launcher
 from generator.lowering.lines import collected, paragraph
-from generator.lowering.view import View, view
+from generator.lowering.view import View
 from generator.plan.kernels import Family, Kernel
 
 #: The family's files other than kernels: the package, its functions' launching, copying, operators and compiling ahead,

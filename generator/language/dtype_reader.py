@@ -8,12 +8,7 @@ from dataclasses import replace
 from yaml.nodes import MappingNode, Node, SequenceNode
 
 from generator.language.document import plain
-from generator.language.errors import nearest, shown
-from generator.language.keys import DTYPE_KEYS
-from generator.language.model import Dtype
-from generator.language.reader import Reader
-from generator.language.storage import element_of
-from generator.language.vocabulary import (
+from generator.language.dtypes import (
     ACCUMULATORS,
     DTYPE_SHORTHANDS,
     ELEMENTS,
@@ -23,6 +18,11 @@ from generator.language.vocabulary import (
     SPARSITIES,
     WEIGHTS,
 )
+from generator.language.errors import nearest, shown
+from generator.language.keys import DTYPE_KEYS
+from generator.language.model import Dtype
+from generator.language.reader import Reader
+from generator.language.storage import element_of
 
 #: The largest number of elements along one side of a block of scales, but for the whole extent.
 LARGEST_BLOCK = 1 << 20

@@ -11,19 +11,16 @@ from typing import Any
 from packaging.specifiers import SpecifierSet
 
 from generator.epilogue.chain import Epilogue
+from generator.language.dtypes import DTYPE_SHORTHANDS, FORMATS, PRECISIONS, SPARSITIES
 from generator.language.errors import Mistake
 from generator.language.storage import Block, Storage, element_of, kind_of
 from generator.language.vocabulary import (
     AXES,
     BATCH,
     DEFAULTS,
-    DTYPE_SHORTHANDS,
-    FORMATS,
     LAYOUT_LETTERS,
     LOAD,
-    PRECISIONS,
     SCHEDULE,
-    SPARSITIES,
     Load,
     Products,
     Schedule,

@@ -23,24 +23,19 @@ from generator.language import keys
 from generator.language.axis_values import POWERS
 from generator.language.built_in import BUILT_IN
 from generator.language.dtype_reader import LARGEST_BLOCK
+from generator.language.dtypes import ACCUMULATORS, DTYPE_SHORTHANDS, ELEMENTS, PRECISIONS, SPARSITIES, WEIGHTS
 from generator.language.keys import Key
 from generator.language.model import Tile
 from generator.language.reader import LARGEST_NUMBER, LONGEST_NAME, NAME
 from generator.language.targets import DEFAULT_TARGETS, TARGETS
 from generator.language.vocabulary import (
-    ACCUMULATORS,
     AXES,
     BACKWARD,
     DEFAULTS,
-    DTYPE_SHORTHANDS,
-    ELEMENTS,
     INVARIANT,
     LAYOUT_LETTERS,
-    PRECISIONS,
     SELECT,
     SINGLE_AXES,
-    SPARSITIES,
-    WEIGHTS,
     WORDS,
     Word,
 )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from generator.language.vocabulary import ELEMENTS, FORMATS, STORED, Element
+from generator.language.dtypes import ELEMENTS, FORMATS, STORED, Element
 
 #: What holds several elements, or bits without a type of their own in torch.
 CONTAINER = "uint8"

@@ -1,1 +1,1 @@
-"""A kernel as its template reads it: operands, accumulation, epilogue, launcher and docstring, all chosen."""
+"""A kernel as its template reads it: operands, accumulation, epilogue, launcher, its checks, docstring, all chosen."""

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from generator.epilogue.gated_units import CONCATENATED
+from generator.language.dtypes import ELEMENTS
 from generator.language.model import Variant
-from generator.language.vocabulary import ELEMENTS, Schedule
+from generator.language.vocabulary import Schedule
 from generator.lowering.edges import Edges
 from generator.lowering.operands import Matrix
 from generator.lowering.stored_operands import (

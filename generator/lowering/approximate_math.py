@@ -21,8 +21,8 @@ from dataclasses import replace
 from generator.epilogue import formula
 from generator.epilogue.chain import Step
 from generator.epilogue.formula import FUNCTIONS, Function
+from generator.language.dtypes import ELEMENTS
 from generator.language.model import Variant
-from generator.language.vocabulary import ELEMENTS
 
 #: The types whose unit in the last place is 2**-7 of a number's power of 2, or more.
 _COARSE = ("bf16", *(name for name, element in ELEMENTS.items() if element.bits == 8))

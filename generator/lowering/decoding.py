@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
+from generator.language.dtypes import ELEMENTS
 from generator.language.model import Tile, Variant
 from generator.language.storage import Storage
-from generator.language.vocabulary import ELEMENTS
 from generator.lowering.operands import Matrix, Slot
 from generator.lowering.stored_operands import (
     Conversion,

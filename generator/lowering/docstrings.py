@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from generator.epilogue.formula import GATE, X
 from generator.epilogue.gated_units import TOLD
 from generator.epilogue.operations import MATRIX
+from generator.language.dtypes import QUANTISED
 from generator.language.model import Variant
 from generator.language.storage import CONTAINER, SCALE_TYPES, Storage, element_of
 from generator.language.versions import SUPPORTED, spelled
-from generator.language.vocabulary import MASKED_DIMENSIONS, QUANTISED, SWIZZLE
+from generator.language.vocabulary import MASKED_DIMENSIONS, SWIZZLE
 from generator.lowering import approximate_math
 from generator.lowering.lines import paragraph
 from generator.lowering.view import View

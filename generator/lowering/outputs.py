@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from generator.epilogue.chain import Output
 from generator.epilogue.operations import COLUMNS, MATRIX, ROWS
-from generator.language.vocabulary import ELEMENTS, QUANTISED
+from generator.language.dtypes import ELEMENTS, QUANTISED
 from generator.lowering.operands import Matrix
 from generator.plan.call import REDUCED
 

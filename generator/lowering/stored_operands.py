@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from generator.language.dtypes import ELEMENTS
 from generator.language.model import Tile
 from generator.language.storage import POSITIONED, Storage
-from generator.language.vocabulary import ELEMENTS
 from generator.lowering.operands import Matrix
 from generator.lowering.shuffled import Shuffle
 

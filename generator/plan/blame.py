@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from generator.epilogue.chain import Epilogue
+from generator.language.dtypes import DTYPE_SHORTHANDS
 from generator.language.model import AxisValue, Dtype, Layout, Spec, word_of
 from generator.language.targets import DEFAULT_TARGETS, TARGETS
 from generator.language.versions import SUPPORTED
-from generator.language.vocabulary import AXES, DEFAULTS, DTYPE_SHORTHANDS, LAYOUT_LETTERS, WORDS
+from generator.language.vocabulary import AXES, DEFAULTS, LAYOUT_LETTERS, WORDS
 
 
 @dataclass(frozen=True)

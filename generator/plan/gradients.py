@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 from generator.epilogue.auxiliary_outputs import AUXILIARY, AuxiliaryOutput, named
 from generator.epilogue.chain import Epilogue
 from generator.epilogue.chain_gradients import reads_sum
+from generator.language.dtypes import QUANTISED
 from generator.language.model import Dtype, Layout, Variant
-from generator.language.vocabulary import DEFAULTS, QUANTISED
+from generator.language.vocabulary import DEFAULTS
 
 #: The output that keeps the sum for the backward pass.
 SUM = "whole"

@@ -18,10 +18,10 @@ from functools import cached_property
 
 from generator.epilogue.gated_units import INTERLEAVED
 from generator.epilogue.operations import MATRIX
+from generator.language.dtypes import ELEMENTS
 from generator.language.model import Tile, Variant
 from generator.language.storage import Storage
 from generator.language.targets import TARGETS
-from generator.language.vocabulary import ELEMENTS
 from generator.plan.resources import (
     SCALES_OF_WORD,
     accumulated_columns,

@@ -14,9 +14,10 @@ from pathlib import Path
 
 from generator.epilogue.chain import Epilogue
 from generator.language import tuned_file
+from generator.language.dtypes import ELEMENTS
 from generator.language.errors import CallError
 from generator.language.model import Dtype, Layout, Measured, Spec, Tile, Variant
-from generator.language.vocabulary import DEFAULTS, ELEMENTS, OPEN_AXES, WORDS
+from generator.language.vocabulary import DEFAULTS, OPEN_AXES, WORDS
 from generator.plan import default_configurations, legality
 from generator.plan.configurations import columns
 from generator.plan.devices import DEVICES, Device

@@ -11,9 +11,10 @@ from dataclasses import replace
 from generator.epilogue import formula
 from generator.epilogue.auxiliary_outputs import AuxiliaryOutput
 from generator.epilogue.operations import COLUMNS, MATRIX
+from generator.language.dtypes import FORMATS
 from generator.language.model import Variant
 from generator.language.targets import TARGETS
-from generator.language.vocabulary import FORMATS, MASKED_DIMENSIONS, PRODUCT
+from generator.language.vocabulary import MASKED_DIMENSIONS, PRODUCT
 from generator.plan.resources import SHORTEST_COPY, copies_too_little, shallowest
 
 #: File systems allow 255 bytes; `.py` and the suffix of a temporary file need some of them.

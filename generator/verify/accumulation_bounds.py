@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from generator.language.dtypes import ELEMENTS
 from generator.language.model import Dtype
-from generator.language.vocabulary import ELEMENTS
 from generator.verify.element_types import FP16_ROUNDOFF, FP32_ROUNDOFF
 
 _ROUNDOFF = {"fp32": FP32_ROUNDOFF, "fp16": FP16_ROUNDOFF}

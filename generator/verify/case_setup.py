@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import torch
 
+from generator.language.dtypes import QUANTISED
 from generator.language.storage import CONTAINER
-from generator.language.vocabulary import QUANTISED
 from generator.plan.call import Argument, call
 from generator.plan.kernels import Kernel
 from generator.verify.case_sizes import Case, addressed, sizes_of

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from generator.epilogue.gated_units import CONCATENATED
+from generator.language.dtypes import ELEMENTS
 from generator.language.model import Tile, Variant
-from generator.language.vocabulary import ELEMENTS
 from generator.plan import variant_rules
 
 

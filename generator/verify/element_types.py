@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from generator.language.dtypes import ELEMENTS, QUANTISED
 from generator.language.storage import element_of
-from generator.language.vocabulary import ELEMENTS, QUANTISED
 
 #: Unit roundoff of IEEE formats under round-to-nearest: 2**-p for p significant bits.
 FP32_ROUNDOFF = 2.0**-24

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from generator.epilogue.operations import SCALAR
+from generator.language.dtypes import ELEMENTS
 from generator.language.model import Tile, Variant
-from generator.language.vocabulary import ELEMENTS
 from generator.plan import legality, variant_rules
 from generator.plan.kernels import Kernel
 from generator.verify.case_sizes import Case, Fit, addressed, sizes_of

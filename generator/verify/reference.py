@@ -17,8 +17,8 @@ from generator.epilogue import formula
 from generator.epilogue.auxiliary_outputs import AuxiliaryOutput
 from generator.epilogue.chain import Step
 from generator.epilogue.operations import COLUMNS, HALVES, ROWS
+from generator.language.dtypes import ELEMENTS
 from generator.language.model import Variant
-from generator.language.vocabulary import ELEMENTS
 from generator.lowering import approximate_math
 from generator.plan.call import Argument, call
 from generator.plan.resources import through_registers

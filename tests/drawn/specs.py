@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 from generator.emit.job import Job, render
 from generator.epilogue.auxiliary_outputs import ACCUMULATE, AUXILIARY
 from generator.language.built_in import OPERATIONS
+from generator.language.dtypes import ACCUMULATORS, ELEMENTS, PRECISIONS
 from generator.language.errors import SpecError
 from generator.language.spec import read
-from generator.language.vocabulary import ACCUMULATORS, ELEMENTS, LAYOUT_LETTERS, PRECISIONS, WORDS
+from generator.language.vocabulary import LAYOUT_LETTERS, WORDS
 from generator.plan.expand import expand
 from generator.plan.kernels import Family
 

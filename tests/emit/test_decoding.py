@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from generator.lowering.launcher import MOST_DECODED
+from generator.lowering.preconditions import MOST_DECODED
 from tests.helpers.stand_ins import Kernel
 
 SPEC = """\

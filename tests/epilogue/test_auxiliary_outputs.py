@@ -13,8 +13,8 @@ from generator.emit.manifest_reader import read
 from generator.emit.render import kernel_source
 from generator.language.built_in import chain_of
 from generator.language.errors import CallError
+from generator.lowering.kernel_lowering import view
 from generator.lowering.launcher import Launcher
-from generator.lowering.view import view
 from generator.plan.call import call
 from tests.helpers.support import BASE, assert_formatted, family_of, mistakes_of
 

@@ -15,7 +15,7 @@ from generator.language.built_in import OPERATIONS, chain_of
 from generator.language.errors import CallError
 from generator.language.model import Dtype, Layout, Tile, Variant
 from generator.lowering.docstrings import properties
-from generator.lowering.view import view
+from generator.lowering.kernel_lowering import view
 from generator.plan import default_configurations, legality
 from generator.plan.memory import shared_memory
 from generator.plan.resources import tensor_memory

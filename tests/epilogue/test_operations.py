@@ -14,7 +14,7 @@ from generator.epilogue.formula import FUNCTIONS
 from generator.epilogue.operations import Operation
 from generator.language import built_in
 from generator.language.built_in import OPERATIONS
-from generator.lowering.view import view
+from generator.lowering.kernel_lowering import view
 from tests.helpers.support import (
     BASE,
     Spoken,

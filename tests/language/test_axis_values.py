@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from generator.language.built_in import OPERATIONS
+from generator.language.dtypes import WEIGHTS
 from generator.language.model import Dtype, Layout, Tile
-from generator.language.vocabulary import WEIGHTS
 from tests.helpers.support import BASE, family_of, mistakes_of, read_text
 
 LAYOUT = (

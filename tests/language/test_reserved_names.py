@@ -32,17 +32,11 @@ from generator.epilogue.chain import Epilogue
 from generator.epilogue.gradient_operation import gradient_name, gradient_of, why_no_gradient
 from generator.epilogue.operations import Operation, Settings
 from generator.language.built_in import BUILT_IN, OPERATIONS, chain_of
+from generator.language.dtypes import ACCUMULATORS, DTYPE_SHORTHANDS, ELEMENTS, PRECISIONS
 from generator.language.model import Dtype, Layout, Variant
 from generator.language.reserved_names import TEMPLATES, is_taken, of_kernels
 from generator.language.spec import read
-from generator.language.vocabulary import (
-    ACCUMULATORS,
-    DTYPE_SHORTHANDS,
-    ELEMENTS,
-    IMPLEMENTATION_AXES,
-    PRECISIONS,
-    WORDS,
-)
+from generator.language.vocabulary import IMPLEMENTATION_AXES, WORDS
 from generator.plan.expand import expand
 from tests.helpers.support import BASE, GENERATED, SPECS, Spoken, family_of, ops, python, read_text
 

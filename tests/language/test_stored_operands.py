@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from generator.language.dtypes import WEIGHTS
 from generator.language.model import Dtype
 from generator.language.storage import Block
-from generator.language.vocabulary import WEIGHTS
 from tests.helpers.support import mistakes_of, read_text
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from generator.language.built_in import BUILT_IN, chain_of
+from generator.language.dtypes import DTYPE_SHORTHANDS
 from generator.language.model import Dtype, Tile, Variant
-from generator.language.vocabulary import DTYPE_SHORTHANDS
-from generator.lowering.view import view
+from generator.lowering.kernel_lowering import view
 from generator.plan import default_configurations, legality
 from generator.plan.memory import shared_memory
 from generator.plan.resources import matrix_instruction, tensor_memory

@@ -13,9 +13,10 @@ import pytest
 
 from generator.emit.manifest_reader import read as read_family
 from generator.language.built_in import chain_of
+from generator.language.dtypes import DTYPE_SHORTHANDS
 from generator.language.model import Dtype, Layout, Tile, Variant
 from generator.language.targets import TARGETS
-from generator.language.vocabulary import DTYPE_SHORTHANDS, PRODUCT
+from generator.language.vocabulary import PRODUCT
 from generator.plan.legality import too_many_registers
 from generator.plan.memory import BARRIERS, shared_memory
 from generator.plan.resources import TENSOR_MEMORY, matrix_instruction, tensor_memory, through_registers

@@ -15,7 +15,7 @@ from generator.language.built_in import chain_of
 from generator.language.model import Dtype, Layout, Tile, Variant
 from generator.language.vocabulary import DEFAULTS
 from generator.lowering import docstrings
-from generator.lowering.view import view
+from generator.lowering.kernel_lowering import view
 from generator.plan.kernels import Kernel
 from generator.verify.error_propagation import Bounded
 from generator.verify.reference import finish

@@ -29,10 +29,10 @@ from generator.emit.apply import MANIFEST, manifest_text, read_manifest
 from generator.emit.family_package import Linear, linear
 from generator.emit.manifest_reader import Rendered
 from generator.emit.render import GRADIENTS, PACKAGE, with_new_body
+from generator.language.dtypes import ELEMENTS
 from generator.language.errors import CallError
 from generator.language.targets import TARGETS
 from generator.language.versions import SUPPORTED, spelled
-from generator.language.vocabulary import ELEMENTS
 from generator.lowering.docstrings import formula
 from generator.plan.call import Call, call
 

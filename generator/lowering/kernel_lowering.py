@@ -1,0 +1,87 @@
+"""A kernel lowered to its view: operands, edges, the steps of its epilogue, and what a kernel in front decodes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from generator.epilogue.operations import COLUMNS, MATRIX, ROWS
+from generator.language.storage import CONTAINER
+from generator.language.vocabulary import Products
+from generator.lowering import approximate_math
+from generator.lowering.decoding import DENSE, Decoding
+from generator.lowering.edges import edges_of
+from generator.lowering.epilogue_lowering import step_views
+from generator.lowering.operands import Matrix
+from generator.lowering.outputs import reduced_shapes
+from generator.lowering.shuffled import shuffle_of
+from generator.lowering.stored_operands import one_of_tile
+from generator.lowering.view import View
+from generator.plan.call import Argument, call
+from generator.plan.kernels import Kernel
+from generator.plan.resources import through_registers
+
+#: The kernel's name for where a product begins in an extent that is divided among products.
+START = "start"
+#: The rows and columns of what belongs to an operand, by its letter.
+_EXTENTS = {"a": ("M", "K"), "b": ("K", "N")}
+
+
+def view(kernel: Kernel) -> View:
+    """The view of a kernel: every choice that a template would otherwise have to make."""
+    v = kernel.variant.multiplied
+    described = call(kernel.variant)
+    products = v.products
+    c = _matrix("c", "M", "N", described.out, products)
+    storages = {storage.letter: storage for storage in kernel.variant.dtype.stored}
+    b = _matrix("b", "K", "N", described.b, products, v.epilogue.order, storages["b"].packed)
+    beside = [_matrix(x.name, *_EXTENTS[x.name[0]], x, products) for x in described.stored]
+    stored = tuple(replace(x, bytes=storages[x.name[0]].bytewise) for x in beside)
+    decoding = None
+    if kernel.variant.traits.decodes:
+        dense = Matrix(DENSE, DENSE, "K", "N", v.layout.b, order=v.epilogue.order, flipped=True)
+        decoding = Decoding(kernel.variant, replace(b, order=None, flipped=True), stored, dense)
+        b, stored = replace(dense, name="b"), ()
+    steps, kind, result = step_views(v.chain, v.dtype, c, products, v.schedule, approximate_math.math_of(v))
+    # C lies as the matrices of the epilogue do, and is read as they are.
+    shapes = [operand.shape for operand in v.epilogue.operands] + [MATRIX] * v.epilogue.reads_out
+    # Scales are read as a vector of the epilogue is.
+    shuffle = shuffle_of(v, kernel.tiles)
+    scaled = [storage for storage in v.dtype.stored if storage.block is not None]
+    vectors = [storage for storage in scaled if not one_of_tile(storage, kernel.tiles, v.epilogue.order is None)]
+    vectors += [storage for storage in v.dtype.stored if storage.sparse]
+    shapes += [{"a": ROWS, "b": COLUMNS}[storage.letter] for storage in vectors]
+    gathered = described.rows is not None and v.loading.pointers
+
+    def rows_of_a(x: Matrix) -> Matrix:
+        return replace(x, gathered=gathered and bool(x.first_row))
+
+    return View(
+        kernel,
+        a=rows_of_a(_matrix("a", "M", "K", described.a, products, packed=storages["a"].packed)),
+        b=replace(b, flipped=through_registers(v) == "b" or b.packed > 1 or shuffle is not None, shuffle=shuffle),
+        stored=tuple(rows_of_a(x) for x in stored),
+        c=replace(c, located=v.epilogue.reads_out),
+        edges=edges_of(
+            v.masking,
+            v.schedule,
+            v.load,
+            v.store,
+            v.products.divided,
+            " ".join(shapes),
+            reduced_shapes(v.epilogue.outputs),
+        ),
+        steps=steps,
+        kind=kind,
+        result=result,
+        decoding=decoding,
+    )
+
+
+def _matrix(
+    name: str, rows: str, columns: str, of: Argument, products: Products, order: str | None = None, packed: int = 1
+) -> Matrix:
+    integer = of.dtype in ("int8", CONTAINER)
+    number = products.number if len(of.extents) > 2 else ""
+    first_row, first_column = (START if extent in ("T", "R") else "" for extent in of.extents[-2:])
+    lies = number, first_row, first_column
+    return Matrix(name, of.name, rows, columns, of.layout, *lies, order=order, integer=integer, packed=packed)
