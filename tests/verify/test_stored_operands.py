@@ -138,18 +138,20 @@ def test_kernels_of_every_kind_of_storage_are_proved(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "axes",
+    ("axes", "cases"),
     [
-        # Batches and the schedules that are not here, each with every kind of storage, are in the test above.
-        "batch: [none, grouped]\nschedule: [tiled, split_k]\n",
+        # Batches and the schedules that are not here, each with every kind of storage, are in the test above. Of the
+        # cases: blocks, groups, least and special.
+        ("batch: [none, grouped]\nschedule: [tiled, split_k]\n", "[bgls][lrep]*"),
         pytest.param(
             "batch: [none, strided, grouped]\nschedule: [tiled, persistent, split_k, stream_k]\n",
+            "*",
             marks=pytest.mark.product,
         ),
     ],
     ids=["few", "all"],
 )
-def test_kernels_of_every_format_are_proved(axes: str, tmp_path: Path) -> None:
+def test_kernels_of_every_format_are_proved(axes: str, cases: str, tmp_path: Path) -> None:
     (tmp_path / "formats.yaml").write_text(
         "summary: Formats with scales of their own.\nlayout: [rcr, crr]\nselect: fixed\ntargets: [sm90]\n"
         "dtype:\n"
@@ -160,7 +162,8 @@ def test_kernels_of_every_format_are_proved(axes: str, tmp_path: Path) -> None:
     )
     assert main([str(tmp_path / "formats.yaml"), "--out", str(tmp_path)]) == 0
     folder = str(tmp_path / "formats")
-    assert main(["verify", folder, "--level", "interpret", "--coverage", "kernels", "--jobs", "1"]) == 0
+    some = ["--coverage", "kernels", "--case", cases, "--jobs", "1"]
+    assert main(["verify", folder, "--level", "interpret", *some]) == 0
 
 
 def test_scaled_products_of_every_kind_are_proved(tmp_path: Path) -> None:
