@@ -10,16 +10,13 @@ from generator.language.dtypes import ELEMENTS
 from generator.language.model import Dtype, Variant
 from generator.language.vocabulary import DEFAULTS, WORDS
 from generator.lowering import docstrings
-from generator.lowering.lines import bracketed, collected, paragraph
+from generator.lowering.lines import INDENT, bracketed, collected, paragraph
 from generator.plan.call import SCALES, Call, call
 from generator.plan.kernels import Family, Kernel
 from generator.plan.resources import through_registers
 
 #: The axes by which the kernels of a contract are ordered, the most important first.
 _RANKED = ("product", "schedule", "load", "masking", "swizzle")
-
-#: Columns before the entries of a table.
-_INSIDE = 4
 
 #: The element types that autocast casts to.
 AUTOCAST = ("fp16", "bf16")
@@ -170,7 +167,7 @@ def weights(family: Family) -> tuple[str, ...]:
             parts = [f'"{b.word}"', '"row"' if variant.layout.b == "row" else '"column"']
             parts += [f"({b.block.along}, {b.block.across})"] if b.block is not None else []
             parts += ["zeros=True"] * b.zeros + ["batched=True"] * variant.products.several
-            found.append(bracketed(f'"{name}": Stored(', parts, "),", _INSIDE))
+            found.append(bracketed(f'"{name}": Stored(', parts, "),", INDENT))
     return tuple(found)
 
 
@@ -198,7 +195,7 @@ def gradients(family: Family) -> tuple[str, ...]:
 
 
 def _entry(name: str, entries: Sequence[str]) -> str:
-    return collected(f'"{name}": {{', entries, "}", _INSIDE)
+    return collected(f'"{name}": {{', entries, "}", INDENT)
 
 
 def batched(family: Family) -> tuple[tuple[str, str], ...]:

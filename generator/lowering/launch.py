@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from generator.lowering.lines import collected
+from generator.lowering.lines import INDENT, collected
 from generator.lowering.operands import Slot
-
-#: What the lines of a plan are indented by.
-_INSIDE = 4
 
 
 @dataclass(frozen=True)
@@ -31,4 +28,4 @@ class Launch:
     def slots(self, depth: int) -> str:
         """Which arguments are of an operand of the call, or of memory that is made for it; `depth` is of the launch."""
         owned = [f'"{slot.parameter}": "{slot.owner}"' for slot in self.parameters if slot.owner is not None]
-        return collected("slots={", owned, "}", depth + _INSIDE)
+        return collected("slots={", owned, "}", depth + INDENT)

@@ -12,14 +12,12 @@ from generator.language.vocabulary import INTERPRETED
 from generator.lowering import docstrings
 from generator.lowering.decoding import Decoding
 from generator.lowering.launch import Launch
-from generator.lowering.lines import WIDTH, bracketed, collected, paragraph
+from generator.lowering.lines import INDENT, WIDTH, bracketed, collected, paragraph
 from generator.lowering.outputs import OutputView
 from generator.lowering.preconditions import Preconditions
 from generator.lowering.view import View
 from generator.plan.call import Argument
 
-#: Where a statement of the launcher begins.
-_INSIDE = 4
 #: The rows of a tile of the kernel that adds partial sums: few, so that the device is filled, and enough for a
 #: descriptor to copy a column-major tile of bytes.
 STRIP = 16
@@ -46,13 +44,13 @@ class Launcher(Preconditions):
             made = f"`out` {call.out.shape}, which is C and is read first."
         formula = docstrings.formula(self.kernel.v)
         text = f"{formula} for `a` {call.a.told} and `b` {call.b.told}: {made}"
-        return paragraph(text, _INSIDE + len('"""'), " " * _INSIDE)
+        return paragraph(text, INDENT + len('"""'), " " * INDENT)
 
     @property
     def about_outputs(self) -> str:
         """What the docstring says of outputs, a line or several."""
         names = ", ".join(x.name for x in self.call.results)
-        return paragraph(f"Returns ({names}): each of them as it is given, filled, or new.", _INSIDE)
+        return paragraph(f"Returns ({names}): each of them as it is given, filled, or new.", INDENT)
 
     @property
     def annotation(self) -> str:
@@ -63,13 +61,13 @@ class Launcher(Preconditions):
     @property
     def results(self) -> str:
         """The statement that names what is returned."""
-        return collected("results = {", [f'"{x.name}": {x.name}' for x in self.call.results], "}", _INSIDE)
+        return collected("results = {", [f'"{x.name}": {x.name}' for x in self.call.results], "}", INDENT)
 
     @property
     def unlaunchable(self) -> str:
         """The head of the statement for a call that no kernel is launched for."""
         names = ["a", "b", *self._keywords[:-1]]
-        return bracketed("if not _launchable(", [f"{name}={name}" for name in names], "):", _INSIDE)
+        return bracketed("if not _launchable(", [f"{name}={name}" for name in names], "):", INDENT)
 
     @property
     def sizes(self) -> str:
@@ -105,7 +103,7 @@ class Launcher(Preconditions):
     @property
     def plan_call(self) -> str:
         """The statement that asks for the plan."""
-        return bracketed("launch = plan(", ["a", "b", *(f"{name}={name}" for name in self._keywords)], ")", _INSIDE)
+        return bracketed("launch = plan(", ["a", "b", *(f"{name}={name}" for name in self._keywords)], ")", INDENT)
 
     @property
     def plan_head(self) -> str:
@@ -120,7 +118,7 @@ class Launcher(Preconditions):
             "out",
             *(matrix.name for matrix in self.kernel.saved),
         )
-        return bracketed("reason = refusal(", ["a", "b", *(f"{name}={name}" for name in names)], ")", _INSIDE)
+        return bracketed("reason = refusal(", ["a", "b", *(f"{name}={name}" for name in names)], ")", INDENT)
 
     @property
     def refusal_head(self) -> str:
@@ -210,10 +208,10 @@ class Launcher(Preconditions):
             found.append('workspace={"work": work, "counters": counters}')
         parts = [self.kernel.between.variable] * self.twice + [output.matrix.variable for output in self.reductions]
         if parts:
-            found.append(collected("parts={", [f'"{name}": {name}' for name in parts], "}", 2 * _INSIDE))
+            found.append(collected("parts={", [f'"{name}": {name}' for name in parts], "}", 2 * INDENT))
         if self.reductions:
             reduced = [f'("{x.name}", torch.{x.reduction}, "{x.matrix.variable}")' for x in self.reductions]
-            found.append(collected("reduced=[", reduced, "]", 2 * _INSIDE))
+            found.append(collected("reduced=[", reduced, "]", 2 * INDENT))
         return tuple(found)
 
     @property
@@ -224,9 +222,9 @@ class Launcher(Preconditions):
             return ""
         furthest = f"max({', '.join(extents)})" if len(extents) > 1 else extents[0]
         one = f"index = tl.int64 if {furthest} > 2**31 else tl.int32"
-        if _INSIDE + len(one) <= WIDTH:
+        if INDENT + len(one) <= WIDTH:
             return one
-        first = bracketed("furthest = max(", extents, ")", _INSIDE)
+        first = bracketed("furthest = max(", extents, ")", INDENT)
         return f"{first}\nindex = tl.int64 if furthest > 2**31 else tl.int32"
 
     @property

@@ -6,8 +6,9 @@ import textwrap
 from collections.abc import Sequence
 from functools import cache
 
-#: Columns of a line.
+#: Columns of a line, and of each level of indentation.
 WIDTH = 120
+INDENT = 4
 
 
 @cache

@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from generator.language.dtypes import ELEMENTS
 from generator.language.storage import Storage
 from generator.language.targets import TARGETS
-from generator.lowering.lines import WIDTH, bracketed
+from generator.lowering.lines import INDENT, WIDTH, bracketed
 from generator.lowering.view import View
 from generator.plan.call import SCALES, Argument, Call
 from generator.plan.variant_rules import packed_from_sm90, scaling_targets
 
-#: Where a statement of the launcher begins.
-_INSIDE = 4
 #: Bytes of a B that is decoded, at most: more is not worth the memory to a caller, whom other kernels answer.
 MOST_DECODED = 2**28
 
@@ -93,7 +91,7 @@ class Preconditions:
             wanted = f"({counts['b']} if {few} else {wanted})"
         each = f"not isinstance(x, torch.Tensor) or x.dim() != {wanted} for x in given"
         one = f"if any({each}):"
-        return one if _INSIDE + len(one) <= WIDTH else f"if any(\n{' ' * _INSIDE}{each}\n):"
+        return one if INDENT + len(one) <= WIDTH else f"if any(\n{' ' * INDENT}{each}\n):"
 
     @property
     def refusals(self) -> tuple[tuple[str, str], ...]:
@@ -142,8 +140,8 @@ class Preconditions:
             size = f"{'a.shape[0] * ' if several else ''}{self.extents['M']} * {self.extents['N']}"
             told = f"B * M * N is {{{size}}}:" if several else f"M * N is {{{size}}}, and"
             reason = f'f"{told} a grid with one program an element has at most 2**31 - 1"'
-            if len(f"{' ' * 2 * _INSIDE}return {reason}") > WIDTH:
-                reason = f"(\n{' ' * 3 * _INSIDE}{reason}\n{' ' * 2 * _INSIDE})"
+            if len(f"{' ' * 2 * INDENT}return {reason}") > WIDTH:
+                reason = f"(\n{' ' * 3 * INDENT}{reason}\n{' ' * 2 * INDENT})"
             found.append((f"{size} >= 2**31", reason))
         return tuple(found)
 

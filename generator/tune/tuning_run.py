@@ -177,7 +177,8 @@ def write(
         everything = [outcome for outcome in journal.standing(place, name, digests) if not _is_of_unseen(outcome)]
         standing = [outcome for outcome in everything if outcome.winner is None or outcome.winner.routing == EVEN]
         new: dict[tuple[str, tuple[int, ...]], Winner] = {}
-        offered, samples = rows_of(families, name), list(samples_of(standing, variants))
+        routed = list(samples_of(everything, variants))
+        offered, samples = rows_of(families, name), [sample for sample in routed if sample.routing == EVEN]
         if smallest and families.known[name].spec.select == "fastest":
             offered |= {sample.row for sample in samples}
         won = [each.winner for each in standing if each.winner and _row_of(each.winner) in offered]
@@ -186,8 +187,8 @@ def write(
             rival = new.get(winner.place)
             if winner.place in complete and (rival is None or _cost(winner) < _cost(rival)):
                 new[winner.place] = winner
-        routed = [sample for sample in samples_of(everything, variants) if sample.row in offered]
-        new = {at: all_round(winner, routed) for at, winner in new.items()}
+        routed = [sample for sample in routed if sample.row in offered]
+        new = {at: all_round(winner, routed) if winner.divided else winner for at, winner in new.items()}
         samples = [sample for sample in samples if sample.row in offered]
         fitted = fit(samples, device)
         found, dropped = winners.merge(old, new.values(), fitted, digests)

@@ -13,7 +13,7 @@ from generator.language.dtypes import QUANTISED
 from generator.language.storage import CONTAINER
 from generator.plan.call import Argument, call
 from generator.plan.kernels import Kernel
-from generator.verify.case_sizes import Case, addressed, sizes_of
+from generator.verify.case_sizes import Case, sizes_of
 from generator.verify.element_types import OPERAND_TYPES, has_infinity, torch_type
 from generator.verify.poisoned_operands import Operand, fill, place
 from generator.verify.stored_values import positions
@@ -195,7 +195,7 @@ class _Builder:
             strides = row, column
         elif case.padded:
             apart += _PADDING.get(name, 5)
-        if addressed(self.variant) and not case.interleaved:
+        if self.variant.loading.descriptors and not case.interleaved:
             apart = -(-apart // _STEP) * _STEP
         if name == case.repeated:
             apart = 0
@@ -211,8 +211,8 @@ class _Builder:
         if self.case.padded:
             # Different amounts expose two leading dimensions that are swapped. They break every alignment, unless the
             # hardware requires one.
-            leading += _PADDING.get(name, 5) * (_STEP if addressed(self.variant) else 1)
-        if addressed(self.variant):
+            leading += _PADDING.get(name, 5) * (_STEP if self.variant.loading.descriptors else 1)
+        if self.variant.loading.descriptors:
             # Hardware copies need strides of a multiple of 16 bytes, even for a single line.
             step = 16 // torch.empty((), dtype=dtype).element_size()
             leading = max(-(-leading // step) * step, step)

@@ -114,11 +114,6 @@ def read_step(variant: Variant) -> int:
     return 16 * 8 // variant.multiplied.dtype.stored_b.bits
 
 
-def addressed(variant: Variant) -> bool:
-    """Whether tensor descriptors copy the operands, which must then be aligned to 16 bytes."""
-    return variant.loading.descriptors
-
-
 #: How many rows A has besides those that the products have, where rows are named.
 _MORE_ROWS = 3
 

@@ -9,7 +9,7 @@ from generator.epilogue.operations import MATRIX, SCALAR
 from generator.language.model import Tile, Variant
 from generator.language.vocabulary import SWIZZLE
 from generator.plan.kernels import Kernel
-from generator.verify.case_sizes import Case, Fit, addressed
+from generator.verify.case_sizes import Case, Fit
 
 
 def cases(kernel: Kernel, *, hardware: bool) -> tuple[Case, ...]:
@@ -129,7 +129,7 @@ def _layouts(fit: Fit, row: int) -> Iterator[Case]:
     sizes = fit(*fit.primes)
     base = Case("padded", "leading dimensions longer than the matrix needs", sizes, row, padded=True)
     yield base
-    if not addressed(fit.variant):
+    if not fit.variant.loading.descriptors:
         yield replace(
             base, name="unaligned", reason="addresses and strides without any alignment", unaligned=True, padded=True
         )
@@ -224,7 +224,7 @@ def _batches(fit: Fit, row: int) -> Iterator[Case]:
     yield replace(several, name="batch-one", reason="a batch of one", batch=1)
     between = replace(several, batch=3, interleaved=True)
     yield replace(between, name="batch-interleaved", reason="lines of the matrices are interleaved")
-    if not addressed(fit.variant):
+    if not fit.variant.loading.descriptors:
         yield replace(
             between, name="batch-unaligned", reason="the same without any alignment", padded=True, unaligned=True
         )
@@ -253,7 +253,7 @@ def _groups(fit: Fit, row: int, many: int) -> Iterator[Case]:
 
     ragged = (unit, unit, unit + 1, 2 * unit + 2, total - 1)
     yield case("ragged", "a whole tile, nothing, one row, a tile and one row, a rest that ends before T", ragged)
-    if by_rows and not addressed(fit.variant):
+    if by_rows and not fit.variant.loading.descriptors:
         named = replace(case("named", "rows of A are named, some twice, some outside it", ragged), named=True)
         yield named
         yield replace(named, name="groups-named-unaligned", padded=True, unaligned=True, strided="gaps")

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from generator.plan import variant_rules
 from generator.plan.kernels import Kernel
-from generator.verify.case_sizes import Case, Fit, addressed
+from generator.verify.case_sizes import Case, Fit
 from generator.verify.cases import smallest_row
 
 #: Sizes (M, N, K) at which operands that descriptors cannot address are copied; no size is a multiple of 16.
@@ -39,7 +39,7 @@ def _calls(kernels: Sequence[Kernel], hardware: bool) -> Iterator[tuple[Kernel, 
     anything = [
         kernel
         for kernel in kernels
-        if False not in variant_rules.ragged(kernel.variant.masking).values() and not addressed(kernel.variant)
+        if False not in variant_rules.ragged(kernel.variant.masking).values() and not kernel.variant.loading.descriptors
     ]
     if not anything:
         return

@@ -20,7 +20,6 @@ from generator.plan.resources import (
     registers_of_operands,
     registers_of_sums,
 )
-from generator.verify.case_sizes import addressed
 from generator.verify.launches import Launch
 from generator.verify.machine_code import MachineCode
 
@@ -81,7 +80,7 @@ def _scales(v: Variant, wanted: str | None, code: MachineCode) -> Iterator[str]:
 def _copies(v: Variant, launch: Launch, target: str, code: MachineCode) -> Iterator[str]:
     if TARGETS[target].vendor != "nvidia":
         return
-    if addressed(v):
+    if v.loading.descriptors:
         if not code.instructions["bulk copy in"]:
             yield "loads by descriptors are not compiled to bulk copies"
         if v.store == "as_load" and not code.instructions["bulk copy out"]:
@@ -101,7 +100,7 @@ def _masks(v: Variant, launch: Launch, code: MachineCode) -> Iterator[str]:
     # With descriptor loads a pointer store is always masked, and so is what ends with a group.
     if v.products.divided:
         return
-    if v.masking == "none" or (v.masking == "auto" and launch.case.name == "aligned" and not addressed(v)):
+    if v.masking == "none" or (v.masking == "auto" and launch.case.name == "aligned" and not v.loading.descriptors):
         # A kernel that decodes B has blocks of its own.
         own = "".join(x for x in re.split(r"(?=\btt\.func public)", code.ir) if not re.match(r".*_decode\(", x))
         masked = re.findall(r"\btt\.(?:load %[\w#]+|store %[\w#]+, %[\w#]+), %", own)

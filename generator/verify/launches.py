@@ -15,7 +15,7 @@ from generator.language.dtypes import ELEMENTS
 from generator.language.model import Tile, Variant
 from generator.plan import legality, variant_rules
 from generator.plan.kernels import Kernel
-from generator.verify.case_sizes import Case, Fit, addressed, sizes_of
+from generator.verify.case_sizes import Case, Fit, sizes_of
 from generator.verify.cases import distinct
 
 #: The class of a row that the legality table refuses: it must not fit, or the table is too strict.
@@ -95,12 +95,12 @@ def _calls(v: Variant, fit: Fit, row: int) -> Iterator[Case]:
         yield replace(aligned, name="ragged", reason="all dimensions that may end within a tile do", sizes=odd(loose))
         ones = tuple(1 if d in loose else size for d, size in zip("mnk", aligned.sizes, strict=True))
         yield replace(aligned, name="unit", reason="a dimension of 1 is a constant to Triton", sizes=fit(*ones))
-    if v.masking == "auto" and v.traits.tiled and not addressed(v):
+    if v.masking == "auto" and v.traits.tiled and not v.loading.descriptors:
         # Each dimension has code of its own for whole tiles.
         for some in ("m", "n", "k", "mn", "mk", "nk"):
             label = " and ".join(some.upper())
             yield replace(aligned, name=f"ragged-{some}", reason=f"{label} end within a tile", sizes=odd(some))
-    if not addressed(v):
+    if not v.loading.descriptors:
         reason = "no address and no stride is a multiple of 16"
         yield replace(aligned, name="unaligned", reason=reason, padded=True, unaligned=True)
     yield replace(aligned, name="wide", reason="offsets pass 2**31 elements", huge="c")
@@ -113,7 +113,7 @@ def _calls(v: Variant, fit: Fit, row: int) -> Iterator[Case]:
     if v.products.divided:
         total = sizes_of(v, aligned)["T"]
         yield replace(aligned, name="groups-one", reason="G = 1 is a constant to Triton", ends=(total,))
-        if v.products.divided == "M" and not addressed(v):
+        if v.products.divided == "M" and not v.loading.descriptors:
             yield replace(aligned, name="groups-named", reason="rows of A are named", named=True)
         yield replace(aligned, name="groups-many", reason="more groups than lanes of a warp", ends=(total,) * 48)
     if "strided" in (v.layout.a, v.layout.b, v.layout.c):
@@ -136,7 +136,7 @@ def _batches(v: Variant, aligned: Case) -> Iterator[Case]:
     yield replace(aligned, name="batch-wide", reason="offsets pass 2**31 elements from matrix to matrix", apart="c")
     reason = "a stride from matrix to matrix passes 2**31 elements"
     yield replace(aligned, name="batch-wide-stride", reason=reason, apart="a", batch=2)
-    if not addressed(v):
+    if not v.loading.descriptors:
         yield replace(aligned, name="batch-repeats", reason="a stride of 0 between matrices", repeated="b")
         unaligned = replace(aligned, padded=True, unaligned=True, interleaved=True)
         yield replace(unaligned, name="batch-unaligned", reason="matrices that lie between each other's lines")

@@ -15,7 +15,7 @@ from generator.language.storage import element_of
 from generator.plan.call import call
 from generator.plan.kernels import Kernel
 from generator.verify.case_setup import Setup
-from generator.verify.case_sizes import Case, Fit, addressed, leading_extents, sizes_of
+from generator.verify.case_sizes import Case, Fit, leading_extents, sizes_of
 from generator.verify.invalid_calls import (
     Call,
     Refusal,
@@ -168,7 +168,7 @@ def _groups(kernel: Kernel, case: Case) -> Iterator[Refusal]:
     spoil = changed(name, lambda x: torch.cat([x, x[:1]]))
     yield Refusal("offsets-shape", "there is one offset more", ValueError, words, spoil)
     total = sizes_of(kernel.variant, case)["T"]
-    if addressed(kernel.variant):
+    if kernel.variant.loading.descriptors:
         spoil = _naming(lambda x: x)
         yield Refusal("rows", "rows are named", ValueError, ("descriptors", "rows"), spoil, sibling=True)
     for name, error, told, spoil in (

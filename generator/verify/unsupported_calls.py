@@ -13,7 +13,7 @@ from generator.epilogue.operations import MATRIX
 from generator.language.storage import element_of
 from generator.plan import variant_rules
 from generator.plan.kernels import Kernel
-from generator.verify.case_sizes import Case, Fit, addressed, leading_extents, read_step, written_step
+from generator.verify.case_sizes import Case, Fit, leading_extents, read_step, written_step
 from generator.verify.invalid_calls import Call, Refusal, aligned, changed, moved, resized
 from generator.verify.manifest_configurations import takes
 
@@ -22,7 +22,7 @@ def unsupported(kernel: Kernel, case: Case, configs: tuple[Any, ...], *, hardwar
     """Every such call that `kernel` must refuse, each made from the valid call `case`."""
     yield from _configs(configs)
     yield from _sizes(kernel, case, configs, hardware=hardware)
-    if addressed(kernel.variant):
+    if kernel.variant.loading.descriptors:
         yield from _addresses(kernel, case)
     if not hardware:
         yield from _too_large(kernel, case)
@@ -71,7 +71,7 @@ def _sizes(kernel: Kernel, case: Case, configs: tuple[Any, ...], *, hardware: bo
     if not kernel.variant.traits.tiled:
         return
     for dimension, masked in variant_rules.ragged(kernel.variant.masking).items():
-        if masked is not False or addressed(kernel.variant):
+        if masked is not False or kernel.variant.loading.descriptors:
             continue
         name = dimension.upper()
         offered = sorted({config[f"BLOCK_{name}"] for config in configs})
@@ -85,7 +85,7 @@ def _sizes(kernel: Kernel, case: Case, configs: tuple[Any, ...], *, hardware: bo
             words = (name, str(size), *map(str, offered))
             spoil = resized(kernel, case, dimension, size, config=None)
             yield Refusal(f"multiple-{dimension}-any", f"{reason}, without config", ValueError, words, spoil)
-    if not addressed(kernel.variant) or not kernel.variant.traits.looped:
+    if not kernel.variant.loading.descriptors or not kernel.variant.traits.looped:
         yield from _unsuited(kernel)
     if not kernel.variant.traits.looped:
         most = max(config["BLOCK_K"] for config in configs)

@@ -57,7 +57,7 @@ def test_the_second_may_have_the_tiles_of_the_first(kernel: str, tmp_path: Path)
     assert not wrong(proof_of(tmp_path, planted(kernel, *changes)))
 
 
-#: Kernels, what of each is replaced by what, and what is told.
+#: Kernels, what of each is replaced by what, and the message.
 MISTAKES = [
     # What the first stores, and where.
     (EVERY, "sums_ptr + part * stride_sumsp + ", "sums_ptr + ", "store their sums in one place"),

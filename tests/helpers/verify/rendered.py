@@ -48,7 +48,7 @@ def compiled(family: Rendered, beside: Path, mistakes: Mapping[str, Mistake], po
 
 
 def assert_told(told: str | None, result: Result) -> None:
-    """The one launch of a kernel has compiled as expected, or its failure is told."""
+    """The one launch of a kernel has compiled as expected, or has failed with `told` in a message."""
     if told is None:
         assert result.state is State.PASSED and result.cases == 1, result
     else:
