@@ -16,6 +16,7 @@ from generator.language.versions import SUPPORTED, spelled
 from generator.language.vocabulary import MASKED_DIMENSIONS, SWIZZLE
 from generator.lowering import approximate_math
 from generator.lowering.lines import paragraph
+from generator.lowering.preconditions import MOST_DECODED
 from generator.lowering.view import View
 from generator.plan.call import Argument
 from generator.plan.kernels import Kernel
@@ -159,7 +160,7 @@ def stored(v: Variant) -> str:
     found = [text for storage in v.dtype.stored if (text := _stored(storage))]
     if v.traits.decodes:
         dense = v.dtype.stored_b.multiplied
-        found.append("A first kernel decodes B into memory, with at most 256 MB for it.")
+        found.append(f"A first kernel decodes B into memory, with at most {MOST_DECODED >> 20} MiB for it.")
         if v.dtype.scaled:
             found.append(f"It computes each value in fp32 and rounds it once, to {dense}.")
     elif v.dtype.zeros:

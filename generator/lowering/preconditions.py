@@ -14,7 +14,7 @@ from generator.plan.call import SCALES, Argument, Call
 from generator.plan.variant_rules import packed_from_sm90, scaling_targets
 
 #: Bytes of a B that is decoded, at most: more is not worth the memory to a caller, whom other kernels answer.
-MOST_DECODED = 2**28
+MOST_DECODED = 2**29
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from generator.emit.manifest_reader import Rendered
 from generator.language.errors import CallError
 from generator.language.targets import TARGETS
 from generator.plan.kernels import Kernel
+from generator.plan.legality import why_not_on
 from generator.verify.jobs import Job, Result
 from generator.verify.launches import left_out
 
@@ -51,9 +52,11 @@ def why_not(job: Job, family: Rendered, device: str | None) -> str | None:
 def why_not_run(kernel: Kernel, device: str | None) -> str | None:
     """Why the installed Triton, or a GPU of the architecture `device`, cannot run `kernel`, or None."""
     reason = _other_triton(kernel.triton)
-    if reason is not None or device is None or any(_runs(device, target) for target in kernel.targets):
+    if reason is not None or device is None:
         return reason
-    return f"its targets are {', '.join(kernel.targets)}, and the device is {device}"
+    if not any(_runs(device, target) for target in kernel.targets):
+        return f"its targets are {', '.join(kernel.targets)}, and the device is {device}"
+    return why_not_on(kernel.variant, device) if device in TARGETS else None
 
 
 def why_not_called(kernels: Sequence[Kernel], device: str | None, *, hardware: bool) -> str | None:

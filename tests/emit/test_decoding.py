@@ -98,17 +98,17 @@ def test_a_large_b_is_refused(rendered: Callable[[str], ModuleType]) -> None:
     package = rendered(SPEC.format(schedule="decoded", load="pointer"))
     given = {**large(), "a": torch.zeros(1, 16384, dtype=torch.bfloat16)}
     with pytest.raises(
-        ValueError, match=r"b is \(8192, 8193\), which takes more than 268435456 bytes when it is decoded"
+        ValueError, match=r"b is \(8192, 16385\), which takes more than 536870912 bytes when it is decoded"
     ):
         getattr(package, NAME)(**given)
     given = {name: x[:, :-1] if name != "a" else x for name, x in given.items()}
-    assert getattr(package, NAME)(**given).shape == (1, 8192)
+    assert getattr(package, NAME)(**given).shape == (1, 16384)
 
 
 def test_a_sibling_takes_a_large_b(rendered: Callable[[str], ModuleType]) -> None:
     package = rendered(SPEC.format(schedule="[tiled, decoded]", load="pointer"))
     given = {**large(), "a": torch.zeros(1, 16384, dtype=torch.bfloat16)}
-    assert getattr(package, NAME)(**given).shape == (1, 8193)
+    assert getattr(package, NAME)(**given).shape == (1, 16385)
     tiled, decoded = (package._kernel(name) for name in package._KERNELS[NAME])
     assert len(tiled.gemm_kernel.launches) == 1 and not decoded.gemm_kernel.launches
     assert decoded.refusal(**given) is not None and tiled.gemm_kernel is not decoded.gemm_kernel

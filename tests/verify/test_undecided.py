@@ -270,6 +270,10 @@ def test_what_each_level_leaves_out(descriptors: Path, monkeypatch: pytest.Monke
         assert why("gpu", name, "gfx942") == "its targets are sm90, and the device is gfx942"
         assert {why("gpu", name, device) for device in ("sm90", "sm100", None)} == {None}
         assert why("interpret", name, None) is None
+    packed, direct = read(GENERATED / "mx"), "gemm_nvfp4_fp32_bf16_rcr_none__tiled_pointer_auto_grouped"
+    assert why("gpu", direct, "sm80", packed) is None
+    told = why("gpu", direct, "sm90", packed)
+    assert told is not None and told.startswith("an a of 4 bits that is read from registers is multiplied wrongly from")
     function = next(iter(autotune.contracts))
     assert why("interpret", function, None, autotune) == "Triton's autotuner needs a GPU"
     assert why("gpu", function, "sm90", autotune) is None
