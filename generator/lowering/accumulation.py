@@ -22,7 +22,7 @@ from generator.lowering.stored_operands import (
     product_of,
 )
 from generator.plan.kernels import Kernel
-from generator.plan.resources import through_registers
+from generator.plan.resources import in_registers, through_registers
 
 
 @dataclass(frozen=True)
@@ -138,6 +138,16 @@ class Accumulation:
             else:
                 lines.append(f"acc{end} = tl.dot({tiles}, acc{end}{self.dot_options})")
         return "\n".join(lines)
+
+    @property
+    def awaited(self) -> tuple[str, ...]:
+        """The accumulators that each step must wait for: of products that read an operand from registers.
+
+        ptxas before CUDA 13.3 writes the next operand into those registers while an asynchronous product of Hopper
+        still reads them (https://github.com/triton-lang/triton/issues/9433). A step waits for a sum that it uses.
+        """
+        looped = self.tiled and self.v.traits.looped
+        return self.sums if looped and in_registers(self.v) and not self.step_factors else ()
 
     def _dot_scaled(self, end: str, turned: str) -> str:
         """The product of tiles as they are stored, by their scales, and the sum before."""

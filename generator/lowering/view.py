@@ -142,7 +142,7 @@ class View(Accumulation):
     def step(self) -> str:
         """The loop variable along K, `_` where nothing reads it."""
         masked = self.v.loading.pointers and self.edges.bound.k != "never"
-        return "k" if self.descriptors or masked or self.step_factors else "_"
+        return "k" if self.descriptors or masked or self.step_factors or self.awaited else "_"
 
     @property
     def read_step(self) -> int | None:

@@ -16,7 +16,7 @@ def cases(kernel: Kernel, *, hardware: bool) -> tuple[Case, ...]:
     """Every case of `kernel`: the full list for its smallest configuration, two for each other configuration.
 
     The two are one with partial tiles and one with whole tiles. The interpreter ignores warps and stages: of
-    configurations that differ in these alone it runs one.
+    configurations that differ in these alone it runs one. Hardware also runs each configuration on a full device.
     """
     smallest = smallest_row(kernel)
     found = list(distinct(_full(kernel, smallest, hardware=hardware)))
@@ -25,6 +25,7 @@ def cases(kernel: Kernel, *, hardware: bool) -> tuple[Case, ...]:
         if row != smallest and (hardware or _interpreted(tile) not in seen):
             found += distinct(_other(Fit(kernel.variant, tile), row))
         seen.add(_interpreted(tile))
+        found += _overlapping(Fit(kernel.variant, tile), row) if hardware else ()
     return tuple(found)
 
 
@@ -123,6 +124,21 @@ def _blocks(fit: Fit) -> tuple[int, int, int]:
             m, n = (max(m, across), n) if storage.letter == "a" else (m, max(n, across))
             k = max(k, 2 * storage.block.along + 1 if storage.block.along <= _LARGEST_BLOCK else 0)
     return m, n, k
+
+
+#: Tile columns of which two rows fill the multiprocessors of a large GPU, and steps of which all but few run alike.
+_WIDE, _STEPS = 66, 38
+
+
+def _overlapping(fit: Fit, row: int) -> Iterator[Case]:
+    """A call whose programs all run at once, for so long that copies, conversions and products of steps overlap."""
+    v, (m, n, k) = fit.variant, fit.unit
+    if not (v.traits.tiled and v.traits.looped) or v.products.divided or v.batch != "none":
+        return
+    parts = fit.tile.split or 1
+    steps = max(_STEPS, parts * _STEPS // 4)
+    reason = "a tile for each multiprocessor, and many steps along K, which overlap"
+    yield Case(f"row{row}-overlapping", f"configuration {row}: {reason}", fit(m + m // 2, _WIDE * n, steps * k), row)
 
 
 def _layouts(fit: Fit, row: int) -> Iterator[Case]:

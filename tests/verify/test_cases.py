@@ -48,6 +48,20 @@ def test_sizes_come_from_the_tile() -> None:
     assert [found[f"empty-{d}"].sizes.index(0) for d in "mnk"] == [0, 1, 2]
 
 
+def test_hardware_runs_each_configuration_on_a_full_device() -> None:
+    """For so many steps that a product still reads its operands while those of the next step are made ready."""
+    text = "schedule: split_k\nload: descriptor\nproduct: exchanged\nstore: pointer\ntargets: [sm90]\n"
+    stored = "dtype: {a: bf16, b: int8, scales: {b: [0, 1]}}\n"
+    (made,) = family_of(f"summary: s\nlayout: rcr\n{stored}{text}").kernels
+    found = {case.row: case for case in cases(made, hardware=True) if case.name.endswith("overlapping")}
+    assert list(found) == list(range(len(made.tiles)))
+    for row, tile in enumerate(made.tiles):
+        m, n, k = found[row].sizes
+        assert -(-m // tile.m) * -(-n // tile.n) >= 132 and k // tile.k // tile.split >= 9
+    assert not any(case.name.endswith("overlapping") for case in cases(made, hardware=False))
+    assert not any(c.name.endswith("overlapping") for c in cases(kernel("schedule: naive\n"), hardware=True))
+
+
 def test_names_are_unique_and_every_case_says_why() -> None:
     for text in (TABLE, "schedule: elementwise\n", "load: descriptor\ntargets: [sm90]\n", "schedule: naive\n"):
         found = cases(kernel(text + "epilogue: bias+scale+add\n"), hardware=True)
