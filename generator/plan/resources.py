@@ -5,7 +5,7 @@ The compile level of `verify` compares these formulas with compiled kernels. `me
 
 from __future__ import annotations
 
-from generator.epilogue.gated_units import INTERLEAVED
+from generator.epilogue.gated_units import CONCATENATED, INTERLEAVED
 from generator.language.model import Tile, Variant
 from generator.language.storage import Storage
 from generator.language.targets import TARGETS
@@ -102,6 +102,16 @@ def matrix_instruction(v: Variant, tile: Tile, target: str) -> str | None:
         return "tcgen05"
     # What is not scaled by tcgen05 would be converted instead.
     return None if found.capability == 100 and v.dtype.native else "mma.sync"
+
+
+def serialised(v: Variant) -> bool:
+    """Whether each product of the matrix unit waits for the one before it on sm90.
+
+    A program that walks tiles clears its accumulators while the last products of a tile may be running. With two
+    accumulators ptxas then makes every `wgmma` wait. On an H200 such a program takes 1.4 to 2.7 times as long as one
+    that computes a single tile, where a product of one accumulator is as fast in both.
+    """
+    return v.traits.walks and v.epilogue.order == CONCATENATED
 
 
 def registers(tile: Tile, target: str) -> int:
