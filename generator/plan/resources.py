@@ -105,13 +105,13 @@ def matrix_instruction(v: Variant, tile: Tile, target: str) -> str | None:
 
 
 def serialised(v: Variant) -> bool:
-    """Whether each product of the matrix unit waits for the one before it on sm90.
+    """Whether ptxas makes each product of the matrix unit wait for the one before it (sm90).
 
     A program that walks tiles clears its accumulators while the last products of a tile may be running. With two
-    accumulators ptxas then makes every `wgmma` wait. On an H200 such a program takes 1.4 to 2.7 times as long as one
-    that computes a single tile, where a product of one accumulator is as fast in both.
+    accumulators ptxas then serialises the products. On an H200 a step takes up to 2.7 times as long as where each
+    program has one tile; with one accumulator it takes as long in both.
     """
-    return v.traits.walks and v.epilogue.order == CONCATENATED
+    return v.traits.walks_tiles and v.epilogue.order == CONCATENATED
 
 
 def registers(tile: Tile, target: str) -> int:
