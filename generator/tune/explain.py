@@ -239,7 +239,7 @@ def _calls(subject: Subject, sizes: tuple[int, ...], device: Device) -> Iterator
                 yield f"    estimate: {_time(found.fitted)} by the model fitted to measurements"
             if found.analytic is not None:
                 yield f"    estimate: {_time(found.analytic)} by the analytic model, which ranks and does not predict"
-            yield f"    {_measured(subject.measured, variant, sizes, device)}"
+            yield f"    {_measured(subject.measured, variant, predicted_choice.compared(variant, sizes), device)}"
 
 
 def _why(subject: Subject, won: bool, rated: bool, v: Variant) -> str:
