@@ -12,7 +12,8 @@ from generator.language.model import Measured, Rates, Variant
 from generator.plan.configurations import configurations, row_of_tile
 from generator.plan.devices import DEVICES, Device, slug
 from generator.plan.kernels import Family, Kernel
-from generator.plan.portfolio import SHIPPED, adapted, entries, similar, tile_of
+from generator.plan.portfolio import SHIPPED, adapted, entries, halves, similar, similar_gates, tile_of
+from generator.plan.resources import serialised
 
 #: Rates that were fitted to fewer sizes of a contract than this count only if no similar contract has others.
 _SIZES = 8
@@ -57,18 +58,19 @@ class _Contract:
     def tables(self) -> dict[str, tuple[dict[str, int], ...]]:
         return {how: configurations(kernel) for how, kernel in self.kernels.items()}
 
-    def halves(self, contract: str) -> bool:
-        """Whether measurements of `contract` are of twice as many columns: those of a plain product for a gate."""
-        return contract != self.name and self.variant.epilogue.order is not None
-
     def index(self, contract: str, how: str, row: Mapping[str, int]) -> int | None:
-        """The index of a configuration that was measured with a kernel of `contract`; None if the family lacks it."""
-        table = self.tables.get(how, ())
-        if row in table and not self.halves(contract):
+        """The index of a configuration that was measured with a kernel of `contract`; None if the family lacks it.
+
+        None as well for a kernel of a gate that is slower than that of a plain product, which was measured.
+        """
+        table, half = self.tables.get(how, ()), halves(self.variant, contract)
+        if row in table and not half:
             return table.index(dict(row))
         if how not in self.kernels:
             return None
         variant = self.kernels[how].variant
+        if half and serialised(variant):
+            return None
         try:
             found = row_of_tile(variant, adapted(variant, contract, tile_of(variant, row), self.targets))
         except KeyError:
@@ -78,28 +80,34 @@ class _Contract:
     def sizes(self, contract: str, measured: tuple[int, ...]) -> tuple[int, ...]:
         """The sizes of this contract for which a winner of `contract` stands."""
         *before, columns, k = measured
-        return (*before, columns // 2, k) if self.halves(contract) else measured
+        return (*before, columns // 2, k) if halves(self.variant, contract) else measured
 
 
 @dataclass
 class _Group:
     """Contracts that use the same measurements of a device, under the name of the first one."""
 
-    source: str
+    sources: tuple[str, ...]
     members: list[_Contract] = field(default_factory=list)
     won: dict[tuple[int, ...], tuple[str, int]] = field(default_factory=dict)
     rates: dict[str, dict[int, str]] = field(default_factory=dict)
 
-    def takes(self, contract: _Contract, source: str) -> bool:
-        """Whether the contract has the same source, and equal configurations of the kernels that it shares."""
+    def takes(self, contract: _Contract, sources: tuple[str, ...]) -> bool:
+        """Whether the contract has the same sources, and equal configurations of the kernels that it shares."""
         tables = self.members[0].tables
-        return source == self.source and all(tables.get(how, own) == own for how, own in contract.tables.items())
+        return sources == self.sources and all(tables.get(how, own) == own for how, own in contract.tables.items())
 
     def add(self, contract: _Contract, measured: Sequence[Measured]) -> None:
         """Add a contract, and the measurements of the kernels that only it has."""
         self.members.append(contract)
-        self.won = {**_winners(contract, self.source, measured), **self.won}
-        for how, rows in _rates(contract, self.source, measured).items():
+        won: dict[tuple[int, ...], tuple[str, int]] = {}
+        rates: dict[str, dict[int, str]] = {}
+        for source in reversed(self.sources):
+            won |= _winners(contract, source, measured)
+            # The first source that has rates of a kernel has those of all its configurations.
+            rates |= _rates(contract, source, measured)
+        self.won = {**won, **self.won}
+        for how, rows in rates.items():
             self.rates.setdefault(how, {}).update(rows)
 
 
@@ -113,7 +121,7 @@ def bake(family: Family) -> Baked:
     errors = [0.0]
     for device, measured in by_device.items():
         groups, own = _groups(contracts, measured)
-        sources = {group.source for group in groups if group.rates}
+        sources = {source for group in groups if group.rates for source in group.sources}
         errors += [each.error for each in measured if any(entry.contract in sources for entry in each.fitted)]
         first = {member.name: group for group in groups for member in group.members[:1]}
         like += [(device, each.name, group.members[0].name) for group in groups for each in group.members[1:]]
@@ -140,12 +148,13 @@ def _groups(
     The latter only where the rates are those of another contract.
     """
     known = {name for name, _, _ in entries(measured)}
-    sources = {name: _source(contract, measured) for name, contract in contracts.items()}
-    own = {name: _winners(contract, name, measured) for name, contract in contracts.items() if sources[name] != name}
+    sources = {name: _sources(contract, measured) for name, contract in contracts.items()}
+    others = {name: contract for name, contract in contracts.items() if name not in sources[name]}
+    own = {name: _winners(contract, name, measured) for name, contract in others.items()}
     groups: list[_Group] = []
     # A contract with winners of its own is the first of no group: they do not hold for other contracts.
     for name in sorted(contracts, key=lambda name: bool(own.get(name))):
-        if sources[name] in known:
+        if known.intersection(sources[name]):
             group = next((group for group in groups if group.takes(contracts[name], sources[name])), None)
             if group is None:
                 group = _Group(sources[name])
@@ -186,17 +195,24 @@ def _contracts(family: Family) -> dict[str, _Contract]:
     }
 
 
-def _source(contract: _Contract, measured: Sequence[Measured]) -> str:
-    """The contract whose measurements are used for another: the most similar one with rates from enough sizes.
+def _sources(contract: _Contract, measured: Sequence[Measured]) -> tuple[str, ...]:
+    """The contracts whose measurements are used for another: the most similar one with rates from enough sizes.
 
-    If there is none, the most similar one with rates, or with winners; if there is none, the contract itself.
+    If there is none, the most similar one with rates, or with winners; if there is none, the contract itself. In front
+    of another contract comes one with the same gate, if there is one with rates from enough sizes: the former then
+    counts for the kernels that the latter was not measured with.
     """
     sizes = Counter(name for name, _ in {(each.contract, each.sizes) for found in measured for each in found.winners})
     rated = {entry.contract for found in measured for entry in found.fitted}
-    enough = (name for name in contract.similar if name in rated and sizes[name] >= _SIZES)
-    some = (name for name in contract.similar if name in rated)
-    won = (name for name in contract.similar if name in sizes)
-    return next(itertools.chain(enough, some, won), contract.name)
+    enough = {name for name in rated if sizes[name] >= _SIZES}
+    some = itertools.chain(
+        (name for name in contract.similar if name in enough),
+        (name for name in contract.similar if name in rated),
+        (name for name in contract.similar if name in sizes),
+    )
+    source = next(some, contract.name)
+    gates = (name for name in similar_gates(contract.variant) if name in enough)
+    return (*itertools.islice(gates, source != contract.name), source)
 
 
 def _winners(contract: _Contract, source: str, measured: Sequence[Measured]) -> dict[tuple[int, ...], tuple[str, int]]:

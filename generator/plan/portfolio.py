@@ -68,11 +68,37 @@ def measurements(spec: Spec) -> tuple[Measured, ...]:
 def similar(v: Variant) -> Iterator[str]:
     """The contracts whose measurements may stand for that of `v`, the most similar first.
 
-    After the contract itself, these are plain products: of the same types, of another 16-bit type, and of types that
-    differ in the result only; with C in the same layout or in row-major; in a batch or alone.
+    After the contract itself, these are plain products (`_alike`).
     """
     yield v.contract
-    plain = replace(v, epilogue=Epilogue(), rounding=DEFAULTS["rounding"])
+    yield from _alike(v, Epilogue())
+
+
+def similar_gates(v: Variant) -> Iterator[str]:
+    """The other contracts with the gated linear unit of `v`, in the order of `similar`; none if `v` has no gate.
+
+    Their measurements come before those of plain products: a kernel of theirs has as many accumulators. They have the
+    whole chain, or the gate alone.
+    """
+    gate = v.epilogue.gate
+    if gate is not None:
+        chains = dict.fromkeys((v.epilogue, Epilogue((gate,))))
+        names = dict.fromkeys(name for chain in chains for name in _alike(v, chain))
+        yield from (name for name in names if name != v.contract)
+
+
+def halves(v: Variant, contract: str) -> bool:
+    """Whether `contract` has twice as many columns as `v`: a plain product that stands for a gated linear unit."""
+    return v.epilogue.gate is not None and contract != v.contract and contract not in similar_gates(v)
+
+
+def _alike(v: Variant, chain: Epilogue) -> Iterator[str]:
+    """The contracts with `chain` that are similar to that of `v`, the most similar first.
+
+    They are of the same types, of another 16-bit type, and of types that differ in the result only; with C in the same
+    layout or in row-major; in a batch or alone.
+    """
+    base = replace(v, epilogue=chain, rounding=DEFAULTS["rounding"])
     twin = {"fp16": "bf16", "bf16": "fp16"}
     types = [v.dtype]
     if v.dtype.a == v.dtype.b and v.dtype.a in twin:
@@ -81,7 +107,7 @@ def similar(v: Variant) -> Iterator[str]:
     types += [replace(each, out=out) for each in list(types) for out in ELEMENTS if out != each.out]
     layouts = dict.fromkeys((v.layout, replace(v.layout, c="row")))
     for layout, batch, dtype in itertools.product(layouts, dict.fromkeys((v.batch, DEFAULTS["batch"])), types):
-        yield replace(plain, layout=layout, batch=batch, dtype=dtype).contract
+        yield replace(base, layout=layout, batch=batch, dtype=dtype).contract
 
 
 def adapted(v: Variant, contract: str, tile: Tile, targets: Sequence[str]) -> Tile:
@@ -90,7 +116,7 @@ def adapted(v: Variant, contract: str, tile: Tile, targets: Sequence[str]) -> Ti
     A gated linear unit has half of a plain product's columns. A configuration that no target can hold beside the
     operands and results of the chain has fewer stages.
     """
-    if contract != v.contract and v.epilogue.order is not None:
+    if halves(v, contract):
         tile = default_configurations.halved(v, tile)
     for stages in range(tile.stages, 1, -1):
         fewer = replace(tile, stages=stages)

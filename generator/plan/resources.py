@@ -5,7 +5,7 @@ The compile level of `verify` compares these formulas with compiled kernels. `me
 
 from __future__ import annotations
 
-from generator.epilogue.gated_units import INTERLEAVED
+from generator.epilogue.gated_units import CONCATENATED, INTERLEAVED
 from generator.language.model import Tile, Variant
 from generator.language.storage import Storage
 from generator.language.targets import TARGETS
@@ -102,6 +102,16 @@ def matrix_instruction(v: Variant, tile: Tile, target: str) -> str | None:
         return "tcgen05"
     # What is not scaled by tcgen05 would be converted instead.
     return None if found.capability == 100 and v.dtype.native else "mma.sync"
+
+
+def serialised(v: Variant) -> bool:
+    """Whether ptxas makes each product of the matrix unit wait for the one before it (sm90).
+
+    A program that walks tiles clears its accumulators while the last products of a tile may be running. With two
+    accumulators ptxas then serialises the products. On an H200 a step takes up to 2.7 times as long as where each
+    program has one tile; with one accumulator it takes as long in both.
+    """
+    return v.traits.walks_tiles and v.epilogue.order == CONCATENATED
 
 
 def registers(tile: Tile, target: str) -> int:

@@ -239,7 +239,7 @@ def _calls(subject: Subject, sizes: tuple[int, ...], device: Device) -> Iterator
                 yield f"    estimate: {_time(found.fitted)} by the model fitted to measurements"
             if found.analytic is not None:
                 yield f"    estimate: {_time(found.analytic)} by the analytic model, which ranks and does not predict"
-            yield f"    {_measured(subject.measured, variant, sizes, device)}"
+            yield f"    {_measured(subject.measured, variant, predicted_choice.compared(variant, sizes), device)}"
 
 
 def _why(subject: Subject, won: bool, rated: bool, v: Variant) -> str:
@@ -256,10 +256,9 @@ def _why(subject: Subject, won: bool, rated: bool, v: Variant) -> str:
 def _measured(measured: Sequence[Measured], v: Variant, sizes: tuple[int, ...], device: Device) -> str:
     """What was measured at these sizes: of the contract, or of the most similar one."""
     *others, n, k = sizes
-    for contract in portfolio.similar(v):
-        # A plain product that stands for a gated linear unit has twice as many columns.
-        plain = v.epilogue.order is not None and contract != v.contract
-        found = _winner(measured, contract, (*others, 2 * n, k) if plain else sizes, device)
+    own, *plain = portfolio.similar(v)
+    for contract in (own, *portfolio.similar_gates(v), *plain):
+        found = _winner(measured, contract, (*others, 2 * n, k) if portfolio.halves(v, contract) else sizes, device)
         if found is not None and found.seconds is not None:
             library = "" if found.library_seconds is None else f", the vendor's library {_time(found.library_seconds)}"
             of = "" if contract == v.contract else f" of {contract}"

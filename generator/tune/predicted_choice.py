@@ -6,6 +6,7 @@ The functions of the family are asked, as `prepare` asks them; nothing is compil
 from __future__ import annotations
 
 import importlib
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,9 @@ import torch
 import triton
 
 from generator.cost import analytic
+from generator.cost.spreading import ways
 from generator.language.errors import CallError
+from generator.language.model import Variant
 from generator.plan.devices import Device
 from generator.plan.kernels import Kernel
 from generator.tune.samples import crossing
@@ -91,7 +94,7 @@ def _estimated(family: ModuleType, kernel: Kernel, found: Choice, sizes: tuple[i
     """The choice with what the models say of it."""
     v, config = kernel.variant, found.config
     assert config is not None
-    own = sizes if v.products.several else sizes[-3:]
+    own = compared(v, sizes)
     seconds = analytic.seconds(v, config, own, device) if v.traits.tiled else None
     chosen = (found.contract, found.kernel, config, 1, found.copied)
     if not (Path(str(family.__file__)).parent / "_tuned.py").is_file():
@@ -112,6 +115,17 @@ def _estimated(family: ModuleType, kernel: Kernel, found: Choice, sizes: tuple[i
     sources = (contract, tuned.LIKE.get((gpu, contract)))
     winner = next((won for each in sources if (won := tuned.WINNERS.get((gpu, each), {}).get(own))), None)
     return Choice(*chosen, won=winner == (kernel.how, index) and not any(crosses), fitted=fitted, analytic=seconds)
+
+
+def compared(v: Variant, sizes: tuple[int, ...]) -> tuple[int, ...]:
+    """The sizes by which configurations are compared for a call with `sizes`: of groups, those of equal ones."""
+    *batch, m, n, k = sizes
+    count = math.prod(batch)
+    if v.products.divided == "M":
+        return (*ways(min(count, m), m)[0], n, k)
+    if v.products.divided == "K":
+        count, k = ways(count, k)[0]
+    return (count, m, n, k) if v.products.several else (m, n, k)
 
 
 def _configs(family: ModuleType, kernel: Kernel) -> Any:

@@ -124,11 +124,11 @@ def test_another_contract_has_the_portfolio_of_the_most_similar(
 
 
 def test_a_gated_linear_unit_has_half_of_the_columns(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    shipped(monkeypatch, tmp_path, (WALKING, WIDE))
+    shipped(monkeypatch, tmp_path, (AHEAD, WIDE))
     family = family_of(f"{FASTEST}epilogue: swiglu\ntargets: [sm90]\n")
-    assert of(family, WALKING).tiles == (Tile(128, 128, 64, warps=8, stages=3),)
+    assert of(family, AHEAD).tiles == (Tile(128, 128, 64, warps=8, stages=3),)
     ((_, _, won),) = tuned.bake(family).won
-    assert won == (((64, 32, 64), WALKING, 0),)
+    assert won == (((64, 32, 64), AHEAD, 0),)
 
 
 def test_a_measured_configuration_that_a_gate_also_has_stands_for_half_of_it(
@@ -136,11 +136,11 @@ def test_a_measured_configuration_that_a_gate_also_has_stands_for_half_of_it(
 ) -> None:
     """128x128 is half of 128x256, and 128x64 is half of 128x128."""
     narrow = WIDE | {"BLOCK_N": 128}
-    shipped(monkeypatch, tmp_path, (WALKING, WIDE), (WALKING, narrow))
+    shipped(monkeypatch, tmp_path, (AHEAD, WIDE), (AHEAD, narrow))
     family = family_of(f"{FASTEST}epilogue: swiglu\ntargets: [sm90]\n")
-    assert [tile.n for tile in of(family, WALKING).tiles] == [128, 64]
+    assert [tile.n for tile in of(family, AHEAD).tiles] == [128, 64]
     ((_, _, won),) = tuned.bake(family).won
-    assert won == (((64, 32, 64), WALKING, 0), ((128, 32, 64), WALKING, 1))
+    assert won == (((64, 32, 64), AHEAD, 0), ((128, 32, 64), AHEAD, 1))
 
 
 def test_a_configuration_that_does_not_fit_has_fewer_stages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

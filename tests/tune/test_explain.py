@@ -136,3 +136,10 @@ def test_a_batch_and_a_gate(sizes: Sizes) -> None:
     assert "A call of 3x512x512x512" in out and "configuration: BLOCK_M" in out
     out = sizes(GENERATED / "fused", "--sizes", "4096,14336,4096", "--only", "*swiglu")
     assert "measured: " in out and "the vendor's library" in out
+
+
+def test_rows_of_groups_are_those_of_all_together(sizes: Sizes) -> None:
+    """481e9 products take an H200 more than 1 ms; of eight times as many rows they would take 8 ms."""
+    out = sizes(GENERATED / "grouped", "--sizes", "8,4096,14336,4096", "--only", "gmm_bf16_rcr_swiglu")
+    estimates = [float(line.split()[1]) for line in out.splitlines() if line.startswith("    estimate: ")]
+    assert len(estimates) == 2 and all(1 < each < 2 for each in estimates) and out.count(" ms by") == 2

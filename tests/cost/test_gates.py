@@ -1,0 +1,198 @@
+"""The choice of a kernel for gated linear units: by what was measured with a gate, and by what is as fast with one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+import triton
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from generator.cost import tuned
+from generator.emit.manifest_reader import read as read_family
+from generator.language.model import Spec
+from generator.language.spec import read
+from generator.plan.devices import DEVICES
+from generator.plan.expand import expand
+from generator.plan.resources import serialised
+from generator.verify import machine_code
+from generator.verify.ahead_of_time import standing_in_for
+from generator.verify.launches import launches
+from generator.verify.loading import load_family, load_kernel
+from generator.verify.specialise import specialise
+from tests.helpers.support import GENERATED, ROOT, family_of, forget
+from tests.helpers.tuned_file import measured
+
+H200 = DEVICES["nvidia_h200"]
+TILED, WALKING = "tiled_descriptor_auto_grouped_storepointer", "persistent_descriptor_auto_grouped_storepointer"
+POINTER = "tiled_pointer_auto_grouped"
+#: Of the plain product, and what stands for it with a gate.
+WIDE = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64, "GROUP_M": 8, "num_warps": 4, "num_stages": 3}
+HALF = WIDE | {"BLOCK_N": 64}
+SLOW, FAST = (1, 2e-6, 1e-6, 1e-6, 4e12, 2e-6, 0, 0.1), (1, 4e-7, 3e-7, 1e-6, 4e12, 2e-6, 0, 0.1)
+PLAIN, GATE = "gemm_fp16_rcr_none", "gemm_fp16_rcr_swiglu"
+AXES = "summary: x\nlayout: rcr\nselect: table\ntuned: found.json\ntargets: [sm90]\nstore: [as_load, pointer]\n"
+KERNELS = "schedule: [tiled, persistent]\nload: [pointer, descriptor]\ntile: [{m: 128, n: 64, k: 64, warps: 4}]\n"
+
+
+def found(*entries: tuple[str, str, dict[str, int], tuple[float, ...]], sizes: int = 8) -> str:
+    """A file with rates of these contracts' kernels, and with winners of as many sizes of each contract."""
+    rated = [
+        ({"contract": name, "kernel": f"{name}__{how}", "config": row}, rates) for name, how, row, rates in entries
+    ]
+    won = [entry | {"m": 64 * m, "n": 256, "k": 64} for entry, _ in rated for m in range(1, sizes + 1)]
+    file: dict[str, Any] = measured() | {"winners": won, "rates": [entry | {"rates": r} for entry, r in rated]}
+    return json.dumps(file)
+
+
+def rates_of(axes: str, file: str) -> dict[str, dict[str, str]]:
+    """Contract -> kernel -> the rates of its only configuration."""
+    held = tuned.bake(family_of(f"{AXES}{KERNELS}{axes}", beside={"found.json": file}))
+    return {contract: {how: rows[0][1] for how, rows in rates} for _, contract, rates in held.rates}
+
+
+PLAIN_RATES = [(PLAIN, how, WIDE, FAST) for how in (TILED, WALKING, POINTER)]
+
+
+def test_a_plain_product_says_nothing_of_a_persistent_kernel_with_two_accumulators() -> None:
+    file = found(*PLAIN_RATES)
+    assert set(rates_of("dtype: fp16\nepilogue: swiglu\n", file)[GATE]) == {TILED, POINTER}
+    # Of alternating columns there is one accumulator.
+    one = rates_of("dtype: fp16\nepilogue: [[{swiglu: {order: interleaved}}]]\n", file)
+    assert set(one["gemm_fp16_rcr_swiglu_interleaved"]) == {TILED, WALKING, POINTER}
+
+
+def test_nor_does_what_won_as_one() -> None:
+    held = tuned.bake(
+        family_of(f"{AXES}{KERNELS}dtype: fp16\nepilogue: swiglu\n", beside={"found.json": found(PLAIN_RATES[1])})
+    )
+    assert (held.won, held.rates) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("axes", "contract"),
+    [
+        ("dtype: fp16\nepilogue: swiglu\nbatch: strided\n", "bmm_fp16_rcr_swiglu"),
+        ("dtype: fp16\nepilogue: bias+swiglu\n", "gemm_fp16_rcr_bias_swiglu"),
+        ("dtype: bf16\nepilogue: swiglu\n", "gemm_bf16_rcr_swiglu"),
+    ],
+)
+def test_what_was_measured_with_the_gate_comes_first(axes: str, contract: str) -> None:
+    """Its columns are not halved; the plain product counts for the kernels that were not measured with a gate."""
+    file = found(*PLAIN_RATES, (GATE, TILED, HALF, SLOW), (GATE, WALKING, HALF, SLOW))
+    rates = rates_of(axes, file)[contract]
+    slow, fast = ("(1, 2e-06, 1e-06,", "(1, 4e-07, 3e-07,")
+    assert {how: value[: len(slow)] for how, value in rates.items()} == {TILED: slow, WALKING: slow, POINTER: fast}
+
+
+def test_a_gate_that_was_measured_at_few_sizes_comes_after_a_plain_product() -> None:
+    few = json.loads(found((GATE, TILED, HALF, SLOW), sizes=4))
+    many = json.loads(found(*PLAIN_RATES))
+    both = json.dumps(many | {key: many[key] + few[key] for key in ("winners", "rates")})
+    rates = rates_of("dtype: fp16\nepilogue: bias+swiglu\n", both)["gemm_fp16_rcr_bias_swiglu"]
+    assert rates[TILED].startswith("(1, 4e-07")
+
+
+# What the shipped measurements call for on an H200.
+
+
+@pytest.fixture(scope="module")
+def grouped() -> Iterator[ModuleType]:
+    yield load_family(GENERATED / "grouped")
+    forget("grouped")
+
+
+def which(package: ModuleType, sizes: tuple[int, ...], layout: str = "rcr") -> tuple[str, tuple[int, ...]]:
+    """The kernel, less its contract, and the tile, warps and stages of a call with aligned operands."""
+    groups, m, n, k = sizes
+    shape = (groups, 2 * n, k) if layout == "rcr" else (groups, k, 2 * n)
+    with standing_in_for(H200), FakeTensorMode(allow_non_fake_inputs=True):
+        a, b = (torch.empty(*each, dtype=torch.bfloat16, device="cuda") for each in ((m, k), shape))
+        offsets = torch.empty(groups, dtype=torch.int32, device="cuda")
+        name, row = getattr(package, f"gmm_bf16_{layout}_swiglu").which(a, b.mT if layout == "rcr" else b, offsets)
+    tile = tuple(row[key] for key in ("BLOCK_M", "BLOCK_N", "BLOCK_K", "num_warps", "num_stages"))
+    return name.rpartition("__")[2], tile
+
+
+@pytest.mark.parametrize(
+    ("sizes", "tile"),
+    [
+        # Many rows in a group: two accumulators of 64 columns, which took 1.70 ms where a persistent kernel took 4.51.
+        ((8, 4096, 14336, 4096), (128, 64, 64, 4, 3)),
+        ((64, 16384, 1408, 2048), (128, 64, 64, 4, 3)),
+        # Weights bind.
+        ((128, 256, 768, 2048), (64, 64, 64, 4, 4)),
+        ((128, 8192, 768, 2048), (64, 64, 64, 4, 4)),
+        ((256, 8192, 2048, 7168), (64, 64, 64, 4, 4)),
+    ],
+)
+def test_gates_of_groups_run_tiles_whose_products_do_not_wait(
+    grouped: ModuleType, sizes: tuple[int, ...], tile: tuple[int, ...]
+) -> None:
+    assert which(grouped, sizes) == (TILED, tile)
+
+
+@pytest.mark.parametrize("layout", ["rcr", "rrr"])
+def test_no_gate_of_a_mixture_runs_products_that_wait(grouped: ModuleType, layout: str) -> None:
+    kernels = expand(read(ROOT / "specs" / "grouped.yaml")).contracts[f"gmm_bf16_{layout}_swiglu"]
+    waits = {kernel.how: serialised(kernel.variant) for kernel in kernels}
+    assert set(waits.values()) == {True, False}
+    for groups, n, k in ((8, 14336, 4096), (128, 768, 2048), (256, 2048, 7168), (128, 2880, 2880)):
+        for rows in (64, 512, 4096, 32768):
+            how, _ = which(grouped, (groups, rows, n, k), layout)
+            assert not waits[how], (groups, rows, n, k)
+
+
+def test_products_without_a_gate_have_the_rates_they_had() -> None:
+    """Those of the plain products, as if nothing had been measured with a gate."""
+    path = ROOT / "specs" / "grouped.yaml"
+    plain, held = (tuned.bake(expand(spec)) for spec in (read_without(path, "fused.json"), read(path)))
+    for contract in ("gmm_bf16_rcr_none", "gmm_bf16_rrr_none"):
+        (one,), (other,) = ([each for each in baked.rates if each[1] == contract] for baked in (plain, held))
+        assert one == other
+    assert plain.like == held.like
+
+
+def read_without(path: Path, name: str) -> Spec:
+    """The spec with one of its measured files left out."""
+    spec = read(path)
+    kept = tuple(each for each in spec.tuned if Path(str(each.file)).name != name)
+    assert len(kept) == len(spec.tuned) - 1
+    return replace(spec, tuned=kept)
+
+
+# What ptxas makes of it.
+
+
+@pytest.mark.parametrize(
+    ("family", "name"),
+    [
+        ("gated", "gemm_bf16_rcr_bias_swiglu__persistent_descriptor_auto_grouped"),
+        ("gated", "gemm_bf16_rcr_bias_geglutanh_interleaved__persistent_descriptor_auto_grouped"),
+        ("gated", "gemm_bf16_rcr_bias_swiglu__splitk_descriptor_auto_grouped"),
+        ("grouped", f"gmm_bf16_rcr_swiglu__{WALKING}"),
+        ("grouped", f"gmm_bf16_rcr_swiglu__{TILED}"),
+        ("grouped", f"gmm_bf16_rcr_scalem__{WALKING}"),
+    ],
+)
+def test_products_wait_where_a_program_walks_tiles_with_two_accumulators(
+    family: str, name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The assembler says so of the first configuration, and spills nothing."""
+    # Nothing is assembled of what is cached.
+    monkeypatch.setattr(triton.knobs.cache, "dir", str(tmp_path))
+    logs: list[str] = []
+    figures = machine_code._nvidia_registers
+    monkeypatch.setattr(machine_code, "_nvidia_registers", lambda log: (logs.append(log), figures(log))[1])
+    kernel = read_family(GENERATED / family).by_name[name]
+    launch = next(each for each in launches(kernel, "sm90") if "aligned" in each.name)
+    module = load_kernel(GENERATED / family / f"{name}.py")
+    code = machine_code.compile_to_machine_code(specialise(module, kernel, launch, "sm90")[0], "sm90")
+    assert code.instructions["wgmma"] and code.spilled == 0
+    assert ("wgmma.mma_async instructions are serialized" in "".join(logs)) == serialised(kernel.variant)
