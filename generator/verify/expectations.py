@@ -44,6 +44,7 @@ def faults(kernel: Kernel, launch: Launch, target: str, code: MachineCode) -> It
     """Messages about what is wrong with the machine code of one launch."""
     v = kernel.variant.multiplied
     yield from _multiplies(v, launch, target, code)
+    yield from _overwrites(code)
     yield from _copies(v, launch, target, code)
     yield from _masks(v, launch, code)
     yield from _sums(v, code)
@@ -65,6 +66,16 @@ def _multiplies(v: Variant, launch: Launch, target: str, code: MachineCode) -> I
     held = in_registers(v)
     if held and code.instructions["wgmma from registers"] != code.instructions["wgmma"]:
         yield f"wgmma reads {held} from shared memory; expected from registers, without another tile in memory"
+
+
+def _overwrites(code: MachineCode) -> Iterator[str]:
+    """A product on Hopper must have been waited for before the registers with its rows are written to."""
+    if code.overwriting:
+        yield (
+            f"{len(code.overwriting)} instructions write to registers from which a wgmma that was not waited for may "
+            f"still read its rows, the first of them {code.overwriting[0]}: ptxas before CUDA 13.3 does so (Triton "
+            "issue 9433), unless each step waits for its products"
+        )
 
 
 def _scales(v: Variant, wanted: str | None, code: MachineCode) -> Iterator[str]:

@@ -6,6 +6,7 @@ import contextlib
 import io
 import os
 import re
+import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from typing import Any
 import triton
 from triton.compiler import ASTSource
 
+from generator.verify.asynchronous_products import overwriting
 from generator.verify.specialise import Specialisation, gpu_target
 
 #: The pattern of each instruction in PTX or in the assembly of an AMD GPU.
@@ -58,6 +60,8 @@ class MachineCode:
     instructions: Mapping[str, int]
     #: The kernel in Triton IR, before any lowering; empty if only memory was measured.
     ir: str
+    #: The instructions that write to a register which an asynchronous product may still read.
+    overwriting: tuple[str, ...] = ()
 
     def beside(self, other: MachineCode) -> MachineCode:
         """Of two kernels that are launched one after the other: the larger figures, and the instructions of both."""
@@ -68,6 +72,7 @@ class MachineCode:
             max(self.spilled, other.spilled),
             {name: self.instructions.get(name, 0) + other.instructions.get(name, 0) for name in self.instructions},
             self.ir + other.ir,
+            self.overwriting + other.overwriting,
         )
 
     @property
@@ -131,14 +136,30 @@ def compile_to_machine_code(wanted: Specialisation, target: str) -> MachineCode:
             raise CompileError(_reason(error, written())) from None
     text = compiled.asm.get("ptx") or compiled.asm["amdgcn"]
     registers, spilled = _amd_registers(text) if "amdgcn" in compiled.asm else _nvidia_registers(log.getvalue())
+    instructions = {name: len(pattern.findall(text)) for name, pattern in INSTRUCTIONS.items()}
     return MachineCode(
         compiled.metadata.shared,
         getattr(compiled.metadata, "tmem_size", None) or 0,
         registers,
         spilled,
-        {name: len(pattern.findall(text)) for name, pattern in INSTRUCTIONS.items()},
+        instructions,
         compiled.asm["ttir"],
+        _overwriting(compiled.asm["cubin"]) if instructions["wgmma from registers"] else (),
     )
+
+
+def _overwriting(cubin: bytes) -> tuple[str, ...]:
+    """The instructions that write to what a product may still read; code that cannot be read is a failure."""
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        try:
+            tool = triton.knobs.nvidia.nvdisasm.path
+            sass = subprocess.run([tool, "-c", file.name], capture_output=True, text=True, check=True).stdout
+            return overwriting(sass)
+        except (OSError, RuntimeError, subprocess.SubprocessError, ValueError) as error:
+            why = error.stderr.strip() if isinstance(error, subprocess.CalledProcessError) else error
+            raise CompileError(f"whether products read what is overwritten is unknown: {why}") from None
 
 
 @contextlib.contextmanager
