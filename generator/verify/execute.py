@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -207,11 +207,21 @@ class Gpu(Machine):
             torch.backends.cuda.matmul.allow_tf32 = before
 
 
-def run_case(launcher: Launcher, configs: tuple[Any, ...], kernel: Kernel, case: Case, machine: Machine) -> Outcome:
-    """Call `launcher` as `case` says and check all that it did."""
+def run_case(
+    launcher: Launcher,
+    configs: tuple[Any, ...],
+    kernel: Kernel,
+    case: Case,
+    machine: Machine,
+    among: Mapping[str, Kernel] | None = None,
+) -> Outcome:
+    """Call `launcher` as `case` says and check all that it did.
+
+    A contract's function chooses `among` these kernels, by name.
+    """
     try:
         setup = prepare(kernel, case, machine.device)
-        v = kernel.variant
+        v = _chosen(launcher, setup, among or {}, kernel).variant
         expected, *beside = references(v, setup.a.view, setup.b.view, setup.read, hardware=machine.hardware)
         returned = _call(launcher, configs, case, setup, machine)
         result, outputs = results_of(v.epilogue, returned)
@@ -238,6 +248,15 @@ def run_case(launcher: Launcher, configs: tuple[Any, ...], kernel: Kernel, case:
     except Exception as error:
         return Outcome(fault=describe(error))
     return Outcome(worst_error=worst, vendor_error=vendor)
+
+
+def _chosen(function: Launcher, setup: Setup, among: Mapping[str, Kernel], otherwise: Kernel) -> Kernel:
+    """The kernel that a contract's function runs, where some of its kernels round B once more, when they decode it."""
+    if len({kernel.variant.traits.decodes for kernel in among.values()}) < 2:
+        return otherwise
+    which: Callable[..., tuple[str, object]] = function.which  # type: ignore[attr-defined]
+    name, _ = which(setup.a.view, setup.b.view, **setup.operands, **setup.results)
+    return among.get(name, otherwise)
 
 
 def describe(error: BaseException) -> str:

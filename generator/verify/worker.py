@@ -118,9 +118,10 @@ class _Work:
             return left_out
         here = [kernel for kernel in kernels if why_not_run(kernel, device) is None]
         function = getattr(load_family(self.job.folder), self.job.name)
+        among = {kernel.name: kernel for kernel in here}
         for kernel, case in contract_cases(here, hardware=self.machine.hardware):
             if self.job.takes(case.name):
-                self.add(kernel, case, run_case(function, (), kernel, case, self.machine))
+                self.add(kernel, case, run_case(function, (), kernel, case, self.machine, among))
         if self.job.takes("refuse-config"):
             try:
                 fault = self.config_is_ignored(function, here)

@@ -10,10 +10,12 @@ import torch
 
 from generator.emit.manifest_reader import Rendered
 from generator.language.model import Dtype
-from generator.verify import stored_values
+from generator.verify import execute, stored_values
+from generator.verify.case_setup import prepare
 from generator.verify.jobs import Job, Result, State
 from generator.verify.launches import launches
 from generator.verify.loading import load_kernel
+from generator.verify.refusals import right_case
 from generator.verify.specialise import specialise
 from generator.verify.worker_pool import Pool
 from tests.helpers.verify.rendered import Mistake, assert_told, changed, compiled, rendered
@@ -135,3 +137,22 @@ def test_the_bound_counts_the_rounding_of_each_value() -> None:
     assert 64 * 2**-9 <= float(bound) < 64 * 2**-8
     rounded = (b.float() * read["b_scale"]).bfloat16().double()
     assert float((a.double() @ rounded - value).abs()) <= float(bound)
+
+
+def test_a_function_is_held_to_the_rounding_of_the_kernel_that_it_runs(tmp_path: Path) -> None:
+    """Where only some kernels of a contract decode B, and round it once more."""
+    several = rendered(tmp_path, "several", SPEC.replace("schedule: decoded", "schedule: [tiled, decoded]"))
+    among = {name: kernel for name, kernel in several.by_name.items() if "int8" in name and "rcr_none" in name}
+    tiled = next(kernel for kernel in among.values() if not kernel.variant.traits.decodes)
+    setup = prepare(tiled, right_case(tiled, 0), torch.device("cpu"))
+    asked = []
+
+    class Function:
+        @staticmethod
+        def which(a: torch.Tensor, b: torch.Tensor, **others: object) -> tuple[str, dict[str, int]]:
+            asked.append(sorted(others))
+            return WHOLE, {}
+
+    assert execute._chosen(Function, setup, among, tiled) is among[WHOLE] and asked == [["b_scale", "out"]]
+    alike = {name: kernel for name, kernel in among.items() if not kernel.variant.traits.decodes}
+    assert execute._chosen(Function, setup, alike, tiled) is tiled and len(asked) == 1
