@@ -33,7 +33,7 @@ LIMITS = {
     "measured/nvidia_h200/tune_batched.jsonl": 100,
     "measured/nvidia_h200/tune_fused.jsonl": 500,
     "measured/nvidia_h200/tune_gemm16.jsonl": 4700,
-    "measured/nvidia_h200/tune_stored.jsonl": 150,
+    "measured/nvidia_h200/tune_stored.jsonl": 450,
     "measured/nvidia_h200/tune_types.jsonl": 2300,
     "measured/product/nvidia_h200.json": 350,
     "measured/nvidia_h200/launching.json": 5,

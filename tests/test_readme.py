@@ -25,8 +25,6 @@ DOCS = ROOT / "docs"
 PROVING = (DOCS / "proving.md").read_text(encoding="utf-8")
 PROOFS = support.pages().MEASURED / "proofs"
 TUNED = ROOT / "specs" / "tuned" / "nvidia_h200"
-#: Families of which no kernel was verified on a GPU yet, as the pages say.
-NOT_VERIFIED = ("grouped_stored", "mx", "mx_scaled", "sparse24")
 
 
 @pytest.mark.parametrize("path", sorted(TUNED.glob("*.json")), ids=lambda path: path.stem)
@@ -62,9 +60,7 @@ def test_the_axes_named_are_those_of_the_language() -> None:
 def test_every_kernel_is_proved_as_far_as_the_pages_say() -> None:
     """On a GPU and on each Triton version that it is for: a kernel that has changed since must be proved anew."""
     families = [read(folder) for folder in sorted((ROOT / "generated").iterdir())]
-    *most, last = (f"`{name}`" for name in NOT_VERIFIED)
-    told = "run on an NVIDIA H200: every kernel in `generated/` that is for it, but those of "
-    assert f"{told}{', '.join(most)} and {last}; " in PROVING
+    assert "run on an NVIDIA H200: every kernel in `generated/` that is for it; " in PROVING
     proved: dict[Subject, set[str]] = {}
     for path in PROOFS.glob("*.json"):
         record = proof_records.read(path)
@@ -80,9 +76,7 @@ def test_every_kernel_is_proved_as_far_as_the_pages_say() -> None:
             wanted = {f"interpret {minor}" for minor in minors} if subject.host else set()
             wanted |= {"gpu 3.6"} if subject.host and "sm90" in kernel.targets else set()
             missing = wanted - proved.get(subject, set())
-            assert missing == ({"gpu 3.6"} & wanted if family.name in NOT_VERIFIED else set()), (
-                f"{kernel.name}: {missing}"
-            )
+            assert not missing, f"{kernel.name}: {missing}"
 
 
 def test_the_correction_that_is_shown_makes_products_of_bf16_right() -> None:

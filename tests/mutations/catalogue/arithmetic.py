@@ -215,6 +215,16 @@ SUMS = (
         "the compiler finds no work for registers, and turns B around in shared memory",
         says="elements are wrong",
     ),
+    Mutation(
+        "a step does not wait for its product",
+        "sum",
+        TF32_HELD,
+        (instead("acc = tl.where(k < K, acc, 0.0)", "tl.where(k < K, acc, 0.0)", "acc"),),
+        "ptxas before CUDA 13.3 writes the next operand into the registers that the product still reads",
+        by="compile",
+        launches=("row4-aligned",),
+        says="still read its rows",
+    ),
 )
 
 EPILOGUES = (
