@@ -121,12 +121,12 @@ def _stop_when_allocated(*arguments: Any) -> tuple[str, str] | None:
 
 def compile_to_machine_code(wanted: Specialisation, target: str) -> MachineCode:
     """Compile `wanted` for `target`; raise `CompileError` with the compiler's message."""
-    triton.knobs.nvidia.dump_ptxas_log = True
-    # The code is the same; compilation is about 5 % faster.
-    triton.knobs.compilation.disable_line_info = True
     source = ASTSource(wanted.function, wanted.signature, wanted.constants, wanted.known)
     log = io.StringIO()
-    with _standard_error() as written:
+    with _standard_error() as written, triton.knobs.nvidia.scope(), triton.knobs.compilation.scope():
+        triton.knobs.nvidia.dump_ptxas_log = True
+        # The code is the same; compilation is about 5 % faster.
+        triton.knobs.compilation.disable_line_info = True
         try:
             with contextlib.redirect_stdout(log):
                 compiled = triton.compile(source, target=gpu_target(target), options=wanted.options)
