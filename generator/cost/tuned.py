@@ -222,9 +222,9 @@ def _winners(contract: _Contract, source: str, measured: Sequence[Measured]) -> 
     """
     found: dict[tuple[int, ...], tuple[str, int]] = {}
     several = bool(contract.variant.products.several)
-    for winner in (winner for each in measured for winner in each.winners):
+    for winner in (winner for each in measured for winner in each.winners if winner.contract == source):
         sizes = contract.sizes(source, winner.sizes)
-        if winner.contract == source and sizes not in found and len(sizes) == 3 + several:
+        if sizes not in found and len(sizes) == 3 + several:
             index = contract.index(source, winner.how, winner.row)
             if index is not None:
                 found[sizes] = winner.how, index

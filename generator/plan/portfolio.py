@@ -74,17 +74,19 @@ def similar(v: Variant) -> Iterator[str]:
     yield from _alike(v, Epilogue())
 
 
-def similar_gates(v: Variant) -> Iterator[str]:
+@cache
+def similar_gates(v: Variant) -> tuple[str, ...]:
     """The other contracts with the gated linear unit of `v`, in the order of `similar`; none if `v` has no gate.
 
     Their measurements come before those of plain products: a kernel of theirs has as many accumulators. They have the
     whole chain, or the gate alone.
     """
     gate = v.epilogue.gate
-    if gate is not None:
-        chains = dict.fromkeys((v.epilogue, Epilogue((gate,))))
-        names = dict.fromkeys(name for chain in chains for name in _alike(v, chain))
-        yield from (name for name in names if name != v.contract)
+    if gate is None:
+        return ()
+    chains = dict.fromkeys((v.epilogue, Epilogue((gate,))))
+    names = dict.fromkeys(name for chain in chains for name in _alike(v, chain))
+    return tuple(name for name in names if name != v.contract)
 
 
 def halves(v: Variant, contract: str) -> bool:

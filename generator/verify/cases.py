@@ -135,7 +135,7 @@ def _overlapping(fit: Fit, row: int) -> Iterator[Case]:
     v, (m, n, k) = fit.variant, fit.unit
     if not (v.traits.tiled and v.traits.looped) or v.products.divided or v.batch != "none":
         return
-    parts = fit.tile.split or 1
+    parts = fit.tile.split if v.traits.splits else 1
     steps = max(_STEPS, parts * _STEPS // 4)
     reason = "a tile for each multiprocessor, and many steps along K, which overlap"
     yield Case(f"row{row}-overlapping", f"configuration {row}: {reason}", fit(m + m // 2, _WIDE * n, steps * k), row)
