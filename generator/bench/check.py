@@ -145,11 +145,11 @@ def _of_all(problem: Problem, operands: Operands, generator: torch.Generator) ->
 
 
 def _of_groups(problem: Problem, operands: Operands) -> list[list[Part | None]]:
-    """The expected parts of each result, one for each group that has rows."""
+    """The expected parts of each result, one for each group that has rows, or a K."""
     call, shape = problem.call, problem.shape
     known = {x.name: x for x in (call.a, call.b, *call.stored, *call.operands)}
     found = []
-    for number, span in enumerate(spans(shape.ends, shape.m)):
+    for number, span in enumerate(spans(shape.ends, shape.total)):
         if span[0] == span[1]:
             continue
 

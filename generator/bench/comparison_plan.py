@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from generator.bench.problem import Problem, Shape, shared_layout
@@ -25,6 +25,7 @@ _SHAPES = {
     "none": "single products, and needs shapes MxNxK",
     "strided": "batches, and needs shapes BxMxNxK",
     "grouped": "groups of rows, and needs shapes GgMxNxK",
+    "grouped_k": "with K in groups, and needs shapes GgMxNxK",
 }
 
 
@@ -189,9 +190,8 @@ def _on_shapes(
     except ValueError as error:
         raise CallError(f"case {case!r}: {error}") from None
     products = entries[0][1].variant.batch
-    if products not in _SHAPES:
-        reason = f"of `batch: {products}`, for which there are no shapes to measure"
-        raise CallError(f"case {case!r}: {entries[0][1].name} is {reason}")
+    if products == "grouped_k":
+        shapes = tuple(replace(shape, divided="K") if shape.groups else shape for shape in shapes)
     fitting = [shape for shape in shapes if shape.products == products]
     if not fitting:
         told = f"multiplies {_SHAPES[products]}; found {shapes[0]}"

@@ -34,10 +34,12 @@ class Shape:
     pad: int = 0
     #: Products of a batch, with all operands 3-D; 0 if there is no batch.
     batch: int = 0
-    #: Groups of the rows, each with a matrix of B of its own; 0 if the rows are not in groups.
+    #: Groups of the rows, each with a matrix of B of its own, or of K, each with a C of its own; 0 without groups.
     groups: int = 0
-    #: How the rows are spread over the groups, a word of `ROUTING`; empty if they are not in groups.
+    #: How the rows, or K, are spread over the groups, a word of `ROUTING`; empty without groups.
     routing: str = ""
+    #: "K" if that is in groups; empty for rows.
+    divided: str = ""
 
     def __str__(self) -> str:
         front = f"{self.batch}x" if self.batch else f"{self.groups}g" if self.groups else ""
@@ -56,13 +58,15 @@ class Shape:
     def sizes(self) -> tuple[int, ...]:
         """M, N and K, after the number of products if there are several.
 
-        Of groups, as cost models take them: those that rows can reach, all of the same number of rows.
+        Of groups, as cost models take them: those that rows can reach, all of the same number of rows, or of the same K.
         """
         return self.ways[0]
 
     @property
     def ways(self) -> list[tuple[int, ...]]:
-        """The `sizes`, and those for other ways in which rows may be spread over groups, as the choice weighs them."""
+        """The `sizes`, and those for other ways in which groups may be filled, as the choice weighs them."""
+        if self.divided:
+            return [(count, self.m, self.n, k) for count, k in spreading.ways(self.groups, self.k)]
         if self.groups:
             found = spreading.ways(min(self.groups, self.m), self.m)
             return [(count, rows, self.n, self.k) for count, rows in found]
@@ -71,23 +75,30 @@ class Shape:
     @property
     def products(self) -> str:
         """How a call holds its products: a word of `BATCH`."""
-        return "grouped" if self.groups else "strided" if self.batch else "none"
+        return f"grouped{'_k' * bool(self.divided)}" if self.groups else "strided" if self.batch else "none"
+
+    @property
+    def total(self) -> int:
+        """What is in groups: rows, or columns of A."""
+        return self.k if self.divided else self.m
 
     @property
     def extents(self) -> Mapping[str, int]:
         """The sizes of a call by their names."""
         counts = {"B": self.batch or 1, "G": self.groups}
-        return {**counts, **dict.fromkeys("MTR", self.m), "N": self.n, "K": self.k}
+        return {**counts, "M": self.m, **dict.fromkeys("TR", self.total), "N": self.n, "K": self.k}
 
     @property
     def ends(self) -> tuple[int, ...]:
-        """The end of each group's rows."""
-        return ends(self.m, self.groups, self.routing)
+        """The end of each group."""
+        return ends(self.total, self.groups, self.routing)
 
     @property
     def reached(self) -> int:
-        """The products that have rows: of a batch all, of groups those with any."""
-        return len({end for end in self.ends if end}) if self.groups else self.batch or 1
+        """The products that have a result: of a batch all, of groups of rows those with any."""
+        if self.groups and not self.divided:
+            return len({end for end in self.ends if end})
+        return self.groups or self.batch or 1
 
 
 @dataclass(frozen=True)

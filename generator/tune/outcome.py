@@ -59,13 +59,18 @@ class Winner:
     runner_up: Timed | None = None
     #: Products of a batch, or groups; 0 if there is one product.
     batch: int = 0
-    #: Whether the products are groups of rows, of `m` rows each if all have as many.
+    #: Whether the products are groups: of rows, of `m` each if all have as many, or of K, of `k` each.
     divided: bool = False
-    #: How the rows were spread over the groups (`generator.bench.routing`).
+    #: How the rows, or K, were spread over the groups (`generator.bench.routing`).
     routing: str = EVEN
+    #: Whether K is in groups.
+    inner: bool = False
 
     @property
     def shape(self) -> Shape:
+        if self.inner:
+            whole = self.k * self.batch
+            return Shape(self.m, self.n, whole, groups=self.batch, routing=self.routing, divided="K")
         if self.divided:
             return Shape(self.m * self.batch, self.n, self.k, groups=self.batch, routing=self.routing)
         return Shape(self.m, self.n, self.k, batch=self.batch)
@@ -111,7 +116,7 @@ class Outcome:
 
 def plain(value: Outcome | Winner) -> dict[str, Any]:
     """The value as JSON. An outcome groups configurations by kernel, as lists of values of named parameters."""
-    usual = {"batch": 0, "divided": False, "routing": EVEN}
+    usual = {"batch": 0, "divided": False, "routing": EVEN, "inner": False}
     usual |= {"whole": True, "failures": (), "library": None, "lost": None, "chosen": None}
     found = {
         name: entry for name, entry in dataclasses.asdict(value).items() if name not in usual or usual[name] != entry

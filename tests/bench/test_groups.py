@@ -109,6 +109,8 @@ def test_what_torch_lacks_is_told() -> None:
         PEERS["cublas"](problem("bias"))
     with pytest.raises(NoPeer, match="no groups of fp8e4m3 without scales"):
         PEERS["cublas"](problem(dtype="fp8e4m3"))
+    with pytest.raises(NoPeer, match=r"rows that are multiples of 16 bytes, not of \(33, 33\) elements"):
+        PEERS["cublas"](problem(shape=replace(GROUPS, k=33)))
 
 
 def test_what_each_group_has_is_checked_by_group() -> None:
@@ -130,11 +132,44 @@ def test_what_each_group_has_is_checked_by_group() -> None:
     assert check.judge(of, found[1], expected[1]).fault is not None
 
 
+@pytest.mark.parametrize("routing", list(ROUTING))
+@pytest.mark.parametrize("layout", ["crc", "crr", "rrr"])
+def test_torch_multiplies_groups_along_k(layout: str, routing: str) -> None:
+    shape = Shape(24, 48, 40, groups=5, routing=routing, divided="K")
+    assert shape.sizes == (5, 24, 48, 8) and shape.ends[-1] == 40 and shape.reached == 5
+    of = Problem(shape, Dtype.of("fp16"), Layout.of(layout), chain_of(()))
+    assert of.flops == 2 * 24 * 48 * 40 and of.bytes == 2 * (24 * 40 + 40 * 48 + 5 * 24 * 48) + 4 * 5
+    (operands,) = random_operands.make_sets(of, "cpu", 1, seed=3)
+    (expected,) = check.expect(of, operands, torch.Generator())
+    peer = PEERS["cublas"](of)
+    result = peer.launch(operands, None)
+    assert peer.name == "F.grouped_mm" and result.shape == expected.shape
+    assert check.judge(of, result, expected).fault is None
+    # The last element along K counts in the group before its own.
+    filled = [number for number, part in enumerate(expected.parts) if part is not None][-1]
+    group = expected.parts[filled].at[0]
+    result[group] -= (operands.a[:, -1:].double() @ operands.b[-1:].double()).to(result.dtype)
+    assert "wrong result" in str(check.judge(of, result, expected).fault)
+
+
 def rendered(folder: Path, monkeypatch: pytest.MonkeyPatch, batch: str = "grouped") -> Path:
     monkeypatch.chdir(folder)
     (folder / "tiny.yaml").write_text(SPEC.replace("BATCH", batch))
     assert generator.cli.main(["tiny.yaml"]) == 0
     return folder / "tiny.yaml"
+
+
+def test_kernels_of_groups_along_k_are_timed_beside_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rendered(tmp_path, monkeypatch, "grouped_k")
+    (tmp_path / "shapes.yaml").write_text("['5g40x24x32:zipf', 16x16x16]")
+    arguments = ["tiny.yaml", "--shapes", "shapes.yaml", "--rounds", "2", "--workers", "0", "--json", "kept.json"]
+    done: subprocess.CompletedProcess[str] = interpreted(tmp_path, *arguments)
+    assert done.returncode == 0, done.stderr
+    records = load(tmp_path / "kept.json").records
+    assert [record.problem.shape for record in records] == [replace(GROUPS, divided="K")] * 2
+    assert [str(record.problem.shape) for record in records] == ["5g40x24x32:zipf"] * 2
+    assert [record.sides[-1].label for record in records] == ["F.grouped_mm", "F.grouped_mm + swiglu"]
+    assert all(side.failure is None and side.gpu is not None for record in records for side in record.sides)
 
 
 def test_kernels_of_groups_are_timed_beside_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,8 +203,8 @@ def test_kernels_without_shapes_are_told(tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(CallError, match="multiplies groups of rows, and needs shapes GgMxNxK; found 5x40x24x32"):
         of_specs(found, (Shape(40, 24, 32, batch=5),))
     found = Families([rendered(tmp_path, monkeypatch, "grouped_k")], tmp_path / "generated")
-    with pytest.raises(CallError, match="of `batch: grouped_k`, for which there are no shapes to measure"):
-        of_specs(found, (GROUPS,))
+    with pytest.raises(CallError, match="multiplies with K in groups, and needs shapes GgMxNxK; found 40x24x32"):
+        of_specs(found, (Shape(40, 24, 32),))
 
 
 STORED = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import subprocess
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -163,20 +164,26 @@ def test_a_device_that_is_lost_while_functions_are_compared_is_reported(
     assert capsys.readouterr().err == "tune: gemm_fp16_rcr_none 32x32x32: RuntimeError: the device is lost\n"
 
 
+def tuned_groups(folder: Path, batch: str, shapes: str) -> subprocess.CompletedProcess[str]:
+    """A family of groups, tuned at the shapes."""
+    spec = OWN.replace("epilogue: bias+own", f"batch: {batch}\nstore: pointer").partition("ops:")
+    tiles = spec[2].partition("tile:")
+    text = (spec[0] + "".join(tiles[1:])).replace("SELECT", "select: table").replace("masking: mnk\n", "")
+    (folder / "own.yaml").write_text(text)
+    (folder / "shapes.yaml").write_text(shapes)
+    path = {"PYTHONPATH": str(ROOT), "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
+    arguments = ["own.yaml", "--shapes", "shapes.yaml", "--executor", "tests.helpers.tune.fake_gpu:threads"]
+    done = python("-m", "tests.helpers.tune.interpreted", *arguments, cwd=folder, env=path)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
 def test_groups_are_tuned_and_what_won_is_run(tmp_path: Path) -> None:
     """The sizes of a call of groups are how many rows can reach, and the rows of each if all have as many.
 
     A size has one winner for all routings that were measured, and none without equal groups.
     """
-    spec = OWN.replace("epilogue: bias+own", "batch: grouped\nstore: pointer").partition("ops:")
-    tiles = spec[2].partition("tile:")
-    text = (spec[0] + "".join(tiles[1:])).replace("SELECT", "select: table").replace("masking: mnk\n", "")
-    (tmp_path / "own.yaml").write_text(text)
-    (tmp_path / "shapes.yaml").write_text("[4g30x32x16, '4g30x32x16:one', 5g3x16x32, '5g33x16x32:zipf']")
-    path = {"PYTHONPATH": str(ROOT), "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
-    arguments = ["own.yaml", "--shapes", "shapes.yaml", "--executor", "tests.helpers.tune.fake_gpu:threads"]
-    done = python("-m", "tests.helpers.tune.interpreted", *arguments, cwd=tmp_path, env=path)
-    assert done.returncode == 0, done.stderr
+    done = tuned_groups(tmp_path, "grouped", "[4g30x32x16, '4g30x32x16:one', 5g3x16x32, '5g33x16x32:zipf']")
     journal = (tmp_path / ".tune_cache" / "nvidia_h200.jsonl").read_text()
     assert "mine.json: 1 sizes have no winner, because equal groups were not measured there" in done.stdout
     assert [journal.count(f'"routing":"{word}"') for word in ("uniform", "one", "zipf")] == [2, 1, 1]
@@ -193,4 +200,21 @@ def test_groups_are_tuned_and_what_won_is_run(tmp_path: Path) -> None:
             offsets = torch.empty(groups, dtype=torch.int32, device="cuda")
             _, config = function.which(a, b.mT, offsets)
             assert config == won[min(groups, rows), -(-rows // min(groups, rows)), n, k]
+    forget("own")
+
+
+def test_groups_along_k_are_tuned_and_what_won_is_run(tmp_path: Path) -> None:
+    """The sizes of a call are the groups, M, N, and the K of each group if all have as much."""
+    tuned_groups(tmp_path, "grouped_k", "[4g16x32x30, '4g16x32x30:one', 5g32x16x3]")
+    found = json.loads((tmp_path / "found" / "mine.json").read_text())
+    won = {(w["batch"], w["m"], w["n"], w["k"]): w["config"] for w in found["winners"]}
+    assert set(won) == {(4, 16, 32, 8), (5, 32, 16, 1)} and all(w["inner"] for w in found["winners"])
+    family = load_family(tmp_path / "generated" / "own")
+    function = family.gmmk_fp16_rcr_none
+    with standing_in_for(DEVICES["nvidia_h200"]), FakeTensorMode(allow_non_fake_inputs=True):
+        for groups, m, n, k in ((4, 16, 32, 30), (5, 32, 16, 3)):
+            a, b = (torch.empty(size, dtype=torch.half, device="cuda") for size in ((m, k), (n, k)))
+            offsets = torch.empty(groups, dtype=torch.int32, device="cuda")
+            _, config = function.which(a, b.mT, offsets)
+            assert config == won[groups, m, n, -(-k // groups)]
     forget("own")
