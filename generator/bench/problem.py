@@ -58,7 +58,7 @@ class Shape:
     def sizes(self) -> tuple[int, ...]:
         """M, N and K, after the number of products if there are several.
 
-        Of groups, as cost models take them: those that rows can reach, all of the same number of rows, or of the same K.
+        Of groups, as cost models take them: those that rows can reach, all of as many rows, or of the same K.
         """
         return self.ways[0]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import importlib
 import json
-import subprocess
 import re
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
