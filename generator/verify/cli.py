@@ -1,19 +1,23 @@
 """`python -m generator verify`: verify rendered kernels.
 
 Exit status: 0 everything passed; 1 something failed, or was not proved without --allow-undecided; 2 the spec or the
-command line is wrong. Jobs that a level leaves out, and reports with a reason, do not change the exit status.
+command line is wrong; 130 stopped by Ctrl-C or SIGTERM, as `timeout` and CI send it, with what passed in the files.
+Jobs that a level leaves out, and reports with a reason, do not change the exit status.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib.util
 import json
+import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TypeVar
@@ -170,7 +174,8 @@ def _verify(arguments: argparse.Namespace) -> int:
         done = _run(jobs, aside, cache, arguments.jobs or workers_by_default(), fresh=arguments.fresh)
     finally:
         cache.close()
-    if arguments.case is not None:
+    stopped = len(done) < len(jobs)
+    if arguments.case is not None and not stopped:
         _refuse_unmatched(arguments.case, [result for result in done if result.job not in aside])
     for line in summary(done, time.monotonic() - started):
         print(line)
@@ -181,6 +186,12 @@ def _verify(arguments: argparse.Namespace) -> int:
     if arguments.results:
         for line in proof_records.write(arguments.results, done):
             print(line)
+    if stopped:
+        print(
+            f"stopped: {len(jobs) - len(done)} of {len(jobs)} jobs did not run; the same call runs them",
+            file=sys.stderr,
+        )
+        return 130
     if arguments.costs:
         write(arguments.costs, Costs.measured(done).text())
     return status(done, allow_undecided=arguments.allow_undecided)
@@ -226,7 +237,7 @@ def _run(
 ) -> list[Result]:
     """The result of every job, in the order of `jobs`; a job in `aside` does not run and has the result given there.
 
-    Failures are printed as soon as they are known.
+    Failures are printed as soon as they are known. A run that is stopped has the results of the jobs that are done.
     """
     done = [aside[job] for job in jobs if job in aside]
     left = [job for job in jobs if job not in aside]
@@ -234,24 +245,45 @@ def _run(
         cached, left = cache.cached(left)
         done += cached
     asked = {(job.level, job.folder, job.name, job.contract, job.target): job for job in jobs}
-    for level in LEVELS:
-        at_level = [job for job in left if job.level == level]
-        if not at_level:
-            continue
-        outcomes = static_checks.run(at_level) if level == "static" else worker_pool.results(level, at_level, workers)
-        for result in _progress(outcomes, len(at_level), level):
-            job = result.job
-            result = cache.whole(result, asked[job.level, job.folder, job.name, job.contract, job.target])
-            if result.failures:
-                print(failure_text(result), flush=True)
-            cache.store(result)
-            done.append(result)
     order = {job: place for place, job in enumerate(jobs)}
+    try:
+        with _terminable():
+            for result in _outcomes(left, workers):
+                job = result.job
+                result = cache.whole(result, asked[job.level, job.folder, job.name, job.contract, job.target])
+                if result.failures:
+                    print(failure_text(result), flush=True)
+                cache.store(result)
+                done.append(result)
+    except KeyboardInterrupt:
+        return sorted(done, key=lambda result: order[result.job])
     missing = Failure("process", "every job has a result", "no worker returned a result")
     for job in order.keys() - {result.job for result in done}:
         done.append(Result(job, failures=(missing,)))
         print(failure_text(done[-1]), flush=True)
     return sorted(done, key=lambda result: order[result.job])
+
+
+def _outcomes(jobs: Sequence[Job], workers: int) -> Iterator[Result]:
+    """The results of the jobs as they come, level by level."""
+    for level in LEVELS:
+        at_level = [job for job in jobs if job.level == level]
+        if at_level:
+            found = static_checks.run(at_level) if level == "static" else worker_pool.results(level, at_level, workers)
+            yield from _progress(found, len(at_level), level)
+
+
+@contextlib.contextmanager
+def _terminable() -> Iterator[None]:
+    """Raise KeyboardInterrupt for SIGTERM too; only the main thread may handle signals."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _progress(outcomes: Iterable[Result], total: int, level: str) -> Iterable[Result]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import signal
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
@@ -37,11 +38,18 @@ class Pool:
         """Cancel the jobs that have not started, and end the workers."""
         self._executor.shutdown(wait=True, cancel_futures=True)
 
+    def stop(self) -> None:
+        """End the workers within the jobs that they run."""
+        for process in multiprocessing.active_children():
+            process.terminate()
+
 
 def _initialize(level: str, lock: Any) -> None:
     """Set the environment of a new worker, before anything imports torch or triton."""
     global _lock
     _lock = lock
+    # Only the main process handles Ctrl-C: it keeps what has passed, and ends the workers.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ["OMP_NUM_THREADS"] = "1"
     if level == "interpret":
         os.environ["TRITON_INTERPRET"] = "1"
@@ -70,7 +78,7 @@ def _work(job: Job) -> Result:
 def results(level: str, jobs: Sequence[Job], workers: int) -> Iterator[Result]:
     """The result of every job, as soon as it is done. A job that ends its process has failed; the others run again.
 
-    Closing the iterator cancels the jobs that have not started.
+    Closing the iterator cancels the jobs that have not started, and an interrupt also ends those that run.
     """
     left = list(jobs)
     together = True
@@ -90,6 +98,9 @@ def results(level: str, jobs: Sequence[Job], workers: int) -> Iterator[Result]:
                 # The job was alone in its process, so that it is the cause.
                 yield _died(left.pop(0))
             together = not together
+        except KeyboardInterrupt:
+            pool.stop()
+            raise
         finally:
             pool.close()
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
+import os
 import re
 import shutil
+import signal
+import threading
 import xml.etree.ElementTree as ET
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +18,7 @@ import pytest
 
 from generator.emit.code_parts import of_file
 from generator.emit.manifest_reader import Rendered
+from generator.verify import worker_pool
 from generator.verify.cli import main
 from generator.verify.coverage import Coverage
 from generator.verify.job_costs import Costs
@@ -81,6 +86,34 @@ def test_a_failure_names_file_case_and_the_command_that_repeats_it(call: Call, t
     assert repeat is not None
     status, again, _ = call(*repeat[1].split())
     assert status == 1 and "1 of 1 failed" in again
+
+
+def test_a_run_that_is_stopped_keeps_what_passed(
+    call: Call, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A signal ends the workers within their jobs; the files have what passed, and the same call runs the rest."""
+    every, handler = worker_pool.results, signal.getsignal(signal.SIGTERM)
+
+    def stopped(level: str, jobs: Sequence[Job], workers: int) -> Iterator[Result]:
+        for number, result in enumerate(every(level, jobs, workers)):
+            if number == 1:
+                threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGTERM)).start()
+            yield result
+
+    monkeypatch.setattr(worker_pool, "results", stopped)
+    results = tmp_path / "results.json"
+    arguments = (SPEC, "--only", "*_bias_silu__*_pointer_*", "--level", "interpret", "--jobs", 1, "--results", results)
+    status, out, error = call(*arguments)
+    (told,) = re.findall(r"^stopped: (\d+) of (\d+) jobs did not run; the same call runs them$", error, re.M)
+    left, total = map(int, told)
+    assert status == 130 and 0 < left < total and re.search(rf"^all {total - left} passed in", out, re.M)
+    assert len(json.loads(results.read_text())["kernels"]) == total - left
+    assert not multiprocessing.active_children() and signal.getsignal(signal.SIGTERM) is handler
+    monkeypatch.undo()
+    monkeypatch.chdir(ROOT)
+    assert main([*map(str, arguments), "--cache", str(tmp_path / "cache")]) == 0
+    (cached,) = re.findall(r"^interpret .* (\d+)  +[\d.]+$", capsys.readouterr().out, re.M)
+    assert total - left <= int(cached) < total
 
 
 def test_a_file_that_raises_is_a_failure(call: Call, tmp_path: Path) -> None:
