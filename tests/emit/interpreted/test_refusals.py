@@ -162,3 +162,28 @@ def test_errors_under_autocast_name_the_contract_that_was_called(render: Callabl
     given = operands(contracts(family)[name])
     with torch.autocast("cpu", torch.bfloat16), pytest.raises(ValueError, match=f"^{name}: bias must have shape"):
         getattr(family, name)(**{**given, "bias": given["bias"][1:]})
+
+
+def test_a_result_in_the_memory_of_an_operand_is_refused(family: ModuleType, launches: list[str]) -> None:
+    """Whether its like was called before or not; what only lies between the rows of an operand is other memory."""
+    call, size = family.gemm_fp16_rcr_none, (32, 32)
+    both = torch.randn(64, 32).half()
+    a, b = both[:32], torch.randn(size).half()
+    expected = call(a, b.T).clone()
+    assert torch.equal(call(a, b.T, out=both[32:]), expected)
+    apart = torch.zeros(size).half()
+    for out, name in ((a, "a"), (both[16:48], "a"), (b, "b"), (b.T.contiguous().set_(b), "b")):
+        launches.clear()
+        kept = out.clone()
+        call(a, b.T, out=apart)
+        assert launches.pop() and not launches
+        for mode in (lambda call, given: call(**given), in_inference_mode, under_a_mode, of_a_subclass):
+            with pytest.raises(ValueError, match=f"^gemm_fp16_rcr_none: out shares memory with {name}, which is read"):
+                mode(call, {"a": a, "b": b.T, "out": out})
+        assert torch.equal(out, kept) and not launches
+    # Columns of one matrix, and no elements.
+    wide = torch.randn(32, 64).half()
+    a, out = wide[:, :32], wide[:, 32:]
+    expected = call(a.clone(), b.T)
+    assert torch.equal(call(a, b.T, out=out), expected) and torch.equal(out, expected)
+    assert call(a[:0], b.T, out=a[:0]).shape == (0, 32)
