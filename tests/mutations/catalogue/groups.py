@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from ..mutation import Mutation, instead
-from .kernels import GROUPS, GROUPS_WALKED
+from .kernels import GROUPS, GROUPS_OF_K, GROUPS_OF_K_WALKED, GROUPS_WALKED
 
 STARTS = "starts = tl.associative_scan(tl.minimum(before, T), 0, _larger)"
 ENDS = "ends = tl.maximum(tl.minimum(behind, T), starts)"
 FOUND = "group = tl.sum((lasts <= number).to(tl.int32), 0)"
 ROWS = "M = tl.sum(tl.where(own, ends - starts, 0), 0)"
 TILES = 'return min(T, triton.cdiv(T, row["BLOCK_M"]) + G) * triton.cdiv(N, row["BLOCK_N"])'
+END = "end = tl.maximum(tl.minimum(tl.load(offsets_ptr + group), T), start)"
 SCALE = "tl.load(scale_m_ptr + start + offs_m, mask=in_m, other=0.0)"
 
 MUTATIONS = (
@@ -92,5 +93,37 @@ MUTATIONS = (
         (('_check("offsets", offsets, (G,), torch.int32,', '_check("offsets", offsets, (G,), offsets.dtype,'),),
         "ends of 64 bits are read as twice as many of 32",
         says="expected TypeError",
+    ),
+    Mutation(
+        "the last step of a group sums the first elements of the next one",
+        "group",
+        GROUPS_OF_K,
+        (("in_k = offs_k < K - k", "in_k = offs_k < T - start - k"),),
+        "right where each part of K is a multiple of the step, and for the last group",
+        says="wrong",
+    ),
+    Mutation(
+        "an end behind the last element is taken as it is",
+        "group",
+        GROUPS_OF_K,
+        (instead(END, "tl.minimum(tl.load(offsets_ptr + group), T)", "tl.load(offsets_ptr + group)"),),
+        "right for ends up to T; others read behind the operands",
+        says="stray load",
+    ),
+    Mutation(
+        "a group has all elements up to its end",
+        "group",
+        GROUPS_OF_K_WALKED,
+        (("start = tl.max(tl.minimum(before, T), 0)", "start = 0 * tl.max(before, 0)"),),
+        "the first group is right",
+        says="wrong",
+    ),
+    Mutation(
+        "all groups are written to the first matrix",
+        "group",
+        GROUPS_OF_K,
+        (("c_ptr + group * stride_cg", "c_ptr"),),
+        "right for one group",
+        says="never written",
     ),
 )

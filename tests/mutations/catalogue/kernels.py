@@ -40,6 +40,8 @@ BATCHES_DESCRIPTORS = ("batched", "bmm_fp16_rcr_bias_relu__tiled_descriptor_auto
 # Groups of rows.
 GROUPS = ("grouped", "gmm_bf16_rcr_scalem__tiled_pointer_auto_grouped_storepointer")
 GROUPS_WALKED = ("grouped", "gmm_bf16_rcr_none__persistent_descriptor_auto_grouped_storepointer")
+GROUPS_OF_K = ("grouped_k", "gmmk_bf16_crc_none__tiled_pointer_auto_grouped_storepointer")
+GROUPS_OF_K_WALKED = ("grouped_k", "gmmk_bf16_crr_none__persistent_descriptor_auto_grouped_storepointer")
 
 # Types.
 FP16_SUMS = ("dtypes", "gemm_fp16_fp16_fp16_rrr_none__tiled_pointer_mnk_grouped")
