@@ -159,32 +159,23 @@ def rendered(folder: Path, monkeypatch: pytest.MonkeyPatch, batch: str = "groupe
     return folder / "tiny.yaml"
 
 
-def test_kernels_of_groups_along_k_are_timed_beside_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rendered(tmp_path, monkeypatch, "grouped_k")
-    (tmp_path / "shapes.yaml").write_text("['5g40x24x32:zipf', 16x16x16]")
-    arguments = ["tiny.yaml", "--shapes", "shapes.yaml", "--rounds", "2", "--workers", "0", "--json", "kept.json"]
-    done: subprocess.CompletedProcess[str] = interpreted(tmp_path, *arguments)
-    assert done.returncode == 0, done.stderr
-    records = load(tmp_path / "kept.json").records
-    assert [record.problem.shape for record in records] == [replace(GROUPS, divided="K")] * 2
-    assert [str(record.problem.shape) for record in records] == ["5g40x24x32:zipf"] * 2
-    assert [record.sides[-1].label for record in records] == ["F.grouped_mm", "F.grouped_mm + swiglu"]
-    assert all(side.failure is None and side.gpu is not None for record in records for side in record.sides)
-
-
 def test_kernels_of_groups_are_timed_beside_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rendered(tmp_path, monkeypatch)
+    rendered(tmp_path, monkeypatch, "[grouped, grouped_k]")
     (tmp_path / "shapes.yaml").write_text("['5g40x24x32:zipf', 3g33x16x16, 16x16x16]")
     arguments = ["tiny.yaml", "--shapes", "shapes.yaml", "--rounds", "2", "--workers", "0", "--json", "kept.json"]
     done: subprocess.CompletedProcess[str] = interpreted(tmp_path, *arguments)
     assert done.returncode == 0, done.stderr
     records = load(tmp_path / "kept.json").records
-    assert [(record.case, str(record.problem.shape)) for record in records] == [
-        (f"tiny/gmm_fp16_rcr_{epilogue}", shape)
+    found = {(record.case, str(record.problem.shape)): record for record in records}
+    assert set(found) == {
+        (f"tiny/{prefix}_fp16_rcr_{epilogue}", shape)
+        for prefix in ("gmm", "gmmk")
         for epilogue in ("none", "swiglu")
         for shape in ("5g40x24x32:zipf", "3g33x16x16")
-    ]
-    assert [record.sides[-1].label for record in records[1:3]] == ["F.grouped_mm", "F.grouped_mm + swiglu"]
+    }
+    for (case, _), record in found.items():
+        assert record.problem.shape.divided == ("K" if "gmmk" in case else "")
+        assert record.sides[-1].label == ("F.grouped_mm + swiglu" if "swiglu" in case else "F.grouped_mm")
     assert all(side.failure is None and side.gpu is not None for record in records for side in record.sides)
 
 
