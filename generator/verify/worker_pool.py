@@ -27,6 +27,7 @@ class Pool:
 
     def __init__(self, level: str, workers: int) -> None:
         context = multiprocessing.get_context("spawn")
+        self._others = multiprocessing.active_children()
         self._executor = ProcessPoolExecutor(
             workers, context, initializer=_initialize, initargs=(level, context.Semaphore(_LARGE_CASES))
         )
@@ -41,7 +42,8 @@ class Pool:
     def stop(self) -> None:
         """End the workers within the jobs that they run."""
         for process in multiprocessing.active_children():
-            process.terminate()
+            if process not in self._others:
+                process.terminate()
 
 
 def _initialize(level: str, lock: Any) -> None:
