@@ -191,7 +191,7 @@ def _on_shapes(
         raise CallError(f"case {case!r}: {error}") from None
     products = entries[0][1].variant.batch
     if products == "grouped_k":
-        shapes = tuple(replace(shape, divided="K") if shape.groups else shape for shape in shapes)
+        shapes = tuple(replace(shape, inner=True) if shape.groups else shape for shape in shapes)
     fitting = [shape for shape in shapes if shape.products == products]
     if not fitting:
         told = f"multiplies {_SHAPES[products]}; found {shapes[0]}"

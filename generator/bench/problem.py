@@ -38,8 +38,8 @@ class Shape:
     groups: int = 0
     #: How the rows, or K, are spread over the groups, a word of `ROUTING`; empty without groups.
     routing: str = ""
-    #: "K" if that is in groups; empty for rows.
-    divided: str = ""
+    #: Whether K is in groups, and not the rows.
+    inner: bool = False
 
     def __str__(self) -> str:
         front = f"{self.batch}x" if self.batch else f"{self.groups}g" if self.groups else ""
@@ -65,7 +65,7 @@ class Shape:
     @property
     def ways(self) -> list[tuple[int, ...]]:
         """The `sizes`, and those for other ways in which groups may be filled, as the choice weighs them."""
-        if self.divided:
+        if self.inner:
             return [(count, self.m, self.n, k) for count, k in spreading.ways(self.groups, self.k)]
         if self.groups:
             found = spreading.ways(min(self.groups, self.m), self.m)
@@ -75,12 +75,14 @@ class Shape:
     @property
     def products(self) -> str:
         """How a call holds its products: a word of `BATCH`."""
-        return f"grouped{'_k' * bool(self.divided)}" if self.groups else "strided" if self.batch else "none"
+        if self.groups:
+            return "grouped_k" if self.inner else "grouped"
+        return "strided" if self.batch else "none"
 
     @property
     def total(self) -> int:
         """What is in groups: rows, or columns of A."""
-        return self.k if self.divided else self.m
+        return self.k if self.inner else self.m
 
     @property
     def extents(self) -> Mapping[str, int]:
@@ -96,7 +98,7 @@ class Shape:
     @property
     def reached(self) -> int:
         """The products that have a result: of a batch all, of groups of rows those with any."""
-        if self.groups and not self.divided:
+        if self.groups and not self.inner:
             return len({end for end in self.ends if end})
         return self.groups or self.batch or 1
 
@@ -154,16 +156,20 @@ class Problem:
     @property
     def aligned_rows(self) -> bool:
         """Whether the leading dimensions of A, B and C are multiples of 16 bytes."""
-        m, n, k = self.shape.m, self.columns, self.shape.k
+        bits = self.dtype.stored_a.bits, self.dtype.stored_b.bits, ELEMENTS[self.dtype.out].bits
+        return all(pitch * each % 128 == 0 for pitch, each in zip(self.pitches, bits, strict=True))
+
+    @property
+    def pitches(self) -> tuple[int, int, int]:
+        """The leading dimensions of A, B and C, in elements."""
+        shape, layout = self.shape, self.layout
         extents = (
-            (self.layout.a, self.dtype.stored_a.bits, m, k),
-            (self.layout.b, self.dtype.stored_b.bits, k, n),
-            (self.layout.c, ELEMENTS[self.dtype.out].bits, m, self.shape.n),
+            (layout.a, shape.m, shape.k),
+            (layout.b, shape.k, self.columns),
+            (layout.c, shape.m, shape.n),
         )
-        return all(
-            ((rows if order == "column" else columns) + self.shape.pad) * bits % 128 == 0
-            for order, bits, rows, columns in extents
-        )
+        a, b, c = ((rows if order == "column" else columns) + shape.pad for order, rows, columns in extents)
+        return a, b, c
 
     @property
     def operand_type(self) -> str:

@@ -48,14 +48,13 @@ def product_of_groups(problem: Problem) -> tuple[str, Callable[[Operands, torch.
     fp8 under scales of rows and columns is multiplied under these; other stored operands, and those of types that torch
     has no such product of, in 16 bits.
     """
-    dtype, shape, layout = problem.dtype, problem.shape, problem.layout
-    pitches = (shape.m if layout.a == "column" else shape.k, shape.k if layout.b == "column" else problem.columns)
-    if any((pitch + shape.pad) * max(16, dtype.stored_a.bits) % 128 for pitch in pitches):
+    dtype, pitches = problem.dtype, problem.pitches[:2]
+    if any(pitch * max(16, dtype.stored_a.bits) % 128 for pitch in pitches):
         raise NoPeer(f"torch multiplies groups of rows that are multiples of 16 bytes, not of {pitches} elements")
     if dtype.plain and dtype.stored_a.bits > 8:
         return "F.grouped_mm", lambda operands, out: _grouped_mm(operands.a, operands.b, operands, dtype.out)
     blocks = _SCALED.get((dtype.a_block or Block(-1, -1), dtype.b_block or Block(-1, -1)))
-    aligned = problem.columns % 16 == 0 and shape.k % 16 == 0 and layout.word == "rcr"
+    aligned = problem.columns % 16 == 0 and problem.shape.k % 16 == 0 and problem.layout.word == "rcr"
     if blocks == "by rows and columns" and dtype.out == "bf16" and aligned:
 
         def scaled(operands: Operands, out: torch.Tensor | None) -> torch.Tensor:

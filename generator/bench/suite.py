@@ -263,4 +263,4 @@ class _SuiteReader(Reader):
             form = f"MxNxK, MxNxK+PAD, BxMxNxK, GgMxNxK, GgMxNxK:{{{','.join(ROUTING)}}} or [M, N, K]"
             self.wrong(node, f"shapes: expected {form}, each at least 1, found {shown(given)}")
             return None
-        return Shape(**numbers, routing=(routing or EVEN) if "groups" in numbers else "", divided="")
+        return Shape(**numbers, routing=(routing or EVEN) if "groups" in numbers else "", inner=False)

@@ -68,11 +68,9 @@ class Winner:
 
     @property
     def shape(self) -> Shape:
-        if self.inner:
-            whole = self.k * self.batch
-            return Shape(self.m, self.n, whole, groups=self.batch, routing=self.routing, divided="K")
         if self.divided:
-            return Shape(self.m * self.batch, self.n, self.k, groups=self.batch, routing=self.routing)
+            m, k = (self.m, self.k * self.batch) if self.inner else (self.m * self.batch, self.k)
+            return Shape(m, self.n, k, groups=self.batch, routing=self.routing, inner=self.inner)
         return Shape(self.m, self.n, self.k, batch=self.batch)
 
     @property

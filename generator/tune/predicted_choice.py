@@ -16,8 +16,8 @@ from typing import Any
 import torch
 import triton
 
+from generator.bench.problem import Shape
 from generator.cost import analytic
-from generator.cost.spreading import ways
 from generator.language.errors import CallError
 from generator.language.model import Variant
 from generator.plan.devices import Device
@@ -121,10 +121,8 @@ def compared(v: Variant, sizes: tuple[int, ...]) -> tuple[int, ...]:
     """The sizes by which configurations are compared for a call with `sizes`: of groups, those of equal ones."""
     *batch, m, n, k = sizes
     count = math.prod(batch)
-    if v.products.divided == "M":
-        return (*ways(min(count, m), m)[0], n, k)
-    if v.products.divided == "K":
-        count, k = ways(count, k)[0]
+    if v.products.divided:
+        return Shape(m, n, k, groups=count, inner=v.products.divided == "K").sizes
     return (count, m, n, k) if v.products.several else (m, n, k)
 
 

@@ -302,7 +302,7 @@ def _final(trial: Trial, device: Device, best: list[Candidate], notes: _Notes) -
         products[0] if products else 0,
         bool(shape.groups),
         shape.routing or EVEN,
-        bool(shape.divided),
+        shape.inner,
     )
 
 

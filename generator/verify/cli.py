@@ -256,11 +256,12 @@ def _run(
                 cache.store(result)
                 done.append(result)
     except KeyboardInterrupt:
-        return sorted(done, key=lambda result: order[result.job])
-    missing = Failure("process", "every job has a result", "no worker returned a result")
-    for job in order.keys() - {result.job for result in done}:
-        done.append(Result(job, failures=(missing,)))
-        print(failure_text(done[-1]), flush=True)
+        pass
+    else:
+        missing = Failure("process", "every job has a result", "no worker returned a result")
+        for job in order.keys() - {result.job for result in done}:
+            done.append(Result(job, failures=(missing,)))
+            print(failure_text(done[-1]), flush=True)
     return sorted(done, key=lambda result: order[result.job])
 
 
