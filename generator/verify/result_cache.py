@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, replace
 from functools import cached_property
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from generator.emit import code_parts, syntax_digest
 from generator.emit.manifest_reader import Rendered
 from generator.plan.kernels import Kernel
 from generator.verify import dependencies
+from generator.verify.installed import installed
 from generator.verify.jobs import Job, Result, Subject
 from generator.verify.launches import launches
 
@@ -35,7 +36,7 @@ PACKAGES = {"static": ("ruff",), "bounds": ("z3-solver",), "interpret": _RUNS, "
 
 def _installed(package: str) -> str:
     try:
-        return version(package)
+        return installed(package)
     except PackageNotFoundError:
         return ""
 
@@ -120,12 +121,12 @@ class ResultCache:
     @cached_property
     def _machines(self) -> dict[str, list[str]]:
         """For each level, the modules and versions that its results depend on."""
-        installed = {package: _installed(package) for packages in PACKAGES.values() for package in packages}
+        versions = {package: _installed(package) for packages in PACKAGES.values() for package in packages}
         return {
             level: [
                 dependencies.harness_digest(level),
                 sys.version,
-                *(f"{each} {installed[each]}" for each in packages),
+                *(f"{each} {versions[each]}" for each in packages),
             ]
             for level, packages in PACKAGES.items()
         }
