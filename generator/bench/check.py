@@ -13,7 +13,7 @@ import torch
 from generator.bench import eager
 from generator.bench.problem import Problem
 from generator.bench.random_operands import Operands
-from generator.epilogue.auxiliary_outputs import AuxiliaryOutput
+from generator.epilogue.chain import Output
 from generator.epilogue.operations import ROWS
 from generator.language.dtypes import ELEMENTS
 from generator.language.model import Dtype
@@ -195,11 +195,14 @@ def _parts(
         at = (..., columns)
     integer = not ELEMENTS[problem.dtype.sum].floating
 
-    def matrix(x: torch.Tensor) -> Part:
+    def matrix(x: torch.Tensor, at: At = at) -> Part:
         value = _stored(problem, x)
         return Part(at, value, float(value.norm()), _scale(problem, value))
 
-    def part(writer: AuxiliaryOutput, x: torch.Tensor) -> Part | None:
+    def part(output: Output, x: torch.Tensor) -> Part | None:
+        writer = output.writer
+        if output.gated and columns is not None:
+            return matrix(x, (..., columns_of(columns, problem.shape.n, problem.epilogue.order)))
         if not writer.reduction:
             return matrix(x)
         # A sum over a column needs all rows, and a sum over a row all columns.

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from generator.epilogue import formula
 from generator.epilogue.auxiliary_outputs import AuxiliaryOutput
-from generator.epilogue.chain import Epilogue, Step
+from generator.epilogue.chain import Epilogue, Output, Step
 from generator.epilogue.formula import Number
 from generator.epilogue.operations import HALVES
 from generator.verify.element_types import SATURATED
@@ -114,7 +114,7 @@ def apply(
     *,
     native: bool = False,
     outputs: list[Any] | None = None,
-    writer: Callable[[AuxiliaryOutput, torch.Tensor], Any] | None = None,
+    writer: Callable[[Output, torch.Tensor], Any] | None = None,
 ) -> torch.Tensor:
     """Apply `epilogue` to `product` (M, N), in the dtype of `product`.
 
@@ -128,7 +128,7 @@ def apply(
         if step.output is not None:
             if outputs is not None:
                 assert isinstance(x, torch.Tensor)
-                outputs.append((writer or auxiliary_value)(step.output.writer, x))
+                outputs.append(writer(step.output, x) if writer else auxiliary_value(step.output.writer, x))
             continue
         names: dict[str, Value] = {formula.X: x}
         if step.meaning.gated:

@@ -117,9 +117,12 @@ class Tensors:
         self.beside.append(name)
         out, found = self.operands.get("out"), self.operands[name]
         matrix, flipped = self.flip(value)
-        if out is not None and found.shape == out.shape:
+        # One that is written before a gate has two columns for each of `out`.
+        twice = out is not None and found.shape == (*out.shape[:-1], out.shape[-1] * 2)
+        if out is not None and (twice or found.shape == out.shape):
             self.results.add(name)
             *front, rows, columns = self.extents
+            columns = f"2 * {columns}" if twice else columns
             sizes = (columns, rows) if flipped else (rows, columns)
             known = matches(matrix, _EMPTY.format(", ".join((*front, *sizes))))
             return known and found.unit in (None, len(front) + (0 if flipped else 1))

@@ -5,11 +5,15 @@ kernels more is claimed than that every tile has a program: a store's tile must 
 Along each dimension the index is `size * place + lane`: `place` is a coordinate of the tile, or the part of K, each of
 them along one dimension, and `lane` is below `size`. There are just as many places as it takes to cover the dimension,
 and the mask leaves out nothing inside.
+
+A result with two columns for each of the product has two stores, one for each half: its columns are those of the tile
+and N more, or twice those and one more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 from generator.bounds.evaluate import Walk
@@ -32,18 +36,48 @@ def uncovered(known: Launcher, launch: Launch, walked: Walk, row: Mapping[str, i
     loads = [site for site in walked.sites if site.operand in own and site.kind == "load"]
     if loads:
         return f"line {loads[0].line}: {loads[0].operand} is read by the kernel that stores it"
+    facts = [*launch.facts, *walked.facts]
     for name in sorted(known.results):
         stores = [site for site in walked.sites if site.operand == name and site.kind == "store"]
-        if not _one_runs(stores, [*launch.facts, *walked.facts]):
+        try:
+            tiles = {site: _tile(site, launch.operands[name], known, row) for site in stores}
+            halves = _halves(tiles, variable(known.extents[-1]))
+        except (NotLinear, NotUnderstood) as error:
+            return f"not every element of {name} is known to be stored once: {error}"
+        if not all(_one_runs(sites, facts) for sites in ([[site] for site in stores] if halves else [stores])):
             return f"not every program is known to store its tile of {name} once"
         for site in stores:
-            try:
-                reason = _missed(site, launch.operands[name], known, launch, walked, row)
-            except (NotLinear, NotUnderstood) as error:
-                reason = str(error)
+            reason = _missed(site, (halves or tiles)[site], launch, walked)
             if reason:
                 return f"line {site.line}: not every element of {name} is known to be stored once: {reason}"
     return None
+
+
+@dataclass(frozen=True)
+class _Tile:
+    """What a store reaches: along each dimension the index, the size of a descriptor's block or None, the extent."""
+
+    indices: tuple[Poly, ...]
+    blocks: tuple[int | None, ...]
+    extents: tuple[Poly, ...]
+
+
+def _halves(tiles: Mapping[Site, _Tile], columns: Poly) -> Mapping[Site, _Tile] | None:
+    """The two stores of a result with two columns for each of the product, by its columns; None of other results."""
+    if len(tiles) != 2 or any(tile.extents[-1] != columns * 2 for tile in tiles.values()):
+        return None
+    first, second = (tile.indices[-1] for tile in tiles.values())
+    even = all(coefficient % 2 == 0 for _, coefficient in first.terms)
+    if second - first == columns:
+        column = first
+    elif second - first == poly(1) and even:
+        column = Poly(tuple((atoms, coefficient // 2) for atoms, coefficient in first.terms))
+    else:
+        return None
+    return {
+        site: replace(tile, indices=(*tile.indices[:-1], column), extents=(*tile.extents[:-1], columns))
+        for site, tile in tiles.items()
+    }
 
 
 def _one_runs(stores: Sequence[Site], facts: Sequence[Condition]) -> bool:
@@ -53,9 +87,7 @@ def _one_runs(stores: Sequence[Site], facts: Sequence[Condition]) -> bool:
     return all(together([*facts, doubt]).verdict == "impossible" for doubt in doubts)
 
 
-def _missed(
-    site: Site, operand: Operand, known: Launcher, launch: Launch, walked: Walk, row: Mapping[str, int]
-) -> str | None:
+def _missed(site: Site, tile: _Tile, launch: Launch, walked: Walk) -> str | None:
     """Why a store of every program may leave out an element, or store one twice; None where it does neither."""
     counts = _places(launch, walked)
     if counts is None:
@@ -64,7 +96,7 @@ def _missed(
         return "it adds to what is there"
     facts, inside = [*launch.facts, *walked.facts], list[Condition]()
     places, axes = list[str](), list[int]()
-    for index, block, extent in zip(*_sides(site, operand, known, row), operand.shape, strict=True):
+    for index, block, extent in zip(tile.indices, tile.blocks, tile.extents, strict=True):
         names = [name for name in counts if name in index.variables]
         over = [axis for axis in range(len(site.shape)) if f"lane{axis}" in index.variables]
         size = block or (site.shape[over[0]] if over else 1)
@@ -85,18 +117,17 @@ def _missed(
     return None
 
 
-def _sides(
-    site: Site, operand: Operand, known: Launcher, row: Mapping[str, int]
-) -> tuple[Sequence[Poly], Sequence[int | None]]:
-    """The index along each dimension of the operand, and the size of a descriptor's block, None without one."""
+def _tile(site: Site, operand: Operand, known: Launcher, row: Mapping[str, int]) -> _Tile:
+    """What a store reaches of its operand."""
     if site.descriptor is None:
-        return indices(by_stride(site.offset, known.strides), operand), [None] * len(operand.shape)
+        found = indices(by_stride(site.offset, known.strides), operand)
+        return _Tile(tuple(found), (None,) * len(operand.shape), operand.shape)
     table = {key: poly(number) for key, number in row.items()}
-    sizes = [number_of(size, {}, {"row": table}).constant for size in site.descriptor.block]
+    sizes = tuple(number_of(size, {}, {"row": table}).constant for size in site.descriptor.block)
     if len(sizes) != len(operand.shape):
         raise NotUnderstood(site.line, f"a block of {len(sizes)} dimensions")
     turned = -1 if site.descriptor.turned else 1
-    return site.coordinates[::turned], sizes[::turned]
+    return _Tile(site.coordinates[::turned], sizes[::turned], operand.shape)
 
 
 def _places(launch: Launch, walked: Walk) -> Mapping[str, Poly] | None:

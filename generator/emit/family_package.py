@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from generator.epilogue.operations import COLUMNS, HALVES
+from generator.epilogue.operations import BOTH, COLUMNS, HALVES
 from generator.language.dtypes import ELEMENTS
 from generator.language.model import Dtype, Variant
 from generator.language.vocabulary import DEFAULTS, WORDS
@@ -102,10 +102,15 @@ def contiguous_k(family: Family, names: Iterable[str]) -> tuple[tuple[str, str],
 
 
 def shapes(family: Family) -> tuple[str, ...]:
-    """The contracts with auxiliary outputs, each with the shapes of its outputs, as entries of a dictionary."""
+    """The contracts with auxiliary outputs, each with the shapes of its outputs, as entries of a dictionary.
+
+    `"2NM"` is a column-major `"M2N"`.
+    """
     found = []
     for name, variant in _variants(family).items():
-        entries = [f'"{output.name}": "{output.shape}"' for output in variant.epilogue.outputs]
+        both = "2NM" if variant.layout.c == "column" else BOTH
+        kinds = [(output.name, both if output.shape == BOTH else output.shape) for output in variant.epilogue.outputs]
+        entries = [f'"{name}": "{shape}"' for name, shape in kinds]
         if entries:
             found.append(_entry(name, entries))
     return tuple(found)
@@ -185,7 +190,7 @@ def gradients(family: Family) -> tuple[str, ...]:
     for gradient in family.gradients:
         products = {"a": gradient.a, "b": gradient.b}
         entries = [f'"{x}": ("{product.contract}", {product.turned})' for x, product in products.items()]
-        words = {"chain": gradient.chain and gradient.file, "sum": gradient.sum, "again": gradient.again}
+        words = {"chain": gradient.chain and gradient.file, "sum": gradient.sum}
         words["called"] = callers.get(gradient.contract)
         entries += [f'"{word}": "{name}"' for word, name in words.items() if name is not None]
         constant = "".join(f'"{name}", ' for name in gradient.constant)

@@ -13,7 +13,7 @@ from generator.epilogue import formula, formula_code, gated_units
 from generator.epilogue.auxiliary_outputs import AUXILIARY, AuxiliaryOutput
 from generator.epilogue.formula import Number
 from generator.epilogue.gradient_operation import PREACT, GradientOperation
-from generator.epilogue.operations import COLUMNS, HALVES, MATRIX, OUT, SHAPES, Operation, Settings, written
+from generator.epilogue.operations import BOTH, COLUMNS, HALVES, MATRIX, OUT, SHAPES, Operation, Settings, written
 
 #: Formulas up to this length are written out in sentences; a longer one is replaced by its operation's name.
 _LONGEST_INLINE = 40
@@ -36,10 +36,12 @@ class Output:
 
     name: str
     writer: AuxiliaryOutput
+    #: Whether it is written before a gated linear unit, where the product has two columns for each of C.
+    gated: bool = False
 
     @property
     def shape(self) -> str:
-        return self.writer.shape
+        return BOTH if self.gated else self.writer.shape
 
 
 @dataclass(frozen=True)
@@ -225,12 +227,13 @@ class Epilogue:
             return name if taken[name] == 1 else f"{name}{taken[name]}"
 
         for at, (name, meaning, settings) in enumerate(operations):
-            shapes = shapes_of(meaning, settings, gated=any(later.gated for _, later, _ in operations[at + 1 :]))
+            gated = any(later.gated for _, later, _ in operations[at + 1 :])
+            shapes = shapes_of(meaning, settings, gated=gated)
             operands = []
             for local, shape in shapes.items():
                 operands.append((local, Operand(local if shape == OUT else keyword(local, operands_taken), shape)))
             output = (
-                Output(keyword(meaning.output, outputs_taken), meaning)
+                Output(keyword(meaning.output, outputs_taken), meaning, gated)
                 if isinstance(meaning, AuxiliaryOutput)
                 else None
             )
@@ -247,8 +250,8 @@ def why_no_chain(operations: Sequence[Operation]) -> str | None:
     if any(MATRIX in operation.operands.values() for operation in before):
         return "a matrix before the gate, where the product has 2N columns; put it after the gate"
     read = any(OUT in operation.operands.values() for operation in before)
-    if read or any(isinstance(operation, AuxiliaryOutput) for operation in before):
-        what = "C" if read else "an output"
+    if read or any(isinstance(operation, AuxiliaryOutput) and operation.reduction for operation in before):
+        what = "C" if read else "a sum or maximum"
         return f"{what} before the gate, where there are two columns for each column of C; put it after the gate"
     return None
 

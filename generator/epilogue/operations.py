@@ -17,6 +17,8 @@ from generator.epilogue.formula import FormulaError, Number
 SCALAR, ELEMENT, ROWS, COLUMNS, MATRIX = "", "1", "M", "N", "MN"
 #: The shape of a vector along N before a gated linear unit.
 HALVES = "2N"
+#: The shape of a matrix before one: a column for each of the product.
+BOTH = "M2N"
 #: C itself before the kernel writes it; only built-in operations have it.
 OUT = "C"
 

@@ -49,8 +49,10 @@ def step_views(
     whole = kind == "int32" and all(formula.keeps_integers(step.tree) for step in epilogue.steps)
     for step in epilogue.steps:
         if step.output is not None:
-            output = output_view(step.output, c, values[X], kind, dtype.out, whole=whole)
-            steps.append(StepView((), (), (), depth, output))
+            places = PLACES[epilogue.order or CONCATENATED] if step.output.gated else {X: "{}"}
+            for half, place in places.items():
+                output = output_view(step.output, c, values[half], kind, dtype.out, whole=whole, place=place)
+                steps.append(StepView((), (), (), depth, output))
             continue
         stays = kind == "int32" and formula.keeps_integers(step.tree)
         if not stays and kind != "fp32":

@@ -14,7 +14,7 @@ from generator.epilogue.derivative import product
 from generator.epilogue.formula import FUNCTIONS, GATE, X
 from generator.epilogue.formula_code import to_triton
 from generator.epilogue.gated_units import CONCATENATED, PLACES
-from generator.epilogue.operations import COLUMNS, ELEMENT, HALVES, MATRIX, ROWS, SCALAR
+from generator.epilogue.operations import BOTH, COLUMNS, ELEMENT, HALVES, MATRIX, ROWS, SCALAR
 from generator.language.model import Variant
 from generator.lowering import approximate_math, docstrings
 from generator.lowering.lines import bracketed, paragraph
@@ -73,8 +73,15 @@ class Back:
 
     #: The output, its shape; None for an operation.
     output: tuple[str, str] | None
+    #: The running gradients that its gradient is added to, each with the place of its columns.
+    sums: tuple[tuple[str, str], ...]
     operands: tuple[OperandGradient, ...]
     lines: tuple[str, ...]
+
+
+def _matrix_or(shape: str) -> str:
+    """The shape of an output as its gradient is addressed: a matrix of 2N columns is one."""
+    return MATRIX if shape == BOTH else shape
 
 
 @dataclass(frozen=True)
@@ -133,12 +140,12 @@ class GradientView:
     @cached_property
     def results(self) -> tuple[tuple[str, str], ...]:
         """The results whose gradients come in, with their shapes; a maximum has none."""
-        beside = [(o.name, o.shape) for o in self.v.epilogue.outputs if o.writer.differentiable]
+        beside = [(o.name, _matrix_or(o.shape)) for o in self.v.epilogue.outputs if o.writer.differentiable]
         return (("out", MATRIX), *beside)
 
     @cached_property
     def reads_sum(self) -> bool:
-        return self.gradient.sum is not None or self.gradient.again is not None
+        return self.gradient.sum is not None
 
     @cached_property
     def operands(self) -> tuple[Operand, ...]:
@@ -192,14 +199,15 @@ class GradientView:
         for at, step in reversed(list(enumerate(self.steps))):
             if step.step.output is not None:
                 if step.step.output.name not in self.gradient.constant:
-                    found.append(Back((step.step.output.name, step.step.output.shape), (), ()))
+                    sums = self.last if step.step.output.gated else ((_GRADIENT, "{}"),)
+                    found.append(Back((step.step.output.name, _matrix_or(step.step.output.shape)), sums, (), ()))
                 continue
             halves = list(self._values(at))
             operands = [
                 OperandGradient(operand.name, self.made(operand.shape), tuple(self._parts(step, tree, operand, halves)))
                 for operand, tree in step.operands.values()
             ]
-            found.append(Back(None, tuple(operands), tuple(self._chained(step, halves))))
+            found.append(Back(None, (), tuple(operands), tuple(self._chained(step, halves))))
         return tuple(found)
 
     @cached_property

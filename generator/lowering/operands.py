@@ -42,6 +42,8 @@ class Matrix:
     shuffle: Shuffle | None = None
     #: Whether a kernel reads its elements as bytes.
     bytes: bool = False
+    #: Where the element of a column of C is, `{}`: of a matrix with two columns for each, those of one half.
+    place: str = "{}"
 
     shape = MATRIX
 

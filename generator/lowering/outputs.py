@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from generator.epilogue.chain import Output
-from generator.epilogue.operations import COLUMNS, MATRIX, ROWS
+from generator.epilogue.operations import BOTH, COLUMNS, MATRIX, ROWS
 from generator.language.dtypes import ELEMENTS, QUANTISED
 from generator.lowering.operands import Matrix
 from generator.plan.call import REDUCED
@@ -30,6 +30,11 @@ class OutputView:
         return bool(self.reduction)
 
     @property
+    def halved(self) -> bool:
+        """Whether it has two columns for each of C; it is written through pointers."""
+        return self.shape == BOTH
+
+    @property
     def across(self) -> str:
         """The dimension that a reduction leaves no trace of."""
         return "N" if self.shape == ROWS else "M"
@@ -42,15 +47,17 @@ class OutputView:
         return f"torch.empty(({front}{tiles}, {self.shape}), dtype=torch.float32, device=a.device)"
 
 
-def output_view(output: Output, like: Matrix, x: str, kind: str, out: str, *, whole: bool) -> OutputView:
+def output_view(
+    output: Output, like: Matrix, x: str, kind: str, out: str, *, whole: bool, place: str = "{}"
+) -> OutputView:
     """An output of a kernel whose C is `like` C of type `out`, where the running value is `x` of type `kind`.
 
-    `whole` as `stored` has it.
+    `whole` as `stored` has it; `place` says where the half `x` of an output before a gate belongs.
     """
     writer = output.writer
     if writer.shape == MATRIX:
-        matrix = replace(like, name=output.name, variable=output.name)
-        return OutputView(output.name, writer.shape, writer.reduction, matrix, stored(x, kind, out, whole=whole))
+        matrix = replace(like, name=output.name, variable=output.name, place=place)
+        return OutputView(output.name, output.shape, writer.reduction, matrix, stored(x, kind, out, whole=whole))
     parts = Matrix(output.name, f"{output.name}_parts", "tiles", writer.shape, "row", like.number)
     return OutputView(output.name, writer.shape, writer.reduction, parts, stored(x, kind, REDUCED, whole=whole))
 
@@ -72,4 +79,4 @@ def stored(x: str, kind: str, out: str, *, whole: bool) -> str:
 
 def reduced_shapes(outputs: tuple[Output, ...]) -> str:
     """The dimensions whose coordinates and masks the outputs need, beside those of the store."""
-    return f"{ROWS} {COLUMNS}" if any(output.writer.reduction for output in outputs) else ""
+    return f"{ROWS} {COLUMNS}" if any(output.writer.reduction or output.gated for output in outputs) else ""

@@ -195,12 +195,18 @@ class View(Accumulation):
     @cached_property
     def outputs(self) -> tuple[OutputView, ...]:
         """What the kernel writes beside C, in the order of the chain."""
-        return tuple(step.output for step in self.steps if step.output is not None)
+        # One in front of a gate is written in two halves.
+        return tuple({step.output.name: step.output for step in self.steps if step.output is not None}.values())
 
     @cached_property
     def saved(self) -> tuple[Matrix, ...]:
-        """The outputs that lie as C does, and are written as it is."""
+        """The outputs that lie as C does, and are written as it is but for those that are `halved`."""
         return tuple(output.matrix for output in self.outputs if not output.reduced)
+
+    @cached_property
+    def halved(self) -> tuple[Matrix, ...]:
+        """Of these the ones with two columns for each of C, which are written through pointers."""
+        return tuple(output.matrix for output in self.outputs if output.halved)
 
     @cached_property
     def parts(self) -> tuple[Matrix, ...]:
@@ -230,10 +236,10 @@ class View(Accumulation):
         by_pointer = self.v.loading.pointers or (self.v.loading.blocks and self.problem.several)
         beside: tuple[Matrix | Vector, ...] = (self.c, *self.matrices, *self.vectors, *self.saved, *self.parts)
         if self.descriptors:
-            beside = beside if self.stored_by_pointer else (*self.vectors, *self.parts)
+            beside = beside if self.stored_by_pointer else (*self.vectors, *self.halved, *self.parts)
         elif not by_pointer:
             c = (self.c,) if self.stored_by_pointer or self.v.epilogue.reads_out else ()
-            beside = (*c, *self.matrices, *(self.saved if self.stored_by_pointer else ()), *self.parts)
+            beside = (*c, *self.matrices, *(self.saved if self.stored_by_pointer else self.halved), *self.parts)
         return (*(self.sources if by_pointer or self.stage == "whole" else self.scales), *beside)
 
     @cached_property
@@ -390,4 +396,6 @@ class View(Accumulation):
     @cached_property
     def described(self) -> tuple[Matrix, ...]:
         """The matrices beside A and B that have descriptors."""
-        return (self.c, *self.matrices, *self.saved) if self.descriptors and not self.stored_by_pointer else ()
+        if not self.descriptors or self.stored_by_pointer:
+            return ()
+        return (self.c, *self.matrices, *(matrix for matrix in self.saved if matrix not in self.halved))

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 
-from generator.epilogue.operations import COLUMNS, ELEMENT, HALVES, MATRIX, ROWS, SCALAR
+from generator.epilogue.operations import BOTH, COLUMNS, ELEMENT, HALVES, MATRIX, ROWS, SCALAR
 from generator.language.model import Variant
 from generator.language.storage import CONTAINER, POSITIONED, SCALE_TYPES, ZERO_TYPES, Storage, element_of
 from generator.language.vocabulary import Products
@@ -28,6 +28,7 @@ _EXTENTS: Mapping[str, tuple[str, ...]] = {
     COLUMNS: ("N",),
     HALVES: ("2 * N",),
     MATRIX: ("M", "N"),
+    BOTH: ("M", "2 * N"),
 }
 
 
@@ -171,8 +172,9 @@ def call(v: Variant) -> Call:
         return Argument(name, _of_all(products, _EXTENTS[shape]) if own else _EXTENTS[shape])
 
     def output(name: str, shape: str) -> Argument:
-        if shape == MATRIX:
-            return matrix(name, "M", "N", layout.c, dtype.out)
+        if shape in (MATRIX, BOTH):
+            rows, columns = _EXTENTS[shape]
+            return matrix(name, rows, columns, layout.c, dtype.out)
         return Argument(name, _of_all(products, _EXTENTS[shape]), REDUCED)
 
     def scales(storage: Storage) -> Iterator[Argument]:

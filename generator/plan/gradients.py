@@ -53,9 +53,8 @@ class Gradient:
     b: Product
     #: The variant whose chain a kernel runs backwards; None where the gradient of the result is that of the sum.
     chain: Variant | None
-    #: The output that is the sum, or the contract that computes the sum again; None where it is not read.
+    #: The output that is the sum; None where it is not read.
     sum: str | None
-    again: str | None
 
     @property
     def chained(self) -> bool:
@@ -71,7 +70,7 @@ class Gradient:
     @property
     def contracts(self) -> set[str]:
         """The contracts that a backward pass calls, and this one."""
-        called = {self.a.contract, self.b.contract, self.saving, self.again}
+        called = {self.a.contract, self.b.contract, self.saving}
         return {self.contract} | {name for name in called if name is not None}
 
     @property
@@ -100,7 +99,7 @@ def why_none(v: Variant) -> str | None:
 
 def gradients(v: Variant) -> tuple[Gradient, ...]:
     """The gradients of the contract of `v`, which `why_none` allows, and of the one that is called in its place."""
-    left, right, saved, again = _variants(v)
+    left, right, saved = _variants(v)
     found = Gradient(
         v.contract,
         None if saved is None or saved.contract == v.contract else saved.contract,
@@ -108,7 +107,6 @@ def gradients(v: Variant) -> tuple[Gradient, ...]:
         Product(right.contract, v.layout.b == "column" and not v.products.divided),
         v if v.epilogue.steps else None,
         None if saved is None else saved.epilogue.outputs[0].name,
-        None if again is None else again.contract,
     )
     return (found,) if saved is None or found.saving is None else (found, *gradients(saved))
 
@@ -118,8 +116,8 @@ def needed(v: Variant) -> Iterator[Variant]:
     return (found for found in _variants(v) if found is not None)
 
 
-def _variants(v: Variant) -> tuple[Variant, Variant, Variant | None, Variant | None]:
-    """A variant of the contracts of both products, and of the contract that keeps the sum or computes it again."""
+def _variants(v: Variant) -> tuple[Variant, Variant, Variant | None]:
+    """A variant of the contracts of both products, and of the contract that keeps the sum, where it is read."""
     a, b = v.layout.a, v.layout.b
     left = Layout(b, "column", "row") if a == "column" else Layout("row", _TURNED[b], "row")
     right = Layout("column", a, "row") if b == "column" else Layout(_TURNED[a], "row", "row")
@@ -131,13 +129,9 @@ def _variants(v: Variant) -> tuple[Variant, Variant, Variant | None, Variant | N
         left = Layout("row", _TURNED[b], "column" if a == "column" else "row")
         right = Layout(_TURNED[a], "row", "column" if b == "column" else "row")
         summed = replace(plain, batch="grouped_k")
-    saved = again = None
-    if reads_sum(v.epilogue, [operand.name for operand in v.epilogue.operands]):
-        if v.epilogue.gate is None:
-            saved = replace(v, epilogue=_keeping(v.epilogue))
-        else:
-            again = replace(plain, layout=Layout(a, b, "row"))
-    return replace(plain, layout=left), replace(summed, layout=right), saved, again
+    reads = reads_sum(v.epilogue, [operand.name for operand in v.epilogue.operands])
+    saved = replace(v, epilogue=_keeping(v.epilogue)) if reads else None
+    return replace(plain, layout=left), replace(summed, layout=right), saved
 
 
 def _keeping(epilogue: Epilogue) -> Epilogue:

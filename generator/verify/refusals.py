@@ -10,7 +10,7 @@ from typing import Any
 import torch
 import triton
 
-from generator.epilogue.operations import ELEMENT, MATRIX, SCALAR
+from generator.epilogue.operations import BOTH, ELEMENT, MATRIX, SCALAR
 from generator.language.storage import element_of
 from generator.plan.call import call
 from generator.plan.kernels import Kernel
@@ -226,7 +226,7 @@ def _auxiliary_outputs(kernel: Kernel, case: Case) -> Iterator[Refusal]:
         name = output.name
         spoil = changed(name, lambda x: x.double())
         yield Refusal(f"{name}-dtype", f"{name} is float64", TypeError, (name, "float64"), spoil)
-        if output.shape != MATRIX:
+        if output.writer.reduction:
             size = str((*leading_extents(v, case), {"M": m, "N": n}[output.shape] + 1))
             spoil = changed(name, lambda x: torch.cat([x, x[..., :1]], -1))
             yield Refusal(f"{name}-shape", f"{name} is too long", ValueError, (name, size), spoil)
@@ -237,7 +237,7 @@ def _auxiliary_outputs(kernel: Kernel, case: Case) -> Iterator[Refusal]:
                 reason = f"{name} is one vector for the whole batch"
                 yield Refusal(f"{name}-repeated", reason, ValueError, (name, "overlap"), spoil)
             continue
-        words = (name, _shape(kernel, case, m + 1, n))
+        words = (name, _shape(kernel, case, m + 1, 2 * n if output.shape == BOTH else n))
         yield Refusal(f"{name}-shape", f"{name} has one row more", ValueError, words, changed(name, longer))
         spoil = changed(name, overlapping)
         yield Refusal(f"{name}-overlap", f"elements of {name} share addresses", ValueError, (name,), spoil)

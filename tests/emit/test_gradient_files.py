@@ -17,7 +17,7 @@ Cli = Callable[..., Spoken]
 #: of swiglu also `none` in the layout rcr.
 FAMILY = BASE + "backward: kernels\nepilogue: [none, bias, gelu, swiglu]\n"
 FOLDER = Path("generated/family")
-CHAINED = ("bias", "save_1whole_gelu", "swiglu")
+CHAINED = ("bias", "save_1whole_gelu", "save_1whole_swiglu")
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def with_gradients() -> set[str]:
 def test_a_family_has_a_kernel_for_each_chain_that_is_run_backwards(family: Cli) -> None:
     assert family("family.yaml").status == 0
     assert chained() == sorted(CHAINED)
-    assert with_gradients() == {f"gemm_fp16_rcr_{word}" for word in ("none", "gelu", *CHAINED)}
+    assert with_gradients() == {f"gemm_fp16_rcr_{word}" for word in ("none", "gelu", "swiglu", *CHAINED)}
     manifest = json.loads((FOLDER / "manifest.json").read_text())
     assert not [name for name in manifest["kernels"] if name.endswith("__gradient")]
     assert manifest["files"].keys() == contents(FOLDER).keys() - {"manifest.json"}
@@ -61,8 +61,9 @@ def test_a_gradient_goes_with_its_contract(family: Cli) -> None:
     family("family.yaml")
     Path("family.yaml").write_text(FAMILY.replace("gelu, ", ""))
     assert family("family.yaml").status == 0
-    assert chained() == ["bias", "swiglu"]
-    assert with_gradients() == {f"gemm_fp16_rcr_{word}" for word in ("none", "bias", "swiglu")}
+    assert chained() == ["bias", "save_1whole_swiglu"]
+    words = "none", "bias", "swiglu", "save_1whole_swiglu"
+    assert with_gradients() == {f"gemm_fp16_rcr_{word}" for word in words}
 
 
 def test_only_leaves_no_gradient_of_what_it_leaves_out(family: Cli) -> None:
@@ -75,11 +76,12 @@ def test_only_leaves_no_gradient_of_what_it_leaves_out(family: Cli) -> None:
     steps = {
         "gemm_fp16_rrr_none__*": set[str](),
         "gemm_fp16_crr_none__*": {"bias"},
-        # Neither the contract that saves its sum nor the one that computes it again is there.
+        # The contracts that save their sums are not there.
         "gemm_fp16_rcr_gelu__*": {"bias"},
         "gemm_fp16_rcr_swiglu__*": {"bias"},
-        "*_save_*": {"bias", "gelu", "save_1whole_gelu"},
-        "gemm_fp16_rcr_none__*": {"bias", "gelu", "save_1whole_gelu", "swiglu", "none"},
+        "*_save_1whole_gelu__*": {"bias", "gelu", "save_1whole_gelu"},
+        "*_save_*": {"bias", "gelu", "swiglu", *CHAINED},
+        "gemm_fp16_rcr_none__*": {"bias", "gelu", "swiglu", *CHAINED, "none"},
     }
     for glob, expected in steps.items():
         assert family("family.yaml", "--only", glob).status == 0
@@ -93,7 +95,8 @@ def test_only_leaves_no_gradient_of_what_it_leaves_out(family: Cli) -> None:
 def test_only_goes_with_every_mode(family: Cli) -> None:
     glob = "*_save_*"
     listed = json.loads(family("family.yaml", "--only", glob, "--list", "--json").out)
-    assert list(listed[0]["kernels"]) == ["gemm_fp16_rcr_save_1whole_gelu__tiled_pointer_auto_grouped"]
+    saving = [f"gemm_fp16_rcr_save_1whole_{word}__tiled_pointer_auto_grouped" for word in ("gelu", "swiglu")]
+    assert list(listed[0]["kernels"]) == saving
     family("family.yaml")
     for mode in ("--check", "--diff"):
         assert family("family.yaml", "--only", glob, mode).status == 0

@@ -55,7 +55,10 @@ def test_the_value_goes_on_as_it_was() -> None:
         ("[[{save: bias}, bias]]", "4:12: epilogue: two keywords of save(bias)+bias would be called 'bias'; rename"),
         ("[[save, {row_sum: preact2}, save]]", "4:12: epilogue: two keywords of save+row_sum(preact2)+save would be"),
         ("accumulate+relu+accumulate", "4:11: epilogue: 'accumulate' reads C, so a chain has it at most once"),
-        ("[[bias, save, swiglu]]", "4:12: epilogue: bias+save+swiglu has an output before the gate, where there"),
+        (
+            "[[bias, row_sum, swiglu]]",
+            "4:12: epilogue: bias+row_sum+swiglu has a sum or maximum before the gate, where",
+        ),
         ("[[accumulate, reglu]]", "4:12: epilogue: accumulate+reglu has C before the gate, where there are two"),
         ("sav", "4:11: epilogue: unknown operation 'sav'; did you mean 'save'?"),
     ],
@@ -158,8 +161,8 @@ def test_the_manifest_lists_the_outputs_and_is_read_back(tmp_path: Path) -> None
     assert [k.variant for k in read(tmp_path / "several").kernels] == [k.variant for k in family.kernels]
 
 
-def test_a_manifest_has_no_output_in_front_of_a_gate(tmp_path: Path) -> None:
-    text = f"{BASE}epilogue: swiglu+save+accumulate\n"
+def test_a_manifest_has_neither_a_sum_nor_c_in_front_of_a_gate(tmp_path: Path) -> None:
+    text = f"{BASE}epilogue: swiglu+row_sum+accumulate\n"
     (tmp_path / "gated.yaml").write_text(text)
     assert main([str(tmp_path / "gated.yaml"), "--out", str(tmp_path)]) == 0
     assert read(tmp_path / "gated").kernels == family_of(text).kernels

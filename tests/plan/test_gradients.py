@@ -107,28 +107,29 @@ def test_a_batch_has_products_of_batches() -> None:
 
 
 @pytest.mark.parametrize(
-    ("epilogue", "saving", "kept", "again"),
+    ("epilogue", "saving", "kept"),
     [
         # No derivative reads a value.
-        ("none", None, None, None),
-        ("bias+add", None, None, None),
-        ("bias+row_sum+save", None, None, None),
+        ("none", None, None),
+        ("bias+add", None, None),
+        ("bias+row_sum+save", None, None),
         # A contract that also returns the sum is called in place of this one.
-        ("relu", "save_1whole_relu", "whole", None),
-        ("bias+gelu", "save_1whole_bias_gelu", "whole", None),
-        ("scale", "save_1whole_scale", "whole", None),
-        ("bias+save+gelu", "save_1whole_bias_save_gelu", "whole", None),
+        ("relu", "save_1whole_relu", "whole"),
+        ("bias+gelu", "save_1whole_bias_gelu", "whole"),
+        ("scale", "save_1whole_scale", "whole"),
+        ("bias+save+gelu", "save_1whole_bias_save_gelu", "whole"),
         # The contract itself returns the sum, under any name.
-        ("save+gelu", None, "preact", None),
-        ("[[{save: hidden}, bias, gelu]]", None, "hidden", None),
+        ("save+gelu", None, "preact"),
+        ("[[{save: hidden}, bias, gelu]]", None, "hidden"),
         # A sum over the columns of a row is not the product's sum.
-        ("row_sum+gelu", "save_1whole_rowsum_gelu", "whole", None),
-        # The sum in front of a GLU has twice the columns of C, so an output cannot hold it.
-        ("swiglu", None, None, "none"),
-        ("bias+swiglu+add", None, None, "none"),
+        ("row_sum+gelu", "save_1whole_rowsum_gelu", "whole"),
+        # In front of a gated linear unit it has two columns for each of C.
+        ("swiglu", "save_1whole_swiglu", "whole"),
+        ("bias+swiglu+add", "save_1whole_bias_swiglu_add", "whole"),
+        ("save+swiglu", None, "preact"),
     ],
 )
-def test_what_is_kept_of_the_sum(epilogue: str, saving: str | None, kept: str | None, again: str | None) -> None:
+def test_what_is_kept_of_the_sum(epilogue: str, saving: str | None, kept: str | None) -> None:
     text = f"{BACKWARD}epilogue: {epilogue}\n"
     first, *others = found(text).values()
 
@@ -136,7 +137,7 @@ def test_what_is_kept_of_the_sum(epilogue: str, saving: str | None, kept: str | 
         return word and f"gemm_bf16_rcr_{word}"
 
     assert first.contract == contracts(text)[0]
-    assert (first.saving, first.sum, first.again) == (contract(saving), kept, contract(again))
+    assert (first.saving, first.sum) == (contract(saving), kept)
     assert first.chained == (epilogue != "none" and saving is None)
     # The contract that saves has gradients of its own, and needs no other.
     assert [(g.contract, g.saving, g.sum, g.chained) for g in others] == (
@@ -175,8 +176,8 @@ def test_kernels_for_the_backward_pass_alone_come_last_and_are_of_the_same_kinds
         contract: [k.name.partition("__")[2] for k in family_of(text).kernels if k.variant.contract == contract]
         for contract in contracts(text)
     }
-    # The sum that a gate's gradient computes again is a contract of the spec's own.
-    assert list(of) == [f"gemm_bf16_{word}" for word in ("rcr_none", "rcr_swiglu", "rrr_none", "crr_none")]
+    words = "rcr_none", "rcr_swiglu", "rrr_none", "crr_none", "rcr_save_1whole_swiglu"
+    assert list(of) == [f"gemm_bf16_{word}" for word in words]
     assert set(map(tuple, of.values())) == {("tiled_descriptor_auto_grouped", "tiled_pointer_auto_grouped")}
 
 

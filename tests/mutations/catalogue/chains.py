@@ -7,6 +7,7 @@ from .kernels import (
     ACCUMULATED,
     FAST,
     GATED,
+    HALVES,
     OUTPUTS,
     ROUNDED,
     SAVED,
@@ -41,6 +42,25 @@ GATES = (
         (without("bias = tl.load(bias_ptr + N + offs_n, mask=in_n, other=0.0).to(tl.float32)", "N + "),),
         "the second half of the vector is never read",
         says="elements are wrong",
+    ),
+    Mutation(
+        "the halves of a saved sum are stored in one place",
+        "gate",
+        HALVES,
+        (without("whole_ptrs = whole_ptr + offs_m[:, None] * ldwhole + N + offs_n[None, :]", " + N"),),
+        "the gate's half is lost, and the other is where it was",
+    ),
+    Mutation(
+        "a saved half has no mask along N",
+        "gate",
+        HALVES,
+        (
+            (
+                "acc_gate.to(tl.bfloat16), mask=in_m[:, None] & in_n[None, :])",
+                "acc_gate.to(tl.bfloat16), mask=in_m[:, None])",
+            ),
+        ),
+        "the gate's last columns are written over the value's first, or the other way around",
     ),
 )
 

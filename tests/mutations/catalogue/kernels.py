@@ -96,6 +96,7 @@ STREAM = ("stream_k", "gemm_fp16_rcr_bias_silu__streamk_pointer_mnk_grouped")
 
 # Beside a chain of operations: gates, outputs, rounding in between, narrow results, fast forms.
 GATED = ("gated", "gemm_bf16_rcr_bias_swiglu__tiled_pointer_auto_grouped")
+HALVES = ("training", "gemm_bf16_rcr_save_1whole_swiglu__tiled_pointer_auto_grouped")
 OUTPUTS = (
     "outputs",
     "gemm_fp16_rcr_bias_biasm_save_1hidden_silu_colsum_1gradient_rowsum_rowamax__tiled_pointer_auto_grouped",
