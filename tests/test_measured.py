@@ -42,6 +42,9 @@ LIMITS = {
     "measured/proofs/interpreter_3.8.0.json": 240,
     "measured/proofs/interpreter_3.9.0.json": 240,
     "measured/proofs/nvidia_h200.json": 320,
+    "measured/proofs/nvidia_h200_triton_3.7.1.json": 12,
+    "measured/proofs/nvidia_h200_triton_3.8.0.json": 12,
+    "measured/proofs/nvidia_h200_triton_3.9.0.json": 12,
     "measured/proofs/triton_3.7.1.json": 420,
     "measured/proofs/triton_3.8.0.json": 140,
     "measured/proofs/triton_3.9.0.json": 90,
@@ -53,6 +56,7 @@ LIMITS = {
     "specs/tuned/nvidia_h200/grouped_k.json": 40,
     "specs/tuned/nvidia_h200/int4_rcr.json": 70,
     "specs/tuned/nvidia_h200/int8_rcr.json": 80,
+    "specs/tuned/nvidia_h200/sparse24.json": 60,
     "specs/tuned/nvidia_h200/tf32.json": 150,
     "specs/tuned/nvidia_h200/weights8_rcr.json": 150,
 }
