@@ -79,8 +79,8 @@ class Back:
     lines: tuple[str, ...]
 
 
-def _matrix_or(shape: str) -> str:
-    """The shape of an output as its gradient is addressed: a matrix of 2N columns is one."""
+def _addressed(shape: str) -> str:
+    """The shape of an output as its gradient is addressed: one with 2N columns is a matrix as well."""
     return MATRIX if shape == BOTH else shape
 
 
@@ -140,7 +140,7 @@ class GradientView:
     @cached_property
     def results(self) -> tuple[tuple[str, str], ...]:
         """The results whose gradients come in, with their shapes; a maximum has none."""
-        beside = [(o.name, _matrix_or(o.shape)) for o in self.v.epilogue.outputs if o.writer.differentiable]
+        beside = [(o.name, _addressed(o.shape)) for o in self.v.epilogue.outputs if o.writer.differentiable]
         return (("out", MATRIX), *beside)
 
     @cached_property
@@ -200,7 +200,7 @@ class GradientView:
             if step.step.output is not None:
                 if step.step.output.name not in self.gradient.constant:
                     sums = self.last if step.step.output.gated else ((_GRADIENT, "{}"),)
-                    found.append(Back((step.step.output.name, _matrix_or(step.step.output.shape)), sums, (), ()))
+                    found.append(Back((step.step.output.name, _addressed(step.step.output.shape)), sums, (), ()))
                 continue
             halves = list(self._values(at))
             operands = [

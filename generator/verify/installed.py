@@ -37,11 +37,9 @@ def _stated(file: Path) -> str | None:
     if not file.is_file():
         return None
     for node in ast.parse(file.read_text(encoding="utf-8")).body:
-        targets = (
-            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
-        )
-        named = any(isinstance(target, ast.Name) and target.id == "__version__" for target in targets)
-        value = getattr(node, "value", None)
-        if named and isinstance(value, ast.Constant) and isinstance(value.value, str):
-            return value.value
+        match node:
+            case ast.Assign([ast.Name("__version__")], ast.Constant(str(stated))):
+                return stated
+            case ast.AnnAssign(ast.Name("__version__"), _, ast.Constant(str(stated))):
+                return stated
     return None

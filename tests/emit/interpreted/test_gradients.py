@@ -34,12 +34,13 @@ CHAINS = [
     ),
     *("own+bias", "own2", "own3+own3"),
     *("save+gelu", "bias+save+gelu_tanh+row_sum+relu+col_sum", "row_amax+silu", "bias+swiglu+save+row_sum"),
+    *("save+swiglu", "bias, save, {geglu: {order: interleaved}}, save"),
 ]
 
 
 def spec(chains: Sequence[str], **others: str) -> str:
     words = {"layout": "rcr", "dtype": "fp32", "load": "pointer", "backward": "kernels", **others}
-    written = ", ".join(f"[{chain}]" if chain.startswith("{") else chain for chain in chains)
+    written = ", ".join(f"[{chain}]" if "{" in chain else chain for chain in chains)
     keys = "".join(f"{key}: {value}\n" for key, value in words.items())
     return f"summary: For gradients.\nepilogue: [{written}]\n{keys}{OWN if 'own2' in chains else ''}"
 

@@ -83,6 +83,20 @@ def test_given_results_of_fake_tensors_are_returned(family: ModuleType, launches
     assert not launches
 
 
+@pytest.mark.parametrize("layout", ["rcr", "rcc"])
+def test_saved_halves_lie_as_the_result(render: Family, layout: str) -> None:
+    """They are new where only `out` is given, as the operator makes them and as the launcher does."""
+    family = render(f"halves_{layout}", f"summary: S.\nlayout: {layout}\ndtype: fp16\nepilogue: save+swiglu\n")
+    name = f"gemm_fp16_{layout}_save_swiglu"
+    given = operands(contracts(family)[name])
+    out, preact = getattr(family, name)(**given)
+    assert preact.shape == (20, 48)
+    assert preact.stride() == ((48, 1) if layout == "rcr" else (1, 20))
+    with FakeTensorMode() as mode:
+        fake = {x: mode.from_tensor(value) for x, value in given.items()}
+        alike(getattr(family, name)(**fake, out=mode.from_tensor(out))[1], preact)
+
+
 def test_inference_mode_launches_without_an_operator(family: ModuleType, launches: list[str]) -> None:
     given = operands(contracts(family)[CHAIN])
     expected = called(family, CHAIN, given)
