@@ -39,11 +39,13 @@ def uncovered(known: Launcher, launch: Launch, walked: Walk, row: Mapping[str, i
     facts = [*launch.facts, *walked.facts]
     for name in sorted(known.results):
         stores = [site for site in walked.sites if site.operand == name and site.kind == "store"]
-        try:
-            tiles = {site: _tile(site, launch.operands[name], known, row) for site in stores}
-            halves = _halves(tiles, variable(known.extents[-1]))
-        except (NotLinear, NotUnderstood) as error:
-            return f"not every element of {name} is known to be stored once: {error}"
+        tiles = {}
+        for site in stores:
+            try:
+                tiles[site] = _tile(site, launch.operands[name], known, row)
+            except (NotLinear, NotUnderstood) as error:
+                return f"line {site.line}: not every element of {name} is known to be stored once: {error}"
+        halves = _halves(tiles, variable(known.extents[-1]))
         if not all(_one_runs(sites, facts) for sites in ([[site] for site in stores] if halves else [stores])):
             return f"not every program is known to store its tile of {name} once"
         for site in stores:

@@ -194,8 +194,7 @@ class View(Accumulation):
 
     @cached_property
     def outputs(self) -> tuple[OutputView, ...]:
-        """What the kernel writes beside C, in the order of the chain."""
-        # One in front of a gate is written in two halves.
+        """What the kernel writes beside C, in the order of the chain; of what it writes in halves, the second."""
         return tuple({step.output.name: step.output for step in self.steps if step.output is not None}.values())
 
     @cached_property
@@ -396,6 +395,5 @@ class View(Accumulation):
     @cached_property
     def described(self) -> tuple[Matrix, ...]:
         """The matrices beside A and B that have descriptors."""
-        if not self.descriptors or self.stored_by_pointer:
-            return ()
-        return (self.c, *self.matrices, *(matrix for matrix in self.saved if matrix not in self.halved))
+        copied = (self.c, *self.matrices, *(matrix for matrix in self.saved if matrix not in self.halved))
+        return copied if self.descriptors and not self.stored_by_pointer else ()

@@ -18,7 +18,7 @@ from generator.verify.error_propagation import Bounded, sum_along
 from generator.verify.jobs import Job, State
 from generator.verify.reference import references
 from generator.verify.worker_pool import Pool
-from tests.helpers.verify.rendered import rendered
+from tests.helpers.verify.rendered import changed, rendered
 
 SPEC = """\
 summary: Outputs beside C.
@@ -46,13 +46,6 @@ def family(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
     return rendered(tmp_path_factory.mktemp("outputs"), "several", SPEC)
 
 
-def changed(family: Rendered, name: str, old: str, new: str) -> str:
-    """A kernel with one text replaced."""
-    text = family.file(name).read_text()
-    assert text.count(old) == 1, (old, text.count(old))
-    return text.replace(old, new)
-
-
 @pytest.mark.parametrize(
     ("kernel", "old", "new", "operand", "words"),
     [
@@ -74,8 +67,8 @@ def changed(family: Rendered, name: str, old: str, new: str) -> str:
 def test_an_output_written_outside_is_refuted(
     family: Rendered, tmp_path: Path, kernel: str, old: str, new: str, operand: str, words: str
 ) -> None:
-    (tmp_path / "kernel.py").write_text(changed(family, kernel, old, new))
-    refuted = [access for access in prove(tmp_path / "kernel.py").accesses if access.state == "refuted"]
+    folder = changed(family, tmp_path / "several", kernel, old, new)
+    refuted = [access for access in prove(folder / f"{kernel}.py").accesses if access.state == "refuted"]
     assert any(access.operand == operand and words in access.detail for access in refuted), refuted
 
 
@@ -91,8 +84,7 @@ def test_an_output_written_outside_is_refuted(
 def test_what_is_not_known_to_be_whole_is_not_proved(
     family: Rendered, tmp_path: Path, kernel: str, old: str, new: str, words: str
 ) -> None:
-    (tmp_path / "kernel.py").write_text(changed(family, kernel, old, new))
-    proof = prove(tmp_path / "kernel.py")
+    proof = prove(changed(family, tmp_path / "several", kernel, old, new) / f"{kernel}.py")
     assert proof.order.state != "proved" and words in proof.order.detail
 
 
@@ -129,10 +121,7 @@ def test_mistakes_in_outputs_are_found_by_running(
 ) -> None:
     jobs = []
     for number, (kernel, old, new, case, _) in enumerate(MUTANTS):
-        folder = tmp_path / f"mutant{number}" / "several"
-        folder.mkdir(parents=True)
-        (folder / "manifest.json").write_bytes((family.folder / "manifest.json").read_bytes())
-        (folder / f"{kernel}.py").write_text(changed(family, kernel, old, new))
+        folder = changed(family, tmp_path / f"mutant{number}", kernel, old, new)
         jobs.append(Job("interpret", folder, kernel, case=case))
     # The same cases of the kernels as they are.
     right = {(kernel, case) for kernel, _, _, case, _ in MUTANTS}

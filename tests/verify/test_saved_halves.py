@@ -11,7 +11,7 @@ from generator.bounds import prove
 from generator.emit.manifest_reader import Rendered
 from generator.verify.jobs import Job, State
 from generator.verify.worker_pool import Pool
-from tests.helpers.verify.rendered import rendered
+from tests.helpers.verify.rendered import changed, rendered
 
 SPEC = """\
 summary: Gates behind their saved sums.
@@ -35,13 +35,6 @@ MASK = ", mask=in_m[:, None] & in_n[None, :])"
 @pytest.fixture(scope="module")
 def family(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
     return rendered(tmp_path_factory.mktemp("halves"), "halves", SPEC)
-
-
-def changed(family: Rendered, name: str, old: str, new: str) -> str:
-    """A kernel with one text replaced."""
-    text = family.file(name).read_text()
-    assert text.count(old) == 1, (old, text.count(old))
-    return text.replace(old, new)
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -70,8 +63,8 @@ def test_a_half_that_is_not_stored_is_not_proved(
     text = family.file(name).read_text()
     # The plain chain's halves have no names of their own.
     old = old if old in text else old.replace("gate.to", "acc_gate.to")
-    (tmp_path / "kernel.py").write_text(changed(family, name, old, new.replace("gate.to", "acc_gate.to")))
-    proof = prove(tmp_path / "kernel.py")
+    new = new.replace("gate.to", "acc_gate.to")
+    proof = prove(changed(family, tmp_path / "halves", name, old, new) / f"{name}.py")
     states = {access.state for access in proof.accesses if access.operand == "preact"} | {proof.order.state}
     assert states != {"proved"}
     assert words in proof.order.detail or "refuted" in states, proof.order
@@ -88,10 +81,7 @@ def test_halves_are_right_and_mistakes_in_them_are_found(
     ]
     jobs = [Job("interpret", family.folder, name) for name in KERNELS]
     for number, (name, old, new, _) in enumerate(mutants):
-        folder = tmp_path / f"mutant{number}" / "halves"
-        folder.mkdir(parents=True)
-        (folder / "manifest.json").write_bytes((family.folder / "manifest.json").read_bytes())
-        (folder / f"{name}.py").write_text(changed(family, name, old, new))
+        folder = changed(family, tmp_path / f"mutant{number}", name, old, new)
         jobs.append(Job("interpret", folder, name, case="primes"))
     found = [future.result() for future in [pools("interpret").submit(job) for job in jobs]]
     assert {result.state for result in found[: len(KERNELS)]} == {State.PASSED}, found[: len(KERNELS)]
