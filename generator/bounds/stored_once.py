@@ -46,7 +46,9 @@ def uncovered(known: Launcher, launch: Launch, walked: Walk, row: Mapping[str, i
             except (NotLinear, NotUnderstood) as error:
                 return f"line {site.line}: not every element of {name} is known to be stored once: {error}"
         halves = _halves(tiles, variable(known.extents[-1]))
-        if not all(_one_runs(sites, facts) for sites in ([[site] for site in stores] if halves else [stores])):
+        # Both halves are stored by every program; of the stores of another result each program runs one.
+        alternatives = [[site] for site in stores] if halves else [stores]
+        if not all(_one_runs(sites, facts) for sites in alternatives):
             return f"not every program is known to store its tile of {name} once"
         for site in stores:
             reason = _missed(site, (halves or tiles)[site], launch, walked)
