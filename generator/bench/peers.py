@@ -102,7 +102,7 @@ def _followed(problem: Problem, call: _Call) -> Peer:
             x = eager_epilogue(rest, x.to(converted), operands.epilogue, native=True, outputs=outputs)
         # A saved matrix has the layout of the result.
         beside = [
-            found if output.writer.reduction else _deliver(found, operands, None)
+            found if output.reduced else _deliver(found, operands, None)
             for output, found in zip(rest.outputs, outputs, strict=True)
         ]
         result = _deliver(x, operands, out)

@@ -43,6 +43,11 @@ class Output:
     def shape(self) -> str:
         return BOTH if self.gated else self.writer.shape
 
+    @property
+    def reduced(self) -> bool:
+        """Whether it has one element for each row or column of C; it has the tile's own shape otherwise."""
+        return bool(self.writer.reduction)
+
 
 @dataclass(frozen=True)
 class Step:

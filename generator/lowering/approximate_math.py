@@ -58,7 +58,7 @@ def coarse(out: str) -> bool:
 
 def math_of(v: Variant) -> str:
     """How a kernel computes: `fast` every function, `auto` those of operations whose error is known, `exact` none."""
-    narrow = ELEMENTS[v.dtype.out].bits <= _WIDEST and not any(output.writer.reduction for output in v.epilogue.outputs)
+    narrow = ELEMENTS[v.dtype.out].bits <= _WIDEST and not any(output.reduced for output in v.epilogue.outputs)
     return v.math if v.math != "auto" or (narrow and not v.rounds_between) else "exact"
 
 

@@ -232,7 +232,7 @@ def halves(v: Variant) -> str:
 
 def outputs(v: Variant) -> str:
     """What is written beside C, and C where it is read; nothing where there is no such thing."""
-    saved = [output.name for output in v.epilogue.outputs if not output.writer.reduction]
+    saved = [output.name for output in v.epilogue.outputs if not output.reduced]
     text = f"{'; '.join(v.epilogue.told)}." if v.epilogue.outputs else ""
     if saved:
         text += (

@@ -79,4 +79,4 @@ def stored(x: str, kind: str, out: str, *, whole: bool) -> str:
 
 def reduced_shapes(outputs: tuple[Output, ...]) -> str:
     """The dimensions whose coordinates and masks the outputs need, beside those of the store."""
-    return f"{ROWS} {COLUMNS}" if any(output.writer.reduction or output.gated for output in outputs) else ""
+    return f"{ROWS} {COLUMNS}" if any(output.reduced or output.gated for output in outputs) else ""

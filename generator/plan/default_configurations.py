@@ -294,7 +294,7 @@ def _spills(v: Variant, tile: Tile) -> bool:
     up to 4 KB (ptxas, sm90), and 64 elements almost nothing. If one of these three conditions is missing, 128 elements
     spill less than 1 KB, and mostly nothing.
     """
-    reduced = {output.shape for output in v.epilogue.outputs if output.writer.reduction}
+    reduced = {output.shape for output in v.epilogue.outputs if output.reduced}
     vectors = any(operand.shape in (ROWS, COLUMNS, HALVES) for operand in v.epilogue.operands)
     return v.traits.walks_tiles and len(reduced) == 2 and vectors and tile.m * tile.n >= 128 * 32 * tile.warps
 

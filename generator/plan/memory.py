@@ -292,7 +292,7 @@ class _Program:
     def conversion(self) -> int:
         """Bytes of the largest layout conversion of a tile after the loop, at most."""
         v = self.v
-        saved = any(not output.writer.reduction for output in v.epilogue.outputs) or v.epilogue.reads_out
+        saved = any(not output.reduced for output in v.epilogue.outputs) or v.epilogue.reads_out
         plain = not (self.reads_matrices or saved or v.rounds_between or not v.traits.repeatable)
         large = min(self.tile.m, self.tile.n) >= 64
         if self.amd and plain and large and v.dtype.acc != "fp16" and v.epilogue.order != INTERLEAVED:
@@ -312,7 +312,7 @@ class _Program:
     @cached_property
     def vector_conversion(self) -> int:
         """Bytes in which vectors change layout, and in which warps reduce rows or columns together."""
-        reduced = any(output.writer.reduction for output in self.v.epilogue.outputs)
+        reduced = any(output.reduced for output in self.v.epilogue.outputs)
         if self.amd and not reduced:
             return 0
         # A kernel that adds partial sums has the default of four warps.
@@ -387,4 +387,4 @@ def _stores_accumulator(v: Variant) -> bool:
     """Whether the accumulator is stored unchanged: as the result, or saved before the first operation."""
     outputs = [step.output for step in v.epilogue.steps]
     before = list(itertools.takewhile(lambda output: output is not None, outputs))
-    return len(before) == len(outputs) or any(output and not output.writer.reduction for output in before)
+    return len(before) == len(outputs) or any(output and not output.reduced for output in before)

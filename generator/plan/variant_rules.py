@@ -77,7 +77,7 @@ def _integer_output(v: Variant) -> str | None:
 
 
 def _elementwise_reduction(v: Variant) -> str | None:
-    reduced = [step.operation for step in v.epilogue.steps if step.output is not None and step.output.writer.reduction]
+    reduced = [step.operation for step in v.epilogue.steps if step.output is not None and step.output.reduced]
     if not v.traits.tiled and reduced:
         return f"{reduced[0]} is reduced tile by tile, and {v.schedule} has no tiles; use tiled"
     if v.traits.pairs and reduced:
@@ -110,7 +110,7 @@ def _groups(v: Variant) -> str | None:
         return "a descriptor reads rows of a column-major A from multiples of 16 bytes on only; use 'load: pointer'"
     if v.loading.descriptors and v.store == "as_load" and divided == "m":
         return "a descriptor's store past the end of a group would write rows of the next one; use 'store: pointer'"
-    reduced = [step.operation for step in v.epilogue.steps if step.output is not None and step.output.writer.reduction]
+    reduced = [step.operation for step in v.epilogue.steps if step.output is not None and step.output.reduced]
     if reduced:
         return (
             f"{reduced[0]} would be reduced over tiles whose number only the device knows; compute it from the result"

@@ -209,7 +209,7 @@ def _matrices(variant: Variant) -> list[str]:
 
 def _saved(variant: Variant) -> list[str]:
     """The names of the auxiliary outputs that are matrices."""
-    return [output.name for output in variant.epilogue.outputs if not output.writer.reduction]
+    return [output.name for output in variant.epilogue.outputs if not output.reduced]
 
 
 #: Few elements, but more than two lines: the stride is below 2**31, and only its product with a line's index is not.

@@ -226,7 +226,7 @@ def _auxiliary_outputs(kernel: Kernel, case: Case) -> Iterator[Refusal]:
         name = output.name
         spoil = changed(name, lambda x: x.double())
         yield Refusal(f"{name}-dtype", f"{name} is float64", TypeError, (name, "float64"), spoil)
-        if output.writer.reduction:
+        if output.reduced:
             size = str((*leading_extents(v, case), {"M": m, "N": n}[output.shape] + 1))
             spoil = changed(name, lambda x: torch.cat([x, x[..., :1]], -1))
             yield Refusal(f"{name}-shape", f"{name} is too long", ValueError, (name, size), spoil)

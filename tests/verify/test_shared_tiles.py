@@ -14,7 +14,7 @@ from generator.verify.expectations import _partial_sums
 from generator.verify.jobs import Job, State
 from generator.verify.machine_code import MachineCode
 from generator.verify.worker_pool import Pool
-from tests.helpers.verify.rendered import rendered
+from tests.helpers.verify.rendered import rendered, replaced
 
 SPEC = """\
 summary: A product by programs that share tiles.
@@ -45,13 +45,6 @@ SCHEDULES = {"split_k", "split_k_atomic", "stream_k"}
 @pytest.fixture(scope="module")
 def family(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
     return rendered(tmp_path_factory.mktemp("shared"), "shared", SPEC)
-
-
-def changed(family: Rendered, name: str, old: str, new: str) -> str:
-    """A kernel with one text replaced."""
-    text = family.file(name).read_text()
-    assert text.count(old) == 1, old
-    return text.replace(old, new)
 
 
 def test_every_access_is_proved_and_one_program_stores_each_tile(family: Rendered) -> None:
@@ -116,14 +109,14 @@ COUNTED = 'before = tl.atomic_add(counters_ptr + pid, 1, sem="acq_rel", scope="g
 def test_a_tile_that_may_be_stored_twice_or_too_early_is_not_proved(
     family: Rendered, tmp_path: Path, kernel: str, old: str, new: str, told: str, pools: Callable[[str], Pool]
 ) -> None:
-    (tmp_path / "kernel.py").write_text(changed(family, kernel, old, new))
+    (tmp_path / "kernel.py").write_text(replaced(family, kernel, old, new))
     order = prove(tmp_path / "kernel.py").order
     assert order.state != "proved" and told in order.detail
 
 
 def test_sums_added_to_a_result_that_is_not_set_to_zero_are_refuted(family: Rendered, tmp_path: Path) -> None:
     loop = "            for name in launch.cleared:\n                launch.results[name].zero_()\n"
-    text, planned = changed(family, ADDED, loop, ""), '        cleared=["out"],\n'
+    text, planned = replaced(family, ADDED, loop, ""), '        cleared=["out"],\n'
     assert text.count(planned) == 1
     (tmp_path / "kernel.py").write_text(text.replace(planned, ""))
     order = prove(tmp_path / "kernel.py").order
@@ -144,7 +137,7 @@ def test_sums_added_to_a_result_that_is_not_set_to_zero_are_refuted(family: Rend
 def test_a_partial_sum_outside_the_room_for_them_is_refuted(
     family: Rendered, tmp_path: Path, kernel: str, old: str, new: str, operand: str
 ) -> None:
-    (tmp_path / "kernel.py").write_text(changed(family, kernel, old, new))
+    (tmp_path / "kernel.py").write_text(replaced(family, kernel, old, new))
     refuted = [access for access in prove(tmp_path / "kernel.py").accesses if access.state == "refuted"]
     assert operand in {access.operand for access in refuted}
 

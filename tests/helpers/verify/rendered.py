@@ -18,13 +18,19 @@ def rendered(folder: Path, name: str, spec: str) -> Rendered:
     return read(folder / name)
 
 
-def changed(family: Rendered, folder: Path, kernel: str, old: str, new: str) -> Path:
-    """A family's folder with one kernel, one text of which is replaced."""
+def replaced(family: Rendered, kernel: str, old: str, new: str) -> str:
+    """The text of a kernel with one part, which it has once, replaced."""
     text = family.file(kernel).read_text()
     assert text.count(old) == 1, old
+    return text.replace(old, new)
+
+
+def changed(family: Rendered, folder: Path, kernel: str, old: str, new: str) -> Path:
+    """A family's folder with one kernel, one text of which is replaced."""
+    text = replaced(family, kernel, old, new)
     folder.mkdir()
     (folder / "manifest.json").write_bytes((family.folder / "manifest.json").read_bytes())
-    (folder / f"{kernel}.py").write_text(text.replace(old, new))
+    (folder / f"{kernel}.py").write_text(text)
     return folder
 
 
