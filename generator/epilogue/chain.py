@@ -45,7 +45,7 @@ class Output:
 
     @property
     def reduced(self) -> bool:
-        """Whether it has one element for each row or column of C; it has the tile's own shape otherwise."""
+        """Whether it is a vector of sums or maxima over rows or columns; otherwise it is a matrix."""
         return bool(self.writer.reduction)
 
 

@@ -65,8 +65,8 @@ def why_not_selected(v: Variant, select: str, *, rows_alike: bool = False) -> st
         return f"the autotuner times one launch, and {v.schedule} has two; use heuristic or table"
     if v.epilogue.reads_out:
         return "the autotuner repeats a kernel, and accumulate would read what the run before wrote; use heuristic"
-    if any(output.reduced for output in v.epilogue.outputs):
-        name = next(output.name for output in v.epilogue.outputs if output.reduced)
+    name = next((output.name for output in v.epilogue.outputs if output.reduced), None)
+    if name is not None:
         return f"the workspace of {name} is allocated before the autotuner chooses a tile; use heuristic"
     return None
 

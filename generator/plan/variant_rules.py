@@ -76,12 +76,17 @@ def _integer_output(v: Variant) -> str | None:
     return None
 
 
+def _first_reduction(v: Variant) -> str | None:
+    """The first operation of the epilogue that reduces rows or columns, or None."""
+    return next((step.operation for step in v.epilogue.steps if step.output and step.output.reduced), None)
+
+
 def _elementwise_reduction(v: Variant) -> str | None:
-    reduced = [step.operation for step in v.epilogue.steps if step.output is not None and step.output.reduced]
-    if not v.traits.tiled and reduced:
-        return f"{reduced[0]} is reduced tile by tile, and {v.schedule} has no tiles; use tiled"
-    if v.traits.pairs and reduced:
-        return f"{reduced[0]} is reduced tile by tile, and a tile of {v.schedule} has two accumulators; use tiled"
+    reduction = _first_reduction(v)
+    if not v.traits.tiled and reduction:
+        return f"{reduction} is reduced tile by tile, and {v.schedule} has no tiles; use tiled"
+    if v.traits.pairs and reduction:
+        return f"{reduction} is reduced tile by tile, and a tile of {v.schedule} has two accumulators; use tiled"
     return None
 
 
@@ -110,11 +115,9 @@ def _groups(v: Variant) -> str | None:
         return "a descriptor reads rows of a column-major A from multiples of 16 bytes on only; use 'load: pointer'"
     if v.loading.descriptors and v.store == "as_load" and divided == "m":
         return "a descriptor's store past the end of a group would write rows of the next one; use 'store: pointer'"
-    reduced = [step.operation for step in v.epilogue.steps if step.output is not None and step.output.reduced]
-    if reduced:
-        return (
-            f"{reduced[0]} would be reduced over tiles whose number only the device knows; compute it from the result"
-        )
+    reduction = _first_reduction(v)
+    if reduction:
+        return f"{reduction} would be reduced over tiles whose number only the device knows; compute it from the result"
     if any(storage.letter == "a" and storage.block and storage.block.across > 1 for storage in v.dtype.stored):
         return "a scale of several rows of a would be shared by groups; give each row its own"
     return None

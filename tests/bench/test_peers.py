@@ -228,7 +228,7 @@ def test_the_compiled_graph_returns_what_is_written_beside(
         torch.testing.assert_close(found, expected, rtol=2e-2, atol=2e-2 if out == "bf16" else 1)
     sizes = {"M": (24,), "N": (40,), "MN": (24, 40)}
     assert [tuple(found.shape) for found in returned[1:]] == [sizes[each.shape] for each in of.epilogue.outputs]
-    saved = [found for found, each in zip(returned[1:], of.epilogue.outputs) if not each.writer.reduction]
+    saved = [found for found, each in zip(returned[1:], of.epilogue.outputs) if not each.reduced]
     assert all(found.dtype == one.out.dtype for found in saved)
 
 

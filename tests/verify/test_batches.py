@@ -23,7 +23,7 @@ from generator.verify.launches import launches
 from generator.verify.reference import Bounded
 from generator.verify.tile_order import wrong_order
 from generator.verify.worker_pool import Pool
-from tests.helpers.verify.rendered import rendered
+from tests.helpers.verify.rendered import rendered, replaced
 
 SPEC = """\
 summary: Batches, by every schedule and load.
@@ -102,9 +102,7 @@ def test_programs_that_miss_a_tile_of_a_matrix_are_not_proved(
 def test_an_address_in_another_matrix_is_refuted(
     family: Rendered, tmp_path: Path, kernel: str, old: str, new: str, operand: str, words: str
 ) -> None:
-    text = family.file(kernel).read_text()
-    assert text.count(old) == 1, old
-    (tmp_path / "kernel.py").write_text(text.replace(old, new))
+    (tmp_path / "kernel.py").write_text(replaced(family, kernel, old, new))
     accesses = prove(tmp_path / "kernel.py").accesses
     refuted = {access.operand: access.detail for access in accesses if access.state == "refuted"}
     assert words in refuted[operand], accesses
@@ -120,9 +118,7 @@ def test_an_address_in_another_matrix_is_refuted(
     ],
 )
 def test_a_descriptor_of_something_else_is_not_proved(family: Rendered, tmp_path: Path, old: str, new: str) -> None:
-    text = family.file(DESCRIPTORS).read_text()
-    assert text.count(old) == 1, old
-    (tmp_path / "kernel.py").write_text(text.replace(old, new))
+    (tmp_path / "kernel.py").write_text(replaced(family, DESCRIPTORS, old, new))
     states = {access.state for access in prove(tmp_path / "kernel.py").accesses}
     assert "not proved" in states or "_describe(out" in new
 

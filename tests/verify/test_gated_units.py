@@ -23,6 +23,7 @@ from generator.verify.execute import Interpreter, run_case
 from generator.verify.gate_columns import columns_of, taken_apart
 from generator.verify.loading import load_kernel
 from tests.helpers.support import ROOT
+from tests.helpers.verify.rendered import replaced
 
 FOLDER = ROOT / "generated" / "gated"
 TILED = "gemm_bf16_rcr_bias_{}__tiled_pointer_auto_grouped"
@@ -68,10 +69,8 @@ def wrong(folder: Path, name: str, old: str, new: str) -> str | None:
     """What the interpreter says of a kernel with `old` replaced, at primes below a tile."""
     family: Rendered = read(FOLDER)
     kernel = family.by_name[name]
-    text = family.file(name).read_text()
-    assert text.count(old) == 1, old
     path = folder / f"{name}.py"
-    path.write_text(text.replace(old, new))
+    path.write_text(replaced(family, name, old, new))
     module = load_kernel(path)
     row = min(range(len(kernel.tiles)), key=lambda row: kernel.tiles[row].m * kernel.tiles[row].n)
     fit = Fit(kernel.variant, kernel.tiles[row])

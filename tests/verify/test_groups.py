@@ -20,7 +20,7 @@ from generator.verify.launches import launches
 from generator.verify.reference import references
 from generator.verify.tile_order import wrong_order
 from generator.verify.worker_pool import Pool
-from tests.helpers.verify.rendered import rendered
+from tests.helpers.verify.rendered import rendered, replaced
 
 SPEC = """\
 summary: Groups, by every schedule and load.
@@ -79,9 +79,7 @@ def test_every_access_is_proved_and_every_tile_of_every_group(family: Rendered) 
     ],
 )  # fmt: skip
 def test_a_mistake_is_not_proved(family: Rendered, tmp_path: Path, kernel: str, old: str, new: str, words: str) -> None:
-    text = family.file(kernel).read_text()
-    assert text.count(old) == 1, old
-    (tmp_path / "kernel.py").write_text(text.replace(old, new))
+    (tmp_path / "kernel.py").write_text(replaced(family, kernel, old, new))
     proof = prove(tmp_path / "kernel.py")
     wrong = [access for access in proof.accesses if access.state in ("refuted", "not proved")]
     assert wrong and any(words in text for text in (proof.order.detail, *(access.detail for access in wrong))), proof
@@ -257,9 +255,7 @@ def test_whole_tiles_of_products_divided_along_k_are_proved(tmp_path: Path) -> N
 def test_a_mistake_with_a_part_of_k_is_not_proved(
     family_of_k: Rendered, tmp_path: Path, old: str, new: str, words: str
 ) -> None:
-    text = family_of_k.file(TILED_OF_K).read_text()
-    assert text.count(old) == 1, old
-    (tmp_path / "kernel.py").write_text(text.replace(old, new))
+    (tmp_path / "kernel.py").write_text(replaced(family_of_k, TILED_OF_K, old, new))
     proof = prove(tmp_path / "kernel.py")
     wrong = [access for access in proof.accesses if access.state in ("refuted", "not proved")]
     assert wrong and any(words in text for text in (proof.order.detail, *(access.detail for access in wrong))), proof

@@ -14,7 +14,7 @@ from generator.verify.coverage import Coverage
 from generator.verify.job_selection import covered, plan
 from generator.verify.jobs import State
 from generator.verify.worker_pool import Pool
-from tests.helpers.verify.rendered import rendered
+from tests.helpers.verify.rendered import rendered, replaced
 
 SPEC = """\
 summary: A product by programs that stay and walk the tiles.
@@ -60,9 +60,7 @@ def test_every_access_and_the_walk_are_proved(family: Rendered) -> None:
 def test_a_walk_that_misses_tiles_is_not_proved(
     family: Rendered, tmp_path: Path, old: str, new: str, state: str
 ) -> None:
-    text = family.file(POINTER).read_text()
-    assert text.count(old) == 1, old
-    (tmp_path / "kernel.py").write_text(text.replace(old, new))
+    (tmp_path / "kernel.py").write_text(replaced(family, POINTER, old, new))
     assert prove(tmp_path / "kernel.py").order.state == state
 
 
