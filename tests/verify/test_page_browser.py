@@ -53,7 +53,8 @@ def choose(driver: Any, name: str, value: str) -> None:
 
 
 def until(driver: Any, holds: Callable[[], bool]) -> None:
-    """Waits for what the browser does in its own time; an error where that does not come."""
+    """Waits for what a link to a new hash brings, of which the browser tells the page in a later task; an error where
+    it does not come."""
     from selenium.webdriver.support.wait import WebDriverWait
 
     WebDriverWait(driver, 10).until(lambda _: holds())
@@ -191,6 +192,7 @@ def test_what_the_families_leave_out_is_a_list_of_its_own(browse: Open, html: st
     driver = browse(html)
     driver.find_element("id", "to-left-out").click()
     listed = driver.find_element("id", "left-out")
+    until(driver, listed.is_displayed)
     for family in sample()[1]:
         for entry in family.left_out:
             assert entry.reason in listed.text
@@ -198,6 +200,7 @@ def test_what_the_families_leave_out_is_a_list_of_its_own(browse: Open, html: st
     type_in(driver, "elementwise")
     assert len(driver.find_elements("css selector", "#left-out tbody tr")) == 1
     driver.find_element("id", "to-kernels").click()
+    until(driver, driver.find_element("id", "kernels").is_displayed)
     assert [name for name in shown(driver) if "elementwise" not in name] == []
 
 
@@ -217,7 +220,6 @@ def test_the_hash_holds_the_filters_and_brings_them_back(browse: Open, html: str
     # A number of the summary is a link to what it counts; a hash that says nothing filters nothing.
     driver = browse(html)
     driver.find_element("css selector", ".totals a[href='#state=failed&at=static']").click()
-    # The browser tells the page of its new hash in a later task.
     until(driver, lambda: len(shown(driver)) == 1)
     assert len(shown(browse(html, "#state=no-such&load=%3Cb%3E&tab=7"))) == 13
 
@@ -249,6 +251,7 @@ def test_a_text_that_would_run_is_shown_as_text(browse: Open) -> None:
     assert command(results[0].job, *results[0].failures) in opened[0]
     assert HOSTILE in driver.execute_script("return document.querySelector('.totals').textContent")
     driver.find_element("id", "to-left-out").click()
+    until(driver, driver.find_element("id", "left-out").is_displayed)
     assert driver.execute_script("return document.getElementById('left-out').textContent").count(HOSTILE) == 2
     assert driver.execute_script("return [window.owned === undefined, document.images.length]") == [True, 0]
 
