@@ -166,6 +166,22 @@ class Accumulation:
             found += [conversion(b, name, lines, self.b.shuffle, index) for name, index in named]
         return tuple(found)
 
+    @property
+    def reordered(self) -> tuple[str, ...]:
+        """The statements that put A's tile, if there is less of it, and B's in B's order of K, where A is not copied so."""
+        shuffle = self.b.shuffle
+        if shuffle is None or not shuffle.wide:
+            return ()
+        loaded = [shuffle.ordered(name, f"{self.b.pairs}BLOCK_N") for name in self.b.tiles]
+        return (
+            "# Of few rows, the order of K in which the matrix unit reads bytes of B from registers that a thread loads",
+            "# together.",
+            f"if {shuffle.wide} * BLOCK_M <= BLOCK_N:",
+            *(f"    {line}" for line in shuffle.ordered("a", "BLOCK_M")),
+            *(f"    {grouped}" for grouped, _ in loaded),
+            *(shaped for _, shaped in loaded),
+        )
+
     @cached_property
     def metadata(self) -> tuple[Metadata, ...]:
         """What a step loads beside the operands, for each strip of B its own.

@@ -2,7 +2,9 @@
 
 Hopper's matrix unit takes from a thread elements 2i, 2i + 1, 2i + 8 and 2i + 9 of each 16 along K, which are bytes in
 several places. A sum may have its terms in any order: with the bytes that a thread loads together in these places, and
-A's columns in the same order, loads from shared memory are of whole words, and copies to it of 16 bytes.
+A's columns in the same order, loads from shared memory are of whole words, and copies to it of 16 bytes. Pointers copy
+A to shared memory in this order. The hardware's copies by descriptors keep that of memory, and a step puts A's tile in
+this one, which pays for few rows.
 """
 
 from __future__ import annotations
@@ -11,7 +13,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from generator.language.model import Tile, Variant
-from generator.plan.resources import keeps_registers
+from generator.plan.resources import converts_as_loaded
+
+#: How many times as many columns as rows a tile has at least whose step puts A in another order, by how B is stored.
+#: With fewer it takes longer than what it saves, and beside other types it saves nothing (measured on an H200).
+_WIDE = {"int4": 4, "uint4": 4, "int8": 2, "sparse": 2}
 
 
 @dataclass(frozen=True)
@@ -20,6 +26,9 @@ class Shuffle:
 
     words: int
     pairs: int
+    #: How many times as many columns as rows a tile has at least whose step puts A in this order, and B with it;
+    #: 0 where A is copied in it.
+    wide: int = 0
 
     @property
     def group(self) -> int:
@@ -32,22 +41,22 @@ class Shuffle:
         within = f"offs_k // 2 % {self.words} * {2 * self.pairs} + offs_k // {2 * self.words} % {self.pairs} * 2"
         return f"offs_k = offs_k // {self.group} * {self.group} + {within} + offs_k % 2"
 
-    def grouped(self, tile: str, lines: str) -> str:
-        """A tile of so many lines, with its groups of K in this order, in further dimensions."""
+    def ordered(self, tile: str, lines: str) -> tuple[str, ...]:
+        """The statements that put a tile of so many lines, as they follow each other in memory, in this order."""
         shape = f"({lines}, BLOCK_K // {self.group}, {self.words}, {self.pairs}, 2)"
-        return f"{tile}.reshape({shape}).permute((0, 1, 3, 2, 4))"
+        grouped = f"{tile} = {tile}.reshape({shape}).permute((0, 1, 3, 2, 4))"
+        return grouped, f"{tile} = {tile}.reshape(({lines}, BLOCK_K))"
 
 
 def shuffle_of(v: Variant, tiles: Iterable[Tile]) -> Shuffle | None:
-    """The order in which a kernel multiplies B; None where it keeps that of memory.
-
-    The hardware's copies by descriptors leave A in the order of memory.
-    """
+    """The order in which a kernel multiplies B; None where it keeps that of memory."""
     b = v.dtype.stored_b
-    if not keeps_registers(v):
+    kind = "sparse" if b.sparse else b.kind
+    wide = _WIDE.get(kind, 0) if v.loading.descriptors else 0
+    if not converts_as_loaded(v) or (v.loading.descriptors and (v.layout.a != "row" or not wide)):
         return None
     # A word has 32 bits, one of positions a bit for each element; they are read as shorter words in shorter steps.
     depths = [tile.k for tile in tiles]
     pairs = min(32 // 2, min(depths) // 8) if b.sparse else 32 // b.bits // 2
-    found = Shuffle(words=4, pairs=pairs)
+    found = Shuffle(words=4, pairs=pairs, wide=wide)
     return found if all(depth % found.group == 0 for depth in depths) else None

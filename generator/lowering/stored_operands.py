@@ -145,10 +145,9 @@ class Conversion:
     @property
     def arranged(self) -> tuple[str, ...]:
         """The statements that put the elements of each line, as they follow each other in memory, in that order."""
-        shaped = f"{self.name} = {self.name}.reshape(({self.lines}, BLOCK_K))"
         if self.shuffle is not None:
-            return (f"{self.name} = {self.shuffle.grouped(self.name, self.lines)}", shaped)
-        return (shaped,) if self.packed else ()
+            return () if self.shuffle.wide else self.shuffle.ordered(self.name, self.lines)
+        return (f"{self.name} = {self.name}.reshape(({self.lines}, BLOCK_K))",) if self.packed else ()
 
     @property
     def triton(self) -> str:

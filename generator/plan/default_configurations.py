@@ -210,7 +210,11 @@ _CONVERTED_WHOLE = (Tile(256, 128, 64, warps=8, stages=3), Tile(128, 256, 64, wa
 _CONVERTED_WHOLE_EXCHANGED = (
     Tile(256, 64, 64, warps=4, stages=3),
     Tile(128, 128, 64, warps=4, stages=4),
+    Tile(64, 128, 128, warps=4, stages=4),
     Tile(64, 64, 128, warps=4, stages=4),
+    Tile(32, 128, 128, warps=4, stages=4),
+    Tile(16, 128, 128, warps=8, stages=4),
+    Tile(16, 128, 128, warps=4, stages=4),
     Tile(16, 64, 128, warps=4, stages=4),
 )
 

@@ -75,10 +75,15 @@ def in_registers(v: Variant) -> str | None:
     return rows.letter if rows.converted else through_registers(v)
 
 
-def keeps_registers(v: Variant) -> bool:
-    """Whether a converted B may stay in the registers that load it: K is multiplied in an order that suits them."""
+def converts_as_loaded(v: Variant) -> bool:
+    """Whether a converted B can stay in the registers that load it: where K is multiplied in an order that suits them."""
     alone = v.dtype.stored_b.converted and v.dtype.stored_a.packed == 1
-    return alone and v.product == "exchanged" and v.loading.pointers and v.layout.b == "column"
+    return alone and v.product == "exchanged" and v.layout.b == "column"
+
+
+def keeps_registers(v: Variant) -> bool:
+    """Whether a converted B stays there in every tile: pointers copy A in that order."""
+    return converts_as_loaded(v) and v.loading.pointers
 
 
 def matrix_instruction(v: Variant, tile: Tile, target: str) -> str | None:
