@@ -23,7 +23,8 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 _SPELLED = frozenset(
     {
         *("c", "furthest", "map", "meta", "number", "plan", "refusal", "tuple"),
-        *("gate", "acc_gate", "acc_up", "b_gate", "b_up", "in_b", "in_s", "acc_left", "acc_right"),
+        *("gate", "acc_gate", "acc_up", "b_gate", "b_up", "in_b", "in_s"),
+        *(f"{x}_{side}" for x in ("acc", "b") for side in ("left", "right")),
         *(f"{x}_{half}" for x in ("b_scale", "b_zero") for half in ("gate", "up")),
         *("a_sum", "product", "offs_p", "in_p", "in_i", "offs_i", "offs_s", "ahead", "more"),
         *(f"{tile}_{half}" for tile in ("b", "b_gate", "b_up") for half in ("lower", "upper")),

@@ -85,6 +85,13 @@ class Accumulation:
         return " C^T = B^T A^T" if self.exchanged else ""
 
     @property
+    def beside(self) -> str:
+        """What is to say of a tile whose columns are two blocks."""
+        if not self.b.beside:
+            return ""
+        return f"; B's columns are two blocks{'' if self.exchanged else ' of different widths'}"
+
+    @property
     def order(self) -> str | None:
         """The order of the two columns of B that a gate makes one of; None where there is no gate."""
         return self.v.epilogue.order
@@ -92,7 +99,7 @@ class Accumulation:
     @property
     def strips(self) -> tuple[tuple[str, str], ...]:
         """What B's columns of a tile are loaded in: the end of each one's names, and its columns."""
-        if self.schedule.pairs:
+        if self.b.beside:
             return (("_left", "LEFT_N"), ("_right", "BLOCK_N - LEFT_N"))
         columns = f"{self.b.pairs}BLOCK_N"
         apart = self.order == CONCATENATED or (self.order is not None and not self.tiled)
@@ -269,7 +276,7 @@ class Accumulation:
 
     def _scaled(self, end: str, product: str, factors: tuple[Factor, ...], *, add: bool = False) -> list[str]:
         """The statements that make of a product, or add to the accumulator, what its factors leave of it."""
-        own = [found for found in factors if found.letter == "a" or found.end == end]
+        own = [found for found in factors if found.letter == "a" or found.end in ("", end)]
         scales = [found for found in own if not found.zero]
         lines = []
         for zero in (found for found in own if found.zero):

@@ -58,7 +58,12 @@ def view(kernel: Kernel) -> View:
     return View(
         kernel,
         a=rows_of_a(_matrix("a", "M", "K", described.a, products, packed=storages["a"].packed)),
-        b=replace(b, flipped=through_registers(v) == "b" or b.packed > 1 or shuffle is not None, shuffle=shuffle),
+        b=replace(
+            b,
+            flipped=through_registers(v) == "b" or b.packed > 1 or shuffle is not None,
+            shuffle=shuffle,
+            beside=v.traits.pairs,
+        ),
         stored=tuple(rows_of_a(x) for x in stored),
         c=replace(c, located=v.epilogue.reads_out),
         edges=edges_of(

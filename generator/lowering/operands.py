@@ -30,6 +30,8 @@ class Matrix:
     gathered: bool = False
     #: Of a B with two columns for each of C, their order.
     order: str | None = None
+    #: Of B, whether its tile is two blocks side by side, each with a descriptor of its own.
+    beside: bool = False
     #: Of the result, whether the epilogue has read it, so that its addresses are there.
     located: bool = False
     #: Of B, whether its tiles are loaded transposed.
@@ -60,7 +62,18 @@ class Matrix:
     @property
     def tiles(self) -> tuple[str, ...]:
         """The kernel's names for what it loads of the matrix in a step."""
+        if self.beside:
+            return f"{self.name}_left", f"{self.name}_right"
         return (f"{self.name}_gate", f"{self.name}_up") if self.order == CONCATENATED else (self.name,)
+
+    @property
+    def blocks(self) -> tuple[tuple[str, str, str], ...]:
+        """What a step copies of B by descriptors: the names of a tile and of its descriptor, and its first column."""
+        if self.beside:
+            left, right = self.tiles
+            return (left, f"{left}_desc", "column"), (right, f"{right}_desc", "right")
+        firsts = f"{self.pairs}column", "N + column"
+        return tuple((tile, f"{self.name}_desc", first) for tile, first in zip(self.tiles, firsts))
 
     @property
     def pairs(self) -> str:

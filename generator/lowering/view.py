@@ -261,6 +261,11 @@ class View(Accumulation):
         return not self.v.loading.pointers and (bool(self.metadata) or any(found.vector for found in self.factors))
 
     @property
+    def early_edges(self) -> Edges:
+        """The edges that those coordinates are of: where a tile has two blocks of columns, its rows alone."""
+        return replace(self.edges, needs_n=False) if self.b.beside else self.edges
+
+    @property
     def edges_of_columns(self) -> Edges:
         """The edges of further columns of a tile, whose rows are known."""
         return replace(self.edges, needs_m=False)
@@ -349,9 +354,8 @@ class View(Accumulation):
     @property
     def b_blocks(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
         """The descriptors of B, each with the table's columns whose difference is the columns of its block."""
-        if self.schedule.pairs:
-            return (("b_left_desc", ("LEFT_N",)), ("b_right_desc", ("BLOCK_N", "LEFT_N")))
-        return (("b_desc", ("BLOCK_N",)),)
+        widths = (("LEFT_N",), ("BLOCK_N", "LEFT_N")) if self.b.beside else (("BLOCK_N",),)
+        return tuple((name, columns) for (_, name, _), columns in zip(self.b.blocks, widths))
 
     @property
     def descriptors_of_operands(self) -> tuple[tuple[str, str], ...]:

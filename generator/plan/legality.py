@@ -101,7 +101,7 @@ def why_no_row(v: Variant, tile: Tile) -> str | None:
     parts = widths(v, tile)
     if any(part & (part - 1) for part in parts):
         return f"n is {tile.n}, and {v.schedule} needs a power of two; only tiles of paired have two widths"
-    if len(parts) == 2 and tile.left == tile.right:
+    if len(parts) == 2 and tile.left == tile.right and v.product == "direct":
         return f"n is {tile.n}, and {v.schedule} needs a sum of two different powers of two, such as 160 = 128 + 32"
     least = shallowest(v)
     if tile.k < least:
@@ -111,13 +111,16 @@ def why_no_row(v: Variant, tile: Tile) -> str | None:
         if storage.block is not None and not storage.native and storage.block.along % tile.k:
             many = f"{storage.block.along} elements along K"
             return f"k is {tile.k}, and a step has one scale of {storage.letter}, which is for {many}"
+        if v.traits.pairs and storage.letter == "b" and storage.block is not None and storage.block.across % tile.n:
+            return f"n is {tile.n}, and a tile of {v.schedule} has one scale of b, which is for {storage.block.across}"
         if copies_too_little(v, storage, tile.k):
             return f"k is {tile.k}, and a descriptor copies at least {SHORTEST_COPY} bytes of a row of {storage.letter}"
     if min(tile.m, *parts) < 16:
         n = " + ".join(map(str, parts))
         return f"m and n are {tile.m} and {n}, and the matrix unit needs at least 16 of each"
     if v.product == "exchanged" and matrix_rows(v, tile) < 64:
-        return f"n is {tile.n}, too few columns of C for the 64 rows of the matrix unit in an exchanged product"
+        n = " + ".join(map(str, parts))
+        return f"n is {n}, too few columns of C for the 64 rows of the matrix unit in an exchanged product"
     if not v.traits.looped and tile.m * tile.n <= 256 and tile.k > 256:
         return f"Triton compiles 16x16 tiles with {tile.k} along K in one load to reads past shared memory; use m: 32"
     if v.traits.splits and (tile.split + 1) * tile.k > _BEYOND_K:

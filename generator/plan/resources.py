@@ -17,6 +17,8 @@ SCALES_OF_WORD = 4
 SCALED_ROWS = 128
 #: The bytes of a row of a block that a descriptor copies, at least (CUDA driver API, cuTensorMapEncodeTiled).
 SHORTEST_COPY = 16
+#: The fewest columns of a tile of two widths in an exchanged product: each width fills the 64 rows of the matrix unit.
+PAIRED_COLUMNS = 128
 
 
 def shallowest(v: Variant) -> int:
@@ -52,8 +54,8 @@ def largest_tensor(v: Variant, tile: Tile) -> int:
 
 
 def matrix_rows(v: Variant, tile: Tile) -> int:
-    """The rows of the tile's matrix product as the matrix unit computes it."""
-    return accumulated_columns(v, tile)[0] if v.product == "exchanged" else tile.m
+    """The rows of the tile's matrix product as the matrix unit computes it, the fewest where it computes several."""
+    return min(accumulated_columns(v, tile)) if v.product == "exchanged" else tile.m
 
 
 def through_registers(v: Variant) -> str | None:
@@ -76,7 +78,7 @@ def in_registers(v: Variant) -> str | None:
 
 
 def converts_as_loaded(v: Variant) -> bool:
-    """Whether a converted B can stay in the registers that load it: where K is multiplied in an order that suits them."""
+    """Whether a converted B can stay in the registers that load it, K being multiplied in an order that suits them."""
     alone = v.dtype.stored_b.converted and v.dtype.stored_a.packed == 1
     return alone and v.product == "exchanged" and v.layout.b == "column"
 
@@ -158,9 +160,10 @@ def tensor_memory(v: Variant, tile: Tile, target: str) -> int:
         return 0
     # An operand that does not come from shared memory takes columns beside the accumulator.
     operand = tile.k * -(-matrix_rows(v, tile) // 128) if in_registers(v) else 0
-    needed = []
+    needed, most_rows = [], 0
     for n in accumulated_columns(v, tile):
         rows, columns = (n, tile.m) if v.product == "exchanged" else (tile.m, n)
+        most_rows = max(most_rows, rows)
         columns *= -(-rows // 128)
         if v.dtype.precision == "tf32x3" and rows < 128:
             # The high and the low part of A take columns beside the accumulator.
@@ -174,7 +177,7 @@ def tensor_memory(v: Variant, tile: Tile, target: str) -> int:
         lines = (tile.m, sum(accumulated_columns(v, tile)))
         needed.append(sum(-(-many // 32) * words_of_scales(v, tile) for many in lines))
     # Two accumulators of 64 rows share the 128 lanes of the same columns.
-    shared = len(accumulated_columns(v, tile)) == 2 and matrix_rows(v, tile) <= 64
+    shared = len(accumulated_columns(v, tile)) == 2 and most_rows <= 64
     together = max(needed) if shared else sum(needed)
     # The hardware allocates powers of two.
     return 1 << (together - 1).bit_length()

@@ -15,7 +15,7 @@ from generator.language.dtypes import FORMATS
 from generator.language.model import Variant
 from generator.language.targets import TARGETS
 from generator.language.vocabulary import MASKED_DIMENSIONS, PRODUCT
-from generator.plan.resources import SHORTEST_COPY, copies_too_little, shallowest
+from generator.plan.resources import PAIRED_COLUMNS, SHORTEST_COPY, copies_too_little, shallowest
 
 #: File systems allow 255 bytes; `.py` and the suffix of a temporary file need some of them.
 _LONGEST_NAME = 240
@@ -146,8 +146,6 @@ def _paired(v: Variant) -> str | None:
         return f"{v.schedule} stores through pointers only; use 'store: pointer'"
     if v.dtype.precision == "ieee":
         return "fp32 without tf32 holds operands in registers, which are too few for two products; use tiled"
-    if v.product != "direct":
-        return "the narrower part of a tile may have too few columns for an exchanged product; use 'product: direct'"
     if v.products.several:
         return "a batch has enough tiles of one width to fill the last wave; use tiled or persistent"
     if v.epilogue.order is not None:
@@ -177,8 +175,14 @@ def _stored(v: Variant) -> str | None:
     if v.dtype.plain:
         return None
     t = v.traits
-    if not (t.tiled and t.looped) or t.pairs or not t.repeatable:
+    converted = any(storage.converted or storage.native for storage in v.dtype.stored)
+    if not (t.tiled and t.looped) or (t.pairs and converted) or not t.repeatable:
         return f"{v.schedule} takes no operands that are stored as {v.dtype.word}; use tiled, persistent or split_k"
+    if t.pairs and v.product == "direct":
+        return f"columns of b share scales, and the two widths of a tile of {v.schedule} differ; use 'product: exchanged'"
+    across = 0 if v.dtype.stored_b.block is None else v.dtype.stored_b.block.across
+    if t.pairs and across % PAIRED_COLUMNS:
+        return f"the {PAIRED_COLUMNS} columns of a tile of {v.schedule} have one scale of b, not one for {across}; use tiled"
     if v.loading.blocks:
         return f"block pointers take no operands that are stored as {v.dtype.word}; use pointer or descriptor"
     if v.loading.descriptors and v.epilogue.order is not None and not v.traits.decodes:
@@ -284,6 +288,13 @@ def _exchanged_target(v: Variant, target: str) -> str | None:
     return None
 
 
+def _paired_target(v: Variant, target: str) -> str | None:
+    scaled = any(storage.scaled_by_step for storage in v.dtype.stored)
+    if v.traits.pairs and scaled and TARGETS[target].capability != 90:
+        return f"two sums that are scaled step by step spill registers on {target}; use tiled or persistent"
+    return None
+
+
 def scaling_targets(v: Variant) -> tuple[str, ...]:
     """The targets whose matrix unit multiplies the operands as they are stored, and by their scales."""
     mixed = len({storage.bits for storage in v.dtype.stored}) > 1
@@ -329,6 +340,7 @@ TARGET_RULES: tuple[TargetRule, ...] = (
     _fp8_result_target,
     _tf32_target,
     _exchanged_target,
+    _paired_target,
     _scaled_target,
     _packed_target,
 )

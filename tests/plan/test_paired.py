@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from generator.emit.render import kernel_sources
 from generator.language.built_in import BUILT_IN, chain_of
 from generator.language.dtypes import DTYPE_SHORTHANDS
 from generator.language.model import Dtype, Tile, Variant
@@ -14,6 +17,11 @@ from generator.plan.resources import matrix_instruction, tensor_memory
 from tests.helpers.support import BASE, family_of, mistakes_of, variant
 
 PAIRED = BASE + "schedule: paired\nload: descriptor\nstore: pointer\n"
+
+
+BLOCKS = Dtype.of("fp8e4m3").scaled_by({"a": [1, 128], "b": [128, 128]})
+COLUMNS = Dtype.of("fp8e4m3").scaled_by({"a": [1, 0], "b": [0, 1]})
+WEIGHTS = Dtype("bf16", "int4", "fp32", "bf16", None).scaled_by({"b": [128, 1]})
 
 
 def paired(**axes: object) -> Variant:
@@ -42,12 +50,44 @@ def test_a_row_that_the_schedule_cannot_have_is_refused(schedule: str, n: int, r
 
 
 @pytest.mark.parametrize(
+    ("n", "reason"),
+    [
+        (128, None),
+        (192, None),
+        (256, None),
+        (160, "n is 128 + 32, too few columns of C for the 64 rows of the matrix unit in an exchanged product"),
+        (64, "n is 32 + 32, too few columns of C for the 64 rows of the matrix unit in an exchanged product"),
+    ],
+)
+def test_each_width_of_an_exchanged_product_fills_the_rows_of_the_matrix_unit(n: int, reason: str | None) -> None:
+    assert legality.why_no_row(paired(product="exchanged"), Tile(64, n, 64, warps=4)) == reason
+
+
+def test_the_widths_of_an_exchanged_tile_share_a_scale_of_b() -> None:
+    blocks = paired(product="exchanged", dtype=BLOCKS)
+    assert legality.why_not(blocks) is None
+    assert legality.why_no_row(blocks, Tile(128, 128, 128, warps=4)) is None
+    told = "n is 256, and a tile of paired has one scale of b, which is for 128"
+    assert legality.why_no_row(blocks, Tile(128, 256, 128, warps=4)) == told
+    assert legality.why_not_on(blocks, "sm90") is None
+    assert "use tiled or persistent" in (legality.why_not_on(blocks, "sm100") or "")
+    assert legality.why_not_on(paired(product="exchanged", dtype=Dtype.of("fp8e4m3")), "sm100") is None
+    stored = "{a: fp8e4m3, scales: {a: [1, 128], b: [128, 128]}}"
+    family = family_of(PAIRED.replace("fp16", stored) + "product: exchanged\n")
+    (source,) = kernel_sources(family.spec, family.kernels)
+    assert "acc_left += tl.dot(b_left.T, a.T) * (a_scale * b_scale)[None, :]" in source
+    assert source.count("tl.load(b_scale_ptrs") == 2
+
+
+@pytest.mark.parametrize(
     ("axes", "words"),
     [
         ({"load": "pointer"}, "use 'load: descriptor'"),
         ({"store": "as_load"}, "use 'store: pointer'"),
         ({"dtype": Dtype.of("fp32")}, "too few for two products; use tiled"),
-        ({"product": "exchanged"}, "use 'product: direct'"),
+        ({"dtype": BLOCKS}, "use 'product: exchanged'"),
+        ({"dtype": COLUMNS, "product": "exchanged"}, "have one scale of b, not one for 1; use tiled"),
+        ({"dtype": WEIGHTS, "product": "exchanged"}, "use tiled, persistent or split_k"),
         ({"batch": "strided"}, "use tiled or persistent"),
         ({"epilogue": chain_of(("swiglu",))}, "use tiled or persistent"),
     ],
@@ -78,9 +118,10 @@ def test_three_powers_of_two_are_told_at_their_place(n: int, nearest: str) -> No
     assert mistakes_of(PAIRED + f"tile: [{{m: 64, n: {n}, k: 64, warps: 4}}]\n") == [f"family.yaml:7:19: {wanted}"]
 
 
+@pytest.mark.parametrize("product", ["direct", "exchanged"])
 @pytest.mark.parametrize("dtype", [dtype for dtype in DTYPE_SHORTHANDS if dtype != "fp32"])
-def test_every_row_of_its_tables_fits_the_reference_device(dtype: str) -> None:
-    v = paired(dtype=Dtype.of(dtype))
+def test_every_row_of_its_tables_fits_the_reference_device(dtype: str, product: str) -> None:
+    v = paired(dtype=Dtype.of(dtype), product=product)
     rows = default_configurations.defaults(v)
     assert rows and all(legality.why_no_row(v, row) is None for row in rows)
     if dtype != "tf32x3":
@@ -93,6 +134,9 @@ def test_its_sums_take_the_memory_of_their_own_widths() -> None:
     assert tensor_memory(paired(), wide, "sm100") == 256 and tensor_memory(paired(), half, "sm100") == 128
     one = shared_memory(paired(schedule="tiled"), Tile(128, 128, 64, warps=4, stages=4), "sm90")
     assert shared_memory(paired(), wide, "sm90") == one + 32 * 64 * 2 * 4
+    # Two sums of 64 rows share columns, one of 128 rows and one of 64 do not.
+    rows = [tensor_memory(paired(product="exchanged"), replace(half, n=n), "sm100") for n in (128, 192)]
+    assert rows == [64, 128]
 
 
 def test_most_operations_stand_in_its_epilogues() -> None:
