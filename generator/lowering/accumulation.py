@@ -175,19 +175,25 @@ class Accumulation:
 
     @property
     def reordered(self) -> tuple[str, ...]:
-        """The statements that put A's tile, if there is less of it, and B's in B's order of K, where A is not copied so."""
+        """The statements that put A's tile, if it is small, and B's in B's order of K, where A is not copied in it."""
         shuffle = self.b.shuffle
         if shuffle is None or not shuffle.wide:
             return ()
         loaded = [shuffle.ordered(name, f"{self.b.pairs}BLOCK_N") for name in self.b.tiles]
         return (
-            "# Of few rows, the order of K in which the matrix unit reads bytes of B from registers that a thread loads",
-            "# together.",
-            f"if {shuffle.wide} * BLOCK_M <= BLOCK_N:",
-            *(f"    {line}" for line in shuffle.ordered("a", "BLOCK_M")),
+            "# Of few rows, the order of K in which the matrix unit reads bytes of B from the registers that a thread",
+            "# loads together.",
+            f"if {shuffle.few}:",
+            *(f"    {line}" for line in shuffle.ordered("a", "BLOCK_M", paired=False)),
             *(f"    {grouped}" for grouped, _ in loaded),
             *(shaped for _, shaped in loaded),
         )
+
+    @property
+    def lead(self) -> str | None:
+        """The word that a step sets in the pairs that it decodes, where that is a variable of the kernel."""
+        words = {tile.lead_of_pairs for tile in self.conversions if tile.shuffle and tile.shuffle.apart}
+        return next(iter(words), None)
 
     @cached_property
     def metadata(self) -> tuple[Metadata, ...]:

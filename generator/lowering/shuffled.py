@@ -4,7 +4,7 @@ Hopper's matrix unit takes from a thread elements 2i, 2i + 1, 2i + 8 and 2i + 9 
 several places. A sum may have its terms in any order: with the bytes that a thread loads together in these places, and
 A's columns in the same order, loads from shared memory are of whole words, and copies to it of 16 bytes. Pointers copy
 A to shared memory in this order. The hardware's copies by descriptors keep that of memory, and a step puts A's tile in
-this one, which pays for few rows.
+this one, which pays for few rows. Two numbers of four bits are decoded together that are 16 bits apart in a word.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from generator.plan.resources import converts_as_loaded
 
 #: How many times as many columns as rows a tile has at least whose step puts A in another order, by how B is stored.
 #: With fewer it takes longer than what it saves, and beside other types it saves nothing (measured on an H200).
-_WIDE = {"int4": 4, "uint4": 4, "int8": 2, "sparse": 2}
+_WIDE = {"int4": 4, "uint4": 4, "int8": 2}
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,13 @@ class Shuffle:
     #: How many times as many columns as rows a tile has at least whose step puts A in this order, and B with it;
     #: 0 where A is copied in it.
     wide: int = 0
+    #: Whether the elements of a pair are half a word apart, and not neighbours.
+    apart: bool = False
+
+    @property
+    def few(self) -> str:
+        """Whether a tile has so few rows."""
+        return f"{self.wide} * BLOCK_M <= BLOCK_N"
 
     @property
     def group(self) -> int:
@@ -41,22 +48,27 @@ class Shuffle:
         within = f"offs_k // 2 % {self.words} * {2 * self.pairs} + offs_k // {2 * self.words} % {self.pairs} * 2"
         return f"offs_k = offs_k // {self.group} * {self.group} + {within} + offs_k % 2"
 
-    def ordered(self, tile: str, lines: str) -> tuple[str, ...]:
-        """The statements that put a tile of so many lines, as they follow each other in memory, in this order."""
-        shape = f"({lines}, BLOCK_K // {self.group}, {self.words}, {self.pairs}, 2)"
-        grouped = f"{tile} = {tile}.reshape({shape}).permute((0, 1, 3, 2, 4))"
+    def ordered(self, tile: str, lines: str, *, paired: bool = True) -> tuple[str, str]:
+        """The statements that put a tile of so many lines in this order.
+
+        Its elements follow each other as in memory, but for those of a pair where it is `paired`: they are neighbours.
+        """
+        word, order = f"{self.pairs}, 2", "3, 2, 4"
+        if self.apart and not paired:
+            word, order = f"2, {self.pairs}", "4, 2, 3"
+        shape = f"({lines}, BLOCK_K // {self.group}, {self.words}, {word})"
+        grouped = f"{tile} = {tile}.reshape({shape}).permute((0, 1, {order}))"
         return grouped, f"{tile} = {tile}.reshape(({lines}, BLOCK_K))"
 
 
 def shuffle_of(v: Variant, tiles: Iterable[Tile]) -> Shuffle | None:
     """The order in which a kernel multiplies B; None where it keeps that of memory."""
     b = v.dtype.stored_b
-    kind = "sparse" if b.sparse else b.kind
-    wide = _WIDE.get(kind, 0) if v.loading.descriptors else 0
+    wide = _WIDE.get(b.kind, 0) if v.loading.descriptors else 0
     if not converts_as_loaded(v) or (v.loading.descriptors and (v.layout.a != "row" or not wide)):
         return None
     # A word has 32 bits, one of positions a bit for each element; they are read as shorter words in shorter steps.
     depths = [tile.k for tile in tiles]
     pairs = min(32 // 2, min(depths) // 8) if b.sparse else 32 // b.bits // 2
-    found = Shuffle(words=4, pairs=pairs, wide=wide)
+    found = Shuffle(words=4, pairs=pairs, wide=wide, apart=wide > 0 and b.packed > 1)
     return found if all(depth % found.group == 0 for depth in depths) else None

@@ -168,6 +168,16 @@ class Conversion:
         return f"0x{(self.lead + more) * 0x10001:08X}"
 
     @property
+    def signed(self) -> bool:
+        """Whether numbers of four bits are two's complement."""
+        return self.word == "int4"
+
+    @property
+    def lead_of_pairs(self) -> str:
+        """The bits in front of two numbers of four bits, and those that make them count from 0."""
+        return self.twice(8 if self.signed else 0)
+
+    @property
     def mantissa(self) -> int:
         """The explicit bits of a mantissa afterwards."""
         return {"bf16": 7, "fp16": 10}[self.to]
