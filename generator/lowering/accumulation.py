@@ -192,7 +192,7 @@ class Accumulation:
     @property
     def lead(self) -> str | None:
         """The word that a step sets in the pairs that it decodes, where that is a variable of the kernel."""
-        words = {tile.lead_of_pairs for tile in self.conversions if tile.shuffle and tile.shuffle.apart}
+        words = {tile.lead_of_pairs for tile in self.conversions if tile.shuffle and tile.shuffle.wide}
         return next(iter(words), None)
 
     @cached_property

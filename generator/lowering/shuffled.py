@@ -15,9 +15,11 @@ from dataclasses import dataclass
 from generator.language.model import Tile, Variant
 from generator.plan.resources import converts_as_loaded
 
-#: How many times as many columns as rows a tile has at least whose step puts A in another order, by how B is stored.
-#: With fewer it takes longer than what it saves, and beside other types it saves nothing (measured on an H200).
-_WIDE = {"int4": 4, "uint4": 4, "int8": 2}
+#: The types that a step decodes two bytes of a word at once of where descriptors copy A, and how many times as many
+#: columns as rows a tile has at least for that: with fewer, to put A in that order takes longer than what it saves, and
+#: of other types it saves too little (measured on an H200).
+_BY_WORDS = ("int4", "uint4")
+_WIDE = 4
 
 
 @dataclass(frozen=True)
@@ -26,11 +28,9 @@ class Shuffle:
 
     words: int
     pairs: int
-    #: How many times as many columns as rows a tile has at least whose step puts A in this order, and B with it;
-    #: 0 where A is copied in it.
+    #: How many times as many columns as rows a tile has at least whose step puts A in this order, and B with it: of a
+    #: pair, the elements are half a word apart then, and not neighbours. 0 where A is copied in it.
     wide: int = 0
-    #: Whether the elements of a pair are half a word apart, and not neighbours.
-    apart: bool = False
 
     @property
     def few(self) -> str:
@@ -54,7 +54,7 @@ class Shuffle:
         Its elements follow each other as in memory, but for those of a pair where it is `paired`: they are neighbours.
         """
         word, order = f"{self.pairs}, 2", "3, 2, 4"
-        if self.apart and not paired:
+        if self.wide and not paired:
             word, order = f"2, {self.pairs}", "4, 2, 3"
         shape = f"({lines}, BLOCK_K // {self.group}, {self.words}, {word})"
         grouped = f"{tile} = {tile}.reshape({shape}).permute((0, 1, {order}))"
@@ -64,11 +64,11 @@ class Shuffle:
 def shuffle_of(v: Variant, tiles: Iterable[Tile]) -> Shuffle | None:
     """The order in which a kernel multiplies B; None where it keeps that of memory."""
     b = v.dtype.stored_b
-    wide = _WIDE.get(b.kind, 0) if v.loading.descriptors else 0
+    wide = _WIDE if v.loading.descriptors and b.kind in _BY_WORDS else 0
     if not converts_as_loaded(v) or (v.loading.descriptors and (v.layout.a != "row" or not wide)):
         return None
     # A word has 32 bits, one of positions a bit for each element; they are read as shorter words in shorter steps.
     depths = [tile.k for tile in tiles]
     pairs = min(32 // 2, min(depths) // 8) if b.sparse else 32 // b.bits // 2
-    found = Shuffle(words=4, pairs=pairs, wide=wide, apart=wide > 0 and b.packed > 1)
+    found = Shuffle(words=4, pairs=pairs, wide=wide)
     return found if all(depth % found.group == 0 for depth in depths) else None

@@ -179,10 +179,10 @@ def _stored(v: Variant) -> str | None:
     if not (t.tiled and t.looped) or (t.pairs and converted) or not t.repeatable:
         return f"{v.schedule} takes no operands that are stored as {v.dtype.word}; use tiled, persistent or split_k"
     if t.pairs and v.product == "direct":
-        return f"columns of b share scales, and the two widths of a tile of {v.schedule} differ; use 'product: exchanged'"
+        return f"columns of b share scales, but a tile of {v.schedule} has two widths; use 'product: exchanged'"
     across = 0 if v.dtype.stored_b.block is None else v.dtype.stored_b.block.across
     if t.pairs and across % PAIRED_COLUMNS:
-        return f"the {PAIRED_COLUMNS} columns of a tile of {v.schedule} have one scale of b, not one for {across}; use tiled"
+        return f"{PAIRED_COLUMNS} columns of a tile of {v.schedule} share a scale of b, and one is for {across}; use tiled"
     if v.loading.blocks:
         return f"block pointers take no operands that are stored as {v.dtype.word}; use pointer or descriptor"
     if v.loading.descriptors and v.epilogue.order is not None and not v.traits.decodes:

@@ -166,7 +166,8 @@ def write(
     what all measured routings of the size call for (`samples.all_round`); rates are fitted to equal groups.
 
     Two kinds of winners are left out, so that the fitted cost model chooses there: those that `winner_validation`
-    doubts, and those of sizes at which only some of a contract's kernels were measured.
+    doubts, and those of sizes at which only some of a contract's kernels were measured, unless they are faster than the
+    winner that the file has.
 
     Raises what `check` raises, and `CallError` for kernels that are not rendered.
     """
@@ -183,9 +184,13 @@ def write(
             offered |= {sample.row for sample in samples}
         won = [each.winner for each in standing if each.winner and _row_of(each.winner) in offered]
         complete = _complete(standing, families, name)
+        held = {winner.place: winner for winner in winners.current(old, digests)}
         for winner in won:
             rival = new.get(winner.place)
-            if winner.place in complete and (rival is None or _cost(winner) < _cost(rival)):
+            if winner.place not in complete:
+                # It was not measured beside all kernels, but the winner that it has to beat was.
+                rival = rival or held.get(winner.place, winner)
+            if rival is None or _cost(winner) < _cost(rival):
                 new[winner.place] = winner
         routed = [sample for sample in routed if sample.row in offered]
         new = {at: all_round(winner, routed) if winner.divided else winner for at, winner in new.items()}

@@ -6,7 +6,7 @@ The file has one winner on each line, sorted; equal winners give equal bytes, so
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -96,17 +96,8 @@ def merge(old: Winners, new: Iterable[Winner], fit: Fit, digests: Mapping[str, s
     `digests` are those of the kernels as they are now. An old winner is dropped if its kernel has changed, and so is a
     runner-up. The rates of a contract are those of `fit` if that has any, else the old ones.
     """
-    merged: dict[tuple[str, tuple[int, ...]], Winner] = {}
-    stale = []
-    for winner in old.winners:
-        if not _current(winner.kernel, old.kernels, digests):
-            stale.append(winner)
-            continue
-        rival = winner.runner_up
-        if rival is not None and not _current(rival.kernel, old.kernels, digests):
-            winner = replace(winner, runner_up=None)
-        merged[winner.place] = winner
-    merged |= {winner.place: winner for winner in new}
+    stale = [winner for winner in old.winners if not _current(winner.kernel, old.kernels, digests)]
+    merged = {winner.place: winner for winner in (*current(old, digests), *new)}
     ordered = tuple(merged[place] for place in sorted(merged))
     dropped = [winner for winner in stale if winner.place not in merged]
     refitted = {contract for contract, _, _ in fit.rates}
@@ -117,6 +108,15 @@ def merge(old: Winners, new: Iterable[Winner], fit: Fit, digests: Mapping[str, s
     }
     fit = replace(fit if fit.rates else old.fit, rates={**rates, **fit.rates})
     return Winners(old.place, {name: digests[name] for name in _named(ordered, fit)}, ordered, fit), dropped
+
+
+def current(found: Winners, digests: Mapping[str, str]) -> Iterator[Winner]:
+    """The winners whose kernels are what they were, without runners-up that are not."""
+    for winner in found.winners:
+        rival = winner.runner_up
+        if _current(winner.kernel, found.kernels, digests):
+            stands = rival is None or _current(rival.kernel, found.kernels, digests)
+            yield winner if stands else replace(winner, runner_up=None)
 
 
 def without(found: Winners, left_out: Collection[Winner]) -> Winners:

@@ -86,7 +86,7 @@ def test_the_widths_of_an_exchanged_tile_share_a_scale_of_b() -> None:
         ({"store": "as_load"}, "use 'store: pointer'"),
         ({"dtype": Dtype.of("fp32")}, "too few for two products; use tiled"),
         ({"dtype": BLOCKS}, "use 'product: exchanged'"),
-        ({"dtype": COLUMNS, "product": "exchanged"}, "have one scale of b, not one for 1; use tiled"),
+        ({"dtype": COLUMNS, "product": "exchanged"}, "share a scale of b, and one is for 1; use tiled"),
         ({"dtype": WEIGHTS, "product": "exchanged"}, "use tiled, persistent or split_k"),
         ({"batch": "strided"}, "use tiled or persistent"),
         ({"epilogue": chain_of(("swiglu",))}, "use tiled or persistent"),
