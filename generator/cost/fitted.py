@@ -11,6 +11,8 @@ SHARPNESS = 4
 LINE, CROSSING = 2.0, 3.2
 #: Products of tile elements per cycle of its matrix unit, along 128 bytes of K, for every type.
 PRODUCTS = 32
+#: Cycles per second of an H200 that multiplies.
+CYCLES = 1.5e9
 #: The least part of the rows, and of the waves, that still makes a step faster: fewer rows or tiles leave its latency.
 LEAST = 0.25
 
@@ -26,6 +28,8 @@ def rated(row: dict[str, int], rates: tuple[float, ...], clock: float = 1.0, mem
     the memory bandwidth relative to those of the device of the rates.
     """
     resident, latency, step, tile, bandwidth, *others = rates
+    # The cycles of a step for each element along K; a clock rate does not change them.
+    cycles = step * CYCLES / row["BLOCK_K"]
     latency, step, tile, bandwidth = latency / clock, step / clock, tile / clock, bandwidth * memory
     counts = range(1, int(resident) + 1)
     # The seconds of a step if 0, 1, ... programs are resident.
@@ -40,6 +44,7 @@ def rated(row: dict[str, int], rates: tuple[float, ...], clock: float = 1.0, mem
         tile,
         bandwidth,
         *others,
+        cycles,
     )
 
 
@@ -59,7 +64,7 @@ def seconds(
     products = batch[0] if batch else 1
     moved = products * (M * K + K * N + M * N) * width
     found = []
-    for m, n, k, split, resident, step, tile, bandwidth, launch, rows, wave in configurations:
+    for m, n, k, split, resident, step, tile, bandwidth, launch, rows, wave, cycles in configurations:
         down = -(-M // m)
         tiles = products * down * -(-N // n) * split
         # The tiles that a multiprocessor computes, of which it runs `resident` at a time and the rest at the end.
@@ -69,7 +74,7 @@ def seconds(
         steps = -(-K // (k * split)) * (part if part > LEAST else LEAST) ** rows
         steps *= (waves if waves > LEAST else LEAST) ** wave
         if crossing[0] or crossing[1]:
-            steps *= _slower(m, n, crossing)
+            steps *= _slower(m, n, cycles * 128 / width, crossing)
         arithmetic = launch + turns * (step[resident] * steps + tile)
         if left:
             arithmetic += step[left] * steps + tile
@@ -91,7 +96,7 @@ def bounds(
     *batch, M, N, K = sizes
     products = batch[0] if batch else 1
     found = []
-    for index, (m, n, k, split, resident, step, tile, bandwidth, launch, rows, wave) in enumerate(configurations):
+    for index, (m, n, k, split, resident, step, tile, bandwidth, launch, rows, wave, _) in enumerate(configurations):
         tiles = products * -(-M // m) * -(-N // n) * split
         # From M = m on, at least half of the tiles' rows are rows of C; so it is with the waves.
         part = max(LEAST, min(0.5, M / m)) ** rows if rows > 0 else 1.0
@@ -122,8 +127,12 @@ def possible(
     return sorted(found)
 
 
-def _slower(m: float, n: float, crossing: tuple[bool, bool]) -> float:
-    """The factor on a step's time, by the longer of products and loads, if row pitches cross 128-byte lines."""
-    products = m * n / PRODUCTS
+def _slower(m: float, n: float, cycles: float, crossing: tuple[bool, bool]) -> float:
+    """The factor on a step's time if row pitches cross 128-byte lines, by the longest of what it may wait for.
+
+    That is products, loads, and `cycles`, what a step of 128 bytes along K takes with other row pitches: where it waits
+    for something else, such as the promotion of sums, longer loads may still fit in.
+    """
+    usual = max(m * n / PRODUCTS, LINE * (m + n), cycles)
     loads = sum(lines * (CROSSING if crosses else LINE) for lines, crosses in zip((m, n), crossing))
-    return max(products, loads) / max(products, LINE * (m + n))
+    return max(usual, loads) / usual
