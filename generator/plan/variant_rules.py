@@ -182,7 +182,7 @@ def _stored(v: Variant) -> str | None:
         return f"columns of b share scales, but a tile of {v.schedule} has two widths; use 'product: exchanged'"
     across = 0 if v.dtype.stored_b.block is None else v.dtype.stored_b.block.across
     if t.pairs and across % PAIRED_COLUMNS:
-        return f"{PAIRED_COLUMNS} columns of a tile of {v.schedule} share a scale of b, and one is for {across}; use tiled"
+        return f"{PAIRED_COLUMNS} columns of a {v.schedule} tile share a scale of b, and one is for {across}; use tiled"
     if v.loading.blocks:
         return f"block pointers take no operands that are stored as {v.dtype.word}; use pointer or descriptor"
     if v.loading.descriptors and v.epilogue.order is not None and not v.traits.decodes:

@@ -89,6 +89,23 @@ def test_another_size_runs_the_best_by_the_model(family: ModuleType) -> None:
     assert set(found.values()) == set(RATES)
 
 
+def test_row_pitches_slow_a_step_down_that_does_not_wait_for_something_else() -> None:
+    # A tile of 128 by 128 loads 256 lines for 128 bytes along K: 512 cycles of 1.5 GHz, and 819 where they cross.
+    row = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64}
+    both, sizes = (True, True), (8192, 8192, 8192)
+
+    def slower(cycles: float) -> float:
+        step = cycles / 1.5e9
+        rates = (1.0, step / 9, step, 0.0, 1e15, 0.0, 0.0, 0.0)
+        usual, crossing = (one_seconds(row, rates, sizes, PROCESSORS, 2, each) for each in (NOT, both))
+        return crossing / usual
+
+    assert slower(512) == pytest.approx(1.6)
+    assert slower(256) == pytest.approx(1.6)
+    assert slower(700) == pytest.approx(819.2 / 700)
+    assert slower(900) == pytest.approx(1)
+
+
 @pytest.mark.parametrize("crossing", [NOT, (True, True)])
 def test_sizes_near_another_run_the_best_by_the_model_too(family: ModuleType, crossing: tuple[bool, bool]) -> None:
     """Only the configurations are compared that may be as fast as the one last chosen for N, K and a similar M."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+import torch
 
 from generator.language.built_in import chain_of
-from generator.language.model import Dtype, Tile, Variant
+from generator.language.model import Dtype, Layout, Tile, Variant
 from generator.lowering.shuffled import shuffle_of
 from generator.plan import default_configurations, legality
 from generator.plan.call import call
@@ -132,10 +133,32 @@ def test_the_order_of_k_is_one_of_each_group(dtype: Dtype, pairs: int) -> None:
             assert {element * bits // 32 for element in own} == {own[0] * bits // 32}
 
 
+def test_of_few_rows_a_has_the_order_in_which_words_of_b_are_decoded() -> None:
+    found = shuffle_of(stored(product="exchanged", load="descriptor"), [Tile(16, 64, 64, warps=4)])
+    assert found is not None and found.few == "4 * BLOCK_M <= BLOCK_N"
+    # Of each word of eight elements, those of two bytes that are two apart, first their last bits.
+    halves, byte, half = (torch.arange(2)[(..., *[None] * more)] for more in (0, 2, 1))
+    decoded = 8 * torch.arange(8)[:, None, None, None] + 4 * halves + 2 * byte + half
+    tiles = {"a": torch.arange(64).reshape(1, 64), "b": decoded.reshape(1, 64), "BLOCK_K": 64}
+    for name, paired in (("a", False), ("b", True)):
+        for statement in found.ordered(name, "1", paired=paired):
+            exec(statement, tiles)
+    order = tiles["a"].flatten().tolist()
+    assert order == tiles["b"].flatten().tolist() and sorted(order) == list(range(64))
+    # A thread has elements 2i, 2i + 1, 2i + 8 and 2i + 9 of each 16: those of one word of 32 bits.
+    for thread in range(4):
+        for start in range(0, 64, found.group):
+            own = [order[start + 2 * thread + at + more] for at in range(0, found.group, 8) for more in (0, 1)]
+            assert {element // 8 for element in own} == {own[0] // 8}
+
+
 def test_the_order_of_k_is_kept_where_it_is_of_no_use() -> None:
     tiles = [Tile(16, 64, 64, warps=4)]
     assert shuffle_of(stored(), tiles) is None
-    assert shuffle_of(stored(product="exchanged", load="descriptor"), tiles) is None
+    int8 = Dtype("bf16", "int8", "fp32", "bf16", None)
+    assert shuffle_of(stored(int8, product="exchanged", load="descriptor"), tiles) is None
+    across = stored(product="exchanged", load="descriptor", layout=Layout("column", "column", "row"))
+    assert shuffle_of(across, tiles) is None
     assert shuffle_of(stored(FP8, product="exchanged"), tiles) is None
     assert shuffle_of(stored(product="exchanged"), [*tiles, Tile(16, 64, 16, warps=4)]) is None
 

@@ -320,6 +320,21 @@ def test_kernels_measured_one_after_the_other_have_a_winner(bench: Bench, at_onc
     assert winners_of(bench.winners) == ALL
 
 
+@pytest.mark.parametrize(("seconds", "wins"), [("1e-3", True), ("2.5e-3", False)])
+def test_a_kernel_measured_later_and_alone_wins_where_it_beats_the_winner_of_the_file(
+    bench: Bench, at_once: AtOnce, seconds: str, wins: bool
+) -> None:
+    at_once()
+    bench.tune()
+    bench.journal.unlink()
+    for layout in ("rcr", "rrr"):
+        fakes.write(bench.kernel(layout, "linear"), f"7e-3, {seconds}, 9e-3")
+    at_once()
+    bench.tune("--only", "*_linear")
+    faster = [(*place, "linear", block) for *place, _, block in ALL]
+    assert winners_of(bench.winners) == (faster if wins else ALL)
+
+
 def test_what_another_family_measured_has_times_and_no_winner(bench: Bench, at_once: AtOnce) -> None:
     """It may have other kernels of the contract: what won there need not win here."""
     at_once()

@@ -57,6 +57,8 @@ FP8_FAST = ("fp8e4m3_rcr", "gemm_fp8e4m3_fp32_bf16_fast_rcr_scale__tiled_pointer
 # Operands as they are stored.
 INT4 = ("int4_rcr", "gemm_bf16xint4_fp32_bf16_b128x1_rcr_none__tiled_pointer_auto_grouped_storepointer")
 INT4_EXCHANGED = ("int4_rcr", f"{INT4[1]}_productexchanged")
+#: Of few rows, A is put in the order in which B's words are decoded.
+INT4_COPIED = ("int4_rcr", INT4_EXCHANGED[1].replace("pointer_auto", "descriptor_auto"))
 #: B is decoded by a first kernel.
 DECODED = ("int4_rcr", "gemm_bf16xint4_fp32_bf16_b128x1_rcr_none__decoded_pointer_auto_grouped_storepointer")
 UINT4_ZEROS = ("stored", "gemm_fp16xuint4_fp32_fp16_b64x32_zeros_rrr_none__tiled_pointer_auto_grouped")
@@ -69,6 +71,13 @@ MXFP4_SCALED = ("mx_scaled", "gemm_mxfp4_fp32_bf16_rcr_none__tiled_pointer_auto_
 NVFP4_SCALED = ("mx_scaled", "gemm_nvfp4_fp32_bf16_rcr_none__tiled_pointer_auto_grouped_productscaled")
 SPARSE = ("sparse24", "gemm_fp16_sparse24_rcr_none__tiled_pointer_auto_grouped_storepointer_productexchanged")
 FP8_BLOCKS = ("fp8_blocks", "gemm_fp8e4m3_a1x128_b128x128_rcr_none__tiled_pointer_auto_grouped_storepointer")
+
+#: One half of a tile is promoted, or scaled, while the other is multiplied.
+FP8_PAIRED = ("fp8e4m3_rcr", "gemm_fp8e4m3_rcr_none__paired_descriptor_auto_grouped_storepointer_productexchanged")
+FP8_BLOCKS_PAIRED = (
+    "fp8_blocks",
+    "gemm_fp8e4m3_a1x128_b128x128_rcr_none__paired_descriptor_auto_grouped_storepointer_productexchanged",
+)
 
 # Other loads.
 BLOCKS = ("load_block_pointer", "gemm_fp16_crc_bias_add__tiled_blockpointer_auto_grouped")

@@ -6,7 +6,10 @@ from ..mutation import Mutation, instead, without
 from .kernels import (
     DECODED,
     FP8_BLOCKS,
+    FP8_BLOCKS_PAIRED,
+    FP8_PAIRED,
     INT4,
+    INT4_COPIED,
     INT4_EXCHANGED,
     INT8_SCALED,
     MX_MIXED,
@@ -26,6 +29,10 @@ ZERO = "product = tl.dot(a, b.T) - a_sum[:, None] * b_zero[None, :]"
 ORDER = "    offs_k = offs_k // 32 * 32 + offs_k // 2 % 4 * 8 + offs_k // 8 % 4 * 2 + offs_k % 2\n"
 #: The step along K of positions.
 PLACES = "        b_index_ptrs += BLOCK_K // 8 * stride_b_indexk\n"
+#: The statements that put A in the order of decoded words.
+WORDS_OF_A = """            a = a.reshape((BLOCK_M, BLOCK_K // 32, 4, 2, 4)).permute((0, 1, 4, 2, 3))
+            a = a.reshape((BLOCK_M, BLOCK_K))
+"""
 SPARSE_ORDER = "    offs_k = offs_k // 128 * 128 + offs_k // 2 % 4 * 32 + offs_k // 8 % 16 * 2 + offs_k % 2\n"
 ODD = "    if a.shape[1] % 2:\n"
 
@@ -51,6 +58,54 @@ MUTATIONS = (
         INT4,
         ((JOIN, "tl.join((b >> 16).to(tl.uint16), (b & 0xFFFF).to(tl.uint16))"),),
         "elements 2i and 2i + 1 along K",
+        says="are wrong",
+    ),
+    Mutation(
+        "of few rows, A keeps the order of memory",
+        "storage",
+        INT4_COPIED,
+        ((WORDS_OF_A, ""),),
+        "words are decoded half by half",
+        says="are wrong",
+    ),
+    Mutation(
+        "of few rows, neighbouring bytes of a word are decoded together",
+        "storage",
+        INT4_COPIED,
+        ((".permute((0, 1, 3, 2)).split()", ".split()"),),
+        "the bytes of a pair are 16 bits apart",
+        says="are wrong",
+    ),
+    Mutation(
+        "of few rows, the last bits of a byte are decoded twice",
+        "storage",
+        INT4_COPIED,
+        (("(tl.arange(0, 2) * 4)", "(tl.arange(0, 2) * 0)"),),
+        "a byte has two elements",
+        says="are wrong",
+    ),
+    Mutation(
+        "of few rows, the sign of four bits is lost",
+        "storage",
+        INT4_COPIED,
+        (("tl.where(N > 0, 0x43084308, 0)", "tl.where(N > 0, 0x43004300, 0)"),),
+        "elements count from 8 more than 128",
+        says="are wrong",
+    ),
+    Mutation(
+        "sums at the right are not promoted",
+        "arithmetic",
+        FP8_PAIRED,
+        (("acc_right, max_num_imprecise_acc=BLOCK_K)", "acc_right)"),),
+        "full precision is promoted at least every 128 elements along K",
+        by="compile",
+    ),
+    Mutation(
+        "sums at the right are not scaled",
+        "storage",
+        FP8_BLOCKS_PAIRED,
+        (("tl.dot(b_right.T, a.T) * (a_scale * b_scale)[None, :]", "tl.dot(b_right.T, a.T)"),),
+        "both widths have the scales of their blocks",
         says="are wrong",
     ),
     Mutation(
