@@ -181,8 +181,7 @@ class Accumulation:
             return ()
         loaded = [shuffle.ordered(name, f"{self.b.pairs}BLOCK_N") for name in self.b.tiles]
         return (
-            "# Of few rows, the order of K in which the matrix unit reads bytes of B from the registers that a thread",
-            "# loads together.",
+            "# Few rows: the order of K in which the matrix unit reads what a thread loads of B together.",
             f"if {shuffle.few}:",
             *(f"    {line}" for line in shuffle.ordered("a", "BLOCK_M", paired=False)),
             *(f"    {grouped}" for grouped, _ in loaded),
