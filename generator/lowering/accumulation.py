@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from generator.epilogue.gated_units import CONCATENATED
@@ -221,6 +221,16 @@ class Accumulation:
             if matrix.name != storages[matrix.name[0]].index and not self.v.dtype.native
             for strip in self._strips_of(matrix.name[0])
         )
+
+    @property
+    def early_coordinates(self) -> bool:
+        """Whether factors or metadata need coordinates of rows and columns before a loop that loads by descriptors."""
+        return not self.v.loading.pointers and (bool(self.metadata) or any(found.vector for found in self.factors))
+
+    @property
+    def early_edges(self) -> Edges:
+        """The edges that those coordinates are of: where a tile has two blocks of columns, its rows alone."""
+        return replace(self.edges, needs_n=False) if self.b.beside else self.edges
 
     @property
     def step_factors(self) -> tuple[Factor, ...]:

@@ -256,16 +256,6 @@ class View(Accumulation):
         return late and self.stage != "whole" and not self.early_coordinates
 
     @property
-    def early_coordinates(self) -> bool:
-        """Whether the factors of rows and columns, or metadata, need those coordinates before the loop."""
-        return not self.v.loading.pointers and (bool(self.metadata) or any(found.vector for found in self.factors))
-
-    @property
-    def early_edges(self) -> Edges:
-        """The edges that those coordinates are of: where a tile has two blocks of columns, its rows alone."""
-        return replace(self.edges, needs_n=False) if self.b.beside else self.edges
-
-    @property
     def edges_of_columns(self) -> Edges:
         """The edges of further columns of a tile, whose rows are known."""
         return replace(self.edges, needs_m=False)

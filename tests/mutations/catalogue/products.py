@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..mutation import Mutation
-from .kernels import EXCHANGED, PAIRED, PERSISTENT
+from .kernels import EXCHANGED, FP8_BLOCKS_PAIRED, FP8_PAIRED, PAIRED, PERSISTENT
 
 WALK = "for pid in tl.range(tl.program_id(0), tiles, tl.num_programs(0), flatten=True):"
 RIGHTED = "    acc = acc.T\n"
@@ -73,6 +73,22 @@ MUTATIONS = (
         PAIRED,
         (("tl.dot(a, b_right, acc_right)", "tl.dot(a, b_right)"),),
         "right while K fits one step",
+        says="are wrong",
+    ),
+    Mutation(
+        "sums at the right are not promoted",
+        "arithmetic",
+        FP8_PAIRED,
+        (("acc_right, max_num_imprecise_acc=BLOCK_K)", "acc_right)"),),
+        "full precision is promoted at least every 128 elements along K",
+        by="compile",
+    ),
+    Mutation(
+        "sums at the right are not scaled",
+        "storage",
+        FP8_BLOCKS_PAIRED,
+        (("tl.dot(b_right.T, a.T) * (a_scale * b_scale)[None, :]", "tl.dot(b_right.T, a.T)"),),
+        "both widths have the scales of their blocks",
         says="are wrong",
     ),
     Mutation(

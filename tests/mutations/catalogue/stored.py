@@ -6,8 +6,6 @@ from ..mutation import Mutation, instead, without
 from .kernels import (
     DECODED,
     FP8_BLOCKS,
-    FP8_BLOCKS_PAIRED,
-    FP8_PAIRED,
     INT4,
     INT4_COPIED,
     INT4_EXCHANGED,
@@ -90,22 +88,6 @@ MUTATIONS = (
         INT4_COPIED,
         (("tl.where(N > 0, 0x43084308, 0)", "tl.where(N > 0, 0x43004300, 0)"),),
         "elements count from 8 more than 128",
-        says="are wrong",
-    ),
-    Mutation(
-        "sums at the right are not promoted",
-        "arithmetic",
-        FP8_PAIRED,
-        (("acc_right, max_num_imprecise_acc=BLOCK_K)", "acc_right)"),),
-        "full precision is promoted at least every 128 elements along K",
-        by="compile",
-    ),
-    Mutation(
-        "sums at the right are not scaled",
-        "storage",
-        FP8_BLOCKS_PAIRED,
-        (("tl.dot(b_right.T, a.T) * (a_scale * b_scale)[None, :]", "tl.dot(b_right.T, a.T)"),),
-        "both widths have the scales of their blocks",
         says="are wrong",
     ),
     Mutation(
