@@ -31,12 +31,10 @@ import yaml
 
 from generator import cli
 from generator.bench import measurements, plot, summary
-from generator.emit import manifest_reader
 from generator.language import built_in, dtypes, vocabulary
 from generator.language.errors import SpecError
 from generator.language.targets import TARGETS
 from generator.plan.families import families
-from generator.verify import proof_records
 
 #: Committed measurements and proofs. Pages name this folder `measured`.
 MEASURED = ROOT / "measured"
@@ -88,18 +86,6 @@ def _tuned(family: str) -> Callable[[], str]:
 
 def _proofs() -> str:
     return printed("verify", *SPECS, "--table", *sorted((MEASURED / "proofs").glob("*.json")))
-
-
-def _not_run() -> str:
-    """The kernels for sm90 that have no record of the level gpu."""
-    record = proof_records.read(MEASURED / "proofs" / "nvidia_h200.json")
-    found = []
-    for folder in sorted((ROOT / "generated").iterdir()):
-        family = manifest_reader.read(folder)
-        for subject in proof_records.current([family]):
-            if subject.host and "sm90" in family.by_name[subject.kernel].targets and not record.cases(subject, "gpu"):
-                found.append((folder.name, _code(subject.kernel)))
-    return markdown(("family", "kernel"), sorted(found)) if found else "None."
 
 
 def markdown(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
@@ -330,7 +316,6 @@ TABLES: Mapping[str, Callable[[], str]] = {
     # What `math: auto` means takes more than a line: epilogues.md has it.
     **{f"axis_{name}": _axis(name) for name in _WORDS if name != "math"},
     "proofs": _proofs,
-    "not_run": _not_run,
     "speed": _speed,
     **{f"bench_{suite}": _bench(suite) for suite in SUITES},
     "invariant": _invariant,

@@ -234,6 +234,7 @@ def _stored(v: Variant) -> tuple[Tile, ...]:
         if not any(storage.scaled_by_step for storage in v.dtype.stored):
             tiles = (*(_CONVERTED_WHOLE_EXCHANGED if exchanged else _CONVERTED_WHOLE), *tiles)
     elif v.traits.pairs:
+        # Under scales the smaller one was not measured.
         tiles = _TABLES["paired exchanged"][8][:1]
     else:
         tiles = _SCALED_EXCHANGED_8 if exchanged else _SCALED_8
