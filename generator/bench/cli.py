@@ -141,11 +141,23 @@ def parse(argv: Sequence[str]) -> Call:
         "--workers", type=whole, default=default, metavar="N", help="processes that compile before the measurements"
     )
     call = parser.parse_args(argv, namespace=Call())
-    if (call.table or call.summary) and call.json is None:
-        parser.error(f"{'--table' if call.table else '--summary'} prints a results file: name it with --json FILE")
+    if call.table or call.summary:
+        printing = "--table" if call.table else "--summary"
+        if call.json is None:
+            parser.error(f"{printing} prints a results file: name it with --json FILE")
+        if measuring := _of_measuring(call):
+            parser.error(f"{printing} measures nothing and prints what {call.json} has: leave out {measuring[0]}")
     if call.shapes is not None and (call.suite is not None or not call.specs):
         parser.error("--shapes goes with SPEC; a suite has its own shapes")
     return call
+
+
+def _of_measuring(call: Call) -> list[str]:
+    """The options of a call that say what is measured, or how."""
+    plain = Call()
+    names = {"SPEC": "specs", "--peer": "peers"}
+    names |= {f"--{name}": name for name in ("shapes", "rounds", "seconds", "configs")}
+    return [option for option, name in names.items() if getattr(call, name) != getattr(plain, name)]
 
 
 def plan_of(call: Call) -> list[comparison_plan.Comparison]:
@@ -178,7 +190,7 @@ def show(call: Call) -> int:
     if call.suite is not None:
         _reported_as(call, read_suite(find(call.suite)))
     if not call.json.is_file():
-        raise CallError(f"--json: there is no file {call.json}")
+        raise CallError(f"--json: there is no file {call.json}; without --table and --summary the call measures")
     recorded = measurements.load(call.json)
     records = [record for record in recorded.records if call.only is None or _matches(record, call.only)]
     if not records:

@@ -157,6 +157,14 @@ def test_without_a_gpu_it_is_refused(
     ("arguments", "message"),
     [
         (["--table"], "name it with --json FILE"),
+        (
+            ["--json", "x.json", "--table", "x.yaml"],
+            "--table measures nothing and prints what x.json has: leave out SPEC",
+        ),
+        (
+            ["--suite", "types", "--json", "x.json", "--summary", "--rounds", "9"],
+            "prints what x.json has: leave out --rou",
+        ),
         (["--shapes", "x.yaml"], "--shapes goes with SPEC"),
         (["--rounds", "0"], "expected a whole number of at least 1"),
         (["--rounds", "x"], "expected a whole number"),
