@@ -23,8 +23,9 @@ from generator.epilogue.chain import Epilogue
 from generator.language.dtypes import ELEMENTS
 from generator.language.model import Dtype, Layout
 
-#: Limits of one problem: operations, and bytes of A, B and C together.
+#: Limits of one problem: operations, of fp32 on the scalar units too, and bytes of A, B and C together.
 MOST_FLOPS = 40 * 10**12
+MOST_FP32_FLOPS = 10**12
 MOST_BYTES = 8 * 10**9
 #: N and K are at least the first, at most the second, and multiples of 16 bytes, of 64 or of 128 elements.
 EXTENTS = (256, 65536)
@@ -48,18 +49,27 @@ class Sample:
     count: int
     dtype: str
 
+    @property
+    def most_flops(self) -> int:
+        """The operations of one problem, at most."""
+        return MOST_FP32_FLOPS if self.dtype == "fp32" else MOST_FLOPS
+
 
 def _samples() -> dict[str, Sample]:
     layouts = ("rcr", "rrr", "crr", "ccr")
     unseen = [(f"{dtype}_{layout}", 50, dtype) for dtype in ("fp16", "bf16") for layout in layouts]
     fit = [(layout, 300, "fp16") for layout in layouts]
+    reported = list(enumerate([*unseen, ("fp8_rcr", 70, "fp8e4m3"), ("fp32_rcr", 30, "fp32")], 1000))
+    measured = list(enumerate([*fit, ("fp8_rcr", 300, "fp8e4m3"), ("fp32_rcr", 60, "fp32")], 2000))
     found = {}
-    for seed, (name, count, dtype) in enumerate([*unseen, ("fp8_rcr", 70, "fp8e4m3")], 1000):
-        summary = f"Sizes drawn at random, only ever reported ({name.replace('_', ' ')}); tune refuses them."
-        found[f"unseen_{name}"] = Sample(summary, seed, count, dtype)
-    for seed, (name, count, dtype) in enumerate([*fit, ("fp8_rcr", 300, "fp8e4m3")], 2000):
-        summary = f"Sizes drawn at random, to measure and to fit to ({name.replace('_', ' ')})."
-        found[f"fit_{name}"] = Sample(summary, seed, count, dtype)
+    # Types that came later stay away from the sizes of all that came before.
+    for unseen_of, fit_of in ((reported[:-1], measured[:-1]), (reported[-1:], measured[-1:])):
+        for seed, (name, count, dtype) in unseen_of:
+            summary = f"Sizes drawn at random, only ever reported ({name.replace('_', ' ')}); tune refuses them."
+            found[f"unseen_{name}"] = Sample(summary, seed, count, dtype)
+        for seed, (name, count, dtype) in fit_of:
+            summary = f"Sizes drawn at random, to measure and to fit to ({name.replace('_', ' ')})."
+            found[f"fit_{name}"] = Sample(summary, seed, count, dtype)
     return found
 
 
@@ -80,7 +90,7 @@ def drawn() -> Mapping[str, tuple[Shape, ...]]:
         while len(sizes) < sample.count:
             shape = _draw(numbers, STRATA[len(sizes) % len(STRATA)], sample.dtype)
             problem = Problem(shape, Dtype.of(sample.dtype), Layout.of("rcr"), Epilogue())
-            if problem.flops <= MOST_FLOPS and problem.bytes <= MOST_BYTES and not _near_any(shape, taken):
+            if problem.flops <= sample.most_flops and problem.bytes <= MOST_BYTES and not _near_any(shape, taken):
                 sizes.append(shape)
                 taken.append(shape)
         found[name] = tuple(sizes)

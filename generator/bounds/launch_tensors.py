@@ -20,9 +20,11 @@ DENSE = "decoded"
 BETWEEN = frozenset({SUMS, DENSE})
 #: Room for that B, row-major or column-major, whose rows or columns in memory are padded: they do not overlap.
 _PADDED = (
-    "torch.empty_strided(($rows, $columns), (triton.cdiv($columns, 8) * 8, 1), dtype=$dtype, device=a.device)",
-    "torch.empty_strided(($rows, $columns), (1, triton.cdiv($rows, 8) * 8), dtype=$dtype, device=a.device)",
+    "torch.empty_strided(($rows, $columns), (triton.cdiv($columns, $step) * $step, 1), dtype=$dtype, device=a.device)",
+    "torch.empty_strided(($rows, $columns), (1, triton.cdiv($rows, $step) * $step), dtype=$dtype, device=a.device)",
 )
+#: The elements of whose number these are multiples: those of 16 bytes.
+_STEPS = (4, 8)
 #: Types of a byte each.
 _BYTES = ("torch.float8_e4m3fn", "(torch.float8_e8m0fnu, torch.uint8)")
 
@@ -148,7 +150,7 @@ class Tensors:
     def _room_for_dense(self, node: ast.expr) -> bool:
         """Room for the B that is multiplied, which has stride 1 along one dimension."""
         found = matched(node, *_PADDED)
-        if found is None:
+        if found is None or not isinstance(step := found["step"], ast.Constant) or step.value not in _STEPS:
             return False
         self.parts[DENSE] = [found["rows"], found["columns"]]
         shape = tuple(variable(f"{DENSE}.shape[{at}]") for at in range(2))

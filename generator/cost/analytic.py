@@ -24,14 +24,16 @@ TYPICAL_M = (1, 16, 64, 256, 1024, 4096)
 #: Multiplications of two 16-bit numbers per second and multiprocessor, close to what cuBLAS reaches on an H200. Other
 #: widths are in proportion.
 PRODUCTS = 2.6e12
-#: The factor for fp32 without the matrix unit, of an H200.
+#: The factor for fp32 without the matrix unit, of an H200, and how much longer products take whose right operand has K
+#: contiguous, so that its elements of one index along K come from the same banks of shared memory.
 _IEEE = 0.07
+_BY_COLUMN = "1.6"
 #: Of an H200: the products in the time of a conversion of an element of B, where the matrix unit reads it from
 #: registers or from shared memory again; of an addition to the scaled sum; and of the latency of a step, longer if it
 #: converts.
 _CONVERSION = {"exchanged": 60, "direct": 120}
 _SCALING = 12
-_LATENCY, _CONVERTED_LATENCY = "400_000", "3_000_000"
+_LATENCY, _CONVERTED_LATENCY, _IEEE_LATENCY = "400_000", "3_000_000", "28_000"
 #: Bytes that a kernel reads and writes per second, of an H200.
 _BYTES = 3.4e12
 #: Seconds that the launch of a second kernel adds to a call, of an H200.
@@ -122,10 +124,14 @@ def _body(v: Variant, *, bounded: bool) -> tuple[str, ...]:
     elif t.walks_steps:
         lines.append('step = row["BLOCK_K"]')
     beside_products = _beside_products(v)
+    ieee = v.dtype.precision == "ieee"
+    told = "" if ieee else " (the matrix unit has at least 64 rows)"
+    if ieee and by_column(v):
+        told = f" (times {_BY_COLUMN}: K is contiguous on the right)"
     lines += [
         f"turns = triton.cdiv({programs}, multiprocessors)",
         f"resident = max(1, min(turns, shared // ((m + {loaded}) * depth * {width(v)}{beside})))",
-        "# Products of a step (the matrix unit has at least 64 rows), and the load latency that is not hidden.",
+        f"# Products of a step{told}, and the load latency that is not hidden.",
         *beside_products,
     ]
     # The tiles that a multiprocessor computes one after the other, times the indices along K if they are divided.
@@ -135,7 +141,7 @@ def _body(v: Variant, *, bounded: bool) -> tuple[str, ...]:
     elif t.walks_steps:
         share = "share"
         lines.append(f"share = triton.cdiv({tiles} * triton.cdiv(K, step), multiprocessors) * step")
-    latency = _CONVERTED_LATENCY if v.dtype.stored_b.converted else _LATENCY
+    latency = _IEEE_LATENCY if ieee else _CONVERTED_LATENCY if v.dtype.stored_b.converted else _LATENCY
     each = f"{_area(v)} + {latency} / (depth * resident)"
     products = f"{share} * ({each})"
     if beside_products:
@@ -159,8 +165,10 @@ def _body(v: Variant, *, bounded: bool) -> tuple[str, ...]:
 
 
 def _area(v: Variant) -> str:
-    """The products of a tile for each index along K; the matrix unit has at least 64 rows."""
+    """The products of a tile for each index along K; the matrix unit, which fp32 does not use, has at least 64 rows."""
     columns = "2 * n" if v.epilogue.order is not None else "n"
+    if v.dtype.precision == "ieee":
+        return f"{f'{_BY_COLUMN} * ' if by_column(v) else ''}m * {columns}"
     if v.epilogue.order is not None:
         area = "m * max(2 * n, 128)" if v.product == "exchanged" else "2 * max(m, 64) * n"
     else:
@@ -168,6 +176,11 @@ def _area(v: Variant) -> str:
     if v.dtype.stored_b.converted:
         area += f" + {columns} * {_CONVERSION[v.product]}"
     return area + f' + m * {columns} * {_SCALING} // row["BLOCK_K"]' * _scales_steps(v)
+
+
+def by_column(v: Variant) -> bool:
+    """Whether the right operand of the product, which is A if it is exchanged, has K contiguous."""
+    return v.layout.a != "column" if v.product == "exchanged" else v.layout.b != "row"
 
 
 def _scales_steps(v: Variant) -> bool:

@@ -100,11 +100,13 @@ def _words(v: Variant) -> Iterator[tuple[str, str]]:
         yield "batched", "batched"
     if v.epilogue.order is not None:
         yield "gated", "gated"
-    if v.product != DEFAULTS["product"]:
+    if v.product != DEFAULTS["product"] and v.dtype.precision != "ieee":
         yield ("native", "scaled by the matrix unit") if v.dtype.native else (v.product, v.product)
     bits = v.dtype.stored_a.bits
     if v.dtype.precision == "ieee":
         yield "ieee", f"{bits}-bit IEEE elements"
+        if analytic.by_column(v.multiplied):
+            yield "columns", "K contiguous on the right"
     else:
         yield f"{bits}bit", f"{bits}-bit elements"
     b = v.dtype.stored_b

@@ -283,7 +283,9 @@ class Variant:
         if not self.traits.decodes:
             return self
         dtype = replace(self.dtype, b=self.dtype.stored_b.multiplied, b_block=None, zeros=False, sparse=False)
-        layout = replace(self.layout, b="row" if self.layout.b == "row" else "column")
+        # The scalar units read a row of B from shared memory at once, and a column from the same banks.
+        by_row = self.layout.b == "row" or self.dtype.precision == "ieee"
+        layout = replace(self.layout, b="row" if by_row else "column")
         return replace(self, layout=layout, dtype=dtype, schedule="persistent")
 
     @property

@@ -227,7 +227,7 @@ SCHEDULE: Mapping[str, Schedule] = {
         "K-iterations divided evenly over a persistent grid", walks=True, workspace=True, indent=12, rank=5
     ),
     "decoded": Schedule(
-        "a first kernel makes B of the type that is multiplied, a second multiplies it as persistent does",
+        "a first kernel makes B of the type and order that is multiplied, a second multiplies it as persistent does",
         decodes=True,
         walks=True,
         indent=8,

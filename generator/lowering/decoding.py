@@ -1,4 +1,4 @@
-"""The kernel that decodes B: it makes a dense B, of the type that is multiplied, for the kernel behind it."""
+"""The kernel that decodes B: it makes a dense B, of the type and in the order that is multiplied, for another."""
 
 from __future__ import annotations
 
@@ -72,8 +72,10 @@ class Decoding:
         return tuple(metadata(matrix, self.storage, _STRIP, "always") for matrix in found)
 
     @property
-    def conversion(self) -> Conversion:
-        """The block, which is converted."""
+    def conversion(self) -> Conversion | None:
+        """The block, which is converted; None where only the order of B's elements changes."""
+        if not self.storage.converted:
+            return None
         index = next((found.name for found in self.positions), "")
         return conversion(self.storage, self.b.name, "BLOCK_N", None, index)
 

@@ -160,7 +160,8 @@ def stored(v: Variant) -> str:
     found = [text for storage in v.dtype.stored if (text := _stored(storage))]
     if v.traits.decodes:
         dense = v.dtype.stored_b.multiplied
-        found.append(f"A first kernel decodes B into memory, with at most {MOST_DECODED >> 20} MiB for it.")
+        makes = "decodes B into memory" if v.dtype.stored_b.converted else "copies B row-major"
+        found.append(f"A first kernel {makes}, with at most {MOST_DECODED >> 20} MiB for it.")
         if v.dtype.scaled:
             found.append(f"It computes each value in fp32 and rounds it once, to {dense}.")
     elif v.dtype.zeros:

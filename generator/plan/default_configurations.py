@@ -71,6 +71,9 @@ _EXCHANGED_8 = (
     Tile(64, 64, 128, warps=4, stages=8),
     Tile(64, 128, 128, warps=4, stages=8),
 )
+# Of fp8 whose sums are promoted. Three programs fit on a multiprocessor: while one of them adds its products to the sum
+# in fp32, the matrix unit multiplies for the others.
+_PROMOTED = (Tile(64, 128, 128, warps=4, stages=3),)
 # Tiles of two widths side by side, for sizes at which tiles of powers of two make slightly more than one wave. Each was
 # among the fastest at one or more of 16 such sizes on an H200; most have one program per multiprocessor and many loads
 # in flight.
@@ -148,11 +151,22 @@ _REGISTER_EXCHANGED_TF32 = (
 )
 # fp32 without tf32 does not use the matrix unit: the number of registers limits the tile.
 _TILED_FP32 = (
+    Tile(128, 128, 32, warps=8, stages=3),
     Tile(128, 128, 16, warps=4, stages=3),
-    Tile(128, 64, 16, warps=4, stages=3),
+    Tile(64, 128, 32, warps=4, stages=3),
     Tile(64, 64, 16, warps=2, stages=3),
-    Tile(32, 64, 32, warps=4, stages=3),
+    Tile(32, 64, 32, warps=2, stages=3),
     Tile(16, 32, 64, warps=2, stages=3),
+)
+# A kernel in front makes B row-major, which pays for many rows of C.
+_DECODED_FP32 = _TILED_FP32[:5]
+_EXCHANGED_FP32 = (
+    Tile(64, 128, 32, warps=4, stages=3),
+    Tile(64, 64, 16, warps=2, stages=3),
+    Tile(32, 128, 32, warps=4, stages=3),
+    Tile(32, 64, 32, warps=2, stages=3),
+    Tile(16, 64, 64, warps=4, stages=3),
+    Tile(16, 64, 64, warps=2, stages=4),
 )
 
 
@@ -265,7 +279,8 @@ _STREAM_TF32 = (
     Tile(64, 64, 64, warps=4, stages=4),
     Tile(16, 64, 64, warps=4, stages=4),
 )
-_STREAM_FP32 = (Tile(64, 64, 16, warps=4, stages=3), *_TILED_FP32[3:])
+_STREAM_FP32: tuple[Tile, ...] = (*_TILED_FP32[3:5], _TILED_FP32[-1])
+_STREAM_EXCHANGED_FP32 = _EXCHANGED_FP32[1::2]
 # All of K in one load: k is the largest K that the configuration accepts.
 _NAIVE_16 = (
     Tile(32, 32, 64, warps=4, stages=1),
@@ -332,12 +347,15 @@ def _ungated(v: Variant) -> tuple[Tile, ...]:
         return _stored(v)
     ieee = dtype.precision == "ieee"
     if bits == 32 and v.traits.divides_k:
-        tiles = _STREAM_FP32 if ieee else _STREAM_TF32
+        of_fp32 = _STREAM_EXCHANGED_FP32 if v.product == "exchanged" else _STREAM_FP32
+        tiles = of_fp32 if ieee else _STREAM_TF32
         return _split(tiles) if v.traits.splits else tiles
     if v.traits.splits:
         return _SPLIT[bits]
+    if ieee and v.traits.decodes:
+        return _DECODED_FP32
     if ieee:
-        return _TILED_FP32
+        return _EXCHANGED_FP32 if v.product == "exchanged" else _TILED_FP32
     if v.traits.plain and through_registers(v):
         return _REGISTER_EXCHANGED_TF32 if v.product == "exchanged" else _REGISTER_TF32
     if v.traits.plain and dtype.precision == "tf32" and (v.layout.a, v.layout.b) != ("row", "column"):
@@ -346,7 +364,10 @@ def _ungated(v: Variant) -> tuple[Tile, ...]:
         return _TABLES["paired exchanged"][bits]
     if v.product == "exchanged":
         return _TABLES["exchanged"][bits] + (_EXCHANGED_8 if bits == 8 else ())
-    return _TABLES[schedule][bits] + (_deep(v) if v.traits.plain and v.loading.descriptors else ())
+    tiles = _TABLES[schedule][bits]
+    if v.traits.plain and v.loading.descriptors:
+        return (*tiles, *(_PROMOTED if dtype.precision == "full" else ()), *_deep(v))
+    return tiles
 
 
 def _deep(v: Variant) -> tuple[Tile, ...]:

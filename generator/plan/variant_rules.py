@@ -212,8 +212,10 @@ def _scaled(v: Variant) -> str | None:
 def _decoded(v: Variant) -> str | None:
     if not v.traits.decodes:
         return None
-    if not v.dtype.stored_b.converted:
+    if not v.dtype.stored_b.converted and v.dtype.precision != "ieee":
         return f"{v.schedule} makes B of the type that is multiplied, and B is stored as {v.dtype.b} already; use tiled"
+    if not v.dtype.stored_b.converted and v.layout.b == "row":
+        return f"{v.schedule} makes B of {v.dtype.b} row-major, and it is row-major already; use tiled"
     if v.product == "exchanged":
         return "an exchanged product converts B in registers, and a decoded B is dense already; use 'product: direct'"
     if v.dtype.stored_a.block is not None:

@@ -86,14 +86,15 @@ def test_what_is_unseen_is_told_from_what_is_not() -> None:
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_a_sample_has_the_sizes_that_it_promises(name: str) -> None:
-    sizes, eight_bits = SIZES[name], "fp8" in name
+    sizes = SIZES[name]
+    width = next((width for word, width in (("fp8", 1), ("fp32", 4)) if word in name), 2)
     for shape in sizes:
         assert 1 <= shape.m <= 16384
         for extent in (shape.n, shape.k):
-            assert 256 <= extent <= 65536 and extent % (16 if eight_bits else 8) == 0
-        assert 2 * shape.m * shape.n * shape.k <= 40e12
-        operands = shape.k * (shape.m + shape.n) * (1 if eight_bits else 2)
-        assert operands + 2 * shape.m * shape.n <= 8e9
+            assert 256 <= extent <= 65536 and extent % (16 // width) == 0
+        # fp32 in full precision has less than a tenth of the rate.
+        assert 2 * shape.m * shape.n * shape.k <= (1e12 if width == 4 else 40e12)
+        assert width * shape.k * (shape.m + shape.n) + max(width, 2) * shape.m * shape.n <= 8e9
     thirds = Counter("few" if shape.m <= 64 else "some" if shape.m <= 1024 else "many" for shape in sizes)
     assert set(thirds) == {"few", "some", "many"} and max(thirds.values()) - min(thirds.values()) <= 1
     assert any(shape.m > 1 and shape.m % 2 for shape in sizes)

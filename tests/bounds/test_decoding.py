@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.bounds.kernels import DECODED, DECODED_DESCRIPTORS, planted, proof_of, wrong
+from tests.helpers.bounds.kernels import DECODED, DECODED_DESCRIPTORS, DECODED_FP32, planted, proof_of, wrong
 
 EVERY = (DECODED, DECODED_DESCRIPTORS)
 FIRST = "            launch.kernel[launch.grid](**launch.arguments)\n"
@@ -32,6 +32,15 @@ def test_both_kernels_are_proved(kernel: str, tmp_path: Path) -> None:
         (True, "bias", "load"),
         (True, "out", "store"),
     }
+
+
+def test_a_copy_of_another_order_is_proved(tmp_path: Path) -> None:
+    """The rows of fp32 are padded to multiples of four elements; the proof knows no other number than 4 and 8."""
+    padded = "(triton.cdiv(N, 4) * 4, 1)"
+    assert not wrong(proof_of(tmp_path, planted(DECODED_FP32)))
+    assert not wrong(proof_of(tmp_path, planted(DECODED_FP32, (padded, padded.replace("4", "8")))))
+    for other in ("3", "-4", "(4 - 8)", "N"):
+        assert wrong(proof_of(tmp_path, planted(DECODED_FP32, (padded, padded.replace("4", other)))))
 
 
 def test_a_row_major_b_is_stored_as_it_lies(tmp_path: Path) -> None:

@@ -112,3 +112,18 @@ def test_a_sibling_takes_a_large_b(rendered: Callable[[str], ModuleType]) -> Non
     tiled, decoded = (package._kernel(name) for name in package._KERNELS[NAME])
     assert len(tiled.gemm_kernel.launches) == 1 and not decoded.gemm_kernel.launches
     assert decoded.refusal(**given) is not None and tiled.gemm_kernel is not decoded.gemm_kernel
+
+
+@pytest.mark.parametrize("layout", ["rcr", "ccc"])
+def test_fp32_is_copied_row_major(rendered: Callable[[str], ModuleType], layout: str) -> None:
+    spec = f"summary: Copied first.\nlayout: {layout}\ndtype: fp32\nschedule: decoded\n"
+    package, name = rendered(spec), f"gemm_fp32_{layout}_none"
+    a = torch.randn(64, 72) if layout == "rcr" else torch.randn(72, 64).T
+    getattr(package, name)(a, torch.randn(50, 72).T)
+    first, second = kernels(package, name)
+    ((grid, _, given),), ((_, _, then),) = first.launches, second.launches
+    dense = given["decoded_ptr"]
+    # Each row has as many elements as 16 bytes have a multiple of.
+    assert (dense.shape, dense.dtype, dense.stride()) == ((72, 50), torch.float32, (52, 1))
+    assert then["b_ptr"] is dense and then["ldb"] == 52 and given["ldb"] == 72
+    assert grid == (1,) and (given["BLOCK_N"], given["BLOCK_K"]) == (64, 128)

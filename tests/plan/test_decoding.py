@@ -13,6 +13,7 @@ from generator.plan.devices import DEVICES
 from tests.helpers.support import variant
 
 TILE = Tile(128, 256, 64, warps=8, stages=3)
+FP32 = Dtype.of("fp32")
 
 
 def stored(word: str = "int4", block: tuple[int, int] = (128, 1), **axes: object) -> Variant:
@@ -24,6 +25,10 @@ def test_what_is_multiplied_is_dense() -> None:
     for letters, dense in (("rcr", "rcr"), ("rrr", "rrr"), ("rsr", "rcr")):
         v = stored(layout=Layout.of(letters)).multiplied
         assert v == variant(dtype=Dtype.of("bf16"), layout=Layout.of(dense), schedule="persistent") and v.dtype.plain
+    for letters in ("rcr", "csr"):
+        # The scalar units read rows of B.
+        v = stored(dtype=FP32, layout=Layout.of(letters)).multiplied
+        assert v == variant(dtype=FP32, layout=Layout.of(f"{letters[0]}rr"), schedule="persistent")
     whole = variant(schedule="split_k")
     assert whole.multiplied is whole
 
@@ -38,12 +43,23 @@ def test_what_is_multiplied_is_dense() -> None:
             stored(dtype=Dtype.of("bf16")),
             "decoded makes B of the type that is multiplied, and B is stored as bf16 alre",
         ),
+        (
+            stored(dtype=Dtype.of("tf32x3")),
+            "decoded makes B of the type that is multiplied, and B is stored as fp32 alre",
+        ),
+        (stored(dtype=FP32), None),
+        (stored(dtype=FP32, layout=Layout.of("ccc")), None),
+        (
+            stored(dtype=FP32, layout=Layout.of("rrr")),
+            "decoded makes B of fp32 row-major, and it is row-major already; use tiled",
+        ),
+        (stored(dtype=FP32, product="exchanged"), "an exchanged product converts B in registers"),
         (stored(product="exchanged"), "an exchanged product converts B in registers, and a decoded B is dense already"),
         (stored(batch="strided"), "a batch has a B for each matrix, which would all be decoded into memory; use tiled"),
         (stored(load="block_pointer"), "block pointers take no operands that are stored as"),
     ],
 )
-def test_it_is_for_a_b_that_is_converted(v: Variant, told: str | None) -> None:
+def test_it_is_for_a_b_that_is_converted_or_put_in_another_order(v: Variant, told: str | None) -> None:
     found = legality.why_not(v)
     assert found is None if told is None else found is not None and told in found
 
@@ -66,6 +82,12 @@ def test_configurations_are_those_of_large_dense_tiles() -> None:
     assert legality.shared_memory(stored(), Tile(16, 16, 16, warps=1, stages=1), "sm90") == 32768
 
 
+def test_configurations_of_fp32_are_some_of_those_of_a_row_major_b() -> None:
+    rows = defaults(stored(dtype=FP32))
+    assert set(rows) < set(defaults(variant(dtype=FP32, layout=Layout.of("rrr"))))
+    assert all(legality.why_no_row_on(stored(dtype=FP32), tile, "sm80") is None for tile in rows)
+
+
 def seconds(v: Variant, m: int, tile: Tile = TILE) -> float:
     row = {"BLOCK_M": tile.m, "BLOCK_N": tile.n, "BLOCK_K": tile.k, "num_stages": tile.stages}
     return analytic.seconds(v, row, (m, 8192, 8192), DEVICES["nvidia_h200"])
@@ -84,3 +106,10 @@ def test_it_pays_for_many_rows() -> None:
     fused, tile = variant(dtype=stored().dtype, product="exchanged"), Tile(128, 64, 128, warps=4)
     assert seconds(stored(), 4096) < seconds(fused, 4096, tile)
     assert seconds(stored(), 64) > seconds(fused, 64, tile)
+
+
+def test_many_rows_of_fp32_pay_for_a_row_major_b() -> None:
+    """On an H200 the copy was faster than reading columns of B in each tile from about 100 rows on."""
+    tile, as_it_lies = Tile(64, 64, 16, warps=2), variant(dtype=FP32)
+    assert seconds(stored(dtype=FP32), 1024, tile) < seconds(as_it_lies, 1024, tile)
+    assert seconds(stored(dtype=FP32), 16, tile) > seconds(as_it_lies, 16, tile)

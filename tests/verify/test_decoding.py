@@ -26,6 +26,7 @@ layout: [rcr, rrr]
 dtype:
   - {a: fp16, b: uint4, scales: {b: [32, 1]}, zeros: {b: true}}
   - {a: bf16, b: int8, scales: {b: [0, 1]}}
+  - fp32
 epilogue: [none, swiglu]
 schedule: decoded
 load: [pointer, descriptor]
@@ -34,6 +35,7 @@ targets: [sm90]
 """
 ZEROS = "gemm_fp16xuint4_fp32_fp16_b32x1_zeros_rcr_none__decoded_pointer_auto_grouped"
 GATED = "gemm_fp16xuint4_fp32_fp16_b32x1_zeros_rrr_swiglu__decoded_descriptor_auto_grouped"
+COPIED = "gemm_fp32_rcr_swiglu__decoded_pointer_auto_grouped"
 WHOLE = "gemm_bf16xint8_fp32_bf16_ballx1_rcr_none__decoded_descriptor_auto_grouped"
 
 
@@ -47,6 +49,13 @@ MISTAKES = {
     "as it is, with zero points": (ZEROS, "", "", None),
     "as it is, gated": (GATED, "", "", None),
     "as it is, a scale a column": (WHOLE, "", "", None),
+    "as it is, fp32 that is copied row-major": (COPIED, "", "", None),
+    "columns copied as rows": (
+        COPIED,
+        "offs_k[None, :] * lddecoded + offs_n[:, None]",
+        "offs_k[None, :] + offs_n[:, None] * lddecoded",
+        "",
+    ),
     "the nibbles exchanged": (
         ZEROS,
         "tl.join((b & 0xFFFF).to(tl.uint16), (b >> 16).to(tl.uint16))",

@@ -30,6 +30,7 @@ SUMS_DESCRIPTORS = "split_k/gemm_fp16_rcr_bias_silu__splitk_descriptor_auto_grou
 PARTS = "gated/gemm_fp16_rrr_bias_swiglu__splitk_pointer_auto_grouped"
 PARTS_DESCRIPTORS = "gated/gemm_bf16_rcr_bias_swiglu__splitk_descriptor_auto_grouped"
 DECODED = "int4_rcr/gemm_bf16xint4_fp32_bf16_b128x1_rcr_bias__decoded_pointer_auto_grouped_storepointer"
+DECODED_FP32 = "fp32/gemm_fp32_ccr_none__decoded_pointer_auto_grouped"
 DECODED_DESCRIPTORS = DECODED.replace("pointer_auto", "descriptor_auto")
 ADDS = "split_k/gemm_fp16_fp32_fp32_rcr_none__splitkatomic_pointer_auto_grouped"
 

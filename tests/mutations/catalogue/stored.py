@@ -6,6 +6,7 @@ from ..mutation import Mutation, instead, without
 from .kernels import (
     DECODED,
     FP8_BLOCKS,
+    FP32_COPIED,
     INT4,
     INT4_COPIED,
     INT4_EXCHANGED,
@@ -49,6 +50,20 @@ MUTATIONS = (
         DECODED,
         (("grid=(triton.cdiv(K, 128) * triton.cdiv(N, 64),)", "grid=(triton.cdiv(K, 128) * triton.cdiv(N, 128),)"),),
         "a block has 64 columns",
+    ),
+    Mutation(
+        "half the blocks of B are not copied",
+        "storage",
+        FP32_COPIED,
+        (("grid=(triton.cdiv(K, 128) * triton.cdiv(N, 64),)", "grid=(triton.cdiv(K, 128) * triton.cdiv(N, 128),)"),),
+        "a block has 64 columns",
+    ),
+    Mutation(
+        "rows of the copy are as far apart as columns of B",
+        "storage",
+        FP32_COPIED,
+        (('"lddecoded": decoded.stride(0)', '"lddecoded": b.stride(1)'),),
+        "the copy has another order",
     ),
     Mutation(
         "the two elements of a byte are exchanged",
