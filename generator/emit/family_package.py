@@ -101,6 +101,30 @@ def contiguous_k(family: Family, names: Iterable[str]) -> tuple[tuple[str, str],
     return tuple(found)
 
 
+def across_k(family: Family) -> dict[str, str]:
+    """The contracts of fp32 without the matrix unit with K contiguous in `a` and `b`, each with those of a copy.
+
+    Scalar units read the right operand of a product faster if its K is not contiguous: `b`, or `a` if the product is
+    exchanged. The contracts are written as an entry of a dictionary, each by the operand that is copied.
+    """
+    names = _variants(family)
+    found: dict[str, str] = {}
+    for name, variant in names.items():
+        layout = variant.layout
+        if variant.dtype.precision != "ieee" or (layout.a, layout.b) != ("row", "column") or variant.products.several:
+            continue
+        others = {
+            "a": replace(variant, layout=replace(layout, a="column")).contract,
+            "b": replace(variant, layout=replace(layout, b="row")).contract,
+        }
+        if not any(kernel.variant.product == "exchanged" for kernel in family.contracts.get(others["a"], ())):
+            del others["a"]
+        entries = [f'"{operand}": "{other}"' for operand, other in others.items() if other in names]
+        if entries:
+            found[name] = _entry(name, entries)
+    return found
+
+
 def shapes(family: Family) -> tuple[str, ...]:
     """The contracts with auxiliary outputs, each with the shapes of its outputs, as entries of a dictionary.
 

@@ -66,9 +66,9 @@ class Fit:
 def fit(samples: Iterable[Sample], device: Device) -> Fit:
     """The rates of the configurations of each contract that was measured at enough sizes, and their cross-validation.
 
-    Only aligned samples count.
+    Only aligned samples count, if a contract has enough of them.
     """
-    everything = sorted((s for s in samples if s.aligned), key=lambda s: (s.row, s.sizes))
+    everything = sorted(_counting(samples), key=lambda s: (s.row, s.sizes))
     sizes = sorted({sample.sizes for sample in everything})
     folds = [frozenset(sizes[first::_PARTS]) for first in range(_PARTS)]
     known = [everything, *([s for s in everything if s.sizes not in fold] for fold in folds)]
@@ -90,6 +90,18 @@ def fit(samples: Iterable[Sample], device: Device) -> Fit:
         rounded(statistics.median(errors), 3) if errors else 0.0,
         rounded(math.exp(statistics.fmean(lost)) - 1, 3) if lost else 0.0,
     )
+
+
+def _counting(samples: Iterable[Sample]) -> list[Sample]:
+    """The aligned samples of each contract, or all where those are of too few sizes to have rates."""
+    grouped: dict[str, list[Sample]] = defaultdict(list)
+    for sample in samples:
+        grouped[sample.row[0]].append(sample)
+    found = []
+    for own in grouped.values():
+        aligned = [sample for sample in own if sample.aligned]
+        found += aligned if len({sample.sizes for sample in aligned}) >= _FEWEST else own
+    return found
 
 
 def _seconds(sample: Sample, rates: tuple[float, ...], device: Device) -> float:

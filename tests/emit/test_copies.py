@@ -18,8 +18,8 @@ from tests.helpers.support import ROOT, forget, python
 
 SPEC = """\
 summary: Copied.
-layout: rcr
-dtype: fp16
+layout: [rcr, rrr]
+dtype: [fp16, fp32]
 """
 
 
@@ -109,10 +109,27 @@ def test_b_is_copied_along_the_lines_of_the_l2_where_it_is_used_often(
     assert not copies.worth_lining(a[:, :0], b.T[:0])
 
 
+def test_k_is_laid_across_where_fp32_gains_more_than_the_copy_takes(copies: ModuleType) -> None:
+    def operands(m: int, n: int, k: int) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.empty(m, k, device="meta"), torch.empty(n, k, device="meta").T
+
+    both = {"a": "ccr", "b": "rrr"}
+    assert copies.worth_across(*operands(127, 4096, 4096), both) == "a"
+    assert copies.worth_across(*operands(127, 4096, 4096), {"b": "rrr"}) is None, "B is not copied for few rows"
+    assert copies.worth_across(*operands(128, 4096, 4096), both) == "b"
+    assert copies.worth_across(*operands(128, 4096, 4096), {"a": "ccr"}) == "a"
+    assert copies.worth_across(*operands(1, 16384, 65536), both) is None, "a row is no tile"
+    assert copies.worth_across(*operands(128, 1024, 1023), both) is None, "the launch would take longer"
+    a, b = operands(1024, 1024, 1024)
+    assert copies.worth_across(a, b.T, both) is None and copies.worth_across(a.T, b, both) is None, (
+        "refused as they lie"
+    )
+
+
 TURNED = """\
 summary: Turned around.
 layout: [rcr, rrr, crr, ccr]
-dtype: [tf32, fp16]
+dtype: [tf32, fp32, fp16]
 product: {product}
 """
 
@@ -145,6 +162,19 @@ product: {product}
         ("fp16", "crr", (8, 64, 4095), "crr"),
         ("tf32", "ccr", (7, 64, 4096), "rcr"),
         ("tf32", "ccr", (8, 64, 4096), "ccr"),
+        # fp32 without a matrix unit, which wants K across: of B, or of few rows in an exchanged product.
+        ("fp32", "rcr", (128, 1024, 1024), "rrr"),
+        ("fp32 exchanged", "rcr", (128, 1024, 1024), "rrr"),
+        ("fp32", "rcr", (128, 1024, 1023), "rcr"),
+        ("fp32", "rcr", (64, 2048, 1024), "rcr"),
+        ("fp32 exchanged", "rcr", (64, 2048, 1024), "ccr"),
+        ("fp32 exchanged", "rcr", (64, 2048, 1023), "rcr"),
+        ("fp32 exchanged", "ccr", (128, 1024, 1024), "ccr"),
+        # Short columns of A are no reason to turn it, and it would be turned back.
+        ("fp32 exchanged", "rcr", (7, 8192, 4096), "ccr"),
+        ("fp32 exchanged", "ccr", (7, 64, 4096), "ccr"),
+        ("fp32 exchanged", "rcr", (1, 8192, 16384), "rcr"),
+        ("fp32 exchanged", "rrr", (128, 1024, 1024), "rrr"),
         # A row that lies as a column: no copy, and rows of its own step.
         ("tf32", "crr", (1, 64, 32), "rrr"),
         ("fp16", "crr", (1, 64, 4096), "rrr"),

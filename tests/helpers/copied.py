@@ -29,6 +29,10 @@ def main() -> None:
             assert torch.equal(across, x) and across.stride(-1) == 1 and same is other, shape
             same, down = copies.turning("b")(other, x)
             assert torch.equal(down, x) and down.stride(-2) == 1 and same is other, shape
+            up, same = copies.across("a")(x, other)
+            assert torch.equal(up, x) and up.stride(-2) == 1 and same is other, shape
+            same, along = copies.across("b")(other, x)
+            assert torch.equal(along, x) and along.stride(-1) == 1 and same is other, shape
             done += 1
     # Past the first of several matrices, and of several blocks along both sides.
     wide = torch.randn(2, 130, 70).mT

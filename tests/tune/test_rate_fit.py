@@ -117,6 +117,14 @@ def test_unaligned_samples_do_not_count() -> None:
     assert fit([*samples(), *others], DEVICE) == fit(samples(), DEVICE)
 
 
+def test_unaligned_samples_count_where_a_contract_has_few_others() -> None:
+    """As with a column-major A, whose columns have as many elements as M."""
+    unaligned = [replace(each, aligned=False) for each in samples()]
+    assert fit(unaligned, DEVICE) == fit(samples(), DEVICE)
+    few = [each for each in samples() if each.sizes in SIZES[:3]]
+    assert fit([*few, *(each for each in unaligned if each.sizes not in SIZES[:3])], DEVICE) == fit(samples(), DEVICE)
+
+
 def test_a_contract_of_few_sizes_has_no_rates() -> None:
     assert fit(samples(SIZES[:4]), DEVICE).rates.keys() == RATES.keys()
     assert fit(samples(SIZES[:3]), DEVICE).rates == {}
