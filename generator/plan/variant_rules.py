@@ -285,7 +285,11 @@ def _tf32_target(v: Variant, target: str) -> str | None:
 
 
 def _exchanged_target(v: Variant, target: str) -> str | None:
-    if v.product == "exchanged" and TARGETS[target].capability not in (90, 100):
+    capability = TARGETS[target].capability
+    if v.dtype.precision == "ieee" and capability:
+        # Scalar units, which every NVIDIA GPU has, read the left operand faster where K is contiguous.
+        return None
+    if v.product == "exchanged" and capability not in (90, 100):
         return f"an exchanged product is for matrix instructions of 64 rows, which {target} does not have"
     return None
 
