@@ -120,6 +120,11 @@ def test_k_is_laid_across_where_fp32_gains_more_than_the_copy_takes(copies: Modu
     assert copies.worth_across(*operands(128, 4096, 4096), {"a": "ccr"}) == "a"
     assert copies.worth_across(*operands(1, 16384, 65536), both) is None, "a row is no tile"
     assert copies.worth_across(*operands(128, 1024, 1023), both) is None, "the launch would take longer"
+    # What is copied so is never turned again, or two contracts would copy for each other without end.
+    for m in (2, 7, 127, 128):
+        a, b = operands(m, 4096, 65536)
+        assert copies.worth_turning(a.T.contiguous().T, b, {"a": "rcr"}, None) is None
+        assert copies.worth_turning(a, b.contiguous(), {"b": "rcr"}, None) is None
     a, b = operands(1024, 1024, 1024)
     assert copies.worth_across(a, b.T, both) is None and copies.worth_across(a.T, b, both) is None, (
         "refused as they lie"
