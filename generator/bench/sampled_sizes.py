@@ -55,21 +55,27 @@ class Sample:
         return MOST_FP32_FLOPS if self.dtype == "fp32" else MOST_FLOPS
 
 
+_SUMMARIES = {
+    "unseen": "Sizes drawn at random, only ever reported ({}); tune refuses them.",
+    "fit": "Sizes drawn at random, to measure and to fit to ({}).",
+}
+
+
 def _samples() -> dict[str, Sample]:
     layouts = ("rcr", "rrr", "crr", "ccr")
     unseen = [(f"{dtype}_{layout}", 50, dtype) for dtype in ("fp16", "bf16") for layout in layouts]
     fit = [(layout, 300, "fp16") for layout in layouts]
-    reported = list(enumerate([*unseen, ("fp8_rcr", 70, "fp8e4m3"), ("fp32_rcr", 30, "fp32")], 1000))
-    measured = list(enumerate([*fit, ("fp8_rcr", 300, "fp8e4m3"), ("fp32_rcr", 60, "fp32")], 2000))
     found = {}
-    # Types that came later stay away from the sizes of all that came before.
-    for unseen_of, fit_of in ((reported[:-1], measured[:-1]), (reported[-1:], measured[-1:])):
-        for seed, (name, count, dtype) in unseen_of:
-            summary = f"Sizes drawn at random, only ever reported ({name.replace('_', ' ')}); tune refuses them."
-            found[f"unseen_{name}"] = Sample(summary, seed, count, dtype)
-        for seed, (name, count, dtype) in fit_of:
-            summary = f"Sizes drawn at random, to measure and to fit to ({name.replace('_', ' ')})."
-            found[f"fit_{name}"] = Sample(summary, seed, count, dtype)
+    # Later groups stay away from the sizes of all earlier ones, which keep theirs when a type is added.
+    for kind, first, group in (
+        ("unseen", 1000, [*unseen, ("fp8_rcr", 70, "fp8e4m3")]),
+        ("fit", 2000, [*fit, ("fp8_rcr", 300, "fp8e4m3")]),
+        ("unseen", 1009, [("fp32_rcr", 30, "fp32")]),
+        ("fit", 2005, [("fp32_rcr", 60, "fp32")]),
+    ):
+        for seed, (name, count, dtype) in enumerate(group, first):
+            summary = _SUMMARIES[kind].format(name.replace("_", " "))
+            found[f"{kind}_{name}"] = Sample(summary, seed, count, dtype)
     return found
 
 

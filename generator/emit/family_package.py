@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from generator.epilogue.operations import BOTH, COLUMNS, HALVES
@@ -69,13 +69,19 @@ def _transposed(variant: Variant) -> dict[str, Variant]:
 def twins(family: Family) -> dict[str, str]:
     """For each contract the family's contracts that differ only in that `a` or `b` is contiguous along K.
 
-    They are written as an entry of a dictionary, each by the operand: `"a": "gemm_fp16_rcr_none"`.
+    They are written as an entry of a dictionary, each by the operand: `"a": "gemm_fp16_rcr_none"`. There are none in a
+    family with `invariant: rows`: which operand is copied, or read as a vector, depends on M.
     """
-    names = _variants(family)
+    return _by_operand(family, _transposed)
+
+
+def _by_operand(family: Family, others: Callable[[Variant], Mapping[str, Variant]]) -> dict[str, str]:
+    """For each contract the family's contracts among `others` of its variant, as an entry; none if rows are alike."""
+    names = {} if family.spec.rows_alike else _variants(family)
     found: dict[str, str] = {}
     for name, variant in names.items():
-        others = _transposed(variant).items()
-        entries = [f'"{operand}": "{other.contract}"' for operand, other in others if other.contract in names]
+        pairs = others(variant).items()
+        entries = [f'"{operand}": "{other.contract}"' for operand, other in pairs if other.contract in names]
         if entries:
             found[name] = _entry(name, entries)
     return found
@@ -105,24 +111,19 @@ def across_k(family: Family) -> dict[str, str]:
     """The contracts of fp32 without the matrix unit with K contiguous in `a` and `b`, each with those of a copy.
 
     Scalar units read the right operand of a product faster if its K is not contiguous: `b`, or `a` if the product is
-    exchanged. The contracts are written as an entry of a dictionary, each by the operand that is copied.
+    exchanged. They are written as those of `twins`, each by the operand that is copied.
     """
-    names = _variants(family)
-    found: dict[str, str] = {}
-    for name, variant in names.items():
+    exchanged = {kernel.variant.contract for kernel in family.kernels if kernel.variant.product == "exchanged"}
+
+    def others(variant: Variant) -> dict[str, Variant]:
         layout = variant.layout
         if variant.dtype.precision != "ieee" or (layout.a, layout.b) != ("row", "column") or variant.products.several:
-            continue
-        others = {
-            "a": replace(variant, layout=replace(layout, a="column")).contract,
-            "b": replace(variant, layout=replace(layout, b="row")).contract,
-        }
-        if not any(kernel.variant.product == "exchanged" for kernel in family.contracts.get(others["a"], ())):
-            del others["a"]
-        entries = [f'"{operand}": "{other}"' for operand, other in others.items() if other in names]
-        if entries:
-            found[name] = _entry(name, entries)
-    return found
+            return {}
+        found = {"b": replace(variant, layout=replace(layout, b="row"))}
+        a = replace(variant, layout=replace(layout, a="column"))
+        return {"a": a, **found} if a.contract in exchanged else found
+
+    return _by_operand(family, others)
 
 
 def shapes(family: Family) -> tuple[str, ...]:

@@ -176,14 +176,13 @@ def package_source(family: Family, name: str) -> str:
     if name == PACKAGE:
         template = environment().get_template("family.py.j2")
         summary = paragraph(escaped(spec.summary))
-        # Which operand is transposed, or read as a vector, depends on M.
-        twins = {} if spec.rows_alike else family_package.twins(family)
+        twins = family_package.twins(family)
         fastest = spec.select == "fastest"
         body = template.render(
             contracts=family_package.contracts(family),
             twins=twins,
             turning=family_package.contiguous_k(family, twins),
-            across=() if spec.rows_alike else family_package.across_k(family).values(),
+            across=family_package.across_k(family).values(),
             gated=family_package.gated(family) if family.measured or fastest else (),
             shapes=family_package.shapes(family),
             casts=family_package.casts(family),
@@ -236,12 +235,13 @@ def package_source(family: Family, name: str) -> str:
     elif name.startswith("_"):
         template = environment().get_template(f"{name.removeprefix('_')}.j2")
         chosen = bool(family.measured) or spec.select == "fastest"
-        has = {
-            "gradients": bool(family.gradients),
-            "bf16": family_package.multiplies_bf16(family),
-            "across": bool(family_package.across_k(family)) and not spec.rows_alike,
-        }
-        body = template.render(grouped=grouped, chosen=chosen, **has)
+        body = template.render(
+            gradients=bool(family.gradients),
+            grouped=grouped,
+            chosen=chosen,
+            bf16=family_package.multiplies_bf16(family),
+            across=bool(family_package.across_k(family)),
+        )
     else:
         gradient = next(each for each in family.gradients if f"{each.file}.py" == name)
         assert gradient.chain is not None

@@ -159,7 +159,7 @@ _TILED_FP32 = (
     Tile(16, 32, 64, warps=2, stages=3),
 )
 # A kernel in front makes B row-major, which pays for many rows of C.
-_DECODED_FP32 = _TILED_FP32[:5]
+_DECODED_FP32 = _TILED_FP32[:-1]
 _EXCHANGED_FP32 = (
     Tile(64, 128, 32, warps=4, stages=3),
     Tile(64, 64, 16, warps=2, stages=3),
@@ -279,7 +279,7 @@ _STREAM_TF32 = (
     Tile(64, 64, 64, warps=4, stages=4),
     Tile(16, 64, 64, warps=4, stages=4),
 )
-_STREAM_FP32: tuple[Tile, ...] = (*_TILED_FP32[3:5], _TILED_FP32[-1])
+_STREAM_FP32 = _TILED_FP32[3:]
 _STREAM_EXCHANGED_FP32 = _EXCHANGED_FP32[1::2]
 # All of K in one load: k is the largest K that the configuration accepts.
 _NAIVE_16 = (
@@ -348,14 +348,14 @@ def _ungated(v: Variant) -> tuple[Tile, ...]:
     ieee = dtype.precision == "ieee"
     if bits == 32 and v.traits.divides_k:
         of_fp32 = _STREAM_EXCHANGED_FP32 if v.product == "exchanged" else _STREAM_FP32
-        tiles = of_fp32 if ieee else _STREAM_TF32
+        tiles: tuple[Tile, ...] = of_fp32 if ieee else _STREAM_TF32
         return _split(tiles) if v.traits.splits else tiles
     if v.traits.splits:
         return _SPLIT[bits]
-    if ieee and v.traits.decodes:
-        return _DECODED_FP32
+    if ieee and v.product == "exchanged":
+        return _EXCHANGED_FP32
     if ieee:
-        return _EXCHANGED_FP32 if v.product == "exchanged" else _TILED_FP32
+        return _DECODED_FP32 if v.traits.decodes else _TILED_FP32
     if v.traits.plain and through_registers(v):
         return _REGISTER_EXCHANGED_TF32 if v.product == "exchanged" else _REGISTER_TF32
     if v.traits.plain and dtype.precision == "tf32" and (v.layout.a, v.layout.b) != ("row", "column"):

@@ -127,7 +127,7 @@ def test_k_is_laid_across_where_fp32_gains_more_than_the_copy_takes(copies: Modu
         assert copies.worth_turning(a, b.contiguous(), {"b": "rcr"}, None) is None
     a, b = operands(1024, 1024, 1024)
     assert copies.worth_across(a, b.T, both) is None and copies.worth_across(a.T, b, both) is None, (
-        "refused as they lie"
+        "layouts that are refused"
     )
 
 

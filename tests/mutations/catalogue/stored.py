@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from ..mutation import Mutation, instead, without
 from .kernels import (
-    DECODED,
     FP8_BLOCKS,
-    FP32_COPIED,
     INT4,
     INT4_COPIED,
     INT4_EXCHANGED,
@@ -36,35 +34,6 @@ SPARSE_ORDER = "    offs_k = offs_k // 128 * 128 + offs_k // 2 % 4 * 32 + offs_k
 ODD = "    if a.shape[1] % 2:\n"
 
 MUTATIONS = (
-    Mutation(
-        "B is decoded without its scales",
-        "storage",
-        DECODED,
-        (("(b.to(tl.float32) * b_scale[:, None])", "b.to(tl.float32)"),),
-        "a value is stored * scale",
-        says="are wrong",
-    ),
-    Mutation(
-        "half the blocks of B are not decoded",
-        "storage",
-        DECODED,
-        (("grid=(triton.cdiv(K, 128) * triton.cdiv(N, 64),)", "grid=(triton.cdiv(K, 128) * triton.cdiv(N, 128),)"),),
-        "a block has 64 columns",
-    ),
-    Mutation(
-        "half the blocks of B are not copied",
-        "storage",
-        FP32_COPIED,
-        (("grid=(triton.cdiv(K, 128) * triton.cdiv(N, 64),)", "grid=(triton.cdiv(K, 128) * triton.cdiv(N, 128),)"),),
-        "a block has 64 columns",
-    ),
-    Mutation(
-        "rows of the copy are as far apart as columns of B",
-        "storage",
-        FP32_COPIED,
-        (('"lddecoded": decoded.stride(0)', '"lddecoded": b.stride(1)'),),
-        "the copy has another order",
-    ),
     Mutation(
         "the two elements of a byte are exchanged",
         "storage",
