@@ -145,7 +145,10 @@ def product(v: Variant) -> str:
         return ""
     if v.dtype.native:
         return "the matrix unit multiplies elements as they are stored, and the sum of each block by its scales."
-    return "a tile is computed as C^T = B^T A^T, so that the columns of C fill the rows of the matrix unit."
+    gained = "the columns of C fill the rows of the matrix unit"
+    if v.dtype.precision == "ieee":
+        gained = "B is read as the left operand, which may have K contiguous"
+    return f"a tile is computed as C^T = B^T A^T, so that {gained}."
 
 
 #: What scales that belong to a format are, by their type.
