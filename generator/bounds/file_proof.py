@@ -71,10 +71,11 @@ def _proof(source: Source) -> Proof:
         return Proof(tuple(_not_proved(call, str(error)) for call in source.calls), Order("not proved", str(error)))
     accesses: list[Access] = []
     orders = []
-    # Configurations that differ only in warps and stages have the same proof.
+    # Configurations that differ only in warps and stages, of which the kernel is not told, have the same proof.
+    told = {parameter.arg for parameter in source.kernel.args.args}
     proofs: dict[tuple[tuple[str, int], ...], tuple[list[Access], Order]] = {}
     for index, configuration in enumerate(source.rows):
-        tiles = {name: size for name, size in configuration.items() if not name.startswith("num_")}
+        tiles = {name: size for name, size in configuration.items() if not name.startswith("num_") or name in told}
         key = tuple(sorted(tiles.items()))
         if key not in proofs:
             proofs[key] = _with_tiles(source, known, tiles)

@@ -28,6 +28,8 @@ PRODUCTS = 2.6e12
 #: contiguous, so that its elements of one index along K come from the same banks of shared memory.
 _IEEE = 0.07
 _BY_COLUMN = "1.6"
+#: How much longer a summed product takes, whose elements each thread loads anew.
+_SUMMED = "2"
 #: Of an H200: the products in the time of a conversion of an element of B, where the matrix unit reads it from
 #: registers or from shared memory again; of an addition to the scaled sum; and of the latency of a step, longer if it
 #: converts.
@@ -126,7 +128,9 @@ def _body(v: Variant, *, bounded: bool) -> tuple[str, ...]:
     beside_products = _beside_products(v)
     ieee = v.dtype.precision == "ieee"
     told = "" if ieee else " (the matrix unit has at least 64 rows)"
-    if ieee and by_column(v):
+    if ieee and v.product == "summed":
+        told = f" (times {_SUMMED}: each is of two loads)"
+    elif ieee and by_column(v):
         told = f" (times {_BY_COLUMN}: K is contiguous on the right)"
     lines += [
         f"turns = triton.cdiv({programs}, multiprocessors)",
@@ -168,7 +172,8 @@ def _area(v: Variant) -> str:
     """The products of a tile for each index along K; the matrix unit, which fp32 does not use, has at least 64 rows."""
     columns = "2 * n" if v.epilogue.order is not None else "n"
     if v.dtype.precision == "ieee":
-        return f"{f'{_BY_COLUMN} * ' if by_column(v) else ''}m * {columns}"
+        factor = _SUMMED if v.product == "summed" else _BY_COLUMN if by_column(v) else ""
+        return f"{factor and f'{factor} * '}m * {columns}"
     if v.epilogue.order is not None:
         area = "m * max(2 * n, 128)" if v.product == "exchanged" else "2 * max(m, 64) * n"
     else:
@@ -180,6 +185,8 @@ def _area(v: Variant) -> str:
 
 def by_column(v: Variant) -> bool:
     """Whether the right operand of the product, which is A if it is exchanged, has K contiguous."""
+    if v.product == "summed":
+        return False
     return v.layout.a != "column" if v.product == "exchanged" else v.layout.b != "row"
 
 

@@ -100,7 +100,7 @@ def _words(v: Variant) -> Iterator[tuple[str, str]]:
         yield "batched", "batched"
     if v.epilogue.order is not None:
         yield "gated", "gated"
-    if v.product != DEFAULTS["product"] and v.dtype.precision != "ieee":
+    if v.product == "summed" or (v.product != DEFAULTS["product"] and v.dtype.precision != "ieee"):
         yield ("native", "scaled by the matrix unit") if v.dtype.native else (v.product, v.product)
     bits = v.dtype.stored_a.bits
     if v.dtype.precision == "ieee":

@@ -101,7 +101,7 @@ def contiguous_k(family: Family, names: Iterable[str]) -> tuple[tuple[str, str],
     found = []
     for name in names:
         variant = variants[name]
-        if variant.dtype.precision == "tf32" or variant.dtype.stored_a.multiplied_bits == 8:
+        if variant.dtype.precision in ("tf32", "tf32x3") or variant.dtype.stored_a.multiplied_bits == 8:
             others = (x.contract for x in _transposed(variant).values())
             found.append((name, "".join(sorted(readable[name].union(*(readable.get(other, ()) for other in others))))))
     return tuple(found)

@@ -241,6 +241,7 @@ def package_source(family: Family, name: str) -> str:
             chosen=chosen,
             bf16=family_package.multiplies_bf16(family),
             across=bool(family_package.across_k(family)),
+            summed=any(kernel.variant.product == "summed" for kernel in family.kernels),
         )
     else:
         gradient = next(each for each in family.gradients if f"{each.file}.py" == name)

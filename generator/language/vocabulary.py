@@ -252,6 +252,7 @@ PRODUCT: Mapping[str, Word] = {
     "direct": Word("C = A B: the rows of the matrix unit are rows of C"),
     "exchanged": Word("C^T = B^T A^T: the rows of the matrix unit are columns of C"),
     "scaled": Word("C = A B: the matrix unit multiplies elements as they are stored, and by their scales", rank=0),
+    "summed": Word("C = A B without a matrix product: lanes share K, and their sums are added behind the loop"),
 }
 
 ROUNDING: Mapping[str, Word] = {

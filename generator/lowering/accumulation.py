@@ -80,13 +80,25 @@ class Accumulation:
         return self.v.product == "exchanged"
 
     @property
+    def summed(self) -> bool:
+        """Whether an element of the accumulator is for one index of a step along K, rather than for all."""
+        return self.v.product == "summed"
+
+    def loop(self, first: str, last: str) -> str:
+        """What the loop along K goes over. Triton pipelines one without a matrix product only if it is told stages."""
+        steps = f"{first}, {last}, BLOCK_K"
+        return f"tl.range({steps}, num_stages=num_stages)" if self.summed else f"range({steps})"
+
+    @property
     def transposed(self) -> str:
         """What the accumulator holds, where it is not the tile itself."""
         return " C^T = B^T A^T" if self.exchanged else ""
 
     @property
     def beside(self) -> str:
-        """What is to say of a tile whose columns are two blocks."""
+        """What is to say of a tile whose columns are two blocks, or whose sums are not whole."""
+        if self.summed:
+            return "; each index of a step has a sum of its own"
         if not self.b.beside:
             return ""
         return f"; B's columns are two blocks{'' if self.exchanged else ' of different widths'}"
@@ -118,7 +130,8 @@ class Accumulation:
     @property
     def clear(self) -> str:
         """The statements that make accumulators of nothing."""
-        shapes = ((end, f"{n}, BLOCK_M" if self.exchanged else f"BLOCK_M, {n}") for end, n in self.strips)
+        along = ", BLOCK_K" if self.summed else ""
+        shapes = ((end, f"{n}, BLOCK_M" if self.exchanged else f"BLOCK_M, {n}{along}") for end, n in self.strips)
         dtype = "float32" if self.step_factors else self.acc
         lines = [f"acc{end} = tl.zeros(({shape}), tl.{dtype})" for end, shape in shapes]
         if self.adds_rows_of_a and not self._zeros_by_step:
@@ -138,7 +151,9 @@ class Accumulation:
         turned = ".T" if self.exchanged != self.b.flipped else ""
         for end, _ in self.strips:
             tiles = f"b{end}{turned}, a.T" if self.exchanged else f"a, b{end}{turned}"
-            if self.v.dtype.native:
+            if self.summed:
+                lines.append(f"acc{end} += a[:, None, :] * b{end}.T[None, :, :]")
+            elif self.v.dtype.native:
                 lines.append(f"acc{end} = {self._dot_scaled(end, turned)}")
             elif self.step_factors:
                 lines += self._scaled(end, f"tl.dot({tiles}{self.dot_options})", self.step_factors, add=True)
@@ -304,7 +319,8 @@ class Accumulation:
     @property
     def turned(self) -> tuple[str, ...]:
         """The statements behind the sum that make accumulators of C's rows and columns, one where it is handed in."""
-        lines = [f"{acc} = {acc}.T" for acc in self.sums] if self.exchanged else []
+        made = "tl.sum({}, 2)" if self.summed else "{}.T" if self.exchanged else ""
+        lines = [f"{acc} = {made.format(acc)}" for acc in self.sums if made]
         if self.schedule.workspace and self.order == CONCATENATED:
             lines.append("# One partial sum to write: columns of the gate and of x alternate.")
             lines.append("acc = tl.join(acc_gate, acc_up).reshape((BLOCK_M, 2 * BLOCK_N))")

@@ -145,6 +145,8 @@ def product(v: Variant) -> str:
         return ""
     if v.dtype.native:
         return "the matrix unit multiplies elements as they are stored, and the sum of each block by its scales."
+    if v.product == "summed":
+        return "each index along K of a step has a sum of its own, which lanes share; behind the loop they are added."
     gained = "the columns of C fill the rows of the matrix unit"
     if v.dtype.precision == "ieee":
         gained = "B is read as the left operand, which may have K contiguous"

@@ -17,10 +17,7 @@ from generator.lowering.outputs import OutputView
 from generator.lowering.preconditions import Preconditions
 from generator.lowering.view import View
 from generator.plan.call import Argument
-
-#: The rows of a tile of the kernel that adds partial sums: few, so that the device is filled, and enough for a
-#: descriptor to copy a column-major tile of bytes.
-STRIP = 16
+from generator.plan.configurations import STRIP
 
 
 @dataclass(frozen=True)

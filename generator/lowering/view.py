@@ -331,7 +331,7 @@ class View(Accumulation):
         if self.stage == "whole":
             constants += ["BLOCK_M", "BLOCK_N", "SPLIT"]
         elif self.tiled:
-            constants += ["BLOCK_M", "BLOCK_N", "BLOCK_K", *self.columns]
+            constants += ["BLOCK_M", "BLOCK_N", "BLOCK_K", *self.columns, *["num_stages"] * self.summed]
         return (*(slot.parameter for slot in self.slots), *(f"{name}: tl.constexpr" for name in constants))
 
     @cached_property

@@ -6,6 +6,10 @@ from generator.language.model import Tile, Variant
 from generator.language.vocabulary import SWIZZLE
 from generator.plan.kernels import Kernel
 
+#: The rows of a tile of the kernel that adds partial sums: few, so that the device is filled, and enough for a
+#: descriptor to copy a column-major tile of bytes.
+STRIP = 16
+
 
 def columns(v: Variant) -> dict[str, str]:
     """The keys that the order of tiles and the schedule add to a configuration, each with its field of `Tile`."""

@@ -9,7 +9,7 @@ from generator.epilogue.gated_units import INTERLEAVED
 from generator.epilogue.operations import COLUMNS, HALVES, ROWS
 from generator.language.model import Tile, Variant
 from generator.plan.memory import staged
-from generator.plan.resources import through_registers
+from generator.plan.resources import through_registers, widest_band
 
 # 16-bit operands. Each was the fastest at one or more of 17 values of M from 8 to 8192, measured on an H200.
 _TILED_16 = (
@@ -149,6 +149,23 @@ _REGISTER_EXCHANGED_TF32 = (
     Tile(32, 64, 64, warps=4, stages=6),
     Tile(16, 64, 64, warps=4, stages=8),
 )
+# Three products in tf32: a step divides its operands into high and low parts, in registers, so that several programs
+# on a multiprocessor gain more than a large tile. Each was the fastest, or near it, at some of 12 sizes on an H100.
+_TILED_TF32X3 = (
+    Tile(128, 128, 32, warps=8, stages=3),
+    Tile(64, 128, 64, warps=4, stages=2),
+    Tile(64, 128, 32, warps=4, stages=3),
+    Tile(128, 64, 32, warps=4, stages=3),
+    Tile(64, 64, 64, warps=4, stages=3),
+    Tile(64, 64, 64, warps=4, stages=2),
+    Tile(64, 64, 32, warps=4, stages=3),
+    Tile(32, 64, 64, warps=4, stages=3),
+    Tile(32, 64, 32, warps=2, stages=3),
+    Tile(16, 128, 32, warps=4, stages=3),
+    Tile(16, 64, 64, warps=4, stages=3),
+    Tile(16, 64, 32, warps=2, stages=3),
+    Tile(16, 32, 128, warps=4, stages=3),
+)
 # fp32 without tf32 does not use the matrix unit: the number of registers limits the tile.
 _TILED_FP32 = (
     Tile(128, 128, 32, warps=8, stages=3),
@@ -169,10 +186,31 @@ _EXCHANGED_FP32 = (
     Tile(16, 64, 64, warps=2, stages=4),
 )
 
+# Lanes share K, for few rows of C: each tile was the fastest, or near it, at some of 15 sizes with M from 1 to 17 on an
+# H100. Where B is row-major, lanes share its columns too.
+_SUMMED = (
+    Tile(8, 8, 128, warps=4, stages=3),
+    Tile(8, 4, 256, warps=4, stages=3),
+    Tile(4, 8, 128, warps=4, stages=3),
+    Tile(4, 4, 128, warps=4, stages=3),
+    Tile(2, 8, 256, warps=4, stages=3),
+    Tile(1, 16, 256, warps=4, stages=3),
+    Tile(1, 8, 256, warps=4, stages=3),
+    Tile(1, 4, 512, warps=4, stages=3),
+)
+_SUMMED_BY_ROW = (
+    Tile(8, 64, 16, warps=4, stages=1),
+    Tile(2, 64, 32, warps=4, stages=1),
+    Tile(2, 128, 16, warps=4, stages=1),
+    Tile(1, 128, 32, warps=4, stages=1),
+    Tile(1, 128, 16, warps=4, stages=1),
+    Tile(1, 32, 128, warps=4, stages=1),
+)
 
-def _split(tiles: tuple[Tile, ...]) -> tuple[Tile, ...]:
-    """Each of `tiles` with its K divided over 2, 4 and 8 programs."""
-    return tuple(replace(tile, split=split) for tile in tiles for split in (2, 4, 8))
+
+def _split(tiles: tuple[Tile, ...], parts: tuple[int, ...] = (2, 4, 8)) -> tuple[Tile, ...]:
+    """Each of `tiles` with its K divided over 2, 4 and 8 programs, or over so many `parts`."""
+    return tuple(replace(tile, split=split) for tile in tiles for split in parts)
 
 
 # B is converted. An exchanged product reads it from registers, and is for any number of rows of C: the rows of the
@@ -281,6 +319,17 @@ _STREAM_TF32 = (
 )
 _STREAM_FP32 = _TILED_FP32[3:]
 _STREAM_EXCHANGED_FP32 = _EXCHANGED_FP32[1::2]
+_SPLIT_TF32X3 = (
+    *_split(
+        (
+            Tile(64, 64, 64, warps=4, stages=2),
+            Tile(64, 64, 32, warps=4, stages=3),
+            Tile(32, 64, 64, warps=4, stages=3),
+            Tile(16, 64, 64, warps=4, stages=3),
+        )
+    ),
+    Tile(16, 64, 64, warps=4, stages=3, split=16),
+)
 # All of K in one load: k is the largest K that the configuration accepts.
 _NAIVE_16 = (
     Tile(32, 32, 64, warps=4, stages=1),
@@ -299,7 +348,8 @@ _ELEMENT = Tile(1, 1, 1, warps=1, stages=1)
 
 def defaults(v: Variant) -> tuple[Tile, ...]:
     """The configurations for a variant's schedule, types, layout and product, largest tile first."""
-    tiles = tuple(dict.fromkeys(_of_blocks(v, tile) for tile in _ungated(v) if not _spills(v, tile)))
+    found = (replace(tile, group=min(tile.group, widest_band(v, tile))) for tile in _ungated(v))
+    tiles = tuple(dict.fromkeys(_of_blocks(v, tile) for tile in found if not _spills(v, tile)))
     if v.epilogue.order is None or not v.traits.tiled:
         return tiles
     # A gated linear unit reads two columns of B for each column of C: half the columns of C need the same resources.
@@ -346,9 +396,15 @@ def _ungated(v: Variant) -> tuple[Tile, ...]:
     if dtype.stored_b.converted or any(storage.scaled_by_step for storage in dtype.stored):
         return _stored(v)
     ieee = dtype.precision == "ieee"
+    if v.product == "summed":
+        by_row = v.layout.b == "row"
+        tiles: tuple[Tile, ...] = _SUMMED_BY_ROW if by_row else _SUMMED
+        return _split(tiles, (4, 16, 32) if by_row else (2, 4, 8)) if v.traits.splits else tiles
+    if dtype.precision == "tf32x3" and v.traits.splits:
+        return _SPLIT_TF32X3
     if bits == 32 and v.traits.divides_k:
         of_fp32 = _STREAM_EXCHANGED_FP32 if v.product == "exchanged" else _STREAM_FP32
-        tiles: tuple[Tile, ...] = of_fp32 if ieee else _STREAM_TF32
+        tiles = of_fp32 if ieee else _STREAM_TF32
         return _split(tiles) if v.traits.splits else tiles
     if v.traits.splits:
         return _SPLIT[bits]
@@ -356,6 +412,8 @@ def _ungated(v: Variant) -> tuple[Tile, ...]:
         return _EXCHANGED_FP32
     if ieee:
         return _DECODED_FP32 if v.traits.decodes else _TILED_FP32
+    if v.traits.plain and dtype.precision == "tf32x3" and v.product == "direct":
+        return _TILED_TF32X3
     if v.traits.plain and through_registers(v):
         return _REGISTER_EXCHANGED_TF32 if v.product == "exchanged" else _REGISTER_TF32
     if v.traits.plain and dtype.precision == "tf32" and (v.layout.a, v.layout.b) != ("row", "column"):

@@ -12,6 +12,7 @@ from packaging.specifiers import SpecifierSet
 from generator.language.model import Tile, Variant
 from generator.language.targets import TARGETS
 from generator.language.versions import minor_versions, spelled
+from generator.language.vocabulary import SWIZZLE
 from generator.plan.memory import shared_memory
 from generator.plan.resources import (
     SCALED_ROWS,
@@ -26,6 +27,7 @@ from generator.plan.resources import (
     registers_of_sums,
     shallowest,
     tensor_memory,
+    widest_band,
     widths,
 )
 from generator.plan.variant_rules import ROW_RULES, TARGET_RULES, VARIANT_RULES, WITH_ROWS
@@ -115,12 +117,18 @@ def why_no_row(v: Variant, tile: Tile) -> str | None:
             return f"n is {tile.n}, and a tile of {v.schedule} has one scale of b, which is for {storage.block.across}"
         if copies_too_little(v, storage, tile.k):
             return f"k is {tile.k}, and a descriptor copies at least {SHORTEST_COPY} bytes of a row of {storage.letter}"
-    if min(tile.m, *parts) < 16:
+    if min(tile.m, *parts) < 16 and v.product != "summed":
         n = " + ".join(map(str, parts))
         return f"m and n are {tile.m} and {n}, and the matrix unit needs at least 16 of each"
     if v.product == "exchanged" and matrix_rows(v, tile) < 64:
         n = " + ".join(map(str, parts))
         return f"n is {n}, too few columns of C for the 64 rows of the matrix unit in an exchanged product"
+    band, most = SWIZZLE[v.swizzle].band, widest_band(v, tile)
+    if band and tile.group > most:
+        beside = f"{'n' if band == 'GROUP_M' else 'm'}: {most}"
+        return (
+            f"group is {tile.group}, and at most {most} is allowed with {beside}: a band's tiles are counted in 32 bits"
+        )
     if not v.traits.looped and tile.m * tile.n <= 256 and tile.k > 256:
         return f"Triton compiles 16x16 tiles with {tile.k} along K in one load to reads past shared memory; use m: 32"
     if v.traits.splits and (tile.split + 1) * tile.k > _BEYOND_K:

@@ -170,6 +170,9 @@ class _Program:
         """Whether tiles of later steps are always copied asynchronously if addresses and sizes are aligned."""
         if operand.bytes // (TARGETS[self.target].lanes * self.tile.warps) < _SHORTEST_COPY:
             return False
+        if self.amd and self.v.product == "summed":
+            # Registers hold what a matrix product does not read.
+            return False
         transposed = operand.never_contiguous and operand.bits > 8 and self.v.product == "direct"
         return self.may_be_pipelined(operand) and (operand.contiguous or transposed)
 

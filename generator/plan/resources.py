@@ -9,6 +9,7 @@ from generator.epilogue.gated_units import CONCATENATED, INTERLEAVED
 from generator.language.model import Tile, Variant
 from generator.language.storage import Storage
 from generator.language.targets import TARGETS
+from generator.language.vocabulary import SWIZZLE
 
 #: Columns of tensor memory, each with 128 lanes of 32 bits (PTX ISA, "Tensor Memory").
 TENSOR_MEMORY = 512
@@ -50,7 +51,17 @@ def largest_tensor(v: Variant, tile: Tile) -> int:
     """The elements of the largest tensor of a program: an operand tile, an accumulator or a partial sum."""
     n = max(accumulated_columns(v, tile))
     partial = 2 * tile.n if v.epilogue.order is not None and v.traits.workspace else n
-    return max(tile.m * partial, tile.m * tile.k, tile.k * n)
+    return max(tile.m * max(partial, n * sums_along_k(v, tile)), tile.m * tile.k, tile.k * n)
+
+
+def widest_band(v: Variant, tile: Tile) -> int:
+    """The most tile rows or columns of a band whose tiles can be counted in 32 bits, however long the band is."""
+    return tile.n if SWIZZLE[v.swizzle].band == "GROUP_M" else tile.m
+
+
+def sums_along_k(v: Variant, tile: Tile) -> int:
+    """The sums of an element of C behind the loop over K: a summed product has one for each index of a step."""
+    return tile.k if v.product == "summed" else 1
 
 
 def matrix_rows(v: Variant, tile: Tile) -> int:
@@ -91,7 +102,7 @@ def keeps_registers(v: Variant) -> bool:
 def matrix_instruction(v: Variant, tile: Tile, target: str) -> str | None:
     """The matrix instruction that multiplies a tile on `target`; None if plain arithmetic does."""
     found = TARGETS[target]
-    if not v.traits.tiled:
+    if not v.traits.tiled or v.product == "summed":
         return None
     if found.vendor == "amd" and found.lanes == 64:
         return "mfma"
@@ -137,7 +148,7 @@ def registers(tile: Tile, target: str) -> int:
 def registers_of_sums(v: Variant, tile: Tile, target: str) -> int:
     """Registers per thread for the accumulators of a tile, with 32 bits per element, as in the epilogue."""
     threads = tile.warps * TARGETS[target].lanes
-    return -(-tile.m * sum(accumulated_columns(v, tile)) // threads)
+    return -(-tile.m * sum(accumulated_columns(v, tile)) * sums_along_k(v, tile) // threads)
 
 
 def registers_of_operands(v: Variant, tile: Tile, target: str) -> int:

@@ -209,6 +209,18 @@ def _scaled(v: Variant) -> str | None:
     return None
 
 
+def _summed(v: Variant) -> str | None:
+    if v.product != "summed":
+        return None
+    if v.dtype.precision != "ieee":
+        return "a summed product is for fp32, which no matrix unit multiplies in full precision; use 'product: direct'"
+    if not v.traits.tiled or v.traits.walks or v.traits.pairs or not v.traits.looped:
+        return f"a summed product is for few rows, which leave {v.schedule} nothing to gain; use tiled or split_k"
+    if v.load != "pointer":
+        return f"a summed product reads tiles into registers, past the shared memory of {v.load}; use 'load: pointer'"
+    return None
+
+
 def _decoded(v: Variant) -> str | None:
     if not v.traits.decodes:
         return None
@@ -237,6 +249,7 @@ def _taken_keyword(v: Variant) -> str | None:
 #: What cannot exist on any target.
 VARIANT_RULES: tuple[VariantRule, ...] = (
     _scaled,
+    _summed,
     _stored,
     _decoded,
     _taken_keyword,
@@ -318,7 +331,7 @@ def _scaled_target(v: Variant, target: str) -> str | None:
 
 
 def _runs(v: Variant, target: str) -> bool:
-    return all(rule(v, target) is None for rule in TARGET_RULES)
+    return all(rule(v) is None for rule in VARIANT_RULES) and all(rule(v, target) is None for rule in TARGET_RULES)
 
 
 def packed_from_sm90(v: Variant) -> str | None:

@@ -145,5 +145,5 @@ def leading_extents(variant: Variant, case: Case) -> tuple[int, ...]:
 
 
 def _prime(limit: int) -> int:
-    """The largest prime below `limit`, which is at least 3."""
-    return next(p for p in range(limit - 1, 1, -1) if all(p % d for d in range(2, p)))
+    """The largest prime below `limit`; 1 if there is none."""
+    return next((p for p in range(limit - 1, 1, -1) if all(p % d for d in range(2, p))), 1)

@@ -173,7 +173,7 @@ class _Work:
 
 
 def _held_longer(v: Variant, tile: Tile) -> int:
-    """Bytes of a stage that Triton 3.8 alone, for tf32x3 with descriptors, frees later than other versions do."""
-    if not triton.__version__.startswith("3.8.") or v.dtype.precision != "tf32x3" or not v.loading.descriptors:
+    """Bytes of a stage that Triton 3.8 alone, for tf32x3, frees later than other versions do."""
+    if not triton.__version__.startswith("3.8.") or v.dtype.precision != "tf32x3":
         return 0
     return (tile.m + tile.n) * tile.k * v.dtype.stored_a.bits // 8

@@ -10,6 +10,7 @@ from generator.epilogue.gated_units import CONCATENATED
 from generator.language.model import Tile, Variant
 from generator.language.targets import TARGETS
 from generator.lowering import approximate_math
+from generator.plan.configurations import STRIP
 from generator.plan.default_configurations import defaults
 from generator.plan.kernels import Kernel
 from generator.plan.memory import copied_ahead, registers_of_loads
@@ -112,8 +113,9 @@ def _masks(v: Variant, launch: Launch, code: MachineCode) -> Iterator[str]:
     if v.products.divided:
         return
     if v.masking == "none" or (v.masking == "auto" and launch.case.name == "aligned" and not v.loading.descriptors):
-        # A kernel that decodes B has blocks of its own.
-        own = "".join(x for x in re.split(r"(?=\btt\.func public)", code.ir) if not re.match(r".*_decode\(", x))
+        # A kernel that decodes B has blocks of its own, and one that adds partial sums has strips of rows.
+        other = "decode|sum" if v.traits.joins and launch.tile.m % STRIP else "decode"
+        own = "".join(x for x in re.split(r"(?=\btt\.func public)", code.ir) if not re.match(rf".*_(?:{other})\(", x))
         masked = re.findall(r"\btt\.(?:load %[\w#]+|store %[\w#]+, %[\w#]+), %", own)
         if len(masked) > _loaded_ahead(v.multiplied):
             yield f"{len(masked)} accesses are masked, although every dimension is a multiple of the tile"

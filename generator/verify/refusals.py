@@ -32,9 +32,10 @@ from generator.verify.unsupported_calls import unsupported
 
 
 def right_case(kernel: Kernel, row: int) -> Case:
-    """The valid call that each refusal changes: one whole tile."""
+    """The valid call that each refusal changes: one whole tile, or two where one row or column would have no layout."""
     fit = Fit(kernel.variant, kernel.tiles[row])
-    return Case("right", "the valid call that the refusals change", fit(*fit.unit), row)
+    sizes = fit(*(max(size, 2) for size in fit.unit))
+    return Case("right", "the valid call that the refusals change", sizes, row)
 
 
 def right_call(setup: Setup, case: Case) -> Call:

@@ -114,12 +114,14 @@ def test_k_is_laid_across_where_fp32_gains_more_than_the_copy_takes(copies: Modu
         return torch.empty(m, k, device="meta"), torch.empty(n, k, device="meta").T
 
     both = {"a": "ccr", "b": "rrr"}
-    assert copies.worth_across(*operands(127, 4096, 4096), both) == "a"
+    assert copies.worth_across(*operands(127, 1024, 4096), both) == "a"
     assert copies.worth_across(*operands(127, 4096, 4096), {"b": "rrr"}) is None, "B is not copied for few rows"
-    assert copies.worth_across(*operands(128, 4096, 4096), both) == "b"
-    assert copies.worth_across(*operands(128, 4096, 4096), {"a": "ccr"}) == "a"
-    assert copies.worth_across(*operands(1, 16384, 65536), both) is None, "a row is no tile"
-    assert copies.worth_across(*operands(128, 1024, 1023), both) is None, "the launch would take longer"
+    assert copies.worth_across(*operands(256, 4095, 4096), both) == "b"
+    assert copies.worth_across(*operands(256, 4096, 4096), both) == "a", "A is a sixteenth of B"
+    assert copies.worth_across(*operands(256, 4096, 4096), {"b": "rrr"}) == "b"
+    assert copies.worth_across(*operands(256, 1024, 4096), {"a": "ccr"}) == "a"
+    assert copies.worth_across(*operands(1, 16384, 65536), both) is None, "a row is read as it is"
+    assert copies.worth_across(*operands(64, 1024, 1023), both) is None, "the launch would take longer"
     # What is copied so is never turned again, or two contracts would copy for each other without end.
     for m in (2, 7, 127, 128):
         a, b = operands(m, 4096, 65536)
@@ -134,7 +136,7 @@ def test_k_is_laid_across_where_fp32_gains_more_than_the_copy_takes(copies: Modu
 TURNED = """\
 summary: Turned around.
 layout: [rcr, rrr, crr, ccr]
-dtype: [tf32, fp32, fp16]
+dtype: [tf32, tf32x3, fp32, fp16]
 product: {product}
 """
 
@@ -170,16 +172,24 @@ product: {product}
         # fp32 without a matrix unit, which wants K across: of B, or of few rows in an exchanged product.
         ("fp32", "rcr", (128, 1024, 1024), "rrr"),
         ("fp32 exchanged", "rcr", (128, 1024, 1024), "rrr"),
-        ("fp32", "rcr", (128, 1024, 1023), "rcr"),
+        ("fp32", "rcr", (128, 512, 1023), "rcr"),
         ("fp32", "rcr", (64, 2048, 1024), "rcr"),
         ("fp32 exchanged", "rcr", (64, 2048, 1024), "ccr"),
-        ("fp32 exchanged", "rcr", (64, 2048, 1023), "rcr"),
+        ("fp32 exchanged", "rcr", (64, 1024, 1023), "rcr"),
         ("fp32 exchanged", "ccr", (128, 1024, 1024), "ccr"),
         # Short columns of A are no reason to turn it, and it would be turned back.
         ("fp32 exchanged", "rcr", (7, 8192, 4096), "ccr"),
         ("fp32 exchanged", "ccr", (7, 64, 4096), "ccr"),
         ("fp32 exchanged", "rcr", (1, 8192, 16384), "rcr"),
         ("fp32 exchanged", "rrr", (128, 1024, 1024), "rrr"),
+        # Of few rows a family with summed products copies nothing.
+        ("fp32 summed", "rcr", (8, 8192, 4096), "rcr"),
+        ("fp32 summed", "rcr", (9, 8192, 4096), "rcr"),
+        ("fp32 summed", "rcr", (128, 1024, 1024), "rrr"),
+        # Three products in tf32 want K contiguous, and read no operand from registers.
+        ("tf32x3", "rrr", (1024, 1024, 512), "rcr"),
+        ("tf32x3", "crr", (1024, 1024, 512), "rcr"),
+        ("tf32x3", "rrr", (256, 4096, 1024), "rrr"),
         # A row that lies as a column: no copy, and rows of its own step.
         ("tf32", "crr", (1, 64, 32), "rrr"),
         ("fp16", "crr", (1, 64, 4096), "rrr"),

@@ -20,10 +20,13 @@ def family() -> Rendered:
     [
         # Of many rows a B whose K is contiguous is copied, and of few rows A.
         ("rcr", (8192, 4096, 6144), "rrr copied"),
-        ("rcr", (128, 4096, 4096), "rrr copied"),
+        ("rcr", (128, 1024, 4096), "rrr copied"),
+        ("rcr", (128, 4096, 4096), "ccr copied"),
         ("rcr", (127, 4096, 4096), "ccr copied"),
-        ("rcr", (3, 4096, 16384), "ccr copied"),
-        ("rcr", (1, 4096, 4096), "rcr"),
+        # Fewest rows are summed, without a copy.
+        ("rcr", (3, 4096, 16384), "rcr summed"),
+        ("rcr", (1, 4096, 4096), "rcr summed"),
+        ("ccr", (2, 4096, 4096), "ccr summed"),
         ("rcr", (100, 100, 1003), "rcr"),
         # Rows of any length: without descriptors, what was measured of whole rows is the best that is known.
         ("rrr", (1000, 1000, 1003), "rrr"),
@@ -38,6 +41,7 @@ def test_fp32_is_chosen_by_what_was_measured(
     name = f"gemm_fp32_{layout}_none"
     (found,) = choices(family.folder, [name], family.by_name, sizes, DEVICES["nvidia_h200"])
     assert isinstance(found, Choice) and found.contract == name
-    other, _, copied = runs.partition(" ")
-    assert found.kernel.startswith(f"gemm_fp32_{other}_none__") and found.copied == bool(copied)
+    other, _, how = runs.partition(" ")
+    assert found.kernel.startswith(f"gemm_fp32_{other}_none__") and found.copied == (how == "copied")
+    assert how != "summed" or found.kernel.endswith("_productsummed")
     assert found.fitted is not None

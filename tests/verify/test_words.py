@@ -26,7 +26,7 @@ from generator.verify.result_cache import ResultCache
 from tests.helpers.support import GENERATED, ROOT
 
 #: Of several schedules, with and without descriptors and tables that were measured.
-FAMILIES = ("autotune", "fp16_rcr", "ladder", "stream_k")
+FAMILIES = ("autotune", "fp16_rcr", "ladder", "stream_k", "tf32x3")
 RECORDS = sorted((ROOT / "measured" / "proofs").glob("*.json"))
 #: What is compiled for: all these kernels are for it.
 TARGET = "sm90"

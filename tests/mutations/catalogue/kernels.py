@@ -63,6 +63,8 @@ INT4_COPIED = ("int4_rcr", INT4_EXCHANGED[1].replace("pointer_auto", "descriptor
 DECODED = ("int4_rcr", "gemm_bf16xint4_fp32_bf16_b128x1_rcr_none__decoded_pointer_auto_grouped_storepointer")
 #: B is copied row-major by a first kernel.
 FP32_COPIED = ("fp32", "gemm_fp32_rcr_none__decoded_pointer_auto_grouped")
+#: Lanes share K.
+SUMMED = ("fp32", "gemm_fp32_rcr_none__tiled_pointer_auto_grouped_productsummed")
 UINT4_ZEROS = ("stored", "gemm_fp16xuint4_fp32_fp16_b64x32_zeros_rrr_none__tiled_pointer_auto_grouped")
 INT8_SCALED = ("stored", "gemm_int8_int32_bf16_a1xall_ballx1_rrr_none__tiled_pointer_auto_grouped")
 MXFP4 = ("mx", "gemm_bf16xmxfp4_fp32_bf16_rcr_none__tiled_pointer_auto_grouped")

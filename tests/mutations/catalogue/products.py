@@ -1,9 +1,9 @@
-"""Wrong walks over the tiles, products of exchanged operands not put right again, and tiles of two widths mixed up."""
+"""Wrong walks over the tiles, exchanged products not put right again, sums not added, tiles of two widths mixed up."""
 
 from __future__ import annotations
 
 from ..mutation import Mutation
-from .kernels import EXCHANGED, FP8_BLOCKS_PAIRED, FP8_PAIRED, PAIRED, PERSISTENT
+from .kernels import EXCHANGED, FP8_BLOCKS_PAIRED, FP8_PAIRED, PAIRED, PERSISTENT, SUMMED
 
 WALK = "for pid in tl.range(tl.program_id(0), tiles, tl.num_programs(0), flatten=True):"
 RIGHTED = "    acc = acc.T\n"
@@ -36,6 +36,30 @@ MUTATIONS = (
         ),
         "right for the first tile of every program",
         says="are wrong",
+    ),
+    Mutation(
+        "a step's products take the place of the sum",
+        "arithmetic",
+        SUMMED,
+        (("acc += a[:, None, :]", "acc = a[:, None, :]"),),
+        "only the last step counts",
+        says="are wrong",
+    ),
+    Mutation(
+        "the largest of a step's sums is stored",
+        "arithmetic",
+        SUMMED,
+        (("acc = tl.sum(acc, 2)", "acc = tl.max(acc, 2)"),),
+        "a sum of one index",
+        says="are wrong",
+    ),
+    Mutation(
+        "a band has more tiles than 32 bits count",
+        "order",
+        SUMMED,
+        (('"BLOCK_N": 4, "BLOCK_K": 256, "GROUP_M": 4', '"BLOCK_N": 4, "BLOCK_K": 256, "GROUP_M": 8'),),
+        "N of 2**30 and columns by four",
+        says="does not fit 32 bits",
     ),
     Mutation(
         "a tile is stored as its transposed",

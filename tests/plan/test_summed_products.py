@@ -1,0 +1,83 @@
+"""Products whose K lanes share, for few rows of fp32: which variants, tiles and bands have them."""
+
+from __future__ import annotations
+
+import pytest
+
+from generator.language.model import Dtype, Layout, Tile
+from generator.plan import default_configurations, legality
+from generator.plan.resources import largest_tensor, matrix_instruction, registers_of_sums
+from tests.helpers.support import variant
+
+FP32 = Dtype.of("fp32")
+SUMMED = variant(dtype=FP32, product="summed")
+
+
+@pytest.mark.parametrize(
+    ("axes", "what", "instead"),
+    [
+        ({"dtype": Dtype.of("fp16")}, "is for fp32", "'product: direct'"),
+        ({"dtype": Dtype.of("tf32")}, "is for fp32", "'product: direct'"),
+        ({"dtype": Dtype.of("tf32x3")}, "is for fp32", "'product: direct'"),
+        ({"schedule": "persistent"}, "leave persistent nothing", "tiled or split_k"),
+        ({"schedule": "stream_k"}, "leave stream_k nothing", "tiled or split_k"),
+        ({"schedule": "naive"}, "leave naive nothing", "tiled or split_k"),
+        ({"load": "descriptor"}, "shared memory of descriptor", "'load: pointer'"),
+    ],
+)
+def test_what_gains_nothing_is_refused(axes: dict[str, object], what: str, instead: str) -> None:
+    reason = legality.why_not(variant(**{"dtype": FP32, "product": "summed", **axes})) or ""
+    assert what in reason and reason.endswith(f"use {instead}")
+
+
+@pytest.mark.parametrize("schedule", ["tiled", "split_k", "split_k_atomic"])
+@pytest.mark.parametrize("target", ["sm80", "sm90", "sm100", "gfx942"])
+def test_every_gpu_multiplies_so_without_a_matrix_unit(schedule: str, target: str) -> None:
+    v = variant(dtype=FP32, product="summed", schedule=schedule)
+    assert legality.why_not(v) is None and legality.why_not_on(v, target) is None
+    tiles = default_configurations.defaults(v)
+    assert tiles and all(matrix_instruction(v, tile, target) is None for tile in tiles)
+    for tile in tiles:
+        assert legality.why_no_row(v, tile) is None and legality.why_no_row_on(v, tile, target) is None, tile
+
+
+def test_a_tile_may_have_one_row() -> None:
+    row = Tile(1, 4, 512, warps=4, group=4)
+    assert legality.why_no_row(SUMMED, row) is None
+    direct = legality.why_no_row(variant(dtype=FP32), row) or ""
+    assert direct.startswith("m and n are 1 and 4, and the matrix unit needs at least 16")
+
+
+def test_each_index_of_a_step_has_a_register() -> None:
+    tile = Tile(8, 8, 256, warps=4)
+    assert registers_of_sums(SUMMED, tile, "sm90") == 8 * 8 * 256 // 128
+    assert largest_tensor(SUMMED, tile) == 8 * 8 * 256
+    assert "its accumulators need 256 registers per thread" in (
+        legality.why_no_row_on(SUMMED, Tile(8, 16, 256, warps=4), "sm90") or ""
+    )
+    assert "Triton allows 1048576" in (legality.why_no_row(SUMMED, Tile(64, 64, 512, warps=4)) or "")
+
+
+def test_row_major_columns_are_shared_too() -> None:
+    by_row = default_configurations.defaults(variant(dtype=FP32, product="summed", layout=Layout.of("rrr")))
+    assert (
+        min(tile.n for tile in by_row) >= 32 and max(tile.n for tile in default_configurations.defaults(SUMMED)) == 16
+    )
+
+
+@pytest.mark.parametrize(
+    ("swizzle", "letter", "most"), [("grouped", "n", 4), ("chiplet", "n", 4), ("grouped_n", "m", 8), ("linear", "", 0)]
+)
+def test_a_band_has_no_more_tiles_than_32_bits_count(swizzle: str, letter: str, most: int) -> None:
+    v = variant(dtype=FP32, product="summed", swizzle=swizzle)
+    reason = legality.why_no_row(v, Tile(8, 4, 64, warps=4, group=16))
+    if not letter:
+        assert reason is None
+        return
+    assert (
+        reason
+        == f"group is 16, and at most {most} is allowed with {letter}: {most}: a band's tiles are counted in 32 bits"
+    )
+    assert legality.why_no_row(v, Tile(8, 4, 64, warps=4, group=most)) is None
+    narrow = [tile for tile in default_configurations.defaults(v) if tile.group != 8]
+    assert narrow and all(tile.group == (tile.n if letter == "n" else tile.m) for tile in narrow)
