@@ -39,7 +39,9 @@ from generator.plan.families import families
 #: Committed measurements and proofs. Pages name this folder `measured`.
 MEASURED = ROOT / "measured"
 DEVICE = MEASURED / "nvidia_h200"
-TUNED = ROOT / "specs" / "tuned" / "nvidia_h200"
+#: fp32 without a matrix unit, and as three products in tf32, was measured on another GPU.
+OTHER = MEASURED / "nvidia_h100_80gb_hbm3"
+TUNED = ROOT / "specs" / "tuned"
 SPECS = sorted((ROOT / "specs").glob("*.yaml"))
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -64,6 +66,11 @@ SUITES = (
     "unseen_fp8",
     "stored",
 )
+#: The results that pages summarize, by suite.
+RESULTS: Mapping[str, Path] = {
+    **{suite: DEVICE / f"bench_{suite}.json" for suite in SUITES},
+    "unseen_fp32": OTHER / "bench_unseen_fp32.json",
+}
 
 
 def printed(*arguments: str | Path) -> str:
@@ -76,12 +83,13 @@ def printed(*arguments: str | Path) -> str:
     return out.getvalue()
 
 
-def _bench(suite: str) -> Callable[[], str]:
-    return lambda: printed("bench", "--json", DEVICE / f"bench_{suite}.json", "--summary")
+def _bench(name: str) -> Callable[[], str]:
+    return lambda: printed("bench", "--json", RESULTS[name], "--summary")
 
 
 def _tuned(family: str) -> Callable[[], str]:
-    return lambda: printed("tune", "--report", "--tuned", TUNED / f"{family}.json")
+    (path,) = TUNED.glob(f"*/{family}.json")
+    return lambda: printed("tune", "--report", "--tuned", path)
 
 
 def _proofs() -> str:
@@ -116,9 +124,7 @@ def _speed() -> str:
     rows = []
     for words, peer, suite, cases, word in _SPEED:
         records = [
-            record
-            for record in measurements.load(DEVICE / f"bench_{suite}.json").records
-            if fnmatch.fnmatchcase(record.case, cases)
+            record for record in measurements.load(RESULTS[suite]).records if fnmatch.fnmatchcase(record.case, cases)
         ]
         groups = [group for group in summary.summarize(records) if group.case != "all" and group.peer == word]
         found = [entry for group in groups for entry in group.found]
@@ -216,6 +222,9 @@ _ILLEGAL = (
     "{dtype: tf32, targets: [gfx90a]}",
     "{dtype: tf32x3, targets: [gfx942]}",
     "{product: exchanged, targets: [sm80]}",
+    "{product: summed}",
+    "{product: summed, dtype: fp32, schedule: persistent}",
+    "{product: summed, dtype: fp32, load: descriptor}",
     "{product: scaled}",
     "{product: scaled, dtype: {a: mxfp4}, targets: [sm80]}",
     "{product: scaled, dtype: {a: mxfp8e4m3, b: mxfp4}, targets: [sm120]}",
@@ -255,6 +264,15 @@ def _invariant() -> str:
         found.setdefault((product["n"], product["k"]), []).extend(ratios)
     rows = [(f"{n}x{k}", f"{summary.geometric_mean(each):.2f}", f"{max(each):.2f}") for (n, k), each in found.items()]
     return markdown(("NxK", "mean", "largest"), rows)
+
+
+def _fp32_errors() -> str:
+    """The errors of products of fp32 operands, as `measured/scripts/fp32_errors.py` writes them."""
+    found: dict[str, dict[str, float]] = {}
+    for each in json.loads((OTHER / "fp32_errors.json").read_text())["errors"]:
+        found.setdefault(each["product"], {})[f"{each['m']}x{each['n']}x{each['k']}"] = each["error"]
+    rows = [(name, *(f"{error:.1e}" for error in errors.values())) for name, errors in found.items()]
+    return markdown(("product", *next(iter(found.values()))), rows)
 
 
 #: What the commands of first_hour.md printed, and how long they took: mode -> where, and its steps.
@@ -317,7 +335,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
     **{f"axis_{name}": _axis(name) for name in _WORDS if name != "math"},
     "proofs": _proofs,
     "speed": _speed,
-    **{f"bench_{suite}": _bench(suite) for suite in SUITES},
+    **{f"bench_{name}": _bench(name) for name in RESULTS},
     "invariant": _invariant,
     "hour": _hour,
     **{
@@ -325,7 +343,8 @@ TABLES: Mapping[str, Callable[[], str]] = {
         for mode, name in (("gpu" if gpu else "cpu", name) for gpu, name in _HOUR_STEPS)
     },
     **{f"errors_{section}": _errors(section) for section in ERRORS},
-    **{f"tuned_{n}": _tuned(n) for n in ("gemm16", "batched", "fused", "fp32")},
+    **{f"tuned_{n}": _tuned(n) for n in ("gemm16", "batched", "fused", "fp32", "tf32x3")},
+    "fp32_errors": _fp32_errors,
 }
 
 #: Plot -> the suite, and the cases that it shows.
@@ -343,6 +362,7 @@ PLOTS: Mapping[str, tuple[str, str]] = {
     "unseen_fp16": ("unseen", "fp16*"),
     "unseen_bf16": ("unseen", "bf16*"),
     "unseen_fp8": ("unseen_fp8", "*"),
+    "unseen_fp32": ("unseen_fp32", "*"),
     "spine": ("spine", "*"),
     "grouped": ("grouped", "bf16*"),
 }
@@ -351,7 +371,7 @@ PLOTS: Mapping[str, tuple[str, str]] = {
 def plotted(name: str) -> plot.Shown:
     """What a plot shows."""
     suite, only = PLOTS[name]
-    kept = measurements.load(DEVICE / f"bench_{suite}.json")
+    kept = measurements.load(RESULTS[suite])
     return plot.shown(kept, [record for record in kept.records if fnmatch.fnmatchcase(record.case, only)])
 
 

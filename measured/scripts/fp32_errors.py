@@ -20,7 +20,7 @@ SIZES = ((512, 4096, 1024), (512, 4096, 4096), (512, 4096, 16384), (4096, 4096, 
 #: The products by their names in FILE: a family of `generated/` and its function.
 OURS = {
     "fp32": ("fp32", "gemm_fp32_rcr_none"),
-    "tf32x3": ("tf32_rcr", "gemm_tf32x3_rcr_none"),
+    "tf32x3": ("tf32x3", "gemm_tf32x3_rcr_none"),
     "tf32": ("tf32", "gemm_tf32_rcr_none"),
 }
 
