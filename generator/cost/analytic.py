@@ -127,11 +127,10 @@ def _body(v: Variant, *, bounded: bool) -> tuple[str, ...]:
         lines.append('step = row["BLOCK_K"]')
     beside_products = _beside_products(v)
     ieee = v.dtype.precision == "ieee"
-    told = "" if ieee else " (the matrix unit has at least 64 rows)"
-    if ieee and v.product == "summed":
-        told = f" (times {_SUMMED}: each is of two loads)"
-    elif ieee and by_column(v):
-        told = f" (times {_BY_COLUMN}: K is contiguous on the right)"
+    told = " (the matrix unit has at least 64 rows)"
+    if ieee:
+        factor, because = _longer(v)
+        told = f" (times {factor}: {because})" if factor else ""
     lines += [
         f"turns = triton.cdiv({programs}, multiprocessors)",
         f"resident = max(1, min(turns, shared // ((m + {loaded}) * depth * {width(v)}{beside})))",
@@ -172,7 +171,7 @@ def _area(v: Variant) -> str:
     """The products of a tile for each index along K; the matrix unit, which fp32 does not use, has at least 64 rows."""
     columns = "2 * n" if v.epilogue.order is not None else "n"
     if v.dtype.precision == "ieee":
-        factor = _SUMMED if v.product == "summed" else _BY_COLUMN if by_column(v) else ""
+        factor, _ = _longer(v)
         return f"{factor and f'{factor} * '}m * {columns}"
     if v.epilogue.order is not None:
         area = "m * max(2 * n, 128)" if v.product == "exchanged" else "2 * max(m, 64) * n"
@@ -181,6 +180,13 @@ def _area(v: Variant) -> str:
     if v.dtype.stored_b.converted:
         area += f" + {columns} * {_CONVERSION[v.product]}"
     return area + f' + m * {columns} * {_SCALING} // row["BLOCK_K"]' * _scales_steps(v)
+
+
+def _longer(v: Variant) -> tuple[str, str]:
+    """How much longer products of fp32 without the matrix unit take, and why; nothing where they do not."""
+    if v.product == "summed":
+        return _SUMMED, "each is of two loads"
+    return (_BY_COLUMN, "K is contiguous on the right") if by_column(v) else ("", "")
 
 
 def by_column(v: Variant) -> bool:

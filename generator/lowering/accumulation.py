@@ -85,7 +85,7 @@ class Accumulation:
         return self.v.product == "summed"
 
     def loop(self, first: str, last: str) -> str:
-        """What the loop along K goes over. Triton pipelines one without a matrix product only if it is told stages."""
+        """What the loop along K goes over. Without `tl.dot` Triton pipelines a loop only by a number of stages."""
         steps = f"{first}, {last}, BLOCK_K"
         return f"tl.range({steps}, num_stages=num_stages)" if self.summed else f"range({steps})"
 
