@@ -20,7 +20,7 @@ from generator.lowering.preconditions import MOST_DECODED
 from generator.lowering.view import View
 from generator.plan.call import Argument
 from generator.plan.kernels import Kernel
-from generator.plan.variant_rules import packed_from_sm90, scaling_targets
+from generator.plan.target_rules import packed_from_sm90, scaling_targets
 
 
 def escaped(text: str) -> str:

@@ -11,7 +11,7 @@ from generator.language.targets import TARGETS
 from generator.lowering.lines import INDENT, WIDTH, bracketed
 from generator.lowering.view import View
 from generator.plan.call import SCALES, Argument, Call
-from generator.plan.variant_rules import packed_from_sm90, scaling_targets
+from generator.plan.target_rules import packed_from_sm90, scaling_targets
 
 #: Bytes of a B that is decoded, at most: more is not worth the memory to a caller, whom other kernels answer.
 MOST_DECODED = 2**29

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from generator.language.model import Tile, Variant
 from generator.language.vocabulary import SWIZZLE
 from generator.plan.kernels import Kernel
@@ -9,6 +11,11 @@ from generator.plan.kernels import Kernel
 #: The rows of a tile of the kernel that adds partial sums: few, so that the device is filled, and enough for a
 #: descriptor to copy a column-major tile of bytes.
 STRIP = 16
+
+
+def divided(tiles: tuple[Tile, ...], parts: tuple[int, ...] = (2, 4, 8)) -> tuple[Tile, ...]:
+    """Each of `tiles` with its K divided over 2, 4 and 8 programs, or over so many `parts`."""
+    return tuple(replace(tile, split=split) for tile in tiles for split in parts)
 
 
 def columns(v: Variant) -> dict[str, str]:

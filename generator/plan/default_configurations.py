@@ -8,8 +8,10 @@ from dataclasses import replace
 from generator.epilogue.gated_units import INTERLEAVED
 from generator.epilogue.operations import COLUMNS, HALVES, ROWS
 from generator.language.model import Tile, Variant
+from generator.plan.configurations import divided
+from generator.plan.configurations_of_32_bits import of_32_bits
 from generator.plan.memory import staged
-from generator.plan.resources import through_registers, widest_band
+from generator.plan.resources import widest_band
 
 # 16-bit operands. Each was the fastest at one or more of 17 values of M from 8 to 8192, measured on an H200.
 _TILED_16 = (
@@ -121,98 +123,6 @@ _TABLES = {
         ("exchanged", _EXCHANGED_16),
     )
 }
-# tf32 with an operand that is not contiguous along K and that Hopper's `wgmma` cannot read from registers: transposing
-# it for `wgmma` takes longer than `mma.sync`, which the compiler uses for two warps or fewer than 64 rows.
-_TRANSPOSED_TF32 = (
-    Tile(64, 128, 32, warps=2, stages=3),
-    Tile(128, 64, 32, warps=2, stages=4),
-    Tile(64, 64, 32, warps=2, stages=3),
-    Tile(32, 128, 32, warps=4, stages=3),
-    Tile(32, 64, 32, warps=2, stages=3),
-    Tile(16, 32, 128, warps=4, stages=4),
-)
-# tf32 where only the operand of the matrix unit's rows is not contiguous along K: `wgmma` reads that operand from
-# registers, and each step waits for its products. Each of the first was the fastest, or up to 2 % behind it, at one or
-# more of 10 sizes with M from 64 to 4096 on an H200. The last two, for few rows of C, use `mma.sync`.
-_REGISTER_TF32 = (
-    Tile(128, 128, 32, warps=8, stages=4),
-    Tile(128, 128, 32, warps=4, stages=4),
-    Tile(64, 128, 64, warps=4, stages=4),
-    Tile(64, 64, 64, warps=4, stages=6),
-    Tile(64, 64, 64, warps=4, stages=4),
-    Tile(32, 64, 32, warps=2, stages=3),
-    Tile(16, 32, 128, warps=4, stages=4),
-)
-# The same for an exchanged product, where the rows of the matrix unit are columns of C.
-_REGISTER_EXCHANGED_TF32 = (
-    *(replace(tile, m=tile.n, n=tile.m) for tile in _REGISTER_TF32[:5]),
-    Tile(32, 64, 64, warps=4, stages=6),
-    Tile(16, 64, 64, warps=4, stages=8),
-)
-# Three products in tf32: a step divides its operands into high and low parts, in registers, so that several programs
-# on a multiprocessor gain more than a large tile. Each was the fastest, or near it, at some of 12 sizes on an H100.
-_TILED_TF32X3 = (
-    Tile(128, 128, 32, warps=8, stages=3),
-    Tile(64, 128, 64, warps=4, stages=2),
-    Tile(64, 128, 32, warps=4, stages=3),
-    Tile(128, 64, 32, warps=4, stages=3),
-    Tile(64, 64, 64, warps=4, stages=3),
-    Tile(64, 64, 64, warps=4, stages=2),
-    Tile(64, 64, 32, warps=4, stages=3),
-    Tile(32, 64, 64, warps=4, stages=3),
-    Tile(32, 64, 32, warps=2, stages=3),
-    Tile(16, 128, 32, warps=4, stages=3),
-    Tile(16, 64, 64, warps=4, stages=3),
-    Tile(16, 64, 32, warps=2, stages=3),
-    Tile(16, 32, 128, warps=4, stages=3),
-)
-# fp32 without tf32 does not use the matrix unit: the number of registers limits the tile.
-_TILED_FP32 = (
-    Tile(128, 128, 32, warps=8, stages=3),
-    Tile(128, 128, 16, warps=4, stages=3),
-    Tile(64, 128, 32, warps=4, stages=3),
-    Tile(64, 64, 16, warps=2, stages=3),
-    Tile(32, 64, 32, warps=2, stages=3),
-    Tile(16, 32, 64, warps=2, stages=3),
-)
-# A kernel in front makes B row-major, which pays for many rows of C.
-_DECODED_FP32 = _TILED_FP32[:-1]
-_EXCHANGED_FP32 = (
-    Tile(64, 128, 32, warps=4, stages=3),
-    Tile(64, 64, 16, warps=2, stages=3),
-    Tile(32, 128, 32, warps=4, stages=3),
-    Tile(32, 64, 32, warps=2, stages=3),
-    Tile(16, 64, 64, warps=4, stages=3),
-    Tile(16, 64, 64, warps=2, stages=4),
-)
-
-# Lanes share K, for few rows of C: each tile was the fastest, or near it, at some of 15 sizes with M from 1 to 17 on an
-# H100. Where B is row-major, lanes share its columns too.
-_SUMMED = (
-    Tile(8, 8, 128, warps=4, stages=3),
-    Tile(8, 4, 256, warps=4, stages=3),
-    Tile(4, 8, 128, warps=4, stages=3),
-    Tile(4, 4, 128, warps=4, stages=3),
-    Tile(2, 8, 256, warps=4, stages=3),
-    Tile(1, 16, 256, warps=4, stages=3),
-    Tile(1, 8, 256, warps=4, stages=3),
-    Tile(1, 4, 512, warps=4, stages=3),
-)
-_SUMMED_BY_ROW = (
-    Tile(8, 64, 16, warps=4, stages=1),
-    Tile(2, 64, 32, warps=4, stages=1),
-    Tile(2, 128, 16, warps=4, stages=1),
-    Tile(1, 128, 32, warps=4, stages=1),
-    Tile(1, 128, 16, warps=4, stages=1),
-    Tile(1, 32, 128, warps=4, stages=1),
-)
-
-
-def _split(tiles: tuple[Tile, ...], parts: tuple[int, ...] = (2, 4, 8)) -> tuple[Tile, ...]:
-    """Each of `tiles` with its K divided over 2, 4 and 8 programs, or over so many `parts`."""
-    return tuple(replace(tile, split=split) for tile in tiles for split in parts)
-
-
 # B is converted. An exchanged product reads it from registers, and is for any number of rows of C: the rows of the
 # matrix unit are columns of C. A step waits for its conversion: few stages leave room for several programs, which
 # wait in turn.
@@ -290,11 +200,11 @@ def _stored(v: Variant) -> tuple[Tile, ...]:
         tiles = _TABLES["paired exchanged"][8][:1]
     else:
         tiles = _SCALED_EXCHANGED_8 if exchanged else _SCALED_8
-    return _split(tiles) if v.traits.splits else tiles
+    return divided(tiles) if v.traits.splits else tiles
 
 
 # K divided over programs: for products with few tiles and a long K.
-_SPLIT_16 = _split(
+_SPLIT_16 = divided(
     (
         Tile(128, 128, 64, warps=4, stages=4),
         Tile(64, 128, 128, warps=4, stages=4),
@@ -311,25 +221,6 @@ _SPLIT_8 = (
     *(Tile(16, 64, 256, warps=4, stages=6, split=split) for split in (2, 8)),
 )
 _SPLIT = {8: _SPLIT_8, 16: _SPLIT_16}
-# fp32 and tf32x3 hold their operands in registers, beside a partial sum for the workspace: the tiles are smaller.
-_STREAM_TF32 = (
-    Tile(64, 128, 32, warps=4, stages=4),
-    Tile(64, 64, 64, warps=4, stages=4),
-    Tile(16, 64, 64, warps=4, stages=4),
-)
-_STREAM_FP32 = _TILED_FP32[3:]
-_STREAM_EXCHANGED_FP32 = _EXCHANGED_FP32[1::2]
-_SPLIT_TF32X3 = (
-    *_split(
-        (
-            Tile(64, 64, 64, warps=4, stages=2),
-            Tile(64, 64, 32, warps=4, stages=3),
-            Tile(32, 64, 64, warps=4, stages=3),
-            Tile(16, 64, 64, warps=4, stages=3),
-        )
-    ),
-    Tile(16, 64, 64, warps=4, stages=3, split=16),
-)
 # All of K in one load: k is the largest K that the configuration accepts.
 _NAIVE_16 = (
     Tile(32, 32, 64, warps=4, stages=1),
@@ -392,32 +283,14 @@ def _ungated(v: Variant) -> tuple[Tile, ...]:
     if not v.traits.looped:
         return _NAIVE_32 if bits == 32 else _NAIVE_16
     if dtype.native:
-        return _split(_SCALED_PRODUCT) if v.traits.splits else _SCALED_PRODUCT
+        return divided(_SCALED_PRODUCT) if v.traits.splits else _SCALED_PRODUCT
     if dtype.stored_b.converted or any(storage.scaled_by_step for storage in dtype.stored):
         return _stored(v)
-    ieee = dtype.precision == "ieee"
-    if v.product == "summed":
-        by_row = v.layout.b == "row"
-        tiles: tuple[Tile, ...] = _SUMMED_BY_ROW if by_row else _SUMMED
-        return _split(tiles, (4, 16, 32) if by_row else (2, 4, 8)) if v.traits.splits else tiles
-    if dtype.precision == "tf32x3" and v.traits.splits:
-        return _SPLIT_TF32X3
-    if bits == 32 and v.traits.divides_k:
-        of_fp32 = _STREAM_EXCHANGED_FP32 if v.product == "exchanged" else _STREAM_FP32
-        tiles = of_fp32 if ieee else _STREAM_TF32
-        return _split(tiles) if v.traits.splits else tiles
+    found = of_32_bits(v) if bits == 32 else None
+    if found is not None:
+        return found
     if v.traits.splits:
         return _SPLIT[bits]
-    if ieee and v.product == "exchanged":
-        return _EXCHANGED_FP32
-    if ieee:
-        return _DECODED_FP32 if v.traits.decodes else _TILED_FP32
-    if v.traits.plain and dtype.precision == "tf32x3" and v.product == "direct":
-        return _TILED_TF32X3
-    if v.traits.plain and through_registers(v):
-        return _REGISTER_EXCHANGED_TF32 if v.product == "exchanged" else _REGISTER_TF32
-    if v.traits.plain and dtype.precision == "tf32" and (v.layout.a, v.layout.b) != ("row", "column"):
-        return _TRANSPOSED_TF32
     if v.product == "exchanged" and v.traits.pairs:
         return _TABLES["paired exchanged"][bits]
     if v.product == "exchanged":

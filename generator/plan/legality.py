@@ -30,7 +30,8 @@ from generator.plan.resources import (
     widest_band,
     widths,
 )
-from generator.plan.variant_rules import ROW_RULES, TARGET_RULES, VARIANT_RULES, WITH_ROWS
+from generator.plan.target_rules import TARGET_RULES
+from generator.plan.variant_rules import ROW_RULES, VARIANT_RULES, WITH_ROWS
 
 #: How far past K an index along K may go: launchers refuse a K that is not so far below 2**31.
 _BEYOND_K = 2**16

@@ -1,4 +1,4 @@
-"""The rules of the legality table about variants: what cannot exist, on any target, on one, or with `invariant: rows`.
+"""The rules of the legality table about variants: what cannot exist at all, or with `invariant: rows`.
 
 A rule returns the reason why it forbids a variant, or None; a new rule is a function here and its name in a tuple.
 """
@@ -6,15 +6,13 @@ A rule returns the reason why it forbids a variant, or None; a new rule is a fun
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from generator.epilogue import formula
 from generator.epilogue.auxiliary_outputs import AuxiliaryOutput
 from generator.epilogue.operations import COLUMNS, MATRIX
 from generator.language.dtypes import FORMATS
 from generator.language.model import Variant
-from generator.language.targets import TARGETS
-from generator.language.vocabulary import MASKED_DIMENSIONS, PRODUCT
+from generator.language.vocabulary import MASKED_DIMENSIONS
 from generator.plan.resources import PAIRED_COLUMNS, SHORTEST_COPY, copies_too_little, shallowest
 
 #: File systems allow 255 bytes; `.py` and the suffix of a temporary file need some of them.
@@ -24,7 +22,6 @@ _LONGEST_NAME = 240
 WITH_ROWS = "with 'invariant: rows'"
 
 VariantRule = Callable[[Variant], str | None]
-TargetRule = Callable[[Variant, str], str | None]
 
 
 def ragged(masking: str) -> dict[str, bool | None]:
@@ -214,10 +211,10 @@ def _summed(v: Variant) -> str | None:
         return None
     if v.dtype.precision != "ieee":
         return "a summed product is for fp32, which no matrix unit multiplies in full precision; use 'product: direct'"
-    if not v.traits.tiled or v.traits.walks or v.traits.pairs or not v.traits.looped:
+    if not (v.traits.plain or v.traits.splits):
         return f"a summed product is for few rows, which leave {v.schedule} nothing to gain; use tiled or split_k"
     if v.load != "pointer":
-        return f"a summed product reads tiles into registers, past the shared memory of {v.load}; use 'load: pointer'"
+        return "a summed product loads by pointers only; use 'load: pointer'"
     return None
 
 
@@ -267,101 +264,6 @@ VARIANT_RULES: tuple[VariantRule, ...] = (
     _gate_load,
     _rounding_to,
     _name_length,
-)
-
-
-def _descriptor_target(v: Variant, target: str) -> str | None:
-    if v.loading.descriptors and not TARGETS[target].descriptors:
-        return f"{target} has no bulk tensor copies; descriptors need sm90 or later"
-    return None
-
-
-def _fp8_target(v: Variant, target: str) -> str | None:
-    missing = {storage.kind for storage in v.dtype.stored} & {"fp8e4m3", "fp8e5m2"} - TARGETS[target].fp8
-    return f"{target} does not multiply {min(missing)}" if missing else None
-
-
-def _fp8_result_target(v: Variant, target: str) -> str | None:
-    found = TARGETS[target]
-    # Triton 3.6 uses an instruction of sm89 for fp8e5m2, too.
-    if v.dtype.out in ("fp8e4m3", "fp8e5m2") and found.vendor == "nvidia" and found.capability < 89:
-        return f"Triton cannot convert results to {v.dtype.out} on {target}; use int8"
-    return None
-
-
-def _tf32_target(v: Variant, target: str) -> str | None:
-    if v.dtype.precision == "tf32" and TARGETS[target].vendor == "amd" and target != "gfx942":
-        return f"{target} has no tf32"
-    if v.dtype.precision == "tf32x3" and TARGETS[target].vendor == "amd":
-        return "Triton emulates fp32 by three tf32 products on NVIDIA GPUs only"
-    return None
-
-
-def _exchanged_target(v: Variant, target: str) -> str | None:
-    capability = TARGETS[target].capability
-    if v.dtype.precision == "ieee" and capability:
-        # Scalar units, which every NVIDIA GPU has, read the left operand faster where K is contiguous.
-        return None
-    if v.product == "exchanged" and capability not in (90, 100):
-        return f"an exchanged product is for matrix instructions of 64 rows, which {target} does not have"
-    return None
-
-
-def _paired_target(v: Variant, target: str) -> str | None:
-    scaled = any(storage.scaled_by_step for storage in v.dtype.stored)
-    if v.traits.pairs and scaled and TARGETS[target].capability != 90:
-        return f"two sums that are scaled step by step spill registers on {target}; use tiled or persistent"
-    return None
-
-
-def scaling_targets(v: Variant) -> tuple[str, ...]:
-    """The targets whose matrix unit multiplies the operands as they are stored, and by their scales."""
-    mixed = len({storage.bits for storage in v.dtype.stored}) > 1
-    return tuple(name for name, target in TARGETS.items() if (target.scales_mixed if mixed else target.scales))
-
-
-def _scaled_target(v: Variant, target: str) -> str | None:
-    if v.product != "scaled" or target in scaling_targets(v):
-        return None
-    those = " or ".join(scaling_targets(v))
-    reason = f"a scaled product of {v.dtype.a} and {v.dtype.b} needs the matrix unit of {those}"
-    others = (word for word in PRODUCT if word != v.product)
-    works = next((word for word in others if _runs(replace(v, product=word), target)), None)
-    return reason if works is None else f"{reason}; use 'product: {works}'"
-
-
-def _runs(v: Variant, target: str) -> bool:
-    return all(rule(v) is None for rule in VARIANT_RULES) and all(rule(v, target) is None for rule in TARGET_RULES)
-
-
-def packed_from_sm90(v: Variant) -> str | None:
-    """Why no NVIDIA GPU from sm90 on takes a product with packed operands."""
-    a, b = v.dtype.stored
-    if v.product != "direct" or v.traits.decodes:
-        return None
-    if a.packed > 1:
-        # Measured with Triton 3.6.0: every element of nvfp4 by nvfp4 was wrong.
-        return "an a of 4 bits that is read from registers is multiplied wrongly from sm90 on"
-    if b.packed > 1 and v.loading.pointers:
-        return "unaligned rows of a packed b do not compile in a direct product from sm90 on"
-    return None
-
-
-def _packed_target(v: Variant, target: str) -> str | None:
-    reason = packed_from_sm90(v) if TARGETS[target].capability >= 90 else None
-    return None if reason is None else f"{reason}; use 'product: exchanged'"
-
-
-#: What one target cannot run.
-TARGET_RULES: tuple[TargetRule, ...] = (
-    _descriptor_target,
-    _fp8_target,
-    _fp8_result_target,
-    _tf32_target,
-    _exchanged_target,
-    _paired_target,
-    _scaled_target,
-    _packed_target,
 )
 
 

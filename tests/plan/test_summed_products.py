@@ -22,7 +22,7 @@ SUMMED = variant(dtype=FP32, product="summed")
         ({"schedule": "persistent"}, "leave persistent nothing", "tiled or split_k"),
         ({"schedule": "stream_k"}, "leave stream_k nothing", "tiled or split_k"),
         ({"schedule": "naive"}, "leave naive nothing", "tiled or split_k"),
-        ({"load": "descriptor"}, "shared memory of descriptor", "'load: pointer'"),
+        ({"load": "descriptor"}, "loads by pointers only", "'load: pointer'"),
     ],
 )
 def test_what_gains_nothing_is_refused(axes: dict[str, object], what: str, instead: str) -> None:

@@ -1,0 +1,112 @@
+"""The rules of the legality table about targets: what one of them cannot run.
+
+A rule returns the reason why a target cannot run a variant, or None; a new rule is a function here and its name in the
+tuple.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from generator.language.model import Variant
+from generator.language.targets import TARGETS
+from generator.language.vocabulary import PRODUCT
+from generator.plan.variant_rules import VARIANT_RULES
+
+TargetRule = Callable[[Variant, str], str | None]
+
+
+def _descriptor_target(v: Variant, target: str) -> str | None:
+    if v.loading.descriptors and not TARGETS[target].descriptors:
+        return f"{target} has no bulk tensor copies; descriptors need sm90 or later"
+    return None
+
+
+def _fp8_target(v: Variant, target: str) -> str | None:
+    missing = {storage.kind for storage in v.dtype.stored} & {"fp8e4m3", "fp8e5m2"} - TARGETS[target].fp8
+    return f"{target} does not multiply {min(missing)}" if missing else None
+
+
+def _fp8_result_target(v: Variant, target: str) -> str | None:
+    found = TARGETS[target]
+    # Triton 3.6 uses an instruction of sm89 for fp8e5m2, too.
+    if v.dtype.out in ("fp8e4m3", "fp8e5m2") and found.vendor == "nvidia" and found.capability < 89:
+        return f"Triton cannot convert results to {v.dtype.out} on {target}; use int8"
+    return None
+
+
+def _tf32_target(v: Variant, target: str) -> str | None:
+    if v.dtype.precision == "tf32" and TARGETS[target].vendor == "amd" and target != "gfx942":
+        return f"{target} has no tf32"
+    if v.dtype.precision == "tf32x3" and TARGETS[target].vendor == "amd":
+        return "Triton emulates fp32 by three tf32 products on NVIDIA GPUs only"
+    return None
+
+
+def _exchanged_target(v: Variant, target: str) -> str | None:
+    capability = TARGETS[target].capability
+    if v.dtype.precision == "ieee" and capability:
+        # Scalar units, which every NVIDIA GPU has, read the left operand faster where K is contiguous.
+        return None
+    if v.product == "exchanged" and capability not in (90, 100):
+        return f"an exchanged product is for matrix instructions of 64 rows, which {target} does not have"
+    return None
+
+
+def _paired_target(v: Variant, target: str) -> str | None:
+    scaled = any(storage.scaled_by_step for storage in v.dtype.stored)
+    if v.traits.pairs and scaled and TARGETS[target].capability != 90:
+        return f"two sums that are scaled step by step spill registers on {target}; use tiled or persistent"
+    return None
+
+
+def scaling_targets(v: Variant) -> tuple[str, ...]:
+    """The targets whose matrix unit multiplies the operands as they are stored, and by their scales."""
+    mixed = len({storage.bits for storage in v.dtype.stored}) > 1
+    return tuple(name for name, target in TARGETS.items() if (target.scales_mixed if mixed else target.scales))
+
+
+def _scaled_target(v: Variant, target: str) -> str | None:
+    if v.product != "scaled" or target in scaling_targets(v):
+        return None
+    those = " or ".join(scaling_targets(v))
+    reason = f"a scaled product of {v.dtype.a} and {v.dtype.b} needs the matrix unit of {those}"
+    others = (word for word in PRODUCT if word != v.product)
+    works = next((word for word in others if _runs(replace(v, product=word), target)), None)
+    return reason if works is None else f"{reason}; use 'product: {works}'"
+
+
+def _runs(v: Variant, target: str) -> bool:
+    return all(rule(v) is None for rule in VARIANT_RULES) and all(rule(v, target) is None for rule in TARGET_RULES)
+
+
+def packed_from_sm90(v: Variant) -> str | None:
+    """Why no NVIDIA GPU from sm90 on takes a product with packed operands."""
+    a, b = v.dtype.stored
+    if v.product != "direct" or v.traits.decodes:
+        return None
+    if a.packed > 1:
+        # Measured with Triton 3.6.0: every element of nvfp4 by nvfp4 was wrong.
+        return "an a of 4 bits that is read from registers is multiplied wrongly from sm90 on"
+    if b.packed > 1 and v.loading.pointers:
+        return "unaligned rows of a packed b do not compile in a direct product from sm90 on"
+    return None
+
+
+def _packed_target(v: Variant, target: str) -> str | None:
+    reason = packed_from_sm90(v) if TARGETS[target].capability >= 90 else None
+    return None if reason is None else f"{reason}; use 'product: exchanged'"
+
+
+#: What one target cannot run.
+TARGET_RULES: tuple[TargetRule, ...] = (
+    _descriptor_target,
+    _fp8_target,
+    _fp8_result_target,
+    _tf32_target,
+    _exchanged_target,
+    _paired_target,
+    _scaled_target,
+    _packed_target,
+)
