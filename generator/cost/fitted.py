@@ -24,13 +24,16 @@ def rated(row: dict[str, int], rates: tuple[float, ...], clock: float = 1.0, mem
     for each resident program; seconds of a tile besides its steps; bytes per second of its loads; the seconds that a
     launch adds to arithmetic and to traffic; and two exponents in the seconds of a step, of the part of the tiles' rows
     that are rows of C, and of the part of all waves that has tiles. All but the first were fitted to the configuration.
-    They assume that the row pitches of A and B are multiples of 128 bytes. `clock` and `memory` are the clock rate and
-    the memory bandwidth relative to those of the device of the rates.
+    They assume that the row pitches of A and B are multiples of 128 bytes. Two more may follow, in bytes of an element
+    of A: what is moved for an element of B (else 1), and for each partial sum of an element of C (else 0). `clock` and
+    `memory` are the clock rate and the memory bandwidth relative to those of the device of the rates.
     """
-    resident, latency, step, tile, bandwidth, *others = rates
+    resident, latency, step, tile, bandwidth, launch, rows, wave, *moved = rates
     # The cycles of a step for each element along K; a clock rate does not change them.
     cycles = step * CYCLES / row["BLOCK_K"]
     latency, step, tile, bandwidth = latency / clock, step / clock, tile / clock, bandwidth * memory
+    of_b, of_sum = moved or (1.0, 0.0)
+    split = row.get("SPLIT", 1)
     counts = range(1, int(resident) + 1)
     # The seconds of a step if 0, 1, ... programs are resident.
     steps = (0.0, *((latency**SHARPNESS + (count * step) ** SHARPNESS) ** (1 / SHARPNESS) for count in counts))
@@ -38,13 +41,17 @@ def rated(row: dict[str, int], rates: tuple[float, ...], clock: float = 1.0, mem
         row["BLOCK_M"],
         row["BLOCK_N"],
         row["BLOCK_K"],
-        row.get("SPLIT", 1),
+        split,
         int(resident),
         steps,
         tile,
         bandwidth,
-        *others,
+        launch,
+        rows,
+        wave,
         cycles,
+        of_b,
+        of_sum * split if split > 1 else 0.0,
     )
 
 
@@ -62,9 +69,9 @@ def seconds(
     """
     *batch, M, N, K = sizes
     products = batch[0] if batch else 1
-    moved = products * (M * K + K * N + M * N) * width
+    a, b, c = products * M * K * width, products * K * N * width, products * M * N * width
     found = []
-    for m, n, k, split, resident, step, tile, bandwidth, launch, rows, wave, cycles in configurations:
+    for m, n, k, split, resident, step, tile, bandwidth, launch, rows, wave, cycles, of_b, of_sums in configurations:
         down = -(-M // m)
         tiles = products * down * -(-N // n) * split
         # The tiles that a multiprocessor computes, of which it runs `resident` at a time and the rest at the end.
@@ -78,7 +85,7 @@ def seconds(
         arithmetic = launch + turns * (step[resident] * steps + tile)
         if left:
             arithmetic += step[left] * steps + tile
-        traffic = launch + moved / bandwidth
+        traffic = launch + (a + c + b * of_b + c * of_sums) / bandwidth
         # Arithmetic and memory traffic overlap in part.
         found.append((arithmetic * arithmetic + traffic * traffic) ** 0.5)
     return found
@@ -86,40 +93,45 @@ def seconds(
 
 def bounds(
     configurations: list[tuple[Any, ...]], sizes: tuple[int, ...], multiprocessors: int
-) -> list[tuple[float, float, float, float, int]]:
+) -> list[tuple[float, float, float, float, float, float, int]]:
     """What bounds the `seconds` of each configuration from below, for `sizes` and every larger M (`possible`).
 
     Each has the least seconds of one tile and the launch; the seconds of the launch; those of each product of elements
-    of A and B; those of each byte of A, B and C; and the configuration's index. The first number puts them in order.
+    of A and B; those of each byte of A, of B and of C; and the configuration's index. The first number puts them in
+    order.
     Rates are positive and the exponents are below 1, so that a part that is at most 1 is at most its power.
     """
     *batch, M, N, K = sizes
     products = batch[0] if batch else 1
     found = []
-    for index, (m, n, k, split, resident, step, tile, bandwidth, launch, rows, wave, _) in enumerate(configurations):
+    for index, (m, n, k, split, resident, step, tile, bandwidth, launch, rows, wave, _, of_b, of_sums) in enumerate(
+        configurations
+    ):
         tiles = products * -(-M // m) * -(-N // n) * split
         # From M = m on, at least half of the tiles' rows are rows of C; so it is with the waves.
         part = max(LEAST, min(0.5, M / m)) ** rows if rows > 0 else 1.0
         part *= max(LEAST, min(0.5, tiles / multiprocessors)) ** wave if wave > 0 else 1.0
         least = launch + step[1] * -(-K // (k * split)) * part + tile
-        found.append((least, launch, step[resident] / (resident * m * n * k * multiprocessors), 1 / bandwidth, index))
+        product = step[resident] / (resident * m * n * k * multiprocessors)
+        found.append((least, launch, product, 1 / bandwidth, of_b / bandwidth, (1 + of_sums) / bandwidth, index))
     return sorted(found)
 
 
 def possible(
-    bounds: list[tuple[float, float, float, float, int]], sizes: tuple[int, ...], width: int, limit: float
+    bounds: list[tuple[float, float, float, float, float, float, int]], sizes: tuple[int, ...], width: int, limit: float
 ) -> list[int]:
     """The indices of the configurations that may take at most `limit` seconds, by their `bounds`, in order."""
     *batch, M, N, K = sizes
     products = batch[0] if batch else 1
-    moved, multiplied = products * (M * K + K * N + M * N) * width, products * M * N * K
+    a, b, c = products * M * K * width, products * K * N * width, products * M * N * width
+    multiplied = products * M * N * K
     # Rounding may have raised a bound.
     limit *= 1 + 1e-9
     found, square = [], limit * limit
-    for least, launch, product, byte, index in bounds:
+    for least, launch, product, of_a, of_b, of_c, index in bounds:
         if least > limit:
             break
-        traffic, arithmetic = launch + moved * byte, launch + multiplied * product
+        traffic, arithmetic = launch + a * of_a + b * of_b + c * of_c, launch + multiplied * product
         if arithmetic < least:
             arithmetic = least
         if arithmetic * arithmetic + traffic * traffic <= square:

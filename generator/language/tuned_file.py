@@ -11,8 +11,9 @@ from generator.language.model import Fitted, Measured, Rates, Winner
 
 #: The format of the file. Format 1, whose rates have no exponents, is read too; others are refused.
 FORMAT = 2
-#: The rates that are positive, of which the first is a whole number, and the exponents after them.
-_POSITIVE, _EXPONENTS = 6, 2
+#: The rates that are positive, of which the first is a whole number, and the exponents after them. Two more, which are
+#: positive too, may follow.
+_POSITIVE, _EXPONENTS, _MORE = 6, 2, 2
 
 
 def parse(text: str) -> Measured:
@@ -98,9 +99,10 @@ def _share(value: Any) -> float:
 
 def _rates(values: Any) -> Rates:
     numbers = all(isinstance(value, int | float) and math.isfinite(value) for value in values)
-    if not numbers or len(values) != _POSITIVE + _EXPONENTS:
+    if not numbers or len(values) not in (_POSITIVE + _EXPONENTS, _POSITIVE + _EXPONENTS + _MORE):
         raise ValueError(f"{values!r} are not rates")
-    positive, exponents = values[:_POSITIVE], values[_POSITIVE:]
+    exponents = values[_POSITIVE : _POSITIVE + _EXPONENTS]
+    positive = [*values[:_POSITIVE], *values[_POSITIVE + _EXPONENTS :]]
     if min(positive) <= 0 or positive[0] != int(positive[0]) or not all(-1 < value < 1 for value in exponents):
         raise ValueError(f"{values!r} are not rates")
     return tuple(values)

@@ -139,7 +139,10 @@ def _rates(device: Device, samples: Sequence[Sample]) -> dict[Row, tuple[float, 
             )
         expected = _expected(features, start, found, curvature, precision)
         levels = _levels(samples, weights, grouped, found, resident, device)
-    return {row: tuple(rounded(value, 4) for value in _numbers(resident[row], found[row])) for row in grouped}
+    return {
+        row: tuple(rounded(value, 4) for value in _numbers(resident[row], found[row], grouped[row][0].moved))
+        for row in grouped
+    }
 
 
 def _start(row: Mapping[str, int], width: int) -> Vector:
@@ -152,11 +155,11 @@ def _start(row: Mapping[str, int], width: int) -> Vector:
     return (*map(math.log, (1.5, step, 1e-6, 4e12, 2e-6)), 0.0, 0.0)
 
 
-def _numbers(resident: int, values: Vector) -> tuple[float, ...]:
+def _numbers(resident: int, values: Vector, moved: tuple[float, ...]) -> tuple[float, ...]:
     """The rates, as `fitted.rated` reads them, of the numbers of a fit (`_start`)."""
     latency, step, tile, bandwidth, launch, rows, wave = values
     exponents = (max(-_STEEPEST, min(_STEEPEST, value)) for value in (rows, wave))
-    return (resident, *map(math.exp, (latency + step, step, tile, bandwidth, launch)), *exponents)
+    return (resident, *map(math.exp, (latency + step, step, tile, bandwidth, launch)), *exponents, *moved)
 
 
 def _resident(row: Mapping[str, int], width: int, device: Device) -> int:
@@ -170,7 +173,7 @@ def _logarithms(
 ) -> list[list[float]]:
     """For each sample the logarithms of the predicted seconds, by each of the points."""
     config = dict(row[2])
-    rated = [fitted.rated(config, _numbers(resident, point)) for point in points]
+    rated = [fitted.rated(config, _numbers(resident, point, samples[0].moved)) for point in points]
     return [
         [math.log(found) for found in fitted.seconds(rated, sample.sizes, device.multiprocessors, sample.width)]
         for sample in samples

@@ -19,6 +19,8 @@ Sizes = tuple[int, ...]
 #: A configuration: contract, kernel, and the entry of `CONFIGS` as sorted pairs.
 Row = tuple[str, str, tuple[tuple[str, int], ...]]
 
+#: Elements that every storage has a whole number of bytes for; the bits of a partial sum.
+_ELEMENTS, _SUM = 64, 32
 #: How often the levels of outcomes and the times of configurations are estimated, each from the other.
 _ROUNDS = 20
 
@@ -38,6 +40,21 @@ class Sample:
     aligned: bool = True
     #: How rows were spread over groups.
     routing: str = EVEN
+    #: What is moved for an element of B and for a partial sum, if a rate says so: `moved_by`.
+    moved: tuple[float, ...] = ()
+
+
+def moved_by(v: Variant) -> tuple[float, ...]:
+    """What a kernel moves for an element of B, and for each partial sum of one of C, in bytes of an element of A.
+
+    Empty if B is stored as A is: such products are measured at so many sizes that fitted rates do without.
+    """
+    a, b = (8 * each.bytes(_ELEMENTS) / _ELEMENTS for each in (v.dtype.stored_a, v.dtype.stored_b))
+    if a == b:
+        return ()
+    # A B that is decoded first is written and read once more, in the type that is multiplied; sums too, in fp32.
+    again = 2 * v.dtype.stored_b.multiplied_bits if v.traits.decodes else 0
+    return (b + again) / a, 2 * _SUM / a
 
 
 def row_of(contract: str, kernel: str, config: Mapping[str, Any]) -> Row:
@@ -45,10 +62,13 @@ def row_of(contract: str, kernel: str, config: Mapping[str, Any]) -> Row:
     return contract, kernel, tuple(sorted(config.items()))
 
 
-def samples_of(outcomes: Iterable[Outcome], variants: Mapping[str, Variant]) -> Iterator[Sample]:
+def samples_of(
+    outcomes: Iterable[Outcome], variants: Mapping[str, Variant], moved: Mapping[str, tuple[float, ...]]
+) -> Iterator[Sample]:
     """The seconds of each configuration at each size; `variants` has a kernel's variant of each contract.
 
-    Of a configuration that is in several outcomes of a size and routing, one sample combines their times.
+    `moved` has `moved_by` of each kernel, where that is not empty. Of a configuration that is in several outcomes of a
+    size and routing, one sample combines their times.
     """
     grouped: dict[tuple[str, Sizes, str], list[dict[Row, float]]] = defaultdict(list)
     for outcome in outcomes:
@@ -61,7 +81,7 @@ def samples_of(outcomes: Iterable[Outcome], variants: Mapping[str, Variant]) -> 
         width = variant.dtype.stored_a.width
         aligned = _aligned(variant, sizes, width)
         for row, seconds in _combined(runs).items():
-            yield Sample(row, sizes, width, seconds, aligned, routing)
+            yield Sample(row, sizes, width, seconds, aligned, routing, moved.get(row[1], ()))
 
 
 def _combined(runs: list[dict[Row, float]]) -> dict[Row, float]:

@@ -16,7 +16,7 @@ from generator.tune.samples import Row, Sample, row_of
 from generator.tune.trial_selection import by_rates, candidates_of
 
 #: The least predicted speed-up that casts doubt on a winner: more than any error of the model where it can be checked.
-DOUBTED = 1.3
+DOUBTED = 1.2
 
 
 def doubtful(

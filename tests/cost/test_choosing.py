@@ -121,7 +121,8 @@ def test_no_configuration_takes_less_than_its_bound() -> None:
         row["SPLIT"] = chance.choice((1, 1, 4))
         seconds = (10 ** chance.uniform(-7, -5) for _ in range(3))
         exponents = (chance.uniform(-0.9, 0.9) for _ in range(2))
-        rates = (chance.randrange(1, 5), *seconds, 1e12, 10 ** chance.uniform(-7, -5), *exponents)
+        moved = chance.choice(((), (0.25, 4.0), (2.25, 4.0)))
+        rates = (chance.randrange(1, 5), *seconds, 1e12, 10 ** chance.uniform(-7, -5), *exponents, *moved)
         rated = fitted.rated(row, rates)
         batch = chance.choice(((), (3,)))
         n, k = (int(10 ** chance.uniform(0, 4)) for _ in range(2))
@@ -133,6 +134,20 @@ def test_no_configuration_takes_less_than_its_bound() -> None:
             (taken,) = fitted.seconds([rated], sizes, 132, 2, crossing)
             assert fitted.possible(bounds, sizes, 2, taken) == [0]
     assert fitted.possible(bounds, sizes, 2, taken * 1e-6) == []
+
+
+def test_stored_weights_and_partial_sums_move_their_own_bytes() -> None:
+    """Where a product takes as long as its traffic: B of half the bytes, and sums of four elements of A each."""
+    row, rates = {"BLOCK_M": 16, "BLOCK_N": 64, "BLOCK_K": 64}, (1, 1e-12, 1e-12, 1e-12, 1e12, 1e-12, 0.0, 0.0)
+
+    def traffic(sizes: tuple[int, int, int], *moved: float, split: int = 1) -> float:
+        rated = fitted.rated(row | {"SPLIT": split}, (*rates, *moved))
+        return fitted.seconds([rated], sizes, 132, 2)[0]
+
+    weights, result = (1, 8192, 8192), (8192, 8192, 64)
+    assert traffic(weights, 1, 4) == traffic(weights)
+    assert traffic(weights, 0.5, 4) == pytest.approx(traffic(weights) / 2, rel=1e-3)
+    assert traffic(result, 1, 4, split=2) == pytest.approx(traffic(result) * (1 + 8), rel=0.02)
 
 
 @pytest.mark.parametrize("crossing", [(True, False), (False, True), (True, True)])

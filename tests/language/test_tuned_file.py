@@ -42,6 +42,11 @@ def test_a_file_of_format_1_is_read_with_exponents_of_0() -> None:
     assert [entry.rates for entry in old.fitted] == [(*entry.rates[:6], 0.0, 0.0) for entry in new.fitted]
 
 
+def test_rates_may_say_how_many_bytes_are_moved() -> None:
+    (first, *_) = tuned_file.parse(changed(lambda f: f["rates"][0]["rates"].extend([0.25, 4.0]))).fitted
+    assert first.rates == (*tuned_file.parse(GOOD).fitted[0].rates, 0.25, 4.0)
+
+
 NO_RATES = "are not rates"
 NO_SIZE = "a size is not a whole number of at least 1"
 # What is wrong -> how the file is made so, and what is answered.
@@ -67,6 +72,8 @@ BAD: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "a winner without a size": (lambda f: f["winners"][1].pop("k"), "KeyError: 'k'"),
     "seven rates": (lambda f: f["rates"][0]["rates"].pop(), NO_RATES),
     "nine rates": (lambda f: f["rates"][0]["rates"].append(1.0), NO_RATES),
+    "eleven rates": (lambda f: f["rates"][0]["rates"].extend([1.0] * 3), NO_RATES),
+    "a B without bytes": (lambda f: f["rates"][0]["rates"].extend([0.0, 1.0]), NO_RATES),
     "a rate of 0": (lambda f: f["rates"][0].update(rates=[1, 1, 0, 1, 1, 1, 0, 0]), NO_RATES),
     "a negative rate": (lambda f: f["rates"][0].update(rates=[1, 1, -1, 1, 1, 1, 0, 0]), NO_RATES),
     "a rate that is no number": (lambda f: f["rates"][0].update(rates=[1, 1, float("nan"), 1, 1, 1, 0, 0]), NO_RATES),

@@ -9,7 +9,7 @@ import pytest
 from generator.language.model import Variant
 from generator.plan.expand import expand
 from generator.tune.outcome import Outcome, Timed, Winner, outcome_of, plain
-from generator.tune.samples import Sample, all_round, row_of, samples_of
+from generator.tune.samples import Sample, all_round, moved_by, row_of, samples_of
 from tests.helpers.support import BASE, read_text
 
 KERNEL = "tiled_pointer_auto_grouped"
@@ -28,7 +28,7 @@ def outcome(contract: str, sizes: tuple[int, int, int], times: dict[int, float])
 
 
 def times_of(outcomes: list[Outcome], layout: str = "rcr") -> dict[int, float]:
-    found = list(samples_of(outcomes, variants(layout)))
+    found = list(samples_of(outcomes, variants(layout), {}))
     assert len({sample.row for sample in found}) == len(found) and {sample.width for sample in found} == {2}
     return {dict(sample.row[2])["BLOCK_M"]: sample.seconds for sample in found}
 
@@ -48,7 +48,7 @@ def test_times_at_a_lower_clock_rate_are_corrected() -> None:
 
 def test_sizes_are_apart() -> None:
     own = [outcome("gemm_fp16_rcr_none", (m, 64, 64), {16: m * 1e-8}) for m in (64, 128)]
-    assert {s.sizes: s.seconds for s in samples_of(own, variants("rcr"))} == {
+    assert {s.sizes: s.seconds for s in samples_of(own, variants("rcr"), {})} == {
         (64, 64, 64): 64e-8,
         (128, 64, 64): 128e-8,
     }
@@ -56,7 +56,7 @@ def test_sizes_are_apart() -> None:
 
 def test_what_has_no_winner_or_is_of_another_contract_is_no_sample() -> None:
     own = outcome("gemm_fp16_rrr_none", (64, 64, 64), {16: 1e-6})
-    assert not list(samples_of([own, Outcome()], variants("rcr")))
+    assert not list(samples_of([own, Outcome()], variants("rcr"), {}))
 
 
 @pytest.mark.parametrize(
@@ -76,8 +76,33 @@ def test_what_has_no_winner_or_is_of_another_contract_is_no_sample() -> None:
     ],
 )
 def test_unaligned_operands_are_known(layout: str, sizes: tuple[int, int, int], aligned: bool) -> None:
-    (sample,) = samples_of([outcome(f"gemm_fp16_{layout}_none", sizes, {16: 1e-6})], variants(layout))
+    (sample,) = samples_of([outcome(f"gemm_fp16_{layout}_none", sizes, {16: 1e-6})], variants(layout), {})
     assert sample.aligned == aligned
+
+
+@pytest.mark.parametrize(
+    ("dtype", "schedule", "moved"),
+    [
+        ("fp16", "tiled", ()),
+        # Each partial sum is written and read: eight bytes for the two of A.
+        ("{a: bf16, b: int4, scales: {b: [128, 1]}}", "tiled", (0.25, 4)),
+        # B is decoded first: half a byte is read, two are written and two are read again.
+        ("{a: bf16, b: int4, scales: {b: [128, 1]}}", "decoded", (2.25, 4)),
+        ("{a: bf16, b: int8, scales: {b: [0, 1]}}", "decoded", (2.5, 4)),
+        # Half of the elements, and two bits for the place of each.
+        ("{a: fp16, sparsity: {b: '2:4'}}", "tiled", (0.5625, 4)),
+        ("{a: fp8e4m3, scales: {a: [1, 128], b: [128, 128]}}", "tiled", ()),
+    ],
+)
+def test_a_sample_knows_what_is_moved(dtype: str, schedule: str, moved: tuple[float, ...]) -> None:
+    text = BASE.replace("dtype: fp16", f"dtype: {dtype}") + f"schedule: {schedule}\nload: pointer\nstore: pointer\n"
+    (variant,) = {kernel.variant for kernel in expand(read_text(text)).kernels}
+    assert moved_by(variant) == moved
+    contract, kernel = variant.contract, variant.name
+    timed = Timed(kernel, {"BLOCK_M": 16}, 1e-6)
+    own = Outcome((timed,), (), Winner(contract, 64, 128, 128, kernel, timed.config, 1e-6))
+    (sample,) = samples_of([own], {contract: variant}, {kernel: moved})
+    assert sample.moved == moved
 
 
 def of_groups(times: dict[str, dict[int, float]]) -> tuple[Winner, list[Sample]]:
@@ -126,5 +151,5 @@ def test_a_routing_is_kept_with_an_outcome_and_makes_a_sample_of_its_own() -> No
     assert "routing" not in plain(winner) and outcome_of(plain(evenly)) == evenly
     spec = read_text(BASE + "batch: grouped\n")
     known = {kernel.variant.contract: kernel.variant for kernel in expand(spec).kernels}
-    found = {sample.routing: sample.seconds for sample in samples_of([evenly, skewed], known)}
+    found = {sample.routing: sample.seconds for sample in samples_of([evenly, skewed], known, {})}
     assert found == {"uniform": 1.0, "zipf": 4.0}
