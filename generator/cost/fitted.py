@@ -85,9 +85,9 @@ def seconds(
         arithmetic = launch + turns * (step[resident] * steps + tile)
         if left:
             arithmetic += step[left] * steps + tile
-        traffic = launch + (a + c + b * of_b + c * of_sums) / bandwidth
-        # Arithmetic and memory traffic overlap in part.
-        found.append((arithmetic * arithmetic + traffic * traffic) ** 0.5)
+        traffic = launch + (a + c + b * of_b) / bandwidth
+        # Arithmetic and memory traffic overlap in part; partial sums are added behind both.
+        found.append((arithmetic * arithmetic + traffic * traffic) ** 0.5 + c * of_sums / bandwidth)
     return found
 
 
@@ -97,8 +97,8 @@ def bounds(
     """What bounds the `seconds` of each configuration from below, for `sizes` and every larger M (`possible`).
 
     Each has the least seconds of one tile and the launch; the seconds of the launch; those of each product of elements
-    of A and B; those of each byte of A, of B and of C; and the configuration's index. The first number puts them in
-    order.
+    of A and B; those of each byte of A and C, of B, and of C for its partial sums; and the configuration's index. The
+    first number puts them in order.
     Rates are positive and the exponents are below 1, so that a part that is at most 1 is at most its power.
     """
     *batch, M, N, K = sizes
@@ -113,7 +113,7 @@ def bounds(
         part *= max(LEAST, min(0.5, tiles / multiprocessors)) ** wave if wave > 0 else 1.0
         least = launch + step[1] * -(-K // (k * split)) * part + tile
         product = step[resident] / (resident * m * n * k * multiprocessors)
-        found.append((least, launch, product, 1 / bandwidth, of_b / bandwidth, (1 + of_sums) / bandwidth, index))
+        found.append((least, launch, product, 1 / bandwidth, of_b / bandwidth, of_sums / bandwidth, index))
     return sorted(found)
 
 
@@ -127,14 +127,15 @@ def possible(
     multiplied = products * M * N * K
     # Rounding may have raised a bound.
     limit *= 1 + 1e-9
-    found, square = [], limit * limit
-    for least, launch, product, of_a, of_b, of_c, index in bounds:
+    found = []
+    for least, launch, product, of_a, of_b, of_sums, index in bounds:
         if least > limit:
             break
-        traffic, arithmetic = launch + a * of_a + b * of_b + c * of_c, launch + multiplied * product
+        spare = limit - c * of_sums
+        traffic, arithmetic = launch + (a + c) * of_a + b * of_b, launch + multiplied * product
         if arithmetic < least:
             arithmetic = least
-        if arithmetic * arithmetic + traffic * traffic <= square:
+        if spare > 0 and arithmetic * arithmetic + traffic * traffic <= spare * spare:
             found.append(index)
     return sorted(found)
 

@@ -109,7 +109,8 @@ def why_no_row(v: Variant, tile: Tile) -> str | None:
     least = shallowest(v)
     if tile.k < least:
         kind = v.dtype.word if v.dtype.native else v.dtype.stored_a.multiplied
-        return f"k is {tile.k}, and the matrix unit needs at least {least} for {kind}"
+        needs = "a summed product" if v.product == "summed" else "the matrix unit"
+        return f"k is {tile.k}, and {needs} needs at least {least} for {kind}"
     for storage in v.multiplied.dtype.stored:
         if storage.block is not None and not storage.native and storage.block.along % tile.k:
             many = f"{storage.block.along} elements along K"

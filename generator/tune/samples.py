@@ -47,10 +47,10 @@ class Sample:
 def moved_by(v: Variant) -> tuple[float, ...]:
     """What a kernel moves for an element of B, and for each partial sum of one of C, in bytes of an element of A.
 
-    Empty if B is stored as A is: such products are measured at so many sizes that fitted rates do without.
+    Empty where B is stored as A is and K is not divided.
     """
     a, b = (8 * each.bytes(_ELEMENTS) / _ELEMENTS for each in (v.dtype.stored_a, v.dtype.stored_b))
-    if a == b:
+    if a == b and not v.traits.splits:
         return ()
     # A B that is decoded first is written and read once more, in the type that is multiplied; sums too, in fp32.
     again = 2 * v.dtype.stored_b.multiplied_bits if v.traits.decodes else 0
