@@ -39,7 +39,7 @@ from generator.plan.families import families
 #: Committed measurements and proofs. Pages name this folder `measured`.
 MEASURED = ROOT / "measured"
 DEVICE = MEASURED / "nvidia_h200"
-#: fp32 without a matrix unit, and as three products in tf32, was measured on another GPU.
+#: fp32 without a matrix unit, and as three products in tf32, was measured on another GPU, and stored weights and fp8 too.
 OTHER = MEASURED / "nvidia_h100_80gb_hbm3"
 TUNED = ROOT / "specs" / "tuned"
 SPECS = sorted((ROOT / "specs").glob("*.yaml"))
@@ -51,7 +51,7 @@ _TABLE = re.compile(r"(?<=<!-- table: )(\w+) -->\n(.*?)(?=<!-- end of table -->)
 _CONSOLE = re.compile(r"(?<=```console\n)(.*?)(?=```\n)", re.S)
 
 
-#: The results that pages summarize, by suite.
+#: The results that pages summarize, by suite; `_other` are those of the other GPU where both have some.
 RESULTS: Mapping[str, Path] = {
     suite: folder / f"bench_{suite}.json"
     for folder, suites in (
@@ -59,7 +59,7 @@ RESULTS: Mapping[str, Path] = {
         (OTHER, "unseen_fp32"),
     )
     for suite in suites.split()
-}
+} | {f"{suite}_other": OTHER / f"bench_{suite}.json" for suite in ("unseen_fp8", "stored")}
 
 
 def printed(*arguments: str | Path) -> str:

@@ -9,10 +9,15 @@ from tests.helpers.support import ROOT
 #: The most that a file may hold, in thousands of bytes. A file of a new name needs a limit here.
 LIMITS = {
     "measured/first_hour.json": 20,
+    "measured/nvidia_h100_80gb_hbm3/bench_grouped.json": 10,
     "measured/nvidia_h100_80gb_hbm3/bench_spine.json": 5,
-    "measured/nvidia_h100_80gb_hbm3/bench_unseen_fp32.json": 335,
+    "measured/nvidia_h100_80gb_hbm3/bench_stored.json": 120,
+    "measured/nvidia_h100_80gb_hbm3/bench_types.json": 80,
+    "measured/nvidia_h100_80gb_hbm3/bench_unseen_fp32.json": 400,
+    "measured/nvidia_h100_80gb_hbm3/bench_unseen_fp8.json": 235,
     "measured/nvidia_h100_80gb_hbm3/fp32_errors.json": 5,
-    "measured/nvidia_h100_80gb_hbm3/tune_fp32.jsonl": 370,
+    "measured/nvidia_h100_80gb_hbm3/llama_int4.json": 2,
+    "measured/nvidia_h100_80gb_hbm3/tune_fp32.jsonl": 470,
     "measured/nvidia_h100_80gb_hbm3/tune_tf32x3.jsonl": 205,
     "measured/nvidia_h200/bench_batched.json": 50,
     "measured/nvidia_h200/bench_decode.json": 150,
@@ -55,7 +60,7 @@ LIMITS = {
     "measured/proofs/triton_3.8.0.json": 140,
     "measured/proofs/triton_3.9.0.json": 90,
     "measured/resources.csv": 395,
-    "specs/tuned/nvidia_h100_80gb_hbm3/fp32.json": 85,
+    "specs/tuned/nvidia_h100_80gb_hbm3/fp32.json": 145,
     "specs/tuned/nvidia_h100_80gb_hbm3/tf32x3.json": 85,
     "specs/tuned/nvidia_h200/batched.json": 60,
     "specs/tuned/nvidia_h200/fp8_blocks.json": 45,
@@ -63,14 +68,14 @@ LIMITS = {
     "specs/tuned/nvidia_h200/fused.json": 135,
     "specs/tuned/nvidia_h200/gemm16.json": 420,
     "specs/tuned/nvidia_h200/grouped_k.json": 30,
-    "specs/tuned/nvidia_h200/int4_rcr.json": 70,
+    "specs/tuned/nvidia_h200/int4_rcr.json": 75,
     "specs/tuned/nvidia_h200/int8_rcr.json": 80,
-    "specs/tuned/nvidia_h200/sparse24.json": 60,
+    "specs/tuned/nvidia_h200/sparse24.json": 65,
     "specs/tuned/nvidia_h200/tf32.json": 130,
-    "specs/tuned/nvidia_h200/weights8_rcr.json": 150,
+    "specs/tuned/nvidia_h200/weights8_rcr.json": 155,
 }
 #: The most of all files together, in the same unit.
-TOTAL = 17_100
+TOTAL = 17_750
 
 FILES = {
     path.relative_to(ROOT).as_posix(): path
