@@ -24,9 +24,10 @@ def rated(row: dict[str, int], rates: tuple[float, ...], clock: float = 1.0, mem
     for each resident program; seconds of a tile besides its steps; bytes per second of its loads; the seconds that a
     launch adds to arithmetic and to traffic; and two exponents in the seconds of a step, of the part of the tiles' rows
     that are rows of C, and of the part of all waves that has tiles. All but the first were fitted to the configuration.
-    They assume that the row pitches of A and B are multiples of 128 bytes. Two more may follow, in bytes of an element
-    of A: what is moved for an element of B (else 1), and for each partial sum of an element of C (else 0). `clock` and
-    `memory` are the clock rate and the memory bandwidth relative to those of the device of the rates.
+    They assume that the row pitches of A and B are multiples of 128 bytes. Two more may follow, as multiples of
+    the bytes of an element of A: what is moved for an element of B (else 1), and for each partial sum of an element of
+    C (else 0). `clock` and `memory` are the clock rate and the memory bandwidth relative to those of the device of the
+    rates.
     """
     resident, latency, step, tile, bandwidth, launch, rows, wave, *moved = rates
     # The cycles of a step for each element along K; a clock rate does not change them.

@@ -45,7 +45,7 @@ class Sample:
 
 
 def moved_by(v: Variant) -> tuple[float, ...]:
-    """What a kernel moves for an element of B, and for each partial sum of one of C, in bytes of an element of A.
+    """What a kernel moves for an element of B, and for each partial sum of one of C, by the bytes of one of A.
 
     Empty where B is stored as A is and K is not divided.
     """

@@ -15,7 +15,7 @@ from generator.tune.outcome import Winner
 from generator.tune.samples import Row, Sample, row_of
 from generator.tune.trial_selection import by_rates, candidates_of
 
-#: The least predicted speed-up that casts doubt on a winner: more than any error of the model where it can be checked.
+#: The least predicted speed-up that casts doubt on a winner: four times the median error of the model.
 DOUBTED = 1.2
 
 

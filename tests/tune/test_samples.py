@@ -84,6 +84,7 @@ def test_unaligned_operands_are_known(layout: str, sizes: tuple[int, int, int], 
     ("dtype", "schedule", "moved"),
     [
         ("fp16", "tiled", ()),
+        ("fp32", "split_k", (1, 2)),
         # Each partial sum is written and read: eight bytes for the two of A.
         ("{a: bf16, b: int4, scales: {b: [128, 1]}}", "tiled", (0.25, 4)),
         # B is decoded first: half a byte is read, two are written and two are read again.
