@@ -39,7 +39,7 @@ from generator.plan.families import families
 #: Committed measurements and proofs. Pages name this folder `measured`.
 MEASURED = ROOT / "measured"
 DEVICE = MEASURED / "nvidia_h200"
-#: fp32 without a matrix unit, and as three products in tf32, was measured on another GPU, and stored weights and fp8 too.
+#: Another GPU, on which fp32 in full precision and tf32x3 were tuned; stored weights and fp8 were measured on both.
 OTHER = MEASURED / "nvidia_h100_80gb_hbm3"
 TUNED = ROOT / "specs" / "tuned"
 SPECS = sorted((ROOT / "specs").glob("*.yaml"))
