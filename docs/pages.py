@@ -39,7 +39,7 @@ from generator.plan.families import families
 #: Committed measurements and proofs. Pages name this folder `measured`.
 MEASURED = ROOT / "measured"
 DEVICE = MEASURED / "nvidia_h200"
-#: Another GPU, on which fp32 in full precision and tf32x3 were tuned; stored weights and fp8 were measured on both.
+#: Another GPU, on which fp32 in full precision and tf32x3 were tuned; some others were measured on both.
 OTHER = MEASURED / "nvidia_h100_80gb_hbm3"
 TUNED = ROOT / "specs" / "tuned"
 SPECS = sorted((ROOT / "specs").glob("*.yaml"))
@@ -59,7 +59,7 @@ RESULTS: Mapping[str, Path] = {
         (OTHER, "unseen_fp32"),
     )
     for suite in suites.split()
-} | {f"{suite}_other": OTHER / f"bench_{suite}.json" for suite in ("unseen_fp8", "stored")}
+} | {f"{suite}_other": OTHER / f"bench_{suite}.json" for suite in ("unseen", "unseen_fp8", "stored")}
 
 
 def printed(*arguments: str | Path) -> str:

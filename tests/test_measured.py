@@ -14,6 +14,7 @@ LIMITS = {
     "measured/nvidia_h100_80gb_hbm3/bench_stored.json": 120,
     "measured/nvidia_h100_80gb_hbm3/bench_types.json": 80,
     "measured/nvidia_h100_80gb_hbm3/bench_unseen_fp32.json": 400,
+    "measured/nvidia_h100_80gb_hbm3/bench_unseen.json": 320,
     "measured/nvidia_h100_80gb_hbm3/bench_unseen_fp8.json": 235,
     "measured/nvidia_h100_80gb_hbm3/fp32_errors.json": 5,
     "measured/nvidia_h100_80gb_hbm3/llama_int4.json": 2,
@@ -75,7 +76,7 @@ LIMITS = {
     "specs/tuned/nvidia_h200/weights8_rcr.json": 155,
 }
 #: The most of all files together, in the same unit.
-TOTAL = 17_750
+TOTAL = 18_100
 
 FILES = {
     path.relative_to(ROOT).as_posix(): path
