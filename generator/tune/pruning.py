@@ -35,8 +35,8 @@ def predicted(
 ) -> Iterator[Sample]:
     """The modelled seconds of every configuration with rates, at sizes that were not measured with its contract.
 
-    Left out are configurations that were measured at few sizes, and sizes with rows of A or B that are not multiples of
-    16 bytes: not every kernel takes these.
+    `variants` are those of the kernels that were measured, by name. Left out are configurations that were measured at
+    few sizes, and sizes with rows of A or B that are not multiples of 16 bytes: not every kernel takes these.
     """
     widths, measured, counts = dict[str, int](), set[tuple[str, Sizes]](), Counter[Row]()
     for sample in samples:
@@ -48,7 +48,8 @@ def predicted(
         if counts[row] >= _FEWEST:
             rows.setdefault(row[0], []).append(row)
     for contract, own in rows.items():
-        variant, width = variants[contract], widths[contract]
+        _, kernel, _ = own[0]
+        variant, width = variants[kernel], widths[contract]
         rated = [fitted.rated(dict(row[2]), fit.rates[row]) for row in own]
         for shape in shapes:
             sizes, layout = shape.sizes, variant.layout

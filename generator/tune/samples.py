@@ -62,26 +62,23 @@ def row_of(contract: str, kernel: str, config: Mapping[str, Any]) -> Row:
     return contract, kernel, tuple(sorted(config.items()))
 
 
-def samples_of(
-    outcomes: Iterable[Outcome], variants: Mapping[str, Variant], moved: Mapping[str, tuple[float, ...]]
-) -> Iterator[Sample]:
-    """The seconds of each configuration at each size; `variants` has a kernel's variant of each contract.
+def samples_of(outcomes: Iterable[Outcome], variants: Mapping[str, Variant]) -> Iterator[Sample]:
+    """The seconds of each configuration at each size, of the kernels whose variants are in `variants`.
 
-    `moved` has `moved_by` of each kernel, where that is not empty. Of a configuration that is in several outcomes of a
-    size and routing, one sample combines their times.
+    Of a configuration that is in several outcomes of a size and routing, one sample combines their times.
     """
     grouped: dict[tuple[str, Sizes, str], list[dict[Row, float]]] = defaultdict(list)
     for outcome in outcomes:
-        if outcome.winner is not None and outcome.winner.contract in variants:
-            contract = outcome.winner.contract
-            times = {row_of(contract, timed.kernel, timed.config): timed.seconds for timed in outcome.times}
-            grouped[(*outcome.winner.place, outcome.winner.routing)].append(times)
-    for (contract, sizes, routing), runs in grouped.items():
-        variant = variants[contract]
-        width = variant.dtype.stored_a.width
-        aligned = _aligned(variant, sizes, width)
+        if outcome.winner is not None:
+            contract, known = outcome.winner.contract, [timed for timed in outcome.times if timed.kernel in variants]
+            times = {row_of(contract, timed.kernel, timed.config): timed.seconds for timed in known}
+            if times:
+                grouped[(*outcome.winner.place, outcome.winner.routing)].append(times)
+    for (_, sizes, routing), runs in grouped.items():
         for row, seconds in _combined(runs).items():
-            yield Sample(row, sizes, width, seconds, aligned, routing, moved.get(row[1], ()))
+            variant = variants[row[1]]
+            width = variant.dtype.stored_a.width
+            yield Sample(row, sizes, width, seconds, _aligned(variant, sizes, width), routing, moved_by(variant))
 
 
 def _combined(runs: list[dict[Row, float]]) -> dict[Row, float]:

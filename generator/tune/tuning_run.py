@@ -23,7 +23,7 @@ from generator.tune import pruning, trial_worker, winners
 from generator.tune.journal import Journal
 from generator.tune.outcome import Outcome, Winner
 from generator.tune.rate_fit import fit
-from generator.tune.samples import Row, all_round, moved_by, row_of, samples_of
+from generator.tune.samples import Row, all_round, row_of, samples_of
 from generator.tune.trial_selection import Trial
 from generator.tune.winner_validation import DOUBTED, doubtful
 
@@ -173,17 +173,12 @@ def write(
     """
     for name, old in check(files, place, families).items():
         path = files[name]
-        variants = {contract: kernels[0].variant for contract, kernels in families.known[name].contracts.items()}
+        variants = {kernel.name: kernel.variant for kernel in families.known[name].kernels}
         digests = digests_of(families, name)
         everything = [outcome for outcome in journal.standing(place, name, digests) if not _is_of_unseen(outcome)]
         standing = [outcome for outcome in everything if outcome.winner is None or outcome.winner.routing == EVEN]
         new: dict[tuple[str, tuple[int, ...]], Winner] = {}
-        moved = {
-            kernel.name: moved_by(kernel.variant)
-            for kernels in families.known[name].contracts.values()
-            for kernel in kernels
-        }
-        routed = list(samples_of(everything, variants, moved))
+        routed = list(samples_of(everything, variants))
         offered, samples = rows_of(families, name), [sample for sample in routed if sample.routing == EVEN]
         if smallest and families.known[name].spec.select == "fastest":
             offered |= {sample.row for sample in samples}

@@ -124,7 +124,7 @@ def test_times_are_modelled_of_what_was_measured_often_at_sizes_that_were_not() 
     device, fit = devices.named("nvidia_h200"), Fit({often: rates, seldom: rates}, 0.1, 0.2)
     # In order: not measured; with rows of 2050 bytes; measured; a batch.
     shapes = [Shape(64, 128, 4096), Shape(64, 128, 1025), Shape(*SIZES[0]), Shape(64, 128, 4096, batch=2)]
-    (found,) = predicted(fit, measured, shapes, {CONTRACT: variant()}, device)
+    (found,) = predicted(fit, measured, shapes, {f"{CONTRACT}__a": variant()}, device)
     assert (found.row, found.sizes) == (often, (64, 128, 4096))
     assert [found.seconds] == fitted.seconds([fitted.rated(config, rates)], found.sizes, device.multiprocessors, 2)
 

@@ -17,7 +17,7 @@ KERNEL = "tiled_pointer_auto_grouped"
 
 def variants(layout: str) -> dict[str, Variant]:
     spec = read_text(BASE.replace("layout: rcr", f"layout: {layout}"))
-    return {kernel.variant.contract: kernel.variant for kernel in expand(spec).kernels}
+    return {kernel.name: kernel.variant for kernel in expand(spec).kernels}
 
 
 def outcome(contract: str, sizes: tuple[int, int, int], times: dict[int, float]) -> Outcome:
@@ -28,7 +28,7 @@ def outcome(contract: str, sizes: tuple[int, int, int], times: dict[int, float])
 
 
 def times_of(outcomes: list[Outcome], layout: str = "rcr") -> dict[int, float]:
-    found = list(samples_of(outcomes, variants(layout), {}))
+    found = list(samples_of(outcomes, variants(layout)))
     assert len({sample.row for sample in found}) == len(found) and {sample.width for sample in found} == {2}
     return {dict(sample.row[2])["BLOCK_M"]: sample.seconds for sample in found}
 
@@ -48,7 +48,7 @@ def test_times_at_a_lower_clock_rate_are_corrected() -> None:
 
 def test_sizes_are_apart() -> None:
     own = [outcome("gemm_fp16_rcr_none", (m, 64, 64), {16: m * 1e-8}) for m in (64, 128)]
-    assert {s.sizes: s.seconds for s in samples_of(own, variants("rcr"), {})} == {
+    assert {s.sizes: s.seconds for s in samples_of(own, variants("rcr"))} == {
         (64, 64, 64): 64e-8,
         (128, 64, 64): 128e-8,
     }
@@ -56,7 +56,7 @@ def test_sizes_are_apart() -> None:
 
 def test_what_has_no_winner_or_is_of_another_contract_is_no_sample() -> None:
     own = outcome("gemm_fp16_rrr_none", (64, 64, 64), {16: 1e-6})
-    assert not list(samples_of([own, Outcome()], variants("rcr"), {}))
+    assert not list(samples_of([own, Outcome()], variants("rcr")))
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_what_has_no_winner_or_is_of_another_contract_is_no_sample() -> None:
     ],
 )
 def test_unaligned_operands_are_known(layout: str, sizes: tuple[int, int, int], aligned: bool) -> None:
-    (sample,) = samples_of([outcome(f"gemm_fp16_{layout}_none", sizes, {16: 1e-6})], variants(layout), {})
+    (sample,) = samples_of([outcome(f"gemm_fp16_{layout}_none", sizes, {16: 1e-6})], variants(layout))
     assert sample.aligned == aligned
 
 
@@ -102,7 +102,7 @@ def test_a_sample_knows_what_is_moved(dtype: str, schedule: str, moved: tuple[fl
     contract, kernel = variant.contract, variant.name
     timed = Timed(kernel, {"BLOCK_M": 16}, 1e-6)
     own = Outcome((timed,), (), Winner(contract, 64, 128, 128, kernel, timed.config, 1e-6))
-    (sample,) = samples_of([own], {contract: variant}, {kernel: moved})
+    (sample,) = samples_of([own], {kernel: variant})
     assert sample.moved == moved
 
 
@@ -151,6 +151,6 @@ def test_a_routing_is_kept_with_an_outcome_and_makes_a_sample_of_its_own() -> No
     evenly = Outcome((Timed(winner.kernel, winner.config, 1.0),), (), winner)
     assert "routing" not in plain(winner) and outcome_of(plain(evenly)) == evenly
     spec = read_text(BASE + "batch: grouped\n")
-    known = {kernel.variant.contract: kernel.variant for kernel in expand(spec).kernels}
-    found = {sample.routing: sample.seconds for sample in samples_of([evenly, skewed], known, {})}
+    known = {kernel.name: kernel.variant for kernel in expand(spec).kernels}
+    found = {sample.routing: sample.seconds for sample in samples_of([evenly, skewed], known)}
     assert found == {"uniform": 1.0, "zipf": 4.0}
