@@ -1,0 +1,1 @@
+"""Files of people and of machines: read within limits, checked by a schema, written whole, one writer at a time."""

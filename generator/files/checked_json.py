@@ -1,0 +1,139 @@
+"""Read JSON that a machine wrote, and check every value by the JSON Schema of that kind of file."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import fastjsonschema
+
+from generator.files.reading import MOST, FileError, read_text
+
+#: The draft whose integers are whole numbers that are written as such: `1.0` is none.
+_DRAFT = "http://json-schema.org/draft-04/schema"
+_SPACE = re.compile(r"[ \t\n\r]*")
+
+
+class Wrong(ValueError):
+    """Text that is not what its schema says: the line, from 1, and the reason."""
+
+    def __init__(self, line: int, reason: str) -> None:
+        super().__init__(f"line {line}: {reason}")
+        self.line, self.reason = line, reason
+
+
+class Schema:
+    """The JSON Schema (draft 4) of one kind of file, or of one line of it.
+
+    Numbers are finite: `NaN`, `Infinity` and `1e999` are wrong whatever the schema says, and so is a repeated key.
+    """
+
+    def __init__(self, contents: Mapping[str, Any]) -> None:
+        self.contents = {"$schema": _DRAFT, **contents}
+
+    @cached_property
+    def _check(self) -> Any:
+        return fastjsonschema.compile(self.contents, use_default=False, use_formats=False)
+
+    def parse(self, text: str, first: int = 1) -> Any:
+        """The value of a text whose first line has the number `first`; raises `Wrong`."""
+        try:
+            found = json.loads(text, parse_float=_finite, parse_constant=_finite, object_pairs_hook=_distinct)
+        except json.JSONDecodeError as error:
+            raise Wrong(first + error.lineno - 1, f"is not JSON: {error.msg}") from None
+        except RecursionError:
+            raise Wrong(first, "is nested too deeply") from None
+        except _Literal as error:
+            raise Wrong(first + text.count("\n", 0, max(0, text.find(error.literal))), str(error)) from None
+        except ValueError as error:
+            # An integer of thousands of digits, which Python refuses to read.
+            raise Wrong(first, str(error)) from None
+        self.check(found, text, first)
+        return found
+
+    def check(self, found: object, text: str = "", first: int = 1) -> None:
+        """Check a value, which `text` holds; raises `Wrong` with its line."""
+        try:
+            self._check(found)
+        except fastjsonschema.JsonSchemaValueException as error:
+            path = [str(step) for step in error.path[1:]]
+            told = str(error.message).removeprefix(str(error.name)).strip()
+            reason = f"{'.'.join(path) or 'the value'} {told}, found {_shown(error.value)}"
+            raise Wrong(first + line_of(text, path) - 1, reason) from None
+        except RecursionError:
+            raise Wrong(first, "is nested too deeply") from None
+
+    def read(self, path: Path, most: int = MOST) -> Any:
+        """The value in a file; raises FileNotFoundError if there is none, else `FileError` with line and reason."""
+        text = read_text(path, most)
+        try:
+            return self.parse(text)
+        except Wrong as error:
+            raise FileError(path, error.reason, error.line) from None
+
+
+class _Literal(ValueError):
+    def __init__(self, literal: str, reason: str) -> None:
+        super().__init__(reason)
+        self.literal = literal
+
+
+def _finite(literal: str) -> float:
+    value = float(literal)
+    if not math.isfinite(value):
+        raise _Literal(literal, f"{literal} is not a finite number")
+    return value
+
+
+def _distinct(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        repeated = next(key for key in keys if keys.count(key) > 1)
+        raise _Literal(json.dumps(repeated, ensure_ascii=False), f"the key {repeated!r} appears twice")
+    return found
+
+
+def _shown(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=True)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def line_of(text: str, path: Iterable[str]) -> int:
+    """The line, from 1, on which the value at `path` (keys and indices) of a JSON text begins."""
+    at = _after_space(text, 0)
+    for step in path:
+        found = dict(_members(text, at)).get(step)
+        if found is None:
+            break
+        at = found
+    return text.count("\n", 0, at) + 1
+
+
+def _members(text: str, at: int) -> Iterable[tuple[str, int]]:
+    """The keys or indices of the object or list that begins at `at`, with the positions of their values."""
+    decoder = json.JSONDecoder()
+    opening, number = text[at : at + 1], 0
+    if opening not in ("{", "["):
+        return
+    at = _after_space(text, at + 1)
+    while text[at : at + 1] not in ("}", "]", ""):
+        key = str(number)
+        if opening == "{":
+            key, at = decoder.raw_decode(text, at)
+            at = _after_space(text, _after_space(text, at) + 1)
+        yield key, at
+        at = _after_space(text, decoder.raw_decode(text, at)[1])
+        if text[at : at + 1] == ",":
+            at = _after_space(text, at + 1)
+        number += 1
+
+
+def _after_space(text: str, at: int) -> int:
+    found = _SPACE.match(text, at)
+    return found.end() if found else at

@@ -1,0 +1,58 @@
+"""Read a file that somebody else made: a regular file of a bounded size, in UTF-8."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+#: The most bytes of a file that is read; the largest file that a command of the generator writes has a few megabytes.
+MOST = 256 << 20
+
+
+class FileError(Exception):
+    """A file that cannot be read, written or used; `reason` says why, and `line` where, from 1 (0: in no line)."""
+
+    def __init__(self, path: Path, reason: str, line: int = 0) -> None:
+        super().__init__(f"{path}:{line}: {reason}" if line else f"{path}: {reason}")
+        self.path, self.reason, self.line = path, reason, line
+
+
+def read_bytes(path: Path, most: int = MOST) -> bytes:
+    """The bytes of a regular file of at most `most` bytes.
+
+    Raises FileNotFoundError if there is no such file, and `FileError` for anything else: a folder, a device or a pipe,
+    which may have no end, a larger file, or one that the system does not let read.
+    """
+    try:
+        # Without O_NONBLOCK, opening a pipe waits for its writer.
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError) as error:
+        raise FileError(path, f"cannot be read: {_told(error)}") from None
+    mode = os.fstat(handle).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(handle)
+        raise FileError(path, f"is a {'folder' if stat.S_ISDIR(mode) else 'device or a pipe'}, not a file")
+    with os.fdopen(handle, "rb") as file:
+        try:
+            data = file.read(most + 1)
+        except OSError as error:
+            raise FileError(path, f"cannot be read: {_told(error)}") from None
+    if len(data) > most:
+        raise FileError(path, f"has more than {most:,} bytes, and at most so many are read")
+    return data
+
+
+def read_text(path: Path, most: int = MOST) -> str:
+    """The text of a file in UTF-8, with or without a byte-order mark; raises what `read_bytes` raises."""
+    data = read_bytes(path, most)
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise FileError(path, "is not UTF-8 text", data.count(b"\n", 0, error.start) + 1) from None
+
+
+def _told(error: OSError | ValueError) -> str:
+    return getattr(error, "strerror", None) or str(error)

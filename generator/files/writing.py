@@ -1,0 +1,46 @@
+"""Write a file whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from pathlib import Path
+
+from generator.files.reading import FileError
+
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+_SUFFIX = ".new"
+
+
+def write(path: Path, text: str | bytes) -> None:
+    """Write a file, text in UTF-8, under a temporary name in its folder that no other process has, then rename it.
+
+    Raises `FileError` if that fails; the file is then as it was, and nothing else is left in the folder.
+    """
+    data = text.encode() if isinstance(text, str) else text
+    final = os.fspath(path)
+    folder, name = os.path.split(final)
+    # The name is cut, because a folder's entries have at most 255 bytes.
+    temporary = os.path.join(folder, f".{name[:64]}.{secrets.token_hex(6)}{_SUFFIX}")
+    try:
+        handle = os.open(temporary, _CREATE, 0o666)
+        try:
+            try:
+                while data:
+                    data = data[os.write(handle, data) :]
+            finally:
+                os.close(handle)
+            os.replace(temporary, final)
+        except BaseException:
+            # An interrupt may come after the renaming.
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(temporary)
+            raise
+    except (OSError, ValueError) as error:
+        raise FileError(path, f"cannot be written: {getattr(error, 'strerror', None) or error}") from None
+
+
+def is_temporary(name: str) -> bool:
+    """Whether a file of this name was left by a process that was killed while it wrote."""
+    return name.startswith(".") and name.endswith(_SUFFIX)

@@ -1,0 +1,169 @@
+"""Reading within limits, writing whole, one writer at a time, and JSON that a schema describes."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from generator.files.checked_json import Schema, Wrong, line_of
+from generator.files.locking import alone
+from generator.files.reading import FileError, read_bytes, read_text
+from generator.files.writing import is_temporary, write
+
+TIMES = Schema(
+    {
+        "type": "object",
+        "properties": {
+            "format": {"enum": [2]},
+            "times": {"type": "array", "items": {"type": "number", "minimum": 0, "exclusiveMinimum": True}},
+            "sizes": {"type": "object", "additionalProperties": {"type": "integer", "minimum": 1}},
+        },
+        "required": ["format", "times"],
+        "additionalProperties": False,
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        ('{"format": 2,\n "times": [1.5,\n -1]}', 3, "times.1 must be bigger than 0, found -1"),
+        ('{"format": 2,\n "times": [0]}', 2, "times.0 must be bigger than 0, found 0"),
+        ('{"format": 2,\n "times": [1, NaN]}', 2, "NaN is not a finite number"),
+        ('{"format": 2,\n "times": [-Infinity]}', 2, "-Infinity is not a finite number"),
+        ('{"format": 2, "times": [1],\n "sizes":\n {"m": 1e999}}', 3, "1e999 is not a finite number"),
+        ('{"format": 2, "times": [1],\n "sizes":\n {"n": 1,\n "m": 1.0}}', 4, "sizes.m must be integer, found 1.0"),
+        ('{"format": 2, "times": [1], "sizes": {"m": true}}', 1, "sizes.m must be integer, found true"),
+        ('{"format": 2, "times": ["1"]}', 1, "times.0 must be number"),
+        ('{"format": 3, "times": []}', 1, "format must be one of [2], found 3"),
+        ('{"format": 2}', 1, "must contain ['times'] properties"),
+        ('{"format": 2, "times": [], "more": 1}', 1, "must not contain {'more'} properties"),
+        ('{"format": 2,\n "times": [],\n "times": []}', 2, "the key 'times' appears twice"),
+        ('{"format": 2,\n "times": [}', 2, "is not JSON"),
+        ("", 1, "is not JSON"),
+        ("[" * 100_000, 1, "is nested too deeply"),
+        ('{"format": 2, "times": [' + "9" * 5000 + "]}", 1, "Exceeds the limit"),
+        ("[]", 1, "the value must be object, found []"),
+    ],
+)
+def test_what_a_schema_refuses_with_its_line(text: str, line: int, words: str) -> None:
+    with pytest.raises(Wrong) as error:
+        TIMES.parse(text)
+    assert (error.value.line, words in error.value.reason) == (line, True), error.value
+
+
+def test_what_a_schema_accepts() -> None:
+    assert TIMES.parse('{"format": 2, "times": [1, 2.5], "sizes": {"m": 3}}')["times"] == [1, 2.5]
+    with pytest.raises(Wrong, match=r"line 7: times\.0"):
+        TIMES.parse('{"format": 2, "times": [0]}', first=7)
+
+
+def test_the_line_of_a_value() -> None:
+    text = '{\n "a": {"x": [1,\n 2],\n "y": "}"},\n "b": [\n {"c": 0}]}'
+    assert [line_of(text, path) for path in (["a"], ["a", "x", "1"], ["a", "y"], ["b", "0", "c"])] == [2, 3, 4, 6]
+    assert line_of(text, ["a", "none"]) == 2
+
+
+def test_only_regular_files_of_a_bounded_size_are_read(tmp_path: Path) -> None:
+    file, pipe = tmp_path / "file", tmp_path / "pipe"
+    file.write_bytes("\ufeffé".encode())
+    assert read_text(file) == "é"
+    os.mkfifo(pipe)
+    for path, words in (
+        (Path(os.devnull), "device"),
+        (Path("/dev/zero"), "device"),
+        (pipe, "a pipe"),
+        (tmp_path, "is a folder"),
+    ):
+        with pytest.raises(FileError, match=words):
+            read_bytes(path)
+    with pytest.raises(FileError, match="more than 2 bytes"):
+        read_bytes(file, 2)
+    with pytest.raises(FileNotFoundError):
+        read_bytes(tmp_path / "none")
+    file.write_bytes(b"a\nb\n\xff")
+    with pytest.raises(FileError, match=f"{file}:3: is not UTF-8 text"):
+        read_text(file)
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "file"
+    write(path, "old")
+    real = os.write
+
+    def full(handle: int, data: Any) -> int:
+        if len(data) < 3:
+            raise OSError(28, "No space left on device")
+        return real(handle, data[:1])
+
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(FileError, match="cannot be written: No space left"):
+        write(path, "newer")
+    monkeypatch.undo()
+    assert path.read_text() == "old" and os.listdir(tmp_path) == ["file"]
+    write(path, b"new")
+    assert path.read_bytes() == b"new"
+    with pytest.raises(FileError, match="cannot be written"):
+        write(tmp_path / "none" / "file", "")
+    assert is_temporary(".file.00.new") and not is_temporary("file.new")
+
+
+def _count(folder: Path, times: int) -> None:
+    for _ in range(times):
+        with alone(folder):
+            file = folder / "count"
+            write(file, str(int(file.read_text()) + 1))
+
+
+def test_one_process_at_a_time_holds_a_folder(tmp_path: Path) -> None:
+    write(tmp_path / "count", "0")
+    context = multiprocessing.get_context("spawn")
+    others = [context.Process(target=_count, args=(tmp_path, 20)) for _ in range(3)]
+    for other in others:
+        other.start()
+    for other in others:
+        other.join()
+    assert (tmp_path / "count").read_text() == "60" and os.listdir(tmp_path) == ["count"]
+
+
+def _hold(folder: Path, ready: Any) -> None:
+    with alone(folder):
+        ready.set()
+        multiprocessing.Event().wait()
+
+
+def test_the_lock_of_a_killed_process_is_free(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    ready = context.Event()
+    holder = context.Process(target=_hold, args=(tmp_path, ready))
+    holder.start()
+    ready.wait()
+    with alone(tmp_path, waiting=holder.kill) as waited:
+        assert waited
+    holder.join()
+    with alone(tmp_path) as waited:
+        assert not waited
+    with pytest.raises(FileError, match="cannot be locked"), alone(tmp_path / "none"):
+        pass
+
+
+def test_a_folder_that_cannot_be_locked_has_a_substitute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import fcntl
+
+    real = fcntl.flock
+
+    def flock(handle: int, operation: int) -> None:
+        if os.path.isdir(f"/proc/self/fd/{handle}"):
+            raise OSError(9, "Bad file descriptor")
+        real(handle, operation)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    with alone(folder):
+        assert not list(folder.iterdir()) and len(list(tmp_path.glob("*.lock"))) == 1
