@@ -347,7 +347,7 @@ def test_any_text_is_refused_or_no_code(summary: str, header: str) -> None:
 def test_any_printable_text_comes_out_formatted(tmp_path: Path) -> None:
     tried: list[str] = []
 
-    @settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=80, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
     @given(summary=TEXTS, header=TEXTS)
     def render(summary: str, header: str) -> None:
         text = BASE.replace("A product.", quoted(f"x{summary}")) + f"header: {quoted(header)}\n"
