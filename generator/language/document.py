@@ -60,7 +60,7 @@ class _Loader(Reader, Scanner, Parser, Composer, BaseResolver):
         """The next node; raise `_TreeError` for an alias of a node that it is part of, or for too many nodes."""
         before = self.count
         alias = self.check_event(yaml.AliasEvent)
-        mark = self.peek_event().start_mark
+        mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
         node: Node | None = super().compose_node(parent, index)
         if node is None:
             return None
