@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
-from generator.emit.apply import MANIFEST, Refused, read_manifest
+from packaging.specifiers import SpecifierSet
+
+from generator.emit.apply import MANIFEST
+from generator.emit.manifest_schema import SCHEMA
+from generator.emit.manifest_schema import VERSION as VERSION
 from generator.epilogue.auxiliary_outputs import AUXILIARY, named
 from generator.epilogue.chain import Epilogue, Operand, Step, Used, operation_of, settings_of, why_no_chain
 from generator.epilogue.operations import Operation
+from generator.files.checked_json import Schema, Wrong, line_of
+from generator.files.reading import FileError, read_text
+from generator.language.axis_values import POWERS
 from generator.language.built_in import known
 from generator.language.dtypes import ELEMENTS, FORMATS, PRECISIONS, STORED
-from generator.language.errors import CallError
+from generator.language.errors import CallError, on_one_line, shown
+from generator.language.family_names import why_no_family
 from generator.language.model import Dtype, Layout, Tile, Variant
 from generator.language.targets import TARGETS
+from generator.language.versions import minor_versions
 from generator.language.vocabulary import DEFAULTS, INVARIANT, LAYOUT_LETTERS, SELECT, WORDS
 from generator.plan.kernels import Kernel, LeftOut, by_contract
-
-#: The version of the manifest's format; others are refused.
-VERSION = 1
 
 
 @dataclass(frozen=True)
@@ -36,6 +43,8 @@ class Rendered:
     digests: Mapping[str, str] = field(hash=False)
     #: The names of all files.
     files: frozenset[str]
+    #: The whole manifest.
+    contents: Mapping[str, Any] = field(hash=False, compare=False, repr=False)
 
     @cached_property
     def by_name(self) -> dict[str, Kernel]:
@@ -59,28 +68,82 @@ class Rendered:
 
 def read(folder: Path) -> Rendered:
     """The family in `folder`; raise `CallError` if there is none, or if its manifest is invalid."""
+    path = folder / MANIFEST
     try:
-        manifest = read_manifest(folder)
-    except Refused as error:
+        text = read_text(path)
+    except (FileNotFoundError, NotADirectoryError):
+        raise CallError(f"{path} is not there: {folder} holds no rendered family") from None
+    except FileError as error:
         raise CallError(str(error)) from None
-    if manifest is None:
-        raise CallError(f"{folder / MANIFEST} is not there: {folder} holds no rendered family")
-    if manifest.get("manifest") != VERSION:
-        found = manifest.get("manifest")
-        raise CallError(f"{folder / MANIFEST}: version {found!r} of the manifest; this generator reads {VERSION}")
     try:
-        operations = {name: known(name, operation_of(entry)) for name, entry in manifest["operations"].items()}
-        kernels = {name: _kernel(name, entry, operations) for name, entry in manifest["kernels"].items()}
-        strays = [name for name in kernels if f"{name}.py" not in manifest["files"]]
-        if strays:
-            raise ValueError(f"{strays[0]!r} is no file of the family")
-        left_out = tuple(LeftOut(str(e["name"]), str(e["reason"]), e.get("target")) for e in manifest["left_out"])
-        digests = {name: str(entry["sha256"]) for name, entry in manifest["kernels"].items()}
-        files = frozenset(manifest["files"])
-        return Rendered(folder, str(manifest["name"]), tuple(kernels.values()), left_out, digests, files)
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
-        reason = f"{type(error).__name__}: {error}"
-        raise CallError(f"{folder / MANIFEST}: is invalid ({reason}); render the family again") from None
+        manifest = _JSON.parse(text)
+        number = manifest.get("manifest")
+        if type(number) is not int or number != VERSION:
+            reason = f"version {shown(number)} of the manifest; this generator reads {VERSION}"
+            raise CallError(f"{path}:{line_of(text, ['manifest'])}: {reason}")
+        SCHEMA.check(manifest, text)
+        return _family(folder, manifest, text)
+    except Wrong as error:
+        raise CallError(f"{path}:{error.line}: is invalid: {error.reason}; render the family again") from None
+
+
+#: Any manifest, of a later version too.
+_JSON = Schema({"type": "object"})
+
+
+def _family(folder: Path, manifest: Mapping[str, Any], text: str) -> Rendered:
+    """The family of a manifest that has the right shape; raise `Wrong` for values that do not go together."""
+    operations: dict[str, Operation] = {}
+    kernels: dict[str, Kernel] = {}
+    with _at(text, "name"):
+        _require(why_no_family(manifest["name"]))
+    for path in (("summary",), ("spec", "file")):
+        with _at(text, *path):
+            _require_printable(_value(manifest, path))
+    for name, entry in manifest["operations"].items():
+        with _at(text, "operations", name):
+            operations[name] = known(name, operation_of(entry))
+    for name, entry in manifest["kernels"].items():
+        with _at(text, "kernels", name):
+            kernels[name] = _kernel(name, entry, operations)
+            _require(None if f"{name}.py" in manifest["files"] else f"{name!r} is no file of the family")
+    for index, entry in enumerate(manifest["left_out"]):
+        if not f"{entry['name']}{entry['reason']}".isprintable():
+            with _at(text, "left_out", str(index)):
+                _require_printable(f"{entry['name']}: {entry['reason']}")
+    left_out = tuple(LeftOut(entry["name"], entry["reason"], entry.get("target")) for entry in manifest["left_out"])
+    digests = {name: entry["sha256"] for name, entry in manifest["kernels"].items()}
+    files = frozenset(manifest["files"])
+    return Rendered(folder, manifest["name"], tuple(kernels.values()), left_out, digests, files, manifest)
+
+
+def _value(manifest: Mapping[str, Any], path: Sequence[str]) -> str:
+    """The text at `path`, or none where a key is missing."""
+    value: Any = manifest
+    for key in path:
+        value = value.get(key, {})
+    return value or ""
+
+
+@contextmanager
+def _at(text: str, *path: str) -> Iterator[None]:
+    """Within, an error is about the value at `path` of the manifest's text: raise `Wrong` with its line."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError, RecursionError) as error:
+        reason = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+        raise Wrong(line_of(text, path), f"{'.'.join(path)}: {on_one_line(reason)}") from None
+
+
+def _require_printable(text: str) -> None:
+    if not text.isprintable():
+        raise ValueError(f"{shown(text)} has a character that cannot be printed")
+
+
+def _require(reason: str | None) -> None:
+    """Raise ValueError with a reason, if there is one."""
+    if reason is not None:
+        raise ValueError(reason)
 
 
 @lru_cache(maxsize=64)
@@ -102,6 +165,19 @@ def _kernel(name: str, entry: Mapping[str, Any], operations: Mapping[str, Operat
     if variant.name != name:
         # Names become paths: a name that does not follow from the axes could lead to any file.
         raise ValueError(f"the axes of {name!r} make {variant.name!r}")
+    _require_printable(entry["formula"])
+    if entry["contract"] != variant.contract:
+        raise ValueError(f"the contract of {name!r} is {variant.contract!r}, found {entry['contract']!r}")
+    for tile in entry["tiles"]:
+        wrong = next((key for key, powers in POWERS.items() if tile[key].bit_count() > powers), None)
+        _require(wrong and f"the tile's {wrong} is {tile[wrong]}, which no kernel has")
+    not_offered = entry.get("not_offered", {})
+    other = next((target for target in not_offered if target not in entry["targets"]), None)
+    _require(other and f"not_offered: {other} is no target of {name!r}")
+    rows = [row for rows in not_offered.values() for row in rows]
+    _require("not_offered: there are fewer tiles" if max(rows, default=-1) >= len(entry["tiles"]) else None)
+    if not minor_versions(SpecifierSet(entry["triton"])):
+        raise ValueError(f"triton: no supported version is in {entry['triton']!r}")
     return Kernel(
         variant,
         tuple(Tile(**{key: int(value) for key, value in tile.items()}) for tile in entry["tiles"]),
@@ -145,8 +221,9 @@ def _step(step: Step, entry: Mapping[str, Any]) -> Step:
     operands = tuple(
         (local, Operand(str(operand["name"]), str(operand["shape"]))) for local, operand in entry["operands"].items()
     )
-    wanted = {local: operand.shape for local, operand in step.operands}
-    if {local: operand.shape for local, operand in operands} != wanted:
+    # The names are those of the launcher's keywords, and nothing but the chain decides them.
+    if dict(operands) != dict(step.operands):
+        wanted = {local: f"{operand.name} [{operand.shape}]" for local, operand in step.operands}
         raise ValueError(f"the operands of {step.operation!r} are {wanted}")
     return replace(step, operands=operands)
 

@@ -3,34 +3,45 @@
 from __future__ import annotations
 
 import argparse
-import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from generator.emit import manifest_reader
-from generator.emit.apply import Refused, digest, read_manifest
+from generator.emit.apply import Refused
 from generator.emit.hub.repository import Repository
 from generator.emit.job import counted
-from generator.emit.manifest_reader import Rendered
+from generator.emit.new_folder import make_folder, remove_leftovers, write_folder
+from generator.emit.packed_family import Packed, packed_files
 from generator.emit.wheel import wheel
-from generator.language.errors import CallError
+from generator.files.locking import alone
+from generator.files.reading import FileError, read_bytes
+from generator.files.writing import write
+from generator.language.errors import CallError, shown
+
+#: The Hub's number of a version, which is part of the name of a branch.
+_MAJOR = re.compile(r"0|[1-9][0-9]{0,8}")
 
 
 def main(argv: list[str]) -> int:
     """Write the package and return 0; raises `CallError` for a wrong call, `Refused` for files in the way."""
     options = parser().parse_args(argv)
+    try:
+        return _package(options)
+    except FileError as error:
+        raise Refused(str(error)) from None
+
+
+def _package(options: argparse.Namespace) -> int:
     families = [manifest_reader.read(folder) for folder in options.families]
-    for family in families:
-        _unchanged(family)
+    packed = [packed_files(family) for family in families]
     if options.format == "wheel":
         if options.repo_id is not None:
             raise CallError("package: --repo-id goes with --format kernels")
-        return _wheel(families, options)
+        return _wheel(packed, options)
     if len(families) > 1:
         raise CallError(f"package: --format kernels takes one family, found {len(families)}")
-    return _repository(families[0], options)
+    return _repository(packed[0], options)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -50,57 +61,39 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def _unchanged(family: Rendered) -> None:
-    """Raise `Refused` unless every file of the family is as it was rendered."""
-    recorded = (read_manifest(family.folder) or {})["files"]
-    for name, expected in recorded.items():
-        path = family.folder / name
-        if not path.is_file():
-            raise Refused(f"{path}: is missing; render the family again")
-        if digest(path.read_text(encoding="utf-8", errors="surrogateescape")) != expected:
-            raise Refused(f"{path}: edited by hand; render the family again, or package it by hand")
-
-
-def _wheel(families: Sequence[Rendered], options: argparse.Namespace) -> int:
-    names = [family.name for family in families]
+def _wheel(families: Sequence[Packed], options: argparse.Namespace) -> int:
+    names = [each.family.name for each in families]
     if len(set(names)) < len(names):
         raise CallError(f"package: two families have one name: {', '.join(names)}")
     name, data = wheel(families, options.name or f"{names[0]}_kernels", options.version, options.license)
     path: Path = options.out / name
-    if path.exists():
-        if path.is_dir() or path.read_bytes() != data:
+    make_folder(options.out)
+    with alone(options.out):
+        remove_leftovers(options.out, name)
+        try:
+            before = read_bytes(path)
+        except FileNotFoundError:
+            write(path, data)
+            print(f"{path}: {counted(len(families), 'family', 'families')}; install it with: pip install {path}")
+            return 0
+        except FileError:
+            before = b""
+        if before != data:
             raise Refused(f"{path}: is there already, and nothing is overwritten; choose another folder or --version")
-        print(f"{path}: same")
-        return 0
-    _create(options.out, {Path(name): data})
-    print(f"{path}: {counted(len(families), 'family', 'families')}; install it with: pip install {path}")
+    print(f"{path}: same")
     return 0
 
 
-def _repository(family: Rendered, options: argparse.Namespace) -> int:
-    if not options.version.isascii() or not options.version.isdecimal():
-        raise CallError(f"package: --version: the Hub takes a whole number, found {options.version!r}")
+def _repository(packed: Packed, options: argparse.Namespace) -> int:
+    if not _MAJOR.fullmatch(options.version):
+        raise CallError(f"package: --version: the Hub takes a whole number, found {shown(options.version)}")
     # A double underscore would separate the parts of a namespace of operators.
-    name = options.name or re.sub(r"_+", "-", family.name).strip("-")
-    made = Repository(family, name, int(options.version), options.license or "other", options.repo_id)
-    if options.out.exists() and (not options.out.is_dir() or any(options.out.iterdir())):
-        raise Refused(f"{options.out}: is not empty, and nothing is overwritten; choose another folder")
+    name = options.name or re.sub(r"_+", "-", packed.family.name).strip("-")
+    made = Repository(packed, name, int(options.version), options.license or "other", options.repo_id)
     files = {Path(path): text.encode() for path, text in made.files()}
-    _create(options.out, files)
+    if not write_folder(options.out, files):
+        print(f"{options.out}: same")
+        return 0
     layers = ", ".join(layer.name for layer in made.layers) or "none"
     print(f"{options.out}: {counted(len(files), 'file')}; layers: {layers}")
     return 0
-
-
-def _create(out: Path, files: Mapping[Path, bytes]) -> None:
-    """Write files that are not there yet into the folder `out`: all, or none where one cannot be written."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(dir=out, prefix=".") as folder:
-            for path, data in files.items():
-                Path(folder, path).parent.mkdir(parents=True, exist_ok=True)
-                Path(folder, path).write_bytes(data)
-            for name in dict.fromkeys(path.parts[0] for path in files):
-                os.rename(Path(folder, name), out / name)
-    except OSError as error:
-        raise Refused(f"{out}: cannot be written: {error.strerror}") from None

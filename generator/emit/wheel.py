@@ -5,42 +5,43 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
-import keyword
-import re
 import zipfile
 from collections.abc import Iterator, Sequence
 
 from packaging.version import InvalidVersion, Version
 
 import generator
-from generator.emit.apply import MANIFEST, read_manifest
-from generator.emit.manifest_reader import Rendered
-from generator.language.errors import CallError
+from generator.emit.apply import MANIFEST
+from generator.emit.licenses import license_expression
+from generator.emit.packed_family import Packed
+from generator.language.errors import CallError, shown
+from generator.language.family_names import distribution, why_no_package
 from generator.language.versions import SUPPORTED, spelled
 
-_NAME = re.compile(r"[a-z][a-z0-9_]*")
-#: An SPDX licence expression, as far as a line of metadata needs it.
-_LICENSE = re.compile(r"[A-Za-z0-9.+() -]+")
+#: A longer version makes the name of a file too long, or has a number that Python does not read.
+_LONGEST = 100
 #: The earliest time that a file of a zip archive can have, so that the same families make the same bytes.
 _TIME = (1980, 1, 1, 0, 0, 0)
 
 
-def wheel(families: Sequence[Rendered], name: str, version: str, license: str | None) -> tuple[str, bytes]:
-    """The file name and the bytes of the wheel `name`, whose subpackages are the families.
+def wheel(families: Sequence[Packed], name: str, version: str, license: str | None) -> tuple[str, bytes]:
+    """The file name and the bytes of the wheel of the package `name`, whose subpackages are the families.
 
     Raises `CallError` for a name, a version or a licence that a wheel cannot have.
     """
-    if not _NAME.fullmatch(name) or keyword.iskeyword(name):
-        raise CallError(f"package: --name: {name!r} is not the name of a package; expected letters, digits and _")
-    if license is not None and not _LICENSE.fullmatch(license):
-        raise CallError(f"package: --license: {license!r} is no licence expression, such as MIT or Apache-2.0")
-    try:
-        number = str(Version(version))
-    except InvalidVersion:
-        raise CallError(f"package: --version: {version!r} is not a version, such as 1.0") from None
-    info = f"{name}-{number}.dist-info"
+    reason = why_no_package(name)
+    if reason is not None:
+        raise CallError(f"package: --name: {reason}")
+    expression = None if license is None else license_expression(license)
+    if license is not None and expression is None:
+        expected = "no licence expression of SPDX, such as MIT or Apache-2.0"
+        raise CallError(f"package: --license: {shown(license)} is {expected}")
+    number = _number(version)
+    # The parts of a wheel's name, and of its folder of metadata, are written with single underscores.
+    stem = f"{distribution(name).replace('-', '_')}-{number}"
+    info = f"{stem}.dist-info"
     files = dict(_files(families, name))
-    files[f"{info}/METADATA"] = _metadata(families, name, number, license).encode()
+    files[f"{info}/METADATA"] = _metadata(families, name, number, expression).encode()
     files[f"{info}/WHEEL"] = (
         f"Wheel-Version: 1.0\nGenerator: gemm-generator {generator.__version__}\n"
         "Root-Is-Purelib: true\nTag: py3-none-any\n"
@@ -53,22 +54,31 @@ def wheel(families: Sequence[Rendered], name: str, version: str, license: str | 
             entry = zipfile.ZipInfo(path, _TIME)
             entry.external_attr = 0o644 << 16
             made.writestr(entry, data, zipfile.ZIP_DEFLATED)
-    return f"{name}-{number}-py3-none-any.whl", archive.getvalue()
+    return f"{stem}-py3-none-any.whl", archive.getvalue()
 
 
-def _files(families: Sequence[Rendered], name: str) -> Iterator[tuple[str, bytes]]:
-    listed = "".join(f"\n    {family.name}" for family in families)
+def _number(version: str) -> str:
+    try:
+        if len(version) > _LONGEST:
+            raise InvalidVersion
+        return str(Version(version))
+    except InvalidVersion:
+        raise CallError(f"package: --version: {shown(version)} is not a version, such as 1.0") from None
+
+
+def _files(families: Sequence[Packed], name: str) -> Iterator[tuple[str, bytes]]:
+    listed = "".join(f"\n    {each.family.name}" for each in families)
     yield f"{name}/__init__.py", f'"""Rendered GEMM kernels, a subpackage for each family:\n{listed}\n"""\n'.encode()
-    for family in families:
-        for file in (*sorted((read_manifest(family.folder) or {})["files"]), MANIFEST):
-            yield f"{name}/{family.name}/{file}", (family.folder / file).read_bytes()
+    for each in families:
+        for file, text in (*sorted(each.texts.items()), (MANIFEST, each.manifest())):
+            yield f"{name}/{each.family.name}/{file}", text.encode()
 
 
-def _metadata(families: Sequence[Rendered], name: str, version: str, license: str | None) -> str:
-    named = ", ".join(family.name for family in families)
+def _metadata(families: Sequence[Packed], name: str, version: str, license: str | None) -> str:
+    named = ", ".join(each.family.name for each in families)
     lines = [
         "Metadata-Version: 2.4",
-        f"Name: {name.replace('_', '-')}",
+        f"Name: {distribution(name)}",
         f"Version: {version}",
         f"Summary: GEMM kernels in Triton: {named}",
         *([f"License-Expression: {license}"] if license else []),

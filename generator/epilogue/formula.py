@@ -156,6 +156,10 @@ def _scan(text: str) -> None:
             strange = _STRANGE.match(text, at)
             assert strange is not None
             raise FormulaError(f"{strange[0]!r} is not part of the formula language", at + 1)
+        mantissa = re.split("[eE]", found["number"] or "")[0]
+        if re.search("[1-9]", mantissa) and float(found["number"]) == 0:
+            # No float has it: the tree would have 0 in its place.
+            raise FormulaError("the number is 0 in fp32", at + 1)
         depth += {"(": 1, ")": -1}.get(found["paren"], 0)
         if depth > DEEPEST:
             raise FormulaError(f"nested more than {DEEPEST} levels deep", at + 1)

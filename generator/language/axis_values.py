@@ -24,6 +24,9 @@ from generator.language.vocabulary import LAYOUT_LETTERS, WORDS
 #: The operations that a chain may use; None for one whose definition has a mistake, which is already recorded.
 Operations = Mapping[str, Operation | None]
 
+#: The most operations of a chain. The name of a kernel, which has all of them, has room for fewer.
+LONGEST_CHAIN = 100
+
 
 def read_axis(reader: Reader, axis: str, node: Node, operations: Operations = BUILT_IN) -> AxisValue | None:
     """One value of `axis`; None if it is invalid, with the mistake recorded.
@@ -71,6 +74,8 @@ def read_epilogue(reader: Reader, node: Node, operations: Operations = BUILT_IN)
     if isinstance(node, SequenceNode):
         for item in reader.items(node, "epilogue"):
             found += _operation(reader, item, operations)
+            if len(found) > LONGEST_CHAIN:
+                break
     elif isinstance(node, MappingNode):
         operation = shown(plain(node.value[0][0])) if node.value else "an operation"
         reader.wrong(
@@ -84,7 +89,10 @@ def read_epilogue(reader: Reader, node: Node, operations: Operations = BUILT_IN)
         if not isinstance(text, str):
             reader.wrong(node, f"epilogue: expected none, operations joined by +, or a list, found {shown(text)}")
             return None
-        found = [_plain(reader, node, name, operations) for name in text.split("+")]
+        found = _sum(reader, node, text, operations)
+    if len(found) > LONGEST_CHAIN:
+        reader.wrong(node, f"epilogue: the chain has {len(found):,} operations, at most {LONGEST_CHAIN} are allowed")
+        return None
     used = [entry for entry in found if entry is not None]
     if not found or len(used) < len(found):
         return None
@@ -122,11 +130,19 @@ def _operation(reader: Reader, node: Node, operations: Operations) -> list[Used 
         return [None if values is None else (name, operation, values)]
     value = plain(node)
     if isinstance(value, str) and not isinstance(node, (MappingNode, SequenceNode)):
-        return [_plain(reader, node, name, operations) for name in value.split("+")]
+        return _sum(reader, node, value, operations)
     reader.wrong(
         node, f"epilogue: expected an operation, or one with parameters as {{name: {{...}}}}, found {shown(value)}"
     )
     return [None]
+
+
+def _sum(reader: Reader, node: Node, text: str, operations: Operations) -> list[Used | None]:
+    """The operations that `+` joins; of too many, None for each of them."""
+    names = text.split("+")
+    if len(names) > LONGEST_CHAIN:
+        return [None] * len(names)
+    return [_plain(reader, node, name, operations) for name in names]
 
 
 def _plain(reader: Reader, node: Node, name: str, operations: Operations) -> Used | None:

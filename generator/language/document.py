@@ -5,10 +5,12 @@ PyYAML composes the tree without a constructor, so that no tag can create an obj
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import yaml
 from yaml.composer import Composer
@@ -26,16 +28,23 @@ _NULL = re.compile(r"(null|Null|NULL|~|)\Z")
 _BOOL = re.compile(r"(true|True|TRUE|false|False|FALSE)\Z")
 _INT = re.compile(r"[-+]?[0-9]+\Z|0o[0-7]+\Z|0x[0-9a-fA-F]+\Z")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?\Z|[-+]?\.(inf|Inf|INF)\Z|\.(nan|NaN|NAN)\Z")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _TAGS = {
     ScalarNode: "tag:yaml.org,2002:str",
     SequenceNode: "tag:yaml.org,2002:seq",
     MappingNode: "tag:yaml.org,2002:map",
 }
 _DEEPEST = 16
+#: The most nodes of a spec, where an alias counts as what it stands for: PyYAML needs seconds for so many.
+LARGEST_TREE = 100_000
+
+
+class _TreeError(yaml.MarkedYAMLError):
+    """A tree with a cycle or of too many nodes, found before it is complete."""
 
 
 class _Loader(Reader, Scanner, Parser, Composer, BaseResolver):
-    """PyYAML's loader up to the composed tree: no implicit types, no constructor."""
+    """PyYAML's loader up to the composed tree: no implicit types, no constructor, at most `LARGEST_TREE` nodes."""
 
     def __init__(self, text: str) -> None:
         Reader.__init__(self, text)
@@ -43,6 +52,29 @@ class _Loader(Reader, Scanner, Parser, Composer, BaseResolver):
         Parser.__init__(self)
         Composer.__init__(self)
         BaseResolver.__init__(self)
+        #: The nodes so far, and those of each finished node.
+        self.count = 0
+        self.sizes: dict[int, int] = {}
+
+    def compose_node(self, parent: Node | None, index: Any) -> Node | None:
+        """The next node; raise `_TreeError` for an alias of a node that it is part of, or for too many nodes."""
+        before = self.count
+        alias = self.check_event(yaml.AliasEvent)
+        mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+        node: Node | None = super().compose_node(parent, index)
+        if node is None:
+            return None
+        if alias:
+            if id(node) not in self.sizes:
+                raise _TreeError(problem="an alias stands for a node that it is part of", problem_mark=mark)
+            self.count += self.sizes[id(node)]
+        else:
+            self.count += 1
+            self.sizes[id(node)] = self.count - before
+        if self.count > LARGEST_TREE:
+            problem = f"more than {LARGEST_TREE:,} nodes, where an alias counts as what it stands for"
+            raise _TreeError(problem=problem, problem_mark=mark)
+        return node
 
 
 @dataclass(frozen=True)
@@ -64,8 +96,10 @@ def compose(path: Path, text: str) -> Node:
     def wrong(line: int, column: int, message: str) -> SpecError:
         return SpecError([Mistake(path, line, column, message)])
 
+    loader: _Loader | None = None
     try:
-        root = _Loader(text).get_single_node()
+        loader = _Loader(text)
+        root = loader.get_single_node()
     except ReaderError as error:
         before = text[: error.position]
         line, column = before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
@@ -73,7 +107,14 @@ def compose(path: Path, text: str) -> Node:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         reason = " ".join(part for part in (error.context, error.problem) if part)
-        raise wrong(mark.line + 1 if mark else 1, mark.column + 1 if mark else 1, f"not YAML: {reason}") from None
+        message = f"not a spec: {reason}" if isinstance(error, _TreeError) else f"not YAML: {reason}"
+        raise wrong(mark.line + 1 if mark else 1, mark.column + 1 if mark else 1, message) from None
+    except (ValueError, OverflowError):
+        # PyYAML makes a character of any 32 bits that an escape has, and a version of any number of digits.
+        assert loader is not None
+        mark = loader.get_mark()
+        message = "not YAML: an escape or a number that stands for nothing"
+        raise wrong(mark.line + 1, mark.column + 1, message) from None
     except RecursionError:
         raise wrong(1, 1, "not a spec: nested too deeply") from None
     if root is None:
@@ -84,6 +125,10 @@ def compose(path: Path, text: str) -> Node:
             raise wrong(at.line, at.column, "not a spec: nested too deeply")
         if node.tag not in (_TAGS[type(node)], "?"):
             raise wrong(at.line, at.column, f"tags are not part of the spec language, found {node.tag!r}")
+        surrogate = _SURROGATE.search(node.value) if isinstance(node, ScalarNode) else None
+        if surrogate is not None:
+            # Only an escape can be half of a pair: it is no character, and no file can hold it.
+            raise wrong(at.line, at.column, f"the character U+{ord(surrogate[0]):04X} is not allowed in YAML")
     return root
 
 
@@ -117,6 +162,15 @@ def scalar(node: ScalarNode) -> Scalar:
     if _FLOAT.match(text):
         return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
     return text
+
+
+def rounded_away(node: Node) -> bool:
+    """Whether a number is so large or so small that no float has it: `1e999`, `1e-999`."""
+    if not isinstance(node, ScalarNode) or node.style is not None or not _FLOAT.match(node.value):
+        return False
+    value = scalar(node)
+    digits = re.search("[1-9]", re.split("[eE]", node.value)[0]) is not None
+    return isinstance(value, float) and digits and (value == 0 or math.isinf(value))
 
 
 class Shape(str):

@@ -18,7 +18,7 @@ class Mistake:
     message: str
 
     def __str__(self) -> str:
-        return f"{self.path}:{self.line}:{self.column}: {self.message}"
+        return on_one_line(f"{self.path}:{self.line}:{self.column}: {self.message}")
 
 
 class SpecError(Exception):
@@ -31,6 +31,16 @@ class SpecError(Exception):
 
 class CallError(Exception):
     """A command line that cannot be carried out."""
+
+
+def on_one_line(text: str) -> str:
+    """The text with escapes for line ends, control characters and halves of surrogate pairs, so that it can be printed.
+
+    A path may have them: the system takes almost any bytes as a file's name.
+    """
+    if text.isprintable():
+        return text
+    return "".join(x if x.isprintable() else x.encode("unicode_escape").decode() for x in text)
 
 
 def nearest(found: str, legal: Iterable[str]) -> str:

@@ -306,10 +306,6 @@ class Exclusion:
     axes: tuple[tuple[str, frozenset[str]], ...]
     because: str
 
-    def matches(self, variant: Variant) -> bool:
-        """Whether every named axis of the variant has one of the words."""
-        return all(variant.word(axis) in words for axis, words in self.axes)
-
 
 #: The rates of one configuration, for `generator.cost.fitted.seconds`.
 Rates = tuple[float, ...]

@@ -62,15 +62,18 @@ def _operation(reader: Reader, node: Node, what: str) -> Operation | None:
     text = reader.text(found["formula"], f"{what}.formula") if "formula" in found else None
     operands: dict[str, str] = {}
     scalars: dict[str, Number | None] = {}
+    spelled: dict[str, str] = {}
     if "operands" in found:
         for name, key, value in reader.entries(found["operands"], f"{what}.operands"):
             read_keyword(reader, key, f"{what}.operands", name)
             shape = _shape(reader, value, f"{what}.operands.{name}")
             if shape is not None:
                 operands[name] = shape
+                spelled.setdefault(written(name), name)
     if "scalars" in found:
         for name, key, value in reader.entries(found["scalars"], f"{what}.scalars"):
-            _scalar_name(reader, key, f"{what}.scalars", name, (*operands, *scalars), left=plain(value) is None)
+            _scalar_name(reader, key, f"{what}.scalars", name, spelled, left=plain(value) is None)
+            spelled.setdefault(written(name), name)
             scalars[name] = None if plain(value) is None else reader.number(value, f"{what}.scalars.{name}")
     if text is None or len(reader.mistakes) > before:
         return None
@@ -103,15 +106,18 @@ def read_keyword(reader: Reader, key: Node, what: str, name: str, longest: int =
         reader.wrong(key, f"{what}: {name!r} is a name that kernels or launchers use themselves; choose another")
 
 
-def _scalar_name(reader: Reader, key: Node, what: str, name: str, before: tuple[str, ...], *, left: bool) -> None:
-    """Check the name of a scalar, which is a keyword of the launcher if the call gives it (`left`)."""
+def _scalar_name(reader: Reader, key: Node, what: str, name: str, before: Mapping[str, str], *, left: bool) -> None:
+    """Check the name of a scalar, which is a keyword of the launcher if the call gives it (`left`).
+
+    `before` has the operands and scalars before it, as they are written in kernels' names.
+    """
     if left:
         read_keyword(reader, key, what, name)
     elif reader.name(key, what, name) is not None and name in _VALUES:
         reader.wrong(key, f"{what}: {name!r} is {_VALUES[name]} of a formula; choose another name")
-    for other in before:
-        if written(other) == written(name):
-            reader.wrong(key, f"{what}: {name!r} and {other!r} differ only in underscores; choose another name")
+    other = before.get(written(name))
+    if other is not None:
+        reader.wrong(key, f"{what}: {name!r} and {other!r} differ only in underscores; choose another name")
 
 
 def _shape(reader: Reader, node: Node, what: str) -> str | None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import keyword
 import math
-import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -13,15 +11,16 @@ from typing import TypeVar
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from generator.epilogue.formula import FormulaError, check_number
-from generator.language.document import Place, place, plain, scalar
-from generator.language.errors import Mistake, nearest, shown
+from generator.language.document import Place, place, plain, rounded_away, scalar
+from generator.language.errors import Mistake, SpecError, nearest, shown
+from generator.language.family_names import why_no_identifier
 from generator.language.vocabulary import Word
 
 T = TypeVar("T")
 
-NAME = "[a-z][a-z0-9_]*"
-LONGEST_NAME = 64
 LARGEST_NUMBER = 1 << 20
+#: Nobody reads more mistakes, and each takes time to describe.
+MOST_MISTAKES = 200
 
 
 class Reader:
@@ -32,9 +31,12 @@ class Reader:
         self.mistakes: list[Mistake] = []
 
     def wrong(self, at: Node | Place, message: str) -> None:
-        """Record a mistake at a node or a place."""
+        """Record a mistake at a node or a place; raise `SpecError` with all of them once there are `MOST_MISTAKES`."""
         where = at if isinstance(at, Place) else place(at)
         self.mistakes.append(Mistake(self.path, where.line, where.column, message))
+        if len(self.mistakes) == MOST_MISTAKES:
+            more = f"there may be more mistakes; reading stops after {MOST_MISTAKES}"
+            raise SpecError([*self.mistakes, Mistake(self.path, where.line, where.column, more)])
 
     def mapping(self, node: Node, keys: Iterable[str], what: str, required: Iterable[str] = ()) -> dict[str, Node]:
         """The values of a mapping by key; unknown, duplicate and missing keys are mistakes."""
@@ -124,6 +126,10 @@ class Reader:
             self.wrong(node, f"{what}: expected a number, found {shown(value)}")
             return None
         assert isinstance(value, int | float)
+        if rounded_away(node):
+            told = "is 0" if value == 0 else "is not finite"
+            self.wrong(node, f"{what}: the number {told} in fp32: {shown(node.value)}")
+            return None
         if abs(value) == math.inf:
             return value
         try:
@@ -166,16 +172,12 @@ class Reader:
                 return False
         return True
 
-    def name(self, node: Node | Place, what: str, text: str) -> str | None:
-        """A name that is valid as a folder and as a Python package, and never a path."""
-        if not re.fullmatch(NAME, text):
-            self.wrong(
-                node, f"{what}: {shown(text)} is not a name; expected lower-case letters, digits and _, a letter first"
-            )
-        elif keyword.iskeyword(text):
-            self.wrong(node, f"{what}: {text!r} is a keyword of Python and cannot be imported")
-        elif len(text) > LONGEST_NAME:
-            self.wrong(node, f"{what}: the name has {len(text)} characters, at most {LONGEST_NAME} are allowed")
-        else:
+    def name(
+        self, node: Node | Place, what: str, text: str, reason: Callable[[str], str | None] = why_no_identifier
+    ) -> str | None:
+        """A name against which `reason` says nothing; else None, and a mistake."""
+        why = reason(text)
+        if why is None:
             return text
+        self.wrong(node, f"{what}: {why}")
         return None

@@ -24,9 +24,10 @@ from generator.language.axis_values import POWERS
 from generator.language.built_in import BUILT_IN
 from generator.language.dtype_reader import LARGEST_BLOCK
 from generator.language.dtypes import ACCUMULATORS, DTYPE_SHORTHANDS, ELEMENTS, PRECISIONS, SPARSITIES, WEIGHTS
+from generator.language.family_names import LONGEST_NAME, NAME
 from generator.language.keys import Key
 from generator.language.model import Tile
-from generator.language.reader import LARGEST_NUMBER, LONGEST_NAME, NAME
+from generator.language.reader import LARGEST_NUMBER
 from generator.language.targets import DEFAULT_TARGETS, TARGETS
 from generator.language.vocabulary import (
     AXES,

@@ -13,10 +13,12 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from yaml.nodes import MappingNode, Node, SequenceNode
 
 from generator.epilogue.chain import Epilogue
+from generator.files.reading import FileError, read_bytes
 from generator.language.axis_values import Operations, read_axis, read_tile
 from generator.language.built_in import BUILT_IN
 from generator.language.document import Place, compose, place, plain
 from generator.language.errors import Mistake, SpecError, nearest, shown
+from generator.language.family_names import why_no_family
 from generator.language.keys import EXCLUDE_KEYS, KEYS, REQUIRED
 from generator.language.model import AxisValue, Exclusion, Measured, Spec, Tile, word_of
 from generator.language.operation_reader import read_operations
@@ -26,6 +28,13 @@ from generator.language.tuned_file import parse as parse_measurements
 from generator.language.versions import SUPPORTED, minor_versions, spelled
 from generator.language.vocabulary import AXES, BACKWARD, DEFAULTS, INVARIANT, OPEN_AXES, SELECT, SINGLE_AXES, WORDS
 
+#: The most bytes of a spec and of a file that `tuned` names.
+LARGEST_SPEC, LARGEST_TUNED = 4 << 20, 64 << 20
+#: The most entries of `exclude`, and of `tile`: each is weighed for every variant.
+MOST_EXCLUSIONS, MOST_TILES = 1000, 1000
+
+_LONGEST_RANGE = 200
+
 # PEP 263: such a comment in the first two lines of a file changes its encoding for Python.
 _ENCODING = re.compile(r"[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
 
@@ -33,9 +42,11 @@ _ENCODING = re.compile(r"[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
 def read(path: Path) -> Spec:
     """Read and validate the spec at `path`; raise `SpecError` with every mistake in it."""
     try:
-        data = path.read_bytes()
-    except OSError as error:
+        data = read_bytes(path, LARGEST_SPEC)
+    except FileNotFoundError as error:
         raise SpecError([Mistake(path, 1, 1, f"cannot be read: {error.strerror}")]) from None
+    except FileError as error:
+        raise SpecError([Mistake(path, 1, 1, error.reason)]) from None
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -133,22 +144,22 @@ class _SpecReader(Reader):
 
     def tiles(self, node: Node) -> tuple[Tile, ...]:
         """The configurations of the key `tile`, in the spec's order."""
-        rows: list[Tile] = []
-        for item in self.items(node, "tile"):
+        rows: dict[Tile, None] = {}
+        for item in self.at_most(MOST_TILES, node, "tile"):
             row = read_tile(self, item)
             if row in rows:
                 self.wrong(item, "tile: the same configuration is listed twice")
             elif row is not None:
                 self.positions["tile", str(len(rows))] = (place(item).line, place(item).column)
-                rows.append(row)
+                rows[row] = None
         return tuple(rows)
 
     def family_name(self, node: Node | None) -> str | None:
         if node is None:
-            stem = self.path.stem
-            return self.name(Place(1, 1), "name (from the file's name; set the key `name` to choose another)", stem)
+            what = "name (from the file's name; set the key `name` to choose another)"
+            return self.name(Place(1, 1), what, self.path.stem, why_no_family)
         text = self.text(node, "name")
-        return None if text is None else self.name(node, "name", text)
+        return None if text is None else self.name(node, "name", text, why_no_family)
 
     def summary(self, node: Node) -> str | None:
         text = self.text(node, "summary")
@@ -196,17 +207,25 @@ class _SpecReader(Reader):
             self.tuned_files.append(self.path.parent / name)
             self.positions["tuned", name] = (place(item).line, place(item).column)
             try:
-                data = self.tuned_files[-1].read_bytes()
+                data = read_bytes(self.tuned_files[-1], LARGEST_TUNED)
                 found.append(replace(parse_measurements(data.decode()), file=name))
             except FileNotFoundError:
                 told = f"tuned: {shown(name)} does not exist yet; the family is rendered without it"
                 self.warnings.append(Mistake(self.path, *self.positions["tuned", name], told))
-            except (OSError, ValueError) as error:
-                reason = error.strerror if isinstance(error, OSError) else error
+            except (FileError, ValueError) as error:
+                reason = error.reason if isinstance(error, FileError) else error
                 self.wrong(item, f"tuned: {shown(name)}, relative to the spec, cannot be read: {reason}")
             else:
                 texts += b"\0" + data
         return tuple(found), texts
+
+    def at_most(self, most: int, node: Node, what: str) -> list[Node]:
+        """The nodes of a list of at most `most` entries; a longer one is a mistake."""
+        found = self.items(node, what)
+        if len(found) > most:
+            self.wrong(found[most], f"{what}: the list has {len(found):,} entries, at most {most:,} are allowed")
+            return []
+        return found
 
     def targets(self, node: Node) -> tuple[str, ...]:
         def read_target(item: Node) -> str | None:
@@ -229,8 +248,9 @@ class _SpecReader(Reader):
         if text is None:
             return None
         try:
-            versions = SpecifierSet(text)
-        except InvalidSpecifier:
+            # Each version of a range is compared with each part of it, and no range of versions is longer.
+            versions = SpecifierSet(text if len(text) <= _LONGEST_RANGE else "?")
+        except (InvalidSpecifier, ValueError):
             self.wrong(node, f"triton: {shown(text)} is not a version range; expected one such as '>=3.6,<3.9'")
             return None
         if not minor_versions(versions & SUPPORTED):
@@ -242,7 +262,7 @@ class _SpecReader(Reader):
         if isinstance(node, SequenceNode) and not node.value:
             return ()
         exclusions = []
-        for index, item in enumerate(self.items(node, "exclude")):
+        for index, item in enumerate(self.at_most(MOST_EXCLUSIONS, node, "exclude")):
             found = self.mapping(item, EXCLUDE_KEYS, "exclude", required=("because",))
             because = self.text(found["because"], "exclude.because") if "because" in found else ""
             if because is not None and not because.strip() and "because" in found:

@@ -41,12 +41,13 @@ class Part:
         return f"{self.key}: {self.word!r}" if self.word else f"the value of {self.key}"
 
 
-def to_blame(spec: Spec, has_kernels: Callable[[Spec], bool]) -> list[Part]:
+def to_blame(spec: Spec, has_kernels: Callable[[Spec], bool], *, each: bool = True) -> list[Part]:
     """The parts of `spec` of which each, changed alone, gives the empty family kernels; in the order of the file.
 
-    `has_kernels` returns whether the family of a spec has at least one kernel.
+    `has_kernels` returns whether the family of a spec has at least one kernel. Without `each`, exclusions are removed
+    all together only.
     """
-    for changes in (_exclusions, _all_exclusions, _defaults, _other_values):
+    for changes in (*([_exclusions] if each else []), _all_exclusions, _defaults, _other_values):
         found = [part for part in changes(spec) if has_kernels(part.changed)]
         if found:
             return sorted(found, key=lambda part: part.place(spec))

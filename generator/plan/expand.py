@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from generator.language.errors import Mistake, SpecError
-from generator.language.model import Spec, Tile, Variant, word_of
+from generator.language.model import Exclusion, Spec, Tile, Variant, word_of
 from generator.language.versions import spelled
 from generator.language.vocabulary import AXES, DEFAULTS, OPEN_AXES
 from generator.plan import default_configurations, gradients, legality, portfolio
@@ -18,6 +18,10 @@ from generator.plan.kernels import Family, Kernel, LeftOut
 
 #: A larger family is assumed to be a mistake in the spec: nobody reads, compiles or vendors so many kernels.
 LARGEST_FAMILY = 100_000
+#: The most configurations that are weighed, of all variants together, and the most entries of what is left out.
+MOST_CONFIGURATIONS, MOST_LEFT_OUT = 2_000_000, 1_000_000
+#: The most variants that are visited to find the one exclusion that leaves a family empty.
+_MOST_BLAMED = 50_000
 
 _NOTHING_FITS = "no configuration fits"
 
@@ -32,6 +36,11 @@ def expand(spec: Spec) -> Family:
     if size > LARGEST_FAMILY:
         message = f"the product of the axes has {size} variants; at most {LARGEST_FAMILY} are rendered"
         raise SpecError([Mistake(spec.path, 1, 1, message)])
+    rows = len(spec.tiles or ())
+    if size * rows > MOST_CONFIGURATIONS:
+        told = f"{size} variants with {rows} configurations each"
+        message = f"tile: the product of the axes has {told}; at most {MOST_CONFIGURATIONS} configurations are weighed"
+        raise SpecError([Mistake(spec.path, *spec.positions.get(("tile", ""), (1, 1)), message)])
     expansion = _Expansion(spec)
     for variant, tiles in _variants(spec):
         expansion.visit(variant, tiles)
@@ -88,6 +97,33 @@ class _Support:
     triton: str
 
 
+class _Exclusions:
+    """The exclusions of a spec, of which those that match a variant are found together: bit I is of exclusion I."""
+
+    def __init__(self, exclusions: Sequence[Exclusion]) -> None:
+        self.every = (1 << len(exclusions)) - 1
+        #: Axis -> the exclusions that do not name it; and those that allow a word, by word.
+        self.unnamed: dict[str, int] = {}
+        self.allowing: dict[str, dict[str, int]] = {}
+        for index, exclusion in enumerate(exclusions):
+            for axis, words in exclusion.axes:
+                self.unnamed[axis] = self.unnamed.get(axis, self.every) & ~(1 << index)
+                allowing = self.allowing.setdefault(axis, {})
+                for word in words:
+                    allowing[word] = allowing.get(word, 0) | (1 << index)
+
+    def matching(self, variant: Variant) -> list[int]:
+        """The indices of the exclusions of which every named axis has the variant's word, ascending."""
+        bits = self.every
+        for axis, allowing in self.allowing.items():
+            bits &= self.unnamed[axis] | allowing.get(variant.word(axis), 0)
+        found = []
+        while bits:
+            found.append((bits & -bits).bit_length() - 1)
+            bits &= bits - 1
+        return found
+
+
 class _Expansion:
     """The kernels of the variants visited so far, and what the checks at the end need to know."""
 
@@ -104,9 +140,17 @@ class _Expansion:
         #: The indices of exclusions that match a variant.
         self.matching: set[int] = set()
         self.supports: dict[tuple[object, ...], _Support] = {}
+        self.exclusions = _Exclusions(spec.exclude)
 
     def visit(self, variant: Variant, tiles: tuple[Tile, ...] | None = None) -> None:
-        """Add a variant to the kernels, or to what is left out; `tiles` are its configurations by the portfolio."""
+        """Add a variant to the kernels, or to what is left out; `tiles` are its configurations by the portfolio.
+
+        Raises `SpecError` once there are too many of either.
+        """
+        if len(self.kernels) > LARGEST_FAMILY:
+            raise self.too_large(f"more than {LARGEST_FAMILY} kernels; no more are rendered")
+        if len(self.left_out) > MOST_LEFT_OUT:
+            raise self.too_large(f"more than {MOST_LEFT_OUT} variants and configurations that are left out")
         keys = list(variant.words.items())
         reason = self.reason(variant)
         if reason is None:
@@ -126,6 +170,9 @@ class _Expansion:
         self.left_out.append(LeftOut(variant.name, reason))
         for key in keys:
             self.reasons.setdefault(key, reason)
+
+    def too_large(self, message: str) -> SpecError:
+        return SpecError([Mistake(self.spec.path, 1, 1, f"the family has {message}")])
 
     def gradients(self) -> tuple[Gradient, ...]:
         """The gradients of all contracts so far; add the kernels of the contracts that they need.
@@ -162,10 +209,10 @@ class _Expansion:
     def reason(self, variant: Variant) -> str | None:
         """Why the variant is left out, or None: the spec's own exclusions come before the legality rules."""
         excluded = None
-        for index, exclusion in enumerate(self.spec.exclude):
-            if exclusion.matches(variant):
-                self.matching.add(index)
-                excluded = excluded or f"excluded: {exclusion.because}"
+        hits = self.exclusions.matching(variant)
+        if hits:
+            self.matching.update(hits)
+            excluded = f"excluded: {self.spec.exclude[hits[0]].because}"
         spec = self.spec
         illegal = legality.why_not(variant)
         return excluded or illegal or legality.why_not_selected(variant, spec.select, rows_alike=spec.rows_alike)
@@ -194,7 +241,7 @@ class _Expansion:
         wanted = own or chosen or default_configurations.defaults(variant)
         refused = {target: legality.why_not_on(variant, target) for target in spec.targets}
         running = [target for target in spec.targets if refused[target] is None]
-        tiles: list[Tile] = []
+        tiles: dict[Tile, None] = {}
         lacking: dict[str, list[int]] = {target: [] for target in running}
         left_out: list[tuple[str, str | None]] = []
         for index, tile in enumerate(wanted):
@@ -215,7 +262,7 @@ class _Expansion:
                     if fits:
                         lacking[target].append(len(tiles))
             if fits:
-                tiles.append(tile)
+                tiles[tile] = None
                 if own:
                     self.used.add(("tile", str(index)))
         targets = tuple(target for target in running if len(lacking[target]) < len(tiles))
@@ -270,7 +317,8 @@ class _Expansion:
         spec = self.spec
         found = dict.fromkeys(left.reason for left in self.left_out)
         reasons = f"left out: {'; '.join(itertools.islice(found, 3))}"
-        parts = to_blame(spec, _has_kernels)
+        variants = len({left.name for left in self.left_out})
+        parts = to_blame(spec, _has_kernels, each=variants * len(spec.exclude) <= _MOST_BLAMED)
         if len(parts) == 1:
             message = f"the family is empty because of {parts[0].text} alone; {reasons}"
             return Mistake(spec.path, *parts[0].place(spec), message)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import os
+import re
 import sys
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +15,7 @@ from types import ModuleType
 from unittest.mock import patch
 
 from generator.emit import code_parts
+from generator.language.family_names import why_no_family
 from generator.verify.jobs import Job, Subject
 
 #: How a rendered file introduces the digest of the text behind it.
@@ -27,22 +31,45 @@ def load_kernel(path: Path) -> ModuleType:
     return module
 
 
-def load_family(folder: Path) -> ModuleType:
-    """The package of a family's folder under the folder's name; raises whatever its import raises.
+#: The packages that `load_family` has loaded, by name.
+_FAMILIES: dict[str, ModuleType] = {}
 
-    A package of that name that is loaded already is replaced, with its modules.
+
+def load_family(folder: Path) -> ModuleType:
+    """The package of a family's folder; raises whatever its import raises.
+
+    Its name is that of the folder, unless another module has that name or could be imported under it. A family that was
+    loaded under the name before is replaced, with its modules.
     """
-    name = folder.name
+    path = os.path.realpath(folder)
+    name = folder.name if _is_free(folder.name, path) else _private_name(path)
     for loaded in [key for key in sys.modules if key == name or key.startswith(f"{name}.")]:
         del sys.modules[loaded]
-    spec = importlib.util.spec_from_file_location(
-        name, folder / "__init__.py", submodule_search_locations=[str(folder)]
-    )
+    spec = importlib.util.spec_from_file_location(name, Path(path, "__init__.py"), submodule_search_locations=[path])
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
+    sys.modules[name] = _FAMILIES[name] = module
     spec.loader.exec_module(module)
     return module
+
+
+def _is_free(name: str, path: str) -> bool:
+    """Whether a family in the folder `path` can be loaded as `name` without hiding a module."""
+    if why_no_family(name) is not None:
+        return False
+    if name in sys.modules:
+        return sys.modules[name] is _FAMILIES.get(name)
+    try:
+        found = importlib.util.find_spec(name)
+    except (ImportError, ValueError):
+        return False
+    return found is None or found.origin == os.path.join(path, "__init__.py")
+
+
+def _private_name(path: str) -> str:
+    """A name for the folder `path` that no module has: a word, because the family's operators have it as namespace."""
+    word = re.sub(r"[^A-Za-z0-9]+", "_", os.path.basename(path)).strip("_")
+    return f"_family_{zlib.crc32(os.fsencode(path)):08x}_{word}"
 
 
 @contextmanager

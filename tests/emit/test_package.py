@@ -5,9 +5,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 import shutil
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -97,7 +99,33 @@ def test_layers_of_several_types_and_with_gradients(cli: Cli) -> None:
         ((FAMILY, "--format", "kernels", "--repo-id", "x"), 2, "--repo-id: expected OWNER/NAME, found 'x'"),
         ((FAMILY, "--format", "wheel", "--repo-id", "a/b"), 2, "--repo-id goes with --format kernels"),
         ((FAMILY, FAMILY, "--format", "wheel"), 2, "two families have one name: fp16_rcr, fp16_rcr"),
-        ((FAMILY, "--format", "wheel", "--name", "a-b"), 2, "--name: 'a-b' is not the name of a package"),
+        ((FAMILY, "--format", "wheel", "--name", "a-b"), 2, "--name: 'a-b' is not a name; expected lower-case letters"),
+        *(
+            ((FAMILY, "--format", "wheel", "--name", name), 2, f"--name: {name!r} {reason}")
+            for name, reason in [
+                ("class", "is a keyword of Python"),
+                ("torch", "is a module that rendered code imports"),
+                ("gemm_generator", "is a module of the generator"),
+                ("pytorch__triton", "would be installed over the distribution pytorch-triton"),
+                ("own_", "ends with _"),
+            ]
+        ),
+        ((FAMILY, "--format", "kernels", "--name", "class"), 2, "--name: 'class' is a keyword of Python"),
+        (
+            (FAMILY, "--format", "kernels", "--name", "torch"),
+            2,
+            "--name: 'torch' is a module that rendered",
+        ),
+        ((FAMILY, "--format", "kernels", "--name", "a--b"), 2, "--name: 'a--b' is not a name of a kernel"),
+        ((FAMILY, "--format", "kernels", "--version", "9" * 5000), 2, "the Hub takes a whole number, found '9999"),
+        ((FAMILY, "--format", "kernels", "--license", "nope"), 2, "--license: 'nope' is no identifier of the Hub"),
+        ((FAMILY, "--format", "kernels", "--license", "MIT"), 2, "--license: 'MIT' is no identifier of the Hub"),
+        ((FAMILY, "--format", "kernels", "--repo-id", "a/b--c"), 2, "--repo-id: expected OWNER/NAME, found 'a/b--c'"),
+        ((FAMILY, "--format", "kernels", "--repo-id", "../b"), 2, "--repo-id: expected OWNER/NAME, found '../b'"),
+        ((FAMILY, "--format", "wheel", "--version", "9" * 5000), 2, "--version: '9999"),
+        ((FAMILY, "--format", "wheel", "--license", "MIT AND ("), 2, "--license: 'MIT AND (' is no licence expression"),
+        ((FAMILY, "--format", "wheel", "--license", "Nope"), 2, "--license: 'Nope' is no licence expression"),
+        (("a\0b", "--format", "wheel"), 2, "cannot be read: embedded null byte"),
         ((FAMILY, "--format", "wheel", "--version", "x"), 2, "--version: 'x' is not a version"),
         ((FAMILY, "--format", "wheel", "--license", "MIT\nX: y"), 2, "'MIT\\nX: y' is no licence expression"),
     ],
@@ -129,9 +157,101 @@ def test_a_package_is_written_whole_or_not_at_all(cli: Cli, tmp_path: Path, form
     limit = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({size}, {size}))"
     call = ["package", "generated/family", "--format", form, "--out", "made"]
     ran = python("-c", f"{limit}\nimport sys\nfrom generator.cli import main\nsys.exit(main({call!r}))", cwd=tmp_path)
-    assert (ran.returncode, ran.stderr) == (1, "made: cannot be written: File too large\n")
-    assert not list(Path("made").iterdir())
+    assert ran.returncode == 1 and re.fullmatch(r"made\S*: cannot be written: File too large\n", ran.stderr), ran.stderr
+    assert not contents(Path("made"))
+    assert not list(Path().glob(".*"))
     assert cli(*call).status == 0
+
+
+KILLED = """
+import os, signal, sys
+from generator.cli import main
+function, count, calls = getattr(os, sys.argv[1]), int(sys.argv[2]), 0
+def killed(*arguments, **keywords):
+    global calls
+    calls += 1
+    if calls == count:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return function(*arguments, **keywords)
+setattr(os, sys.argv[1], killed)
+sys.exit(main(sys.argv[3:]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("form", "function", "count", "made"),
+    [
+        # Before anything is in place: a new folder, and one that is there and empty.
+        ("kernels", "rename", 1, False),
+        ("kernels", "rename", 1, True),
+        # Between the files of a folder that was there.
+        ("kernels", "rename", 5, True),
+        ("kernels", "rename", 20, True),
+        ("wheel", "replace", 1, False),
+    ],
+)
+def test_a_call_that_was_killed_is_repeated(
+    cli: Cli, tmp_path: Path, form: str, function: str, count: int, made: bool
+) -> None:
+    call = ["package", GENERATED / "ladder", "--format", form, "--out"]
+    if made:
+        Path("made").mkdir()
+    ran = python("-c", KILLED, function, count, *call, "made", cwd=tmp_path)
+    assert ran.returncode == -9, ran.stderr
+    assert list(tmp_path.rglob(".*")), "nothing was left, so nothing is shown"
+    assert made or form == "wheel" or not Path("made").exists()
+    assert cli(*call, "made").status == 0
+    assert cli(*call, "made").out.endswith(": same\n")
+    assert cli(*call, "again").status == 0
+    assert contents(Path("made")) == contents(Path("again"))
+    assert not list(tmp_path.rglob(".*"))
+
+
+def test_a_folder_with_a_file_of_somebody_else_is_left_alone(cli: Cli) -> None:
+    call = ("package", GENERATED / "ladder", "--format", "kernels", "--out", "made")
+    Path("made").mkdir()
+    for name in (".made.0123456789ab.mine", ".tmp", "README.md"):
+        (Path("made") / name).write_text("mine")
+        assert cli(*call) == Spoken(1, "", "made: is not empty, and nothing is overwritten; choose another folder\n")
+        assert contents(Path("made")) == {name: b"mine"}
+        (Path("made") / name).unlink()
+    Path("made").rmdir()
+    Path("made").symlink_to("nowhere")
+    said = cli(*call)
+    assert said.status == 1 and "made: cannot be" in said.err and said.err.count("\n") == 1
+
+
+def test_a_checkout_with_other_line_ends_is_packed_as_it_was_rendered(cli: Cli) -> None:
+    shutil.copytree(GENERATED / "ladder", "ladder")
+    for path in Path("ladder").iterdir():
+        path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
+    for form in ("wheel", "kernels"):
+        assert cli("package", "ladder", "--format", form, "--out", f"{form}_windows").status == 0
+        assert cli("package", GENERATED / "ladder", "--format", form, "--out", form).status == 0
+        assert contents(Path(f"{form}_windows")) == contents(Path(form))
+
+
+@pytest.mark.parametrize("data", [b"\xff", b"\0", b"\r", "\u2028".encode()])
+def test_a_byte_that_was_added_is_an_edit(cli: Cli, data: bytes) -> None:
+    shutil.copytree(GENERATED / "ladder", "ladder")
+    path = Path("ladder/_launch.py")
+    path.write_bytes(path.read_bytes() + data)
+    for form in ("wheel", "kernels"):
+        said = cli("package", "ladder", "--format", form, "--out", "made")
+        assert said.status == 1 and "ladder/_launch.py: edited by hand" in said.err and said.err.count("\n") == 1
+
+
+def test_the_parts_of_a_wheel_have_its_normal_name(cli: Cli) -> None:
+    Path("own__one.yaml").write_text(BASE)
+    assert cli("own__one.yaml").status == 0
+    options = ("--format", "wheel", "--out", "made", "--license", "mit or apache-2.0", "--version", "1.0.0-RC1")
+    assert cli("package", "generated/own__one", *options).status == 0
+    (wheel,) = Path("made").iterdir()
+    assert wheel.name == "own_one_kernels-1.0.0rc1-py3-none-any.whl"
+    with zipfile.ZipFile(wheel) as archive:
+        metadata = archive.read("own_one_kernels-1.0.0rc1.dist-info/METADATA").decode()
+        assert "own__one_kernels/own__one/__init__.py" in archive.namelist()
+    assert "Name: own-one-kernels\n" in metadata and "License-Expression: MIT OR Apache-2.0\n" in metadata
 
 
 def test_another_wheel_is_not_overwritten(cli: Cli) -> None:

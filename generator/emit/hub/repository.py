@@ -19,27 +19,39 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import jinja2
 
 import generator
-from generator.emit.apply import MANIFEST, manifest_text, read_manifest
+from generator.emit.apply import MANIFEST
 from generator.emit.family_package import Linear, linear
+from generator.emit.licenses import license_expression
 from generator.emit.manifest_reader import Rendered
+from generator.emit.packed_family import Packed
 from generator.emit.render import GRADIENTS, PACKAGE, with_new_body
 from generator.language.dtypes import ELEMENTS
-from generator.language.errors import CallError
+from generator.language.errors import CallError, shown
+from generator.language.family_names import why_no_family
 from generator.language.targets import TARGETS
 from generator.language.versions import SUPPORTED, spelled
 from generator.lowering.docstrings import formula
 from generator.plan.call import Call, call
 
 #: What the Hub and `kernels` take as the name of a kernel, and as its licence.
-_NAME = re.compile(r"[a-z][-a-z0-9]*[a-z0-9]")
-_LICENSE = re.compile(r"[a-z0-9.-]+")
-_REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
+_NAME = re.compile(r"(?!.*--)[a-z][-a-z0-9]*[a-z0-9]")
+#: Licences of the Hub that are none of SPDX.
+_LICENSES = frozenset(
+    {
+        *("other", "unknown", "cc", "gpl", "lgpl", "bsd", "openrail", "openrail++", "gemma", "h-research"),
+        *("bigscience-openrail-m", "creativeml-openrail-m", "bigscience-bloom-rail-1.0", "bigcode-openrail-m"),
+        *("llama2", "llama3", "llama3.1", "llama3.2", "llama3.3", "llama4", "intel-research", "openmdw-1.0"),
+        *("apple-amlr", "apple-ascl", "deepfloyd-if-license", "fair-noncommercial-research-license", "lgpl-lr"),
+    }
+)
+_PART = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?")
 
 _BACKENDS = {"nvidia": "cuda", "amd": "rocm"}
 #: What the family's package is followed by, so that the loader finds the layers.
@@ -65,7 +77,7 @@ class Layer:
 class Repository:
     """One family as a repository: its name, its major version, its licence, and where it is uploaded to."""
 
-    family: Rendered
+    packed: Packed
     name: str
     version: int
     license: str
@@ -73,12 +85,20 @@ class Repository:
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
-            told = "expected lower-case letters, digits and -, a letter first, and at least two characters"
-            raise CallError(f"package: --name: {self.name!r} is not a name of a kernel; {told}")
-        if not _LICENSE.fullmatch(self.license):
-            raise CallError(f"package: --license: {self.license!r} is no identifier, such as mit or apache-2.0")
-        if self.repo is not None and not _REPOSITORY.fullmatch(self.repo):
-            raise CallError(f"package: --repo-id: expected OWNER/NAME, found {self.repo!r}")
+            expected = "lower-case letters, digits and single -, a letter first, and at least two characters"
+            raise CallError(f"package: --name: {shown(self.name)} is not a name of a kernel; expected {expected}")
+        reason = why_no_family(self.module)
+        if reason is not None:
+            raise CallError(f"package: --name: {reason}")
+        if not _is_license(self.license):
+            expected = "no identifier of the Hub, which writes those of SPDX in lower case, such as mit or apache-2.0"
+            raise CallError(f"package: --license: {shown(self.license)} is {expected}; or other")
+        if self.repo is not None and not _is_repository(self.repo):
+            raise CallError(f"package: --repo-id: expected OWNER/NAME, found {shown(self.repo)}")
+
+    @property
+    def family(self) -> Rendered:
+        return self.packed.family
 
     @property
     def module(self) -> str:
@@ -131,15 +151,12 @@ class Repository:
 
     def _package(self) -> Iterator[tuple[str, str]]:
         """The family's files, with the layers."""
-        folder, manifest = self.family.folder, read_manifest(self.family.folder)
-        assert manifest is not None
-        found = {name: (folder / name).read_text(encoding="utf-8") for name in manifest["files"]}
+        found = dict(self.packed.texts)
         if self.layers:
             found[PACKAGE] = with_new_body(found[PACKAGE], lambda body: body + _LAYERS)
             found["layers.py"] = with_new_body(found[PACKAGE], lambda _: self._text("layers.py.j2"))
         yield from found.items()
-        digests = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in sorted(found.items())}
-        yield MANIFEST, manifest_text({**manifest, "files": digests})
+        yield MANIFEST, self.packed.manifest(found)
 
     def _metadata(self, backend: str, variant: dict[str, str]) -> str:
         """What the loader reads of a variant: among others the name under which it imports the package."""
@@ -212,6 +229,19 @@ def _operands(made: Call) -> tuple[_Operand, ...]:
         type_ = operand.torch_dtype if isinstance(operand.dtype, str) else f"torch.{ELEMENTS[usual].torch}"
         found.append(_Operand(operand.name, operand.shape, type_, operand.unit))
     return tuple(found)
+
+
+def _is_license(text: str) -> bool:
+    """Whether `text` is a licence's identifier on the Hub: one of its own, or one of SPDX in lower case."""
+    found = re.fullmatch(r"[a-z0-9.+-]{1,64}", text) and license_expression(text)
+    return text in _LICENSES or (found or "").lower() == text
+
+
+def _is_repository(text: str) -> bool:
+    """Whether the Hub takes `text` as the name of a repository of an owner."""
+    parts = text.split("/")
+    plain = len(parts) == 2 and all(_PART.fullmatch(part) for part in parts)
+    return plain and len(text) <= 96 and not {"--", ".."} & {a + b for a, b in pairwise(text)} and text[-4:] != ".git"
 
 
 def _quoted(words: Sequence[str]) -> str:

@@ -252,4 +252,4 @@ def test_a_traced_call_is_an_operator_of_the_familys_namespace(family: ModuleTyp
     torch.compile(lambda given: getattr(family, CHAIN)(**given), fullgraph=True, backend=keep)(given)
     (graph,) = graphs
     targets = [node.target for node in graph.graph.nodes if isinstance(node.target, torch._ops.OpOverload)]
-    assert targets == [getattr(torch.ops.traced, CHAIN).default]
+    assert targets == [getattr(getattr(torch.ops, family.__name__), CHAIN).default]

@@ -1,0 +1,156 @@
+"""The shape of a family's manifest, as a JSON Schema: what `generator.emit.manifest` writes, and nothing else.
+
+What the values mean together is checked by `manifest_reader`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from typing import Any
+
+from generator.epilogue.auxiliary_outputs import AUXILIARY
+from generator.epilogue.formula import LONGEST
+from generator.epilogue.operations import BOTH, COLUMNS, ELEMENT, HALVES, MATRIX, OUT, ROWS, SCALAR
+from generator.files.checked_json import Schema
+from generator.language.dtypes import ELEMENTS, FORMATS, PRECISIONS, SPARSITIES, STORED
+from generator.language.family_names import LONGEST_NAME, NAME
+from generator.language.model import Tile
+from generator.language.reader import LARGEST_NUMBER
+from generator.language.targets import TARGETS
+from generator.language.vocabulary import INVARIANT, LAYOUT_LETTERS, SELECT, WORDS
+
+#: The version of the manifest's format; others are refused.
+VERSION = 1
+
+_Schema = dict[str, Any]
+
+#: Text of one line: neither a control character nor a line end, and no quotation that a text around it could have.
+_CONTROL = r"\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff"
+_NAME = rf"^{NAME}$"
+_LONGEST_LINE = 4000
+_SIZE: _Schema = {"type": "integer", "minimum": 1, "maximum": LARGEST_NUMBER}
+_COUNT: _Schema = {"type": "integer", "minimum": 0, "maximum": LARGEST_NUMBER}
+_SHA256: _Schema = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
+
+
+def _line(longest: int = _LONGEST_LINE) -> _Schema:
+    return {"type": "string", "pattern": rf"^[^{_CONTROL}]*$", "maxLength": longest}
+
+
+def _one_of(words: Iterable[object]) -> _Schema:
+    return {"enum": list(dict.fromkeys(words))}
+
+
+def _object(properties: Mapping[str, _Schema], optional: Mapping[str, _Schema] | None = None) -> _Schema:
+    """A mapping with all of `properties`, perhaps some of `optional`, and nothing else."""
+    every = {**properties, **(optional or {})}
+    needed = {"required": list(properties)} if properties else {}
+    return {"type": "object", "properties": every, "additionalProperties": False, **needed}
+
+
+def _table(keys: str, value: _Schema, least: int = 0) -> _Schema:
+    """A mapping whose keys match the pattern `keys`."""
+    return {
+        "type": "object",
+        "patternProperties": {keys: value},
+        "additionalProperties": False,
+        "minProperties": least,
+    }
+
+
+def _list(item: _Schema, least: int = 0, *, distinct: bool = True) -> _Schema:
+    return {"type": "array", "items": item, "minItems": least, "uniqueItems": distinct}
+
+
+_SHAPE = _one_of((SCALAR, ELEMENT, ROWS, COLUMNS, MATRIX, HALVES, BOTH, OUT))
+_TYPES = (*ELEMENTS, *STORED, *FORMATS)
+_FORMULA: _Schema = {"type": "string", "pattern": rf"^[^{_CONTROL}]+$", "maxLength": LONGEST}
+#: JSON has no infinity.
+_SCALAR: _Schema = {"anyOf": [{"type": "number"}, {"enum": ["inf", "-inf", None]}]}
+_OPERATION: _Schema = {
+    "type": "object",
+    "properties": {
+        "formula": _FORMULA,
+        "derivative_of": _FORMULA,
+        "operands": _table(_NAME, _SHAPE),
+        "scalars": _table(_NAME, _SCALAR),
+    },
+    "additionalProperties": False,
+    "required": ["operands"],
+    "oneOf": [{"required": ["formula"]}, {"required": ["derivative_of"]}],
+}
+_STEP = _object(
+    {
+        "operation": {"type": "string", "pattern": rf"^[^{_CONTROL}/\\]+$"},
+        "operands": _table(_NAME, _object({"name": {"type": "string", "pattern": _NAME}, "shape": _SHAPE})),
+    },
+    {
+        "settings": _table(_NAME, {"anyOf": [{"type": "number"}, {"enum": ["interleaved"]}]}),
+        "output": {"type": "string", "pattern": _NAME, "maxLength": LONGEST_NAME},
+    },
+)
+_DTYPE = _object(
+    {
+        **{key: _one_of(_TYPES) for key in ("a", "b", "acc", "out")},
+        "precision": _one_of([None, *(word for words in PRECISIONS.values() for word in words)]),
+    },
+    {
+        "scales": _object({}, {key: {**_list(_COUNT, 2, distinct=False), "maxItems": 2} for key in "ab"}),
+        "zeros": _object({"b": {"enum": [True]}}),
+        "sparsity": _object({"b": _one_of(SPARSITIES)}),
+    },
+)
+_AXES = _object(
+    {
+        "layout": _object(dict.fromkeys("abc", _one_of(LAYOUT_LETTERS.values()))),
+        "dtype": _DTYPE,
+        "epilogue": _list(_STEP, distinct=False),
+    },
+    # A manifest may be older than an axis.
+    {axis: _one_of(words) for axis, words in WORDS.items()},
+)
+_TILE = _object(
+    dict.fromkeys(("m", "n", "k", "warps"), _SIZE),
+    {field.name: _SIZE for field in fields(Tile) if field.name not in ("m", "n", "k", "warps")},
+)
+_KERNEL = _object(
+    {
+        "contract": {"type": "string", "pattern": "^[a-z0-9_]+$"},
+        "formula": _line(),
+        "sha256": _SHA256,
+        "axes": _AXES,
+        "targets": _list(_one_of(TARGETS), 1),
+        "triton": {"type": "string", "pattern": "^[0-9a-z.,<>=!~*+ -]{1,200}$"},
+        "select": _one_of(SELECT),
+        "tiles": _list(_TILE, distinct=False),
+    },
+    {
+        "outputs": _list(
+            _object({"name": {"type": "string", "pattern": _NAME}, "shape": _SHAPE, "dtype": _one_of(_TYPES)})
+        ),
+        "invariant": _one_of(INVARIANT),
+        "not_offered": {**_object({}, {target: _list(_COUNT, 1) for target in TARGETS}), "minProperties": 1},
+    },
+)
+_LEFT_OUT = _object({"name": _line(), "reason": _line()}, {"target": _one_of(TARGETS)})
+
+#: The manifest; a file of the family has a plain name, so that no name leads out of its folder.
+SCHEMA = Schema(
+    _object(
+        {
+            "manifest": {"enum": [VERSION]},
+            "generator": {"type": "string", "pattern": "^[0-9A-Za-z.+!-]{1,64}$"},
+            "name": {"type": "string", "pattern": _NAME, "maxLength": LONGEST_NAME},
+            "operations": _table(rf"^({'|'.join(AUXILIARY)}|{NAME}|grad\({NAME}\))$", _OPERATION),
+            "kernels": _table("^[a-z0-9_]{1,240}$", _KERNEL, 1),
+            "left_out": _list(_LEFT_OUT, distinct=False),
+            "files": _table(r"^(\.gitattributes|py\.typed|[A-Za-z_][A-Za-z0-9_]{0,245}\.pyi?)$", _SHA256, 1),
+        },
+        {
+            "spec": _object({"file": {"type": "string", "pattern": rf"^[^/{_CONTROL}]{{1,1000}}$"}, "sha256": _SHA256}),
+            "templates": _SHA256,
+            "summary": _line(),
+        },
+    )
+)

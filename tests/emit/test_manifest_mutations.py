@@ -1,0 +1,187 @@
+"""A manifest with any one value changed, removed, renamed or repeated is refused, or makes the family that it states.
+
+What is made of a family, by `package` in both forms, has no text of its manifest that could be more than text there.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomllib
+import yaml
+
+from generator.cli import main
+from generator.emit.hub.repository import Repository
+from generator.emit.manifest_reader import Rendered, read
+from generator.emit.packed_family import Packed
+from generator.emit.wheel import wheel
+from generator.language.errors import CallError
+
+SPEC = """\
+summary: A product.
+layout: rcr
+dtype: {a: fp16, b: int8, scales: {b: [64, 1]}}
+ops: {cap: {formula: "min(x * s + r, limit)", operands: {r: [M, N]}, scalars: {s: 2, limit: .inf}}}
+epilogue: [none, [{cap: {s: 3, limit: 6}}, {save: hidden}]]
+schedule: decoded
+tile: [{m: 64, n: 64, k: 64, warps: 4}, {m: 128, n: 128, k: 64, warps: 4, stages: 5}]
+targets: [sm89, sm90]
+masking: [auto, none]
+exclude: [{masking: none, epilogue: none, because: no caller has those}]
+"""
+#: What no value of a manifest may become, or only with a meaning that the family then has.
+VALUES: list[Any] = [
+    *(float("nan"), 0, -1, 1.5, True, None, "", "x", [], {}, [[]], 10**30, "a\nb", 'a"""\nimport os\n"""', "a\\"),
+    *("../x", "/etc/passwd", "a\x00b", "\x1b[31m", "a\u2028b", "\ud800", "\u202e", "'; import os", "x: y\n---\n", "é"),
+]
+#: Values that another family may have at that place: the family read is the one that the changed manifest states.
+LEGAL = {
+    "name": str,
+    "summary": str,
+    "spec.file": str,
+    "left_out.name": str,
+    "left_out.reason": str,
+    "kernels.formula": str,
+    "operations.formula": str,
+    "generator": str,
+    "kernels.not_offered": int,
+    "left_out": list,
+    "kernels.outputs": list,
+    "operations.scalars": (int, float, type(None)),
+}
+
+
+@pytest.fixture(scope="module")
+def family(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder: Path = tmp_path_factory.mktemp("mutations")
+    (folder / "small.yaml").write_text(SPEC)
+    assert main([str(folder / "small.yaml"), "--out", str(folder)]) == 0
+    return folder / "small"
+
+
+@pytest.fixture(scope="module")
+def manifest(family: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((family / "manifest.json").read_text())
+    # One kernel and one entry of each kind are enough.
+    found["kernels"] = dict(list(found["kernels"].items())[-1:])
+    assert found["left_out"] and "not_offered" in next(iter(found["kernels"].values()))
+    found["left_out"] = found["left_out"][-1:]
+    found["files"] = {name: digest for name, digest in found["files"].items() if name[0] == "_"} | {
+        f"{name}.py": found["files"][f"{name}.py"] for name in found["kernels"]
+    }
+    return found
+
+
+def paths(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The path of every value below the top."""
+    if at:
+        yield at
+    entries = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, entry in entries:
+        yield from paths(entry, (*at, key))
+
+
+def parent(manifest: Any, path: tuple[Any, ...]) -> Any:
+    for step in path[:-1]:
+        manifest = manifest[step]
+    return manifest
+
+
+def family_of(folder: Path, text: str) -> Rendered | None:
+    """The family of a manifest of this text; None if it is refused, with its path and without a line end."""
+    folder.mkdir(exist_ok=True)
+    (folder / "manifest.json").write_text(text)
+    try:
+        return read(folder)
+    except CallError as error:
+        assert re.match(rf"{re.escape(str(folder))}/manifest\.json:\d+: .", str(error)), error
+        assert str(error).isprintable(), error
+        return None
+
+
+def assert_packed_as_text(family: Rendered) -> None:
+    """Nothing of the manifest is more than text in what is packed of the family."""
+    packed = Packed(family, {name: "" for name in family.files} | {"__init__.py": '"""A family."""\n\n__all__ = []\n'})
+    name, data = wheel([packed], "own_kernels", "1", None)
+    assert name == "own_kernels-1-py3-none-any.whl" and data
+    files = dict(Repository(packed, "own", 1, "other", None).files())
+    for path, text in files.items():
+        assert not os.path.isabs(path) and ".." not in Path(path).parts
+        if path.endswith(".py"):
+            compile(text, path, "exec")
+    assert tomllib.loads(files["build.toml"])["general"].keys() == {"name", "version", "edition", "license", "backends"}
+    _, front, _ = files["README.md"].split("---\n", 2)
+    assert yaml.safe_load(front).keys() == {"library_name", "license", "tags"}
+
+
+def test_the_manifest_itself_is_read(manifest: dict[str, Any], tmp_path: Path) -> None:
+    found = family_of(tmp_path / "small", json.dumps(manifest))
+    assert found is not None and len(found.kernels) == 1
+    assert_packed_as_text(found)
+
+
+def test_a_value_replaced(manifest: dict[str, Any], tmp_path: Path) -> None:
+    original = family_of(tmp_path / "small", json.dumps(manifest))
+    taken = 0
+    for path in paths(manifest):
+        for value in VALUES:
+            changed = copy.deepcopy(manifest)
+            parent(changed, path)[path[-1]] = value
+            found = family_of(tmp_path / "small", json.dumps(changed))
+            if found is None:
+                continue
+            taken += 1
+            names = [str(step) for step in path if not isinstance(step, int) and step not in manifest["kernels"]]
+            legal = [
+                types
+                for key, types in LEGAL.items()
+                if key.split(".")[0] == names[0] and set(key.split(".")) <= set(names)
+            ]
+            assert found == original or any(isinstance(value, types) for types in legal), (path, value)
+            if isinstance(value, str):
+                assert value.isprintable(), (path, value)
+                assert_packed_as_text(found)
+    # Those that may have another value, such as the summary.
+    assert taken > 10
+
+
+def test_a_key_removed_renamed_or_repeated(manifest: dict[str, Any], tmp_path: Path) -> None:
+    optional = {"templates", "spec", "summary", "outputs", "not_offered", "target", "settings", "files", "scalars"}
+    optional |= {*json.loads(json.dumps(next(iter(manifest["kernels"].values()))["axes"])), *manifest["files"]}
+    optional |= {"group", "stages", "split", "chiplets", "sm89"}
+    original = family_of(tmp_path / "small", json.dumps(manifest))
+    for path in paths(manifest):
+        if isinstance(path[-1], int):
+            continue
+        changed = copy.deepcopy(manifest)
+        value = parent(changed, path).pop(path[-1])
+        found = family_of(tmp_path / "small", json.dumps(changed))
+        assert found in (None, original) or path[-1] in optional, path
+        parent(changed, path)[f"{path[-1]}/"] = value
+        assert family_of(tmp_path / "small", json.dumps(changed)) is None, path
+        twice = json.dumps(manifest).replace(
+            f"{json.dumps(path[-1])}: ", f"{json.dumps(path[-1])}: 1, {json.dumps(path[-1])}: ", 1
+        )
+        assert family_of(tmp_path / "small", twice) is None, path
+
+
+def test_text_cut_off_or_nested(manifest: dict[str, Any], tmp_path: Path) -> None:
+    text = json.dumps(manifest)
+    for length in range(0, len(text), 37):
+        assert family_of(tmp_path / "small", text[:length]) is None
+    for odd in (
+        "[" * 100_000,
+        '{"manifest": 1, "name": ' + "[" * 50_000 + "]" * 50_000 + "}",
+        "[]",
+        "1",
+        '"x"',
+        "\x00",
+    ):
+        assert family_of(tmp_path / "small", odd) is None

@@ -1,0 +1,116 @@
+"""Names of families and packages: one rule, with the same verdict on every version of Python."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from generator.emit.manifest_reader import read
+from generator.language.errors import CallError
+from generator.language.family_names import distribution, why_no_family, why_no_identifier, why_no_package
+from generator.language.spec import read as read_spec
+from tests.helpers.support import BASE, GENERATED, SPECS, Spoken, mistakes_of, python
+
+Cli = Callable[..., Spoken]
+REFUSED = [
+    "torch",
+    "triton",
+    "numpy",
+    "types",
+    "ast",
+    "generator",
+    "con",
+    "nul",
+    "com1",
+    "lpt9",
+    "binhex",
+    "compression",
+]
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_name_that_would_hide_something_is_refused_everywhere(cli: Cli, tmp_path: Path, name: str) -> None:
+    reason = why_no_family(name)
+    assert reason is not None and reason.endswith(f"choose another name, such as {name}_gemm")
+    assert why_no_package(name) == reason
+    what = "name (from the file's name; set the key `name` to choose another)"
+    assert mistakes_of(BASE, f"{name}.yaml") == [f"{name}.yaml:1:1: {what}: {reason}"]
+    assert mistakes_of(f"{BASE}name: {name}\n") == [f"family.yaml:4:7: name: {reason}"]
+    for command in (
+        ("new", name),
+        ("package", GENERATED / "ladder", "--format", "wheel", "--out", "x", "--name", name),
+    ):
+        said = cli(*command)
+        assert said.status == 2 and reason in said.err, said
+    shutil.copytree(GENERATED / "ladder", "ladder")
+    path = Path("ladder/manifest.json")
+    path.write_text(json.dumps({**json.loads(path.read_text()), "name": name}))
+    with pytest.raises(CallError, match="is invalid: name: ") as caught:
+        read(Path("ladder"))
+    assert reason in str(caught.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["ladder"]
+
+
+def test_the_running_pythons_modules_are_refused() -> None:
+    # Names that begin with _ or have a capital are no names of families at all.
+    for name in sys.stdlib_module_names:
+        assert why_no_family(name) is not None, name
+
+
+def test_every_name_in_use_is_a_name() -> None:
+    for path in SPECS:
+        assert why_no_family(read_spec(path).name) is None, path
+    # Soft keywords can be imported, and an operation hides nothing.
+    assert [why_no_family(name) for name in ("match", "case", "nn", "own__one", "torch_gemm", "x")] == [None] * 6
+    assert why_no_identifier("torch") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("a__b", "a-b"),
+        ("own_kernels", "own-kernels"),
+        ("fp16_rcr", "fp16-rcr"),
+    ],
+)
+def test_a_distribution_has_the_normal_name(name: str, expected: str) -> None:
+    assert why_no_package(name) is None and distribution(name) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("own_", "'own_' ends with _"),
+        ("pytorch_triton", "would be installed over the distribution pytorch-triton"),
+        ("typing__extensions", "would be installed over the distribution typing-extensions"),
+        ("a" * 81, "the name has 81 characters, at most 80 are allowed"),
+    ],
+)
+def test_a_distribution_of_somebody_else_is_not_replaced(name: str, reason: str) -> None:
+    assert reason in (why_no_package(name) or "")
+
+
+@pytest.mark.parametrize("folder", ["torch", "types", "ast", "a.b", "a-b", "1", "vendored"])
+def test_a_folder_of_any_name_is_loaded_and_hides_no_module(tmp_path: Path, folder: str) -> None:
+    """Renamed by its user; the operators have a namespace, and a package of the name is still what it was."""
+    shutil.copytree(GENERATED / "ladder", tmp_path / "families" / folder)
+    (tmp_path / "vendored.py").write_text("HERE = True\n")
+    code = (
+        "import sys, importlib, ast, types, torch; from pathlib import Path; from generator.verify.loading import *;"
+        f"before = sys.modules.get({folder!r}); family = load_family(Path('families') / {folder!r});"
+        "import vendored; assert vendored.HERE;"
+        f"assert sys.modules.get({folder!r}) is before or {folder!r} == 'vendored';"
+        "a = torch.ones(5, 16, dtype=torch.float16, device='meta'); b = torch.ones(7, 16, device='meta').half().T;"
+        "assert family.gemm_fp16_rcr_none.__module__;"
+        "operators = importlib.import_module(family.__name__ + '._operators');"
+        "assert hasattr(torch.ops, operators.NAMESPACE);"
+        "again = load_family(Path('families') / " + repr(folder) + "); assert again is not family;"
+        "assert again.__name__ == family.__name__ and sys.modules[again.__name__] is again"
+    )
+    done = python("-c", code, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
