@@ -27,6 +27,7 @@ from generator.bench.suite import (
     read_shapes,
     read_suite,
 )
+from generator.files.updating import put
 from generator.language.errors import CallError, SpecError
 
 if TYPE_CHECKING:
@@ -216,7 +217,7 @@ def _present(recorded: Results, records: list[Record], call: Call) -> int:
 
         plot.draw(plot.shown(recorded, records), call.plot)
     if call.html is not None:
-        measurements.put(call.html, results_page(recorded, records))
+        put(call.html, results_page(recorded, records))
     faults = [(record, side) for record in records for side in record.faults]
     for record, side in faults:
         print(f"bench: {record.case} {record.problem.shape} {side.label}: {side.failure}", file=sys.stderr)
@@ -258,7 +259,7 @@ def run(call: Call, comparisons: Sequence[comparison_plan.Comparison], device: D
             device.free()
             recorded.put(record)
             done[record.key] = record
-            keeper.keep(recorded)
+            keeper.keep(recorded, record)
             print(f"[{number}/{len(pending)}] {_line(record)}", file=sys.stderr, flush=True)
     except measure.DeviceLost as lost:
         print(f"bench: {comparison.case} {comparison.problem.shape}: {lost}", file=sys.stderr)
@@ -278,13 +279,16 @@ class _Keeper:
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._next = -math.inf
+        self._fresh: list[Record] = []
 
-    def keep(self, results: Results, *, now: bool = False) -> None:
-        """Write the whole file, unless it was written a short time ago and `now` is False."""
+    def keep(self, results: Results, *fresh: Record, now: bool = False) -> None:
+        """Add what is new to the file, unless it was written a short time ago and `now` is False."""
+        self._fresh += fresh
         begin = time.monotonic()
         if self._path is None or (begin < self._next and not now):
             return
-        measurements.save(results, self._path)
+        measurements.add(results, self._fresh, self._path)
+        self._fresh = []
         end = time.monotonic()
         self._next = end + (end - begin) / self._SHARE
 

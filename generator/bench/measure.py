@@ -307,6 +307,10 @@ class Session:
         side = self._checked(entry)
         if side.failure is not None:
             return replace(side, failure=f"{side.failure} (right at first, wrong after the rounds)")
+        for word in TIMED:
+            wrong = [sample for sample in getattr(entry, word) if not 0 < sample < math.inf]
+            if wrong:
+                return replace(side, failure=f"a measured time is {wrong[0]!r} seconds ({word})")
         return replace(
             side,
             gpu=_timing(entry.replay.method, entry.replayed, entry.gpu),

@@ -13,6 +13,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from yaml.nodes import MappingNode, Node, SequenceNode
 
 from generator.epilogue.chain import Epilogue
+from generator.files.reading import FileError, read_bytes
 from generator.language.axis_values import Operations, read_axis, read_tile
 from generator.language.built_in import BUILT_IN
 from generator.language.document import Place, compose, place, plain
@@ -196,13 +197,13 @@ class _SpecReader(Reader):
             self.tuned_files.append(self.path.parent / name)
             self.positions["tuned", name] = (place(item).line, place(item).column)
             try:
-                data = self.tuned_files[-1].read_bytes()
-                found.append(replace(parse_measurements(data.decode()), file=name))
+                data = read_bytes(self.tuned_files[-1])
+                found.append(replace(parse_measurements(data.decode("utf-8-sig")), file=name))
             except FileNotFoundError:
                 told = f"tuned: {shown(name)} does not exist yet; the family is rendered without it"
                 self.warnings.append(Mistake(self.path, *self.positions["tuned", name], told))
-            except (OSError, ValueError) as error:
-                reason = error.strerror if isinstance(error, OSError) else error
+            except (FileError, ValueError) as error:
+                reason = error.reason.removeprefix("cannot be read: ") if isinstance(error, FileError) else error
                 self.wrong(item, f"tuned: {shown(name)}, relative to the spec, cannot be read: {reason}")
             else:
                 texts += b"\0" + data
