@@ -14,6 +14,7 @@ import pytest
 from generator.bench import markdown_tables, measurements
 from generator.bench.problem import Shape
 from generator.bench.results_page import results_page
+from generator.bench.routing import EVEN
 from generator.bench.suite import read_shapes, read_suite
 from generator.files.reading import FileError
 from generator.language.errors import CallError, SpecError
@@ -29,7 +30,7 @@ from generator.verify import proof_records
 from generator.verify.job_costs import Costs
 from tests.helpers import tuned_file as tuned_files
 from tests.helpers.bench import records
-from tests.helpers.odd_files import mutated
+from tests.helpers.odd_files import VALUES, mutated
 
 ROW = {"BLOCK_M": 16, "BLOCK_N": 16, "num_warps": 1}
 PLACE = Place("NVIDIA H200", 132, "2.11.0", "3.6.0")
@@ -148,18 +149,22 @@ class Kind:
     write: Callable[[Path], None]
     read: Callable[[Path], Any]
     lines: bool = False
+    #: The values that take the places of its own.
+    values: tuple[str, ...] = tuple(VALUES)
 
 
+#: YAML takes long to refuse what is deep.
+SHALLOW = tuple(word for word in VALUES if word != "nested")
 KINDS = {
     "journal": Kind(_journal, _read_journal, lines=True),
     "tuned": Kind(_tuned, _read_tuned),
-    "tuned of a spec": Kind(_spec, _read_by_spec),
+    "tuned of a spec": Kind(_spec, _read_by_spec, values=tuple(VALUES)[::4]),
     "regret": Kind(_regret, _read_regret),
     "bench": Kind(_bench, _read_bench),
     "proofs": Kind(_proofs, _read_proofs),
     "costs": Kind(_costs, _read_costs),
-    "shapes": Kind(_shapes, lambda path: read_shapes(path) and None),
-    "suite": Kind(_suite, lambda path: read_suite(path) and None),
+    "shapes": Kind(_shapes, lambda path: read_shapes(path) and None, values=SHALLOW),
+    "suite": Kind(_suite, lambda path: read_suite(path) and None, values=SHALLOW),
 }
 
 
@@ -168,7 +173,7 @@ def wrong_answers(kind: Kind, folder: Path) -> tuple[int, list[str]]:
     path = folder / ("file.jsonl" if kind.lines else "file.json")
     kind.write(path)
     text, found, number = path.read_text(), [], 0
-    for name, data in mutated(text, lines=kind.lines):
+    for name, data in mutated(text, lines=kind.lines, values=kind.values):
         number += 1
         # A new file: some file systems wait for the disk when an old one is cut off and written again.
         path.unlink()
@@ -200,13 +205,13 @@ def _same(meaning: Any, data: bytes, *, lines: bool) -> bool:
 
 
 def _usual(value: Any) -> Any:
-    """The same without what means the same as nothing: null, false, and mappings and lists without entries."""
+    """The same without what means the same as nothing: null, false, equal groups, what has no entries."""
     if isinstance(value, list):
         return [_usual(each) for each in value]
     if not isinstance(value, dict):
         return value
     entries = {key: _usual(each) for key, each in value.items()}
-    return {key: each for key, each in entries.items() if not (each is None or each is False or each in ([], {}, ""))}
+    return {key: each for key, each in entries.items() if not (each is False or each in (None, [], {}, EVEN))}
 
 
 @pytest.mark.parametrize("kind", KINDS)

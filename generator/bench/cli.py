@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from generator.bench import comparison_plan, markdown_tables, measurements
-from generator.bench.arguments import above_0, peer_words, positive, require_gpu, whole
+from generator.bench.arguments import above_0, peer_words, positive, require_gpu, workers
 from generator.bench.measurements import Record, Results
 from generator.bench.results_page import results_page
 from generator.bench.suite import (
@@ -139,7 +139,7 @@ def parse(argv: Sequence[str]) -> Call:
     )
     default = min(8, (os.cpu_count() or 1) // 2)
     parser.add_argument(
-        "--workers", type=whole, default=default, metavar="N", help="processes that compile before the measurements"
+        "--workers", type=workers, default=default, metavar="N", help="processes that compile before the measurements"
     )
     call = parser.parse_args(argv, namespace=Call())
     if call.table or call.summary:

@@ -24,6 +24,7 @@ from generator.files.checked_json import Schema
 from generator.files.updating import put, update
 from generator.language import measured_values as values
 from generator.language.built_in import chain_of
+from generator.language.dtypes import ACCUMULATORS, ELEMENTS, PRECISIONS
 from generator.language.errors import shown
 from generator.language.measured_values import Unfit
 from generator.language.model import Dtype, Layout
@@ -168,13 +169,26 @@ _SIDE = values.mapping(
     },
     optional=(*(each.name for each in dataclasses.fields(Side) if each.default in (None, False)), "ratios"),
 )
-_WORDS = {"type": "object", "additionalProperties": {"type": ["string", "integer"]}}
+_WORDS = {"type": "object", "additionalProperties": {**values.TEXT, "type": ["string", "integer"]}}
+_OBJECT = {"type": "object"}
+_PRECISIONS = sorted({word for words in PRECISIONS.values() for word in words})
+_DTYPE = values.mapping(
+    {
+        **dict.fromkeys(("a", "b"), values.NAME),
+        "acc": {"type": "string", "enum": sorted({word for words in ACCUMULATORS.values() for word in words})},
+        "out": {"type": "string", "enum": sorted(ELEMENTS)},
+        "precision": {"enum": [None, *_PRECISIONS]},
+        # What these may have, `Dtype` says.
+        **dict.fromkeys(("scales", "zeros", "sparsity"), _OBJECT),
+    },
+    optional=("scales", "zeros", "sparsity"),
+)
 _RECORD = values.mapping(
     {
         **dict.fromkeys(("key", "case", "title"), values.TEXT),
         "shape": SHAPE,
         "layout": {"type": "string", "pattern": f"^[{''.join(LAYOUT_LETTERS)}]{{3}}$"},
-        "dtype": {"type": "object"},
+        "dtype": _DTYPE,
         "epilogue": {"type": "array"},
         "environment": values.TEXT,
         "method": {

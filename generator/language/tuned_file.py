@@ -97,6 +97,8 @@ def contents(data: Any) -> Any:
     places, rows = set(), set()
     for index, entry in enumerate(data["winners"]):
         check_winner(entry, "winners", index)
+        if "batch" in entry and not entry["batch"]:
+            raise Unfit("a batch has at least 1 product; one product has no `batch`", "winners", index, "batch")
         place = tuple(entry.get(name) for name in ("contract", "batch", "m", "n", "k", "inner"))
         if place in places:
             raise Unfit("a winner of the same contract and sizes is above", "winners", index)
@@ -127,12 +129,10 @@ def check_winner(entry: Mapping[str, Any], *steps: str | int) -> None:
             values.of_contract(own["kernel"], entry["contract"], *at, "kernel")
             values.configuration(own["config"], *at, "config")
     batch, divided, inner = entry.get("batch", 0), entry.get("divided", False), entry.get("inner", False)
-    if "batch" in entry and not batch:
-        raise Unfit("a batch has at least 1 product; one product has no `batch`", *steps, "batch")
     if divided and not batch:
         raise Unfit("groups have their number as `batch`", *steps, "divided")
-    if not divided and (inner or "routing" in entry):
-        raise Unfit("only groups are spread over rows or K", *steps, "inner" if inner else "routing")
+    if inner and not divided:
+        raise Unfit("only groups are `inner`", *steps, "inner")
     if divided and entry["k" if inner else "m"] * batch > values.LARGEST_SIZE:
         raise Unfit(f"all groups together are larger than {values.LARGEST_SIZE}", *steps, "k" if inner else "m")
 

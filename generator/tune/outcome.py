@@ -209,6 +209,8 @@ def winner_of(data: Mapping[str, Any], *steps: str | int) -> Winner:
     rival = data.get("runner_up")
     found = Winner(**{**data, "runner_up": None if rival is None else Timed(**rival)})
     fault = found.shape.fault
+    if not found.divided and found.routing != EVEN:
+        fault = f"the routing is {found.routing!r}, and only groups have one"
     if fault is not None:
         raise Unfit(fault, *steps)
     return found

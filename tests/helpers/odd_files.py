@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 #: What each value is replaced by, as the file spells it.
@@ -30,7 +30,7 @@ VALUES = {
 _RAW, _TWICE = "@raw@", "@twice@"
 
 
-def mutated(text: str, *, lines: bool = False) -> Iterator[tuple[str, bytes]]:
+def mutated(text: str, *, lines: bool = False, values: Iterable[str] = tuple(VALUES)) -> Iterator[tuple[str, bytes]]:
     """The name and the bytes of every mutation of a file; with `lines`, of its last line."""
     *before, last = text.splitlines() if lines else [text]
     front = "".join(f"{line}\n" for line in before)
@@ -43,9 +43,9 @@ def mutated(text: str, *, lines: bool = False) -> Iterator[tuple[str, bytes]]:
 
     for steps in list(_steps(found)):
         name = ".".join(map(str, steps)) or "all"
-        for word, raw in VALUES.items():
+        for word in values:
             changed = _set(found, steps, _RAW)
-            yield f"{name} is {word}", spelled(changed).replace(f'"{_RAW}"', raw).encode()
+            yield f"{name} is {word}", spelled(changed).replace(f'"{_RAW}"', VALUES[word]).encode()
         if steps:
             *above, key = steps
             holder = copy.deepcopy(found)
