@@ -8,12 +8,13 @@ import math
 import os
 import sys
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from generator.bench import comparison_plan, markdown_tables, measurements
+from generator.bench import comparison_plan, markdown_tables, measurements, summary
 from generator.bench.arguments import above_0, peer_words, positive, require_gpu, workers
 from generator.bench.measurements import Record, Results
 from generator.bench.results_page import results_page
@@ -221,7 +222,20 @@ def _present(recorded: Results, records: list[Record], call: Call) -> int:
     faults = [(record, side) for record in records for side in record.faults]
     for record, side in faults:
         print(f"bench: {record.case} {record.problem.shape} {side.label}: {side.failure}", file=sys.stderr)
-    return WRONG_RESULT if faults else DONE
+    nothing = summary.why_none(records) if call.summary else _why_no_time(records)
+    if nothing is not None:
+        print(f"bench: {nothing}", file=sys.stderr)
+    return WRONG_RESULT if faults or nothing is not None else DONE
+
+
+def _why_no_time(records: Sequence[Record]) -> str | None:
+    """Why no comparison has a time of a side of ours, or None if one has."""
+    ours = [side for record in records for side in record.sides if side.role != "peer"]
+    if any(side.gpu is not None for side in ours):
+        return None
+    reasons = Counter(side.failure or "no time" for side in ours).most_common(1)
+    told = f", most often: {reasons[0][0]}" if reasons else ""
+    return f"none of {len(records)} comparisons has a time of a kernel{told}"
 
 
 def run(call: Call, comparisons: Sequence[comparison_plan.Comparison], device: Device, *, scale: int = 1) -> int:

@@ -49,7 +49,7 @@ LINE = Schema(
 
 
 @dataclass(frozen=True)
-class _Kept:
+class Entry:
     """An outcome, what it is of, where it was measured, and the digests of the code of the kernels that were."""
 
     about: str
@@ -62,7 +62,7 @@ class _Kept:
         data = {**head, "kernels": dict(self.kernels), **plain(self.outcome)}
         return json.dumps(data, ensure_ascii=False, separators=(",", ":")) + "\n"
 
-    def beside(self, newer: _Kept) -> _Kept | None:
+    def beside(self, newer: Entry) -> Entry | None:
         """What stands of it beside a newer outcome; None if nothing does.
 
         Of the same problem on the same device, nothing does that was measured with other versions. If a kernel's code
@@ -78,7 +78,7 @@ class _Kept:
         return replace(self, outcome=_without(self.outcome, newer.kernels), kernels=kernels) if kernels else None
 
 
-def _kept(data: Any) -> tuple[str, _Kept]:
+def _kept(data: Any) -> tuple[str, Entry]:
     """The key and the outcome of a line with the schema; raises `Unfit` for values that no line has."""
     outcome, kernels = outcome_of(data), data["kernels"]
     named = {each.kernel for each in (*outcome.times, outcome.winner, outcome.chosen) if each is not None}
@@ -88,7 +88,7 @@ def _kept(data: Any) -> tuple[str, _Kept]:
     lacking = sorted(named - kernels.keys() - {each.kernel for each in (outcome.chosen,) if each is not None})
     if lacking:
         raise Unfit(f"the digest of {lacking[0]} is missing", "kernels")
-    return data["key"], _Kept(data["about"], outcome, Place(**data["place"]), kernels)
+    return data["key"], Entry(data["about"], outcome, Place(**data["place"]), kernels)
 
 
 class Journal:
@@ -100,7 +100,7 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._kept: dict[str, _Kept] = {}
+        self._kept: dict[str, Entry] = {}
         #: What of the file has been read: its bytes up to the end of the last whole line, and which file it is.
         self._read = b""
         self._refresh()
@@ -129,7 +129,7 @@ class Journal:
         self._read = whole
         return rest
 
-    def _parsed(self, line: bytes, number: int) -> tuple[str, _Kept]:
+    def _parsed(self, line: bytes, number: int) -> tuple[str, Entry]:
         try:
             text = line.decode("utf-8-sig" if number == 1 else "utf-8")
             return values.parsed(text, LINE, _kept, number)
@@ -142,7 +142,7 @@ class Journal:
     def _wrong(self, reason: str, number: int) -> CallError:
         return CallError(f"--journal: {self.path}:{number}: not an outcome: {reason}")
 
-    def _put(self, key: str, new: _Kept) -> None:
+    def _put(self, key: str, new: Entry) -> None:
         """Take in an outcome; of older ones, what it replaces goes."""
         standing = {other: kept.beside(new) for other, kept in self._kept.items() if other != key}
         self._kept = {other: kept for other, kept in standing.items() if kept is not None}
@@ -172,7 +172,7 @@ class Journal:
 
         Outcomes that other runs have appended are read too. Raises `FileError` if the file cannot be written.
         """
-        kept = _Kept(about, outcome, place, kernels)
+        kept = Entry(about, outcome, place, kernels)
         line = values.checked(kept.line(key), LINE, self.path).encode()
         with alone(self.path.parent):
             rest = self._refresh()
@@ -189,6 +189,10 @@ class Journal:
             self._read += line
         self._put(key, kept)
 
+    def refresh(self) -> None:
+        """Read what other runs have written since; raises `CallError` if the file is something else now."""
+        self._refresh()
+
     @property
     def outcomes(self) -> dict[str, Outcome]:
         """What it holds, by key."""
@@ -203,6 +207,11 @@ class Journal:
     def places(self) -> set[Place]:
         """Where what it holds was measured."""
         return {kept.place for kept in self._kept.values()}
+
+    @property
+    def entries(self) -> Iterator[Entry]:
+        """What it holds, with what each outcome is of."""
+        return iter(self._kept.values())
 
     def standing(self, place: Place, family: str, digests: Mapping[str, str]) -> Iterator[Outcome]:
         """What was measured at `place`, whichever call asked for it, of a family's kernels that are what they were.

@@ -15,7 +15,8 @@ from generator.tune import executors
 _CANDIDATES = 12
 
 _EPILOG = (
-    "Exit status: 0 done, or the budget is spent; 1 a result was wrong, a kernel failed or a worker lost its GPU; "
+    "Exit status: 0 done, or the budget is spent; 1 a result was wrong, a kernel failed, a worker lost its GPU, or "
+    "there is no winner, no regret or nothing to report, and why is printed; "
     "2 the call or a spec is wrong. A repeated call continues where the last one stopped."
 )
 

@@ -156,8 +156,12 @@ def _verify(arguments: argparse.Namespace) -> int:
     found = rendered(arguments.specs, arguments.out, arguments.only)
     _make_room(arguments)
     if arguments.table:
-        print(proof_records.table(arguments.table, proof_records.current(found)))
-        return 0
+        code = proof_records.current(found)
+        print(proof_records.table(arguments.table, code))
+        nothing = proof_records.why_no_row(arguments.table, code)
+        if nothing is not None:
+            print(nothing, file=sys.stderr)
+        return 0 if nothing is None else 1
     device = gpu()
     asked = arguments.level or default_levels(device)
     levels = [level for level in LEVELS if level in asked]

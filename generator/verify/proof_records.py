@@ -294,7 +294,7 @@ def table(files: Sequence[Path], current: set[Subject]) -> str:
     """The proofs in `files` of the code in `current`, as a table in Markdown.
 
     Records of code that is not in `current`, and records with a case that is not proved, are not counted. A kernel in
-    two families counts once.
+    two families counts once. Raises `CallError` for a file that is no record.
     """
     rows: dict[tuple[str, str, str, str], Counter[str]] = {}
     for path in files:
@@ -311,3 +311,18 @@ def table(files: Sequence[Path], current: set[Subject]) -> str:
     for (level, where, triton, torch), counts in sorted(rows.items()):
         lines.append(f"| {level} | {where} | {triton} | {torch} | {counts['kernels']} | {counts['cases']:,} |")
     return "\n".join(lines)
+
+
+def why_no_row(files: Sequence[Path], current: set[Subject]) -> str | None:
+    """Why `table` has no row, or None if it has one; raises `CallError` for a file that is no record."""
+    found = [(subject, level) for path in files for subject, own in read(path).proved.items() for level in own.values()]
+    counted = [complete(level) for subject, level in found if subject in current]
+    if any(counted):
+        return None
+    names = ", ".join(map(str, files))
+    if not found:
+        return f"--table: {names}: no proof is recorded"
+    return (
+        f"--table: {names}: none of {len(found)} recorded proofs counts: {len(found) - len(counted)} are of code that "
+        f"these families do not have now, and {len(counted)} have cases that are not proved"
+    )
