@@ -217,4 +217,4 @@ def _usual(value: Any) -> Any:
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_mutation_is_read_with_its_meaning_or_refused_with_a_line(kind: str, tmp_path: Path) -> None:
     number, found = wrong_answers(KINDS[kind], tmp_path)
-    assert number > 90 and not found, "\n".join([f"{len(found)} of {number}", *found[:20]])
+    assert number > 80 and not found, "\n".join([f"{len(found)} of {number}", *found[:20]])

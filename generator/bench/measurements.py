@@ -316,7 +316,7 @@ def text_of(results: Results, path: Path) -> str:
         "environments": results.environments,
         "ceilings": {name: {c.name: c.rate for c in found} for name, found in results.ceilings.items()},
     }
-    return values.checked(_dump(head, [_plain_record(record) for record in results.records]), SCHEMA, path)
+    return values.checked(_dump(head, [_plain_record(record) for record in results.records]), SCHEMA, _results, path)
 
 
 def _dump(head: Mapping[str, object], records: Sequence[Mapping[str, Any]]) -> str:

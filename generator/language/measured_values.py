@@ -158,17 +158,17 @@ def read(
         raise CallError(f"{front}{error}") from None
     except Wrong as error:
         end = remedy if isinstance(error, OtherFormat) else ""
-        raise CallError(f"{front}{path}:{error.line}: not {kind}: {error.reason}{end}") from None
+        raise CallError(f"{front}{path}:{error.line}: is not {kind}: {error.reason}{end}") from None
 
 
-def checked(text: str, schema: Schema, path: Path) -> str:
-    """The text, which is about to be written to a file; raises `FileError` if its schema does not accept it.
+def checked(text: str, schema: Schema, build: Callable[[Any], object], path: Path) -> str:
+    """The text, which is about to be written to a file; raises `FileError` if it could not be read, as by `parsed`.
 
     Halves of characters, which the message of an exception may have, become question marks.
     """
     text = text.encode("utf-8", "replace").decode()
     try:
-        schema.parse(text)
+        parsed(text, schema, build)
     except Wrong as error:
         raise FileError(path, f"is not written, because line {error.line} would be wrong: {error.reason}") from None
     return text

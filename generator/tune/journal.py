@@ -78,7 +78,7 @@ class Entry:
         return replace(self, outcome=_without(self.outcome, newer.kernels), kernels=kernels) if kernels else None
 
 
-def _kept(data: Any) -> tuple[str, Entry]:
+def _entry(data: Any) -> tuple[str, Entry]:
     """The key and the outcome of a line with the schema; raises `Unfit` for values that no line has."""
     outcome, kernels = outcome_of(data), data["kernels"]
     named = {each.kernel for each in (*outcome.times, outcome.winner, outcome.chosen) if each is not None}
@@ -132,7 +132,7 @@ class Journal:
     def _parsed(self, line: bytes, number: int) -> tuple[str, Entry]:
         try:
             text = line.decode("utf-8-sig" if number == 1 else "utf-8")
-            return values.parsed(text, LINE, _kept, number)
+            return values.parsed(text, LINE, _entry, number)
         except UnicodeDecodeError:
             reason = "is not UTF-8 text"
         except Wrong as error:
@@ -140,7 +140,7 @@ class Journal:
         raise self._wrong(reason, number)
 
     def _wrong(self, reason: str, number: int) -> CallError:
-        return CallError(f"--journal: {self.path}:{number}: not an outcome: {reason}")
+        return CallError(f"--journal: {self.path}:{number}: is no outcome: {reason}")
 
     def _put(self, key: str, new: Entry) -> None:
         """Take in an outcome; of older ones, what it replaces goes."""
@@ -172,8 +172,8 @@ class Journal:
 
         Outcomes that other runs have appended are read too. Raises `FileError` if the file cannot be written.
         """
-        kept = Entry(about, outcome, place, kernels)
-        line = values.checked(kept.line(key), LINE, self.path).encode()
+        text = values.checked(Entry(about, outcome, place, kernels).line(key), LINE, _entry, self.path)
+        line = text.encode()
         with alone(self.path.parent):
             rest = self._refresh()
             try:
@@ -187,7 +187,7 @@ class Journal:
             except OSError as error:
                 raise FileError(self.path, f"cannot be written: {error.strerror or error}") from None
             self._read += line
-        self._put(key, kept)
+        self._put(*values.parsed(text, LINE, _entry))
 
     def refresh(self) -> None:
         """Read what other runs have written since; raises `CallError` if the file is something else now."""

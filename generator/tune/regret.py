@@ -117,7 +117,7 @@ def text_of(kept: Results, path: Path) -> str:
     lines = [f" {_json(key)}: {_json(value)}," for key, value in head.items()]
     sizes = ",\n".join(f"  {_json(_plain(each))}" for each in kept.found)
     text = "\n".join(["{", *lines, ' "sizes": [', *([sizes] if sizes else []), " ]", "}"]) + "\n"
-    return values.checked(text, SCHEMA, path)
+    return values.checked(text, SCHEMA, _results, path)
 
 
 def _plain(each: Regret) -> dict[str, Any]:

@@ -169,4 +169,4 @@ def save(found: Winners, path: Path) -> None:
 
 def text_of(found: Winners, path: Path) -> str:
     """The text of a file, checked; raises `FileError` if no reader would accept it."""
-    return values.checked(dump(found), SCHEMA, path)
+    return values.checked(dump(found), SCHEMA, _winners, path)

@@ -264,7 +264,7 @@ def text_of(found: Record, path: Path) -> str:
         line |= {"hosts": line.get("hosts", {}) | {subject.host: own}} if subject.host else own
     place = json.dumps(dict(sorted(found.place.items())))
     kernels = ",\n".join(f"  {json.dumps(line)}" for line in lines.values())
-    return values.checked(f'{{\n "place": {place},\n "kernels": [\n{kernels}\n ]\n}}\n', SCHEMA, path)
+    return values.checked(f'{{\n "place": {place},\n "kernels": [\n{kernels}\n ]\n}}\n', SCHEMA, _record_of, path)
 
 
 def read(path: Path) -> Record:
