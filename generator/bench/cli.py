@@ -191,7 +191,7 @@ def show(call: Call) -> int:
     assert call.json is not None
     if call.suite is not None:
         _reported_as(call, read_suite(find(call.suite)))
-    if not call.json.is_file():
+    if not call.json.exists():
         raise CallError(f"--json: there is no file {call.json}; without --table and --summary the call measures")
     recorded = measurements.load(call.json)
     records = [record for record in recorded.records if call.only is None or _matches(record, call.only)]

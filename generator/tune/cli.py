@@ -17,6 +17,7 @@ from generator.bench.markdown_tables import tile
 from generator.bench.problem import Shape
 from generator.bench.sampled_sizes import is_unseen
 from generator.bench.suite import DEFAULT_SHAPES, find_shapes, read_shapes
+from generator.files.updating import require_regular
 from generator.language.errors import CallError, SpecError
 from generator.plan import devices
 from generator.plan.kernels import Family
@@ -185,6 +186,8 @@ def tune(call: Call, factory: str = trial_worker.CUDA) -> int:
     for wrong specs or shapes, before anything is measured.
     """
     until = time.monotonic() + call.budget
+    if call.regret is not None:
+        require_regular(call.regret)
     families, shapes = Families(call.specs, call.out), shapes_of(call)
     local = call.executor == executors.PROCESSES
     if local and factory == trial_worker.CUDA:

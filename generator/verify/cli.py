@@ -24,6 +24,7 @@ from typing import TypeVar
 
 from generator.emit.apply import write
 from generator.emit.manifest_reader import Rendered
+from generator.files.updating import require_regular
 from generator.language.call_numbers import MOST_PROCESSES, whole_number
 from generator.language.errors import CallError, SpecError, shown
 from generator.language.targets import TARGETS
@@ -215,6 +216,7 @@ def _make_room(arguments: argparse.Namespace) -> None:
     """Make the folders of the files that will be written: what cannot be written is said before anything is proved."""
     for path in (arguments.junit, arguments.html, arguments.results, arguments.costs):
         if path is not None:
+            require_regular(path)
             path.parent.mkdir(parents=True, exist_ok=True)
     if arguments.results is not None and arguments.results.exists():
         proof_records.read(arguments.results)
