@@ -17,6 +17,7 @@ from generator.cost import tuned
 from generator.emit.apply import Refused
 from generator.emit.job import OUT, Job, check, counted, diff, render
 from generator.emit.staging import stage
+from generator.files.reading import FileError
 from generator.language.errors import CallError, Mistake, SpecError
 from generator.plan.families import families
 from generator.plan.kernels import Family
@@ -60,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except CallError as error:
         print(f"python -m generator: {error}", file=sys.stderr)
         return 2
-    except Refused as error:
+    except (Refused, FileError) as error:
         print(error, file=sys.stderr)
         return 1
     except BrokenPipeError:

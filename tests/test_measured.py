@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 
+from generator.bench import measurements
+from generator.language import tuned_file
+from generator.tune import winners
+from generator.tune.journal import Journal
+from generator.verify import proof_records
+from generator.verify.job_costs import Costs
 from tests.helpers.support import ROOT
 
 #: The most that a file may hold, in thousands of bytes. A file of a new name needs a limit here.
@@ -94,3 +103,29 @@ def test_the_limits_are_of_the_files_there_are() -> None:
 @pytest.mark.parametrize("name", sorted(FILES))
 def test_a_file_stays_below_its_limit(name: str) -> None:
     assert FILES[name].stat().st_size <= LIMITS[name] * 1000
+
+
+def _tuned(path: Path) -> object:
+    assert tuned_file.parse(path.read_text()).winners
+    return winners.read(path).winners
+
+
+#: How files of the commands are read: a pattern of their names, and what a file holds, which is never empty.
+READERS: dict[str, Callable[[Path], object]] = {
+    "specs/tuned/*/*.json": _tuned,
+    "measured/*/tune_*.jsonl": lambda path: Journal(path).outcomes,
+    "measured/*/bench_*.json": lambda path: measurements.load(path).records,
+    "measured/proofs/*.json": lambda path: proof_records.read(path).proved,
+    "measured/product/*.json": lambda path: proof_records.read(path).proved,
+}
+
+
+@pytest.mark.parametrize("pattern", READERS)
+def test_every_committed_file_is_read(pattern: str) -> None:
+    paths = sorted(ROOT.glob(pattern))
+    assert paths and {path.relative_to(ROOT).as_posix() for path in paths} <= set(FILES)
+    assert [path for path in paths if not READERS[pattern](path)] == []
+
+
+def test_the_shipped_durations_of_jobs_are_read() -> None:
+    assert Costs.shipped().seconds

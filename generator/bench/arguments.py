@@ -6,43 +6,48 @@ The functions that convert an argument raise argparse.ArgumentTypeError for an i
 from __future__ import annotations
 
 import argparse
-import math
 import os
+from collections.abc import Callable
+from typing import TypeVar
 
 from generator.bench.suite import peers
+from generator.language.call_numbers import MOST_PROCESSES, number_above_0, whole_number
 from generator.language.errors import CallError
 
+_Read = TypeVar("_Read")
+#: The most rounds of a comparison, and candidates of a trial.
+_MOST = 1_000_000
 
-def whole(text: str) -> int:
-    """A whole number."""
-    if not text.isascii() or not text.isdigit():
-        raise argparse.ArgumentTypeError(f"expected a whole number, got {text!r}")
-    return int(text)
+
+def workers(text: str) -> int:
+    """A number of processes, which may be 0."""
+    return _argument(whole_number, text, 0, MOST_PROCESSES)
+
+
+def gpus(text: str) -> int:
+    """A number of GPUs."""
+    return _argument(whole_number, text, 1, MOST_PROCESSES)
 
 
 def positive(text: str) -> int:
     """A whole number of at least 1."""
-    number = whole(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, got {text!r}")
-    return number
+    return _argument(whole_number, text, 1, _MOST)
 
 
 def above_0(text: str) -> float:
     """A number above 0."""
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not 0 < number < math.inf:
-        raise argparse.ArgumentTypeError(f"expected a number above 0, got {text!r}")
-    return number
+    return _argument(number_above_0, text)
 
 
 def peer_words(text: str) -> tuple[str, ...]:
     """The peers of a comma-separated list; no peer for `none`."""
+    return _argument(peers, text)
+
+
+def _argument(read: Callable[..., _Read], text: str, *limits: int) -> _Read:
+    """What `read` makes of a text, with its ValueError raised as the error that argparse reports."""
     try:
-        return peers(text)
+        return read(text, *limits)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 

@@ -8,13 +8,14 @@ import math
 import os
 import sys
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from generator.bench import comparison_plan, markdown_tables, measurements
-from generator.bench.arguments import above_0, peer_words, positive, require_gpu, whole
+from generator.bench import comparison_plan, markdown_tables, measurements, summary
+from generator.bench.arguments import above_0, peer_words, positive, require_gpu, workers
 from generator.bench.measurements import Record, Results
 from generator.bench.results_page import results_page
 from generator.bench.suite import (
@@ -27,6 +28,7 @@ from generator.bench.suite import (
     read_shapes,
     read_suite,
 )
+from generator.files.updating import put
 from generator.language.errors import CallError, SpecError
 
 if TYPE_CHECKING:
@@ -138,7 +140,7 @@ def parse(argv: Sequence[str]) -> Call:
     )
     default = min(8, (os.cpu_count() or 1) // 2)
     parser.add_argument(
-        "--workers", type=whole, default=default, metavar="N", help="processes that compile before the measurements"
+        "--workers", type=workers, default=default, metavar="N", help="processes that compile before the measurements"
     )
     call = parser.parse_args(argv, namespace=Call())
     if call.table or call.summary:
@@ -189,7 +191,7 @@ def show(call: Call) -> int:
     assert call.json is not None
     if call.suite is not None:
         _reported_as(call, read_suite(find(call.suite)))
-    if not call.json.is_file():
+    if not call.json.exists():
         raise CallError(f"--json: there is no file {call.json}; without --table and --summary the call measures")
     recorded = measurements.load(call.json)
     records = [record for record in recorded.records if call.only is None or _matches(record, call.only)]
@@ -216,11 +218,24 @@ def _present(recorded: Results, records: list[Record], call: Call) -> int:
 
         plot.draw(plot.shown(recorded, records), call.plot)
     if call.html is not None:
-        measurements.put(call.html, results_page(recorded, records))
+        put(call.html, results_page(recorded, records))
     faults = [(record, side) for record in records for side in record.faults]
     for record, side in faults:
         print(f"bench: {record.case} {record.problem.shape} {side.label}: {side.failure}", file=sys.stderr)
-    return WRONG_RESULT if faults else DONE
+    nothing = summary.why_none(records) if call.summary else _why_no_time(records)
+    if nothing is not None:
+        print(f"bench: {nothing}", file=sys.stderr)
+    return WRONG_RESULT if faults or nothing is not None else DONE
+
+
+def _why_no_time(records: Sequence[Record]) -> str | None:
+    """Why no comparison has a time of a side of ours, or None if one has."""
+    ours = [side for record in records for side in record.sides if side.role != "peer"]
+    if any(side.gpu is not None for side in ours):
+        return None
+    reasons = Counter(side.failure or "no time" for side in ours).most_common(1)
+    told = f", most often: {reasons[0][0]}" if reasons else ""
+    return f"none of {len(records)} comparisons has a time of a kernel{told}"
 
 
 def run(call: Call, comparisons: Sequence[comparison_plan.Comparison], device: Device, *, scale: int = 1) -> int:
@@ -258,7 +273,7 @@ def run(call: Call, comparisons: Sequence[comparison_plan.Comparison], device: D
             device.free()
             recorded.put(record)
             done[record.key] = record
-            keeper.keep(recorded)
+            keeper.keep(recorded, record)
             print(f"[{number}/{len(pending)}] {_line(record)}", file=sys.stderr, flush=True)
     except measure.DeviceLost as lost:
         print(f"bench: {comparison.case} {comparison.problem.shape}: {lost}", file=sys.stderr)
@@ -278,13 +293,16 @@ class _Keeper:
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._next = -math.inf
+        self._fresh: list[Record] = []
 
-    def keep(self, results: Results, *, now: bool = False) -> None:
-        """Write the whole file, unless it was written a short time ago and `now` is False."""
+    def keep(self, results: Results, *fresh: Record, now: bool = False) -> None:
+        """Add what is new to the file, unless it was written a short time ago and `now` is False."""
+        self._fresh += fresh
         begin = time.monotonic()
         if self._path is None or (begin < self._next and not now):
             return
-        measurements.save(results, self._path)
+        measurements.add(results, self._fresh, self._path)
+        self._fresh = []
         end = time.monotonic()
         self._next = end + (end - begin) / self._SHARE
 

@@ -206,7 +206,10 @@ class Session:
         calls, replay = 1, self.device.record(functools.partial(run, 1))
         # The time of a single short call includes the launch of its replay: repeat with the time of many calls.
         for _ in range(2):
-            wanted = calls_for(min(timed(replay, self.device) for _ in range(3)) / calls, count, self.sample)
+            times = [timed(replay, self.device) for _ in range(3)]
+            if not all(0 <= each < math.inf for each in times):
+                raise RuntimeError(f"measured times of {times} seconds")
+            wanted = calls_for(min(times) / calls, count, self.sample)
             if wanted <= 1.2 * calls:
                 break
             calls, replay = wanted, self.device.record(functools.partial(run, wanted))
@@ -307,6 +310,10 @@ class Session:
         side = self._checked(entry)
         if side.failure is not None:
             return replace(side, failure=f"{side.failure} (right at first, wrong after the rounds)")
+        for word in TIMED:
+            wrong = [sample for sample in getattr(entry, word) if not 0 < sample < math.inf]
+            if wrong:
+                return replace(side, failure=f"a measured time is {wrong[0]!r} seconds ({word})")
         return replace(
             side,
             gpu=_timing(entry.replay.method, entry.replayed, entry.gpu),

@@ -13,18 +13,22 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import os
-import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from generator.bench import stats
-from generator.bench.problem import Problem, Shape
+from generator.bench.problem import SHAPE, Problem, shape_of
+from generator.files.checked_json import Schema
+from generator.files.updating import put, update
+from generator.language import measured_values as values
 from generator.language.built_in import chain_of
-from generator.language.errors import CallError
+from generator.language.dtypes import ACCUMULATORS, ELEMENTS, PRECISIONS
+from generator.language.errors import shown
+from generator.language.measured_values import Unfit
 from generator.language.model import Dtype, Layout
+from generator.language.vocabulary import LAYOUT_LETTERS
 
 FORMAT = 2
 
@@ -35,6 +39,7 @@ COPY = "copy"
 #: included, and until the host is free again.
 TIMED = ("gpu", "call", "host")
 
+_Part = TypeVar("_Part")
 Environment = Mapping[str, str | int]
 #: The ratio of a peer's time to a side's for each word of `TIMED`, by the places of the side and the peer in a record.
 Ratios = Mapping[tuple[int, int], Mapping[str, stats.Ratio]]
@@ -131,6 +136,84 @@ class Ceiling:
     rate: float
 
 
+_TIMING = values.record(
+    Timing,
+    {
+        "method": values.TEXT,
+        "calls": values.SIZE,
+        "rounds": values.SIZE,
+        "median": values.ABOVE_0,
+        "mean": values.ABOVE_0,
+        "deviation": values.SHARE,
+    },
+)
+_RATIO = {"type": "array", "items": values.ABOVE_0, "minItems": 3, "maxItems": 3}
+_RATIOS = {
+    "type": "object",
+    "patternProperties": {"^(0|[1-9][0-9]{0,3})$": values.mapping(dict.fromkeys(TIMED, _RATIO), optional=TIMED)},
+    "additionalProperties": False,
+}
+_SIDE = values.mapping(
+    {
+        "label": values.TEXT,
+        "role": {"type": "string", "enum": ["kernel", "contract", "peer"]},
+        "name": values.TEXT,
+        **dict.fromkeys(("family", "digest", "failure"), values.TEXT),
+        "config": values.CONFIG,
+        "index": values.COUNT,
+        **dict.fromkeys(("forced", "refused"), values.SWITCH),
+        **dict.fromkeys(TIMED, _TIMING),
+        # The error of a wrong result is of any size.
+        **dict.fromkeys(("error", "tolerance"), values.ERROR),
+        "ratios": _RATIOS,
+    },
+    optional=(*(each.name for each in dataclasses.fields(Side) if each.default in (None, False)), "ratios"),
+)
+_WORDS = {"type": "object", "additionalProperties": {**values.TEXT, "type": ["string", "integer"]}}
+_OBJECT = {"type": "object"}
+_PRECISIONS = sorted({word for words in PRECISIONS.values() for word in words})
+_DTYPE = values.mapping(
+    {
+        **dict.fromkeys(("a", "b"), values.NAME),
+        "acc": {"type": "string", "enum": sorted({word for words in ACCUMULATORS.values() for word in words})},
+        "out": {"type": "string", "enum": sorted(ELEMENTS)},
+        "precision": {"enum": [None, *_PRECISIONS]},
+        # What these may have, `Dtype` says.
+        **dict.fromkeys(("scales", "zeros", "sparsity"), _OBJECT),
+    },
+    optional=("scales", "zeros", "sparsity"),
+)
+_RECORD = values.mapping(
+    {
+        **dict.fromkeys(("key", "case", "title"), values.TEXT),
+        "shape": SHAPE,
+        "layout": {"type": "string", "pattern": f"^[{''.join(LAYOUT_LETTERS)}]{{3}}$"},
+        "dtype": _DTYPE,
+        "epilogue": {"type": "array"},
+        "environment": values.TEXT,
+        "method": {
+            **_WORDS,
+            "properties": dict.fromkeys(("configs", "peer"), values.TEXT),
+            "required": ["configs", "peer"],
+        },
+        "sides": values.entries(_SIDE),
+    }
+)
+SCHEMA = Schema(
+    values.mapping(
+        {
+            "format": values.exactly(FORMAT),
+            "environments": {"type": "object", "additionalProperties": _WORDS},
+            "ceilings": {
+                "type": "object",
+                "additionalProperties": {"type": "object", "additionalProperties": values.ABOVE_0},
+            },
+            "records": values.entries(_RECORD),
+        }
+    )
+)
+
+
 @dataclass
 class Results:
     """The contents of a results file."""
@@ -192,45 +275,48 @@ def digest_of(value: object) -> str:
 def load(path: Path) -> Results:
     """The results in `path`, empty where there is no such file; raise `CallError` for a file that is something else."""
     try:
-        text = path.read_text(encoding="utf-8")
+        return values.read(path, SCHEMA, _results, "a results file", "--json", values.MEASURE_AGAIN)
     except FileNotFoundError:
         return Results()
-    except (OSError, UnicodeDecodeError) as error:
-        raise CallError(f"--json: {path} cannot be read: {error}") from None
-    try:
-        data = json.loads(text)
-        if data["format"] != FORMAT:
-            raise CallError(
-                f"--json: {path} has format {data['format']!r}, this version reads {FORMAT}: name another file, or "
-                "remove this one, and what it held is measured again"
-            )
-        return _results(data)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CallError(f"--json: {path} is no results file ({type(error).__name__}: {error})") from None
 
 
 def save(results: Results, path: Path) -> None:
-    """Write the results to `path` in one step, so that a stopped run leaves the file whole."""
+    """Write the results to `path` in one step, so that a stopped run leaves the file whole.
+
+    Raises `FileError` if it cannot be written, or if no reader would accept it.
+    """
+    put(path, text_of(results, path))
+
+
+def add(results: Results, fresh: Sequence[Record], path: Path) -> None:
+    """Add what a run has measured, and the environments and ceilings of its results, to the results in `path`.
+
+    What other runs have written there stays, and `results` have it afterwards too. Raises what `load` and `save` raise.
+    """
+
+    def merged() -> str:
+        found = load(path)
+        found.environments |= results.environments
+        for name, ceilings in results.ceilings.items():
+            known = {each.name for each in ceilings}
+            others = (each for each in found.ceilings.get(name, ()) if each.name not in known)
+            found.ceilings[name] = (*others, *ceilings)
+        for record in fresh:
+            found.put(record)
+        results.environments, results.ceilings, results.records = found.environments, found.ceilings, found.records
+        return text_of(results, path)
+
+    update(path, merged)
+
+
+def text_of(results: Results, path: Path) -> str:
+    """The text of a file, checked; raises `FileError` if no reader would accept it."""
     head = {
         "format": FORMAT,
         "environments": results.environments,
         "ceilings": {name: {c.name: c.rate for c in found} for name, found in results.ceilings.items()},
     }
-    put(path, _dump(head, [_plain_record(record) for record in results.records]))
-
-
-def put(path: Path, text: str) -> None:
-    """Write a file in one step: whole, or as it was."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    return values.checked(_dump(head, [_plain_record(record) for record in results.records]), SCHEMA, _results, path)
 
 
 def _dump(head: Mapping[str, object], records: Sequence[Mapping[str, Any]]) -> str:
@@ -278,31 +364,63 @@ def _plain_side(record: Record, place: int) -> dict[str, Any]:
 
 
 def _results(data: Any) -> Results:
+    """The contents of a file with the schema; raises `Unfit` for values that no file has."""
+    records = [_record(entry, "records", index) for index, entry in enumerate(data["records"])]
+    for index, record in enumerate(records):
+        if record.environment not in data["environments"]:
+            raise Unfit("there is no such environment", "records", index, "environment")
+    for name in data["ceilings"].keys() - data["environments"].keys():
+        raise Unfit("there is no such environment", "ceilings", name)
     return Results(
-        {name: dict(environment) for name, environment in data["environments"].items()},
+        data["environments"],
         {name: tuple(Ceiling(*pair) for pair in found.items()) for name, found in data["ceilings"].items()},
-        [_record(entry) for entry in data["records"]],
+        records,
     )
 
 
-def _record(data: Any) -> Record:
+def _record(data: Any, *steps: str | int) -> Record:
     problem = Problem(
-        Shape(*data["shape"]),
-        Dtype.from_data(data["dtype"]),
+        shape_of(data["shape"], *steps, "shape"),
+        _of_data(Dtype.from_data, _dtype_data, data["dtype"], *steps, "dtype"),
         Layout.of(data["layout"]),
-        chain_of(data["epilogue"]),
+        _of_data(chain_of, lambda chain: chain.data, data["epilogue"], *steps, "epilogue"),
     )
-    sides = tuple(_side(entry) for entry in data["sides"])
-    ratios = {
-        (own, int(other)): {word: stats.Ratio(*values) for word, values in found.items()}
-        for own, entry in enumerate(data["sides"])
-        for other, found in entry.get("ratios", {}).items()
-    }
-    return Record(
-        data["key"], data["case"], data["title"], problem, data["environment"], dict(data["method"]), sides, ratios
-    )
+    _of_data(lambda _: problem, _described, data["epilogue"], *steps)
+    sides = tuple(_side(entry, *steps, "sides", place) for place, entry in enumerate(data["sides"]))
+    peers = str(data["method"]["peer"]).split(",")
+    if sum(side.role == "peer" for side in sides) > len(peers):
+        raise Unfit(f"the method has {len(peers)} peers, and the sides have more", *steps, "sides")
+    ratios: dict[tuple[int, int], dict[str, stats.Ratio]] = {}
+    for own, entry in enumerate(data["sides"]):
+        for other, found in entry.get("ratios", {}).items():
+            if int(other) >= len(sides):
+                raise Unfit("there is no such side", *steps, "sides", own, "ratios", other)
+            ratios[own, int(other)] = {word: stats.Ratio(*numbers) for word, numbers in found.items()}
+    return Record(data["key"], data["case"], data["title"], problem, data["environment"], data["method"], sides, ratios)
 
 
-def _side(data: Any) -> Side:
-    values = {name: value for name, value in data.items() if name != "ratios"}
-    return Side(**(values | {name: Timing(**values[name]) for name in TIMED if name in values}))
+def _dtype_data(dtype: Dtype) -> Any:
+    return dtype.data if dtype.word and all(each.bits for each in dtype.stored) else None
+
+
+def _described(problem: Problem) -> Any:
+    """The data of the problem's epilogue, if the operands of its call can be described."""
+    return problem.epilogue.data if problem.flops and problem.aligned_rows is not None and problem.held else None
+
+
+def _of_data(read: Callable[[Any], _Part], again: Callable[[_Part], Any], data: Any, *steps: str | int) -> _Part:
+    """What a reader makes of data of any kind, if `again` gives the same data back; raises `Unfit` if not."""
+    try:
+        found = read(data)
+        if again(found) == data:
+            return found
+        reason = "another spelling"
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
+        reason = f"{type(error).__name__}: {error}"
+    raise Unfit(f"is not what a kernel has: {shown(data)} ({reason})"[:300], *steps)
+
+
+def _side(data: Any, *steps: str | int) -> Side:
+    values.configuration(data.get("config") or {}, *steps, "config")
+    found = {name: value for name, value in data.items() if name != "ratios"}
+    return Side(**(found | {name: Timing(**found[name]) for name in TIMED if name in found}))

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
+from typing import Any
 
-from generator.bench.routing import EVEN, ends
+from generator.bench.routing import EVEN, ROUTING, ends
 from generator.cost import spreading
 from generator.epilogue.chain import Epilogue
+from generator.language import measured_values as values
 from generator.language.dtypes import ELEMENTS
+from generator.language.measured_values import LARGEST_SIZE, Unfit
 from generator.language.model import Dtype, Layout, Variant
 from generator.language.storage import element_of
 from generator.language.vocabulary import DEFAULTS, IMPLEMENTATION_AXES
@@ -21,6 +24,12 @@ ROW_CLASSES: Mapping[str, tuple[int, float]] = {
     "M 65 to 1024": (65, 1024),
     "larger M": (1025, math.inf),
 }
+
+
+#: The largest `pad` of a shape.
+LARGEST_PAD = 999_999
+#: The most groups, and the most rows, or columns of A, in groups: for each of them its group is drawn.
+MOST_GROUPS, MOST_IN_GROUPS = 1 << 16, 1 << 22
 
 
 @dataclass(frozen=True, order=True)
@@ -53,6 +62,22 @@ class Shape:
         while not found[-1]:
             found.pop()
         return found
+
+    @property
+    def fault(self) -> str | None:
+        """Why there is no such product, or None if there is one."""
+        if not all(1 <= size <= LARGEST_SIZE for size in (self.m, self.n, self.k, self.batch or 1)):
+            return f"a size is not a whole number from 1 to {LARGEST_SIZE}"
+        if not 0 <= self.pad <= LARGEST_PAD:
+            return f"{self.pad} elements of padding, and at most {LARGEST_PAD} are possible"
+        if self.groups and (self.groups > MOST_GROUPS or self.total > MOST_IN_GROUPS):
+            return f"{self.total} in {self.groups} groups, and at most {MOST_IN_GROUPS} in {MOST_GROUPS} are possible"
+        if (self.batch and self.groups) or (self.inner and not self.groups):
+            return "a product is one of a batch, or of groups"
+        if self.routing not in (ROUTING if self.groups else ("",)):
+            words = f"one of {', '.join(ROUTING)}" if self.groups else "nothing, for there are no groups"
+            return f"the routing is {self.routing!r}; expected {words}"
+        return None
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -101,6 +126,26 @@ class Shape:
         if self.groups and not self.inner:
             return len({end for end in self.ends if end})
         return self.groups or self.batch or 1
+
+
+#: The schema of `Shape.numbers`.
+SHAPE = {
+    "type": "array",
+    "items": [*[values.SIZE] * 3, *[values.PRODUCTS] * 3, values.TEXT, values.SWITCH],
+    "additionalItems": False,
+    "minItems": 3,
+}
+
+
+def shape_of(numbers: Sequence[Any], *steps: str | int) -> Shape:
+    """The shape with these `numbers`, which have the schema `SHAPE`; raises `Unfit` if there is none."""
+    shape = Shape(*numbers)
+    fault = shape.fault
+    if fault is None and shape.numbers != list(numbers):
+        fault = "0, false and nothing are left out at the end"
+    if fault is not None:
+        raise Unfit(fault, *steps)
+    return shape
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal
 
-from generator.bench.measurements import put
 from generator.bench.problem import ROW_CLASSES, Problem, Shape
 from generator.bench.suite import SHAPES, read_shapes
 from generator.epilogue.chain import Epilogue
+from generator.files.updating import put
 from generator.language.dtypes import ELEMENTS
 from generator.language.model import Dtype, Layout
 

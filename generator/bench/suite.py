@@ -14,6 +14,7 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from generator.bench.problem import Shape
 from generator.bench.routing import EVEN, ROUTING
+from generator.files.reading import FileError, read_text
 from generator.language.axis_values import read_axis
 from generator.language.document import compose, plain
 from generator.language.errors import CallError, Mistake, SpecError, nearest, shown
@@ -31,9 +32,11 @@ PEERS = ("cublas", "eager", "fused", "inductor")
 DEFAULT_PEERS = ("cublas",)
 
 _SHAPE = re.compile(
-    r"(?:(?P<batch>[0-9]{1,9})x|(?P<groups>[0-9]{1,9})g)?(?P<m>[0-9]{1,9})x(?P<n>[0-9]{1,9})x(?P<k>[0-9]{1,9})"
+    r"(?:(?P<batch>[0-9]{1,10})x|(?P<groups>[0-9]{1,10})g)?(?P<m>[0-9]{1,10})x(?P<n>[0-9]{1,10})x(?P<k>[0-9]{1,10})"
     rf"(?:\+(?P<pad>[1-9][0-9]{{0,5}}))?(?(groups)(?::(?P<routing>{'|'.join(ROUTING)}))?)\Z"
 )
+#: The most bytes of a suite or of a file of shapes: YAML takes a hundred times as much memory.
+_MOST_BYTES = 4 << 20
 _NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 
 
@@ -85,10 +88,10 @@ def peers(text: str) -> tuple[str, ...]:
     for word in words:
         if word not in PEERS:
             raise ValueError(
-                f"invalid choice: {word!r} (choose from {', '.join(PEERS)}, several with a comma, or none)"
+                f"invalid choice: {shown(word)} (choose from {', '.join(PEERS)}, several with a comma, or none)"
             )
     if len(set(words)) < len(words):
-        raise ValueError(f"a peer is named twice in {text!r}")
+        raise ValueError(f"a peer is named twice in {shown(text)}")
     return words
 
 
@@ -149,11 +152,11 @@ def read_shapes(path: Path) -> tuple[Shape, ...]:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8-sig")
-    except OSError as error:
+        return read_text(path, _MOST_BYTES)
+    except FileNotFoundError as error:
         raise SpecError([Mistake(path, 1, 1, f"cannot be read: {error.strerror}")]) from None
-    except UnicodeDecodeError:
-        raise SpecError([Mistake(path, 1, 1, "not UTF-8 text")]) from None
+    except FileError as error:
+        raise SpecError([Mistake(path, error.line or 1, 1, error.reason)]) from None
 
 
 class _SuiteReader(Reader):
@@ -263,4 +266,8 @@ class _SuiteReader(Reader):
             form = f"MxNxK, MxNxK+PAD, BxMxNxK, GgMxNxK, GgMxNxK:{{{','.join(ROUTING)}}} or [M, N, K]"
             self.wrong(node, f"shapes: expected {form}, each at least 1, found {shown(given)}")
             return None
-        return Shape(**numbers, routing=(routing or EVEN) if "groups" in numbers else "", inner=False)
+        shape = Shape(**numbers, routing=(routing or EVEN) if "groups" in numbers else "", inner=False)
+        if shape.fault is not None:
+            self.wrong(node, f"shapes: {shape}: {shape.fault}")
+            return None
+        return shape

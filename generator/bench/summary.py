@@ -123,6 +123,18 @@ def render(records: Sequence[Record], bound: float, *, rows: bool = False) -> li
     return [*parts, *_by_rows(names, groups, bound)] if rows else parts
 
 
+def why_none(records: Sequence[Record]) -> str | None:
+    """Why `render` has no summary for the records of any environment, or None if it has one."""
+    groups = [[each for each in records if each.environment == name] for name in {each.environment for each in records}]
+    if any(render(group, 1.0) for group in groups):
+        return None
+    timed = sum(any(group.found for group in summarize([record])) for record in records)
+    return (
+        f"there is no summary: it needs {_FEWEST} comparisons on one device, of which one at least has a ratio; there "
+        f"{'is 1' if len(records) == 1 else f'are {len(records)}'}, and {timed} with a ratio"
+    )
+
+
 def _by_rows(names: Sequence[str], groups: Sequence[Ratios], bound: float) -> list[str]:
     """The geometric means by M, and what aligned rows alone come to, as Markdown paragraphs."""
     columns = ["case", *ROW_CLASSES, "aligned rows", "smallest of these", f"under {bound:g} of these"]

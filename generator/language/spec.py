@@ -208,12 +208,12 @@ class _SpecReader(Reader):
             self.positions["tuned", name] = (place(item).line, place(item).column)
             try:
                 data = read_bytes(self.tuned_files[-1], LARGEST_TUNED)
-                found.append(replace(parse_measurements(data.decode()), file=name))
+                found.append(replace(parse_measurements(data.decode("utf-8-sig")), file=name))
             except FileNotFoundError:
                 told = f"tuned: {shown(name)} does not exist yet; the family is rendered without it"
                 self.warnings.append(Mistake(self.path, *self.positions["tuned", name], told))
             except (FileError, ValueError) as error:
-                reason = error.reason if isinstance(error, FileError) else error
+                reason = error.reason.removeprefix("cannot be read: ") if isinstance(error, FileError) else error
                 self.wrong(item, f"tuned: {shown(name)}, relative to the spec, cannot be read: {reason}")
             else:
                 texts += b"\0" + data

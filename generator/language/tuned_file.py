@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Mapping
 from typing import Any
 
+from generator.files.checked_json import Schema
+from generator.language import measured_values as values
+from generator.language.measured_values import Unfit
 from generator.language.model import Fitted, Measured, Rates, Winner
 
 #: The format of the file. Format 1, whose rates have no exponents, is read too; others are refused.
@@ -15,94 +16,134 @@ FORMAT = 2
 #: positive too, may follow.
 _POSITIVE, _EXPONENTS, _MORE = 6, 2, 2
 
+_EXPONENT = {"type": "number", "minimum": -1, "exclusiveMinimum": True, "maximum": 1, "exclusiveMaximum": True}
+_PROGRAMS = {"type": "number", "minimum": 1, "maximum": 1 << 20, "multipleOf": 1}
+_RATES = {
+    "type": "array",
+    "items": [_PROGRAMS, *[values.ABOVE_0] * (_POSITIVE - 1), *[_EXPONENT] * _EXPONENTS, *[values.ABOVE_0] * _MORE],
+    "additionalItems": False,
+    "minItems": _POSITIVE,
+}
+#: A kernel and a configuration, with the seconds of a call (`generator.tune.outcome.Timed`).
+TIMED = values.mapping({"kernel": values.NAME, "config": values.CONFIG, "seconds": values.SECONDS})
+#: The winner of one contract and size (`generator.tune.outcome.Winner`).
+WINNER = values.mapping(
+    {
+        "contract": values.NAME,
+        **dict.fromkeys(("m", "n", "k"), values.SIZE),
+        "kernel": values.NAME,
+        "config": values.CONFIG,
+        "seconds": values.SECONDS,
+        "library_seconds": values.or_null(values.SECONDS),
+        "runner_up": values.or_null(TIMED),
+        "batch": values.PRODUCTS,
+        "divided": values.SWITCH,
+        "routing": values.TEXT,
+        "inner": values.SWITCH,
+    },
+    optional=("library_seconds", "runner_up", "batch", "divided", "routing", "inner"),
+)
+#: The device and versions that measurements are of (`generator.tune.winners.Place`).
+PLACE = {"device": values.NAME, "multiprocessors": values.SIZE, "torch": values.NAME, "triton": values.NAME}
+SCHEMA = Schema(
+    values.mapping(
+        {
+            "format": {"type": "integer", "enum": [1, FORMAT]},
+            **PLACE,
+            "error": values.SHARE,
+            "regret": values.SHARE,
+            "kernels": values.by_name(values.TEXT),
+            "winners": values.entries(WINNER),
+            "rates": values.entries(
+                values.mapping(
+                    {"contract": values.NAME, "kernel": values.NAME, "config": values.CONFIG, "rates": _RATES}
+                )
+            ),
+        }
+    )
+)
+
 
 def parse(text: str) -> Measured:
-    """The measurements in the text of a file; raise ValueError with the reason if it is not such a file."""
-    try:
-        found = contents(text)
-        if found["format"] != FORMAT:
-            raise ValueError(f"its format is {found['format']!r}, and {FORMAT} is read")
-        device = _printable(found["device"])
-        winners = tuple(
-            Winner(
-                _printable(entry["contract"]),
-                (*((entry["batch"],) if "batch" in entry else ()), entry["m"], entry["n"], entry["k"]),
-                _how(entry["kernel"]),
-                _row(entry["config"]),
-                *(_seconds(entry.get(key)) for key in ("seconds", "library_seconds")),
-            )
-            for entry in found["winners"]
+    """The measurements in the text of a file; raise ValueError with line and reason if it is not such a file."""
+    return values.parsed(text, SCHEMA, _measured)
+
+
+def _measured(data: Any) -> Measured:
+    found = contents(data)
+    winners = tuple(
+        Winner(
+            entry["contract"],
+            (*((entry["batch"],) if "batch" in entry else ()), entry["m"], entry["n"], entry["k"]),
+            _how(entry["kernel"]),
+            entry["config"],
+            *(None if entry.get(key) is None else float(entry[key]) for key in ("seconds", "library_seconds")),
         )
-        fitted = tuple(
-            Fitted(_printable(entry["contract"]), _how(entry["kernel"]), _row(entry["config"]), _rates(entry["rates"]))
-            for entry in found["rates"]
-        )
-        if not all(_whole(size) for winner in winners for size in winner.sizes):
-            raise ValueError("a size is not a whole number of at least 1")
-        return Measured(device, winners, fitted, _share(found["error"]), _share(found["regret"]))
-    except (KeyError, TypeError, AttributeError, OverflowError, RecursionError, json.JSONDecodeError) as error:
-        raise ValueError(f"{type(error).__name__}: {error}") from None
+        for entry in found["winners"]
+    )
+    fitted = tuple(
+        Fitted(entry["contract"], _how(entry["kernel"]), entry["config"], tuple(entry["rates"]))
+        for entry in found["rates"]
+    )
+    return Measured(found["device"], winners, fitted, float(found["error"]), float(found["regret"]))
 
 
-def contents(text: str) -> Any:
-    """What is in the text of a file; of format 1 as of the format now, with exponents of 0.
+def contents(data: Any) -> Any:
+    """The data of a file that has the schema; of format 1 as of the format now, with exponents of 0.
 
-    Rates are then less accurate until `tune --again` has fitted them to the journal. Raises ValueError for text that is
-    not JSON, and KeyError or TypeError if it is not such a file.
+    Rates are then less accurate until `tune --again` has fitted them to the journal. Raises `Unfit` for values that no
+    file has.
     """
-    found = json.loads(text)
-    if found["format"] == 1:
-        rates = [{**entry, "rates": [*entry["rates"], *[0.0] * _EXPONENTS]} for entry in found["rates"]]
-        found = {**found, "format": FORMAT, "rates": rates}
-    return found
+    places, rows = set(), set()
+    for index, entry in enumerate(data["winners"]):
+        check_winner(entry, "winners", index)
+        if "batch" in entry and not entry["batch"]:
+            raise Unfit("a batch has at least 1 product; one product has no `batch`", "winners", index, "batch")
+        place = tuple(entry.get(name) for name in ("contract", "batch", "m", "n", "k", "inner"))
+        if place in places:
+            raise Unfit("a winner of the same contract and sizes is above", "winners", index)
+        places.add(place)
+        for kernel in {entry["kernel"], (entry.get("runner_up") or entry)["kernel"]} - data["kernels"].keys():
+            raise Unfit(f"the digest of {kernel} is not among the kernels", "winners", index)
+    for index, entry in enumerate(data["rates"]):
+        values.of_contract(entry["kernel"], entry["contract"], "rates", index, "kernel")
+        values.configuration(entry["config"], "rates", index, "config")
+        _check_rates(entry["rates"], data["format"], "rates", index, "rates")
+        row = entry["contract"], entry["kernel"], tuple(sorted(entry["config"].items()))
+        if row in rows:
+            raise Unfit("rates of the same configuration are above", "rates", index)
+        rows.add(row)
+        if entry["kernel"] not in data["kernels"]:
+            raise Unfit(f"the digest of {entry['kernel']} is not among the kernels", "rates", index)
+    if data["format"] == 1:
+        rates = [{**entry, "rates": [*entry["rates"], *[0.0] * _EXPONENTS]} for entry in data["rates"]]
+        return {**data, "format": FORMAT, "rates": rates}
+    return data
 
 
-def _printable(text: Any) -> str:
-    if not isinstance(text, str) or not text.isascii() or not text.isprintable() or {'"', "\\"} & set(text):
-        raise ValueError(f"{text!r} is not a name")
-    return text
+def check_winner(entry: Mapping[str, Any], *steps: str | int) -> None:
+    """Raise `Unfit`, with `steps` to the winner, for one that the schema `WINNER` accepts and that no file has."""
+    for name, own in (("kernel", entry), ("runner_up", entry.get("runner_up"))):
+        if own is not None:
+            at = (*steps, name) if name == "runner_up" else steps
+            values.of_contract(own["kernel"], entry["contract"], *at, "kernel")
+            values.configuration(own["config"], *at, "config")
+    batch, divided, inner = entry.get("batch", 0), entry.get("divided", False), entry.get("inner", False)
+    if divided and not batch:
+        raise Unfit("groups have their number as `batch`", *steps, "divided")
+    if inner and not divided:
+        raise Unfit("only groups are `inner`", *steps, "inner")
+    if divided and entry["k" if inner else "m"] * batch > values.LARGEST_SIZE:
+        raise Unfit(f"all groups together are larger than {values.LARGEST_SIZE}", *steps, "k" if inner else "m")
 
 
-def _how(kernel: Any) -> str:
+def _check_rates(rates: Rates, number: int, *steps: str | int) -> None:
+    exponents = _EXPONENTS if number == FORMAT else 0
+    legal = {_POSITIVE + exponents, _POSITIVE + exponents + (_MORE if exponents else 0)}
+    if len(rates) not in legal:
+        raise Unfit(f"there are {len(rates)} rates; expected {' or '.join(map(str, sorted(legal)))}", *steps)
+
+
+def _how(kernel: str) -> str:
     """The implementation part of a kernel's name, by which one contract's measurements serve others too."""
-    return _printable(kernel).partition("__")[2]
-
-
-#: The columns of a configuration that are powers of two, or the sum of so many; and the largest value of a column.
-_POWERS = {"BLOCK_M": 1, "BLOCK_N": 2, "BLOCK_K": 1, "num_warps": 1}
-_LARGEST = {"num_warps": 64, "num_stages": 64}
-
-
-def _row(config: Any) -> Mapping[str, int]:
-    """A configuration with values that an entry of `CONFIGS` may have."""
-    for name, value in config.items():
-        if not _whole(value) or value > _LARGEST.get(name, 1 << 20) or value.bit_count() > _POWERS.get(name, 64):
-            raise ValueError(f"{_printable(name)} is {value!r}, which no kernel has")
-    return {_printable(name): value for name, value in config.items()}
-
-
-def _whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
-
-
-def _seconds(value: Any) -> float | None:
-    """A time, or None if it was not measured."""
-    return None if value is None else _share(value)
-
-
-def _share(value: Any) -> float:
-    """A finite number."""
-    if not math.isfinite(float(value)):
-        raise ValueError(f"{value!r} is not a share")
-    return float(value)
-
-
-def _rates(values: Any) -> Rates:
-    numbers = all(isinstance(value, int | float) and math.isfinite(value) for value in values)
-    if not numbers or len(values) not in (_POSITIVE + _EXPONENTS, _POSITIVE + _EXPONENTS + _MORE):
-        raise ValueError(f"{values!r} are not rates")
-    exponents = values[_POSITIVE : _POSITIVE + _EXPONENTS]
-    positive = [*values[:_POSITIVE], *values[_POSITIVE + _EXPONENTS :]]
-    if min(positive) <= 0 or positive[0] != int(positive[0]) or not all(-1 < value < 1 for value in exponents):
-        raise ValueError(f"{values!r} are not rates")
-    return tuple(values)
+    return kernel.partition("__")[2]

@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from generator.epilogue.chain import Epilogue
+from generator.files.reading import FileError, read_text
 from generator.language import tuned_file
 from generator.language.dtypes import ELEMENTS
 from generator.language.errors import CallError
@@ -52,9 +53,10 @@ def shipped() -> tuple[tuple[Device, Measured], ...]:
     for path in sorted(SHIPPED.glob("*/*.json")) if SHIPPED else []:
         if path.parent.name in DEVICES:
             try:
-                found.append((DEVICES[path.parent.name], tuned_file.parse(path.read_text(encoding="utf-8"))))
-            except ValueError as error:
-                raise CallError(f"{path}, measurements that the package ships, cannot be read: {error}") from None
+                found.append((DEVICES[path.parent.name], tuned_file.parse(read_text(path))))
+            except (FileError, ValueError) as error:
+                reason = error.reason if isinstance(error, FileError) else error
+                raise CallError(f"{path}, measurements that the package ships, cannot be read: {reason}") from None
     return tuple(found)
 
 

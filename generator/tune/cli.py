@@ -17,6 +17,7 @@ from generator.bench.markdown_tables import tile
 from generator.bench.problem import Shape
 from generator.bench.sampled_sizes import is_unseen
 from generator.bench.suite import DEFAULT_SHAPES, find_shapes, read_shapes
+from generator.files.updating import require_regular
 from generator.language.errors import CallError, SpecError
 from generator.plan import devices
 from generator.plan.kernels import Family
@@ -28,7 +29,7 @@ from generator.tune.samples import Row
 from generator.tune.trial_selection import Plan, calls, plan
 from generator.tune.winners import Place
 
-DONE, WRONG_CALL = 0, 2
+DONE, NOTHING, WRONG_CALL = 0, 1, 2
 
 #: The folder beside a spec for the winners of its family, by device.
 TUNED = "tuned"
@@ -75,15 +76,24 @@ def shapes_of(call: Call) -> tuple[Shape, ...]:
 
 
 def report(call: Call) -> int:
-    """Print a summary of a file of winners or of regret; raise `CallError` if there is none."""
+    """Print a summary of a file of winners or of regret; raise `CallError` if there is no such file."""
     if call.regret is not None:
-        print(regret.render(regret.read(call.regret)), end="")
+        sizes = regret.read(call.regret)
+        if not sizes.found:
+            print(f"tune: {call.regret} has no size with a regret", file=sys.stderr)
+            return NOTHING
+        print(regret.render(sizes), end="")
         return DONE
     assert call.tuned is not None
     try:
-        print(reports.render(winners.read(call.tuned)), end="")
+        found = winners.read(call.tuned)
     except FileNotFoundError:
         raise CallError(f"--tuned: there is no file {call.tuned}") from None
+    if not found.winners:
+        rates = f", but the rates of {len(found.fit.rates)} configurations" if found.fit.rates else ""
+        print(f"tune: {call.tuned} has no winner{rates}", file=sys.stderr)
+        return NOTHING
+    print(reports.render(found), end="")
     return DONE
 
 
@@ -109,9 +119,9 @@ def dry_run(call: Call) -> int:
 
 
 def again(call: Call) -> int:
-    """Write the winners and rates that follow from the journal's measurements of a device.
+    """Write the winners and rates that follow from the journal's measurements of a device, and return the exit status.
 
-    Raises `CallError` if there are none.
+    Raises `CallError` if there are no measurements.
     """
     assert call.device is not None
     families = Families(call.specs, call.out)
@@ -124,8 +134,7 @@ def again(call: Call) -> int:
         raise CallError(f"--again: {journal.path} mixes {' and '.join(map(winners.spelled, places))}")
     files, device = _files(call, families, call.device), devices.named(call.device)
     shapes = shapes_of(call) if call.shapes else ()
-    tuning_run.write(journal, files, places[0], families, device, smallest=call.smallest, shapes=shapes)
-    return DONE
+    return tuning_run.write(journal, files, places[0], families, device, smallest=call.smallest, shapes=shapes)
 
 
 def _files(call: Call, families: Families, slug: str) -> dict[str, Path]:
@@ -177,6 +186,8 @@ def tune(call: Call, factory: str = trial_worker.CUDA) -> int:
     for wrong specs or shapes, before anything is measured.
     """
     until = time.monotonic() + call.budget
+    if call.regret is not None:
+        require_regular(call.regret)
     families, shapes = Families(call.specs, call.out), shapes_of(call)
     local = call.executor == executors.PROCESSES
     if local and factory == trial_worker.CUDA:
@@ -243,17 +254,21 @@ def _tune(
     with journal:
         tuning_run.hand_out(progress, executor, journal, place, call.gpus, until, factory)
     if before is not None:
-        tuning_run.write(journal, files, place, families, facts.figures)
+        written = tuning_run.write(journal, files, place, families, facts.figures)
         after = public_calls.functions(public_calls.again(families, call.specs, files))
         if not progress.lost and public_calls.compare(
             list(public_calls.pairs(trials, before, after)), executor, until, factory
         ):
             return max(tuning_run.status(progress), tuning_run.FAULT)
-    else:
-        assert call.regret is not None
-        found = regret.results(progress, place)
-        regret.save(found, call.regret)
-        print(regret.render(found), end="")
+        return max(tuning_run.status(progress), written)
+    assert call.regret is not None
+    found = regret.results(progress, place)
+    if not found.found:
+        told = f"{len(progress.outcomes)} of {len(progress.keys)} problems were measured"
+        print(f"tune: --regret: no size has times of the choice and of a candidate; {told}", file=sys.stderr)
+        return max(tuning_run.status(progress), NOTHING)
+    regret.save(found, call.regret)
+    print(regret.render(found), end="")
     return tuning_run.status(progress)
 
 

@@ -6,7 +6,6 @@ import argparse
 import contextlib
 import fnmatch
 import io
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,7 +14,9 @@ from tempfile import TemporaryDirectory
 from generator.cost import tuned
 from generator.emit import manifest_reader
 from generator.emit.job import Job, counted, render
-from generator.language.errors import CallError, nearest
+from generator.language.call_numbers import whole_number
+from generator.language.errors import CallError, nearest, shown
+from generator.language.measured_values import LARGEST_SIZE
 from generator.language.model import Measured, Spec, Variant, Winner
 from generator.language.vocabulary import DEFAULTS, IMPLEMENTATION_AXES, OPEN_AXES, SELECT, WORDS
 from generator.lowering.docstrings import formula
@@ -24,9 +25,6 @@ from generator.plan.devices import DEVICES, Device, named
 from generator.plan.families import families
 from generator.plan.kernels import Family, Kernel, LeftOut, by_contract
 
-#: The largest extent that a kernel takes.
-_LARGEST = 2**31 - 1
-_SIZES = re.compile(r"(?:(\d{1,10}),)?(\d{1,10}),(\d{1,10}),(\d{1,10})")
 #: Of a reason, so many variants are named.
 _NAMED = 2
 
@@ -82,12 +80,14 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _sizes(text: str) -> tuple[int, ...]:
-    found = _SIZES.fullmatch(text)
-    sizes = () if found is None else tuple(int(number) for number in found.groups() if number is not None)
-    if not sizes or not all(1 <= size <= _LARGEST for size in sizes):
-        each = f"each from 1 to {_LARGEST}"
-        raise CallError(f"explain: --sizes: expected M,N,K or B,M,N,K, {each}, as in 4096,4096,4096, found {text!r}")
-    return sizes
+    parts = text.split(",")
+    try:
+        if len(parts) in (3, 4):
+            return tuple(whole_number(part, 1, LARGEST_SIZE) for part in parts)
+    except ValueError:
+        pass
+    each = f"each from 1 to {LARGEST_SIZE}"
+    raise CallError(f"explain: --sizes: expected M,N,K or B,M,N,K, {each}, as in 4096,4096,4096, found {shown(text)}")
 
 
 def _subject(path: Path, only: str | None) -> Subject:

@@ -1,6 +1,8 @@
 """The journal of measurements: one JSON line an outcome, written as it comes, read again by the next run.
 
-A run that ends in good order leaves the file without what later outcomes replaced.
+Several runs may write to one journal at the same time. Each appends, and rewrites the file at its end, while it alone
+holds the lock of the journal's folder, and first reads what others have written since. A run that ends in good order
+leaves the file without what later outcomes replaced.
 """
 
 from __future__ import annotations
@@ -12,19 +14,42 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any
+from typing import Any
 
-from generator.bench import measurements
+from generator.files.checked_json import Schema, Wrong
+from generator.files.locking import alone
+from generator.files.reading import FileError, read_bytes
+from generator.files.updating import make_folder
+from generator.files.writing import write
+from generator.language import measured_values as values
 from generator.language.errors import CallError
-from generator.tune.outcome import Outcome, outcome_of, plain
+from generator.language.measured_values import Unfit
+from generator.language.tuned_file import PLACE
+from generator.tune.outcome import OUTCOME, USUAL, Outcome, outcome_of, plain
 from generator.tune.winners import Place
 
 #: The layout of a line; a reader refuses one that it does not know.
 FORMAT = 2
+#: What every line begins with.
+_BEGIN = b'{"format":'
+
+LINE = Schema(
+    values.mapping(
+        {
+            "format": values.exactly(FORMAT),
+            "key": values.TEXT,
+            "about": values.TEXT,
+            "place": values.record(Place, PLACE),
+            "kernels": values.by_name(values.TEXT),
+            **OUTCOME,
+        },
+        optional=USUAL,
+    )
+)
 
 
 @dataclass(frozen=True)
-class _Kept:
+class Entry:
     """An outcome, what it is of, where it was measured, and the digests of the code of the kernels that were."""
 
     about: str
@@ -37,7 +62,7 @@ class _Kept:
         data = {**head, "kernels": dict(self.kernels), **plain(self.outcome)}
         return json.dumps(data, ensure_ascii=False, separators=(",", ":")) + "\n"
 
-    def beside(self, newer: _Kept) -> _Kept | None:
+    def beside(self, newer: Entry) -> Entry | None:
         """What stands of it beside a newer outcome; None if nothing does.
 
         Of the same problem on the same device, nothing does that was measured with other versions. If a kernel's code
@@ -53,85 +78,140 @@ class _Kept:
         return replace(self, outcome=_without(self.outcome, newer.kernels), kernels=kernels) if kernels else None
 
 
-class Journal:
-    """The outcomes in a file by key; used as a context, it holds the file open to append.
+def _entry(data: Any) -> tuple[str, Entry]:
+    """The key and the outcome of a line with the schema; raises `Unfit` for values that no line has."""
+    outcome, kernels = outcome_of(data), data["kernels"]
+    named = {each.kernel for each in (*outcome.times, outcome.winner, outcome.chosen) if each is not None}
+    if outcome.winner is not None and outcome.winner.runner_up is not None:
+        named.add(outcome.winner.runner_up.kernel)
+    # The chosen kernel may be of another contract.
+    lacking = sorted(named - kernels.keys() - {each.kernel for each in (outcome.chosen,) if each is not None})
+    if lacking:
+        raise Unfit(f"the digest of {lacking[0]} is missing", "kernels")
+    return data["key"], Entry(data["about"], outcome, Place(**data["place"]), kernels)
 
-    A last line that was cut off when a run was killed is dropped, and the next outcome takes its place. Raises
+
+class Journal:
+    """The outcomes in a file by key; used as a context, outcomes can be appended.
+
+    A last line that was cut off when a run was killed is ignored, and the next outcome takes its place. Raises
     `CallError` for a file that is something else.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._kept: dict[str, _Kept] = {}
-        #: Where the last whole line ends.
-        self._end = 0
-        self._file: IO[bytes] | None = None
+        self._kept: dict[str, Entry] = {}
+        #: What of the file has been read: its bytes up to the end of the last whole line, and which file it is.
+        self._read = b""
+        self._refresh()
+
+    def _refresh(self) -> bytes:
+        """Read what the file has now; the bytes after its last whole line are returned."""
         try:
-            text = path.read_bytes()
+            data = read_bytes(self.path)
         except FileNotFoundError:
-            return
-        except OSError as error:
-            raise CallError(f"--journal: {path} cannot be read: {error.strerror}") from None
-        whole, newline, _ = text.rpartition(b"\n")
-        self._end = len(whole) + len(newline)
-        for number, line in enumerate(whole.splitlines(), 1):
-            try:
-                self._read(json.loads(line))
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
-                reason = f"{type(error).__name__}: {error}"
-                raise CallError(f"--journal: line {number} of {path} is no outcome ({reason})") from None
+            data = b""
+        except FileError as error:
+            raise CallError(f"--journal: {error}") from None
+        whole = data[: data.rfind(b"\n") + 1]
+        first = 0
+        if self._read and whole.startswith(self._read):
+            first = len(self._read)
+        else:
+            # Another run has put the file in order, or it has been replaced.
+            self._kept = {}
+        number = whole.count(b"\n", 0, first) + 1
+        lines, rest = whole[first:].split(b"\n")[:-1], data[len(whole) :]
+        for place, line in enumerate(lines, number):
+            self._put(*self._parsed(line, place))
+        if rest[: len(_BEGIN)] != _BEGIN[: len(rest)]:
+            raise self._wrong("the end of the file is no part of a line", number + len(lines))
+        self._read = whole
+        return rest
 
-    def _read(self, data: Mapping[str, Any]) -> None:
-        found = data.get("format", 1)
-        if found != FORMAT:
-            raise CallError(
-                f"--journal: {self.path} has format {found!r}, this version reads {FORMAT}: name another file, or "
-                "remove this one, and what it held is measured again"
-            )
-        outcome = outcome_of(data)
-        self._put(data["key"], _Kept(data["about"], outcome, Place(**data["place"]), data["kernels"]))
+    def _parsed(self, line: bytes, number: int) -> tuple[str, Entry]:
+        try:
+            text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+            return values.parsed(text, LINE, _entry, number)
+        except UnicodeDecodeError:
+            reason = "is not UTF-8 text"
+        except Wrong as error:
+            reason = error.reason + (values.MEASURE_AGAIN if isinstance(error, values.OtherFormat) else "")
+        raise self._wrong(reason, number)
 
-    def _put(self, key: str, new: _Kept) -> None:
+    def _wrong(self, reason: str, number: int) -> CallError:
+        return CallError(f"--journal: {self.path}:{number}: is no outcome: {reason}")
+
+    def _put(self, key: str, new: Entry) -> None:
         """Take in an outcome; of older ones, what it replaces goes."""
         standing = {other: kept.beside(new) for other, kept in self._kept.items() if other != key}
         self._kept = {other: kept for other, kept in standing.items() if kept is not None}
         self._kept[key] = new
 
     def __enter__(self) -> Journal:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = self.path.open("ab")
-        self._file.truncate(self._end)
+        make_folder(self.path.parent)
+        with alone(self.path.parent):
+            if not self.path.exists():
+                write(self.path, b"")
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._file is not None:
-            self._file.close()
         if kind is None:
             # In one step, and only of what stands: before, each line was in the file as soon as it was measured.
-            text = "".join(kept.line(key) for key, kept in self._kept.items())
-            if text.encode() != self.path.read_bytes():
-                measurements.put(self.path, text)
+            with alone(self.path.parent):
+                rest = self._refresh()
+                data = "".join(kept.line(key) for key, kept in self._kept.items()).encode()
+                if rest or data != self._read:
+                    write(self.path, data)
+                    self._read = data
 
     def append(self, key: str, about: str, outcome: Outcome, place: Place, kernels: Mapping[str, str]) -> None:
-        """Keep an outcome, in the file before this returns; `about` names its family, contract and shape."""
-        assert self._file is not None
-        kept = _Kept(about, outcome, place, kernels)
-        self._file.write(kept.line(key).encode())
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self._put(key, kept)
+        """Keep an outcome, in the file before this returns; `about` names its family, contract and shape.
+
+        Outcomes that other runs have appended are read too. Raises `FileError` if the file cannot be written.
+        """
+        text = values.checked(Entry(about, outcome, place, kernels).line(key), LINE, _entry, self.path)
+        line = text.encode()
+        with alone(self.path.parent):
+            rest = self._refresh()
+            try:
+                with self.path.open("ab") as file:
+                    if rest:
+                        # While this run holds the lock, no other is within a line: it is of one that was killed.
+                        file.truncate(len(self._read))
+                    file.write(line)
+                    file.flush()
+                    os.fsync(file.fileno())
+            except OSError as error:
+                raise FileError(self.path, f"cannot be written: {error.strerror or error}") from None
+            self._read += line
+        self._put(*values.parsed(text, LINE, _entry))
+
+    def refresh(self) -> None:
+        """Read what other runs have written since; raises `CallError` if the file is something else now."""
+        self._refresh()
 
     @property
     def outcomes(self) -> dict[str, Outcome]:
         """What it holds, by key."""
         return {key: kept.outcome for key, kept in self._kept.items()}
 
+    def outcome(self, key: str) -> Outcome | None:
+        """The outcome with a key, if it has been read."""
+        kept = self._kept.get(key)
+        return None if kept is None else kept.outcome
+
     @property
     def places(self) -> set[Place]:
         """Where what it holds was measured."""
         return {kept.place for kept in self._kept.values()}
+
+    @property
+    def entries(self) -> Iterator[Entry]:
+        """What it holds, with what each outcome is of."""
+        return iter(self._kept.values())
 
     def standing(self, place: Place, family: str, digests: Mapping[str, str]) -> Iterator[Outcome]:
         """What was measured at `place`, whichever call asked for it, of a family's kernels that are what they were.

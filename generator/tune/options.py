@@ -8,14 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from generator.bench.arguments import above_0, positive, whole
+from generator.bench.arguments import above_0, gpus, positive, workers
 from generator.tune import executors
 
 #: Candidates to measure by default, except for regret.
 _CANDIDATES = 12
 
 _EPILOG = (
-    "Exit status: 0 done, or the budget is spent; 1 a result was wrong, a kernel failed or a worker lost its GPU; "
+    "Exit status: 0 done, or the budget is spent; 1 a result was wrong, a kernel failed, a worker lost its GPU, or "
+    "there is no winner, no regret or nothing to report, and why is printed; "
     "2 the call or a spec is wrong. A repeated call continues where the last one stopped."
 )
 
@@ -93,7 +94,7 @@ def parse(argv: Sequence[str]) -> Call:
         "--budget", type=above_0, default=float("inf"), metavar="SECONDS", help="start no measurement after this time"
     )
     parser.add_argument(
-        "--gpus", type=positive, default=1, metavar="N", help="GPUs to measure on, one problem each (default 1)"
+        "--gpus", type=gpus, default=1, metavar="N", help="GPUs to measure on, one problem each (default 1)"
     )
     parser.add_argument(
         "--executor",
@@ -138,7 +139,7 @@ def parse(argv: Sequence[str]) -> Call:
     )
     default = min(16, os.cpu_count() or 1)
     parser.add_argument(
-        "--workers", type=whole, default=default, metavar="N", help="processes that compile before the measurements"
+        "--workers", type=workers, default=default, metavar="N", help="processes that compile before the measurements"
     )
     call = parser.parse_args(argv, namespace=Call())
     if call.regret is not None and (call.tuned is not None or call.again):

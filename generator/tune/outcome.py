@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from generator.bench.problem import Shape
 from generator.bench.routing import EVEN
+from generator.language import measured_values as values
+from generator.language.measured_values import Unfit
+from generator.language.tuned_file import TIMED, WINNER, check_winner
 
 
 @dataclass(frozen=True)
@@ -130,20 +133,129 @@ def _tables(times: Iterable[Timed]) -> list[dict[str, Any]]:
     return [{"kernel": kernel, "names": list(names), "rows": rows} for (kernel, names), rows in tables.items()]
 
 
+#: The schema of `Chosen`.
+CHOSEN = values.record(Chosen, {**TIMED["properties"], "called": values.SWITCH})
+_FAILURE = values.record(
+    Failure,
+    {
+        "kernel": values.TEXT,
+        "config": values.or_null(values.CONFIG),
+        "reason": values.TEXT,
+        "refused": values.SWITCH,
+    },
+)
+#: Of a row its last entry is the seconds, and the others are those of a configuration, as `_timed` checks.
+_ROW = {"type": "array", "items": {**values.ABOVE_0}, "minItems": 1}
+_TABLE = values.mapping({"kernel": values.NAME, "names": values.entries(values.NAME), "rows": values.entries(_ROW, 1)})
+#: The properties of an outcome in the schema of what has one.
+OUTCOME = {
+    "times": values.entries(_TABLE),
+    "winner": values.or_null(WINNER),
+    "failures": values.entries(_FAILURE),
+    "library": values.or_null(values.TEXT),
+    "lost": values.or_null(values.TEXT),
+    "whole": values.SWITCH,
+    "chosen": values.or_null(CHOSEN),
+}
+#: Those that may be missing, because they have a usual value.
+USUAL = tuple(name for name in OUTCOME if name not in ("times", "winner"))
+
+
 def outcome_of(data: Mapping[str, Any]) -> Outcome:
-    """An outcome as `plain` wrote it; raise KeyError, TypeError or ValueError for something else."""
-    times = tuple(
-        Timed(table["kernel"], dict(zip(table["names"], values, strict=True)), seconds)
-        for table in data["times"]
-        for *values, seconds in table["rows"]
-    )
+    """An outcome as `plain` wrote it, with the schema `OUTCOME`; raises `Unfit` for values that no outcome has."""
+    times = tuple(timed for place, table in enumerate(data["times"]) for timed in _timed(table, place))
+    if len({(each.kernel, *sorted(each.config.items())) for each in times}) < len(times):
+        raise Unfit("a configuration appears twice", "times")
+    for place, entry in enumerate(data.get("failures", ())):
+        values.configuration(entry["config"] or {}, "failures", place, "config")
     failures = tuple(Failure(**entry) for entry in data.get("failures", ()))
-    winner = None if data["winner"] is None else winner_of(data["winner"])
-    chosen = Chosen(**data["chosen"]) if "chosen" in data else None
+    winner = None if data["winner"] is None else winner_of(data["winner"], "winner")
+    chosen = None if data.get("chosen") is None else chosen_of(data["chosen"], "chosen")
+    contracts = {each.kernel.partition("__")[0] for each in times}
+    if len(contracts) > 1 or (winner is not None and times and winner.contract not in contracts):
+        raise Unfit("the times are of several contracts, or not of the winner's", "times")
     return Outcome(times, failures, winner, data.get("library"), data.get("lost"), data.get("whole", True), chosen)
 
 
-def winner_of(data: Mapping[str, Any]) -> Winner:
-    """A winner as `plain` wrote it; raise KeyError or TypeError for something else."""
-    rival = data["runner_up"]
-    return Winner(**{**data, "runner_up": None if rival is None else Timed(**rival)})
+def _timed(table: Mapping[str, Any], place: int) -> Iterable[Timed]:
+    """The times of a table, each row with as many values as there are names, and the seconds behind them."""
+    kernel, names = table["kernel"], table["names"]
+    values.of_contract(kernel, kernel.partition("__")[0], "times", place, "kernel")
+    if len(set(names)) < len(names):
+        raise Unfit("a name appears twice", "times", place, "names")
+    for number, (*config, seconds) in enumerate(table["rows"]):
+        steps = "times", place, "rows", number
+        if len(config) != len(names):
+            raise Unfit(f"there are {len(config) + 1} values; expected {len(names)} and the seconds", *steps)
+        wrong = [f"{value!r} is not a value of {name}" for name, value in zip(names, config) if not _whole(value)]
+        if wrong or not _is_time(seconds):
+            raise Unfit(wrong[0] if wrong else f"{seconds!r} are not the seconds of a call", *steps)
+        found = dict(zip(names, config))
+        values.configuration(found, *steps)
+        yield Timed(kernel, found, seconds)
+
+
+def _whole(value: object) -> bool:
+    return type(value) is int and 1 <= value <= values.LARGEST_VALUE
+
+
+def _is_time(value: object) -> bool:
+    return type(value) in (int, float) and values.SECONDS["minimum"] <= value <= values.SECONDS["maximum"]
+
+
+def winner_of(data: Mapping[str, Any], *steps: str | int) -> Winner:
+    """A winner as `plain` wrote it, with the schema `WINNER`; raises `Unfit`, with `steps` to it, if there is none."""
+    check_winner(data, *steps)
+    rival = data.get("runner_up")
+    found = Winner(**{**data, "runner_up": None if rival is None else Timed(**rival)})
+    fault = found.shape.fault
+    if not found.divided and found.routing != EVEN:
+        fault = f"the routing is {found.routing!r}, and only groups have one"
+    if fault is not None:
+        raise Unfit(fault, *steps)
+    return found
+
+
+def chosen_of(data: Mapping[str, Any], *steps: str | int) -> Chosen:
+    """A choice with the schema `CHOSEN`; raises `Unfit`, with `steps` to it, for a configuration that no kernel has."""
+    values.configuration(data["config"], *steps, "config")
+    return Chosen(**data)
+
+
+def timed_of(data: Mapping[str, Any], *steps: str | int) -> Timed:
+    """A time with the schema `TIMED`; raises `Unfit`, with `steps` to it, for a configuration that no kernel has."""
+    values.configuration(data["config"], *steps, "config")
+    return Timed(**data)
+
+
+def sound(outcome: Outcome) -> Outcome:
+    """The outcome without times that are no times, such as NaN: each is a failure of its candidate.
+
+    A winner whose own time is none is none; without the time of torch's product, or of the runner-up, a winner stands.
+    """
+    wrong = [each for each in outcome.times if not _is_time(each.seconds)]
+    winner, chosen = outcome.winner, outcome.chosen
+    if winner is not None:
+        rival = winner.runner_up
+        if winner.library_seconds is not None and not _is_time(winner.library_seconds):
+            wrong.append(Timed(outcome.library or "torch's product", {}, winner.library_seconds))
+            winner = replace(winner, library_seconds=None)
+        if rival is not None and not _is_time(rival.seconds):
+            wrong.append(rival)
+            winner = replace(winner, runner_up=None)
+        if not _is_time(winner.seconds):
+            wrong.append(Timed(winner.kernel, winner.config, winner.seconds))
+            winner = None
+    if chosen is not None and not _is_time(chosen.seconds):
+        wrong.append(chosen)
+        chosen = None
+    if not wrong:
+        return outcome
+    failures = tuple(
+        Failure(each.kernel, each.config or None, f"{each.seconds!r} are not the seconds of a call") for each in wrong
+    )
+    times = tuple(each for each in outcome.times if _is_time(each.seconds))
+    known = dict.fromkeys((each.kernel, str(each.config), each.reason) for each in outcome.failures)
+    new = {(each.kernel, str(each.config), each.reason): each for each in failures}
+    added = tuple(each for key, each in new.items() if key not in known)
+    return replace(outcome, times=times, failures=(*outcome.failures, *added), winner=winner, chosen=chosen)

@@ -12,14 +12,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from generator.bench import measurements
 from generator.bench.comparison_plan import Families
-from generator.bench.problem import ROW_CLASSES, Shape
+from generator.bench.problem import ROW_CLASSES, SHAPE, Shape, shape_of
 from generator.bench.stats import rounded
 from generator.bench.summary import by_rows, geometric_mean, row
+from generator.files.checked_json import Schema
+from generator.files.updating import put
+from generator.language import measured_values as values
 from generator.language.errors import CallError
+from generator.language.tuned_file import PLACE, TIMED
 from generator.tune import public_calls
-from generator.tune.outcome import Chosen, Outcome, Timed
+from generator.tune.outcome import CHOSEN, Chosen, Outcome, Timed, chosen_of, timed_of
 from generator.tune.trial_selection import Trial
 from generator.tune.tuning_run import Progress
 from generator.tune.winners import Place
@@ -50,6 +53,22 @@ class Results:
 
     place: Place
     found: tuple[Regret, ...]
+
+
+_REGRET = values.record(
+    Regret,
+    {
+        "family": values.NAME,
+        "contract": values.NAME,
+        "shape": SHAPE,
+        "regret": values.SHARE,
+        "chosen": CHOSEN,
+        "best": TIMED,
+        "configurations": values.COUNT,
+        "library_seconds": values.or_null(values.SECONDS),
+    },
+)
+SCHEMA = Schema(values.mapping({"format": values.exactly(FORMAT), **PLACE, "sizes": values.entries(_REGRET)}))
 
 
 def trials_of(trials: Sequence[Trial], families: Families) -> list[Trial]:
@@ -88,11 +107,17 @@ def _regret(trial: Trial, outcome: Outcome) -> Regret | None:
 
 
 def save(kept: Results, path: Path) -> None:
-    """Write the file atomically."""
+    """Write the file whole; raises `FileError` if it cannot be written, or if no reader would accept it."""
+    put(path, text_of(kept, path))
+
+
+def text_of(kept: Results, path: Path) -> str:
+    """The text of a file, checked; raises `FileError` if no reader would accept it."""
     head = {"format": FORMAT, **dataclasses.asdict(kept.place)}
     lines = [f" {_json(key)}: {_json(value)}," for key, value in head.items()]
     sizes = ",\n".join(f"  {_json(_plain(each))}" for each in kept.found)
-    measurements.put(path, "\n".join(["{", *lines, ' "sizes": [', *([sizes] if sizes else []), " ]", "}"]) + "\n")
+    text = "\n".join(["{", *lines, ' "sizes": [', *([sizes] if sizes else []), " ]", "}"]) + "\n"
+    return values.checked(text, SCHEMA, _results, path)
 
 
 def _plain(each: Regret) -> dict[str, Any]:
@@ -106,22 +131,23 @@ def _json(value: Any) -> str:
 def read(path: Path) -> Results:
     """The contents of `path`; raise `CallError` if there is no such file."""
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-        if data["format"] != FORMAT:
-            raise ValueError(f"its format is {data['format']!r}, and {FORMAT} is read")
-        place = Place(data["device"], data["multiprocessors"], data["torch"], data["triton"])
-        return Results(place, tuple(_read(entry) for entry in data["sizes"]))
-    except OSError as error:
-        raise CallError(f"--regret: {path} cannot be read: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CallError(f"--regret: {path} is not a file of regret ({type(error).__name__}: {error})") from None
+        return values.read(path, SCHEMA, _results, "a file of regret", "--regret")
+    except FileNotFoundError:
+        raise CallError(f"--regret: there is no file {path}") from None
 
 
-def _read(entry: dict[str, Any]) -> Regret:
+def _results(data: Any) -> Results:
+    """The contents of a file with the schema; raises `Unfit` for values that no file has."""
+    found = (_read(entry, "sizes", index) for index, entry in enumerate(data["sizes"]))
+    return Results(Place(*(data[name] for name in PLACE)), tuple(found))
+
+
+def _read(entry: dict[str, Any], *steps: str | int) -> Regret:
+    values.of_contract(entry["best"]["kernel"], entry["contract"], *steps, "best", "kernel")
     typed = {
-        "shape": Shape(*entry["shape"]),
-        "chosen": Chosen(**entry["chosen"]),
-        "best": Timed(**entry["best"]),
+        "shape": shape_of(entry["shape"], *steps, "shape"),
+        "chosen": chosen_of(entry["chosen"], *steps, "chosen"),
+        "best": timed_of(entry["best"], *steps, "best"),
     }
     return Regret(**(entry | typed))
 

@@ -8,6 +8,7 @@ what the contract's function chooses takes part in it, if the trial asks for tha
 from __future__ import annotations
 
 import functools
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,7 +27,7 @@ from generator.bench.routing import EVEN
 from generator.bench.stats import rounded
 from generator.plan import devices
 from generator.tune.executors import loaded
-from generator.tune.outcome import Chosen, Failure, Outcome, Timed, Winner
+from generator.tune.outcome import Chosen, Failure, Outcome, Timed, Winner, sound
 from generator.tune.trial_selection import Candidate, Trial
 
 #: The device of a worker, as `loaded` finds it.
@@ -148,9 +149,10 @@ class _Entrant:
 
     @property
     def median(self) -> float:
-        """The median seconds of a call in the last pass."""
+        """The median seconds of a call in the last pass; infinite if a sample is no time, such as NaN."""
         assert self.entry is not None
-        return statistics.median(self.entry.gpu)
+        whole = all(0 < sample < math.inf for sample in self.entry.gpu)
+        return statistics.median(self.entry.gpu) if whole else math.inf
 
 
 @dataclass
@@ -170,7 +172,8 @@ class _Notes:
         self.failures.append(Failure(side.name, config, side.failure, side.refused))
 
     def outcome(self, winner: Winner | None, lost: str | None = None) -> Outcome:
-        return Outcome(tuple(self.times.values()), tuple(self.failures), winner, self.library, lost, chosen=self.chosen)
+        times, failures = tuple(self.times.values()), tuple(self.failures)
+        return sound(Outcome(times, failures, winner, self.library, lost, chosen=self.chosen))
 
 
 def _enter(session: Session, competitor: Competitor, candidate: Candidate | None = None) -> _Entrant:

@@ -11,12 +11,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from generator.bench import measurements
+from generator.files.updating import put
+from generator.language import measured_values as values
 from generator.language.errors import CallError
-from generator.language.tuned_file import FORMAT, contents
+from generator.language.tuned_file import FORMAT, PLACE, SCHEMA, contents
 from generator.tune.outcome import Winner, plain, winner_of
 from generator.tune.rate_fit import Fit
 from generator.tune.samples import row_of
+
+_REMEDY = ": name another file with --tuned FILE, or remove this one"
 
 
 @dataclass(frozen=True)
@@ -48,24 +51,20 @@ class Winners:
 
 def read(path: Path) -> Winners:
     """The contents of `path`; raise FileNotFoundError if it does not exist, `CallError` if it is not such a file."""
-    try:
-        data = contents(path.read_text(encoding="utf-8"))
-        if data["format"] != FORMAT:
-            raise CallError(f"{path} has format {data['format']!r}, this version reads {FORMAT}")
-        return Winners(
-            Place(data["device"], data["multiprocessors"], data["torch"], data["triton"]),
-            dict(data["kernels"]),
-            tuple(winner_of(entry) for entry in data["winners"]),
-            Fit(
-                {row_of(e["contract"], e["kernel"], e["config"]): tuple(e["rates"]) for e in data["rates"]},
-                data["error"],
-                data["regret"],
-            ),
-        )
-    except FileNotFoundError:
-        raise
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CallError(f"{path} is not a file of winners ({type(error).__name__}: {error})") from None
+    return values.read(path, SCHEMA, _winners, "a file of winners", remedy=_REMEDY)
+
+
+def _winners(data: Any) -> Winners:
+    """The contents of a file with the schema; raises `Unfit` for values that no file has."""
+    data = contents(data)
+    winners = tuple(winner_of(entry, "winners", index) for index, entry in enumerate(data["winners"]))
+    rates = {row_of(each["contract"], each["kernel"], each["config"]): tuple(each["rates"]) for each in data["rates"]}
+    return Winners(
+        Place(*(data[name] for name in PLACE)),
+        data["kernels"],
+        winners,
+        Fit(rates, data["error"], data["regret"]),
+    )
 
 
 def load(path: Path, place: Place) -> Winners:
@@ -164,5 +163,10 @@ def _json(value: Any) -> str:
 
 
 def save(found: Winners, path: Path) -> None:
-    """Write the file atomically."""
-    measurements.put(path, dump(found))
+    """Write the file whole; raises `FileError` if it cannot be written, or if no reader would accept it."""
+    put(path, text_of(found, path))
+
+
+def text_of(found: Winners, path: Path) -> str:
+    """The text of a file, checked; raises `FileError` if no reader would accept it."""
+    return values.checked(dump(found), SCHEMA, _winners, path)

@@ -31,13 +31,16 @@ import triton
 from triton.runtime import driver
 
 from generator.emit.apply import MANIFEST
-from generator.language.errors import CallError
+from generator.files.reading import FileError, read_text
+from generator.language.call_numbers import MOST_SIZES, sizes_of, whole_number
+from generator.language.errors import CallError, shown
+from generator.language.measured_values import LARGEST_SIZE
 from generator.language.targets import TARGETS
 from generator.plan.devices import DEVICES, Device, named
 from generator.verify.loading import load_family
 from generator.verify.specialise import claimed
 
-_SHAPE = re.compile(r"(\d+)x(\d+)((?:,\d+(?:-\d+)?)+)")
+_SHAPE = re.compile(r"([0-9]+)x([0-9]+)((?:,[0-9]+(?:-[0-9]+)?)+)")
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,14 @@ def main(argv: Sequence[str]) -> int:
     """
     call = parser().parse_args(argv)
     device = named(call.device)
+    try:
+        batch = whole_number(call.batch, 0, LARGEST_SIZE)
+    except ValueError as error:
+        raise CallError(f"--batch: {error}") from None
     shapes = [shape for text in call.shapes for shape in _shapes(text)]
+    count = sum(len(shape.m) for shape in shapes)
+    if count > MOST_SIZES:
+        raise CallError(f"--shapes: at most {MOST_SIZES} sizes are possible in a call, got {count}; divide it")
     if triton.knobs.runtime.interpret:
         raise CallError("prepare compiles kernels; unset TRITON_INTERPRET")
     if not (call.folder / MANIFEST).is_file():
@@ -70,7 +80,7 @@ def main(argv: Sequence[str]) -> int:
     outcomes: Counter[bool] = Counter()
     with standing_in_for(device), _counting(outcomes):
         ahead = importlib.import_module(f"{family.__name__}._prepare")
-        options = {"B": call.batch, "device": torch.device("cuda", 0), "unaligned": () if call.aligned else None}
+        options = {"B": batch, "device": torch.device("cuda", 0), "unaligned": () if call.aligned else None}
         found = []
         for name, shape in itertools.product(names, shapes):
             try:
@@ -103,20 +113,26 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--only", default="*", metavar="GLOB", help="only functions whose name matches")
     made.add_argument("--aligned", action="store_true", help="only calls with aligned, contiguous operands")
-    made.add_argument("--batch", type=int, default=1, metavar="B", help="the matrices of a batch (default: 1)")
+    made.add_argument("--batch", default="1", metavar="B", help="the matrices of a batch (default: 1)")
     made.add_argument("--cache", type=Path, metavar="DIR", help="the cache (default: TRITON_CACHE_DIR or Triton's own)")
     return made
 
 
 def _shapes(text: str) -> Iterator[Shape]:
     """The shapes that an argument of `--shapes` gives, itself or by the lines of a file."""
-    path = Path(text)
-    if path.is_file():
-        lines = [
-            (f"{path}:{number}", line) for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
-        ]
-    else:
-        lines = [("--shapes", text)]
+    lines = [("--shapes", text)]
+    if _SHAPE.fullmatch(text) is None:
+        path = Path(text)
+        try:
+            found = read_text(path)
+        except FileNotFoundError:
+            pass
+        except FileError as error:
+            raise CallError(f"--shapes: {error}") from None
+        else:
+            lines = [(f"{path}:{number}", line) for number, line in enumerate(found.splitlines(), 1)]
+            if not any(line.partition("#")[0].strip() for _, line in lines):
+                raise CallError(f"--shapes: {path}:1: the file has no shape; expected lines such as 4096x14336,1-64")
     for where, line in lines:
         line = line.partition("#")[0].strip()
         if line:
@@ -126,14 +142,16 @@ def _shapes(text: str) -> Iterator[Shape]:
 def _shape(where: str, line: str) -> Shape:
     found = _SHAPE.fullmatch(line)
     if found is None:
-        raise CallError(f"{where}: expected NxK,M..., as in 4096x14336,1-64,128, or a file of such lines, got {line!r}")
-    sizes: dict[int, None] = {}
-    for part in found[3].removeprefix(",").split(","):
-        first, _, last = part.partition("-")
-        sizes.update(dict.fromkeys(range(int(first), int(last or first) + 1)))
+        told = "expected NxK,M..., as in 4096x14336,1-64,128, or a file of such lines"
+        raise CallError(f"{where}: {told}, got {shown(line)}")
+    try:
+        n, k = (whole_number(size, 0, LARGEST_SIZE) for size in (found[1], found[2]))
+        sizes = sizes_of(found[3].removeprefix(",").split(","), least=0)
+    except ValueError as error:
+        raise CallError(f"{where}: {error}") from None
     if not sizes:
-        raise CallError(f"{where}: {line!r} has an empty range of M")
-    return Shape(int(found[1]), int(found[2]), tuple(sizes))
+        raise CallError(f"{where}: {shown(line)} has an empty range of M")
+    return Shape(n, k, sizes)
 
 
 @contextmanager

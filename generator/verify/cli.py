@@ -24,7 +24,9 @@ from typing import TypeVar
 
 from generator.emit.apply import write
 from generator.emit.manifest_reader import Rendered
-from generator.language.errors import CallError, SpecError
+from generator.files.updating import require_regular
+from generator.language.call_numbers import MOST_PROCESSES, whole_number
+from generator.language.errors import CallError, SpecError, shown
 from generator.language.targets import TARGETS
 from generator.verify import proof_records, static_checks, worker_pool
 from generator.verify.coverage import Coverage
@@ -38,6 +40,8 @@ from generator.verify.run_report import failure_text, summary, write_junit
 from generator.verify.worker_pool import workers_by_default
 
 _Parsed = TypeVar("_Parsed")
+#: The most parts that a run can be divided into.
+_MOST_PARTS = 100_000
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -94,7 +98,9 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--shard", type=_reported(part), default=(1, 1), metavar="I/N", help="run the I-th of N parts of equal cost"
     )
-    parser.add_argument("--jobs", type=int, metavar="N", help="worker processes (default: one per processor)")
+    parser.add_argument(
+        "--jobs", type=_reported(_processes), metavar="N", help="worker processes (default: one per processor)"
+    )
     parser.add_argument(
         "--allow-undecided",
         action="store_true",
@@ -131,23 +137,32 @@ def _reported(parse: Callable[[str], _Parsed]) -> Callable[[str], _Parsed]:
     return parsed
 
 
+def _processes(text: str) -> int:
+    return whole_number(text, 1, MOST_PROCESSES)
+
+
 def part(text: str) -> tuple[int, int]:
     """The numbers of `I/N`; raise ValueError for anything else."""
-    index, slash, count = text.partition("/")
-    if not (slash and index.isdecimal() and count.isdecimal() and 1 <= int(index) <= int(count)):
-        raise ValueError(f"expected I/N with I from 1 to N, such as 1/4, got {text!r}")
-    return int(index), int(count)
+    index, _, count = text.partition("/")
+    try:
+        of = whole_number(count, 1, _MOST_PARTS)
+        return whole_number(index, 1, of), of
+    except ValueError:
+        told = f"expected I/N with I from 1 to N, such as 1/4, and N up to {_MOST_PARTS}, got {shown(text)}"
+        raise ValueError(told) from None
 
 
 def _verify(arguments: argparse.Namespace) -> int:
     started = time.monotonic()
-    if arguments.jobs is not None and arguments.jobs < 1:
-        raise CallError(f"--jobs must be at least 1, got {arguments.jobs}")
     found = rendered(arguments.specs, arguments.out, arguments.only)
     _make_room(arguments)
     if arguments.table:
-        print(proof_records.table(arguments.table, proof_records.current(found)))
-        return 0
+        code = proof_records.current(found)
+        print(proof_records.table(arguments.table, code))
+        nothing = proof_records.why_no_row(arguments.table, code)
+        if nothing is not None:
+            print(nothing, file=sys.stderr)
+        return 0 if nothing is None else 1
     device = gpu()
     asked = arguments.level or default_levels(device)
     levels = [level for level in LEVELS if level in asked]
@@ -201,6 +216,7 @@ def _make_room(arguments: argparse.Namespace) -> None:
     """Make the folders of the files that will be written: what cannot be written is said before anything is proved."""
     for path in (arguments.junit, arguments.html, arguments.results, arguments.costs):
         if path is not None:
+            require_regular(path)
             path.parent.mkdir(parents=True, exist_ok=True)
     if arguments.results is not None and arguments.results.exists():
         proof_records.read(arguments.results)

@@ -19,7 +19,7 @@ from itertools import combinations
 #: The strength of each coverage: how many axes its tuples of values span.
 _STRENGTH = {"pairs": 2, "triples": 3, "kernels": 2}
 
-_SHARE = re.compile(r"([0-9]+(?:\.[0-9]+)?)%")
+_SHARE = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,9})?)%")
 
 #: Up to this product of the number of tuples to cover and the fewest rows possible, covertable's greedy criterion takes
 #: seconds.

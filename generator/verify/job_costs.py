@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import ast
 import json
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from generator.emit.manifest_reader import remembered
+from generator.files.checked_json import Schema
+from generator.language import measured_values as values
 from generator.verify.jobs import Job, Result
 from generator.verify.launches import Launch, launches
 
 _FILE = Path(__file__).with_name("job_costs.json")
+#: The least duration: the file has three decimals.
+_LEAST = 0.001
+SCHEMA = Schema(values.by_name({"type": "number", "minimum": _LEAST, "maximum": 86400}))
 
 
 @dataclass(frozen=True)
@@ -26,7 +32,12 @@ class Costs:
     @lru_cache(maxsize=1)
     def shipped(cls) -> Costs:
         """The durations in the package's data file."""
-        return cls(json.loads(_FILE.read_text()))
+        return cls.read(_FILE)
+
+    @classmethod
+    def read(cls, path: Path) -> Costs:
+        """The durations in a data file; raises FileNotFoundError or `CallError` if it is not one."""
+        return values.read(path, SCHEMA, cls, "a file that verify --costs wrote")
 
     @classmethod
     def measured(cls, results: Iterable[Result]) -> Costs:
@@ -39,7 +50,9 @@ class Costs:
                     entry = sums.setdefault(category, [0.0, 0.0])
                     entry[0] += result.seconds
                     entry[1] += count
-        return cls({category: round(total / max(count, 1), 3) for category, (total, count) in sorted(sums.items())})
+        means = {category: total / max(count, 1) for category, (total, count) in sorted(sums.items())}
+        # A duration of 0 would say that a job costs nothing.
+        return cls({category: max(_LEAST, round(mean, 3)) for category, mean in means.items() if math.isfinite(mean)})
 
     def of(self, job: Job) -> float:
         """The expected duration of `job` in seconds."""
@@ -50,8 +63,10 @@ class Costs:
         return next((self.seconds[category] for category in _categories(job) if category in self.seconds), 1.0)
 
     def text(self) -> str:
-        """The content of the data file, as JSON."""
-        return json.dumps(dict(self.seconds), indent=1) + "\n"
+        """The content of the data file, as JSON; raises `Wrong` if no reader would accept it."""
+        found = json.dumps(dict(self.seconds), indent=1) + "\n"
+        SCHEMA.parse(found)
+        return found
 
     def one(self, job: Job, launch: Launch) -> float:
         """The relative cost of compiling one launch of `job`, from its category and the code size of its tile.

@@ -14,10 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from generator.emit import apply, code_parts
+from generator.emit import code_parts
 from generator.emit.manifest_reader import Rendered
+from generator.files.checked_json import Schema
+from generator.files.updating import update
+from generator.language import measured_values as values
 from generator.language.errors import CallError
-from generator.verify.jobs import Result, State, Subject
+from generator.language.measured_values import Unfit
+from generator.verify.jobs import LEVELS, Result, State, Subject
 
 #: The result of a level for a kernel: counts, and the largest of each figure.
 Figures = dict[str, Any]
@@ -34,6 +38,44 @@ class Record:
     def cases(self, subject: Subject, label: str) -> int:
         """The number of a kernel's cases that passed at a level."""
         return int(self.proved.get(subject, {}).get(label, {}).get("cases", 0))
+
+
+_FIGURES = {
+    "type": "object",
+    "properties": {
+        "cases": values.COUNT,
+        **dict.fromkeys(("worst_error", "vendor_error"), values.ERROR),
+        "not_proved": {"type": "object", "additionalProperties": values.TEXT, "minProperties": 1},
+    },
+    "required": ["cases"],
+    "additionalProperties": values.COUNT,
+}
+_LEVEL = {f"^({'|'.join(LEVELS)})( [a-z0-9]+)?$": _FIGURES}
+_HOSTS = {"type": "object", "patternProperties": _LEVEL, "additionalProperties": False}
+SCHEMA = Schema(
+    values.mapping(
+        {
+            "place": {"type": "object", "additionalProperties": values.TEXT},
+            "kernels": values.entries(
+                {
+                    "type": "object",
+                    "properties": {
+                        "kernel": values.NAME,
+                        "device": values.NAME,
+                        "hosts": {
+                            "type": "object",
+                            "patternProperties": {values.NAME["pattern"]: _HOSTS},
+                            "additionalProperties": False,
+                        },
+                    },
+                    "required": ["kernel", "device"],
+                    "patternProperties": _LEVEL,
+                    "additionalProperties": False,
+                }
+            ),
+        }
+    )
+)
 
 
 def current(families: Iterable[Rendered]) -> set[Subject]:
@@ -106,8 +148,25 @@ def write(path: Path, results: Sequence[Result]) -> list[str]:
     """Add what passed to the record in `path`, which must be of the same machine and versions.
 
     A partial result does not replace a record of more cases. Returns messages about such results, one per level, and
-    about results that are not recorded. Raises `CallError` if the record is of another machine.
+    about results that are not recorded. Raises `CallError` if the record is of another machine, and `FileError` if the
+    file cannot be written.
     """
+    messages: list[str] = []
+
+    def joined() -> str:
+        found, own = _with(path, results)
+        messages[:] = own
+        return text_of(found, path)
+
+    update(path, joined)
+    messages += _messages_of_none(path, results)
+    if any(result.job.case is not None for result in results):
+        messages.append(f"{path}: no result is recorded, because --case runs only some of the cases")
+    return messages
+
+
+def _with(path: Path, results: Sequence[Result]) -> tuple[Record, list[str]]:
+    """The record in `path` with what passed, and messages about results that do not replace those of more cases."""
     recorded, messages = _recorded(results), []
     found = _record(recorded)
     if path.exists():
@@ -120,11 +179,7 @@ def write(path: Path, results: Sequence[Result]) -> list[str]:
             del found.proved[_subject(result)][result.job.label]
         messages = _messages_of_fuller(path, fuller, before)
         found = Record(before.place | found.place | machine, _joined(before.proved, found.proved))
-    messages += _messages_of_none(path, results)
-    if any(result.job.case is not None for result in results):
-        messages.append(f"{path}: no result is recorded, because --case runs only some of the cases")
-    apply.write(path, _text(found))
-    return messages
+    return found, messages
 
 
 def renew(path: Path, fresh: Path) -> None:
@@ -132,7 +187,14 @@ def renew(path: Path, fresh: Path) -> None:
 
     If machine and versions are the same, other levels in `path` stay for code that `fresh` proves again.
     """
-    found = read(fresh)
+
+    def joined() -> str:
+        return text_of(_renewed(read(fresh), path), path)
+
+    update(path, joined)
+
+
+def _renewed(found: Record, path: Path) -> Record:
     before = read(path) if path.exists() else found
     if _machine(before.place) == _machine(found.place):
         device = {(subject.kernel, subject.device) for subject in found.proved}
@@ -142,7 +204,7 @@ def renew(path: Path, fresh: Path) -> None:
             if subject in found.proved or (not subject.host and (subject.kernel, subject.device) in device)
         }
         found = Record(found.place, _joined(again, found.proved))
-    apply.write(path, _text(found))
+    return found
 
 
 def _joined(
@@ -190,8 +252,11 @@ def _machine(place: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in place.items() if value != "interpreter"}
 
 
-def _text(found: Record) -> str:
-    """JSON with one line per device code of a kernel, so that a diff lists kernels."""
+def text_of(found: Record, path: Path) -> str:
+    """JSON with one line per device code of a kernel, so that a diff lists kernels.
+
+    Raises `FileError` if no reader would accept it.
+    """
     lines: dict[tuple[str, str], dict[str, Any]] = {}
     for subject, levels in sorted(found.proved.items()):
         line = lines.setdefault((subject.kernel, subject.device), {"kernel": subject.kernel, "device": subject.device})
@@ -199,30 +264,37 @@ def _text(found: Record) -> str:
         line |= {"hosts": line.get("hosts", {}) | {subject.host: own}} if subject.host else own
     place = json.dumps(dict(sorted(found.place.items())))
     kernels = ",\n".join(f"  {json.dumps(line)}" for line in lines.values())
-    return f'{{\n "place": {place},\n "kernels": [\n{kernels}\n ]\n}}\n'
+    return values.checked(f'{{\n "place": {place},\n "kernels": [\n{kernels}\n ]\n}}\n', SCHEMA, _record_of, path)
 
 
 def read(path: Path) -> Record:
     """The record in `path`; raise `CallError` if it is not one."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        if not (isinstance(found["place"], dict) and isinstance(found["kernels"], list)):
-            raise TypeError("place must be a mapping and kernels a list")
-        proved: dict[Subject, dict[str, Figures]] = {}
-        for line in found["kernels"]:
-            kernel, device, hosts = line.pop("kernel"), line.pop("device"), line.pop("hosts", {})
-            levels = {Subject(kernel, device): line} if line else {}
-            proved |= levels | {Subject(kernel, device, host): own for host, own in hosts.items()}
-        return Record(found["place"], proved)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CallError(f"{path} is not a file that verify --results wrote: {error}") from None
+        return values.read(path, SCHEMA, _record_of, "a file that verify --results wrote")
+    except FileNotFoundError:
+        raise CallError(f"there is no file {path}") from None
+
+
+def _record_of(data: Any) -> Record:
+    """The contents of a file with the schema; raises `Unfit` for values that no file has."""
+    proved: dict[Subject, dict[str, Figures]] = {}
+    for index, line in enumerate(data["kernels"]):
+        kernel, device, hosts = line.pop("kernel"), line.pop("device"), line.pop("hosts", {})
+        levels = {Subject(kernel, device): line} if line else {}
+        levels |= {Subject(kernel, device, host): own for host, own in hosts.items()}
+        if not levels or not all(levels.values()):
+            raise Unfit("no level is proved", "kernels", index)
+        if proved.keys() & levels.keys():
+            raise Unfit("the code of this kernel has two entries", "kernels", index)
+        proved |= levels
+    return Record(data["place"], proved)
 
 
 def table(files: Sequence[Path], current: set[Subject]) -> str:
     """The proofs in `files` of the code in `current`, as a table in Markdown.
 
     Records of code that is not in `current`, and records with a case that is not proved, are not counted. A kernel in
-    two families counts once.
+    two families counts once. Raises `CallError` for a file that is no record.
     """
     rows: dict[tuple[str, str, str, str], Counter[str]] = {}
     for path in files:
@@ -239,3 +311,18 @@ def table(files: Sequence[Path], current: set[Subject]) -> str:
     for (level, where, triton, torch), counts in sorted(rows.items()):
         lines.append(f"| {level} | {where} | {triton} | {torch} | {counts['kernels']} | {counts['cases']:,} |")
     return "\n".join(lines)
+
+
+def why_no_row(files: Sequence[Path], current: set[Subject]) -> str | None:
+    """Why `table` has no row, or None if it has one; raises `CallError` for a file that is no record."""
+    found = [(subject, level) for path in files for subject, own in read(path).proved.items() for level in own.values()]
+    counted = [complete(level) for subject, level in found if subject in current]
+    if any(counted):
+        return None
+    names = ", ".join(map(str, files))
+    if not found:
+        return f"--table: {names}: no proof is recorded"
+    return (
+        f"--table: {names}: none of {len(found)} recorded proofs counts: {len(found) - len(counted)} are of code that "
+        f"these families do not have now, and {len(counted)} have cases that are not proved"
+    )

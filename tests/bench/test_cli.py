@@ -166,7 +166,7 @@ def test_without_a_gpu_it_is_refused(
             "prints what x.json has: leave out --rou",
         ),
         (["--shapes", "x.yaml"], "--shapes goes with SPEC"),
-        (["--rounds", "0"], "expected a whole number of at least 1"),
+        (["--rounds", "0"], "expected a whole number from 1 to 1000000, got '0'"),
         (["--rounds", "x"], "expected a whole number"),
         (["--peer", "mkl"], "invalid choice: 'mkl'"),
         (["--peer", "cublas,none"], "invalid choice: 'none'"),

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
+import multiprocessing
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +13,7 @@ import pytest
 
 from generator.bench import measurements, stats
 from generator.bench.measurements import Results
+from generator.files.reading import FileError
 from generator.language.errors import CallError
 from tests.helpers.bench import records as samples
 
@@ -64,10 +68,10 @@ def test_a_failed_save_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.M
     before = path.read_bytes()
 
     def fail(*_: object) -> None:
-        raise OSError("disk full")
+        raise OSError(28, "disk full")
 
-    monkeypatch.setattr(measurements.os, "replace", fail)
-    with pytest.raises(OSError, match="disk full"):
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(FileError, match=r"kept\.json: cannot be written: disk full"):
         measurements.save(Results(), path)
     assert path.read_bytes() == before
     assert [each.name for each in tmp_path.iterdir()] == ["kept.json"]
@@ -100,3 +104,39 @@ def test_nothing_of_the_host_is_in_a_file(tmp_path: Path) -> None:
     data = json.loads(path.read_text())
     assert set(data) == {"format", "environments", "ceilings", "records"}
     assert str(tmp_path) not in path.read_text()
+
+
+def _add(path: Path, name: str) -> None:
+    for size in range(1, 6):
+        mine = samples.results(samples.record(samples.side("ours", "kernel", [1.0]), shape=(size, 16, 16), case=name))
+        mine.environments = {name: mine.environments["env"], **mine.environments}
+        measurements.add(mine, mine.records, path)
+
+
+def test_several_processes_add_to_one_file(tmp_path: Path) -> None:
+    path, context = tmp_path / "new" / "kept.json", multiprocessing.get_context("spawn")
+    runs = [context.Process(target=_add, args=(path, name)) for name in ("one", "two")]
+    for run in runs:
+        run.start()
+    for run in runs:
+        run.join()
+    assert [run.exitcode for run in runs] == [0, 0]
+    found = measurements.load(path)
+    assert len(found.records) == 10 and {each.case for each in found.records} == {"one", "two"}
+    assert set(found.environments) == {"one", "two", "env"}
+
+
+def test_what_no_reader_would_accept_is_not_written(tmp_path: Path) -> None:
+    path = tmp_path / "kept.json"
+    record = samples.record(samples.side("ours", "kernel", [1.0]))
+    assert record.sides[0].gpu is not None
+    side = replace(record.sides[0], gpu=replace(record.sides[0].gpu, median=math.nan))
+    with pytest.raises(FileError, match=r"is not written, because line .* NaN is not a finite number"):
+        measurements.save(samples.results(replace(record, sides=(side,))), path)
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("path", ["/dev/zero", "/"])
+def test_only_a_regular_file_holds_results(path: str) -> None:
+    with pytest.raises(CallError, match=f"--json: {path}: is a .*, not a file"):
+        measurements.load(Path(path))

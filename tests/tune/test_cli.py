@@ -69,7 +69,7 @@ def test_more_gpus_than_there_are_is_refused(bench: Bench, monkeypatch: pytest.M
         (["x.yaml", "--device", "nvidia_h200"], "--device goes with --dry-run"),
         (["x.yaml", "y.yaml", "--tuned", "z.json"], "--tuned names the file of one family"),
         (["x.yaml", "--budget", "0"], "expected a number above 0"),
-        (["x.yaml", "--gpus", "0"], "expected a whole number of at least 1"),
+        (["x.yaml", "--gpus", "0"], "expected a whole number from 1 to 1024, got '0'"),
         (["x.yaml", "--cand", "3"], "unrecognized arguments: --cand"),
     ],
 )

@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import json
+import math
+import multiprocessing
+import re
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from generator.files.reading import FileError
 from generator.language.errors import CallError
-from generator.tune.journal import Journal
-from generator.tune.outcome import Failure, Outcome, Timed, Winner
+from generator.tune.journal import Journal, _without
+from generator.tune.outcome import Failure, Outcome, Timed, Winner, sound
 from generator.tune.winners import Place
 
 from .conftest import Bench
 from .test_tuning_run import AtOnce, winners_of
 
 PLACE = Place("Some GPU", 132, "2.11.0", "3.6.0")
-KERNELS = {"one": "digest of one", "two": "digest of two"}
+KERNELS = {"gemm__one": "digest of one", "gemm__two": "digest of two"}
 ROWS = [{"BLOCK_M": 16, "num_warps": 1}, {"BLOCK_M": 32, "num_warps": 2}]
 ABOUT = "family/gemm 16x16x16"
 OUTCOME = Outcome(
-    (Timed("one", ROWS[0], 2e-6), Timed("two", {"SPLIT": 2}, 3e-6), Timed("one", ROWS[1], 1e-6)),
-    (Failure("two", ROWS[0], "wrong result"), Failure("torch.matmul", None, "no such type", refused=True)),
-    Winner("gemm", 16, 16, 16, "one", ROWS[1], 1e-6, None, Timed("one", ROWS[0], 2e-6)),
+    (Timed("gemm__one", ROWS[0], 2e-6), Timed("gemm__two", {"SPLIT": 2}, 3e-6), Timed("gemm__one", ROWS[1], 1e-6)),
+    (Failure("gemm__two", ROWS[0], "wrong result"), Failure("torch.matmul", None, "no such type", refused=True)),
+    Winner("gemm", 16, 16, 16, "gemm__one", ROWS[1], 1e-6, None, Timed("gemm__one", ROWS[0], 2e-6)),
     "torch.matmul",
 )
 
@@ -32,9 +37,14 @@ def kept(path: Path, *appended: tuple[str, str, Place, dict[str, str]]) -> list[
     """The keys that a journal holds after outcomes were appended in a run that ended in good order."""
     with Journal(path) as journal:
         for key, about, place, kernels in appended:
-            journal.append(key, about, OUTCOME, place, kernels)
+            journal.append(key, about, _of(kernels), place, kernels)
     assert [json.loads(line)["key"] for line in path.read_text().splitlines()] == list(Journal(path).outcomes)
     return list(Journal(path).outcomes)
+
+
+def _of(kernels: Mapping[str, str]) -> Outcome:
+    """The outcome, as if only these kernels had been measured."""
+    return replace(_without(OUTCOME, {each.kernel for each in OUTCOME.times} - kernels.keys()), whole=True)
 
 
 def test_a_line_gives_back_the_outcome(tmp_path: Path) -> None:
@@ -51,17 +61,17 @@ def test_a_line_gives_back_the_outcome(tmp_path: Path) -> None:
 
 def test_outcomes_that_can_stand_together_stay(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
-    other_family = ("c", ABOUT.replace("family", "other"), PLACE, {"one": "other code"})
-    other_size = ("d", ABOUT.replace("16x", "32x"), PLACE, {"one": "other code"})
-    other_device = ("e", ABOUT, replace(PLACE, device="Another GPU"), {"one": "other code"})
-    other_kernels = ("b", ABOUT, PLACE, {"two": KERNELS["two"], "three": "digest of three"})
+    other_family = ("c", ABOUT.replace("family", "other"), PLACE, {"gemm__one": "other code"})
+    other_size = ("d", ABOUT.replace("16x", "32x"), PLACE, {"gemm__one": "other code"})
+    other_device = ("e", ABOUT, replace(PLACE, device="Another GPU"), {"gemm__one": "other code"})
+    other_kernels = ("b", ABOUT, PLACE, {"gemm__two": KERNELS["gemm__two"], "gemm__three": "digest of three"})
     lines = [("a", ABOUT, PLACE, KERNELS), other_kernels, other_family, other_size, other_device]
     assert kept(path, *lines) == ["a", "b", "c", "d", "e"]
 
 
 @pytest.mark.parametrize(
     ("place", "kernels"),
-    [(PLACE, {**KERNELS, "one": "other code"}), (replace(PLACE, triton="3.7.1"), KERNELS)],
+    [(PLACE, {**KERNELS, "gemm__one": "other code"}), (replace(PLACE, triton="3.7.1"), KERNELS)],
 )
 def test_an_outcome_of_other_code_or_versions_replaces_the_older(
     tmp_path: Path, place: Place, kernels: dict[str, str]
@@ -73,11 +83,11 @@ def test_an_outcome_of_other_code_or_versions_replaces_the_older(
 
 def test_what_was_not_measured_again_stands(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
-    assert kept(path, ("a", ABOUT, PLACE, KERNELS), ("b", ABOUT, PLACE, {"two": "other code"})) == ["a", "b"]
+    assert kept(path, ("a", ABOUT, PLACE, KERNELS), ("b", ABOUT, PLACE, {"gemm__two": "other code"})) == ["a", "b"]
     older, newer = Journal(path).outcomes.values()
-    assert {timed.kernel for timed in older.times} == {"one"} and not older.whole and newer.whole
-    assert older.winner is not None and older.winner.kernel == "one", "its winner was of code that stands"
-    assert kept(path, ("c", ABOUT, PLACE, {"one": "other code"})) == ["b", "c"]
+    assert {timed.kernel for timed in older.times} == {"gemm__one"} and not older.whole and newer.whole
+    assert older.winner is not None and older.winner.kernel == "gemm__one", "its winner was of code that stands"
+    assert kept(path, ("c", ABOUT, PLACE, {"gemm__one": "other code"})) == ["b", "c"]
 
 
 def test_the_same_key_is_kept_once(tmp_path: Path) -> None:
@@ -92,7 +102,7 @@ def test_an_interrupted_run_leaves_every_line(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
     with pytest.raises(KeyboardInterrupt), Journal(path) as journal:
         journal.append("a", ABOUT, OUTCOME, PLACE, KERNELS)
-        journal.append("b", ABOUT, OUTCOME, PLACE, {**KERNELS, "one": "other code"})
+        journal.append("b", ABOUT, OUTCOME, PLACE, {**KERNELS, "gemm__one": "other code"})
         raise KeyboardInterrupt
     assert len(path.read_text().splitlines()) == 2
     assert list(Journal(path).outcomes) == ["b"]
@@ -118,3 +128,95 @@ def test_a_journal_of_an_older_format_is_refused_with_what_to_do(tmp_path: Path)
     path.write_text('{"key":"a","about":"b","place":{},"kernels":{},"measurements":[],"winner":null,"lost":null}\n')
     with pytest.raises(CallError, match=r"format 1, this version reads 2: name another file, or remove this one"):
         Journal(path)
+
+
+def _append(path: Path, name: str, count: int) -> None:
+    with Journal(path) as journal:
+        for number in range(count):
+            journal.append(f"{name}{number}", f"family/gemm {name}{number}", OUTCOME, PLACE, KERNELS)
+
+
+def test_several_processes_append_to_one_journal(tmp_path: Path) -> None:
+    path, context = tmp_path / "journal.jsonl", multiprocessing.get_context("spawn")
+    runs = [context.Process(target=_append, args=(path, name, 8)) for name in "ab"]
+    for run in runs:
+        run.start()
+    for run in runs:
+        run.join()
+    assert [run.exitcode for run in runs] == [0, 0]
+    wanted = {f"{name}{number}" for name in "ab" for number in range(8)}
+    assert set(Journal(path).outcomes) == wanted and len(path.read_text().splitlines()) == 16
+    assert [each.name for each in tmp_path.iterdir()] == ["journal.jsonl"]
+
+
+def test_a_run_sees_what_another_has_appended_and_put_in_order(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    with Journal(path) as first:
+        with Journal(path) as second:
+            first.append("a", ABOUT, OUTCOME, PLACE, KERNELS)
+            second.append("b", ABOUT, OUTCOME, PLACE, {**KERNELS, "gemm__one": "other code"})
+            assert list(second.outcomes) == ["b"], "of the same problem and of newer code"
+        first.append("c", ABOUT.replace("16x", "32x"), OUTCOME, PLACE, KERNELS)
+        assert list(first.outcomes) == ["b", "c"]
+    assert list(Journal(path).outcomes) == ["b", "c"] and len(path.read_text().splitlines()) == 2
+
+
+def test_a_line_that_was_cut_off_goes_with_the_next_outcome(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    assert kept(path, ("a", ABOUT, PLACE, KERNELS)) == ["a"]
+    line = path.read_text()
+    path.write_text(line + line[:-20])
+    with pytest.raises(KeyboardInterrupt), Journal(path) as journal:
+        assert path.read_text() == line + line[:-20], "another run may be writing it"
+        journal.append("b", ABOUT, OUTCOME, PLACE, KERNELS)
+        raise KeyboardInterrupt
+    first, second = path.read_text().splitlines()
+    assert f"{first}\n" == line and json.loads(second)["key"] == "b"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("notes", ":1: is no outcome: the end of the file is no part of a line"),
+        ("[]\n", ":1: is no outcome: the value must be object"),
+        ("\n", ":1: is no outcome: is not JSON"),
+    ],
+)
+def test_a_file_of_something_else_is_refused_and_stays(tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text(text)
+    with pytest.raises(CallError, match=re.escape(f"--journal: {path}{words}")):
+        Journal(path)
+    assert path.read_text() == text
+
+
+@pytest.mark.parametrize("path", ["/dev/zero", "/"])
+def test_only_a_regular_file_is_a_journal(path: str) -> None:
+    with pytest.raises(CallError, match="not a file"):
+        Journal(Path(path))
+
+
+def test_what_no_reader_would_accept_is_not_written(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    wrong = replace(OUTCOME, times=(Timed("gemm__one", ROWS[0], math.nan),), winner=None)
+    with Journal(path) as journal:
+        with pytest.raises(FileError, match="is not written, because line 1 would be wrong: NaN is not a finite"):
+            journal.append("a", ABOUT, wrong, PLACE, KERNELS)
+        journal.append("b", ABOUT, Outcome(lost="half of \udc80"), PLACE, KERNELS)
+    assert Journal(path).outcomes == {"b": Outcome(lost="half of ?")}
+
+
+@pytest.mark.parametrize("seconds", [math.nan, math.inf, 0.0, -1.0])
+def test_a_time_that_is_none_is_a_failure_of_its_candidate(seconds: float) -> None:
+    one, two, three = OUTCOME.times
+    assert OUTCOME.winner is not None and OUTCOME.winner.runner_up is not None
+    outcome = sound(replace(OUTCOME, times=(replace(one, seconds=seconds), two, three)))
+    assert outcome.times == (two, three) and outcome.winner == OUTCOME.winner
+    added = outcome.failures[-1]
+    assert (added.kernel, added.config, added.refused) == ("gemm__one", ROWS[0], False)
+    assert f"{seconds!r} are not the seconds of a call" in added.reason
+    won = replace(OUTCOME.winner, seconds=seconds)
+    assert sound(replace(OUTCOME, winner=won)).winner is None
+    lost = replace(OUTCOME.winner, library_seconds=seconds, runner_up=replace(one, seconds=seconds))
+    assert sound(replace(OUTCOME, winner=lost)).winner == replace(OUTCOME.winner, runner_up=None)
+    assert sound(OUTCOME) is OUTCOME

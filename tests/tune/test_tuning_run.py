@@ -102,7 +102,7 @@ def test_a_stopped_call_goes_on_where_it_stopped(bench: Bench, at_once: AtOnce) 
 def test_a_journal_that_is_something_else_is_refused(bench: Bench, at_once: AtOnce) -> None:
     at_once()
     (bench.folder / "notes.txt").write_text("one line\n")
-    with pytest.raises(CallError, match=r"--journal: line 1 of notes\.txt is no outcome"):
+    with pytest.raises(CallError, match=r"--journal: notes\.txt:1: is no outcome: is not JSON"):
         bench.tune("--journal", "notes.txt")
     assert (bench.folder / "notes.txt").read_text() == "one line\n"
 

@@ -99,7 +99,19 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> Spoken:
         ({"--shapes": "4096"}, "--shapes: expected NxK,M..., as in 4096x14336,1-64,128, or a file of such lines, got"),
         ({"--shapes": "64x64,9-8"}, "--shapes: '64x64,9-8' has an empty range of M"),
         ({"--only": "bmm*"}, "--only 'bmm*' matches no function; there are gemm_fp16_rcr_none, "),
-        ({"--batch": "-1"}, "64x64: gemm_fp16_rcr_none: N, K, B and each M must be integers that are not negative"),
+        ({"--batch": "-1"}, "--batch: expected a whole number from 0 to 2147483647, got '-1'"),
+        ({"--batch": "\u00b2"}, "--batch: expected a whole number from 0 to 2147483647, got"),
+        (
+            {"--shapes": "64x64,1-99999999999"},
+            "--shapes: expected a whole number from 0 to 2147483647, got '99999999999'",
+        ),
+        ({"--shapes": "64x64,1-2147483647"}, "--shapes: at most 10000 sizes are possible, got '1-2147483647'"),
+        ({"--shapes": "64x64,1-9000,20000-29000"}, "--shapes: at most 10000 sizes are possible, got 18001"),
+        ({"--shapes": f"64x64,{'9' * 5000}"}, "--shapes: expected a whole number from 0 to 2147483647, got '999"),
+        ({"--shapes": "64x64,\u0663"}, "--shapes: expected NxK,M..., as in 4096x14336,1-64,128, or a file of such"),
+        ({"--shapes": "4294967296x64,1"}, "--shapes: expected a whole number from 0 to 2147483647, got '4294967296'"),
+        ({"--shapes": "/dev/zero"}, "--shapes: /dev/zero: is a device or a pipe, not a file"),
+        ({"--shapes": "/"}, "--shapes: /: is a folder, not a file"),
     ],
 )
 def test_wrong_calls(capsys: pytest.CaptureFixture[str], tmp_path: Path, changed: dict[str, str], told: str) -> None:

@@ -1,0 +1,56 @@
+"""Numbers of a command line: whole and within limits, so that no call of a command asks for what cannot end."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+
+from generator.language.errors import shown
+from generator.language.measured_values import LARGEST_SIZE
+
+#: The most processes, or GPUs, of a call.
+MOST_PROCESSES = 1024
+#: The most sizes that the ranges of a call may have together.
+MOST_SIZES = 10_000
+
+_RANGE = re.compile(r"([0-9]+)(?:-([0-9]+))?")
+
+
+def whole_number(text: str, least: int, most: int) -> int:
+    """The whole number that a text of ASCII digits is; raises ValueError for another, or one outside the limits."""
+    # Leading zeros do not count, and int() refuses thousands of digits.
+    digits = text.lstrip("0") or text[-1:]
+    if digits.isascii() and digits.isdecimal() and len(digits) <= len(str(most)) and least <= int(digits) <= most:
+        return int(digits)
+    raise ValueError(f"expected a whole number from {least} to {most}, got {shown(text)}")
+
+
+def number_above_0(text: str) -> float:
+    """The finite number above 0 that a text is; raises ValueError for another."""
+    try:
+        number = float(text) if text.isascii() else math.nan
+    except ValueError:
+        number = math.nan
+    if not 0 < number < math.inf:
+        raise ValueError(f"expected a number above 0, got {shown(text)}")
+    return number
+
+
+def sizes_of(parts: Iterable[str], least: int = 1) -> tuple[int, ...]:
+    """The sizes that numbers and ranges such as `1-64` give, each once; none of a range that ends before it begins.
+
+    Raises ValueError for something else, for a size that no kernel takes, and for more than `MOST_SIZES` sizes.
+    """
+    found: dict[int, None] = {}
+    for part in parts:
+        ends = _RANGE.fullmatch(part)
+        if ends is None:
+            raise ValueError(f"expected a size or a range such as 1-64, got {shown(part)}")
+        first, last = (whole_number(end, least, LARGEST_SIZE) for end in (ends[1], ends[2] or ends[1]))
+        if last - first >= MOST_SIZES or len(found) > MOST_SIZES:
+            raise ValueError(f"at most {MOST_SIZES} sizes are possible, got {shown(part)}")
+        found.update(dict.fromkeys(range(first, last + 1)))
+    if len(found) > MOST_SIZES:
+        raise ValueError(f"at most {MOST_SIZES} sizes are possible, got {len(found)}")
+    return tuple(found)

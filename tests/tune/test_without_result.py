@@ -1,0 +1,156 @@
+"""A call that was asked for a result and has none says so with the reason, and does not end with status 0."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from generator.tune import cli, tuning_run
+from generator.tune.journal import Journal
+from tests.helpers.support import called
+from tests.helpers.tune import fake_gpu as fakes
+
+from .conftest import Bench
+from .test_tuning_run import ALL, AtOnce, winners_of
+
+AGAIN = ("specs/tiny.yaml", "--again", "--device", "nvidia_h200")
+
+
+def _lost(outcome: dict[str, Any]) -> None:
+    outcome |= {"winner": None, "times": [], "lost": "no answer"}
+
+
+def _wrong(outcome: dict[str, Any]) -> None:
+    outcome |= {"winner": None, "times": []}
+
+
+def _partial(outcome: dict[str, Any]) -> None:
+    """Of a contract, one of its two kernels."""
+    outcome["times"] = [each for each in outcome["times"] if each["kernel"] == outcome["winner"]["kernel"]]
+    outcome["winner"]["runner_up"] = None
+    outcome["whole"] = False
+
+
+#: How the outcomes of a journal are changed, and the reason that is given for them.
+REASONS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
+    "changed": (
+        lambda outcome: outcome.update(kernels=dict.fromkeys(outcome["kernels"], "old")),
+        "4 outcomes: 4 of kernels that have changed since",
+    ),
+    "partial": (_partial, "4 outcomes: 4 of only some kernels of a contract"),
+    "lost": (_lost, "4 outcomes: 4 that lost the GPU or the worker"),
+    "wrong": (_wrong, "4 outcomes: 4 without a candidate that has a right result and a time"),
+}
+
+
+@pytest.mark.parametrize("reason", REASONS)
+def test_again_says_why_no_winner_stands(
+    bench: Bench, at_once: AtOnce, capsys: pytest.CaptureFixture[str], reason: str
+) -> None:
+    at_once()
+    assert bench.tune() == 0
+    bench.winners.unlink()
+    change, words = REASONS[reason]
+    outcomes = [json.loads(line) for line in bench.journal.read_text().splitlines()]
+    for outcome in outcomes:
+        change(outcome)
+    bench.journal.write_text("".join(f"{json.dumps(outcome)}\n" for outcome in outcomes))
+    capsys.readouterr()
+    said = called(capsys, "tune", *AGAIN)
+    assert said.status == 1 and not bench.winners.exists()
+    assert f"no winner of the family tiny stands in .tune_cache/nvidia_h200.jsonl, which has {words}" in said.err
+
+
+def test_again_with_other_versions_says_which(
+    bench: Bench, at_once: AtOnce, capsys: pytest.CaptureFixture[str]
+) -> None:
+    at_once()
+    assert bench.tune() == 0
+    lines = bench.journal.read_text().splitlines()
+    bench.journal.write_text(f"{lines[0]}\n{lines[1].replace('3.7.1', '3.6.0')}\n")
+    said = called(capsys, "tune", *AGAIN)
+    assert said.status == 2 and "mixes" in said.err
+
+
+def test_tune_without_a_winner_says_why(
+    bench: Bench, at_once: AtOnce, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A device whose times are no times: nothing of it gets into a file."""
+    monkeypatch.setattr(fakes, "spent", 0.0)
+    for layout in ("rcr", "rrr"):
+        for order in ("linear", "grouped"):
+            fakes.write(bench.kernel(layout, order), ", ".join(["float('nan')"] * 3))
+    at_once()
+    assert bench.tune() == 1
+    err = capsys.readouterr().err
+    assert "4 outcomes: 4 without a candidate that has a right result and a time" in err
+    assert "measured times of [nan, nan, nan] seconds" in err and "NaN" not in bench.journal.read_text()
+    assert not bench.winners.exists() and len(Journal(bench.journal).outcomes) == 4
+
+
+@pytest.mark.parametrize("name", ["tuned", "regret"])
+def test_a_report_of_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    head = {"device": "NVIDIA H200", "multiprocessors": 132, "torch": "2.11.0", "triton": "3.6.0"}
+    tuned = {"format": 2, **head, "error": 0, "regret": 0, "kernels": {}, "winners": [], "rates": []}
+    path = tmp_path / "file.json"
+    path.write_text(json.dumps(tuned if name == "tuned" else {"format": 1, **head, "sizes": []}))
+    said = called(capsys, "tune", "--report", f"--{name}", path)
+    words = "has no winner" if name == "tuned" else "has no size with a regret"
+    assert (said.status, said.out, said.err) == (1, "", f"tune: {path} {words}\n")
+
+
+def test_regret_without_a_size(bench: Bench, at_once: AtOnce, capsys: pytest.CaptureFixture[str]) -> None:
+    at_once()
+    assert bench.tune("--regret", "regret.json", "--budget", "1e-9") == 1
+    assert (
+        "no size has times of the choice and of a candidate; 0 of 4 problems were measured" in capsys.readouterr().err
+    )
+    assert not (bench.folder / "regret.json").exists()
+
+
+def test_winners_that_another_run_writes_meanwhile_stay(
+    bench: Bench, at_once: AtOnce, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_once()
+    assert bench.tune() == 0
+    found = json.loads(bench.winners.read_text())
+    found["winners"].append({**found["winners"][0], "m": 4096})
+    others = json.dumps(found)
+    chosen, calls = tuning_run._chosen, 0
+
+    def slow(*arguments: Any, **options: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        result = chosen(*arguments, **options)
+        if calls == 1:
+            bench.winners.write_text(others)
+        return result
+
+    monkeypatch.setattr(tuning_run, "_chosen", slow)
+    assert cli.main(AGAIN) == 0
+    assert calls == 2 and set(winners_of(bench.winners)) == {*ALL, (ALL[0][0], 4096, *ALL[0][2:])}
+
+
+def test_what_another_run_has_measured_meanwhile_is_not_measured(
+    bench: Bench, at_once: AtOnce, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_once()
+    assert bench.tune() == 0
+    lines = bench.journal.read_text().splitlines(keepends=True)
+    bench.journal.unlink()
+    append = Journal.append
+
+    def and_another(journal: Journal, *arguments: Any) -> None:
+        append(journal, *arguments)
+        with bench.journal.open("a") as file:
+            file.writelines(line for line in lines[2:] if line not in bench.journal.read_text())
+
+    monkeypatch.setattr(Journal, "append", and_another)
+    executor = at_once()
+    assert bench.tune() == 0
+    assert len(executor.calls) == 1 + 2 and winners_of(bench.winners) == ALL
+    assert len(Journal(bench.journal).outcomes) == 4
