@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import jinja2
 
-_PACKAGES = Path(__file__).parent.parent
+from generator.files.package_data import data
 
 
 def html_page(template: str, carried: Mapping[str, Any], **values: Any) -> str:
@@ -26,7 +25,7 @@ def html_page(template: str, carried: Mapping[str, Any], **values: Any) -> str:
 @cache
 def _environment() -> jinja2.Environment:
     made = jinja2.Environment(
-        loader=jinja2.FileSystemLoader([_PACKAGES / "verify", _PACKAGES / "bench"]),
+        loader=jinja2.FileSystemLoader([data("verify"), data("bench")]),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

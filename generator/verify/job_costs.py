@@ -7,13 +7,11 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 
 from generator.emit.manifest_reader import remembered
+from generator.files.package_data import data
 from generator.verify.jobs import Job, Result
 from generator.verify.launches import Launch, launches
-
-_FILE = Path(__file__).with_name("job_costs.json")
 
 
 @dataclass(frozen=True)
@@ -26,7 +24,7 @@ class Costs:
     @lru_cache(maxsize=1)
     def shipped(cls) -> Costs:
         """The durations in the package's data file."""
-        return cls(json.loads(_FILE.read_text()))
+        return cls(json.loads(data("verify/job_costs.json").read_text(encoding="utf-8")))
 
     @classmethod
     def measured(cls, results: Iterable[Result]) -> Costs:

@@ -19,7 +19,6 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import jinja2
@@ -29,6 +28,7 @@ from generator.emit.apply import MANIFEST, manifest_text, read_manifest
 from generator.emit.family_package import Linear, linear
 from generator.emit.manifest_reader import Rendered
 from generator.emit.render import GRADIENTS, PACKAGE, with_new_body
+from generator.files.package_data import data
 from generator.language.dtypes import ELEMENTS
 from generator.language.errors import CallError
 from generator.language.targets import TARGETS
@@ -226,7 +226,7 @@ def _tolerance(results: Sequence[str]) -> str:
 
 def _environment() -> jinja2.Environment:
     return jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        loader=jinja2.FileSystemLoader(data("emit/hub")),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -1,0 +1,36 @@
+"""The data files of the package: templates, measurements, operations, suites."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parents[1]
+
+
+class NotInstalled(Exception):
+    """The package has no data files where it is, as in a zip archive."""
+
+
+def data(name: str) -> Path:
+    """A data file or folder of the package, by its path in `generator/`; raises `NotInstalled` if it is not there."""
+    found = PACKAGE / name
+    if not found.exists():
+        raise _not_installed(name)
+    return found
+
+
+def shared(name: str, checkout: str) -> Path:
+    """A folder that a wheel has inside the package, and a checkout as `checkout`; raises `NotInstalled`."""
+    for folder in (PACKAGE / name, PACKAGE.parent / checkout):
+        if folder.is_dir():
+            return folder
+    raise _not_installed(name)
+
+
+def _not_installed(name: str) -> NotInstalled:
+    if PACKAGE.is_dir():
+        return NotInstalled(f"{PACKAGE}: the package's {name} is missing: install gemm-generator with pip again")
+    return NotInstalled(
+        f"{PACKAGE}: the package is in an archive, and its {name} is read as a file: "
+        "install gemm-generator with pip instead of importing the wheel"
+    )
