@@ -31,6 +31,6 @@ def _not_installed(name: str) -> NotInstalled:
     if PACKAGE.is_dir():
         return NotInstalled(f"{PACKAGE}: the package's {name} is missing: install gemm-generator with pip again")
     return NotInstalled(
-        f"{PACKAGE}: the package is in an archive, and its {name} is read as a file: "
-        "install gemm-generator with pip instead of importing the wheel"
+        f"{PACKAGE}: the package is in an archive; install it with pip: "
+        f"templates and other data, such as {name}, are read as files"
     )

@@ -13,13 +13,14 @@ from typing import Any
 import jinja2
 
 from generator.files.package_data import data
+from generator.files.plain_text import representable
 
 
 def html_page(template: str, carried: Mapping[str, Any], **values: Any) -> str:
     """The page of a template that extends `page_base.html.j2`, in ASCII; `carried` are its values of JSON by id."""
     made = _environment().get_template(template).render(carried=carried, **values)
     # Text outside the JSON may have any character, but the file may be written in any encoding.
-    return made.encode("ascii", "xmlcharrefreplace").decode("ascii")
+    return representable(made).encode("ascii", "xmlcharrefreplace").decode("ascii")
 
 
 @cache

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from generator.emit import apply, code_parts
+from generator.emit import code_parts
 from generator.emit.manifest_reader import Rendered
+from generator.files import output_files
 from generator.language.errors import CallError
 from generator.verify.jobs import Result, State, Subject
 
@@ -123,7 +124,7 @@ def write(path: Path, results: Sequence[Result]) -> list[str]:
     messages += _messages_of_none(path, results)
     if any(result.job.case is not None for result in results):
         messages.append(f"{path}: no result is recorded, because --case runs only some of the cases")
-    apply.write(path, _text(found))
+    output_files.put(path, _text(found))
     return messages
 
 
@@ -142,7 +143,7 @@ def renew(path: Path, fresh: Path) -> None:
             if subject in found.proved or (not subject.host and (subject.kernel, subject.device) in device)
         }
         found = Record(found.place, _joined(again, found.proved))
-    apply.write(path, _text(found))
+    output_files.put(path, _text(found))
 
 
 def _joined(

@@ -171,8 +171,9 @@ def test_files_are_written_into_new_folders(call: Call, tmp_path: Path) -> None:
 
 def test_nothing_is_proved_if_a_file_cannot_be_written(call: Call, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(NotADirectoryError):
-        call(SPEC, "--level", "interpret", "--html", tmp_path / "file" / "a" / "page.html")
+    page = tmp_path / "file" / "a" / "page.html"
+    wrong = f"{page}: cannot be written: Not a directory\n"
+    assert call(SPEC, "--level", "interpret", "--html", page) == (1, "", wrong)
 
 
 def test_a_cache_that_is_none_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
