@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +11,7 @@ import pytest
 
 import generator
 import generator.cli
-from tests.helpers.support import BASE, BESIDE_KERNELS, ROOT, SPECS, Spoken, contents, python
+from tests.helpers.support import BASE, BESIDE_KERNELS, ROOT, SPECS, Spoken, contents, python, unread
 
 Cli = Callable[..., Spoken]
 
@@ -298,19 +295,6 @@ def test_an_output_that_is_full_is_one_line(family: Cli, tmp_path: Path, command
 def test_an_output_may_be_closed(family: Cli, tmp_path: Path, command: str) -> None:
     ran = python("-c", "import os, sys; os.close(1); " + RUN.format(command.split()), cwd=tmp_path)
     assert (ran.returncode, ran.stderr) == (0, "")
-
-
-def unread(*arguments: object, cwd: Path, both: bool = False) -> int:
-    """The status of a command whose output nobody reads: the reading end of its pipe is closed at once."""
-    reading, writing = os.pipe()
-    os.close(reading)
-    call = [sys.executable, "-m", "generator", *map(str, arguments)]
-    variables = {**os.environ, "PYTHONPATH": str(ROOT)}
-    other = writing if both else subprocess.PIPE
-    ran = subprocess.run(call, cwd=cwd, env=variables, stdout=writing, stderr=other, timeout=120)
-    os.close(writing)
-    assert both or (b"Traceback" not in ran.stderr and b"Exception" not in ran.stderr)
-    return ran.returncode
 
 
 @pytest.mark.parametrize("both", [False, True])

@@ -209,10 +209,10 @@ def _check_reports(arguments: argparse.Namespace, found: Sequence[Rendered]) -> 
     wrong = output_files.clash(outputs, [*specs, *rendered_files])
     if wrong is not None:
         raise CallError(wrong)
-    if arguments.results is not None and arguments.results.exists():
-        proof_records.read(arguments.results)
     for path in outputs.values():
         output_files.check(path)
+    if arguments.results is not None and arguments.results.exists():
+        proof_records.read(arguments.results)
 
 
 def _reports(
