@@ -56,7 +56,7 @@ def check(path: Path) -> None:
         with NamedTemporaryFile(dir=os.path.dirname(final), prefix=".", suffix=".new"):
             pass
     except (OSError, ValueError) as error:
-        raise FileError(path, f"cannot be written: {getattr(error, 'strerror', None) or error}") from None
+        raise FileError(path, _told(error)) from None
 
 
 def put(path: Path, data: str | bytes) -> None:
@@ -77,7 +77,7 @@ def put(path: Path, data: str | bytes) -> None:
     except FileError as error:
         raise FileError(path, error.reason) from None
     except (OSError, ValueError) as error:
-        raise FileError(path, f"cannot be written: {getattr(error, 'strerror', None) or error}") from None
+        raise FileError(path, _told(error)) from None
 
 
 def attempt(reports: Iterable[Callable[[], object]]) -> int:
@@ -90,6 +90,12 @@ def attempt(reports: Iterable[Callable[[], object]]) -> int:
             print(error, file=sys.stderr)
             status = 1
     return status
+
+
+def _told(error: OSError | ValueError) -> str:
+    if isinstance(error, FileExistsError | NotADirectoryError):
+        return "cannot be written: a part of its path is a file, where a folder must be"
+    return f"cannot be written: {getattr(error, 'strerror', None) or error}"
 
 
 def _in_place(path: Path) -> bool:

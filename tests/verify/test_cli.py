@@ -174,7 +174,7 @@ def test_files_are_written_into_new_folders(call: Call, tmp_path: Path) -> None:
 def test_nothing_is_proved_if_a_file_cannot_be_written(call: Call, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     page = tmp_path / "file" / "a" / "page.html"
-    wrong = f"{page}: cannot be written: Not a directory\n"
+    wrong = f"{page}: cannot be written: a part of its path is a file, where a folder must be\n"
     assert call(SPEC, "--level", "interpret", "--html", page) == (1, "", wrong)
 
 
