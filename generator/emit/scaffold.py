@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shlex
 import sys
 from collections.abc import Iterator
@@ -12,7 +11,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from generator.emit.apply import Refused
-from generator.files.writing import write
 from generator.language import schema
 from generator.language.errors import CallError, SpecError
 from generator.language.keys import KEYS
@@ -33,10 +31,7 @@ _WORDS = {**WORDS, "select": SELECT, "backward": BACKWARD, "invariant": INVARIAN
 
 
 def main(argv: list[str]) -> int:
-    """Write the spec and return 0; raises `CallError` for a wrong command line, `Refused` for a file in the way.
-
-    Raises `FileError` for one that cannot be written.
-    """
+    """Write the spec and return 0; raises `CallError` for a wrong command line, `Refused` for a file in the way."""
     options = parser().parse_args(argv)
     path = Path(options.name if options.name.endswith(".yaml") else f"{options.name}.yaml")
     if path.exists():
@@ -131,6 +126,8 @@ def _comment(key: str) -> str:
 
 
 def _create(path: Path, text: str) -> None:
-    if os.path.lexists(path):
-        raise Refused(f"{path}: is there already, and is never overwritten; choose another name")
-    write(path, text)
+    try:
+        with path.open("x", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+    except OSError as error:
+        raise Refused(f"{path}: cannot be written: {error.strerror}") from None

@@ -318,7 +318,7 @@ def _terminable() -> Iterator[None]:
 
 def _progress(outcomes: Iterable[Result], total: int, level: str) -> Iterable[Result]:
     """The same results, with a progress bar on a terminal."""
-    if not sys.stderr.isatty():
+    if sys.stderr is None or not sys.stderr.isatty():
         return outcomes
     from tqdm import tqdm
 
