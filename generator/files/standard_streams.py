@@ -5,6 +5,7 @@ A command then goes on to its end, and its exit status is that of its work.
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import io
 import os
@@ -14,6 +15,8 @@ from collections.abc import Iterator
 from typing import Any
 
 _NAMES = ("stdout", "stderr")
+#: The error handler that encodes the bytes of a path as they are, and other characters as escapes.
+_SHOWN = "generator.shown"
 
 
 class _Descriptor(io.RawIOBase):
@@ -53,6 +56,12 @@ class Streams:
         _open_closed_descriptors()
         self._before = {name: getattr(sys, name) for name in _NAMES}
         self._raw: dict[str, _Descriptor] = {}
+        codecs.register_error(_SHOWN, _shown)
+        # Python escapes bytes of paths so where the system's settings have no encoding for them.
+        self._ascii_only = any(
+            isinstance(stream, io.TextIOWrapper) and stream.errors in ("surrogateescape", _SHOWN)
+            for stream in self._before.values()
+        )
         for handle, name in enumerate(_NAMES, 1):
             self._replace(name, handle)
 
@@ -64,11 +73,14 @@ class Streams:
             return
         if not isinstance(stream, io.TextIOWrapper):
             return
+        # The text of a spec and a path may have characters that the terminal's encoding lacks.
+        errors = "backslashreplace" if stream.errors == "strict" else stream.errors
+        errors = _SHOWN if self._ascii_only else errors
         buffer = stream.buffer
         # A stream of Python's own, whose raw stream is a file; a test or a notebook has others.
         if not isinstance(getattr(buffer, "raw", buffer), io.FileIO):
-            if stream.errors == "strict":
-                stream.reconfigure(errors="backslashreplace")
+            if stream.errors != errors:
+                stream.reconfigure(errors=errors)
             return
         with contextlib.suppress(OSError):
             stream.flush()
@@ -78,8 +90,7 @@ class Streams:
         made = io.TextIOWrapper(
             written,
             stream.encoding,
-            # The text of a spec and a path may have characters that the terminal's encoding lacks.
-            "backslashreplace" if stream.errors == "strict" else stream.errors,
+            errors,
             line_buffering=stream.line_buffering,
             write_through=stream.write_through,
         )
@@ -99,6 +110,15 @@ class Streams:
             with contextlib.suppress(OSError, ValueError):
                 getattr(sys, name).flush()
             setattr(sys, name, stream)
+
+
+def _shown(error: UnicodeError) -> tuple[str | bytes, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    # One character at a time, because the handlers take a whole row of them or none.
+    error.end = error.start + 1
+    is_byte = "\udc80" <= error.object[error.start] <= "\udcff"
+    return codecs.lookup_error("surrogateescape" if is_byte else "backslashreplace")(error)
 
 
 def _open_closed_descriptors() -> None:

@@ -43,6 +43,13 @@ def test_what_is_written_is_what_was_printed() -> None:
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "a\n\\xe9 False 1\nraw\nb True\n", "")
 
 
+def test_where_the_system_has_only_ascii_bytes_of_paths_stay_and_other_characters_are_escaped() -> None:
+    code = "from generator.files import standard_streams\n"
+    code += "with standard_streams.replaced():\n    print(chr(0xdcc3) + chr(0xdca9) + chr(0xe9))"
+    ran = python("-c", code, env={"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"})
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "é\\xe9\n", "")
+
+
 @pytest.mark.parametrize("options", [(), ("-u",)])
 def test_no_reader_is_no_reason(tmp_path: Path, options: tuple[str, ...]) -> None:
     reading, writing = os.pipe()
