@@ -14,7 +14,7 @@ from generator.files.reading import FileError
 from generator.files.writing import write
 
 #: Where a path may lead to a file that is open, such as `/dev/stdout`.
-_DESCRIPTORS = ("/dev/", "/proc/")
+_DESCRIPTORS = ("/dev/fd/", "/dev/stdout", "/dev/stderr", "/proc/")
 
 
 def clash(outputs: Mapping[str, Path], inputs: Iterable[Path] = ()) -> str | None:
@@ -67,9 +67,10 @@ def put(path: Path, data: str | bytes) -> None:
     final = os.path.realpath(path)
     try:
         if _in_place(path):
-            # It may be the standard output.
-            sys.stdout.flush()
-            with open(path, "wb") as file:
+            # It may be the standard output, and that a file.
+            if sys.stdout is not None:
+                sys.stdout.flush()
+            with open(path, "ab") as file:
                 file.write(data.encode() if isinstance(data, str) else data)
             return
         os.makedirs(os.path.dirname(final), exist_ok=True)

@@ -12,6 +12,7 @@ import pytest
 from generator.files import output_files
 from generator.files.output_files import attempt, check, clash, put
 from generator.files.reading import FileError
+from tests.helpers.support import python
 
 
 def test_one_file_for_two_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,6 +104,16 @@ def test_a_pipe_is_written_in_place(tmp_path: Path) -> None:
     put(path, b"report")
     reader.join(10)
     assert got == [b"report"] and list(tmp_path.iterdir()) == [path] and path.is_fifo()
+
+
+@pytest.mark.skipif(not Path("/dev/stdout").exists(), reason="this system has no /dev/stdout")
+def test_the_standard_output_keeps_what_was_printed(tmp_path: Path) -> None:
+    code = "import pathlib\nfrom generator.files.output_files import check, put\nprint('first')\n"
+    code += "check(pathlib.Path('/dev/stdout'))\nput(pathlib.Path('/dev/stdout'), 'report')"
+    assert python("-c", code).stdout == "first\nreport"
+    into = "import os, sys; os.dup2(os.open('out', os.O_WRONLY | os.O_CREAT), 1); "
+    python("-c", into + "os.execv(sys.executable, [sys.executable, '-c', sys.argv[1]])", code, cwd=tmp_path)
+    assert (tmp_path / "out").read_text() == "first\nreport"
 
 
 def test_a_device_stays_one() -> None:
