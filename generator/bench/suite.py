@@ -22,7 +22,7 @@ from generator.language.model import AxisValue, word_of
 from generator.language.reader import Reader
 from generator.language.vocabulary import AXES
 
-SUITES = data("bench/suites")
+SUITES = data("bench", "suites")
 #: The suite of a call without a spec, and the shapes of a spec without `--shapes`.
 DEFAULT_SUITE = "spine"
 SHAPES = SUITES / "shapes"

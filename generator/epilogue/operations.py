@@ -32,7 +32,7 @@ SHAPES: Mapping[tuple[object, ...], str] = {
 }
 
 #: The built-in operations, in the form of a spec's own `ops`.
-FILE = data("epilogue/operations.yaml")
+FILE = data("epilogue", "operations.yaml")
 
 #: What a chain may set for an operation: its scalars, and the order of a gated linear unit.
 Settings = tuple[tuple[str, Number | str], ...]

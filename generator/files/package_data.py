@@ -11,11 +11,14 @@ class NotInstalled(Exception):
     """The package has no data files where it is, as in a zip archive."""
 
 
-def data(name: str) -> Path:
-    """A data file or folder of the package, by its path in `generator/`; raises `NotInstalled` if it is not there."""
-    found = PACKAGE / name
+def data(*parts: str) -> Path:
+    """A data file or folder, by the parts of its path in the package; raises `NotInstalled` if it is not there.
+
+    `generator.verify.dependencies` finds the data of a module by its file's name, so that this is a part of its own.
+    """
+    found = PACKAGE.joinpath(*parts)
     if not found.exists():
-        raise _not_installed(name)
+        raise _not_installed("/".join(parts))
     return found
 
 

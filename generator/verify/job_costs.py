@@ -24,7 +24,7 @@ class Costs:
     @lru_cache(maxsize=1)
     def shipped(cls) -> Costs:
         """The durations in the package's data file."""
-        return cls(json.loads(data("verify/job_costs.json").read_text(encoding="utf-8")))
+        return cls(json.loads(data("verify", "job_costs.json").read_text(encoding="utf-8")))
 
     @classmethod
     def measured(cls, results: Iterable[Result]) -> Costs:

@@ -15,7 +15,7 @@ from tests.helpers.support import ROOT, python
 
 
 def test_what_is_there_and_what_is_not() -> None:
-    assert data("epilogue/operations.yaml").is_file() and shared("templates", "templates") == ROOT / "templates"
+    assert data("epilogue", "operations.yaml").is_file() and shared("templates", "templates") == ROOT / "templates"
     with pytest.raises(NotInstalled, match=r"the package's nothing\.json is missing: install gemm-generator with pip"):
         data("nothing.json")
     with pytest.raises(NotInstalled, match="the package's nothing is missing"):

@@ -226,7 +226,7 @@ def _tolerance(results: Sequence[str]) -> str:
 
 def _environment() -> jinja2.Environment:
     return jinja2.Environment(
-        loader=jinja2.FileSystemLoader(data("emit/hub")),
+        loader=jinja2.FileSystemLoader(data("emit", "hub")),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
