@@ -1,26 +1,24 @@
-"""The command line: `python -m generator SPEC...` renders; COMMANDS are subcommands."""
+"""The command line: `python -m generator SPEC...` renders; COMMANDS are subcommands.
+
+What a command needs is imported when it runs, so that a package that is missing is reported like any other mistake.
+"""
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import importlib
-import io
-import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import generator
-from generator.cost import tuned
 from generator.emit.apply import Refused
-from generator.emit.job import OUT, Job, check, counted, diff, render
-from generator.emit.staging import stage
+from generator.files import standard_streams
+from generator.files.package_data import NotInstalled
 from generator.files.reading import FileError
-from generator.language.errors import CallError, Mistake, SpecError
-from generator.plan.families import families
-from generator.plan.kernels import Family
+from generator.language.errors import CallError, SpecError
 
 #: Subcommand -> the module whose `main` runs it. The first four need torch and triton.
 COMMANDS = {
@@ -33,67 +31,84 @@ COMMANDS = {
     "explain": "generator.tune.explain",
     "package": "generator.emit.package",
 }
+_RENDER = "generator.emit.cli"
 
-SPECS = Path("specs")
+#: What every command needs; the rest of what is imported belongs to extras.
+_REQUIRED = frozenset({"fastjsonschema", "jinja2", "packaging", "tqdm", "yaml"})
+#: torch cannot be imported in a folder that was removed.
+_WITH_TORCH = frozenset({"verify", "prepare", "bench", "tune", "explain"})
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit status.
 
-    0: done. 1: a check failed, a file is in the way, or one cannot be read or written. 2: a spec or the command line is
-    wrong. 130: interrupted.
+    0: done. 1: a check failed, a file is in the way, or a file or the standard output cannot be read or written. 2: a
+    spec or the command line is wrong. 130: interrupted.
+
+    A command goes on if its output is closed or has no reader any more, and has the status that it would have anyway.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
-    for stream in (sys.stdout, sys.stderr):
-        # The text of a spec and a path may have characters that the terminal's encoding lacks.
-        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
-            stream.reconfigure(errors="backslashreplace")
+    with standard_streams.replaced() as streams:
+        try:
+            status = _status(arguments)
+        except SystemExit as ended:
+            # The help, the version, or a wrong command line.
+            if ended.code or streams.lost() is None:
+                raise
+            status = 0
+        reason = streams.lost()
+        if reason is not None:
+            print(f"standard output: cannot be written: {reason}", file=sys.stderr)
+        return status if reason is None else status or 1
+
+
+def _status(arguments: list[str]) -> int:
     try:
         named = bool(arguments) and arguments[0] in COMMANDS
-        status = _command(arguments[0])(arguments[1:]) if named else _render(arguments)
-        # There is no standard output if the caller has closed it.
-        if sys.stdout is not None:
-            sys.stdout.flush()
-        return status
+        return _command(arguments[0])(arguments[1:]) if named else _render(arguments)
     except SpecError as error:
         print(error, file=sys.stderr)
         return 2
-    except CallError as error:
+    except (CallError, NotInstalled) as error:
         print(f"python -m generator: {error}", file=sys.stderr)
         return 2
     except (Refused, FileError) as error:
         print(error, file=sys.stderr)
         return 1
-    except BrokenPipeError:
-        # The reader of the output has closed it, as `head` does.
-        _discard_output()
-        return 0
     except OSError as error:
-        print(f"{error.filename or 'a file or the output'}: {error.strerror or error}", file=sys.stderr)
-        try:
-            sys.stdout.flush()
-        except OSError:
-            _discard_output()
+        print(f"{error.filename or 'a file'}: {error.strerror or error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
 
 
-def _discard_output() -> None:
-    """Let what is left to flush at the end go nowhere: it cannot be written."""
-    with contextlib.suppress(OSError, AttributeError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
 def _command(name: str) -> Callable[[list[str]], int]:
+    if name in _WITH_TORCH:
+        try:
+            os.getcwd()
+        except OSError:
+            raise CallError(f"{name}: the current folder does not exist any more; change to one that does") from None
+    found: Callable[[list[str]], int] = _imported(COMMANDS[name], name).main
+    return found
+
+
+def _imported(module: str, command: str) -> Any:
+    """A module of the package; raises `CallError` if it needs a package that is not installed."""
     try:
-        found: Callable[[list[str]], int] = importlib.import_module(COMMANDS[name]).main
+        return importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name is not None and error.name.startswith("generator"):
             raise
-        raise CallError(f"{name} needs {error.name}; install the extra: pip install 'gemm-generator[gpu]'") from None
-    return found
+        if error.name in _REQUIRED:
+            raise CallError(f"{error.name} is not installed; install it with: pip install gemm-generator") from None
+        raise CallError(f"{command} needs {error.name}; install the extra: pip install 'gemm-generator[gpu]'") from None
+
+
+def _render(arguments: list[str]) -> int:
+    options = parser().parse_args(arguments)
+    status: int = _imported(_RENDER, "rendering").run(options)
+    return status
 
 
 def parser() -> argparse.ArgumentParser:
@@ -106,7 +121,9 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("specs", nargs="*", type=Path, metavar="SPEC", help="a spec file; each makes one family")
     made.add_argument("--all", action="store_true", help="every spec in specs/")
-    made.add_argument("--out", type=Path, default=OUT, metavar="DIR", help="where families go (default: generated)")
+    made.add_argument(
+        "--out", type=Path, default=Path("generated"), metavar="DIR", help="where families go (default: generated)"
+    )
     made.add_argument("--only", metavar="GLOB", help="only kernels whose name matches")
     made.add_argument("--force", action="store_true", help="overwrite files edited by hand")
     made.add_argument("--stage", action="store_true", help="add what was rendered to git's index")
@@ -117,70 +134,3 @@ def parser() -> argparse.ArgumentParser:
     mode.add_argument("--diff", action="store_true", help="print what would change as a unified diff; write nothing")
     mode.add_argument("--list", action="store_true", help="print the variants and what was left out; write nothing")
     return made
-
-
-def spec_paths(specs: Sequence[Path], every: bool) -> list[Path]:
-    """The spec files of a call; raise `CallError` if there are none."""
-    paths = list(specs)
-    if every:
-        found = sorted(SPECS.glob("*.yaml"))
-        if not found:
-            raise CallError(f"--all: no spec found as {SPECS}/*.yaml")
-        paths += [path for path in found if path not in paths]
-    if not paths:
-        raise CallError("no spec given; name one, such as specs/fp16_rcr.yaml, or use --all (--help for more)")
-    return paths
-
-
-def _render(arguments: list[str]) -> int:
-    options = parser().parse_args(arguments)
-    if options.json and not options.list:
-        raise CallError("--json goes with --list")
-    for name in ("force", "stage"):
-        if getattr(options, name) and (options.check or options.diff or options.list):
-            raise CallError(f"--{name} goes with rendering, not with --check, --diff or --list")
-    found = families(spec_paths(options.specs, options.all))
-    for family in found:
-        for warning in (*family.spec.warnings, *_not_entered(family)):
-            print(f"{warning.path}:{warning.line}:{warning.column}: warning: {warning.message}", file=sys.stderr)
-    jobs = [Job(family, options.out, options.only, options.force) for family in found]
-    if options.only is not None and not any(job.selected for job in jobs):
-        names = [kernel.name for family in found for kernel in family.kernels]
-        raise CallError(f"--only {options.only!r} matches no kernel; there are {len(names)}, the first {names[0]}")
-    if options.list:
-        return _list(jobs, options.json)
-    if options.check or options.diff:
-        orphans = _orphans(options.out, found) if options.all else []
-        return (check if options.check else diff)(jobs, orphans)
-    status = render(jobs)
-    if options.stage:
-        stage(jobs)
-    return status
-
-
-def _not_entered(family: Family) -> Iterator[Mistake]:
-    """What of the spec's measurements does not enter the family."""
-    for file, told in tuned.left_out(family):
-        yield Mistake(family.spec.path, *family.spec.positions["tuned", file], f"tuned: {file!r} {told}")
-
-
-def _orphans(out: Path, found: Sequence[Family]) -> list[Path]:
-    """Rendered folders that belong to no spec."""
-    names = {family.spec.name for family in found}
-    return sorted(path.parent for path in out.glob("*/manifest.json") if path.parent.name not in names)
-
-
-def _list(jobs: Sequence[Job], as_json: bool) -> int:
-    if as_json:
-        print(json.dumps([job.listing() for job in jobs], indent=1))
-        return 0
-    for job in jobs:
-        print(f"{job.family.spec.name}: {counted(len(job.selected), 'kernel')} from {job.family.spec.path}")
-        for kernel in job.selected:
-            print(f"  {kernel.name}  [{' '.join(kernel.targets)}]")
-        left = job.left_out
-        if left:
-            print(f"  left out: {len(left)}")
-        for entry in left:
-            print(f"  - {entry.name}{f' on {entry.target}' if entry.target else ''}: {entry.reason}")
-    return 0

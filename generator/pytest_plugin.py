@@ -52,16 +52,22 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
     families = config.getoption("--gemm-family")
     if not families:
         return
+    from generator.files.package_data import NotInstalled
+    from generator.files.plain_text import representable
+    from generator.files.reading import FileError
     from generator.language.errors import CallError
+    from generator.verify.folder_names import folder_names
 
     try:
         jobs, aside = _jobs(config, [Path(folder) for folder in families])
-    except (CallError, ValueError) as error:
+    except (CallError, FileError, NotInstalled, ValueError) as error:
         raise pytest.UsageError(f"--gemm-family: {error}") from None
+    # Of the whole run, so that a shard, and each process of pytest-xdist, gives a test the same name.
+    names = {folder: representable(name) for folder, name in folder_names(map(Path, families)).items()}
     outcomes = Outcomes(finished=aside)
     config.stash[_OUTCOMES] = outcomes
     items += [
-        Proof.from_parent(session, name=f"{job.folder.name}::{job.label}::{job.name}", job=job, outcomes=outcomes)
+        Proof.from_parent(session, name=f"{names[job.folder]}::{job.label}::{job.name}", job=job, outcomes=outcomes)
         for job in jobs
     ]
 

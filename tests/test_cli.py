@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 import generator
-from tests.helpers.support import BASE, BESIDE_KERNELS, SPECS, Spoken, contents, python
+import generator.cli
+from tests.helpers.support import BASE, BESIDE_KERNELS, ROOT, SPECS, Spoken, contents, python, unread
 
 Cli = Callable[..., Spoken]
 
@@ -278,18 +279,104 @@ def test_a_pattern_that_is_empty_matches_nothing(family: Cli) -> None:
     assert said.status == 2 and "--only '' matches no kernel" in said.err
 
 
-COMMANDS = ["family.yaml --list", "family.yaml --diff", "family.yaml", "schema", "explain family.yaml", "new other"]
+COMMANDS = [
+    *("family.yaml --list", "family.yaml --diff", "family.yaml", "schema", "explain family.yaml", "new other"),
+    *("--help", "--version", "explain --help"),
+]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_an_output_that_is_full_is_one_line(family: Cli, tmp_path: Path, command: str) -> None:
     ran = python("-c", INTO.format(command.split(), "/dev/full"), cwd=tmp_path)
-    assert (ran.returncode, ran.stderr) == (1, "a file or the output: No space left on device\n")
+    assert (ran.returncode, ran.stderr) == (1, "standard output: cannot be written: No space left on device\n")
 
 
 @pytest.mark.parametrize("command", ["family.yaml --list", "family.yaml", "schema"])
 def test_an_output_may_be_closed(family: Cli, tmp_path: Path, command: str) -> None:
     ran = python("-c", "import os, sys; os.close(1); " + RUN.format(command.split()), cwd=tmp_path)
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("both", [False, True])
+@pytest.mark.parametrize("option", ["--check", "--diff"])
+def test_a_difference_is_status_1_whoever_reads(family: Cli, tmp_path: Path, option: str, both: bool) -> None:
+    assert unread("family.yaml", option, cwd=tmp_path, both=both) == 1
+    family("family.yaml")
+    assert unread("family.yaml", option, cwd=tmp_path, both=both) == 0
+    edited = Path("generated/family", f"{NAMES[0]}.py")
+    edited.write_text(edited.read_text() + "# mine\n")
+    assert unread("family.yaml", option, cwd=tmp_path, both=both) == 1
+
+
+@pytest.mark.parametrize("both", [False, True])
+def test_every_file_is_rendered_whoever_reads(family: Cli, tmp_path: Path, both: bool) -> None:
+    Path("other.yaml").write_text(BASE)
+    assert unread("family.yaml", "other.yaml", cwd=tmp_path, both=both) == 0
+    assert family("family.yaml", "other.yaml", "--check").status == 0
+
+
+@pytest.mark.parametrize("command", ["family.yaml --list", "family.yaml --list --json", "schema", "new x", "--help"])
+def test_a_reader_that_stops_is_a_normal_end(family: Cli, tmp_path: Path, command: str) -> None:
+    assert unread(*command.split(), cwd=tmp_path) == 0
+    assert command != "new x" or Path("x.yaml").is_file()
+
+
+@pytest.mark.parametrize("arguments", [("absent.yaml",), ("family.yaml", "--json"), ("verify",), ("bench", "--table")])
+def test_a_wrong_call_is_status_2_whoever_reads(family: Cli, tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    assert unread(*arguments, cwd=tmp_path, both=True) == 2
+
+
+@pytest.mark.parametrize("closed", [(1,), (2,), (0, 1, 2)])
+@pytest.mark.parametrize("option", ["--check", "--diff"])
+def test_a_difference_is_status_1_if_outputs_are_closed(
+    family: Cli, tmp_path: Path, option: str, closed: tuple[int, ...]
+) -> None:
+    code = f"import os, sys; [os.close(n) for n in {closed}]; " + RUN.format(["family.yaml", option])
+    ran = python("-c", code, cwd=tmp_path)
+    # What belongs to one stream does not go to the other.
+    assert ran.returncode == 1 and "would be created" not in ran.stdout
+    assert "Traceback" not in ran.stderr
+
+
+@pytest.mark.parametrize("options", [("-OO",), ("-O",), ("-I",), ("-W", "error"), ("-u",)])
+def test_options_of_the_interpreter(family: Cli, tmp_path: Path, options: tuple[str, ...]) -> None:
+    family("family.yaml", "--out", "expected")
+    # -I ignores PYTHONPATH.
+    start = (
+        f"import sys; sys.path.insert(0, {str(ROOT)!r}); from generator.cli import main; sys.exit(main(sys.argv[1:]))"
+    )
+    ran = python(*options, "-c", start, "family.yaml", cwd=tmp_path)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert contents(Path("generated")) == contents(Path("expected"))
+
+
+def test_every_command_has_a_parser_without_docstrings() -> None:
+    code = "import importlib, sys; from generator.cli import COMMANDS, parser; parser()\n"
+    code += "for name in set(COMMANDS.values()):\n    module = importlib.import_module(name)\n"
+    code += "    if hasattr(module, 'parser'): module.parser()\n    else: module.parse(['x'])"
+    ran = python("-OO", "-c", code)
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def test_a_folder_that_was_removed(family: Cli, tmp_path: Path) -> None:
+    where = ("--out", tmp_path / "generated")
+    Path("gone").mkdir()
+
+    def run(*arguments: object) -> Spoken:
+        words = [str(word) for word in arguments]
+        ran = python("-c", f"import os, sys; os.chdir('gone'); os.rmdir('../gone'); {RUN.format(words)}", cwd=tmp_path)
+        Path("gone").mkdir()
+        return Spoken(ran.returncode, ran.stdout, ran.stderr)
+
+    assert run(tmp_path / "family.yaml", *where).status == 0
+    assert run("family.yaml") == Spoken(2, "", "family.yaml:1:1: cannot be read: No such file or directory\n")
+    message = "python -m generator: verify: the current folder does not exist any more; change to one that does\n"
+    assert run("verify", tmp_path / "generated" / "family") == Spoken(2, "", message)
+
+
+def test_no_home_and_no_input(family: Cli, tmp_path: Path) -> None:
+    code = "import os, sys; os.environ.pop('HOME', None); os.close(0); " + RUN.format(["family.yaml"])
+    ran = python("-c", code, cwd=tmp_path)
     assert (ran.returncode, ran.stderr) == (0, "")
 
 

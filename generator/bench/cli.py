@@ -9,7 +9,7 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,15 +28,19 @@ from generator.bench.suite import (
     read_shapes,
     read_suite,
 )
-from generator.files.updating import put
+from generator.files import output_files
+from generator.files.reading import FileError
 from generator.language.errors import CallError, SpecError
 
 if TYPE_CHECKING:
     from generator.bench.device import Device
 
-DONE, WRONG_RESULT, WRONG_CALL = 0, 1, 2
+DONE, WRONG_RESULT, CANNOT_WRITE, WRONG_CALL = 0, 1, 1, 2
 
-_EPILOG = "Exit status: 0 done; 1 a result was wrong or a kernel failed; 2 the call, a spec or the suite is wrong."
+_EPILOG = (
+    "Exit status: 0 done; 1 a result was wrong, a kernel failed or a file cannot be written; "
+    "2 the call, a spec or the suite is wrong."
+)
 
 
 @dataclass
@@ -66,9 +70,13 @@ def main(argv: Sequence[str]) -> int:
     """Run a call and return its exit status; a wrong command line prints the usage and raises SystemExit(2)."""
     call = parse(argv)
     try:
+        wrong = output_files.clash(_outputs(call), [path for path in call.specs if path.is_file()])
+        if wrong is not None:
+            raise CallError(wrong)
         if call.table or call.summary:
             return show(call)
         comparisons = plan_of(call)
+        _check_outputs(call)
         require_gpu("--table prints recorded results")
         from generator.bench.device import CudaDevice
 
@@ -180,6 +188,24 @@ def plan_of(call: Call) -> list[comparison_plan.Comparison]:
     return [replace(comparison, peers=None) for comparison in comparisons]
 
 
+def _outputs(call: Call) -> dict[str, Path]:
+    """The file of each option that names one to write."""
+    named = {"--json": call.json, "--plot": call.plot, "--html": call.html}
+    return {option: path for option, path in named.items() if path is not None}
+
+
+def _check_outputs(call: Call) -> None:
+    """Raise `CallError` or `FileError` for a file that cannot be written, before anything is measured."""
+    for option, path in _outputs(call).items():
+        # The other tables are of this file, and write none.
+        if not (option == "--json" and (call.table or call.summary)):
+            output_files.check(path)
+    if call.plot is not None:
+        from generator.bench import plot
+
+        plot.check(call.plot)
+
+
 def _reported_as(call: Call, suite: Suite) -> None:
     """Set how results are reported to what the suite says, if the command line does not say it."""
     call.bound = suite.bound if call.bound is None else call.bound
@@ -197,6 +223,7 @@ def show(call: Call) -> int:
     records = [record for record in recorded.records if call.only is None or _matches(record, call.only)]
     if not records:
         raise CallError(f"--json: {call.json} holds no measurement" + (f" of {call.only!r}" if call.only else ""))
+    _check_outputs(call)
     return _present(recorded, records, call)
 
 
@@ -213,19 +240,26 @@ def _present(recorded: Results, records: list[Record], call: Call) -> int:
     bound = 1.0 if call.bound is None else call.bound
     text = markdown_tables.render(recorded, records, bound, brief=call.summary, by_rows=call.by_rows)
     print(text, end="")
-    if call.plot is not None:
-        from generator.bench import plot
-
-        plot.draw(plot.shown(recorded, records), call.plot)
-    if call.html is not None:
-        put(call.html, results_page(recorded, records))
+    written = output_files.attempt(_reports(recorded, records, call))
     faults = [(record, side) for record in records for side in record.faults]
     for record, side in faults:
         print(f"bench: {record.case} {record.problem.shape} {side.label}: {side.failure}", file=sys.stderr)
     nothing = summary.why_none(records) if call.summary else _why_no_time(records)
     if nothing is not None:
         print(f"bench: {nothing}", file=sys.stderr)
-    return WRONG_RESULT if faults or nothing is not None else DONE
+    return WRONG_RESULT if faults or written or nothing is not None else DONE
+
+
+def _reports(recorded: Results, records: list[Record], call: Call) -> Iterator[Callable[[], None]]:
+    """What makes each requested report."""
+    if call.html is not None:
+        page = call.html
+        yield lambda: output_files.put(page, results_page(recorded, records))
+    if call.plot is not None:
+        from generator.bench import plot
+
+        drawn = call.plot
+        yield lambda: plot.draw(plot.shown(recorded, records), drawn)
 
 
 def _why_no_time(records: Sequence[Record]) -> str | None:
@@ -282,7 +316,7 @@ def run(call: Call, comparisons: Sequence[comparison_plan.Comparison], device: D
     finally:
         if pending:
             keeper.keep(recorded, now=True)
-    return _present(recorded, [done[key] for key in keys], call)
+    return max(_present(recorded, [done[key] for key in keys], call), CANNOT_WRITE if keeper.failed else DONE)
 
 
 class _Keeper:
@@ -292,17 +326,30 @@ class _Keeper:
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
+        #: Whether the last attempt to write the file failed.
+        self.failed = False
         self._next = -math.inf
         self._fresh: list[Record] = []
 
     def keep(self, results: Results, *fresh: Record, now: bool = False) -> None:
-        """Add what is new to the file, unless it was written a short time ago and `now` is False."""
+        """Add what is new to the file, unless it was written a short time ago and `now` is False.
+
+        If it cannot be written, a message says so once, and the measurements go on.
+        """
         self._fresh += fresh
         begin = time.monotonic()
         if self._path is None or (begin < self._next and not now):
             return
-        measurements.add(results, self._fresh, self._path)
-        self._fresh = []
+        try:
+            measurements.add(results, self._fresh, self._path)
+        except (OSError, FileError) as error:
+            if not self.failed:
+                reason = getattr(error, "reason", None) or f"cannot be written: {getattr(error, 'strerror', error)}"
+                print(f"bench: {self._path}: {reason}", file=sys.stderr)
+            self.failed = True
+        else:
+            self._fresh = []
+            self.failed = False
         end = time.monotonic()
         self._next = end + (end - begin) / self._SHARE
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import importlib
+import io
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from generator.bench import stats
 from generator.bench.markdown_tables import roofline
 from generator.bench.measurements import Record, Results
 from generator.bench.summary import best
+from generator.files import output_files
 from generator.language.errors import CallError
 
 _OURS, _PEER = "tab:blue", "tab:orange"
@@ -79,26 +81,37 @@ def shown(results: Results, records: Sequence[Record]) -> Shown:
     return Shown(tuple(ceilings), tuple(rates), tuple(ratios), f"{title}: median and quartiles of the rounds")
 
 
-def draw(what: Shown, path: Path) -> None:
-    """Write a plot to `path`, in the format of its suffix; raise `CallError` without matplotlib."""
+def check(path: Path) -> tuple[Any, Any]:
+    """matplotlib and pyplot, which can draw `path`; raise `CallError` without them, or for a suffix of no format."""
     try:
         matplotlib: Any = importlib.import_module("matplotlib")
         matplotlib.use("Agg")
         pyplot: Any = importlib.import_module("matplotlib.pyplot")
     except ImportError:
         raise CallError("--plot needs matplotlib: pip install matplotlib") from None
-    path.parent.mkdir(parents=True, exist_ok=True)
+    formats = sorted(importlib.import_module("matplotlib.backend_bases").FigureCanvasBase.get_supported_filetypes())
+    if path.suffix.removeprefix(".").lower() not in formats:
+        raise CallError(f"--plot: {path} cannot be drawn: the name must end in one of .{', .'.join(formats)}")
+    return matplotlib, pyplot
+
+
+def draw(what: Shown, path: Path) -> None:
+    """Write a plot to `path`, in the format of its suffix; raise what `check` raises, or `FileError`."""
+    matplotlib, pyplot = check(path)
+    data = io.BytesIO()
     # Identifiers in an SVG file are random without a salt, and its metadata hold a date.
     with matplotlib.rc_context({"svg.hashsalt": "generator.bench.plot"}):
         figure, (left, right) = pyplot.subplots(1, 2, figsize=(11, 4.6), constrained_layout=True)
         _roofline(left, what)
         _ratios(right, what)
         try:
-            figure.savefig(path, dpi=120, metadata=_metadata(what, path.suffix))
+            form = path.suffix.removeprefix(".").lower()
+            figure.savefig(data, format=form, dpi=120, metadata=_metadata(what, path.suffix.lower()))
         except ValueError as error:
             raise CallError(f"--plot: {path} cannot be drawn: {error}") from None
         finally:
             pyplot.close(figure)
+    output_files.put(path, data.getvalue())
 
 
 def digest(what: Shown) -> str:

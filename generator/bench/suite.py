@@ -14,6 +14,7 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from generator.bench.problem import Shape
 from generator.bench.routing import EVEN, ROUTING
+from generator.files.package_data import data
 from generator.files.reading import FileError, read_text
 from generator.language.axis_values import read_axis
 from generator.language.document import compose, plain
@@ -22,7 +23,7 @@ from generator.language.model import AxisValue, word_of
 from generator.language.reader import Reader
 from generator.language.vocabulary import AXES
 
-SUITES = Path(__file__).parent / "suites"
+SUITES = data("bench", "suites")
 #: The suite of a call without a spec, and the shapes of a spec without `--shapes`.
 DEFAULT_SUITE = "spine"
 SHAPES = SUITES / "shapes"

@@ -8,10 +8,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 
 from generator.epilogue import constant_folding, formula, gated_units
 from generator.epilogue.formula import FormulaError, Number
+from generator.files.package_data import data
 
 #: Shapes that an operand may have: a number, an element on the device, a vector along M or N, a matrix in C's layout.
 SCALAR, ELEMENT, ROWS, COLUMNS, MATRIX = "", "1", "M", "N", "MN"
@@ -32,7 +32,7 @@ SHAPES: Mapping[tuple[object, ...], str] = {
 }
 
 #: The built-in operations, in the form of a spec's own `ops`.
-FILE = Path(__file__).with_name("operations.yaml")
+FILE = data("epilogue", "operations.yaml")
 
 #: What a chain may set for an operation: its scalars, and the order of a gated linear unit.
 Settings = tuple[tuple[str, Number | str], ...]

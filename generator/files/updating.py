@@ -7,9 +7,9 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
+from generator.files import output_files
 from generator.files.locking import alone
 from generator.files.reading import FileError
-from generator.files.writing import write
 
 
 def make_folder(folder: Path) -> None:
@@ -21,7 +21,7 @@ def make_folder(folder: Path) -> None:
 
 
 def require_regular(path: Path) -> None:
-    """Raise `FileError` for a path that is something else than a file: a device, which would become one, or a folder."""
+    """Raise `FileError` for a path of something else than a file: a device, which would become one, or a folder."""
     try:
         mode = os.stat(path).st_mode
     except (OSError, ValueError):
@@ -35,8 +35,7 @@ def require_regular(path: Path) -> None:
 def put(path: Path, text: str | bytes) -> None:
     """Write a file whole, in a folder that is made if it is missing; raises `FileError` if that fails."""
     require_regular(path)
-    make_folder(path.parent)
-    write(path, text)
+    output_files.put(path, text)
 
 
 def update(path: Path, change: Callable[[], str | bytes | None]) -> None:
@@ -50,4 +49,4 @@ def update(path: Path, change: Callable[[], str | bytes | None]) -> None:
     with alone(path.parent):
         text = change()
         if text is not None:
-            write(path, text)
+            output_files.put(path, text)

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import jinja2
 
+from generator.files.package_data import shared
 from generator.language.vocabulary import SCHEDULE
 
-_PACKAGE = Path(__file__).resolve().parents[1]
-#: A wheel has the templates inside the package, a checkout next to it.
-TEMPLATES = next(folder for folder in (_PACKAGE / "templates", _PACKAGE.parent / "templates") if folder.is_dir())
+#: The folder of the templates of kernels and launchers.
+TEMPLATES = shared("templates", "templates")
 
 #: Functions next to the kernel, whose local names cannot clash.
 _BESIDE = "math.j2"

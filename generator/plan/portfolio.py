@@ -10,9 +10,9 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
-from pathlib import Path
 
 from generator.epilogue.chain import Epilogue
+from generator.files.package_data import shared
 from generator.files.reading import FileError, read_text
 from generator.language import tuned_file
 from generator.language.dtypes import ELEMENTS
@@ -23,9 +23,8 @@ from generator.plan import default_configurations, legality
 from generator.plan.configurations import columns
 from generator.plan.devices import DEVICES, Device
 
-_PACKAGE = Path(__file__).resolve().parents[1]
-#: A wheel has the measurements inside the package, a checkout next to its specs.
-SHIPPED = next((f for f in (_PACKAGE / "tuned", _PACKAGE.parent / "specs" / "tuned") if f.is_dir()), None)
+#: The measurements that the package ships, a folder a device.
+SHIPPED = shared("tuned", "specs/tuned")
 
 #: What targets without measurements have: a kernel that takes any operand, one for few rows, and those whose loads the
 #: hardware runs ahead where it can.
@@ -50,7 +49,7 @@ class Implementation:
 def shipped() -> tuple[tuple[Device, Measured], ...]:
     """The measurements of known devices that the package ships; raises `CallError` for a file that has none."""
     found = []
-    for path in sorted(SHIPPED.glob("*/*.json")) if SHIPPED else []:
+    for path in sorted(SHIPPED.glob("*/*.json")):
         if path.parent.name in DEVICES:
             try:
                 found.append((DEVICES[path.parent.name], tuned_file.parse(read_text(path))))

@@ -17,6 +17,7 @@ from generator.bench.markdown_tables import tile
 from generator.bench.problem import Shape
 from generator.bench.sampled_sizes import is_unseen
 from generator.bench.suite import DEFAULT_SHAPES, find_shapes, read_shapes
+from generator.files import output_files
 from generator.files.updating import require_regular
 from generator.language.errors import CallError, SpecError
 from generator.plan import devices
@@ -43,6 +44,11 @@ def main(argv: Sequence[str]) -> int:
     """Run a call and return its exit status; a wrong command line prints the usage and raises SystemExit(2)."""
     call = parse(argv)
     try:
+        named = {"--tuned": call.tuned, "--journal": call.journal, "--regret": call.regret}
+        outputs = {option: path for option, path in named.items() if path is not None}
+        wrong = output_files.clash(outputs, [path for path in call.specs if path.is_file()])
+        if wrong is not None:
+            raise CallError(wrong)
         if call.report:
             return report(call)
         if call.again:
@@ -188,6 +194,9 @@ def tune(call: Call, factory: str = trial_worker.CUDA) -> int:
     until = time.monotonic() + call.budget
     if call.regret is not None:
         require_regular(call.regret)
+    for named in (call.tuned, call.journal, call.regret):
+        if named is not None:
+            output_files.check(named)
     families, shapes = Families(call.specs, call.out), shapes_of(call)
     local = call.executor == executors.PROCESSES
     if local and factory == trial_worker.CUDA:
@@ -239,6 +248,8 @@ def _tune(
     trials = plan(families, shapes, facts.figures, place.triton, call.most, call.only, rates).trials
     if call.regret is not None:
         trials = regret.trials_of(trials, families)
+    for path in (*(files.values() if call.regret is None else [call.regret]), _journal(call, slug)):
+        output_files.check(path)
     journal = Journal(_journal(call, slug))
     progress = tuning_run.progress_of(trials, facts, journal)
     if call.regret is None:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor, ProcessPoolExecutor
 from typing import Any
 
+from generator.files import standard_streams
 from generator.language.errors import CallError
 
 #: The word of `--executor` for processes of this machine.
@@ -51,6 +52,7 @@ def processes(gpus: int) -> ProcessPoolExecutor:
 
 
 def _take_one(devices: Any) -> None:
+    standard_streams.install()
     # torch looks for devices at the first use, which is later.
     os.environ[_VISIBLE] = devices.get()
     # Only the main process handles Ctrl-C: a running trial is short and must not be recorded as a failure.

@@ -11,6 +11,7 @@ The modules, from the command line inwards:
     bounds_job       the bounds level: runs `generator.bounds` on one kernel
     worker_pool      runs the other jobs in worker processes; each level has its own processes
     run_report       the results on the terminal and as JUnit XML; `proof_records` writes JSON, `page` HTML
+    folder_names     names that tell the folders of a run apart, for the ids of tests and the page
 
 The levels interpret and gpu:
 

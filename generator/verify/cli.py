@@ -22,9 +22,10 @@ from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
-from generator.emit.apply import write
+from generator.emit.apply import MANIFEST
 from generator.emit.manifest_reader import Rendered
-from generator.files.updating import require_regular
+from generator.files import output_files
+from generator.files.reading import FileError
 from generator.language.call_numbers import MOST_PROCESSES, whole_number
 from generator.language.errors import CallError, SpecError, shown
 from generator.language.targets import TARGETS
@@ -53,6 +54,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
     except CallError as error:
         print(f"error: {error}", file=sys.stderr)
+    except FileError as error:
+        print(error, file=sys.stderr)
+        return 1
     except sqlite3.Error as error:
         told = f"the result cache cannot be used: {error}; remove the folder, or choose another with --cache"
         print(f"{arguments.cache}: {told}", file=sys.stderr)
@@ -61,7 +65,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m generator verify", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m generator verify",
+        description="Verify rendered kernels: each file is loaded by its path and compared with float64.",
+    )
     parser.add_argument(
         "specs",
         nargs="+",
@@ -155,7 +162,6 @@ def part(text: str) -> tuple[int, int]:
 def _verify(arguments: argparse.Namespace) -> int:
     started = time.monotonic()
     found = rendered(arguments.specs, arguments.out, arguments.only)
-    _make_room(arguments)
     if arguments.table:
         code = proof_records.current(found)
         print(proof_records.table(arguments.table, code))
@@ -175,6 +181,7 @@ def _verify(arguments: argparse.Namespace) -> int:
         raise CallError(f"--case {arguments.case!r} matches no case: the level {levels[0]} proves a kernel as a whole")
     jobs = plan(found, levels, arguments.only, arguments.case, targets)
     _refuse_idle(jobs, arguments, found)
+    _check_reports(arguments, found)
     # Computed for the whole run: every shard then agrees on what a level leaves out.
     aside = out_of_reach(jobs, found, architecture() if "gpu" in levels else None)
     chosen, choices = within_reach(jobs, aside, found, arguments.coverage)
@@ -194,32 +201,55 @@ def _verify(arguments: argparse.Namespace) -> int:
         _refuse_unmatched(arguments.case, [result for result in done if result.job not in aside])
     for line in summary(done, time.monotonic() - started):
         print(line)
-    if arguments.junit:
-        write_junit(arguments.junit, done, allow_undecided=arguments.allow_undecided)
-    if arguments.html:
-        write(arguments.html, page(done, found))
-    if arguments.results:
-        for line in proof_records.write(arguments.results, done):
-            print(line)
+    written = output_files.attempt(_reports(arguments, done, found, stopped))
     if stopped:
         print(
             f"stopped: {len(jobs) - len(done)} of {len(jobs)} jobs did not run; the same call runs them",
             file=sys.stderr,
         )
         return 130
-    if arguments.costs:
-        write(arguments.costs, Costs.measured(done).text())
-    return status(done, allow_undecided=arguments.allow_undecided)
+    return max(written, status(done, allow_undecided=arguments.allow_undecided))
 
 
-def _make_room(arguments: argparse.Namespace) -> None:
-    """Make the folders of the files that will be written: what cannot be written is said before anything is proved."""
-    for path in (arguments.junit, arguments.html, arguments.results, arguments.costs):
-        if path is not None:
-            require_regular(path)
-            path.parent.mkdir(parents=True, exist_ok=True)
+#: The options that name a file to write.
+_REPORTS = ("junit", "html", "results", "costs")
+
+
+def _check_reports(arguments: argparse.Namespace, found: Sequence[Rendered]) -> None:
+    """Raise `CallError` or `FileError` for a file that cannot be written, before anything is proved."""
+    outputs = {f"--{name}": path for name in _REPORTS if (path := getattr(arguments, name)) is not None}
+    specs = [path for path in arguments.specs if path.is_file()]
+    rendered_files = [family.folder / name for family in found for name in (*family.files, MANIFEST)]
+    wrong = output_files.clash(outputs, [*specs, *rendered_files])
+    if wrong is not None:
+        raise CallError(wrong)
+    if arguments.results is not None:
+        # What is in it is read, and stays.
+        require_regular(arguments.results)
+    for path in outputs.values():
+        output_files.check(path)
     if arguments.results is not None and arguments.results.exists():
         proof_records.read(arguments.results)
+
+
+def _reports(
+    arguments: argparse.Namespace, done: Sequence[Result], found: Sequence[Rendered], stopped: bool
+) -> Iterator[Callable[[], None]]:
+    """What writes each requested report; a run that is stopped has measured no durations."""
+    if arguments.junit:
+        yield lambda: write_junit(arguments.junit, done, allow_undecided=arguments.allow_undecided)
+    if arguments.html:
+        yield lambda: output_files.put(arguments.html, page(done, found))
+    if arguments.costs and not stopped:
+        yield lambda: output_files.put(arguments.costs, Costs.measured(done).text())
+    # The last one, because results of another machine raise `CallError`.
+    if arguments.results:
+        yield lambda: _record(arguments.results, done)
+
+
+def _record(path: Path, done: Sequence[Result]) -> None:
+    for line in proof_records.write(path, done):
+        print(line)
 
 
 def _refuse_idle(jobs: Sequence[Job], arguments: argparse.Namespace, found: Sequence[Rendered]) -> None:
@@ -305,7 +335,7 @@ def _terminable() -> Iterator[None]:
 
 def _progress(outcomes: Iterable[Result], total: int, level: str) -> Iterable[Result]:
     """The same results, with a progress bar on a terminal."""
-    if not sys.stderr.isatty():
+    if sys.stderr is None or not sys.stderr.isatty():
         return outcomes
     from tqdm import tqdm
 

@@ -8,25 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import jinja2
 
-_PACKAGES = Path(__file__).parent.parent
+from generator.files.package_data import data
+from generator.files.plain_text import representable
 
 
 def html_page(template: str, carried: Mapping[str, Any], **values: Any) -> str:
     """The page of a template that extends `page_base.html.j2`, in ASCII; `carried` are its values of JSON by id."""
     made = _environment().get_template(template).render(carried=carried, **values)
     # Text outside the JSON may have any character, but the file may be written in any encoding.
-    return made.encode("ascii", "xmlcharrefreplace").decode("ascii")
+    return representable(made).encode("ascii", "xmlcharrefreplace").decode("ascii")
 
 
 @cache
 def _environment() -> jinja2.Environment:
     made = jinja2.Environment(
-        loader=jinja2.FileSystemLoader([_PACKAGES / "verify", _PACKAGES / "bench"]),
+        loader=jinja2.FileSystemLoader([data("verify"), data("bench")]),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

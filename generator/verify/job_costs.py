@@ -12,11 +12,11 @@ from pathlib import Path
 
 from generator.emit.manifest_reader import remembered
 from generator.files.checked_json import Schema
+from generator.files.package_data import data
 from generator.language import measured_values as values
 from generator.verify.jobs import Job, Result
 from generator.verify.launches import Launch, launches
 
-_FILE = Path(__file__).with_name("job_costs.json")
 #: The least duration: the file has three decimals.
 _LEAST = 0.001
 SCHEMA = Schema(values.by_name({"type": "number", "minimum": _LEAST, "maximum": 86400}))
@@ -32,7 +32,7 @@ class Costs:
     @lru_cache(maxsize=1)
     def shipped(cls) -> Costs:
         """The durations in the package's data file."""
-        return cls.read(_FILE)
+        return cls.read(data("verify", "job_costs.json"))
 
     @classmethod
     def read(cls, path: Path) -> Costs:

@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from generator.emit.manifest_reader import Rendered
+from generator.files.plain_text import representable
 from generator.language.targets import TARGETS
 from generator.language.vocabulary import AXES, CONTRACT_AXES
 from generator.plan.kernels import Kernel
+from generator.verify.folder_names import folder_names
 from generator.verify.html_page import html_page
 from generator.verify.jobs import LEVELS, Failure, Job, Result, State, command
 from generator.verify.run_report import verdict
@@ -89,6 +91,7 @@ def page(results: Sequence[Result], families: Sequence[Rendered]) -> str:
     """The page of `results`, whose jobs are of `families`, in ASCII; the output is deterministic."""
     families = list({family.folder: family for family in families}.values())
     places = {family.folder: place for place, family in enumerate(families)}
+    labels = _labels(families)
     columns = _columns(results)
     table = list(_table(results, families, columns))
     reasons, texts, axes = _Texts(), _Texts(), {axis: _Texts() for axis in AXES}
@@ -107,7 +110,9 @@ def page(results: Sequence[Result], families: Sequence[Rendered]) -> str:
     data = {
         "axes": [[axis, values.all] for axis, values in axes.items()],
         "columns": columns,
-        "families": [[family.name, str(family.folder)] for family in families],
+        "families": [
+            [label, representable(str(family.folder))] for label, family in zip(labels, families, strict=True)
+        ],
         "rows": rows,
         "reasons": reasons.all,
         "leftOut": sum(len(names) for *_, names in left_out),
@@ -126,8 +131,14 @@ def page(results: Sequence[Result], families: Sequence[Rendered]) -> str:
         totals=[_total(column, table) for column in columns],
         verdict=verdict(results),
         states={result.state for result in results},
-        families=families,
+        families=labels,
     )
+
+
+def _labels(families: Sequence[Rendered]) -> list[str]:
+    """The name of each family; where several have it, what tells their folders apart."""
+    names, folders = Counter(family.name for family in families), folder_names(family.folder for family in families)
+    return [family.name if names[family.name] == 1 else representable(folders[family.folder]) for family in families]
 
 
 def _columns(results: Iterable[Result]) -> list[str]:

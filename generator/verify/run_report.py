@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import xml.etree.ElementTree as ET
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from generator.files import output_files
+from generator.files.plain_text import representable
+from generator.verify.folder_names import folder_names
 from generator.verify.jobs import Result, State, command
-
-# XML 1.0 cannot represent these characters, not even as entities.
-_NOT_XML = {code: "?" for code in range(32) if chr(code) not in "\t\n\r"}
 
 
 def failure_text(result: Result) -> str:
@@ -116,12 +117,15 @@ def _table(results: Sequence[Result]) -> list[str]:
 
 
 def write_junit(path: Path, results: Iterable[Result], *, allow_undecided: bool = False) -> None:
-    """JUnit XML with one suite per level and target, and one test case per job.
+    """Write JUnit XML with one suite per level and target, and one test case per job; raises `FileError`.
 
-    A job that is not proved is an error, which CI shows as not passed; with `allow_undecided` it is skipped instead,
-    with its reason.
+    The class of a test case is the folder's name and the level, with as much of the folder's path as tells it from the
+    other folders. A job that is not proved is an error, which CI shows as not passed; with `allow_undecided` it is
+    skipped instead, with its reason.
     """
     root = ET.Element("testsuites")
+    results = list(results)
+    names = folder_names({result.job.folder for result in results})
     suites: dict[str, list[Result]] = {}
     for result in results:
         suites.setdefault(result.job.label, []).append(result)
@@ -134,11 +138,14 @@ def write_junit(path: Path, results: Iterable[Result], *, allow_undecided: bool 
         for attribute, word in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
             suite.set(attribute, str(found[word]))
         for result in members:
-            name = f"{result.job.folder.name}.{label}"
-            case = ET.SubElement(suite, "testcase", classname=name, name=result.job.name, time=f"{result.seconds:.3f}")
+            owner = representable(f"{names[result.job.folder]}.{label}")
+            name = representable(result.job.name)
+            case = ET.SubElement(suite, "testcase", classname=owner, name=name, time=f"{result.seconds:.3f}")
             if result.state in elements:
-                message = explanation(result).translate(_NOT_XML)
+                message = representable(explanation(result))
                 element = ET.SubElement(case, elements[result.state], message=message)
-                element.text = whole_text(result).translate(_NOT_XML) or None
+                element.text = representable(whole_text(result)) or None
     ET.indent(root)
-    ET.ElementTree(root).write(path, encoding="utf-8", xml_declaration=True)
+    text = io.BytesIO()
+    ET.ElementTree(root).write(text, encoding="utf-8", xml_declaration=True)
+    output_files.put(path, text.getvalue())

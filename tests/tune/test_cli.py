@@ -80,6 +80,22 @@ def test_a_wrong_call_is_refused(arguments: list[str], message: str, capsys: pyt
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("option", ["--tuned", "--journal", "--regret"])
+def test_what_cannot_be_written_is_known_before_anything_is_measured(
+    bench: Bench, capsys: pytest.CaptureFixture[str], option: str
+) -> None:
+    spoken = called(capsys, "tune", "specs/tiny.yaml", option, "specs/tiny.yaml/x")
+    assert (spoken.status, spoken.out) == (1, "")
+    assert spoken.err == "specs/tiny.yaml/x: cannot be written: a part of its path is a file, where a folder must be\n"
+    spoken = called(capsys, "tune", "specs/tiny.yaml", option, "specs/tiny.yaml")
+    assert spoken.status == 2 and f"tune: {option} specs/tiny.yaml: would overwrite what" in spoken.err
+
+
+def test_two_files_have_two_names(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    spoken = called(capsys, "tune", "specs/tiny.yaml", "--tuned", "x", "--journal", "specs/../x")
+    assert (spoken.status, spoken.out) == (2, "") and "--tuned and --journal name the same file" in spoken.err
+
+
 def test_mistakes_in_specs_and_shapes_have_their_place(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
     (bench.folder / "bad.yaml").write_text("[1x2]")
     plan = ["--dry-run", "--device", "nvidia_h200"]

@@ -18,6 +18,8 @@ import pytest
 
 from generator.emit.code_parts import of_file
 from generator.emit.manifest_reader import Rendered
+from generator.files import output_files
+from generator.files.reading import FileError
 from generator.verify import worker_pool
 from generator.verify.cli import main
 from generator.verify.coverage import Coverage
@@ -27,7 +29,7 @@ from generator.verify.jobs import LEVELS, Failure, Job, Result, Subject, command
 from generator.verify.launches import launches
 from generator.verify.proof_records import write
 from generator.verify.run_report import summary, write_junit
-from tests.helpers.support import ROOT
+from tests.helpers.support import ROOT, python, unread
 
 SPEC = ROOT / "specs" / "fp16_rcr.yaml"
 KERNEL = "gemm_fp16_rcr_bias_silu__tiled_pointer_auto_grouped"
@@ -171,8 +173,112 @@ def test_files_are_written_into_new_folders(call: Call, tmp_path: Path) -> None:
 
 def test_nothing_is_proved_if_a_file_cannot_be_written(call: Call, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(NotADirectoryError):
-        call(SPEC, "--level", "interpret", "--html", tmp_path / "file" / "a" / "page.html")
+    page = tmp_path / "file" / "a" / "page.html"
+    wrong = f"{page}: cannot be written: a part of its path is a file, where a folder must be\n"
+    assert call(SPEC, "--level", "interpret", "--html", page) == (1, "", wrong)
+
+
+NAIVE = "gemm_fp16_rcr_none__naive_pointer_mnk_linear"
+REPORTS = ("junit", "html", "results", "costs")
+
+
+def options(folder: Path) -> list[object]:
+    """The options of all reports, each into a file of its name."""
+    return [word for option in REPORTS for word in (f"--{option}", folder / option)]
+
+
+def test_a_run_goes_on_and_writes_its_reports_whoever_reads(tmp_path: Path) -> None:
+    folder = tmp_path / "ladder"
+    shutil.copytree(ROOT / "generated" / "ladder", folder)
+    file = folder / f"{NAIVE}.py"
+    # Workers print into the same pipe.
+    prints = "\n\nimport sys\n\nprint(1, flush=True)\nprint(1, file=sys.stderr, flush=True)\n"
+    file.write_text(file.read_text() + prints)
+    call: tuple[object, ...] = ("verify", folder, "--only", NAIVE, "--level", "interpret", "--case", "primes")
+    assert unread(*call, *options(tmp_path / "right"), cwd=tmp_path, both=True) == 0
+    file.write_text(file.read_text().replace("offs_m < M", "offs_m <= M"))
+    call += ("--level", "static")
+    assert unread(*call, *options(tmp_path / "wrong"), cwd=tmp_path, both=True) == 1
+    for name, levels, failures in (("right", ["interpret"], 0), ("wrong", ["static", "interpret"], 2)):
+        assert {path.name for path in (tmp_path / name).iterdir()} == set(REPORTS)
+        root = ET.parse(tmp_path / name / "junit").getroot()
+        assert sum(int(suite.attrib["failures"]) for suite in root) == failures
+        assert [suite.get("name") for suite in root] == levels
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_a_run_into_a_full_device_writes_its_reports(tmp_path: Path) -> None:
+    call = ("verify", ROOT / "generated" / "ladder", "--only", NAIVE, "--level", "static", *options(tmp_path))
+    code = "import os, sys; os.dup2(os.open('/dev/full', os.O_WRONLY), 1); "
+    code += f"os.execv(sys.executable, [sys.executable, '-m', 'generator', *{[str(word) for word in call]!r}])"
+    ran = python("-c", code, cwd=tmp_path)
+    assert (ran.returncode, ran.stderr) == (1, "standard output: cannot be written: No space left on device\n")
+    assert set(REPORTS) <= {path.name for path in tmp_path.iterdir()}
+
+
+@pytest.mark.parametrize("option", REPORTS)
+def test_a_report_that_cannot_be_written_is_known_before_any_proof(
+    call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, option: str
+) -> None:
+    monkeypatch.setattr("generator.verify.cli._run", lambda *_, **__: pytest.fail("something is proved"))
+    (tmp_path / "file").write_text("")
+    (tmp_path / "folder").mkdir()
+    for path in (tmp_path / "file" / "report", tmp_path / ("x" * 300), tmp_path / "folder"):
+        status, out, err = call(SPEC, "--level", "static", f"--{option}", path)
+        assert (status, out) == (1, "") and str(path) in err and err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [("junit", "html"), ("junit", "results"), ("html", "costs"), ("results", "costs")]
+)
+def test_two_reports_need_two_files(call: Call, tmp_path: Path, first: str, second: str) -> None:
+    one, other = tmp_path / "report", tmp_path / "folder" / ".." / "report"
+    status, out, err = call(SPEC, "--level", "static", f"--{first}", one, f"--{second}", other)
+    assert (status, out) == (2, "") and err.startswith(f"error: --{first} and --{second} name the same file, ")
+    assert not one.exists()
+
+
+@pytest.mark.parametrize("name", ["manifest.json", f"{NAIVE}.py", "__init__.py"])
+def test_a_report_is_not_written_over_what_is_proved(call: Call, tmp_path: Path, name: str) -> None:
+    shutil.copytree(ROOT / "generated" / "ladder", tmp_path / "ladder")
+    path = tmp_path / "ladder" / name
+    before = path.read_bytes()
+    status, _, err = call(tmp_path / "ladder", "--level", "static", "--html", path)
+    assert status == 2 and "would overwrite what the command reads" in err and path.read_bytes() == before
+
+
+def test_of_several_reports_one_cannot_be_written_at_the_end(
+    call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    put = output_files.put
+
+    def failing(path: Path, data: str | bytes) -> None:
+        if path.name in ("junit", "html"):
+            raise FileError(path, "cannot be written: No space left on device")
+        put(path, data)
+
+    monkeypatch.setattr(output_files, "put", failing)
+    status, out, err = call(SPEC, "--only", KERNEL, "--level", "static", *options(tmp_path))
+    assert status == 1 and "all 1 passed in" in out
+    assert err.splitlines() == [
+        f"{tmp_path / name}: cannot be written: No space left on device" for name in ("junit", "html")
+    ]
+    assert (tmp_path / "results").is_file() and (tmp_path / "costs").is_file()
+
+
+def test_reports_of_two_folders_of_one_name(call: Call, tmp_path: Path) -> None:
+    # Characters that XML does not have, and a byte that is not UTF-8.
+    strange = "\ufffe\uffff\x01\udcff"
+    folders = [tmp_path / name / "ladder" for name in ("a", f"b{strange}")]
+    for folder in folders:
+        shutil.copytree(ROOT / "generated" / "ladder", folder)
+    status, _, err = call(*folders, "--only", NAIVE, "--level", "static", *options(tmp_path))
+    assert (status, err) == (0, "")
+    cases = ET.parse(tmp_path / "junit").getroot().iter("testcase")
+    assert [case.get("classname") for case in cases] == ["a/ladder.static", r"b\ufffe\uffff\x01\udcff/ladder.static"]
+    page = (tmp_path / "html").read_text(encoding="ascii")
+    assert "2 families: a/ladder, b" + r"\ufffe\uffff\x01\udcff/ladder<" in page
+    assert "&#6553" not in page and "&#5" not in page
 
 
 def test_a_cache_that_is_none_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,19 @@ def test_every_kernel_is_a_test_at_every_level(vendored: Path) -> None:
     for label in ("static", "bounds", "interpret", "compile sm90"):
         assert f"ladder::{label}::{NAIVE}" in done.stdout
     assert "ladder::interpret::gemm_fp16_rcr_none\n" in done.stdout
+
+
+def test_no_two_families_share_an_id_and_any_name_of_a_folder_is_reported(vendored: Path) -> None:
+    for name in ("other", "strange\x01\ufffe\udcff"):
+        shutil.copytree(vendored / "kernels" / "ladder", vendored / name / "ladder")
+    folders = ("kernels/ladder", "other/ladder", "strange\x01\ufffe\udcff/ladder")
+    call = [word for folder in folders for word in ("--gemm-family", folder)]
+    done = run(vendored, *call, "--gemm-level", "static", "-k", "naive", "--junitxml", "j.xml", "-vv")
+    assert done.returncode == 0 and "3 passed" in done.stdout, done.stdout + done.stderr
+    for name in ("kernels", "other", r"strange\x01\ufffe\udcff"):
+        assert f"{name}/ladder::static::{NAIVE}" in done.stdout
+    cases = [case.attrib for case in ET.parse(vendored / "j.xml").getroot().iter("testcase")]
+    assert len({(case["classname"], case["name"]) for case in cases}) == 3
 
 
 def test_what_is_right_passes_and_k_chooses(vendored: Path) -> None:

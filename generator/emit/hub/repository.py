@@ -20,7 +20,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import jinja2
@@ -32,6 +31,7 @@ from generator.emit.licenses import license_expression
 from generator.emit.manifest_reader import Rendered
 from generator.emit.packed_family import Packed
 from generator.emit.render import GRADIENTS, PACKAGE, with_new_body
+from generator.files.package_data import data
 from generator.language.dtypes import ELEMENTS
 from generator.language.errors import CallError, shown
 from generator.language.family_names import why_no_family
@@ -256,7 +256,7 @@ def _tolerance(results: Sequence[str]) -> str:
 
 def _environment() -> jinja2.Environment:
     return jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        loader=jinja2.FileSystemLoader(data("emit", "hub")),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -1,0 +1,39 @@
+"""The data files of the package: templates, measurements, operations, suites."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parents[1]
+
+
+class NotInstalled(Exception):
+    """The package has no data files where it is, as in a zip archive."""
+
+
+def data(*parts: str) -> Path:
+    """A data file or folder, by the parts of its path in the package; raises `NotInstalled` if it is not there.
+
+    `generator.verify.dependencies` finds the data of a module by its file's name, so that this is a part of its own.
+    """
+    found = PACKAGE.joinpath(*parts)
+    if not found.exists():
+        raise _not_installed("/".join(parts))
+    return found
+
+
+def shared(name: str, checkout: str) -> Path:
+    """A folder that a wheel has inside the package, and a checkout as `checkout`; raises `NotInstalled`."""
+    for folder in (PACKAGE / name, PACKAGE.parent / checkout):
+        if folder.is_dir():
+            return folder
+    raise _not_installed(name)
+
+
+def _not_installed(name: str) -> NotInstalled:
+    if PACKAGE.is_dir():
+        return NotInstalled(f"{PACKAGE}: the package's {name} is missing: install gemm-generator with pip again")
+    return NotInstalled(
+        f"{PACKAGE}: the package is in an archive; install it with pip: "
+        f"templates and other data, such as {name}, are read as files"
+    )

@@ -1,0 +1,119 @@
+"""The files that bench writes: checked before anything is measured, and each written whatever becomes of another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from generator.bench import cli, plot
+from generator.bench.cli import _Keeper
+from generator.bench.measurements import Results, load, save
+from generator.files import output_files
+from generator.files.reading import FileError
+from tests.helpers.bench import records as samples
+from tests.helpers.support import called
+
+SIDES = (
+    samples.side("tiled", "kernel", [200.0, 210.0, 220.0]),
+    samples.side("torch.matmul", "peer", [190.0, 210.0, 198.0]),
+)
+
+
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A results file of one comparison, in the current folder."""
+    monkeypatch.chdir(tmp_path)
+    save(samples.results(samples.record(*SIDES)), Path("kept.json"))
+    return Path("kept.json")
+
+
+@pytest.mark.parametrize(("options", "names"), [(("--html", "x", "--plot", "./x"), ("--plot", "--html"))])
+def test_two_reports_need_two_files(
+    kept: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...], names: tuple[str, str]
+) -> None:
+    for arguments in (options, ("--json", "kept.json", "--table", *options)):
+        said = called(capsys, "bench", *arguments)
+        assert said.status == 2 and f"bench: {names[0]} and {names[1]} name the same file, x" in said.err
+
+
+def test_the_results_are_not_overwritten(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = kept.read_bytes()
+    said = called(capsys, "bench", "--json", kept, "--table", "--html", kept)
+    assert said.status == 2 and "--json and --html name the same file" in said.err and kept.read_bytes() == before
+
+
+@pytest.mark.parametrize("option", ["--html", "--plot"])
+def test_what_cannot_be_written_is_known_before_the_tables(
+    kept: Path, capsys: pytest.CaptureFixture[str], option: str
+) -> None:
+    pytest.importorskip("matplotlib")
+    Path("folder.png").mkdir()
+    for path, reason in (
+        ("kept.json/x.png", "a part of its path is a file, where a folder must be"),
+        ("folder.png", "it is a folder; name a file"),
+    ):
+        said = called(capsys, "bench", "--json", kept, "--table", option, path)
+        assert (said.status, said.out, said.err) == (1, "", f"{path}: cannot be written: {reason}\n")
+
+
+@pytest.mark.parametrize("name", ["ratios", "ratios.frobnicate"])
+def test_a_picture_of_no_format_is_known_before_the_tables(
+    kept: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    pytest.importorskip("matplotlib")
+    said = called(capsys, "bench", "--json", kept, "--table", "--plot", name)
+    assert (said.status, said.out) == (2, "") and f"--plot: {name} cannot be drawn: the name must end in" in said.err
+
+
+def test_one_report_that_fails_at_the_end_leaves_the_others(
+    kept: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("matplotlib")
+    put = output_files.put
+
+    def failing(path: Path, data: str | bytes) -> None:
+        if path.suffix == ".html":
+            raise FileError(path, "cannot be written: No space left on device")
+        put(path, data)
+
+    monkeypatch.setattr(output_files, "put", failing)
+    said = called(capsys, "bench", "--json", kept, "--table", "--html", "page.html", "--plot", "ratios.svg")
+    assert said.status == 1 and said.out and Path("ratios.svg").is_file()
+    assert said.err == "page.html: cannot be written: No space left on device\n"
+
+
+def test_a_picture_is_whole_or_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("matplotlib")
+    path = tmp_path / "ratios.png"
+    path.write_text("before")
+    record = samples.record(*SIDES)
+
+    def full(*arguments: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.write", full)
+    with pytest.raises(FileError, match="No space left on device"):
+        plot.draw(plot.shown(samples.results(record), [record]), path)
+    monkeypatch.undo()
+    assert path.read_text() == "before" and list(tmp_path.iterdir()) == [path]
+
+
+def test_a_results_file_that_cannot_be_written_does_not_end_the_measurements(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "kept.json"
+    keeper, results = _Keeper(path), samples.results(samples.record(*SIDES))
+
+    def full(*arguments: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(cli.measurements, "save", full)
+    for _ in range(2):
+        keeper.keep(results, now=True)
+    assert keeper.failed
+    assert capsys.readouterr().err == f"bench: {path}: cannot be written: No space left on device\n"
+    monkeypatch.undo()
+    keeper.keep(results, now=True)
+    assert not keeper.failed and isinstance(load(path), Results) and load(path).records

@@ -1,0 +1,70 @@
+"""The data files of the package, in a checkout and in an archive, where they are no files."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from generator.cli import COMMANDS
+from generator.files.package_data import NotInstalled, data, shared
+from tests.helpers.support import ROOT, python
+
+
+def test_what_is_there_and_what_is_not() -> None:
+    assert data("epilogue", "operations.yaml").is_file() and shared("templates", "templates") == ROOT / "templates"
+    with pytest.raises(NotInstalled, match=r"the package's nothing\.json is missing: install gemm-generator with pip"):
+        data("nothing.json")
+    with pytest.raises(NotInstalled, match="the package's nothing is missing"):
+        shared("nothing", "nothing")
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The package as a wheel has it."""
+    path = tmp_path_factory.mktemp("wheel") / "gemm_generator.whl"
+    with zipfile.ZipFile(path, "w") as made:
+        for folder, name in (("generator", "generator"), ("templates", "generator/templates")):
+            for file in (ROOT / folder).rglob("*"):
+                if file.is_file() and file.suffix != ".pyc":
+                    made.write(file, f"{name}/{file.relative_to(ROOT / folder).as_posix()}")
+    return path
+
+
+CALLS = {
+    **{name: [name, "x"] for name in COMMANDS if name != "schema"},
+    "schema": ["schema"],
+    "bench": ["bench", "--json", "x", "--table"],
+    "render": ["x.yaml"],
+}
+
+
+@pytest.mark.parametrize("command", CALLS)
+def test_an_archive_is_one_sentence(archive: Path, tmp_path: Path, command: str) -> None:
+    ran = python("-m", "generator", *CALLS[command], cwd=tmp_path, env={"PYTHONPATH": str(archive)})
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert "gemm_generator.whl/generator: the package is in an archive; install it with pip: templates" in ran.stderr
+    assert ran.stderr.count("\n") == 1 and list(tmp_path.iterdir()) == []
+
+
+def test_an_archive_has_help_and_a_version(archive: Path, tmp_path: Path) -> None:
+    for option in ("--help", "--version"):
+        assert python("-m", "generator", option, cwd=tmp_path, env={"PYTHONPATH": str(archive)}).returncode == 0
+
+
+def test_the_pytest_plugin_of_an_archive(archive: Path, tmp_path: Path) -> None:
+    variables = {"PYTHONPATH": str(archive), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    call = ("-m", "pytest", "-p", "generator.pytest_plugin", "-p", "no:cacheprovider", "--gemm-family", tmp_path)
+    ran = python(*call, cwd=tmp_path, env=variables)
+    assert ran.returncode == 4 and "install it with pip" in ran.stderr and "Traceback" not in ran.stdout + ran.stderr
+
+
+def test_a_package_that_is_needed_and_missing_is_named(tmp_path: Path) -> None:
+    # Without site-packages.
+    call = [sys.executable, "-S", "-m", "generator", "schema"]
+    ran = subprocess.run(call, cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 2
+    assert ran.stderr == "python -m generator: yaml is not installed; install it with: pip install gemm-generator\n"

@@ -1,0 +1,93 @@
+"""Streams that are closed, full, or without a reader: a process goes on, and what it cannot write is dropped."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.support import ROOT, python
+
+FULL = pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+
+PRINTS = """\
+import sys
+from generator.files import standard_streams
+with standard_streams.replaced() as streams:
+    for stream in (sys.stdout, sys.stderr):
+        for number in range(20_000):
+            print(number, file=stream)
+        stream.flush()
+    reason = streams.lost()
+open("reason", "w").write(repr(reason))
+"""
+#: Runs the code of its second argument without the descriptors of its first.
+CLOSES = (
+    "import os, sys; [os.close(int(number)) for number in sys.argv[1].split(',')]; "
+    "os.execv(sys.executable, [sys.executable, '-c', sys.argv[2]])"
+)
+
+
+def reason(folder: Path) -> str:
+    return (folder / "reason").read_text()
+
+
+def test_what_is_written_is_what_was_printed() -> None:
+    code = "import sys\nfrom generator.files import standard_streams\nprint('a')\nbefore = sys.stdout\n"
+    code += "with standard_streams.replaced():\n    print('é', sys.stdout.isatty(), sys.stdout.fileno())\n"
+    code += "    sys.stdout.buffer.write(b'raw\\n')\nprint('b', sys.stdout is before)\n"
+    ran = python("-c", code, env={"PYTHONIOENCODING": "ascii"})
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "a\n\\xe9 False 1\nraw\nb True\n", "")
+
+
+def test_where_the_system_has_only_ascii_bytes_of_paths_stay_and_other_characters_are_escaped() -> None:
+    code = "from generator.files import standard_streams\n"
+    code += "with standard_streams.replaced():\n    print(chr(0xdcc3) + chr(0xdca9) + chr(0xe9))"
+    ran = python("-c", code, env={"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"})
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "é\\xe9\n", "")
+
+
+@pytest.mark.parametrize("options", [(), ("-u",)])
+def test_no_reader_is_no_reason(tmp_path: Path, options: tuple[str, ...]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    call = [sys.executable, *options, "-c", PRINTS]
+    variables = {**os.environ, "PYTHONPATH": str(ROOT)}
+    ran = subprocess.run(call, cwd=tmp_path, env=variables, stdout=writing, stderr=writing, timeout=60)
+    os.close(writing)
+    assert (ran.returncode, reason(tmp_path)) == (0, "None")
+
+
+@FULL
+@pytest.mark.parametrize("options", [(), ("-u",)])
+def test_a_full_device_is_the_reason(tmp_path: Path, options: tuple[str, ...]) -> None:
+    with open("/dev/full", "wb") as full:
+        call = [sys.executable, *options, "-c", PRINTS]
+        variables = {**os.environ, "PYTHONPATH": str(ROOT)}
+        ran = subprocess.run(call, cwd=tmp_path, env=variables, stdout=full, stderr=full, timeout=60)
+    assert (ran.returncode, reason(tmp_path)) == (0, "'No space left on device'")
+
+
+@pytest.mark.parametrize("closed", ["0,1,2", "1", "2"])
+def test_a_closed_stream_is_no_reason_and_no_file_gets_its_number(tmp_path: Path, closed: str) -> None:
+    # The number of a file that is opened within.
+    code = PRINTS.replace("    reason =", "    open('first', 'w').write(str(os.open('.', os.O_RDONLY)))\n    reason =")
+    ran = python("-c", CLOSES, closed, "import os\n" + code, cwd=tmp_path)
+    assert (ran.returncode, reason(tmp_path)) == (0, "None")
+    assert int((tmp_path / "first").read_text()) > 2
+
+
+def test_a_pipe_that_does_not_block_is_waited_for(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    call = [sys.executable, "-c", PRINTS.replace("sys.stdout, sys.stderr", "sys.stdout,")]
+    variables = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(call, cwd=tmp_path, env=variables, stdout=writing) as process, open(reading, "rb") as pipe:
+        os.close(writing)
+        # More than a pipe holds.
+        assert pipe.read().splitlines() == [str(number).encode() for number in range(20_000)]
+        assert process.wait(60) == 0
+    assert reason(tmp_path) == "None"
