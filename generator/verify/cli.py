@@ -26,6 +26,7 @@ from generator.emit.apply import MANIFEST
 from generator.emit.manifest_reader import Rendered
 from generator.files import output_files
 from generator.files.reading import FileError
+from generator.files.updating import require_regular
 from generator.language.call_numbers import MOST_PROCESSES, whole_number
 from generator.language.errors import CallError, SpecError, shown
 from generator.language.targets import TARGETS
