@@ -50,7 +50,9 @@ def _object(properties: Mapping[str, _Schema], optional: Mapping[str, _Schema] |
 
 
 def _table(keys: str, value: _Schema, least: int = 0) -> _Schema:
-    """A mapping whose keys match the pattern `keys`."""
+    """A mapping whose keys match the pattern `keys`, which ends with `$`."""
+    # Python's `$` is also in front of a last line end.
+    keys = rf"{keys}(?!\n)"
     return {
         "type": "object",
         "patternProperties": {keys: value},
