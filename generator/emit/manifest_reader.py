@@ -72,19 +72,20 @@ def read(folder: Path) -> Rendered:
     try:
         text = read_text(path)
     except (FileNotFoundError, NotADirectoryError):
-        raise CallError(f"{path} is not there: {folder} holds no rendered family") from None
+        raise CallError(on_one_line(f"{path} is not there: {folder} holds no rendered family")) from None
     except FileError as error:
-        raise CallError(str(error)) from None
+        raise CallError(on_one_line(str(error))) from None
     try:
         manifest = _JSON.parse(text)
         number = manifest.get("manifest")
         if type(number) is not int or number != VERSION:
             reason = f"version {shown(number)} of the manifest; this generator reads {VERSION}"
-            raise CallError(f"{path}:{line_of(text, ['manifest'])}: {reason}")
+            raise CallError(on_one_line(f"{path}:{line_of(text, ['manifest'])}: {reason}"))
         SCHEMA.check(manifest, text)
         return _family(folder, manifest, text)
     except Wrong as error:
-        raise CallError(f"{path}:{error.line}: is invalid: {error.reason}; render the family again") from None
+        message = f"{path}:{error.line}: is invalid: {error.reason}; render the family again"
+        raise CallError(on_one_line(message)) from None
 
 
 #: Any manifest, of a later version too.

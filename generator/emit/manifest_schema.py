@@ -50,7 +50,9 @@ def _object(properties: Mapping[str, _Schema], optional: Mapping[str, _Schema] |
 
 
 def _table(keys: str, value: _Schema, least: int = 0) -> _Schema:
-    """A mapping whose keys match the pattern `keys`."""
+    """A mapping whose keys match the pattern `keys`, which ends with `$`."""
+    # Python's `$` is also in front of a last line end.
+    keys = rf"{keys}(?!\n)"
     return {
         "type": "object",
         "patternProperties": {keys: value},
@@ -135,7 +137,7 @@ _KERNEL = _object(
 )
 _LEFT_OUT = _object({"name": _line(), "reason": _line()}, {"target": _one_of(TARGETS)})
 
-#: The manifest; a file of the family has a plain name, so that no name leads out of its folder.
+#: The manifest; a file has a plain name, in `_runtime/` too, so that none leads out of the family's folder.
 SCHEMA = Schema(
     _object(
         {
@@ -145,7 +147,9 @@ SCHEMA = Schema(
             "operations": _table(rf"^({'|'.join(AUXILIARY)}|{NAME}|grad\({NAME}\))$", _OPERATION),
             "kernels": _table("^[a-z0-9_]{1,240}$", _KERNEL, 1),
             "left_out": _list(_LEFT_OUT, distinct=False),
-            "files": _table(r"^(\.gitattributes|py\.typed|[A-Za-z_][A-Za-z0-9_]{0,245}\.pyi?)$", _SHA256, 1),
+            "files": _table(
+                r"^(\.gitattributes|py\.typed|(_runtime/)?[A-Za-z_][A-Za-z0-9_]{0,245}\.pyi?)$", _SHA256, 1
+            ),
         },
         {
             "spec": _object({"file": {"type": "string", "pattern": rf"^[^/{_CONTROL}]{{1,1000}}$"}, "sha256": _SHA256}),

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 from generator.emit.apply import Refused
 from generator.language import schema
-from generator.language.errors import CallError, SpecError
+from generator.language.errors import CallError, SpecError, shown
 from generator.language.keys import KEYS
 from generator.language.model import Layout, Spec, word_of
 from generator.language.targets import DEFAULT_TARGETS
@@ -33,6 +33,8 @@ _WORDS = {**WORDS, "select": SELECT, "backward": BACKWARD, "invariant": INVARIAN
 def main(argv: list[str]) -> int:
     """Write the spec and return 0; raises `CallError` for a wrong command line, `Refused` for a file in the way."""
     options = parser().parse_args(argv)
+    if not options.name.isprintable():
+        raise CallError(f"new: {shown(options.name)} has a character that cannot be printed; choose another name")
     path = Path(options.name if options.name.endswith(".yaml") else f"{options.name}.yaml")
     if path.exists():
         raise Refused(f"{path}: is there already, and is never overwritten; choose another name")

@@ -33,6 +33,8 @@ LARGEST_SPEC, LARGEST_TUNED = 4 << 20, 64 << 20
 #: The most entries of `exclude`, and of `tile`: each is weighed for every variant.
 MOST_EXCLUSIONS, MOST_TILES = 1000, 1000
 
+#: The most characters of a summary and of a reason; the docstring of every kernel, and the manifest, have them.
+LONGEST_LINE = 1000
 _LONGEST_RANGE = 200
 
 # PEP 263: such a comment in the first two lines of a file changes its encoding for Python.
@@ -169,6 +171,8 @@ class _SpecReader(Reader):
             self.wrong(node, "summary: expected one line, found several")
         elif not text.strip():
             self.wrong(node, "summary: expected a line of text, found none")
+        elif len(text) > LONGEST_LINE:
+            self.wrong(node, f"summary: expected at most {LONGEST_LINE} characters, found {len(text)}")
         elif self.printable(node, "summary", text.rstrip("\n")):
             return text.strip()
         return None
@@ -267,6 +271,9 @@ class _SpecReader(Reader):
             because = self.text(found["because"], "exclude.because") if "because" in found else ""
             if because is not None and not because.strip() and "because" in found:
                 self.wrong(found["because"], "exclude.because: expected the reason, found none")
+            if len(because or "") > LONGEST_LINE:
+                message = f"exclude.because: expected at most {LONGEST_LINE} characters, found {len(because or '')}"
+                self.wrong(found["because"], message)
             if because and "because" in found:
                 self.printable(found["because"], "exclude.because", because)
             partial = []

@@ -42,7 +42,7 @@ VALUES: list[Any] = [
     *("../x", "/etc/passwd", "a\x00b", "\x1b[31m", "a\u2028b", "\ud800", "\u202e", "'; import os", "x: y\n---\n", "é"),
 ]
 #: Values that another family may have at that place: the family read is the one that the changed manifest states.
-LEGAL = {
+LEGAL: dict[str, Any] = {
     "name": str,
     "summary": str,
     "spec.file": str,

@@ -120,3 +120,16 @@ def test_a_broken_manifest_is_refused(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text("{")
     with pytest.raises(CallError, match=r"manifest\.json:1: is invalid: is not JSON"):
         read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "name", ["../x.py", "/x.py", "a/x.py", "_runtime/../x.py", "x.sh", "x.py\n", "", ".", "a\\x.py", "\0.py"]
+)
+def test_a_file_has_a_plain_name(tmp_path: Path, name: str) -> None:
+    with pytest.raises(CallError, match="is invalid: files must not contain"):
+        read(ladder(tmp_path, lambda manifest: manifest["files"].update({name: "0" * 64})))
+
+
+def test_a_file_may_be_in_the_folder_of_what_all_kernels_share(tmp_path: Path) -> None:
+    folder = ladder(tmp_path, lambda manifest: manifest["files"].update({"_runtime/launch.py": "0" * 64}))
+    assert "_runtime/launch.py" in read(folder).files

@@ -67,6 +67,10 @@ CONSTANT = "a constant part is not a finite number"
         ("x * 1e39", 5, "the number is not finite in fp32"),
         (f"x * 1{'0' * 400}", 5, "the number is not finite in fp32"),
         ("x * 1e-60", 5, "the number is 0 in fp32"),
+        # Numbers that are 0 for Python already.
+        ("x + 1e-400", 5, "the number is 0 in fp32"),
+        ("x + .0001E-999", 5, "the number is 0 in fp32"),
+        (f"x + 0.{'0' * 400}1", 5, "the number is 0 in fp32"),
         ("x + True", 5, f"Constant {NOT}"),
         ("x + None", 5, f"Constant {NOT}"),
         # Names.
@@ -318,6 +322,11 @@ def test_spelling_leaves_the_tree_as_it_was() -> None:
 def test_every_function_and_operator_has_its_meaning_of_numbers_and_its_spelling() -> None:
     expected = {*FUNCTIONS, *formula.SYMBOLS}
     assert constant_folding.NUMBERS.keys() == formula_code.TRITON.keys() == expected
+
+
+@pytest.mark.parametrize("zero", ["0", "0.0", "0e-999", ".0E5", "0e999"])
+def test_a_zero_may_be_written_in_any_way(zero: str) -> None:
+    assert formula.parse(f"x + {zero}", frozenset("x"))
 
 
 @pytest.mark.parametrize("name", OPERATIONS)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+import os
 from pathlib import Path
 
 import pytest
 import yaml.nodes
 
-from generator.language.document import compose, plain, scalar
+from generator.language import document
+from generator.language.document import compose, plain, rounded_away, scalar
 from generator.language.errors import SpecError
+from generator.language.spec import read
 from tests.helpers.support import BASE, mistakes_of, read_text
 
 
@@ -152,11 +155,9 @@ def test_no_spec_at_all(data: bytes, expected: str) -> None:
 
 @pytest.mark.parametrize(
     ("path", "expected"),
-    [("", "cannot be read: Is a directory"), ("absent.yaml", "cannot be read: No such file or directory")],
+    [("", "is a folder, not a file"), ("absent.yaml", "cannot be read: No such file or directory")],
 )
 def test_no_file(tmp_path: Path, path: str, expected: str) -> None:
-    from generator.language.spec import read
-
     with pytest.raises(SpecError) as caught:
         read(tmp_path / path)
     assert str(caught.value) == f"{tmp_path / path}:1:1: {expected}"
@@ -188,17 +189,103 @@ def test_an_alias_stands_for_its_anchor() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("dtype: &d {a: *d}", "3:8: dtype.a: unknown value"),
-        ("dtype: fp16\nepilogue: &e [bias, *e]", "4:11: epilogue:"),
-        ("dtype: fp16\nexclude: &e [{masking: auto, because: *e}]", "4:10: exclude.because: expected text, found"),
-        ("dtype: fp16\nops: &o {o: *o}", "4:10: ops.o: unknown key"),
+        ("dtype: &d {a: *d}", "3:15"),
+        ("dtype: fp16\nepilogue: &e [bias, *e]", "4:21"),
+        ("dtype: fp16\nexclude: &e [{masking: auto, because: *e}]", "4:39"),
+        ("dtype: fp16\nops: &o {o: *o}", "4:13"),
+        ("dtype: fp16\nops: &o {? *o : 1}", "4:12"),
     ],
 )
-def test_a_cycle_of_aliases_ends(text: str, expected: str) -> None:
-    assert any(line.startswith(f"family.yaml:{expected}") for line in mistakes_of(f"summary: x\nlayout: rcr\n{text}\n"))
+def test_a_cycle_of_aliases_is_refused(text: str, expected: str) -> None:
+    message = "not a spec: an alias stands for a node that it is part of"
+    assert mistakes_of(f"summary: x\nlayout: rcr\n{text}\n") == [f"family.yaml:{expected}: {message}"]
 
 
-def test_a_billion_laughs_cost_what_the_file_costs() -> None:
-    laughs = "".join(f"  - &l{i} [{', '.join([f'*l{i - 1}'] * 9)}]\n" for i in range(1, 12))
-    lines = mistakes_of(f"{BASE}exclude:\n  - &l0 [ha]\n{laughs}")
-    assert len(lines) == 12 and all(": exclude: expected a mapping with the keys " in line for line in lines)
+def laughs(count: int, times: int) -> str:
+    """Lists of which each has the one before it so many times."""
+    return "&l0 [ha]\n" + "".join(f"  - &l{i} [{', '.join([f'*l{i - 1}'] * times)}]\n" for i in range(1, count))
+
+
+def test_an_alias_counts_as_what_it_stands_for() -> None:
+    """By the number of nodes, so that a short file takes no longer than a long one."""
+    (line,) = mistakes_of(f"{BASE}exclude:\n  - {laughs(500, 9)}")
+    place, _, message = line.partition(": ")
+    assert message == "not a spec: more than 100,000 nodes, where an alias counts as what it stands for"
+    # 2 * 9**5 nodes are more than that, 2 * 9**4 are not.
+    assert place.startswith("family.yaml:10:")
+    lines = mistakes_of(f"{BASE}exclude:\n  - {laughs(4, 9)}")
+    assert len(lines) == 4 and all(": exclude: expected a mapping with the keys " in line for line in lines)
+
+
+def test_a_tree_is_read_no_further_than_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(document, "LARGEST_TREE", 20)
+    loaders = []
+
+    class Counting(document._Loader):
+        def __init__(self, text: str) -> None:
+            super().__init__(text)
+            loaders.append(self)
+
+    monkeypatch.setattr(document, "_Loader", Counting)
+    with pytest.raises(SpecError, match="more than 20 nodes"):
+        node("[" + "x, " * 10_000 + "]")
+    assert loaders[0].count == 21
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (r'summary: "\U00110000"', "1:13: not YAML: an escape or a number that stands for nothing"),
+        (r'summary: "\UFFFFFFFF"', "1:13: not YAML: an escape or a number that stands for nothing"),
+        (f"%YAML 1.{'9' * 5000}\n---\na: b", "1:9: not YAML: an escape or a number that stands for nothing"),
+        (r'summary: "\ud800"', "1:10: the character U+D800 is not allowed in YAML"),
+        ('a: b\n"\\udfff": c', "2:1: the character U+DFFF is not allowed in YAML"),
+    ],
+)
+def test_an_escape_of_no_character(text: str, expected: str) -> None:
+    assert mistakes_of(text) == [f"family.yaml:{expected}"]
+
+
+@pytest.mark.parametrize("text", ["1e999", "-1e400", "1e-400", "-2.5E-400", ".1e-999"])
+def test_a_number_that_no_float_has_is_found(text: str) -> None:
+    assert rounded_away(node(text))
+
+
+@pytest.mark.parametrize(
+    "text", ["0", "0e5", "0.0e-999", ".inf", "-.inf", ".nan", "1e-300", "'1e999'", "[]", "1e", "5"]
+)
+def test_a_number_that_a_float_has_is_taken(text: str) -> None:
+    assert not rounded_away(node(text))
+
+
+def test_files_that_are_no_specs(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.yaml")
+    with (tmp_path / "large.yaml").open("wb") as file:
+        # No block of the disk is used for it.
+        file.truncate(5 << 30)
+    (tmp_path / "folder.yaml").mkdir()
+    for path, reason in [
+        (tmp_path / "pipe.yaml", "is a device or a pipe, not a file"),
+        (tmp_path / "folder.yaml", "is a folder, not a file"),
+        (Path("/dev/zero"), "is a device or a pipe, not a file"),
+        (tmp_path / "large.yaml", "has more than 4,194,304 bytes, and at most so many are read"),
+    ]:
+        with pytest.raises(SpecError) as caught:
+            read(path)
+        assert str(caught.value) == f"{path}:1:1: {reason}"
+        spec = f"{BASE}select: table\ntuned: {path}\n"
+        if path.name != "large.yaml":
+            (line,) = mistakes_of(spec)
+            assert line.startswith("family.yaml:5:8: tuned: ")
+            assert line.endswith(f", relative to the spec, cannot be read: {reason}")
+
+
+@pytest.mark.parametrize("name", ["a\nb.yaml", "a\x1b[31m.yaml", "a\udcff.yaml", "a\u2028.yaml", "a\0.yaml"])
+def test_a_mistake_is_one_line_whatever_the_files_name(tmp_path: Path, name: str) -> None:
+    if "\0" not in name:
+        (tmp_path / name).write_text("x")
+    with pytest.raises(SpecError) as caught:
+        read(tmp_path / name)
+    lines = str(caught.value).split("\n")
+    assert len(lines) == len(caught.value.mistakes) and all(line.isprintable() for line in lines)
+    assert str(caught.value).encode()

@@ -128,6 +128,25 @@ MISTAKES = {
         f"{TWO_MASKINGS}exclude: [{{masking: none, because: ' '}}]",
         ["5:36: exclude.because: expected the reason, found none"],
     ),
+    "a long reason": (
+        f"{TWO_MASKINGS}exclude: [{{masking: none, because: {'x' * 1001}}}]",
+        ["5:36: exclude.because: expected at most 1000 characters, found 1001"],
+    ),
+    "1001 exclusions": (
+        f"{TWO_MASKINGS}exclude: [{'{masking: none, because: x}, ' * 1001}]",
+        [f"5:{11 + 1000 * 29}: exclude: the list has 1,001 entries, at most 1,000 are allowed"],
+    ),
+    "1001 configurations": (
+        f"tile: [{'{m: 16, n: 16, k: 16, warps: 1}, ' * 1001}]",
+        [f"4:{8 + 1000 * 33}: tile: the list has 1,001 entries, at most 1,000 are allowed"],
+    ),
+    "a long range of versions": (
+        f"triton: '{'>=3.6,' * 40}<3.9'",
+        [
+            "4:9: triton: '>=3.6,>=3.6,>=3.6,>=3.6,>=3.6,>=3.6,>=3.6,>=3.6,>=3.6,>=3.… is not a version range; "
+            "expected one such as '>=3.6,<3.9'"
+        ],
+    ),
     "exclude because of a number": (
         f"{TWO_MASKINGS}exclude: [{{masking: none, because: 5}}]",
         ["5:36: exclude.because: expected text, found 5 (quote it to make it text)"],
@@ -370,3 +389,21 @@ def test_a_summary_written_as_a_block() -> None:
 def test_a_single_value_and_a_list_of_one_are_the_same_family() -> None:
     one, many = family_of(BASE), family_of("summary: A product.\nlayout: [rcr]\ndtype: [fp16]\nmasking: [auto]\n")
     assert one.kernels == many.kernels
+
+
+def test_reading_stops_after_many_mistakes() -> None:
+    lines = mistakes_of(BASE + "".join(f"key{number}: 1\n" for number in range(1000)))
+    assert len(lines) == 201 and lines[-1].endswith(": there may be more mistakes; reading stops after 200")
+
+
+def test_many_scalars_are_compared_once_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+
+    def counted(name: str) -> str:
+        calls.append(name)
+        return name
+
+    monkeypatch.setattr("generator.language.operation_reader.written", counted)
+    scalars = ", ".join(f"s{number}: 1" for number in range(500))
+    mistakes_of(f"{BASE}ops: {{f: {{formula: x, scalars: {{{scalars}}}}}}}\n")
+    assert len(calls) < 3000

@@ -306,6 +306,44 @@ def test_a_family_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
         names(f"{BASE}masking: [none, k, mn, mnk]\n")
 
 
+def test_more_of_a_family_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (
+        f"{BASE}masking: [none, k, mn]\ntile: [{{m: 64, n: 64, k: 32, warps: 4}}, {{m: 32, n: 64, k: 32, warps: 4}}]\n"
+    )
+    assert len(names(text)) == 3
+    monkeypatch.setattr(expand_module, "MOST_CONFIGURATIONS", 5)
+    with pytest.raises(SpecError, match=r":5:7: tile: .* 3 variants with 2 configurations each; at most 5 "):
+        names(text)
+    monkeypatch.setattr(expand_module, "MOST_LEFT_OUT", 3)
+    with pytest.raises(
+        SpecError, match=r":1:1: the family has more than 3 variants and configurations that are left out$"
+    ):
+        names(f"{BASE}masking: [none, k, mn, mnk, auto]\nload: [pointer, descriptor]\ntargets: [sm80]\n")
+    # What measurements choose for a contract is no part of the product.
+    monkeypatch.setattr(expand_module, "LARGEST_FAMILY", 1)
+    with pytest.raises(SpecError, match=r":1:1: the family has more than 1 kernels; no more are rendered$"):
+        names(f"{BASE}select: fastest\ntargets: [sm90]\n")
+
+
+def test_exclusions_are_found_together() -> None:
+    """For every variant the indices of those that match it, as if each were tried by itself."""
+    lists = "masking: [none, k, mnk]\nswizzle: [linear, grouped]\nschedule: [tiled, persistent]\n"
+    entries = [
+        f"{{masking: {masking}, swizzle: {swizzle}, because: x}}"
+        for masking in ("none", "[k, mnk]", "mnk")
+        for swizzle in ("linear", "[grouped]", "[linear, grouped]")
+    ]
+    spec = read_text(f"{BASE}{lists}exclude: [{', '.join(entries)}, {{schedule: persistent, because: x}}]\n")
+    together = expand_module._Exclusions(spec.exclude)
+    for variant, _ in expand_module._variants(spec):
+        alone = [
+            index
+            for index, each in enumerate(spec.exclude)
+            if all(variant.word(axis) in words for axis, words in each.axes)
+        ]
+        assert together.matching(variant) == alone and alone is not None
+
+
 def test_too_large_a_product_is_answered_before_it_is_walked() -> None:
     layouts = ", ".join(a + b + c for a in "rcs" for b in "rcs" for c in "rcs")
     chains = ", ".join(
