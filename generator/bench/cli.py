@@ -268,8 +268,8 @@ def _why_no_time(records: Sequence[Record]) -> str | None:
     if any(side.gpu is not None for side in ours):
         return None
     reasons = Counter(side.failure or "no time" for side in ours).most_common(1)
-    told = f", most often: {reasons[0][0]}" if reasons else ""
-    return f"none of {len(records)} comparisons has a time of a kernel{told}"
+    often = f", most often: {reasons[0][0]}" if reasons else ""
+    return f"none of {len(records)} comparisons has a time of a kernel{often}"
 
 
 def run(call: Call, comparisons: Sequence[comparison_plan.Comparison], device: Device, *, scale: int = 1) -> int:

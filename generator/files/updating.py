@@ -21,7 +21,7 @@ def make_folder(folder: Path) -> None:
 
 
 def require_regular(path: Path) -> None:
-    """Raise `FileError` for a path of something else than a file: a device, which would become one, or a folder."""
+    """Raise `FileError` for a path that is a folder, or a device, which a file would replace."""
     try:
         mode = os.stat(path).st_mode
     except (OSError, ValueError):

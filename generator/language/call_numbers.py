@@ -42,15 +42,15 @@ def sizes_of(parts: Iterable[str], least: int = 1) -> tuple[int, ...]:
 
     Raises ValueError for something else, for a size that no kernel takes, and for more than `MOST_SIZES` sizes.
     """
-    found: dict[int, None] = {}
+    sizes: dict[int, None] = {}
     for part in parts:
         ends = _RANGE.fullmatch(part)
         if ends is None:
             raise ValueError(f"expected a size or a range such as 1-64, got {shown(part)}")
         first, last = (whole_number(end, least, LARGEST_SIZE) for end in (ends[1], ends[2] or ends[1]))
-        if last - first >= MOST_SIZES or len(found) > MOST_SIZES:
+        if last - first >= MOST_SIZES or len(sizes) > MOST_SIZES:
             raise ValueError(f"at most {MOST_SIZES} sizes are possible, got {shown(part)}")
-        found.update(dict.fromkeys(range(first, last + 1)))
-    if len(found) > MOST_SIZES:
-        raise ValueError(f"at most {MOST_SIZES} sizes are possible, got {len(found)}")
-    return tuple(found)
+        sizes.update(dict.fromkeys(range(first, last + 1)))
+    if len(sizes) > MOST_SIZES:
+        raise ValueError(f"at most {MOST_SIZES} sizes are possible, got {len(sizes)}")
+    return tuple(sizes)

@@ -75,8 +75,8 @@ def exactly(value: int) -> dict[str, Any]:
 def mapping(properties: Mapping[str, Any], optional: Sequence[str] = ()) -> dict[str, Any]:
     """The schema of a mapping with exactly these keys, of which the optional ones may be missing."""
     required = [name for name in properties if name not in optional]
-    found = {"type": "object", "properties": dict(properties), "additionalProperties": False}
-    return {**found, "required": required} if required else found
+    schema = {"type": "object", "properties": dict(properties), "additionalProperties": False}
+    return {**schema, "required": required} if required else schema
 
 
 def record(of: type[Any], properties: Mapping[str, Any]) -> dict[str, Any]:
@@ -123,10 +123,10 @@ def parsed(text: str, schema: Schema, build: Callable[[Any], _Built], first: int
         return build(schema.parse(text, first))
     except Wrong:
         legal = schema.contents.get("properties", {}).get("format", {}).get("enum")
-        found = _format(text)
-        if legal is not None and found is not None and found not in legal:
+        number = _format(text)
+        if legal is not None and number is not None and number not in legal:
             line = first + line_of(text, ["format"]) - 1
-            raise OtherFormat(line, f"format {found}, this version reads {legal[-1]}") from None
+            raise OtherFormat(line, f"format {number}, this version reads {legal[-1]}") from None
         raise
     except Unfit as error:
         reason = f"{'.'.join(error.steps)}: {error.reason}" if error.steps else error.reason
@@ -136,10 +136,10 @@ def parsed(text: str, schema: Schema, build: Callable[[Any], _Built], first: int
 def _format(text: str) -> int | None:
     """The format of a text, which the oldest ones do not say; None for a text that is something else."""
     try:
-        found = _ANY.parse(text)
+        value = _ANY.parse(text)
     except Wrong:
         return None
-    number = found.get("format", 1)
+    number = value.get("format", 1)
     return number if type(number) is int and abs(number) < 1000 else None
 
 

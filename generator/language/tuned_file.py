@@ -27,22 +27,21 @@ _RATES = {
 #: A kernel and a configuration, with the seconds of a call (`generator.tune.outcome.Timed`).
 TIMED = values.mapping({"kernel": values.NAME, "config": values.CONFIG, "seconds": values.SECONDS})
 #: The winner of one contract and size (`generator.tune.outcome.Winner`).
-WINNER = values.mapping(
-    {
-        "contract": values.NAME,
-        **dict.fromkeys(("m", "n", "k"), values.SIZE),
-        "kernel": values.NAME,
-        "config": values.CONFIG,
-        "seconds": values.SECONDS,
-        "library_seconds": values.or_null(values.SECONDS),
-        "runner_up": values.or_null(TIMED),
-        "batch": values.PRODUCTS,
-        "divided": values.SWITCH,
-        "routing": values.TEXT,
-        "inner": values.SWITCH,
-    },
-    optional=("library_seconds", "runner_up", "batch", "divided", "routing", "inner"),
-)
+_WINNER = {
+    "contract": values.NAME,
+    **dict.fromkeys(("m", "n", "k"), values.SIZE),
+    "kernel": values.NAME,
+    "config": values.CONFIG,
+    "seconds": values.SECONDS,
+    "library_seconds": values.or_null(values.SECONDS),
+    "runner_up": values.or_null(TIMED),
+    "batch": values.PRODUCTS,
+    "divided": values.SWITCH,
+    "routing": values.TEXT,
+    "inner": values.SWITCH,
+}
+_USUAL = ("library_seconds", "runner_up", "batch", "divided", "routing", "inner")
+WINNER = values.mapping(_WINNER, optional=_USUAL)
 #: The device and versions that measurements are of (`generator.tune.winners.Place`).
 PLACE = {"device": values.NAME, "multiprocessors": values.SIZE, "torch": values.NAME, "triton": values.NAME}
 SCHEMA = Schema(
@@ -53,7 +52,8 @@ SCHEMA = Schema(
             "error": values.SHARE,
             "regret": values.SHARE,
             "kernels": values.by_name(values.TEXT),
-            "winners": values.entries(WINNER),
+            # A family needs no times; `tune`, which does, asks for them (`generator.tune.winners.read`).
+            "winners": values.entries(values.mapping(_WINNER, optional=("seconds", *_USUAL))),
             "rates": values.entries(
                 values.mapping(
                     {"contract": values.NAME, "kernel": values.NAME, "config": values.CONFIG, "rates": _RATES}
@@ -94,17 +94,11 @@ def contents(data: Any) -> Any:
     Rates are then less accurate until `tune --again` has fitted them to the journal. Raises `Unfit` for values that no
     file has.
     """
-    places, rows = set(), set()
+    rows = set()
     for index, entry in enumerate(data["winners"]):
         check_winner(entry, "winners", index)
         if "batch" in entry and not entry["batch"]:
             raise Unfit("a batch has at least 1 product; one product has no `batch`", "winners", index, "batch")
-        place = tuple(entry.get(name) for name in ("contract", "batch", "m", "n", "k", "inner"))
-        if place in places:
-            raise Unfit("a winner of the same contract and sizes is above", "winners", index)
-        places.add(place)
-        for kernel in {entry["kernel"], (entry.get("runner_up") or entry)["kernel"]} - data["kernels"].keys():
-            raise Unfit(f"the digest of {kernel} is not among the kernels", "winners", index)
     for index, entry in enumerate(data["rates"]):
         values.of_contract(entry["kernel"], entry["contract"], "rates", index, "kernel")
         values.configuration(entry["config"], "rates", index, "config")
@@ -113,8 +107,6 @@ def contents(data: Any) -> Any:
         if row in rows:
             raise Unfit("rates of the same configuration are above", "rates", index)
         rows.add(row)
-        if entry["kernel"] not in data["kernels"]:
-            raise Unfit(f"the digest of {entry['kernel']} is not among the kernels", "rates", index)
     if data["format"] == 1:
         rates = [{**entry, "rates": [*entry["rates"], *[0.0] * _EXPONENTS]} for entry in data["rates"]]
         return {**data, "format": FORMAT, "rates": rates}

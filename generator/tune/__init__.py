@@ -7,7 +7,8 @@ The stages, each of which can be called alone:
     journal          Outcome ... <-> JSON lines            appended at once, so that a stopped run can continue
     samples          Outcome ... -> Sample ...             one for each configuration and size
     rate_fit         Sample ... -> rates                   of the fitted cost model
-    winners          Outcome ... + data file -> data file  merged, sorted, one winner a line (`winner_validation`)
+    winner_choice    Outcome ... + data file -> data file  merged, without those that `winner_validation` doubts
+    winners          data file                             sorted, one winner a line
     regret           Outcome ... -> results file           how much longer the family's choice takes than the best
 
 `tuning_run` runs them, `executors` starts the worker processes, and `generator.bench` does all timing and checking.

@@ -22,7 +22,7 @@ from generator.files.updating import require_regular
 from generator.language.errors import CallError, SpecError
 from generator.plan import devices
 from generator.plan.kernels import Family
-from generator.tune import executors, public_calls, regret, trial_worker, tuning_run, winners
+from generator.tune import executors, public_calls, regret, trial_worker, tuning_run, winner_choice, winners
 from generator.tune import winners_report as reports
 from generator.tune.journal import Journal
 from generator.tune.options import Call, parse
@@ -140,7 +140,7 @@ def again(call: Call) -> int:
         raise CallError(f"--again: {journal.path} mixes {' and '.join(map(winners.spelled, places))}")
     files, device = _files(call, families, call.device), devices.named(call.device)
     shapes = shapes_of(call) if call.shapes else ()
-    return tuning_run.write(journal, files, places[0], families, device, smallest=call.smallest, shapes=shapes)
+    return winner_choice.write(journal, files, places[0], families, device, smallest=call.smallest, shapes=shapes)
 
 
 def _files(call: Call, families: Families, slug: str) -> dict[str, Path]:
@@ -254,7 +254,7 @@ def _tune(
     progress = tuning_run.progress_of(trials, facts, journal)
     if call.regret is None:
         # A file that the winners cannot be merged into raises an error here, before hours of measuring.
-        tuning_run.check(files, place, families)
+        winner_choice.check(files, place, families)
     left = progress.left
     if len(left) < len(progress.keys):
         done = len(progress.keys) - len(left)
@@ -265,18 +265,19 @@ def _tune(
     with journal:
         tuning_run.hand_out(progress, executor, journal, place, call.gpus, until, factory)
     if before is not None:
-        written = tuning_run.write(journal, files, place, families, facts.figures)
+        written = winner_choice.write(journal, files, place, families, facts.figures)
         after = public_calls.functions(public_calls.again(families, call.specs, files))
         if not progress.lost and public_calls.compare(
             list(public_calls.pairs(trials, before, after)), executor, until, factory
         ):
             return max(tuning_run.status(progress), tuning_run.FAULT)
-        return max(tuning_run.status(progress), written)
+        # Only some kernels of a contract have times and no winner, which is what the call asks for.
+        return max(tuning_run.status(progress), written if call.only is None else DONE)
     assert call.regret is not None
     found = regret.results(progress, place)
     if not found.found:
-        told = f"{len(progress.outcomes)} of {len(progress.keys)} problems were measured"
-        print(f"tune: --regret: no size has times of the choice and of a candidate; {told}", file=sys.stderr)
+        measured = f"{len(progress.outcomes)} of {len(progress.keys)} problems were measured"
+        print(f"tune: --regret: no size has times of the choice and of a candidate; {measured}", file=sys.stderr)
         return max(tuning_run.status(progress), NOTHING)
     regret.save(found, call.regret)
     print(regret.render(found), end="")

@@ -14,6 +14,7 @@ from typing import Any
 from generator.files.updating import put
 from generator.language import measured_values as values
 from generator.language.errors import CallError
+from generator.language.measured_values import Unfit
 from generator.language.tuned_file import FORMAT, PLACE, SCHEMA, contents
 from generator.tune.outcome import Winner, plain, winner_of
 from generator.tune.rate_fit import Fit
@@ -57,7 +58,19 @@ def read(path: Path) -> Winners:
 def _winners(data: Any) -> Winners:
     """The contents of a file with the schema; raises `Unfit` for values that no file has."""
     data = contents(data)
+    for key in ("winners", "rates"):
+        for index, entry in enumerate(data[key]):
+            if key == "winners" and "seconds" not in entry:
+                raise Unfit("the seconds are missing", key, index)
+            for each in (entry, entry.get("runner_up") or entry):
+                if each["kernel"] not in data["kernels"]:
+                    raise Unfit(f"the digest of {each['kernel']} is not among the kernels", key, index)
     winners = tuple(winner_of(entry, "winners", index) for index, entry in enumerate(data["winners"]))
+    places = set[tuple[str, tuple[int, ...]]]()
+    for index, winner in enumerate(winners):
+        if winner.place in places:
+            raise Unfit("a winner of the same contract and sizes is above", "winners", index)
+        places.add(winner.place)
     rates = {row_of(each["contract"], each["kernel"], each["config"]): tuple(each["rates"]) for each in data["rates"]}
     return Winners(
         Place(*(data[name] for name in PLACE)),

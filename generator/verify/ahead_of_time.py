@@ -142,8 +142,8 @@ def _shapes(text: str) -> Iterator[Shape]:
 def _shape(where: str, line: str) -> Shape:
     found = _SHAPE.fullmatch(line)
     if found is None:
-        told = "expected NxK,M..., as in 4096x14336,1-64,128, or a file of such lines"
-        raise CallError(f"{where}: {told}, got {shown(line)}")
+        form = "expected NxK,M..., as in 4096x14336,1-64,128, or a file of such lines"
+        raise CallError(f"{where}: {form}, got {shown(line)}")
     try:
         n, k = (whole_number(size, 0, LARGEST_SIZE) for size in (found[1], found[2]))
         sizes = sizes_of(found[3].removeprefix(",").split(","), least=0)

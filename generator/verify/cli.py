@@ -156,8 +156,8 @@ def part(text: str) -> tuple[int, int]:
         of = whole_number(count, 1, _MOST_PARTS)
         return whole_number(index, 1, of), of
     except ValueError:
-        told = f"expected I/N with I from 1 to N, such as 1/4, and N up to {_MOST_PARTS}, got {shown(text)}"
-        raise ValueError(told) from None
+        message = f"expected I/N with I from 1 to N, such as 1/4, and N up to {_MOST_PARTS}, got {shown(text)}"
+        raise ValueError(message) from None
 
 
 def _verify(arguments: argparse.Namespace) -> int:

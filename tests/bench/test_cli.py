@@ -14,10 +14,11 @@ import generator.cli
 from generator.bench import comparison_plan
 from generator.bench.cli import main, parse, plan_of, run
 from generator.bench.measure import Options
-from generator.bench.measurements import load
+from generator.bench.measurements import load, save
 from generator.bench.sampled_sizes import is_unseen
 from generator.bench.suite import SUITES, read_suite
 from generator.language.errors import CallError
+from tests.helpers.bench import records
 from tests.helpers.bench.fake_device import FakeDevice
 from tests.helpers.support import ROOT
 
@@ -237,3 +238,25 @@ def test_each_choice_of_the_spine_is_one_kernel(monkeypatch: pytest.MonkeyPatch)
     counts = {case.name: len(case.choices) for case in suite.cases}
     for comparison in comparison_plan.of_suite(suite, comparison_plan.Families([], Path("generated"))):
         assert len(comparison.contestants) == counts[comparison.case]
+
+
+def test_a_summary_needs_ratios(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "kept.json"
+    sides = [records.side("ours", "kernel", [1.0, 2.0]), records.side("torch", "peer", [1.0, 2.0])]
+    other = records.record(*sides, shape=(16, 16, 16))
+    save(records.results(records.record(*sides)), path)
+    assert main(["--json", str(path), "--summary"]) == 1
+    assert "there is no summary: it needs 2 comparisons on one device" in capsys.readouterr().err
+    save(records.results(records.record(*sides), other), path)
+    assert main(["--json", str(path), "--summary"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_a_table_needs_a_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "kept.json"
+    refused = replace(records.wrong(records.side("ours", "kernel", [1.0])), refused=True, failure="too large")
+    save(records.results(records.record(refused, records.side("torch", "peer", [1.0]))), path)
+    assert main(["--json", str(path), "--table"]) == 1
+    assert "none of 1 comparisons has a time of a kernel, most often: too large" in capsys.readouterr().err
+    assert main(["--json", "/dev/zero", "--table"]) == 2
+    assert "--json: /dev/zero: is a device or a pipe, not a file" in capsys.readouterr().err

@@ -281,11 +281,11 @@ def test_a_file_is_not_written_so_often_that_it_takes_the_time(tmp_path: Path, m
     written: list[float] = []
     clock = [0.0]
 
-    def save(kept: Results, path: Path) -> None:
+    def add(kept: Results, fresh: list[Record], path: Path) -> None:
         written.append(clock[0])
         clock[0] += 0.5
 
-    monkeypatch.setattr("generator.bench.cli.measurements.save", save)
+    monkeypatch.setattr("generator.bench.cli.measurements.add", add)
     monkeypatch.setattr("generator.bench.cli.time.monotonic", lambda: clock[0])
     keeper = _Keeper(tmp_path / "kept.json")
     for _ in range(24):

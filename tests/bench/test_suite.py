@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 from pathlib import Path
 
 import pytest
@@ -255,3 +257,32 @@ def test_a_shape_of_the_speed_suite_has_its_reason_to_be_there() -> None:
 
 
 LAYOUTS = ("rcr", "rrr", "crr", "ccr")
+
+
+@pytest.mark.parametrize(
+    ("shape", "words"),
+    [
+        ("2147483648x1x1", "a size is not a whole number from 1 to 2147483647"),
+        ("4294967296x1x1x1", "a size is not a whole number from 1 to 2147483647"),
+        ("[1, 2, 99999999999]", "a size is not a whole number from 1 to 2147483647"),
+        ("[1, 2, 3, 1000000]", "1000000 elements of padding, and at most 999999 are possible"),
+        ("2g99999999x1x1", "99999999 in 2 groups, and at most 4194304 in 65536 are possible"),
+        ("99999999g4x1x1", "4 in 99999999 groups, and at most 4194304 in 65536 are possible"),
+        ("99999999999x1x1", "expected MxNxK"),
+        ("\u0663x1x1", "expected MxNxK"),
+    ],
+)
+def test_shapes_that_no_kernel_takes(tmp_path: Path, shape: str, words: str) -> None:
+    path = tmp_path / "shapes.yaml"
+    path.write_text(f"- {shape}\n", encoding="utf-8")
+    with pytest.raises(SpecError, match=re.escape(f"{path}:1:3: shapes: ") + ".*" + re.escape(words)):
+        read_shapes(path)
+
+
+@pytest.mark.parametrize("name", ["pipe", "folder", "/dev/zero"])
+def test_only_a_regular_file_has_shapes(tmp_path: Path, name: str) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    for read in (read_shapes, read_suite):
+        with pytest.raises(SpecError, match=f"{name}:1:1: is a .*, not a file"):
+            read(tmp_path / name)

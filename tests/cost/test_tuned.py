@@ -48,17 +48,21 @@ NOT_READ = "tuned: 'found.json', relative to the spec, cannot be read:"
             GOOD,
             ["4:9: select: unknown value 'best'; legal: fixed, autotune, heuristic, table, fastest"],
         ),
-        ("select: table\ntuned: .", GOOD, ["5:8: tuned: '.', relative to the spec, cannot be read: Is a directory"]),
+        (
+            "select: table\ntuned: .",
+            GOOD,
+            ["5:8: tuned: '.', relative to the spec, cannot be read: is a folder, not a file"],
+        ),
         (
             "select: table\ntuned: [other.json, .]",
             GOOD,
-            ["5:21: tuned: '.', relative to the spec, cannot be read: Is a directory"],
+            ["5:21: tuned: '.', relative to the spec, cannot be read: is a folder, not a file"],
         ),
-        ("select: table\ntuned: found.json", "[]", [f"5:8: {NOT_READ} TypeError: list indices must be integers"]),
+        ("select: table\ntuned: found.json", "[]", [f"5:8: {NOT_READ} line 1: the value must be object"]),
         (
             "select: table\ntuned: found.json",
             changed(lambda f: f.update(format=7)),
-            [f"5:8: {NOT_READ} its format is 7, and 2 is read"],
+            [f"5:8: {NOT_READ} line 1: format 7, this version reads 2"],
         ),
         ("select: table\ntuned: [found.json, found.json]", GOOD, ["5:21: tuned: 'found.json' is listed twice"]),
         (

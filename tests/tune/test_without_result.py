@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from generator.tune import cli, tuning_run
+from generator.tune import cli, winner_choice
 from generator.tune.journal import Journal
 from tests.helpers.support import called
 from tests.helpers.tune import fake_gpu as fakes
@@ -120,7 +120,7 @@ def test_winners_that_another_run_writes_meanwhile_stay(
     found = json.loads(bench.winners.read_text())
     found["winners"].append({**found["winners"][0], "m": 4096})
     others = json.dumps(found)
-    chosen, calls = tuning_run._chosen, 0
+    chosen, calls = winner_choice._chosen, 0
 
     def slow(*arguments: Any, **options: Any) -> Any:
         nonlocal calls
@@ -130,7 +130,7 @@ def test_winners_that_another_run_writes_meanwhile_stay(
             bench.winners.write_text(others)
         return result
 
-    monkeypatch.setattr(tuning_run, "_chosen", slow)
+    monkeypatch.setattr(winner_choice, "_chosen", slow)
     assert cli.main(AGAIN) == 0
     assert calls == 2 and set(winners_of(bench.winners)) == {*ALL, (ALL[0][0], 4096, *ALL[0][2:])}
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
+import multiprocessing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from generator.files.reading import FileError
 from generator.language.errors import CallError
 from generator.verify.jobs import Job, Result, Subject
-from generator.verify.proof_records import read, renew, table, write
+from generator.verify.proof_records import read, renew, table, why_no_row, write
 
 CPU = (("device", "interpreter"), ("python", "3.11.1"), ("torch", "2.13.0"), ("triton", "3.7.1"))
 GPU = (("device", "a GPU"), ("python", "3.12.3"), ("torch", "2.11.0"), ("triton", "3.6.0"))
@@ -219,3 +222,36 @@ def test_a_file_that_holds_no_results_is_said(tmp_path: Path, text: str) -> None
     (tmp_path / "r.json").write_text(text)
     with pytest.raises(CallError, match="is not a file that verify --results wrote"):
         read(tmp_path / "r.json")
+
+
+def test_a_table_without_a_row_says_why(tmp_path: Path) -> None:
+    path = tmp_path / "r.json"
+    write(path, [])
+    assert why_no_row([path], {subject("one")}) == f"--table: {path}: no proof is recorded"
+    write(path, [interpreted("one")])
+    assert why_no_row([path], {subject("one")}) is None
+    told = why_no_row([path], {subject("two")})
+    assert told is not None and "none of 1 recorded proofs counts: 1 are of code" in told
+
+
+def _write(path: Path, name: str) -> None:
+    for number in range(4):
+        write(path, [interpreted(f"{name}{number}")])
+
+
+def test_several_processes_add_to_one_file(tmp_path: Path) -> None:
+    path, context = tmp_path / "r.json", multiprocessing.get_context("spawn")
+    runs = [context.Process(target=_write, args=(path, name)) for name in "ab"]
+    for run in runs:
+        run.start()
+    for run in runs:
+        run.join()
+    assert [run.exitcode for run in runs] == [0, 0]
+    assert {each.kernel for each in read(path).proved} == {f"{name}{number}" for name in "ab" for number in range(4)}
+
+
+def test_what_no_reader_would_accept_is_not_written(tmp_path: Path) -> None:
+    path = tmp_path / "r.json"
+    with pytest.raises(FileError, match=r"is not written, because line 4 would be wrong: NaN is not a finite number"):
+        write(path, [replace(interpreted("one"), worst_error=math.nan)])
+    assert not path.exists()

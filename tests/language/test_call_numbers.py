@@ -1,0 +1,48 @@
+"""Numbers and ranges of a command line: what is read, and what is refused with the limits."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from generator.language.call_numbers import MOST_SIZES, number_above_0, sizes_of, whole_number
+
+
+def test_what_is_read() -> None:
+    assert [whole_number(text, 0, 1024) for text in ("0", "7", "007", "1024", "0" * 5000 + "3")] == [0, 7, 7, 1024, 3]
+    assert number_above_0("1e-3") == 1e-3
+    assert sizes_of(["1-3", "2", "9"]) == (1, 2, 3, 9)
+    assert sizes_of(["9-8"]) == ()
+    assert len(sizes_of([f"1-{MOST_SIZES}"])) == MOST_SIZES
+
+
+@pytest.mark.parametrize("text", ["", "-1", "+1", "1.0", "1e3", "nan", "x", "1025", "9" * 5000, "²", "٣", "1_0", " 1"])
+def test_what_is_no_whole_number(text: str) -> None:
+    with pytest.raises(ValueError, match=r"expected a whole number from 1 to 1024, got '") as error:
+        whole_number(text, 1, 1024)
+    assert len(str(error.value)) < 120
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1", "nan", "inf", "1e999", "x", "٣", "9" * 5000])
+def test_what_is_no_number_above_0(text: str) -> None:
+    with pytest.raises(ValueError, match=r"expected a number above 0, got '") as error:
+        number_above_0(text)
+    assert len(str(error.value)) < 120
+
+
+@pytest.mark.parametrize(
+    ("parts", "words"),
+    [
+        (["1-99999999999"], "expected a whole number from 1 to 2147483647, got '99999999999'"),
+        (["1-2147483647"], f"at most {MOST_SIZES} sizes are possible, got '1-2147483647'"),
+        (["1-9000", "10001-19000"], f"at most {MOST_SIZES} sizes are possible, got 18000"),
+        (["0"], "expected a whole number from 1 to 2147483647, got '0'"),
+        (["1-"], "expected a size or a range such as 1-64, got '1-'"),
+        (["٣"], "expected a size or a range such as 1-64, got '٣'"),
+        ([f"1-{'9' * 5000}"], "expected a whole number from 1 to 2147483647, got '9"),
+    ],
+)
+def test_ranges_that_are_refused(parts: list[str], words: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(words)):
+        sizes_of(parts)
