@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import codecs
 import contextlib
 import importlib
 import io
@@ -14,12 +15,17 @@ from pathlib import Path
 
 import generator
 from generator.cost import tuned
+from generator.emit.advice import OUT, SPECS
 from generator.emit.apply import Refused
-from generator.emit.job import OUT, Job, check, counted, diff, render
+from generator.emit.differences import check, diff
+from generator.emit.job import Job, counted, render
 from generator.emit.staging import stage
+from generator.files.reading import FileError
 from generator.language.errors import CallError, Mistake, SpecError
 from generator.plan.families import families
 from generator.plan.kernels import Family
+
+_SHOWN = "generator.shown"
 
 #: Subcommand -> the module whose `main` runs it. The first four need torch and triton.
 COMMANDS = {
@@ -33,8 +39,6 @@ COMMANDS = {
     "package": "generator.emit.package",
 }
 
-SPECS = Path("specs")
-
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit status.
@@ -43,10 +47,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     wrong. 130: interrupted.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
+    codecs.register_error(_SHOWN, _shown)
     for stream in (sys.stdout, sys.stderr):
         # The text of a spec and a path may have characters that the terminal's encoding lacks.
-        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
-            stream.reconfigure(errors="backslashreplace")
+        if isinstance(stream, io.TextIOWrapper) and stream.errors in ("strict", "surrogateescape"):
+            stream.reconfigure(errors=_SHOWN if stream.errors == "surrogateescape" else "backslashreplace")
     try:
         named = bool(arguments) and arguments[0] in COMMANDS
         status = _command(arguments[0])(arguments[1:]) if named else _render(arguments)
@@ -60,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except CallError as error:
         print(f"python -m generator: {error}", file=sys.stderr)
         return 2
-    except Refused as error:
+    except (Refused, FileError) as error:
         print(error, file=sys.stderr)
         return 1
     except BrokenPipeError:
@@ -77,6 +82,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
+
+
+def _shown(error: UnicodeError) -> tuple[str | bytes, int]:
+    """Encode the bytes of a path as they are, and other characters that the encoding lacks as escapes."""
+    try:
+        return codecs.lookup_error("surrogateescape")(error)
+    except UnicodeError:
+        return codecs.lookup_error("backslashreplace")(error)
 
 
 def _discard_output() -> None:
@@ -150,7 +163,7 @@ def _render(arguments: list[str]) -> int:
         return _list(jobs, options.json)
     if options.check or options.diff:
         orphans = _orphans(options.out, found) if options.all else []
-        return (check if options.check else diff)(jobs, orphans)
+        return check(jobs, orphans, options.all) if options.check else diff(jobs, orphans)
     status = render(jobs)
     if options.stage:
         stage(jobs)

@@ -38,6 +38,9 @@ CACHED_LAUNCH, RELAUNCH = "_cached_launch.py", "_relaunch.py"
 OPERATORS, GRADIENTS, PREPARE, NN = "_operators.py", "_gradients.py", "_prepare.py", "nn.py"
 TUNED, TIMING, ANALYTIC, SPREADING = "_tuned.py", "_timing.py", "_analytic.py", "_spreading.py"
 ROWS_ALIKE, PACK = "_invariant.py", "_pack.py"
+#: What keeps git from changing the line ends of the family's files, and so their digests, in a checkout on Windows.
+ATTRIBUTES = ".gitattributes"
+ATTRIBUTES_TEXT = "*.py text eol=lf\nmanifest.json text eol=lf\n.gitattributes text eol=lf\n"
 
 # Starting a worker costs about as much as rendering this many kernels.
 _ENOUGH = 250
@@ -167,11 +170,14 @@ def package_names(family: Family) -> tuple[str, ...]:
     choice = (*choice, ANALYTIC) if family.spec.select == "fastest" else choice
     choice = (*choice, SPREADING) if choice and family_package.grouped(family) else choice
     choice = (*choice, ROWS_ALIKE) if family.spec.rows_alike else choice
-    return (PACKAGE, LAUNCH, CACHED_LAUNCH, RELAUNCH, COPIES, OPERATORS, PREPARE, *modules, *backward, *choice)
+    launching = (PACKAGE, LAUNCH, CACHED_LAUNCH, RELAUNCH, COPIES, OPERATORS, PREPARE)
+    return (*launching, *modules, *backward, *choice, ATTRIBUTES)
 
 
 def package_source(family: Family, name: str) -> str:
     """The text of one of the files that `package_names` lists."""
+    if name == ATTRIBUTES:
+        return ATTRIBUTES_TEXT
     spec, grouped = family.spec, family_package.grouped(family)
     if name == PACKAGE:
         template = environment().get_template("family.py.j2")
