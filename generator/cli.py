@@ -47,11 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     wrong. 130: interrupted.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
-    codecs.register_error(_SHOWN, _shown)
-    for stream in (sys.stdout, sys.stderr):
-        # The text of a spec and a path may have characters that the terminal's encoding lacks.
-        if isinstance(stream, io.TextIOWrapper) and stream.errors in ("strict", "surrogateescape"):
-            stream.reconfigure(errors=_SHOWN if stream.errors == "surrogateescape" else "backslashreplace")
+    _set_error_handlers()
     try:
         named = bool(arguments) and arguments[0] in COMMANDS
         status = _command(arguments[0])(arguments[1:]) if named else _render(arguments)
@@ -82,6 +78,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
+
+
+def _set_error_handlers() -> None:
+    """Let the output take the text of a spec and a path, which may have characters that its encoding lacks."""
+    codecs.register_error(_SHOWN, _shown)
+    streams = [stream for stream in (sys.stdout, sys.stderr) if isinstance(stream, io.TextIOWrapper)]
+    # Python escapes bytes of paths so where the system's settings have no encoding for them.
+    ascii_only = any(stream.errors in ("surrogateescape", _SHOWN) for stream in streams)
+    for stream in streams:
+        if ascii_only or stream.errors == "strict":
+            stream.reconfigure(errors=_SHOWN if ascii_only else "backslashreplace")
 
 
 def _shown(error: UnicodeError) -> tuple[str | bytes, int]:

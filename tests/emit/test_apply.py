@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from generator.emit.apply import is_unchanged
 from tests.helpers.support import BASE, BESIDE_KERNELS, Spoken, contents
 
 Cli = Callable[..., Spoken]
@@ -33,13 +34,13 @@ def rendered(cli: Cli) -> Cli:
 def test_outcomes_in_words(cli: Cli) -> None:
     spec = Path("family.yaml")
     spec.write_text(FAMILY)
-    assert cli("family.yaml").out == "generated/family: 4 kernels; 13 created\n"
-    assert cli("family.yaml").out == "generated/family: 4 kernels; 13 same\n"
+    assert cli("family.yaml").out == "generated/family: 4 kernels; 14 created\n"
+    assert cli("family.yaml").out == "generated/family: 4 kernels; 14 same\n"
     spec.write_text(SMALLER)
     # The two kernels that are left and the family's own files have not changed; __init__.py and the manifest have.
-    assert cli("family.yaml").out == "generated/family: 2 kernels; 2 updated, 2 removed, 9 same\n"
+    assert cli("family.yaml").out == "generated/family: 2 kernels; 2 updated, 2 removed, 10 same\n"
     spec.write_text(SMALLER.replace("A product.", "Another."))
-    assert cli("family.yaml").out == "generated/family: 2 kernels; 4 updated, 7 same\n"
+    assert cli("family.yaml").out == "generated/family: 2 kernels; 4 updated, 8 same\n"
     assert sorted(contents(FOLDER)) == sorted([KERNEL, KERNEL.replace("_bias_", "_none_"), *BESIDE_KERNELS])
 
 
@@ -56,7 +57,7 @@ def test_only_what_changed_is_written(rendered: Cli) -> None:
     (FOLDER / KERNEL).unlink()
     for path in FOLDER.iterdir():
         os.utime(path, ns=(10**18, 10**18))
-    assert rendered("family.yaml").out == "generated/family: 4 kernels; 1 created, 12 same\n"
+    assert rendered("family.yaml").out == "generated/family: 4 kernels; 1 created, 13 same\n"
     assert [path.name for path in FOLDER.iterdir() if path.stat().st_mtime_ns != 10**18] == [KERNEL]
 
 
@@ -94,7 +95,7 @@ def test_any_edit_is_one(rendered: Cli, line: str) -> None:
 def test_force_overwrites_an_edit(rendered: Cli) -> None:
     before = contents(FOLDER)
     (FOLDER / KERNEL).write_text("mine\n")
-    assert rendered("family.yaml", "--force").out == "generated/family: 4 kernels; 1 updated, 12 same\n"
+    assert rendered("family.yaml", "--force").out == "generated/family: 4 kernels; 1 updated, 13 same\n"
     assert contents(FOLDER) == before
 
 
@@ -154,7 +155,7 @@ def test_a_folder_in_the_way_of_a_file(rendered: Cli) -> None:
     (FOLDER / KERNEL).unlink()
     (FOLDER / KERNEL).mkdir()
     said = rendered("family.yaml", "--force")
-    assert (said.status, said.err) == (1, f"{FOLDER / KERNEL}: cannot be read: Is a directory\n")
+    assert (said.status, said.err) == (1, f"{FOLDER / KERNEL}: is a folder, not a file\n")
 
 
 def test_a_file_in_the_way_of_the_folder(cli: Cli) -> None:
@@ -186,24 +187,256 @@ def test_a_file_in_the_way_of_the_folder(cli: Cli) -> None:
         pytest.param('{"files": {"": "00"}}', id="no name"),
         pytest.param('{"files": {"a\\u0000b": "00"}}', id="NUL"),
         pytest.param('{"files": {"manifest.json": "00"}}', id="itself"),
+        pytest.param('{"files": {}, "kernels": 1}', id="kernels as a number"),
+        pytest.param('{"files": {}, "spec": []}', id="the spec as a list"),
+        pytest.param('{"files": {}, "files": {}}', id="a key twice"),
+        pytest.param("\0", id="a control character"),
         pytest.param('{"files": ' + "[" * 100_000, id="nested beyond measure"),
     ],
 )
-def test_a_manifest_that_is_none(rendered: Cli, text: str) -> None:
-    (FOLDER / "manifest.json").write_text(text)
+def test_a_damaged_manifest_is_written_again(rendered: Cli, text: str) -> None:
+    manifest = FOLDER / "manifest.json"
     (OUT / "victim.txt").write_text("mine\n")
     before = contents(OUT)
-    for options in ((), ("--force",), ("--check",), ("--diff",), ("--only", "*bias*")):
-        said = rendered("family.yaml", *options)
-        message = f"{FOLDER / 'manifest.json'}: is not a manifest; restore it, or move the folder away\n"
-        assert (said.status, said.err) == (1, message)
+    manifest.write_text(text)
+    for option in ("--check", "--diff"):
+        said = rendered("family.yaml", option)
+        assert said.status == 1 and said.err.startswith(f"{manifest}:1: is not a manifest (")
+        assert manifest.read_text() == text
+    said = rendered("family.yaml")
+    assert (said.status, said.out) == (0, "generated/family: 4 kernels; 1 updated, 13 same\n")
+    assert said.err.startswith(f"{manifest}:1: is not a manifest (") and said.err.endswith("); it is written again\n")
     assert contents(OUT) == before
 
 
-def test_a_manifest_that_is_not_text(rendered: Cli) -> None:
-    (FOLDER / "manifest.json").write_bytes(b"\xff\xfe")
+@pytest.mark.parametrize("damage", ["conflict", "cut off", "empty", "not text"])
+def test_a_damaged_manifest_loses_no_work(rendered: Cli, damage: str) -> None:
+    manifest = FOLDER / "manifest.json"
+    text = manifest.read_bytes()
+    damaged = {
+        "conflict": b"<<<<<<< HEAD\n" + text + b"=======\n" + text + b">>>>>>> other\n",
+        "cut off": text[: len(text) // 2],
+        "empty": b"",
+        "not text": b"\xff\xfe",
+    }
+    manifest.write_bytes(damaged[damage])
+    edited = FOLDER / KERNEL
+    edited.write_text(edited.read_text() + "# mine\n")
+    before = contents(Path())
     said = rendered("family.yaml")
-    assert said.status == 1 and said.err.startswith(f"{FOLDER / 'manifest.json'}: ") and said.err.count("\n") == 1
+    assert said.status == 1 and said.err.startswith(f"{edited}: edited by hand; ") and contents(Path()) == before
+    # A foreign file stays, and where nothing shows that the manifest was one, the folder is left alone.
+    (FOLDER / "notes.txt").write_text("mine\n")
+    said = rendered("family.yaml", "--force")
+    if damage in ("conflict", "cut off"):
+        assert said.status == 0 and rendered("family.yaml", "--check").status == 0
+    else:
+        assert said.status == 1 and "holds files (notes.txt) that were not rendered" in said.err
+        assert contents(FOLDER) == {**before_of(before), "notes.txt": b"mine\n"}
+    assert (FOLDER / "notes.txt").read_text() == "mine\n"
+
+
+def before_of(files: dict[str, bytes]) -> dict[str, bytes]:
+    """The files of the family's folder among those of the folder of the test."""
+    start = f"{FOLDER.as_posix()}/"
+    return {name.removeprefix(start): data for name, data in files.items() if name.startswith(start)}
+
+
+def test_a_file_named_as_the_manifest_is_not_taken_for_one(cli: Cli) -> None:
+    Path("family.yaml").write_text(FAMILY)
+    FOLDER.mkdir(parents=True)
+    (FOLDER / "manifest.json").write_text('{"name": "my web page"}')
+    for options in ((), ("--force",), ("--check",)):
+        said = cli("family.yaml", *options)
+        assert said.status == 1 and "no file of the folder was rendered here: move it away" in said.err
+        assert contents(FOLDER) == {"manifest.json": b'{"name": "my web page"}'}
+
+
+def test_a_damaged_manifest_of_several_kernels_needs_a_whole_rendering(rendered: Cli) -> None:
+    (FOLDER / "manifest.json").write_text("{")
+    before = contents(FOLDER)
+    for options in (("--only", "*_bias_*"), ("--only", "*_bias_*", "--check")):
+        said = rendered("family.yaml", *options)
+        assert said.status == 1 and "--only would lose the other kernels: render without --only first" in said.err
+    assert contents(FOLDER) == before
+
+
+def test_a_command_that_reads_a_damaged_manifest_names_what_mends_it(rendered: Cli) -> None:
+    (FOLDER / "manifest.json").write_text("{")
+    said = rendered("verify", FOLDER, "--level", "static")
+    assert said.status == 2 and "is not a manifest (is not JSON: " in said.err
+    command = said.err.strip().rpartition("render the family again: python -m generator ")[2]
+    assert command == "family.yaml" and rendered(command).status == 0
+
+
+HEADS = {
+    "a licence": lambda text: "# SPDX-License-Identifier: MIT\n" + text,
+    "an import": lambda text: "import os\n" + text,
+    "a byte-order mark": lambda text: "\ufeff" + text,
+    "a blank line": lambda text: "\n" + text,
+    "another command": lambda text: text.replace("family.yaml", "other.yaml", 1),
+    "no command": lambda text: text.split("\n", 1)[1],
+    "a line between": lambda text: text.replace("\n", "\n# mine\n", 1),
+}
+
+
+@pytest.mark.parametrize("manifest", ["there", "absent", "damaged"])
+@pytest.mark.parametrize("head", HEADS)
+def test_a_change_above_the_digest_is_an_edit(rendered: Cli, head: str, manifest: str) -> None:
+    edited = FOLDER / KERNEL
+    edited.write_text(HEADS[head](edited.read_text()))
+    if manifest == "absent":
+        (FOLDER / "manifest.json").unlink()
+    elif manifest == "damaged":
+        (FOLDER / "manifest.json").write_text("")
+    before = contents(FOLDER)
+    said = rendered("family.yaml")
+    assert said.status == 1 and contents(FOLDER) == before
+    assert f"{edited}: edited by hand; keep the edit elsewhere, or overwrite it with --force\n" in said.err
+    assert rendered("family.yaml", "--force").status == 0 and rendered("family.yaml", "--check").status == 0
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_a_file_changed_above_the_digest_is_not_removed(rendered: Cli, head: str) -> None:
+    Path("family.yaml").write_text(SMALLER)
+    edited = FOLDER / OTHER
+    edited.write_text(HEADS[head](edited.read_text()))
+    before = contents(FOLDER)
+    said = rendered("family.yaml")
+    assert (said.status, said.err.partition(";")[0]) == (1, f"{edited}: edited by hand") and contents(FOLDER) == before
+    assert rendered("family.yaml", "--force").status == 0 and not edited.exists()
+
+
+def test_the_header_of_a_spec_is_no_edit(cli: Cli) -> None:
+    header = "header: |\n  SPDX-License-Identifier: MIT\n\n  © Größe\n"
+    Path("family.yaml").write_text(FAMILY + header)
+    assert cli("family.yaml").status == 0
+    (FOLDER / "manifest.json").unlink()
+    Path("family.yaml").write_text(SMALLER + header)
+    assert cli("family.yaml").out == "generated/family: 2 kernels; 1 created, 1 updated, 2 removed, 10 same\n"
+    edited = FOLDER / KERNEL
+    edited.write_text(edited.read_text().replace("# SPDX-License-Identifier: MIT\n", "", 1))
+    assert cli("family.yaml").status == 1
+
+
+def test_files_that_no_manifest_lists_are_removed(rendered: Cli) -> None:
+    """A rendering was killed before the manifest, and then the spec of the manifest is rendered."""
+    Path("family.yaml").write_text(SMALLER)
+    assert rendered("family.yaml").status == 0
+    old = contents(FOLDER)
+    Path("family.yaml").write_text(FAMILY.replace("A product.", "Another."))
+    assert rendered("family.yaml").status == 0
+    (FOLDER / "manifest.json").write_bytes(old["manifest.json"])
+    Path("family.yaml").write_text(SMALLER)
+    said = rendered("family.yaml", "--check")
+    assert said.status == 1 and f"{FOLDER / OTHER}: would be removed\n" in said.err
+    assert "2 removed" in rendered("family.yaml").out
+    assert contents(FOLDER) == old and rendered("family.yaml", "--check").status == 0
+
+
+def test_an_edited_file_that_no_manifest_lists_is_not_removed(rendered: Cli) -> None:
+    (FOLDER / "manifest.json").unlink()
+    Path("family.yaml").write_text(SMALLER)
+    for change in HEADS["a licence"], lambda text: text + "# mine\n":
+        text = (FOLDER / OTHER).read_text()
+        (FOLDER / OTHER).write_text(change(text))
+        before = contents(FOLDER)
+        assert rendered("family.yaml").status == 1 and contents(FOLDER) == before
+        (FOLDER / OTHER).write_text(text)
+
+
+def test_a_first_rendering_that_was_killed_is_narrowed(rendered: Cli) -> None:
+    (FOLDER / "manifest.json").unlink()
+    Path("family.yaml").write_text(SMALLER)
+    assert rendered("family.yaml").out == "generated/family: 2 kernels; 1 created, 1 updated, 2 removed, 10 same\n"
+    assert rendered("family.yaml", "--check").status == 0
+
+
+def test_what_killed_processes_left_is_removed(rendered: Cli) -> None:
+    before = contents(FOLDER)
+    for name in (f".{KERNEL}.new", ".manifest.json.0123456789ab.new"):
+        (FOLDER / name).write_text("half")
+    (FOLDER / ".mine.new").mkdir()
+    assert rendered("family.yaml").status == 0 and contents(FOLDER) == before
+    assert (FOLDER / ".mine.new").is_dir()
+
+
+def with_crlf(path: Path) -> None:
+    path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
+
+
+def test_line_ends_do_not_count(rendered: Cli) -> None:
+    for path in (Path("family.yaml"), *FOLDER.iterdir()):
+        with_crlf(path)
+    before = contents(Path())
+    assert rendered("family.yaml", "--check").status == 0
+    assert rendered("family.yaml", "--diff") == Spoken(0, "", "")
+    assert rendered("family.yaml").out == "generated/family: 4 kernels; 14 same\n"
+    assert contents(Path()) == before
+    # What changes is written with LF; an edit in a file with CRLF is still one.
+    Path("family.yaml").write_text(SMALLER)
+    assert rendered("family.yaml").status == 0 and b"\r" not in (FOLDER / "__init__.py").read_bytes()
+    (FOLDER / KERNEL).write_bytes((FOLDER / KERNEL).read_bytes() + b"# mine\r\n")
+    assert rendered("family.yaml").status == 1
+
+
+def test_line_ends_do_not_count_without_a_manifest(rendered: Cli) -> None:
+    for path in FOLDER.iterdir():
+        with_crlf(path)
+    (FOLDER / "manifest.json").unlink()
+    assert rendered("family.yaml").out == "generated/family: 4 kernels; 1 created, 13 same\n"
+
+
+BYTES = {
+    "not UTF-8": lambda data: data + b"# \xff\n",
+    "UTF-16": lambda data: data.decode().encode("utf-16"),
+    "NUL": lambda data: data + b"\0",
+    "a lone CR": lambda data: data.replace(b"\n", b"\r"),
+    "nothing": lambda data: b"",
+}
+
+
+@pytest.mark.parametrize("change", BYTES)
+@pytest.mark.parametrize("name", [KERNEL, "__init__.py", ".gitattributes"])
+def test_bytes_that_are_no_text_are_an_edit(rendered: Cli, name: str, change: str) -> None:
+    whole = contents(FOLDER)
+    (FOLDER / name).write_bytes(BYTES[change](whole[name]))
+    before = contents(FOLDER)
+    for options in ((), ("--stage",)):
+        said = rendered("family.yaml", *options)
+        assert said.status == 1 and said.err.startswith(f"{FOLDER / name}: edited by hand; ")
+    said = rendered("family.yaml", "--check")
+    assert said.status == 1 and f"{FOLDER / name}: would be updated (edited by hand)\n" in said.err
+    assert rendered("family.yaml", "--diff").status == 1 and contents(FOLDER) == before
+    assert rendered("family.yaml", "--list").status == 0
+    assert rendered("family.yaml", "--force").status == 0 and contents(FOLDER) == whole
+
+
+def test_a_file_is_compared_without_its_line_ends(rendered: Cli) -> None:
+    path = FOLDER / KERNEL
+    recorded = json.loads((FOLDER / "manifest.json").read_text())["files"][KERNEL]
+    assert is_unchanged(path, recorded)
+    with_crlf(path)
+    assert is_unchanged(path, recorded)
+    path.write_bytes(path.read_bytes() + b"\xff")
+    assert not is_unchanged(path, recorded) and not is_unchanged(FOLDER / "absent.py", recorded)
+
+
+def test_a_folder_of_an_older_version_gets_the_attributes(rendered: Cli) -> None:
+    manifest = json.loads((FOLDER / "manifest.json").read_text())
+    del manifest["files"][".gitattributes"]
+    (FOLDER / "manifest.json").write_text(json.dumps(manifest))
+    (FOLDER / ".gitattributes").unlink()
+    assert f"{FOLDER}/.gitattributes: would be created\n" in rendered("family.yaml", "--check").err
+    assert rendered("family.yaml").out == "generated/family: 4 kernels; 1 created, 1 updated, 12 same\n"
+
+
+def test_a_pipe_in_the_place_of_a_file(rendered: Cli) -> None:
+    (FOLDER / KERNEL).unlink()
+    os.mkfifo(FOLDER / KERNEL)
+    for options in ((), ("--force",), ("--check",)):
+        said = rendered("family.yaml", *options)
+        assert said.status == 1 and f"{FOLDER / KERNEL}: is a device or a pipe, not a file\n" in said.err
 
 
 def test_a_link_in_the_place_of_a_file_is_not_followed(rendered: Cli) -> None:
@@ -365,4 +598,4 @@ def test_the_manifest_names_every_file_with_its_digest(rendered: Cli) -> None:
 
 
 def test_nothing_is_left_beside(rendered: Cli) -> None:
-    assert all(not path.name.startswith(".") for path in FOLDER.iterdir())
+    assert [path.name for path in FOLDER.iterdir() if path.name.startswith(".")] == [".gitattributes"]
