@@ -27,7 +27,15 @@ from generator.emit.authorship import Author, is_name
 from generator.emit.folder_lock import held
 from generator.emit.manifest import manifest, spec_entry
 from generator.emit.manifest_reader import VERSION
-from generator.emit.render import kernel_source, kernel_sources, named_digest, package_names, package_source
+from generator.emit.render import (
+    ATTRIBUTES,
+    ATTRIBUTES_TEXT,
+    kernel_source,
+    kernel_sources,
+    named_digest,
+    package_names,
+    package_source,
+)
 from generator.language.errors import SpecError
 from generator.language.spec import read
 from generator.plan.kernels import Family, Kernel, LeftOut
@@ -83,7 +91,7 @@ class Job:
     @cached_property
     def own_names(self) -> tuple[str, ...]:
         """The names of the folder's files other than kernels."""
-        return package_names(self.present)
+        return (*package_names(self.present), ATTRIBUTES)
 
     @cached_property
     def before(self) -> dict[str, Any]:
@@ -156,9 +164,12 @@ class Job:
 
     def _text(self, name: str) -> str:
         if name in self.own_names:
-            return package_source(self.present, name)
+            return self._own_text(name)
         kernel = next(kernel for kernel in self.selected if f"{kernel.name}.py" == name)
         return kernel_source(self.family.spec, kernel)
+
+    def _own_text(self, name: str) -> str:
+        return ATTRIBUTES_TEXT if name == ATTRIBUTES else package_source(self.present, name)
 
     def files(self, bodies: dict[str, str]) -> Iterator[tuple[str, str]]:
         """The name and text of every file but the manifest; adds the digest of each kernel's body to `bodies`."""
@@ -171,7 +182,7 @@ class Job:
         for kernel, text in zip(self.selected, sources, strict=True):
             bodies[kernel.name] = named_digest(text) or ""
             yield f"{kernel.name}.py", text
-        yield from ((name, package_source(self.present, name)) for name in self.own_names)
+        yield from ((name, self._own_text(name)) for name in self.own_names)
 
     def manifest(self, bodies: dict[str, str]) -> dict[str, object]:
         return manifest(self.present, bodies, self.recorded)

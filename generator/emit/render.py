@@ -161,7 +161,7 @@ def part(indent: int, macro: Callable[..., str], *arguments: object) -> str:
 
 
 def package_names(family: Family) -> tuple[str, ...]:
-    """The names of the family's files other than kernels."""
+    """The names of the family's modules other than kernels."""
     modules = (NN,) if family_package.linear(family.contracts) else ()
     modules = (*modules, PACK) if family_package.weights(family) else modules
     backward = (GRADIENTS,) if family.gradients else ()
@@ -170,14 +170,11 @@ def package_names(family: Family) -> tuple[str, ...]:
     choice = (*choice, ANALYTIC) if family.spec.select == "fastest" else choice
     choice = (*choice, SPREADING) if choice and family_package.grouped(family) else choice
     choice = (*choice, ROWS_ALIKE) if family.spec.rows_alike else choice
-    launching = (PACKAGE, LAUNCH, CACHED_LAUNCH, RELAUNCH, COPIES, OPERATORS, PREPARE)
-    return (*launching, *modules, *backward, *choice, ATTRIBUTES)
+    return (PACKAGE, LAUNCH, CACHED_LAUNCH, RELAUNCH, COPIES, OPERATORS, PREPARE, *modules, *backward, *choice)
 
 
 def package_source(family: Family, name: str) -> str:
     """The text of one of the files that `package_names` lists."""
-    if name == ATTRIBUTES:
-        return ATTRIBUTES_TEXT
     spec, grouped = family.spec, family_package.grouped(family)
     if name == PACKAGE:
         template = environment().get_template("family.py.j2")

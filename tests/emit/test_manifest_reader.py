@@ -76,8 +76,8 @@ def outward(manifest: dict[str, Any]) -> None:
         (lambda m: first(m).update(targets=["sm70"]), "'sm70' is none of"),
         (lambda m: first(m).update(tiles=[{"m": 16}]), "TypeError"),
         (lambda m: first(m).update(tiles=3), "TypeError"),
-        (lambda m: first(m).update(tiles=[{"m": float("inf")}]), "OverflowError"),
-        (lambda m: m.update(kernels=[]), "AttributeError"),
+        (lambda m: first(m).update(tiles=[{"m": float("inf")}]), "Infinity is not a finite number"),
+        (lambda m: m.update(kernels=[]), "kernels must be object"),
         (renamed, "make"),
         (hostile, "FormulaError"),
         (lambda m: with_step(m, {"formula": "x * s", "operands": {"s": "K"}}, {}), "neither a shape nor a number"),
@@ -93,7 +93,7 @@ def outward(manifest: dict[str, Any]) -> None:
 def test_a_manifest_that_tells_what_cannot_be_is_refused(
     tmp_path: Path, change: Callable[[dict[str, Any]], None], words: str
 ) -> None:
-    with pytest.raises(CallError, match=r"is invalid|version") as caught:
+    with pytest.raises(CallError, match=r"is invalid|version|is not a manifest") as caught:
         read(ladder(tmp_path, change))
     assert words in str(caught.value)
     assert str(tmp_path / "ladder" / "manifest.json") in str(caught.value)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import pytest
 
 from generator.language.keys import KEYS
@@ -370,3 +372,11 @@ def test_a_summary_written_as_a_block() -> None:
 def test_a_single_value_and_a_list_of_one_are_the_same_family() -> None:
     one, many = family_of(BASE), family_of("summary: A product.\nlayout: [rcr]\ndtype: [fp16]\nmasking: [auto]\n")
     assert one.kernels == many.kernels
+
+
+def test_line_ends_are_not_in_the_digest() -> None:
+    text = f"{BASE}header: |\n  one\n  two\n"
+    found, other = read_text(text), read_text(text.replace("\n", "\r\n").encode())
+    assert found.digest == hashlib.sha256(text.encode()).hexdigest() == other.digest
+    assert found.header == other.header == ("one", "two")
+    assert found.digest != read_text(text.replace("one", "two")).digest
