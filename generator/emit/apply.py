@@ -39,6 +39,18 @@ _MANIFEST = Schema(
             "spec": {"type": "object", "additionalProperties": {"type": "string"}},
             "kernels": {"type": "object", "additionalProperties": {"type": "object"}},
             "files": {"type": "object", "additionalProperties": {"type": "string"}},
+            # What a rendering that has not ended may have written into the files: see `generator.emit.job`.
+            "begun": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "required": ["file", "header"],
+                    "properties": {
+                        "file": {"type": "string"},
+                        "header": {"type": "array", "items": {"type": "string"}},
+                    },
+                },
+            },
         },
     }
 )

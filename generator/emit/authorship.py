@@ -30,14 +30,19 @@ _KERNEL = re.compile(r"[A-Za-z0-9]+_[A-Za-z0-9_]+__[A-Za-z0-9_]+\.py")
 
 @dataclass(frozen=True)
 class Author:
-    """The generator with one spec: the lines of its header, and the names that the file of the spec has or had."""
+    """The generator with one spec: each header that the spec has or had, with the name of its file."""
 
-    header: Sequence[str]
-    specs: Sequence[str]
+    heads: Sequence[tuple[Sequence[str], str]]
 
     @cached_property
     def _commands(self) -> tuple[str, ...]:
-        return tuple(command_line(Path(name)) + "\n" for name in dict.fromkeys(self.specs))
+        return tuple(dict.fromkeys(command_line(Path(name)) + "\n" for _, name in self.heads))
+
+    @cached_property
+    def _heads(self) -> tuple[str, ...]:
+        """What is above the digest of a file."""
+        lines = ([*map(comment, header), command_line(Path(name)), ""] for header, name in self.heads)
+        return tuple(dict.fromkeys(map("\n".join, lines)))
 
     def origin(self, name: str, text: str, listed: bool) -> Origin:
         """Who wrote a file; `listed` says that the family has a file of this name.
@@ -48,8 +53,7 @@ class Author:
             return Origin.RENDERED if text == render.ATTRIBUTES_TEXT else Origin.FOREIGN
         digest = render.body_digest(text)
         end = f"{render.DIGEST_LINE}{digest}\n"
-        head = "".join(f"{comment(line)}\n" for line in self.header)
-        if digest is not None and any(text.startswith(head + command + end) for command in self._commands):
+        if digest is not None and any(text.startswith(head + end) for head in self._heads):
             return Origin.RENDERED
         if listed:
             return Origin.EDITED if _LINES.search(text) else Origin.FOREIGN

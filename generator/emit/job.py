@@ -13,6 +13,7 @@ from typing import Any
 
 from generator.emit.apply import (
     MANIFEST,
+    Change,
     DamagedManifest,
     Refused,
     Survey,
@@ -25,7 +26,7 @@ from generator.emit.apply import (
 )
 from generator.emit.authorship import Author, is_name
 from generator.emit.folder_lock import held
-from generator.emit.manifest import manifest, spec_entry
+from generator.emit.manifest import manifest, spec_entry, written_by
 from generator.emit.manifest_reader import VERSION
 from generator.emit.render import (
     ATTRIBUTES,
@@ -116,8 +117,7 @@ class Job:
         self._require_one_spec()
         names = [*(f"{kernel.name}.py" for kernel in self.selected), *self.own_names]
         kept = frozenset(f"{name}.py" for name in self.recorded)
-        spec = spec_entry(self.family.spec)
-        author = Author(self.family.spec.header, (spec["file"], self.before.get("spec", spec).get("file", "")))
+        author = Author(self._heads())
         listed = frozenset(names)
         found = survey(
             self.folder,
@@ -130,11 +130,35 @@ class Job:
         self._require_manifest(found)
         return found
 
+    def _heads(self) -> list[tuple[Sequence[str], str]]:
+        """The headers that files of the folder may have, each with the name of the spec's file."""
+        header, spec = self.family.spec.header, spec_entry(self.family.spec)
+        files = (spec["file"], self.before.get("spec", spec).get("file", ""))
+        return [*((header, file) for file in files), *((each["header"], each["file"]) for each in self._begun)]
+
+    @property
+    def _begun(self) -> list[dict[str, Any]]:
+        """The heads of files that renderings which have not ended may have written, from the manifest."""
+        found: list[dict[str, Any]] = self.before.get("begun", [])
+        return found
+
+    def begin(self, found: Survey) -> Change | None:
+        """The manifest as it is until the rendering has ended; None if it can stay as it is.
+
+        It names the head of the new files. If the rendering is killed, they are known even if the spec has another
+        header by the next one.
+        """
+        header, spec = self.family.spec.header, spec_entry(self.family.spec)
+        if self.before.get("spec") == spec:
+            return None
+        begun = [*self._begun, {"file": spec["file"], "header": list(header)}]
+        return compare_manifest(found, {**written_by(), **self.before, "begun": begun}, found.recorded)
+
     def _require_manifest(self, found: Survey) -> None:
         """Raise `Refused` if `only` leaves out kernels in the folder of which no manifest says what they are."""
         others = {f"{kernel.name}.py" for kernel in self.family.kernels} & found.unlisted
-        if self.only is not None and not self.before and others:
-            told = found.damage or f"{self.folder}: has no {MANIFEST}"
+        if self.only is not None and "kernels" not in self.before and others:
+            told = found.damage or f"{self.folder}: has no {MANIFEST} of a whole rendering"
             raise Refused(f"{told}; --only would lose the other kernels: render without --only first")
 
     def _require_one_spec(self) -> None:
@@ -154,7 +178,8 @@ class Job:
     def require_same_spec(self) -> None:
         """Raise `Refused` if another process has rendered another spec into the folder."""
         entry, own = self.before.get("spec"), spec_entry(self.family.spec)
-        if entry is None or entry == own:
+        if entry is None or entry == own or self._begun:
+            # The other process has not ended its rendering.
             return
         if entry.get("file") != own["file"]:
             told = f"{entry.get('file')} into it, which has the same name; give one of the two specs another `name`"
@@ -237,6 +262,10 @@ def _write(job: Job, found: Survey) -> None:
     if found.damage is not None:
         print(f"{found.damage}; it is written again", file=sys.stderr)
     remove_temporary(found)
+    begun = job.begin(found)
+    if begun is not None:
+        for _ in carry_out(found, [begun]):
+            pass
     bodies: dict[str, str] = {}
     digests: dict[str, str] = {}
     outcomes = Counter(outcome for _, outcome in carry_out(found, compare(found, job.files(bodies), digests)))

@@ -17,6 +17,11 @@ from generator.plan.call import Argument, call
 from generator.plan.kernels import Family, Kernel
 
 
+def written_by() -> dict[str, object]:
+    """What a manifest says of the generator: the version of the format, and its own."""
+    return {"manifest": VERSION, "generator": generator.__version__}
+
+
 def spec_entry(spec: Spec) -> dict[str, str]:
     """What a manifest says of the spec: the name of its file, and the digest of what it and its measurements say."""
     return {"file": file_name(spec.path), "sha256": spec.digest}
@@ -33,8 +38,7 @@ def manifest(family: Family, bodies: dict[str, str], kept: dict[str, Any] | None
     # Auxiliary outputs are part of the language; the name of each is in the epilogue of its kernel.
     operations = {step.operation: step.meaning for step in steps if step.output is None}
     return {
-        "manifest": VERSION,
-        "generator": generator.__version__,
+        **written_by(),
         "spec": spec_entry(spec),
         "templates": templates_digest(),
         "name": spec.name,

@@ -487,7 +487,7 @@ class Interrupted:
         self.replace(source, target)
 
 
-@pytest.mark.parametrize("at", [1, 3, 6], ids=["the first file", "the third file", "the manifest"])
+@pytest.mark.parametrize("at", [1, 2, 4, 7], ids=["the begin", "the first file", "the third file", "the manifest"])
 def test_an_interrupted_update_leaves_whole_files_and_is_healed(
     rendered: Cli, monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:
@@ -500,29 +500,79 @@ def test_an_interrupted_update_leaves_whole_files_and_is_healed(
         assert rendered("family.yaml").status == 130
     between = contents(FOLDER)
     assert between.keys() == old.keys()
-    assert all(between[name] in (old[name], new[name]) for name in old)
-    changed = [name for name in old if new[name] != old[name]]
-    assert len(changed) == 6 and sum(between[name] == new[name] for name in changed) == at - 1
+    files = old.keys() - {"manifest.json"}
+    assert all(between[name] in (old[name], new[name]) for name in files)
+    changed = [name for name in files if new[name] != old[name]]
+    assert len(changed) == 5 and sum(between[name] == new[name] for name in changed) == max(at - 2, 0)
+    # The manifest lists what it did, and what was begun.
+    manifest = json.loads(between["manifest.json"])
+    assert manifest.pop("begun", []) == ([{"file": "family.yaml", "header": []}] if at > 1 else [])
+    assert manifest == json.loads(old["manifest.json"])
     assert rendered("family.yaml").status == 0
     assert contents(FOLDER) == new
 
 
-@pytest.mark.parametrize("at", [1, 3, 7], ids=["the first file", "the third file", "the manifest"])
+@pytest.mark.parametrize("at", [1, 2, 4, 8], ids=["the begin", "the first file", "the third file", "a later one"])
 def test_an_interrupted_first_rendering_is_healed(cli: Cli, monkeypatch: pytest.MonkeyPatch, at: int) -> None:
     Path("family.yaml").write_text(FAMILY)
     with monkeypatch.context() as broken:
         broken.setattr(os, "replace", Interrupted(at, KeyboardInterrupt()))
         assert cli("family.yaml").status == 130
     assert len(contents(FOLDER)) == at - 1
+    if at > 1:
+        said = cli("verify", FOLDER, "--level", "static")
+        assert said.status == 2 and "render the family again" in said.err
     said = cli("family.yaml")
     assert (said.status, said.err) == (0, "")
     assert cli("family.yaml", "--check").status == 0
 
 
+#: Specs of one family, of which each pair differs in its kernels, in its summary or in its header.
+SPECS_OF_A_FAMILY = {
+    "many": FAMILY,
+    "few": SMALLER,
+    "another summary": SMALLER.replace("A product.", "Another."),
+    "a header": SMALLER + "header: A licence.\n",
+    "another header": FAMILY + "header: |\n  One.\n\n  Two.\n",
+}
+
+
+@pytest.mark.parametrize("third", SPECS_OF_A_FAMILY)
+@pytest.mark.parametrize("second", SPECS_OF_A_FAMILY)
+@pytest.mark.parametrize("first", [None, "few"])
+def test_whatever_was_interrupted_any_spec_is_rendered(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, first: str | None, second: str, third: str
+) -> None:
+    spec = Path("family.yaml")
+    spec.write_text(SPECS_OF_A_FAMILY[third])
+    assert cli("family.yaml", "--out", "aside").status == 0
+    if first is not None:
+        spec.write_text(SPECS_OF_A_FAMILY[first])
+        assert cli("family.yaml").status == 0
+    spec.write_text(SPECS_OF_A_FAMILY[second])
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "replace", Interrupted(5, KeyboardInterrupt()))
+        cli("family.yaml")
+    spec.write_text(SPECS_OF_A_FAMILY[third])
+    said = cli("family.yaml")
+    assert (said.status, said.err) == (0, "")
+    assert contents(FOLDER) == contents(Path("aside/family")) and cli("family.yaml", "--check").status == 0
+
+
+def test_only_after_an_interrupted_first_rendering(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("family.yaml").write_text(FAMILY)
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "replace", Interrupted(6, KeyboardInterrupt()))
+        cli("family.yaml")
+    before = contents(FOLDER)
+    said = cli("family.yaml", "--only", "*_bias_*")
+    assert said.status == 1 and "render without --only first" in said.err and contents(FOLDER) == before
+
+
 def test_an_interrupted_removal_is_healed(rendered: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("family.yaml").write_text(SMALLER)
     with monkeypatch.context() as broken:
-        broken.setattr(os, "replace", Interrupted(2, KeyboardInterrupt()))  # the manifest, behind __init__.py
+        broken.setattr(os, "replace", Interrupted(3, KeyboardInterrupt()))  # the manifest, behind __init__.py
         assert rendered("family.yaml").status == 130
     assert rendered("family.yaml").status == 0
     assert rendered("family.yaml", "--check").status == 0
