@@ -16,7 +16,7 @@ from pathlib import Path
 import generator
 from generator.cost import tuned
 from generator.emit.advice import OUT, SPECS
-from generator.emit.apply import Refused
+from generator.emit.apply import MANIFEST, Refused, has_manifest
 from generator.emit.differences import check, diff
 from generator.emit.job import Job, counted, render
 from generator.emit.staging import stage
@@ -186,7 +186,8 @@ def _not_entered(family: Family) -> Iterator[Mistake]:
 def _orphans(out: Path, found: Sequence[Family]) -> list[Path]:
     """Rendered folders that belong to no spec."""
     names = {family.spec.name for family in found}
-    return sorted(path.parent for path in out.glob("*/manifest.json") if path.parent.name not in names)
+    folders = sorted(path.parent for path in out.glob(f"*/{MANIFEST}"))
+    return [folder for folder in folders if folder.name not in names and has_manifest(folder)]
 
 
 def _list(jobs: Sequence[Job], as_json: bool) -> int:

@@ -163,6 +163,16 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
     return value
 
 
+def has_manifest(folder: Path) -> bool:
+    """Whether the folder has a manifest of the generator, which may be damaged."""
+    try:
+        return read_manifest(folder) is not None
+    except DamagedManifest as error:
+        return _MARK.search(error.text) is not None
+    except Refused:
+        return True
+
+
 def _is_name(name: str) -> bool:
     """Whether a name that a manifest lists is a file name, not a path that leads out of the folder."""
     return bool(name) and name not in (".", "..") and not set(name) & {"/", "\\", "\0"} and name != MANIFEST

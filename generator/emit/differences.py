@@ -114,11 +114,7 @@ def _print_orphans(orphans: Sequence[Path]) -> bool:
 
 
 def _surveyed(job: Job) -> Survey | None:
-    """The state of the job's folder, with what is in the way printed; None if the folder is not the generator's.
-
-    Raises `Refused` for a manifest of a later format.
-    """
-    _ = job.before
+    """The state of the job's folder, with what is in the way printed; None if the folder is not the generator's."""
     try:
         found = job.survey()
     except Refused as error:

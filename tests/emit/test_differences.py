@@ -138,6 +138,14 @@ def test_rendering_does_not_remove_a_family_without_a_spec(family: Cli) -> None:
     assert family("--all", "--check").status == 0
 
 
+def test_a_file_of_the_name_of_a_manifest_makes_no_family(family: Cli) -> None:
+    several(Path("specs"), 1)
+    assert family("--all").status == 0
+    Path("generated/site").mkdir()
+    Path("generated/site/manifest.json").write_text('{"name": "my web page"}')
+    assert family("--all", "--check").status == 0
+
+
 def test_a_missing_manifest_is_a_difference_with_only(family: Cli) -> None:
     assert family("family.yaml", "--only", "*_bias__*").status == 0
     (FOLDER / "manifest.json").unlink()
