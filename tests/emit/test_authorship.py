@@ -1,4 +1,4 @@
-"""Who wrote a file: any change is an edit, also above the digest and of bytes that are no text, and line ends are not."""
+"""Who wrote a file: any change is an edit, also above the digest and of bytes that are no text; line ends are none."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def test_another_process_that_has_the_index(repository: Path, cli: Cli, monkeypa
     assert "and nothing was added; when it has ended, give the same command again: " in said.err
     # It ends while this process waits.
     monkeypatch.setattr(staging, "_PATIENCE", 60.0)
-    monkeypatch.setattr(staging.time, "sleep", lambda seconds: lock.unlink())
+    monkeypatch.setattr(staging.time, "sleep", lambda seconds: lock.unlink(missing_ok=True))
     assert cli("--all", "--stage").status == 0
     assert "generated/linear/manifest.json" in git("diff", "--cached", "--name-only", cwd=repository)
 
