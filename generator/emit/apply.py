@@ -58,6 +58,7 @@ _MANIFEST = Schema(
 _MARK = re.compile(r'^ "(manifest|generator|templates|kernels|files)": ', re.M)
 #: What stands for a byte that is not UTF-8.
 _NOT_UTF_8 = re.compile("[\udc80-\udcff]")
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 class Refused(Exception):
@@ -155,11 +156,16 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
         value = _ANY.parse(text)
         _MANIFEST.check(value, text)
         assert isinstance(value, dict)
+        if _SURROGATE.search(text):
+            # One without its other half is no text, and could not be written again.
+            _json(value).encode()
         wrong = next((name for name in value["files"] if not _is_name(name)), None)
         if wrong is not None:
             raise Wrong(line_of(text, ["files", wrong]), f"{wrong!r} is not the name of a file in its folder")
     except Wrong as error:
         raise DamagedManifest(path, error.line, error.reason, found, value) from None
+    except UnicodeEncodeError:
+        raise DamagedManifest(path, 1, "half of a surrogate pair is no text", found, value) from None
     return value
 
 

@@ -70,7 +70,8 @@ def templates_digest() -> str:
     """sha256 over every template's name and text."""
     digest = hashlib.sha256()
     for path in sorted(TEMPLATES.rglob("*.j2")):
-        digest.update(path.relative_to(TEMPLATES).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+        digest.update(path.relative_to(TEMPLATES).as_posix().encode() + b"\0")
+        digest.update(path.read_bytes().replace(b"\r\n", b"\n") + b"\0")
     return digest.hexdigest()
 
 

@@ -37,6 +37,7 @@ def rendered(cli: Cli) -> Cli:
         pytest.param('{"files": {}, "spec": []}', id="the spec as a list"),
         pytest.param('{"files": {}, "files": {}}', id="a key twice"),
         pytest.param("\0", id="a control character"),
+        pytest.param('{"files": {}, "name": "\\ud800"}', id="half of a pair"),
         pytest.param('{"files": ' + "[" * 100_000, id="nested beyond measure"),
     ],
 )
