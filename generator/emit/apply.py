@@ -118,7 +118,7 @@ class Survey:
 
     def read(self, name: str) -> str | None:
         """The text of a file as it was found; None if there is no such file."""
-        return _read(self.folder / name) if name in self.present else None
+        return text_of(self.folder / name) if name in self.present else None
 
     def obstacles(self, force: bool) -> list[str]:
         """Why the folder cannot be written: foreign files in the way, and edited ones unless `force`."""
@@ -137,14 +137,14 @@ def is_unchanged(path: Path, recorded: str) -> bool:
 
     A file that is no UTF-8 text is not. Raises `Refused` for one that cannot be read.
     """
-    text = _read(path)
+    text = text_of(path)
     return text is not None and digest(text) == recorded
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
     """The folder's manifest; None if there is none. Raise `Refused` for one that cannot be read."""
     path = folder / MANIFEST
-    found = _read(path)
+    found = text_of(path)
     if found is None:
         return None
     value = None
@@ -184,8 +184,11 @@ def _is_name(name: str) -> bool:
     return bool(name) and name not in (".", "..") and not set(name) & {"/", "\\", "\0"} and name != MANIFEST
 
 
-def _read(path: Path) -> str | None:
-    """The text of a file with line ends as LF, other bytes than UTF-8 as surrogates; None if there is no file."""
+def text_of(path: Path) -> str | None:
+    """The text of a rendered file with line ends as LF and other bytes than UTF-8 as surrogates; None if there is none.
+
+    Raises `Refused` for one that cannot be read.
+    """
     try:
         return read_bytes(path).decode("utf-8", errors="surrogateescape").replace("\r\n", "\n")
     except FileNotFoundError:
