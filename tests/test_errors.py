@@ -52,7 +52,8 @@ def of_launchers() -> frozenset[str]:
     found = set()
     # The families of docs/examples have what no shipped family has.
     texts = [path.read_text(encoding="utf-8") for path in GENERATED.glob("*/*.py")]
-    texts += [text for spec in EXAMPLES for _, text in Job(families([spec])[0], GENERATED).files({})]
+    rendered = (Job(families([spec])[0], GENERATED).files({}) for spec in EXAMPLES)
+    texts += [text for files in rendered for name, text in files if name.endswith(".py")]
     for source in texts:
         for node in ast.walk(ast.parse(source)):
             match node:

@@ -20,7 +20,7 @@ PRINTED = {
     "wheel": r"^gemm_generator-[\d.]+-py3-none-any\.whl$",
     "install": r"^torch +2\.",
     "new": r"(?s)linear.yaml: created.*gemm_fp16_rcr_bias_gelutanh: C = gelu_tanh\(A @ B \+ bias\); 1 kernel$",
-    "render": r"^rendered/linear: 2 kernels; 11 created$",
+    "render": r"^rendered/linear: 2 kernels; \d+ created$",
     "read": r"^ +acc = tl\.dot\(a, b, acc\)$",
     "verify": r"(?s)^interpret +2 +2 .*^all 8 passed in .*^compile sm90 +2 +0 +2 +0 .*^all 2 passed in ",
     "vendor": r"^block\.py$",

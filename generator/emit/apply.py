@@ -1,35 +1,88 @@
 """Update a folder with rendered files: write only what changed, each file atomically, and no file of anyone else.
 
 Nothing here depends on GEMM. A folder belongs to the generator if it has a manifest, a JSON file whose `files` maps
-names to sha256. Only files that the manifest lists are replaced or removed. A listed file that was edited since is left
-alone unless `force` is set.
+names to sha256. Only what the generator wrote is replaced or removed: files that the manifest lists, and files that
+state themselves that they are as they were written, which an interrupted run leaves. Such a file that was edited since
+is left alone unless `force` is set. Line ends do not count: a checkout may have them as CRLF.
 """
 
 from __future__ import annotations
 
-import contextlib
 import difflib
 import hashlib
 import json
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
-MANIFEST = "manifest.json"
+from generator.emit.advice import rendering_into
+from generator.files import writing
+from generator.files.checked_json import Schema, Wrong, line_of
+from generator.files.reading import FileError, read_bytes
 
-_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+MANIFEST = "manifest.json"
 
 #: Folders that Python creates beside imported files; they do not count as files of someone else.
 _IGNORED = frozenset({"__pycache__"})
+_ANY = Schema({})
+_MANIFEST = Schema(
+    {
+        "type": "object",
+        "required": ["files"],
+        "properties": {
+            "manifest": {"type": "integer"},
+            "generator": {"type": "string"},
+            "spec": {"type": "object", "additionalProperties": {"type": "string"}},
+            "kernels": {"type": "object", "additionalProperties": {"type": "object"}},
+            "files": {"type": "object", "additionalProperties": {"type": "string"}},
+            # What a rendering that has not ended may have written into the files: see `generator.emit.job`.
+            "begun": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "required": ["file", "header"],
+                    "properties": {
+                        "file": {"type": "string"},
+                        "header": {"type": "array", "items": {"type": "string"}},
+                    },
+                },
+            },
+        },
+    }
+)
+#: A line that a manifest has even if it was cut off or merged.
+_MARK = re.compile(r'^ "(manifest|generator|templates|kernels|files)": ', re.M)
+#: What stands for a byte that is not UTF-8.
+_NOT_UTF_8 = re.compile("[\udc80-\udcff]")
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 class Refused(Exception):
     """A folder, or a file in it, does not belong to the generator or cannot be read or written.
 
-    `survey` raises it before anything is written.
+    It is raised before anything is written, unless the system refuses the writing.
     """
+
+
+class DamagedManifest(Refused):
+    """A manifest that cannot be used: where and why, its text, and its value if it is JSON."""
+
+    def __init__(self, path: Path, line: int, reason: str, text: str, value: object = None) -> None:
+        told = f"{path}:{line}: is not a manifest ({reason})"
+        super().__init__(f"{told}; render the family again: {rendering_into(path.parent)}")
+        self.told, self.text, self.value = told, text, value
+
+
+class Origin(Enum):
+    """Who wrote a file: the generator all of it, the generator and then somebody else, or somebody else."""
+
+    RENDERED = "rendered"
+    EDITED = "edited"
+    FOREIGN = "foreign"
 
 
 @dataclass(frozen=True)
@@ -53,35 +106,77 @@ class Survey:
     #: File name -> sha256, as the manifest records them.
     recorded: Mapping[str, str]
     #: Names in the manifest that stay although they are not rendered now.
-    kept: frozenset[str]
+    kept: frozenset[str] = frozenset()
+    #: Files that the manifest does not list, and that the generator wrote.
+    unlisted: frozenset[str] = frozenset()
+    #: Files that the generator wrote and that were edited since.
+    edited: tuple[str, ...] = ()
+    #: Names of the family's files that somebody else's files have, and files that cannot be read, with a message.
+    blocked: Mapping[str, str] = field(default_factory=dict)
+    #: Why the manifest cannot be used, if it is damaged.
+    damage: str | None = None
 
     def read(self, name: str) -> str | None:
         """The text of a file as it was found; None if there is no such file."""
-        return _read(self.folder / name) if name in self.present else None
+        return text_of(self.folder / name) if name in self.present else None
+
+    def obstacles(self, force: bool) -> list[str]:
+        """Why the folder cannot be written: foreign files in the way, and edited ones unless `force`."""
+        advice = "edited by hand; keep the edit elsewhere, or overwrite it with --force"
+        edited = [] if force else [f"{self.folder / name}: {advice}" for name in self.edited]
+        return [*edited, *self.blocked.values()]
 
 
 def digest(text: str) -> str:
     """sha256 of the text in UTF-8, as hexadecimal digits."""
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()
+
+
+def is_unchanged(path: Path, recorded: str) -> bool:
+    """Whether the file at `path` is as it was rendered: its text, line ends aside, has the recorded sha256.
+
+    A file that is no UTF-8 text is not. Raises `Refused` for one that cannot be read.
+    """
+    text = text_of(path)
+    return text is not None and digest(text) == recorded
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
     """The folder's manifest; None if there is none. Raise `Refused` for one that cannot be read."""
     path = folder / MANIFEST
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
+    found = text_of(path)
+    if found is None:
         return None
-    except (OSError, UnicodeDecodeError) as error:
-        raise Refused(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    value = None
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        raise Refused(f"{path}: is not a manifest; restore it, or move the folder away") from None
-    files = found.get("files") if isinstance(found, dict) else None
-    if not isinstance(files, dict) or not all(_is_name(name) and isinstance(d, str) for name, d in files.items()):
-        raise Refused(f"{path}: is not a manifest; restore it, or move the folder away")
-    return dict(found)
+        other = _NOT_UTF_8.search(found)
+        if other is not None:
+            raise Wrong(found.count("\n", 0, other.start()) + 1, "it is not UTF-8 text")
+        text = found.removeprefix("\ufeff")
+        value = _ANY.parse(text)
+        _MANIFEST.check(value, text)
+        assert isinstance(value, dict)
+        if _SURROGATE.search(text):
+            # One without its other half is no text, and could not be written again.
+            _json(value).encode()
+        wrong = next((name for name in value["files"] if not _is_name(name)), None)
+        if wrong is not None:
+            raise Wrong(line_of(text, ["files", wrong]), f"{wrong!r} is not the name of a file in its folder")
+    except Wrong as error:
+        raise DamagedManifest(path, error.line, error.reason, found, value) from None
+    except UnicodeEncodeError:
+        raise DamagedManifest(path, 1, "half of a surrogate pair is no text", found, value) from None
+    return value
+
+
+def has_manifest(folder: Path) -> bool:
+    """Whether the folder has a manifest of the generator, which may be damaged."""
+    try:
+        return read_manifest(folder) is not None
+    except DamagedManifest as error:
+        return _MARK.search(error.text) is not None
+    except Refused:
+        return True
 
 
 def _is_name(name: str) -> bool:
@@ -89,56 +184,113 @@ def _is_name(name: str) -> bool:
     return bool(name) and name not in (".", "..") and not set(name) & {"/", "\\", "\0"} and name != MANIFEST
 
 
-def _read(path: Path) -> str | None:
+def text_of(path: Path) -> str | None:
+    """The text of a rendered file with line ends as LF and other bytes than UTF-8 as surrogates; None if there is none.
+
+    Raises `Refused` for one that cannot be read.
+    """
     try:
-        return path.read_bytes().decode("utf-8", errors="surrogateescape")
+        return read_bytes(path).decode("utf-8", errors="surrogateescape").replace("\r\n", "\n")
     except FileNotFoundError:
         return None
-    except OSError as error:
-        raise Refused(f"{path}: cannot be read: {error.strerror}") from None
+    except FileError as error:
+        raise Refused(str(error)) from None
 
 
 def survey(
     folder: Path,
     names: Iterable[str],
     text: Callable[[str], str],
-    untouched: Callable[[str], bool],
+    origin: Callable[[str, str], Origin],
+    is_own_name: Callable[[str], bool],
     kept: frozenset[str] = frozenset(),
-    force: bool = False,
 ) -> Survey:
-    """Check that `names` can be written into the folder, before anything is written.
+    """How the folder is, in which `names` are to be written, before anything is written.
 
-    `text` renders a name; it is called only for files whose text on disk differs from the manifest. `untouched` returns
-    whether a text is exactly as the generator wrote it, whatever the manifest says: an interrupted run leaves such
-    files. `kept` names files of the manifest that stay although they are not among `names`.
+    `text` renders a name; it is called only for files whose text on disk differs from the manifest. `origin` says of a
+    name and a text who wrote it, whatever the manifest says. `is_own_name` says whether the generator may have written
+    a file of this name that is not among `names`. `kept` names files of the manifest that stay although they are not
+    among `names`.
 
-    Raises `Refused` for a folder that does not belong to the generator, and for files edited by hand unless `force`.
+    Raises `Refused` for a folder that does not belong to the generator.
     """
     if folder.exists() and not folder.is_dir():
         raise Refused(f"{folder}: is a file, and the family's folder must be there; move the file away")
-    manifest = read_manifest(folder)
+    damaged = manifest = None
+    try:
+        manifest = read_manifest(folder)
+    except DamagedManifest as error:
+        damaged = error
     wanted = dict.fromkeys(names)
-    if manifest is None and folder.exists():
-        foreign = sorted(path.name for path in folder.iterdir() if not _may_be_ours(path, wanted, untouched))
-        if foreign:
-            raise Refused(f"{folder}: holds files ({', '.join(foreign[:3])}) and no {MANIFEST}: not rendered here")
-    recorded = manifest["files"] if manifest else {}
-    assert isinstance(recorded, dict)
+    recorded: dict[str, str] = manifest["files"] if manifest else {}
     found = Survey(folder, _names(folder), recorded, kept)
-    obstacles = []
+    edited: list[str] = []
+    blocked: dict[str, str] = {}
+    owned: list[str] = []
     for name in [*wanted, *sorted(recorded.keys() - wanted.keys() - kept)]:
-        old = found.read(name)
-        if old is None or recorded.get(name) == digest(old) or (force and name in recorded) or untouched(old):
+        try:
+            old = found.read(name)
+        except Refused as error:
+            blocked[name] = str(error)
             continue
-        if name in wanted and text(name) == old:
+        if old is None:
             continue
-        if name in recorded:
-            obstacles.append(f"{folder / name}: edited by hand; keep the edit elsewhere, or overwrite it with --force")
+        if recorded.get(name) == digest(old):
+            continue
+        wrote = origin(name, old)
+        owned += [name] if wrote is not Origin.FOREIGN else []
+        if wrote is Origin.RENDERED or (name in wanted and text(name) == old):
+            continue
+        if name in recorded or wrote is Origin.EDITED:
+            edited.append(name)
         else:
-            obstacles.append(f"{folder / name}: was not rendered here; move it away")
-    if obstacles:
-        raise Refused("\n".join(obstacles))
-    return found
+            blocked[name] = f"{folder / name}: was not rendered here; move it away"
+    unlisted: set[str] = set()
+    strays: list[str] = []
+    for name in sorted(found.present - wanted.keys() - recorded.keys() - kept - _IGNORED - {MANIFEST}):
+        wrote = _origin_of_unlisted(found, name, origin) if is_own_name(name) else Origin.FOREIGN
+        if wrote is not Origin.FOREIGN:
+            unlisted.add(name)
+            edited += [name] if wrote is Origin.EDITED else []
+        elif not writing.is_temporary(name):
+            strays.append(name)
+    if manifest is None:
+        foreign = sorted([*strays, *(name for name in blocked if name in wanted)])
+        _require_own_folder(found, foreign, owned=bool(owned or unlisted), damaged=damaged)
+    return Survey(
+        folder,
+        found.present,
+        recorded,
+        kept,
+        frozenset(unlisted),
+        tuple(edited),
+        blocked,
+        damaged.told if damaged else None,
+    )
+
+
+def _origin_of_unlisted(found: Survey, name: str, origin: Callable[[str, str], Origin]) -> Origin:
+    try:
+        text = found.read(name)
+    except Refused:
+        return Origin.FOREIGN
+    return Origin.FOREIGN if text is None else origin(name, text)
+
+
+def _require_own_folder(found: Survey, foreign: list[str], owned: bool, damaged: DamagedManifest | None) -> None:
+    """Raise `Refused` unless a folder without a manifest that can be used is the generator's.
+
+    `owned` says whether a file in it is. A manifest that was cut off or merged still shows what it was.
+    """
+    shown = f"holds files ({', '.join(foreign[:3])})"
+    if damaged is None:
+        if foreign:
+            raise Refused(f"{found.folder}: {shown} and no {MANIFEST}: not rendered here")
+    elif not _MARK.search(damaged.text):
+        if foreign:
+            raise Refused(f"{damaged.told}; the folder {shown} that were not rendered: move them or the folder away")
+        if not owned and damaged.text.strip():
+            raise Refused(f"{damaged.told}; no file of the folder was rendered here: move it away")
 
 
 def _names(folder: Path) -> frozenset[str]:
@@ -150,27 +302,21 @@ def _names(folder: Path) -> frozenset[str]:
         raise Refused(f"{folder}: cannot be read: {error.strerror}") from None
 
 
-def _may_be_ours(path: Path, wanted: Mapping[str, None], untouched: Callable[[str], bool]) -> bool:
-    """Whether a file in a folder without a manifest can come from an interrupted run."""
-    if path.name in _IGNORED or (path.name.startswith(".") and path.name.endswith(".new")):
-        return True
-    text = _read(path) if path.name in wanted and path.is_file() else None
-    return text is not None and untouched(text)
-
-
 def compare(found: Survey, files: Iterable[tuple[str, str]], digests: dict[str, str]) -> Iterator[Change]:
-    """The change of each of `files`, names and texts, and of the files that only the old manifest lists.
+    """The change of each of `files`, names and texts, and of the generator's files that are not among them.
 
     Adds the sha256 of each file of the new manifest to `digests`.
     """
     for name, text in files:
         digests[name] = digest(text)
+        if name in found.blocked:
+            continue
         old = found.read(name)
         if old == text:
             yield Change(name, "same")
         else:
             yield Change(name, "created" if old is None else "updated", old or "", text)
-    for name in sorted(found.recorded.keys() - digests.keys()):
+    for name in sorted((found.recorded.keys() | found.unlisted) - digests.keys() - found.blocked.keys()):
         if name in found.kept:
             digests[name] = found.recorded[name]
             continue
@@ -181,20 +327,26 @@ def compare(found: Survey, files: Iterable[tuple[str, str]], digests: dict[str, 
 
 def carry_out(found: Survey, changes: Iterable[Change]) -> Iterator[tuple[str, str]]:
     """Make the changes one after another; yield each file's name and outcome."""
-    try:
-        found.folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise Refused(f"{found.folder}: cannot be created: {error.strerror}") from None
     for change in changes:
-        path = found.folder / change.name
         if change.outcome in ("created", "updated"):
-            write(path, change.new)
+            write(found.folder / change.name, change.new)
         elif change.outcome == "removed":
-            try:
-                path.unlink(missing_ok=True)
-            except OSError as error:
-                raise Refused(f"{path}: cannot be removed: {error.strerror}") from None
+            _remove(found.folder / change.name)
         yield change.name, change.outcome
+
+
+def remove_temporary(found: Survey) -> None:
+    """Remove what processes that were killed while they wrote have left in the folder, which must be locked."""
+    for path in (found.folder / name for name in sorted(found.present) if writing.is_temporary(name)):
+        if path.is_symlink() or path.is_file():
+            _remove(path)
+
+
+def _remove(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise Refused(f"{path}: cannot be removed: {error.strerror}") from None
 
 
 def compare_manifest(found: Survey, manifest: Mapping[str, object], digests: Mapping[str, str]) -> Change:
@@ -225,39 +377,21 @@ _json = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def write(path: Path, text: str) -> None:
-    """Write a file atomically: under a temporary name in its folder, then renamed. Raise `Refused` if that fails.
-
-    A file or a symbolic link with the temporary name is replaced, never followed.
-    """
-    final = os.fspath(path)
-    temporary = os.path.join(os.path.dirname(final), f".{os.path.basename(final)}.new")
-    data = text.encode()
+    """`generator.files.writing.write`, which raises `Refused` if it fails."""
     try:
-        try:
-            handle = os.open(temporary, _CREATE, 0o666)
-        except FileExistsError:
-            os.unlink(temporary)
-            handle = os.open(temporary, _CREATE, 0o666)
-        try:
-            try:
-                while data:
-                    data = data[os.write(handle, data) :]
-            finally:
-                os.close(handle)
-            os.replace(temporary, final)
-        except BaseException:
-            # An interrupt may come after the renaming.
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(temporary)
-            raise
-    except OSError as error:
-        raise Refused(f"{path}: cannot be written: {error.strerror}") from None
+        writing.write(path, text)
+    except FileError as error:
+        raise Refused(str(error)) from None
 
 
 def unified(folder: Path, change: Change) -> Iterator[str]:
     """The change as a unified diff."""
     old_name = f"{folder.as_posix()}/{change.name}" if change.outcome != "created" else "/dev/null"
     new_name = f"{folder.as_posix()}/{change.name}" if change.outcome != "removed" else "/dev/null"
-    yield from difflib.unified_diff(
-        change.old.splitlines(keepends=True), change.new.splitlines(keepends=True), old_name, new_name
-    )
+    for line in difflib.unified_diff(_lines(change.old), _lines(change.new), old_name, new_name):
+        yield line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
+
+
+def _lines(text: str) -> list[str]:
+    """The lines with their ends; no other character than LF ends one."""
+    return [line for line in re.split(r"(?<=\n)", text) if line]

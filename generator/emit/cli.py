@@ -9,13 +9,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from generator.cost import tuned
-from generator.emit.job import Job, check, counted, diff, render
+from generator.emit.advice import SPECS
+from generator.emit.apply import MANIFEST, has_manifest
+from generator.emit.differences import check, diff
+from generator.emit.job import Job, counted, render
 from generator.emit.staging import stage
 from generator.language.errors import CallError, Mistake
 from generator.plan.families import families
 from generator.plan.kernels import Family
-
-SPECS = Path("specs")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -40,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
         return _list(jobs, options.json)
     if options.check or options.diff:
         orphans = _orphans(options.out, found) if options.all else []
-        return (check if options.check else diff)(jobs, orphans)
+        return check(jobs, orphans, options.all) if options.check else diff(jobs, orphans)
     status = render(jobs)
     if options.stage:
         stage(jobs)
@@ -69,7 +70,8 @@ def _not_entered(family: Family) -> Iterator[Mistake]:
 def _orphans(out: Path, found: Sequence[Family]) -> list[Path]:
     """Rendered folders that belong to no spec."""
     names = {family.spec.name for family in found}
-    return sorted(path.parent for path in out.glob("*/manifest.json") if path.parent.name not in names)
+    folders = sorted(path.parent for path in out.glob(f"*/{MANIFEST}"))
+    return [folder for folder in folders if folder.name not in names and has_manifest(folder)]
 
 
 def _list(jobs: Sequence[Job], as_json: bool) -> int:

@@ -1,9 +1,8 @@
-"""Render a family and compare it with its folder; then write it, check it or show the differences."""
+"""Render a family into its folder, which no other process changes meanwhile."""
 
 from __future__ import annotations
 
 import fnmatch
-import shlex
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -12,36 +11,38 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import generator
-from generator.emit import code_parts
 from generator.emit.apply import (
     MANIFEST,
     Change,
+    DamagedManifest,
     Refused,
     Survey,
     carry_out,
     compare,
     compare_manifest,
     read_manifest,
+    remove_temporary,
     survey,
-    unified,
 )
-from generator.emit.manifest import manifest
+from generator.emit.authorship import Author, is_name
+from generator.emit.folder_lock import held
+from generator.emit.manifest import manifest, spec_entry, written_by
 from generator.emit.manifest_reader import VERSION
 from generator.emit.render import (
-    body_digest,
+    ATTRIBUTES,
+    ATTRIBUTES_TEXT,
     kernel_source,
     kernel_sources,
     named_digest,
     package_names,
     package_source,
 )
+from generator.language.errors import SpecError
+from generator.language.spec import read
 from generator.plan.kernels import Family, Kernel, LeftOut
 
 #: Fewer kernels than this are rendered too fast for a progress bar.
 _MANY = 500
-#: Where families go by default.
-OUT = Path("generated")
 
 
 @dataclass(frozen=True)
@@ -91,32 +92,109 @@ class Job:
     @cached_property
     def own_names(self) -> tuple[str, ...]:
         """The names of the folder's files other than kernels."""
-        return package_names(self.present)
+        return (*package_names(self.present), ATTRIBUTES)
 
     @cached_property
     def before(self) -> dict[str, Any]:
-        """The manifest in the folder, empty if there is none; raise `Refused` for one of a later format."""
-        found = read_manifest(self.folder) or {}
-        number = found.get("manifest", VERSION)
-        if not isinstance(number, int) or number > VERSION:
-            told = f"version {number!r} of the manifest; this generator writes {VERSION}: install a later one"
-            raise Refused(f"{self.folder / MANIFEST}: {told}")
+        """The manifest in the folder, empty if there is none that can be used; `Refused` for one of a later format."""
+        try:
+            found = read_manifest(self.folder) or {}
+        except DamagedManifest as error:
+            self._require_format(error.value)
+            return {}
+        self._require_format(found)
         return found
 
+    def _require_format(self, found: object) -> None:
+        """Raise `Refused` for a manifest of a later format, whatever else it says."""
+        number = found.get("manifest", VERSION) if isinstance(found, dict) else VERSION
+        if isinstance(number, int) and number > VERSION:
+            told = f"version {number!r} of the manifest; this generator writes {VERSION}: install a later one"
+            raise Refused(f"{self.folder / MANIFEST}: {told}")
+
     def survey(self) -> Survey:
-        """The state of the folder; raise `Refused` if it cannot be written."""
+        """The state of the folder; raise `Refused` if it is not the generator's, or if it is another spec's."""
+        self._require_one_spec()
         names = [*(f"{kernel.name}.py" for kernel in self.selected), *self.own_names]
         kept = frozenset(f"{name}.py" for name in self.recorded)
-        found = survey(self.folder, names, self._text, lambda text: body_digest(text) is not None, kept, self.force)
-        # Refused here, too, where nothing else reads it.
-        _ = self.before
+        author = Author(self._heads())
+        listed = frozenset(names)
+        found = survey(
+            self.folder,
+            names,
+            self._text,
+            lambda name, text: author.origin(name, text, name in listed),
+            is_name,
+            kept,
+        )
+        self._require_manifest(found)
         return found
+
+    def _heads(self) -> list[tuple[Sequence[str], str]]:
+        """The headers that files of the folder may have, each with the name of the spec's file."""
+        header, spec = self.family.spec.header, spec_entry(self.family.spec)
+        files = (spec["file"], self.before.get("spec", spec).get("file", ""))
+        return [*((header, file) for file in files), *((each["header"], each["file"]) for each in self._begun)]
+
+    @property
+    def _begun(self) -> list[dict[str, Any]]:
+        """The heads of files that renderings which have not ended may have written, from the manifest."""
+        found: list[dict[str, Any]] = self.before.get("begun", [])
+        return found
+
+    def begin(self, found: Survey) -> Change | None:
+        """The manifest as it is until the rendering has ended; None if it can stay as it is.
+
+        It names the head of the new files. If the rendering is killed, they are known even if the spec has another
+        header by the next one.
+        """
+        header, spec = self.family.spec.header, spec_entry(self.family.spec)
+        if self.before.get("spec") == spec:
+            return None
+        begun = [*self._begun, {"file": spec["file"], "header": list(header)}]
+        return compare_manifest(found, {**written_by(), **self.before, "begun": begun}, found.recorded)
+
+    def _require_manifest(self, found: Survey) -> None:
+        """Raise `Refused` if `only` leaves out kernels in the folder of which no manifest says what they are."""
+        others = {f"{kernel.name}.py" for kernel in self.family.kernels} & found.unlisted
+        if self.only is not None and "kernels" not in self.before and others:
+            told = found.damage or f"{self.folder}: has no {MANIFEST} of a whole rendering"
+            raise Refused(f"{told}; --only would lose the other kernels: render without --only first")
+
+    def _require_one_spec(self) -> None:
+        """Raise `Refused` if the folder was rendered from another spec that is still there and has the same name."""
+        other = self.before.get("spec", {}).get("file", "")
+        path = self.family.spec.path.with_name(Path(other).name or "spec")
+        if path.name == self.family.spec.path.name or not path.is_file() or path.samefile(self.family.spec.path):
+            return
+        try:
+            name = read(path).name
+        except SpecError:
+            return
+        if name == self.family.spec.name:
+            told = f"was rendered from {path}, which has the same name: give one of the two specs another `name`"
+            raise Refused(f"{self.folder}: {told}")
+
+    def require_same_spec(self) -> None:
+        """Raise `Refused` if another process has rendered another spec into the folder."""
+        entry, own = self.before.get("spec"), spec_entry(self.family.spec)
+        if entry is None or entry == own or self._begun:
+            # The other process has not ended its rendering.
+            return
+        if entry.get("file") != own["file"]:
+            told = f"{entry.get('file')} into it, which has the same name; give one of the two specs another `name`"
+        else:
+            told = f"another text of {own['file']} into it; give one of two specs another `name`, or render once more"
+        raise Refused(f"{self.folder}: another process has rendered {told}")
 
     def _text(self, name: str) -> str:
         if name in self.own_names:
-            return package_source(self.present, name)
+            return self._own_text(name)
         kernel = next(kernel for kernel in self.selected if f"{kernel.name}.py" == name)
         return kernel_source(self.family.spec, kernel)
+
+    def _own_text(self, name: str) -> str:
+        return ATTRIBUTES_TEXT if name == ATTRIBUTES else package_source(self.present, name)
 
     def files(self, bodies: dict[str, str]) -> Iterator[tuple[str, str]]:
         """The name and text of every file but the manifest; adds the digest of each kernel's body to `bodies`."""
@@ -129,7 +207,7 @@ class Job:
         for kernel, text in zip(self.selected, sources, strict=True):
             bodies[kernel.name] = named_digest(text) or ""
             yield f"{kernel.name}.py", text
-        yield from ((name, package_source(self.present, name)) for name in self.own_names)
+        yield from ((name, self._own_text(name)) for name in self.own_names)
 
     def manifest(self, bodies: dict[str, str]) -> dict[str, object]:
         return manifest(self.present, bodies, self.recorded)
@@ -146,26 +224,55 @@ class Job:
 
 
 def render(jobs: Sequence[Job]) -> int:
-    """Write every family and return 0; if a folder of one cannot be written, write nothing and raise `Refused`."""
-    surveys: list[tuple[Job, Survey]] = []
-    obstacles: list[str] = []
-    for job in jobs:
-        if job.selected:
+    """Write every family and return 0; if a folder of one cannot be written, write nothing and raise `Refused`.
+
+    Waits for other processes that render one of the folders.
+    """
+    # Copies, which have read nothing of the folders before these are locked.
+    jobs = [replace(job) for job in jobs if job.selected]
+    with held([job.folder for job in jobs]) as waited:
+        surveys: list[tuple[Job, Survey]] = []
+        obstacles: list[str] = []
+        for job in jobs:
             try:
-                surveys.append((job, job.survey()))
+                found = _survey_locked(job, waited[job.folder])
             except Refused as error:
                 obstacles.append(str(error))
-    if obstacles:
-        raise Refused("\n".join(obstacles))
-    for job, found in surveys:
-        bodies: dict[str, str] = {}
-        digests: dict[str, str] = {}
-        outcomes = Counter(outcome for _, outcome in carry_out(found, compare(found, job.files(bodies), digests)))
-        last = compare_manifest(found, job.manifest(bodies), digests)
-        outcomes.update(outcome for _, outcome in carry_out(found, [last]))
-        words = ", ".join(f"{outcomes[word]} {word}" for word in OUTCOMES if outcomes[word])
-        print(f"{job.folder}: {counted(len(job.selected), 'kernel')}; {words}")
+            else:
+                obstacles += found.obstacles(job.force)
+                surveys.append((job, found))
+        if obstacles:
+            raise Refused("\n".join(obstacles))
+        for job, found in surveys:
+            _write(job, found)
     return 0
+
+
+def _survey_locked(job: Job, waited: bool | Refused) -> Survey:
+    """The state of a folder that this process has locked, perhaps after another one."""
+    if isinstance(waited, Refused):
+        raise waited
+    if waited:
+        job.require_same_spec()
+    return job.survey()
+
+
+def _write(job: Job, found: Survey) -> None:
+    """Bring the folder to what the job renders, and print what was done."""
+    if found.damage is not None:
+        print(f"{found.damage}; it is written again", file=sys.stderr)
+    remove_temporary(found)
+    begun = job.begin(found)
+    if begun is not None:
+        for _ in carry_out(found, [begun]):
+            pass
+    bodies: dict[str, str] = {}
+    digests: dict[str, str] = {}
+    outcomes = Counter(outcome for _, outcome in carry_out(found, compare(found, job.files(bodies), digests)))
+    last = compare_manifest(found, job.manifest(bodies), digests)
+    outcomes.update(outcome for _, outcome in carry_out(found, [last]))
+    words = ", ".join(f"{outcomes[word]} {word}" for word in OUTCOMES if outcomes[word])
+    print(f"{job.folder}: {counted(len(job.selected), 'kernel')}; {words}")
 
 
 def counted(number: int, one: str, several: str | None = None) -> str:
@@ -174,84 +281,3 @@ def counted(number: int, one: str, several: str | None = None) -> str:
 
 
 OUTCOMES = ("created", "updated", "removed", "same")
-
-
-class _Older:
-    """What changes in a folder that another version of the generator rendered."""
-
-    def __init__(self, version: str) -> None:
-        self.version = version
-        self.counts: Counter[str] = Counter()
-
-    def add(self, change: Change) -> None:
-        """Count one change by what is different: code that Triton compiles, other code, or neither."""
-        if change.outcome != "updated" or not change.name.endswith(".py"):
-            return
-        try:
-            old, new = code_parts.parts(change.old), code_parts.parts(change.new)
-        except (SyntaxError, ValueError):
-            return
-        kind = "device code" if old.device != new.device else "host code" if old.host != new.host else "comments"
-        self.counts[kind] += 1
-
-    def __str__(self) -> str:
-        found = ", ".join(f"the {kind} of {counted(count, 'file')}" for kind, count in sorted(self.counts.items()))
-        told = f"rendered by gemm-generator {self.version}, and this is {generator.__version__}, which changes"
-        return f"{told} {found or 'no code'}; docs/changelog.md says why"
-
-
-def check(jobs: Sequence[Job], orphans: Sequence[Path]) -> int:
-    """Print what would change; return 1 if anything would, else 0."""
-    different = 0
-    older: dict[Path, _Older] = {}
-    for job, change in _differences(jobs):
-        different += 1
-        print(f"{job.folder / change.name}: would be {change.outcome}", file=sys.stderr)
-        if job.before and job.before.get("generator") != generator.__version__:
-            older.setdefault(job.folder, _Older(str(job.before.get("generator")))).add(change)
-    for folder, found in older.items():
-        print(f"{folder}: {found}", file=sys.stderr)
-    for folder in orphans:
-        different += 1
-        print(f"{folder}: no spec makes this family", file=sys.stderr)
-    if different:
-        print(f"{counted(different, 'file')} to change; render with: {_command(jobs)}", file=sys.stderr)
-        return 1
-    kernels = sum(len(job.selected) for job in jobs)
-    print(f"{counted(kernels, 'kernel')} of {counted(len(jobs), 'family', 'families')} as the specs say")
-    return 0
-
-
-def _command(jobs: Sequence[Job]) -> str:
-    """The call that renders the families of the jobs."""
-    first = jobs[0]
-    words = [str(job.family.spec.path) for job in jobs] if len(jobs) < 4 else ["--all"]
-    words += ["--out", str(first.out)] if first.out != OUT else []
-    words += ["--only", first.only] if first.only is not None else []
-    return f"python -m generator {shlex.join(words)}"
-
-
-def diff(jobs: Sequence[Job], orphans: Sequence[Path]) -> int:
-    """Print what would change as a unified diff; return 1 if anything would, else 0."""
-    different = bool(orphans)
-    for job, change in _differences(jobs):
-        different = True
-        sys.stdout.writelines(unified(job.folder, change))
-    for folder in orphans:
-        print(f"{folder}: no spec makes this family", file=sys.stderr)
-    return 1 if different else 0
-
-
-def _differences(jobs: Sequence[Job]) -> Iterator[tuple[Job, Change]]:
-    """The changes that rendering would make with `force`."""
-    for job in jobs:
-        if not job.selected:
-            continue
-        found = replace(job, force=True).survey()
-        bodies: dict[str, str] = {}
-        digests: dict[str, str] = {}
-        yield from ((job, change) for change in compare(found, job.files(bodies), digests) if change.outcome != "same")
-        if job.only is None:
-            last = compare_manifest(found, job.manifest(bodies), digests)
-            if last.outcome != "same":
-                yield job, last

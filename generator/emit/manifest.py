@@ -10,10 +10,21 @@ from generator.emit.manifest_reader import VERSION
 from generator.emit.render import templates_digest
 from generator.epilogue.auxiliary_outputs import AuxiliaryOutput
 from generator.epilogue.chain import Output, definition
-from generator.language.model import Tile
+from generator.language.model import Spec, Tile
+from generator.language.spec import file_name
 from generator.lowering import docstrings
 from generator.plan.call import Argument, call
 from generator.plan.kernels import Family, Kernel
+
+
+def written_by() -> dict[str, object]:
+    """What a manifest says of the generator: the version of the format, and its own."""
+    return {"manifest": VERSION, "generator": generator.__version__}
+
+
+def spec_entry(spec: Spec) -> dict[str, str]:
+    """What a manifest says of the spec: the name of its file, and the digest of what it and its measurements say."""
+    return {"file": file_name(spec.path), "sha256": spec.digest}
 
 
 def manifest(family: Family, bodies: dict[str, str], kept: dict[str, Any] | None = None) -> dict[str, object]:
@@ -27,9 +38,8 @@ def manifest(family: Family, bodies: dict[str, str], kept: dict[str, Any] | None
     # Auxiliary outputs are part of the language; the name of each is in the epilogue of its kernel.
     operations = {step.operation: step.meaning for step in steps if step.output is None}
     return {
-        "manifest": VERSION,
-        "generator": generator.__version__,
-        "spec": {"file": spec.path.name, "sha256": spec.digest},
+        **written_by(),
+        "spec": spec_entry(spec),
         "templates": templates_digest(),
         "name": spec.name,
         "summary": spec.summary,

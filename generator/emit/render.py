@@ -38,6 +38,9 @@ CACHED_LAUNCH, RELAUNCH = "_cached_launch.py", "_relaunch.py"
 OPERATORS, GRADIENTS, PREPARE, NN = "_operators.py", "_gradients.py", "_prepare.py", "nn.py"
 TUNED, TIMING, ANALYTIC, SPREADING = "_tuned.py", "_timing.py", "_analytic.py", "_spreading.py"
 ROWS_ALIKE, PACK = "_invariant.py", "_pack.py"
+#: What keeps git from changing the line ends of the family's files, and so their digests, in a checkout on Windows.
+ATTRIBUTES = ".gitattributes"
+ATTRIBUTES_TEXT = "*.py text eol=lf\nmanifest.json text eol=lf\n.gitattributes text eol=lf\n"
 
 # Starting a worker costs about as much as rendering this many kernels.
 _ENOUGH = 250
@@ -67,7 +70,8 @@ def templates_digest() -> str:
     """sha256 over every template's name and text."""
     digest = hashlib.sha256()
     for path in sorted(TEMPLATES.rglob("*.j2")):
-        digest.update(path.relative_to(TEMPLATES).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+        digest.update(path.relative_to(TEMPLATES).as_posix().encode() + b"\0")
+        digest.update(path.read_bytes().replace(b"\r\n", b"\n") + b"\0")
     return digest.hexdigest()
 
 
@@ -158,7 +162,7 @@ def part(indent: int, macro: Callable[..., str], *arguments: object) -> str:
 
 
 def package_names(family: Family) -> tuple[str, ...]:
-    """The names of the family's files other than kernels."""
+    """The names of the family's modules other than kernels."""
     modules = (NN,) if family_package.linear(family.contracts) else ()
     modules = (*modules, PACK) if family_package.weights(family) else modules
     backward = (GRADIENTS,) if family.gradients else ()

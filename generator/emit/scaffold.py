@@ -10,11 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from generator.emit.apply import Refused
+from generator.emit.advice import argument
+from generator.emit.apply import Refused, digest, is_unchanged
 from generator.language import schema
 from generator.language.errors import CallError, SpecError, shown
 from generator.language.keys import KEYS
 from generator.language.model import Layout, Spec, word_of
+from generator.language.spec import decoded
 from generator.language.targets import DEFAULT_TARGETS
 from generator.language.vocabulary import BACKWARD, DEFAULTS, INVARIANT, LAYOUT_LETTERS, OPEN_AXES, SELECT, WORDS
 from generator.plan.families import families
@@ -45,9 +47,10 @@ def main(argv: list[str]) -> int:
     if not beside.exists():
         _create(beside, schema.text())
         print(f"{beside}: created, for editors")
-    elif beside.read_text(encoding="utf-8", errors="replace") != schema.text():
-        print(f"{beside}: kept; to renew it: python -m generator schema > {beside}", file=sys.stderr)
-    named = shlex.quote(str(path))
+    elif not is_unchanged(beside, digest(schema.text())):
+        command = f"python -m generator schema > {shlex.quote(str(beside))}"
+        print(f"{beside}: kept; to renew it: {command}", file=sys.stderr)
+    named = shlex.quote(argument(path))
     print(f"\nNext:\n  python -m generator {named}\n  python -m generator verify {named}")
     return 0
 
@@ -69,6 +72,7 @@ def parser() -> argparse.ArgumentParser:
 
 def _checked(path: Path, given: dict[str, str], summary: str | None) -> str:
     """The text of the spec; raises `CallError` with all mistakes if it would not be rendered."""
+    summary = None if summary is None else decoded(summary)
     for key, value in (*given.items(), ("summary", summary or "")):
         if not value.isprintable():
             raise CallError(f"new: --{key}: expected one line without control characters, found {value!r}")
@@ -128,8 +132,16 @@ def _comment(key: str) -> str:
 
 
 def _create(path: Path, text: str) -> None:
+    """Write a new file; raises `Refused` if there is one, or if it cannot be written, and nothing is left then."""
     try:
-        with path.open("x", encoding="utf-8", newline="\n") as file:
-            file.write(text)
+        with path.open("xb") as file:
+            try:
+                file.write(text.encode())
+                file.flush()
+            except BaseException:
+                path.unlink()
+                raise
+    except FileExistsError:
+        raise Refused(f"{path}: is there already, and is never overwritten; choose another name") from None
     except OSError as error:
         raise Refused(f"{path}: cannot be written: {error.strerror}") from None

@@ -16,6 +16,17 @@ from generator.files.reading import FileError
 
 _PAUSE = 0.05
 _CONTENDED = (errno.EACCES, errno.EAGAIN, errno.EDEADLK)
+_held: set[int] = set()
+
+
+def _close_held() -> None:
+    """Close the locks that a forked process has inherited: it would hold them after the end of this one."""
+    while _held:
+        os.close(_held.pop())
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_close_held)
 
 
 @contextlib.contextmanager
@@ -31,11 +42,14 @@ def alone(folder: Path, waiting: Callable[[], None] = lambda: None) -> Iterator[
             waiting()
             waited = True
         time.sleep(_PAUSE)
+    _held.add(handle)
     try:
         yield waited
     finally:
         # The system unlocks what is closed.
-        os.close(handle)
+        if handle in _held:
+            _held.remove(handle)
+            os.close(handle)
 
 
 def _attempt(folder: Path) -> int | None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from generator.emit import staging
 from tests.helpers.support import BASE, ROOT, Spoken
 
 Cli = Callable[..., Spoken]
@@ -53,6 +54,54 @@ def test_without_a_repository(tmp_path: Path, cli: Cli, monkeypatch: pytest.Monk
     Path("family.yaml").write_text(BASE)
     said = cli("family.yaml", "--stage")
     assert said.status == 1 and said.err.startswith("--stage: fatal: not a git repository")
+
+
+def test_another_process_that_has_the_index(repository: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock = repository / ".git" / "index.lock"
+    lock.write_text("")
+    monkeypatch.setattr(staging, "_PATIENCE", 0.0)
+    said = cli("--all", "--stage")
+    assert said.status == 1 and said.err.startswith("--stage: another process has had git's index for ")
+    assert "and nothing was added; when it has ended, give the same command again: " in said.err
+    # It ends while this process waits.
+    monkeypatch.setattr(staging, "_PATIENCE", 60.0)
+    monkeypatch.setattr(staging.time, "sleep", lambda seconds: lock.unlink(missing_ok=True))
+    assert cli("--all", "--stage").status == 0
+    assert "generated/linear/manifest.json" in git("diff", "--cached", "--name-only", cwd=repository)
+
+
+def test_two_hooks_at_once(repository: Path) -> None:
+    for name in ("two", "three"):
+        (repository / "specs" / f"{name}.yaml").write_text(BASE)
+    calls = [("--all",), ("--all",), ("specs/two.yaml",), ("specs/three.yaml",)]
+    begun = [
+        subprocess.Popen(
+            [sys.executable, "-m", "generator", *call, "--stage"],
+            cwd=repository,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for call in calls
+    ]
+    for process in begun:
+        _, err = process.communicate(timeout=120)
+        assert process.returncode == 0 and "Traceback" not in err, err
+    assert git("status", "--porcelain", "generated", cwd=repository).count("A  generated") == len(
+        [path for path in (repository / "generated").rglob("*") if path.is_file()]
+    )
+
+
+def test_a_checkout_keeps_the_line_ends(repository: Path, cli: Cli, tmp_path_factory: pytest.TempPathFactory) -> None:
+    assert cli("--all", "--stage").status == 0
+    git("add", "specs", cwd=repository)
+    git("commit", "-q", "-m", "one", cwd=repository)
+    clone = tmp_path_factory.mktemp("clone") / "clone"
+    git("clone", "-q", "-c", "core.autocrlf=true", repository, clone, cwd=repository)
+    assert b"\r\n" in (clone / "specs" / "linear.yaml").read_bytes()
+    assert not any(b"\r" in path.read_bytes() for path in (clone / "generated" / "linear").iterdir())
+    assert cli(clone / "specs" / "linear.yaml", "--out", clone / "generated", "--check").status == 0
 
 
 def test_it_goes_with_rendering(cli: Cli) -> None:

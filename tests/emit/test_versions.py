@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import generator
+from generator.emit.apply import digest
 from generator.emit.manifest_reader import VERSION
 from tests.helpers.support import BASE, Spoken
 
@@ -42,7 +43,9 @@ def older(cli: Cli) -> Cli:
     ],
 )
 def test_what_an_update_would_change_is_told(older: Cli, old: str, new: str, told: str) -> None:
+    before = digest(KERNEL.read_text())
     replaced(KERNEL, old, new)
+    replaced(FOLDER / "manifest.json", before, digest(KERNEL.read_text()))
     said = older("family.yaml", "--check")
     assert said.status == 1
     version = f"rendered by gemm-generator 0.1.0, and this is {generator.__version__}, which changes {told}"

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from generator.files import locking
 from generator.files.checked_json import Schema, Wrong, line_of
 from generator.files.locking import alone
 from generator.files.reading import FileError, read_bytes, read_text
@@ -167,3 +168,21 @@ def test_a_folder_that_cannot_be_locked_has_a_substitute(tmp_path: Path, monkeyp
     folder.mkdir()
     with alone(folder):
         assert not list(folder.iterdir()) and len(list(tmp_path.glob("*.lock"))) == 1
+
+
+def test_a_process_that_was_forked_does_not_keep_the_lock(tmp_path: Path) -> None:
+    ready, end = os.pipe(), os.pipe()
+    with alone(tmp_path):
+        child = os.fork()
+        if child == 0:
+            os.write(ready[1], b"x")
+            os.close(end[1])
+            os.read(end[0], 1)
+            os._exit(0)
+    os.read(ready[0], 1)
+    handle = locking._attempt(tmp_path)
+    for each in (*ready, *end):
+        os.close(each)
+    os.waitpid(child, 0)
+    assert handle is not None
+    os.close(handle)

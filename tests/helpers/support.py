@@ -30,6 +30,7 @@ GENERATED = ROOT / "generated"
 
 #: The files that every family has beside its kernels.
 BESIDE_KERNELS = (
+    ".gitattributes",
     "__init__.py",
     "_cached_launch.py",
     "_copies.py",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import pytest
 
 from generator.language.keys import KEYS
@@ -407,3 +409,11 @@ def test_many_scalars_are_compared_once_each(monkeypatch: pytest.MonkeyPatch) ->
     scalars = ", ".join(f"s{number}: 1" for number in range(500))
     mistakes_of(f"{BASE}ops: {{f: {{formula: x, scalars: {{{scalars}}}}}}}\n")
     assert len(calls) < 3000
+
+
+def test_line_ends_are_not_in_the_digest() -> None:
+    text = f"{BASE}header: |\n  one\n  two\n"
+    found, other = read_text(text), read_text(text.replace("\n", "\r\n").encode())
+    assert found.digest == hashlib.sha256(text.encode()).hexdigest() == other.digest
+    assert found.header == other.header == ("one", "two")
+    assert found.digest != read_text(text.replace("one", "two")).digest

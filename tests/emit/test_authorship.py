@@ -1,0 +1,138 @@
+"""Who wrote a file: any change is an edit, also above the digest and of bytes that are no text; line ends are none."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from generator.emit.apply import is_unchanged
+from tests.helpers.family_folder import FAMILY, FOLDER, KERNEL, OTHER, SMALLER, Cli, render_family
+from tests.helpers.support import Spoken, contents
+
+
+@pytest.fixture
+def rendered(cli: Cli) -> Cli:
+    """The command line in a folder where family.yaml, of four kernels, was rendered."""
+    return render_family(cli)
+
+
+HEADS = {
+    "a licence": lambda text: "# SPDX-License-Identifier: MIT\n" + text,
+    "an import": lambda text: "import os\n" + text,
+    "a byte-order mark": lambda text: "\ufeff" + text,
+    "a blank line": lambda text: "\n" + text,
+    "another command": lambda text: text.replace("family.yaml", "other.yaml", 1),
+    "no command": lambda text: text.split("\n", 1)[1],
+    "a line between": lambda text: text.replace("\n", "\n# mine\n", 1),
+}
+
+
+@pytest.mark.parametrize("manifest", ["there", "absent", "damaged"])
+@pytest.mark.parametrize("head", HEADS)
+def test_a_change_above_the_digest_is_an_edit(rendered: Cli, head: str, manifest: str) -> None:
+    edited = FOLDER / KERNEL
+    edited.write_text(HEADS[head](edited.read_text()))
+    if manifest == "absent":
+        (FOLDER / "manifest.json").unlink()
+    elif manifest == "damaged":
+        (FOLDER / "manifest.json").write_text("")
+    before = contents(FOLDER)
+    said = rendered("family.yaml")
+    assert said.status == 1 and contents(FOLDER) == before
+    assert f"{edited}: edited by hand; keep the edit elsewhere, or overwrite it with --force\n" in said.err
+    assert rendered("family.yaml", "--force").status == 0 and rendered("family.yaml", "--check").status == 0
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_a_file_changed_above_the_digest_is_not_removed(rendered: Cli, head: str) -> None:
+    Path("family.yaml").write_text(SMALLER)
+    edited = FOLDER / OTHER
+    edited.write_text(HEADS[head](edited.read_text()))
+    before = contents(FOLDER)
+    said = rendered("family.yaml")
+    assert (said.status, said.err.partition(";")[0]) == (1, f"{edited}: edited by hand") and contents(FOLDER) == before
+    assert rendered("family.yaml", "--force").status == 0 and not edited.exists()
+
+
+def test_the_header_of_a_spec_is_no_edit(cli: Cli) -> None:
+    header = "header: |\n  SPDX-License-Identifier: MIT\n\n  © Größe\n"
+    Path("family.yaml").write_text(FAMILY + header)
+    assert cli("family.yaml").status == 0
+    (FOLDER / "manifest.json").unlink()
+    Path("family.yaml").write_text(SMALLER + header)
+    assert cli("family.yaml").out == "generated/family: 2 kernels; 1 created, 1 updated, 2 removed, 10 same\n"
+    edited = FOLDER / KERNEL
+    edited.write_text(edited.read_text().replace("# SPDX-License-Identifier: MIT\n", "", 1))
+    assert cli("family.yaml").status == 1
+
+
+def with_crlf(path: Path) -> None:
+    path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
+
+
+def test_line_ends_do_not_count(rendered: Cli) -> None:
+    for path in (Path("family.yaml"), *FOLDER.iterdir()):
+        with_crlf(path)
+    before = contents(Path())
+    assert rendered("family.yaml", "--check").status == 0
+    assert rendered("family.yaml", "--diff") == Spoken(0, "", "")
+    assert rendered("family.yaml").out == "generated/family: 4 kernels; 14 same\n"
+    assert contents(Path()) == before
+    # What changes is written with LF; an edit in a file with CRLF is still one.
+    Path("family.yaml").write_text(SMALLER)
+    assert rendered("family.yaml").status == 0 and b"\r" not in (FOLDER / "__init__.py").read_bytes()
+    (FOLDER / KERNEL).write_bytes((FOLDER / KERNEL).read_bytes() + b"# mine\r\n")
+    assert rendered("family.yaml").status == 1
+
+
+def test_line_ends_do_not_count_without_a_manifest(rendered: Cli) -> None:
+    for path in FOLDER.iterdir():
+        with_crlf(path)
+    (FOLDER / "manifest.json").unlink()
+    assert rendered("family.yaml").out == "generated/family: 4 kernels; 1 created, 13 same\n"
+
+
+BYTES = {
+    "not UTF-8": lambda data: data + b"# \xff\n",
+    "UTF-16": lambda data: data.decode().encode("utf-16"),
+    "NUL": lambda data: data + b"\0",
+    "a lone CR": lambda data: data.replace(b"\n", b"\r"),
+    "nothing": lambda data: b"",
+}
+
+
+@pytest.mark.parametrize("change", BYTES)
+@pytest.mark.parametrize("name", [KERNEL, "__init__.py", ".gitattributes"])
+def test_bytes_that_are_no_text_are_an_edit(rendered: Cli, name: str, change: str) -> None:
+    whole = contents(FOLDER)
+    (FOLDER / name).write_bytes(BYTES[change](whole[name]))
+    before = contents(FOLDER)
+    for options in ((), ("--stage",)):
+        said = rendered("family.yaml", *options)
+        assert said.status == 1 and said.err.startswith(f"{FOLDER / name}: edited by hand; ")
+    said = rendered("family.yaml", "--check")
+    assert said.status == 1 and f"{FOLDER / name}: would be updated (edited by hand)\n" in said.err
+    assert rendered("family.yaml", "--diff").status == 1 and contents(FOLDER) == before
+    assert rendered("family.yaml", "--list").status == 0
+    assert rendered("family.yaml", "--force").status == 0 and contents(FOLDER) == whole
+
+
+def test_a_file_is_compared_without_its_line_ends(rendered: Cli) -> None:
+    path = FOLDER / KERNEL
+    recorded = json.loads((FOLDER / "manifest.json").read_text())["files"][KERNEL]
+    assert is_unchanged(path, recorded)
+    with_crlf(path)
+    assert is_unchanged(path, recorded)
+    path.write_bytes(path.read_bytes() + b"\xff")
+    assert not is_unchanged(path, recorded) and not is_unchanged(FOLDER / "absent.py", recorded)
+
+
+def test_a_folder_of_an_older_version_gets_the_attributes(rendered: Cli) -> None:
+    manifest = json.loads((FOLDER / "manifest.json").read_text())
+    del manifest["files"][".gitattributes"]
+    (FOLDER / "manifest.json").write_text(json.dumps(manifest))
+    (FOLDER / ".gitattributes").unlink()
+    assert f"{FOLDER}/.gitattributes: would be created\n" in rendered("family.yaml", "--check").err
+    assert rendered("family.yaml").out == "generated/family: 4 kernels; 1 created, 1 updated, 12 same\n"

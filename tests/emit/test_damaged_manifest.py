@@ -1,0 +1,116 @@
+"""A manifest that was merged, cut off or edited: rendering writes it again, and nobody's work is lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.family_folder import FAMILY, FOLDER, KERNEL, OUT, Cli, render_family
+from tests.helpers.support import contents
+
+
+@pytest.fixture
+def rendered(cli: Cli) -> Cli:
+    """The command line in a folder where family.yaml, of four kernels, was rendered."""
+    return render_family(cli)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("", id="empty"),
+        pytest.param("{", id="cut off"),
+        pytest.param("[]", id="a list"),
+        pytest.param("{}", id="without files"),
+        pytest.param('{"files": ["x"]}', id="files as a list"),
+        pytest.param('{"files": {"x": 1}}', id="a digest that is a number"),
+        pytest.param('{"files": {"../victim.txt": "00"}}', id="a path up"),
+        pytest.param('{"files": {"/etc/passwd": "00"}}', id="an absolute path"),
+        pytest.param('{"files": {"..\\\\victim.txt": "00"}}', id="a path up on Windows"),
+        pytest.param('{"files": {"sub/victim.txt": "00"}}', id="a path down"),
+        pytest.param('{"files": {"..": "00"}}', id="the folder above"),
+        pytest.param('{"files": {"": "00"}}', id="no name"),
+        pytest.param('{"files": {"a\\u0000b": "00"}}', id="NUL"),
+        pytest.param('{"files": {"manifest.json": "00"}}', id="itself"),
+        pytest.param('{"files": {}, "kernels": 1}', id="kernels as a number"),
+        pytest.param('{"files": {}, "spec": []}', id="the spec as a list"),
+        pytest.param('{"files": {}, "files": {}}', id="a key twice"),
+        pytest.param("\0", id="a control character"),
+        pytest.param('{"files": {}, "name": "\\ud800"}', id="half of a pair"),
+        pytest.param('{"files": ' + "[" * 100_000, id="nested beyond measure"),
+    ],
+)
+def test_a_damaged_manifest_is_written_again(rendered: Cli, text: str) -> None:
+    manifest = FOLDER / "manifest.json"
+    (OUT / "victim.txt").write_text("mine\n")
+    before = contents(OUT)
+    manifest.write_text(text)
+    for option in ("--check", "--diff"):
+        said = rendered("family.yaml", option)
+        assert said.status == 1 and said.err.startswith(f"{manifest}:1: is not a manifest (")
+        assert manifest.read_text() == text
+    said = rendered("family.yaml")
+    assert (said.status, said.out) == (0, "generated/family: 4 kernels; 1 updated, 13 same\n")
+    assert said.err.startswith(f"{manifest}:1: is not a manifest (") and said.err.endswith("); it is written again\n")
+    assert contents(OUT) == before
+
+
+@pytest.mark.parametrize("damage", ["conflict", "cut off", "empty", "not text"])
+def test_a_damaged_manifest_loses_no_work(rendered: Cli, damage: str) -> None:
+    manifest = FOLDER / "manifest.json"
+    text = manifest.read_bytes()
+    damaged = {
+        "conflict": b"<<<<<<< HEAD\n" + text + b"=======\n" + text + b">>>>>>> other\n",
+        "cut off": text[: len(text) // 2],
+        "empty": b"",
+        "not text": b"\xff\xfe",
+    }
+    manifest.write_bytes(damaged[damage])
+    edited = FOLDER / KERNEL
+    edited.write_text(edited.read_text() + "# mine\n")
+    before = contents(Path())
+    said = rendered("family.yaml")
+    assert said.status == 1 and said.err.startswith(f"{edited}: edited by hand; ") and contents(Path()) == before
+    # A foreign file stays, and where nothing shows that the manifest was one, the folder is left alone.
+    (FOLDER / "notes.txt").write_text("mine\n")
+    said = rendered("family.yaml", "--force")
+    if damage in ("conflict", "cut off"):
+        assert said.status == 0 and rendered("family.yaml", "--check").status == 0
+    else:
+        assert said.status == 1 and "holds files (notes.txt) that were not rendered" in said.err
+        assert contents(FOLDER) == {**before_of(before), "notes.txt": b"mine\n"}
+    assert (FOLDER / "notes.txt").read_text() == "mine\n"
+
+
+def before_of(files: dict[str, bytes]) -> dict[str, bytes]:
+    """The files of the family's folder among those of the folder of the test."""
+    start = f"{FOLDER.as_posix()}/"
+    return {name.removeprefix(start): data for name, data in files.items() if name.startswith(start)}
+
+
+def test_a_file_named_as_the_manifest_is_not_taken_for_one(cli: Cli) -> None:
+    Path("family.yaml").write_text(FAMILY)
+    FOLDER.mkdir(parents=True)
+    (FOLDER / "manifest.json").write_text('{"name": "my web page"}')
+    for options in ((), ("--force",), ("--check",)):
+        said = cli("family.yaml", *options)
+        assert said.status == 1 and "no file of the folder was rendered here: move it away" in said.err
+        assert contents(FOLDER) == {"manifest.json": b'{"name": "my web page"}'}
+
+
+def test_a_damaged_manifest_of_several_kernels_needs_a_whole_rendering(rendered: Cli) -> None:
+    (FOLDER / "manifest.json").write_text("{")
+    before = contents(FOLDER)
+    for options in (("--only", "*_bias_*"), ("--only", "*_bias_*", "--check")):
+        said = rendered("family.yaml", *options)
+        assert said.status == 1 and "--only would lose the other kernels: render without --only first" in said.err
+    assert contents(FOLDER) == before
+
+
+def test_a_command_that_reads_a_damaged_manifest_names_what_mends_it(rendered: Cli) -> None:
+    (FOLDER / "manifest.json").write_text("{")
+    said = rendered("verify", FOLDER, "--level", "static")
+    assert said.status == 2 and "is not a manifest (is not JSON: " in said.err
+    command = said.err.strip().rpartition("render the family again: python -m generator ")[2]
+    assert command == "family.yaml" and rendered(command).status == 0
