@@ -17,9 +17,9 @@ from generator.language import measured_values as values
 from generator.verify.jobs import Job, Result
 from generator.verify.launches import Launch, launches
 
-#: The least duration: the file has three decimals.
-_LEAST = 0.001
-SCHEMA = Schema(values.by_name({"type": "number", "minimum": _LEAST, "maximum": 86400}))
+#: The least duration, for the file has three decimals, and the largest: a day.
+_LEAST, _MOST = 0.001, 86400.0
+SCHEMA = Schema(values.by_name({"type": "number", "minimum": _LEAST, "maximum": _MOST}))
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,13 @@ class Costs:
                     entry[1] += count
         means = {category: total / max(count, 1) for category, (total, count) in sorted(sums.items())}
         # A duration of 0 would say that a job costs nothing.
-        return cls({category: max(_LEAST, round(mean, 3)) for category, mean in means.items() if math.isfinite(mean)})
+        return cls(
+            {
+                category: min(_MOST, max(_LEAST, round(mean, 3)))
+                for category, mean in means.items()
+                if math.isfinite(mean)
+            }
+        )
 
     def of(self, job: Job) -> float:
         """The expected duration of `job` in seconds."""
