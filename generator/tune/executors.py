@@ -10,6 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor, ProcessPoolExecutor
 from typing import Any
 
+from generator.files.parent_process import end_with_parent
 from generator.language.errors import CallError
 
 #: The word of `--executor` for processes of this machine.
@@ -51,6 +52,7 @@ def processes(gpus: int) -> ProcessPoolExecutor:
 
 
 def _take_one(devices: Any) -> None:
+    end_with_parent()
     # torch looks for devices at the first use, which is later.
     os.environ[_VISIBLE] = devices.get()
     # Only the main process handles Ctrl-C: a running trial is short and must not be recorded as a failure.

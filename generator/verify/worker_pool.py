@@ -14,6 +14,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from typing import Any
 
+from generator.files.parent_process import end_with_parent
 from generator.verify.jobs import Failure, Job, Result
 
 #: How many cases with gigabytes of operands may use the GPU at the same time.
@@ -50,6 +51,7 @@ def _initialize(level: str, lock: Any) -> None:
     """Set the environment of a new worker, before anything imports torch or triton."""
     global _lock
     _lock = lock
+    end_with_parent()
     # Only the main process handles Ctrl-C: it keeps what has passed, and ends the workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ["OMP_NUM_THREADS"] = "1"
