@@ -15,13 +15,14 @@ from generator.emit.hub.repository import Repository
 from generator.emit.job import counted
 from generator.emit.manifest_reader import Rendered
 from generator.emit.wheel import wheel
+from generator.files.same_file import distinct
 from generator.language.errors import CallError
 
 
 def main(argv: list[str]) -> int:
     """Write the package and return 0; raises `CallError` for a wrong call, `Refused` for files in the way."""
     options = parser().parse_args(argv)
-    families = [manifest_reader.read(folder) for folder in options.families]
+    families = [manifest_reader.read(folder) for folder in distinct(options.families)]
     for family in families:
         _unchanged(family)
     if options.format == "wheel":

@@ -188,3 +188,9 @@ def test_the_library_kernels_loads_the_repository(repository: Path, tmp_path_fac
     tests = ("-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider", "--rootdir", repository, repository / "tests")
     done = python(*tests, env=variables, cwd=repository)
     assert done.returncode == 0 and "12 passed" in done.stdout, done.stdout + done.stderr
+
+
+def test_a_folder_under_two_paths_is_packaged_once(cli: Callable[..., Spoken], tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(GENERATED / "ladder")
+    done = cli("package", GENERATED / "ladder", tmp_path / "link", "--format", "wheel", "--out", "dist")
+    assert done.status == 0 and ": 1 family;" in done.out, done.err

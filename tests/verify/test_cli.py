@@ -325,3 +325,14 @@ def test_results_hold_only_what_passed(tmp_path: Path) -> None:
     write_junit(tmp_path / "j.xml", [failed, passed])
     (suite,) = ET.parse(tmp_path / "j.xml").getroot()
     assert suite.get("failures") == "1"
+
+
+def test_a_spec_and_its_folder_under_several_paths_are_one_family(call: Call, tmp_path: Path) -> None:
+    spec, folder = ROOT / "specs" / "ladder.yaml", ROOT / "generated" / "ladder"
+    (tmp_path / "other").symlink_to(folder)
+    once = call(spec, "--level", "static")
+    paths = (spec, folder, Path("generated/ladder"), "generated/../generated/ladder/", tmp_path / "other")
+    status, out, error = call(*paths, "specs/ladder.yaml", "--level", "static")
+    assert status == once[0] == 0 and not error
+    words = re.compile(r"^all \d+ passed", re.M)
+    assert words.findall(out) == words.findall(once[1]) != []
