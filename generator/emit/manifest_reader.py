@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +34,8 @@ class Rendered:
     left_out: tuple[LeftOut, ...]
     #: Kernel name -> sha256 of the body of its file.
     digests: Mapping[str, str] = field(hash=False)
-    #: The names of all files.
-    files: frozenset[str]
+    #: The name of each file -> sha256 of its text.
+    files: Mapping[str, str] = field(hash=False)
 
     @cached_property
     def by_name(self) -> dict[str, Kernel]:
@@ -46,11 +46,11 @@ class Rendered:
         """Each contract's kernels, both in the order of the family."""
         return by_contract(self.kernels)
 
-    @property
+    @cached_property
     def own_files(self) -> list[Path]:
-        """The family's modules other than kernels of products: `__init__.py` and what it imports."""
-        found = sorted(self.folder.glob("*.py"))
-        return [path for path in found if path.name in self.files and path.stem not in self.by_name]
+        """The modules that the manifest lists other than kernels of products: `__init__.py` and what it imports."""
+        kernels = {f"{name}.py" for name in self.by_name}
+        return [self.folder / name for name in sorted(self.files) if name.endswith(".py") and name not in kernels]
 
     def file(self, name: str, *, contract: bool = False) -> Path:
         """The file of a kernel; with `contract`, the package that holds the function of a contract."""
@@ -68,34 +68,49 @@ def read(folder: Path) -> Rendered:
     if manifest.get("manifest") != VERSION:
         found = manifest.get("manifest")
         raise CallError(f"{folder / MANIFEST}: version {found!r} of the manifest; this generator reads {VERSION}")
+    # Most kernels share their epilogue, and what is derived from it once, with others.
+    epilogues: dict[str, Epilogue] = {}
     try:
         operations = {name: known(name, operation_of(entry)) for name, entry in manifest["operations"].items()}
-        kernels = {name: _kernel(name, entry, operations) for name, entry in manifest["kernels"].items()}
+        kernels = {name: _kernel(name, entry, operations, epilogues) for name, entry in manifest["kernels"].items()}
         strays = [name for name in kernels if f"{name}.py" not in manifest["files"]]
         if strays:
             raise ValueError(f"{strays[0]!r} is no file of the family")
         left_out = tuple(LeftOut(str(e["name"]), str(e["reason"]), e.get("target")) for e in manifest["left_out"])
         digests = {name: str(entry["sha256"]) for name, entry in manifest["kernels"].items()}
-        files = frozenset(manifest["files"])
-        return Rendered(folder, str(manifest["name"]), tuple(kernels.values()), left_out, digests, files)
+        files = dict(manifest["files"])
+        family = Rendered(folder, str(manifest["name"]), tuple(kernels.values()), left_out, digests, files)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
         reason = f"{type(error).__name__}: {error}"
         raise CallError(f"{folder / MANIFEST}: is invalid ({reason}); render the family again") from None
+    while len(_read) >= _MOST:
+        del _read[next(iter(_read))]
+    _read[folder] = family
+    return family
 
 
-@lru_cache(maxsize=64)
 def remembered(folder: Path) -> Rendered:
-    """The family in `folder` as it was when this process first read it; raises as `read` does."""
-    return read(folder)
+    """The family in `folder` as it was when this process last read it; raises as `read` does."""
+    return _read.get(folder) or read(folder)
 
 
-def _kernel(name: str, entry: Mapping[str, Any], operations: Mapping[str, Operation]) -> Kernel:
+#: The families that were read last.
+_read: dict[Path, Rendered] = {}
+_MOST = 64
+
+
+def _kernel(
+    name: str, entry: Mapping[str, Any], operations: Mapping[str, Operation], epilogues: dict[str, Epilogue]
+) -> Kernel:
     axes = entry["axes"]
+    spelled = repr(axes["epilogue"])
+    if spelled not in epilogues:
+        epilogues[spelled] = _epilogue(axes["epilogue"], operations)
     layout = Layout(**{side: _one_of(axes["layout"][side], LAYOUT_LETTERS.values()) for side in "abc"})
     variant = Variant(
         layout,
         _dtype(axes["dtype"]),
-        epilogue=_epilogue(axes["epilogue"], operations),
+        epilogue=epilogues[spelled],
         # A manifest may be older than an axis.
         **{axis: _one_of(axes.get(axis, DEFAULTS[axis]), words) for axis, words in WORDS.items()},
     )

@@ -22,8 +22,8 @@ from generator.verify.launches import Launch, launches
 def rendered(paths: Sequence[Path], out: Path, only: str = "*") -> list[Rendered]:
     """The rendered families of the paths, each once: those of specs, then those of folders of rendered families.
 
-    Several paths to one folder, or a spec and its folder, are one family. Raises `SpecError` with every mistake of all specs, and `CallError`, with the command to run, if a family is not
-    rendered or was rendered from a different spec.
+    Several paths to one folder, or a spec and its folder, are one family. Raises `SpecError` with every mistake of all
+    specs, and `CallError`, with the command to run, if a family is not rendered or was rendered from a different spec.
     """
     folders = distinct(path for path in paths if path.is_dir())
     found = [_of_spec(family, out, only) for family in families(path for path in paths if not path.is_dir())]

@@ -82,5 +82,5 @@ def results(level: str, jobs: Sequence[Job]) -> Iterator[Result]:
     return (
         static_checks.run(jobs)
         if level == "static"
-        else worker_pool.results(level, jobs, worker_pool.workers_by_default())
+        else worker_pool.results(level, jobs, workers_by_default())
     )
