@@ -195,7 +195,8 @@ def test_all_without_specs(family: Cli) -> None:
 
 
 def test_a_spec_given_twice_is_rendered_once(family: Cli) -> None:
-    assert family("family.yaml", "./family.yaml", Path("family.yaml").resolve()).out == "generated/family: 4 kernels; 13 created\n"
+    paths = ("family.yaml", "./family.yaml", Path("family.yaml").resolve())
+    assert family(*paths).out == "generated/family: 4 kernels; 13 created\n"
 
 
 def test_two_specs_of_one_name(family: Cli) -> None:

@@ -24,7 +24,7 @@ def _add(paths: Sequence[Path], *options: str) -> None:
     call = ["git", "add", *options, "--pathspec-from-file=-", "--pathspec-file-nul"]
     names = "\0".join(f":(literal){path}" for path in paths)
     try:
-        done = subprocess.run(call, input=names, capture_output=True, text=True)
+        done = subprocess.run(call, input=names, capture_output=True, encoding="utf-8", errors="surrogateescape")
     except OSError as error:
         raise Refused(f"--stage: git cannot be run: {error.strerror}") from None
     if done.returncode != 0:

@@ -312,7 +312,9 @@ def _device() -> tuple[str | None, str | None]:
     """Both, queried in a separate process, so that this process does not initialise CUDA."""
     if importlib.util.find_spec("torch") is None:
         raise CallError("verify needs torch; install the extra: pip install 'gemm-generator[verify]'")
-    asked = subprocess.run([sys.executable, "-m", "generator.verify.gpu"], capture_output=True, text=True)
+    asked = subprocess.run(
+        [sys.executable, "-m", "generator.verify.gpu"], capture_output=True, encoding="utf-8", errors="replace"
+    )
     if asked.returncode != 0:
         reason = asked.stderr.strip().rpartition("\n")[2] or f"status {asked.returncode}"
         raise CallError(f"torch cannot query the GPU: {reason}")

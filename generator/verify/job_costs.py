@@ -26,7 +26,7 @@ class Costs:
     @lru_cache(maxsize=1)
     def shipped(cls) -> Costs:
         """The durations in the package's data file."""
-        return cls(json.loads(_FILE.read_text()))
+        return cls(json.loads(_FILE.read_text(encoding="utf-8")))
 
     @classmethod
     def measured(cls, results: Iterable[Result]) -> Costs:

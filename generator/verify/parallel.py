@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import TypeVar
 
@@ -27,7 +27,7 @@ def begin_worker() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def each(function: Callable[[_Item], _Value], items: Sequence[_Item], many: int) -> Iterator[_Value]:
+def each(function: Callable[[_Item], _Value], items: Sequence[_Item], many: int) -> Generator[_Value, None, None]:
     """The function's value for each item, in order; from `many` items on, in worker processes.
 
     Closing the iterator, or an interrupt, ends the workers.

@@ -41,22 +41,32 @@ class Listed:
     tables: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
-def failures(file: Path, listed: Listed | None = None) -> list[Failure]:
+@dataclass(frozen=True)
+class Text:
+    """What is wrong with the text of a file, whether it is UTF-8 text, and whether it is Python."""
+
+    failures: tuple[Failure, ...]
+    readable: bool = False
+    parsed: bool = False
+
+
+def check(file: Path, listed: Listed | None = None) -> Text:
     """What is wrong with a file, whose entry in the manifest is `listed`; None if there is no manifest."""
     try:
         data = with_unix_lines(read_bytes(file))
     except FileNotFoundError:
         again = "does not exist, but the family's manifest lists it; render the family again"
-        return [Failure("manifest", "every file that the manifest lists is there", f"{file} {again}")]
+        return Text((Failure("manifest", "every file that the manifest lists is there", f"{file} {again}"),))
     except FileError as error:
-        return [Failure("manifest", "every file that the manifest lists can be read", str(error))]
+        return Text((Failure("manifest", "every file that the manifest lists can be read", str(error)),))
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        return [Failure("encoding", "the file is UTF-8 text", f"line {line} is not UTF-8")]
+        return Text((Failure("encoding", "the file is UTF-8 text", f"line {line} is not UTF-8"),))
     with _without_collection():
-        return [Failure(*words) for words in _failures(data, text, listed)]
+        found = tuple(Failure(*words) for words in _failures(data, text, listed))
+    return Text(found, readable=True, parsed=not any(failure.case == "parse" for failure in found))
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -10,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 
 from generator.emit.manifest_reader import Rendered, remembered
@@ -20,11 +21,13 @@ from generator.verify import folder_files, rendered_text
 from generator.verify.jobs import Failure, Job, Result
 from generator.verify.manifest_configurations import tables
 from generator.verify.parallel import each
-from generator.verify.rendered_text import Listed
+from generator.verify.rendered_text import Listed, Text
 
 _LINE = "120"
 #: The most bytes of names in one call of ruff: all systems but one take 128 KiB of arguments at least.
 _MOST = 24_000 if sys.platform == "win32" else 100_000
+#: The files whose results are known at a time.
+_GROUP = 2000
 #: From this number of files on, workers check the texts.
 _MANY = 1000
 
@@ -59,21 +62,28 @@ def check(files: Iterable[tuple[Path, Listed | None]]) -> Iterator[tuple[Path, l
     Raises `CallError` if ruff is not installed.
     """
     work = list(files)
-    present = [file for file, _ in work if file.is_file()]
+    with contextlib.closing(texts := each(_text, work, _MANY)):
+        checked = zip((file for file, _ in work), texts, strict=True)
+        while group := list(islice(checked, _GROUP)):
+            yield from _with_ruff(group)
+
+
+def _with_ruff(group: Sequence[tuple[Path, Text]]) -> Iterator[tuple[Path, list[Failure]]]:
+    """The files with the failures of their texts, and those that ruff finds in what it can read."""
     lint: dict[tuple[str, str], list[Failure]] = defaultdict(list)
-    for path, message in _lint(present):
+    for path, message in _lint([file for file, text in group if text.readable]):
         lint[path].append(Failure("lint", "no name is unused or undefined", message))
-    unformatted = set(_unformatted(present))
+    unformatted = set(_unformatted([file for file, text in group if text.parsed]))
     message = f"`ruff format --line-length {_LINE}` would change it"
-    for (file, _), texts in zip(work, each(_text, work, _MANY), strict=True):
-        found = [*texts, *lint.get(_key(file), ())]
-        if _key(file) in unformatted and not any(failure.case == "parse" for failure in texts):
+    for file, text in group:
+        found = [*text.failures, *lint.get(_key(file), ())]
+        if _key(file) in unformatted:
             found.append(Failure("format", "the template emits finished formatting", message))
         yield file, found
 
 
-def _text(work: tuple[Path, Listed | None]) -> list[Failure]:
-    return rendered_text.failures(*work)
+def _text(work: tuple[Path, Listed | None]) -> Text:
+    return rendered_text.check(*work)
 
 
 def _ruff(*arguments: str, files: Sequence[Path]) -> Iterator[str]:
@@ -93,6 +103,8 @@ def _parts(files: Sequence[Path]) -> Iterator[list[str]]:
     for file in files:
         # A relative path could begin with a character that ruff takes for something else.
         path = os.path.abspath(file)
+        if os.fsencode(path) != path.encode(errors="replace"):
+            raise CallError(f"{path!r} is not UTF-8 text, so that ruff cannot name the file; rename the folder")
         length = len(os.fsencode(path)) + 1
         if part and size + length > _MOST:
             yield part
@@ -121,7 +133,7 @@ def _unformatted(files: Sequence[Path]) -> Iterator[tuple[str, str]]:
 
 def _key(file: Path) -> tuple[str, str]:
     """The same for all paths that lead to a file by its own name, as ruff and a caller spell it."""
-    folder, name = os.path.split(file)
+    folder, name = os.path.split(os.path.abspath(file))
     return _real(folder), name
 
 

@@ -63,6 +63,9 @@ def _initialize(level: str, lock: Any) -> None:
 
 
 def _work(job: Job) -> Result:
+    if not job.file.exists():
+        message = f"{job.file} does not exist, but the family's manifest lists it; render the family again"
+        return Result(job, failures=(Failure("import", "the file is imported", message),))
     if job.level == "bounds":
         from generator.verify.bounds_job import run
 

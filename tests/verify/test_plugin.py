@@ -39,6 +39,14 @@ def test_every_kernel_is_a_test_at_every_level(vendored: Path) -> None:
     assert "ladder::interpret::gemm_fp16_rcr_none\n" in done.stdout
 
 
+def test_what_is_wrong_with_a_helper_fails_whatever_k_chooses(vendored: Path) -> None:
+    (vendored / "kernels" / "ladder" / "nn.py").unlink()
+    for chosen in ("naive", "tiled"):
+        done = run(vendored, "--gemm-family", "kernels/ladder", "--gemm-level", "static", "-k", chosen)
+        assert done.returncode == 1 and "1 failed" in done.stdout, done.stdout + done.stderr
+        assert "nn.py does not exist, but the family's manifest lists it" in done.stdout
+
+
 def test_a_family_under_several_paths_is_one(vendored: Path) -> None:
     (vendored / "link").symlink_to(vendored / "kernels" / "ladder")
     call = ("--gemm-level", "static", "--gemm-family", "kernels/ladder")
