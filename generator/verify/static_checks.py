@@ -103,8 +103,11 @@ def _parts(files: Sequence[Path]) -> Iterator[list[str]]:
     for file in files:
         # A relative path could begin with a character that ruff takes for something else.
         path = os.path.abspath(file)
-        if os.fsencode(path) != path.encode(errors="replace"):
-            raise CallError(f"{path!r} is not UTF-8 text, so that ruff cannot name the file; rename the folder")
+        try:
+            os.fsencode(path).decode()
+        except UnicodeDecodeError:
+            message = f"{path!r} is not UTF-8 text, so that ruff cannot name the file; rename the folder"
+            raise CallError(message) from None
         length = len(os.fsencode(path)) + 1
         if part and size + length > _MOST:
             yield part
@@ -119,7 +122,7 @@ def _lint(files: Sequence[Path]) -> Iterator[tuple[tuple[str, str], str]]:
     for output in _ruff("check", "--select", "F,E9", "--output-format", "json", files=files):
         for entry in json.loads(output):
             message = f"line {entry['location']['row']}: {entry['message']} ({entry['code']})"
-            yield _key(Path(entry["filename"])), message
+            yield _key(_named(entry["filename"])), message
 
 
 def _unformatted(files: Sequence[Path]) -> Iterator[tuple[str, str]]:
@@ -127,8 +130,13 @@ def _unformatted(files: Sequence[Path]) -> Iterator[tuple[str, str]]:
     # A diff, since the output of --check differs between versions of ruff.
     for output in _ruff("format", "--diff", "--line-length", _LINE, files=files):
         for line, following in pairwise(output.splitlines()):
-            if line.startswith("--- ") and following.startswith("+++ ") and _key(Path(line[4:])) in known:
-                yield _key(Path(line[4:]))
+            if line.startswith("--- ") and following.startswith("+++ ") and _key(_named(line[4:])) in known:
+                yield _key(_named(line[4:]))
+
+
+def _named(text: str) -> Path:
+    """The path that ruff writes as UTF-8, as Python spells it in the encoding of the file system."""
+    return Path(os.fsdecode(text.encode(errors="surrogateescape")))
 
 
 def _key(file: Path) -> tuple[str, str]:

@@ -423,7 +423,7 @@ def test_a_cache_that_cannot_be_used_stops_no_proof(
 def test_text_that_is_not_ascii_is_proved_in_any_locale(tmp_path: Path) -> None:
     """Rendered, proved and packaged by processes that warn of each file opened in the locale's encoding."""
     (tmp_path / "family.yaml").write_text(
-        "summary: A möduł ©\nheader: ['© Ünder the Licence']\nlayout: rcr\ndtype: fp16\n", encoding="utf-8"
+        "summary: A möduł ©\nheader: '© Ünder the Licence'\nlayout: rcr\ndtype: fp16\n", encoding="utf-8"
     )
     shutil.copytree(ROOT / "generated" / "ladder", tmp_path / "ladder-é")
     variables = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONWARNDEFAULTENCODING": "1"}
