@@ -56,7 +56,7 @@ def subject(job: Job) -> Subject | None:
     """What of a kernel's code a job proves; None where it is about something else, or the file is no Python."""
     try:
         return Subject.of(job, code_parts.of_file(job.file))
-    except (OSError, SyntaxError, ValueError):
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 
 

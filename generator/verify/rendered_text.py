@@ -43,10 +43,9 @@ class Listed:
 
 @dataclass(frozen=True)
 class Text:
-    """What is wrong with the text of a file, whether it is UTF-8 text, and whether it is Python."""
+    """What is wrong with the text of a file, and whether it is Python."""
 
     failures: tuple[Failure, ...]
-    readable: bool = False
     parsed: bool = False
 
 
@@ -66,7 +65,7 @@ def check(file: Path, listed: Listed | None = None) -> Text:
         return Text((Failure("encoding", "the file is UTF-8 text", f"line {line} is not UTF-8"),))
     with _without_collection():
         found = tuple(Failure(*words) for words in _failures(data, text, listed))
-    return Text(found, readable=True, parsed=not any(failure.case == "parse" for failure in found))
+    return Text(found, parsed=not any(failure.case == "parse" for failure in found))
 
 
 @contextmanager

@@ -180,7 +180,7 @@ class ResultCache:
             if found is None:
                 try:
                     found = asdict(code_parts.of_file(path))
-                except (OSError, SyntaxError, ValueError):
+                except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
                     found = asdict(code_parts.Parts(text, text, text))
                 self._store.put("parts", [(key, found)])
             self._parts[path] = code_parts.Parts(**found)

@@ -69,11 +69,12 @@ def check(files: Iterable[tuple[Path, Listed | None]]) -> Iterator[tuple[Path, l
 
 
 def _with_ruff(group: Sequence[tuple[Path, Text]]) -> Iterator[tuple[Path, list[Failure]]]:
-    """The files with the failures of their texts, and those that ruff finds in what it can read."""
+    """The files with the failures of their texts, and with what ruff finds in those that are Python."""
     lint: dict[tuple[str, str], list[Failure]] = defaultdict(list)
-    for path, message in _lint([file for file, text in group if text.readable]):
+    parsed = [file for file, text in group if text.parsed]
+    for path, message in _lint(parsed):
         lint[path].append(Failure("lint", "no name is unused or undefined", message))
-    unformatted = set(_unformatted([file for file, text in group if text.parsed]))
+    unformatted = set(_unformatted(parsed))
     message = f"`ruff format --line-length {_LINE}` would change it"
     for file, text in group:
         found = [*text.failures, *lint.get(_key(file), ())]

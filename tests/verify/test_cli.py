@@ -375,6 +375,14 @@ def test_a_kernel_without_its_file_has_failed_at_every_level(
     assert re.search(r"^3 of 3 failed", out, re.M)
 
 
+@pytest.mark.parametrize("text", ["x = " + "(" * 5000 + "1" + ")" * 5000, "x = " + "-" * 50_000 + "1", "\xff\0"])
+def test_a_file_that_no_parser_reads_is_a_failure(ladder: Path, call: Call, text: str) -> None:
+    kernel = "gemm_fp16_rcr_none__naive_pointer_mnk_linear"
+    (ladder / f"{kernel}.py").write_bytes(text.encode("latin-1"))
+    status, out, error = call(ladder, "--only", kernel, "--level", "static", "--level", "bounds")
+    assert status == 1 and re.search(r"^2 of 2 failed", out, re.M) and not error
+
+
 def test_results_of_another_user_or_machine_are_not_believed(
     ladder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -49,7 +49,7 @@ def test_a_good_text_passes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("body", "cases"),
     [
-        (GOOD.replace("print(torch.pi)", "x = (1"), ["parse", "lint"]),
+        (GOOD.replace("print(torch.pi)", "x = (1"), ["parse"]),
         (GOOD.replace("torch.pi", "torch.pi, y"), ["lint"]),
         (GOOD.replace("import torch\n", "import math\nimport torch\n"), ["lint"]),
         (GOOD.replace("print(torch.pi)", "print( torch.pi )"), ["format"]),
@@ -58,7 +58,7 @@ def test_a_good_text_passes(tmp_path: Path) -> None:
         (GOOD.replace("A module", "A \u202emodule"), ["characters"]),
         (GOOD.replace("import torch\n", "import torch  # \u2066 \n"), ["characters", "format"]),
         (GOOD.replace("A module", "A \x08module"), ["characters"]),
-        ("\ufeff" + GOOD, ["characters", "parse", "lint"]),
+        ("\ufeff" + GOOD, ["characters", "parse"]),
         (GOOD.replace("import torch\n", "import numpy\nimport torch\n").replace(".pi", ".pi, numpy"), ["imports"]),
         (
             GOOD.replace("import torch\n", "import torch\n\nimport generator\n").replace(".pi", ".pi, generator"),
