@@ -91,8 +91,9 @@ def _jobs(config: pytest.Config, folders: Sequence[Path]) -> tuple[list[Job], di
     index, count = part(config.getoption("--gemm-shard"))
     found = rendered(folders, Path())
     # The query for a GPU takes seconds: mistakes in the options are reported first.
-    device = gpu()
-    levels = config.getoption("--gemm-level") or (*default_levels(device), "compile")
+    asked = config.getoption("--gemm-level")
+    device = gpu() if not asked or "gpu" in asked else None
+    levels = asked or (*default_levels(device), "compile")
     if "gpu" in levels and device is None:
         raise ValueError("--gemm-level gpu: torch sees no GPU here")
     if config.getoption("--gemm-target") and "compile" not in levels:
@@ -200,7 +201,8 @@ class Outcomes:
 
     def _results(self, level: str, jobs: list[Job]) -> Iterator[Result]:
         from generator.verify import static_checks
-        from generator.verify.worker_pool import results, workers_by_default
+        from generator.verify.parallel import workers_by_default
+        from generator.verify.worker_pool import results
 
         return static_checks.run(jobs) if level == "static" else results(level, jobs, workers_by_default())
 

@@ -11,7 +11,8 @@ import pytest
 # Matrices are small, and workers prove kernels beside this process: torch's threads would spend more on waiting.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from generator.verify.worker_pool import Pool, workers_by_default
+from generator.verify.parallel import workers_by_default
+from generator.verify.worker_pool import Pool
 from tests.helpers.support import Spoken, called
 
 

@@ -100,3 +100,32 @@ def test_what_an_import_does_not_bring_along(entry: str, never: tuple[str, ...])
 def test_a_cycle_would_be_found() -> None:
     with pytest.raises(pytest.fail.Exception, match="in a circle"):
         assert_no_cycle({"a": {"b"}, "b": {"a"}})
+
+
+def test_every_text_is_opened_with_its_encoding() -> None:
+    """Without one Python takes the locale's, so that a file can be read on one machine and not on another."""
+    found = []
+    for path in modules().values():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and _is_without_encoding(node):
+                found.append(f"{path}:{node.lineno}")
+    assert not found
+
+
+def _is_without_encoding(call: ast.Call) -> bool:
+    """Whether a call opens a file, or a process, as text without naming the encoding."""
+    name = getattr(call.func, "attr", getattr(call.func, "id", ""))
+    options = {keyword.arg: keyword.value for keyword in call.keywords}
+    if "encoding" in options:
+        return False
+    if name in ("read_text", "write_text"):
+        # The package's own `read_text(path)` reads UTF-8, and so does a resource that is given an encoding.
+        return isinstance(call.func, ast.Attribute)
+    if name in ("open", "fdopen", "NamedTemporaryFile", "TemporaryFile"):
+        constants = [arg.value for arg in [*call.args, *options.values()] if isinstance(arg, ast.Constant)]
+        modes = [word for word in constants if isinstance(word, str) and set(word) <= set("rwxabt+")]
+        if isinstance(call.func, ast.Attribute) and getattr(call.func.value, "id", "") == "os" and name == "open":
+            return False
+        # Temporary files are binary by default.
+        return not any("b" in mode for mode in modes) and (bool(modes) or not name.endswith("File"))
+    return any(getattr(options.get(word), "value", False) is True for word in ("text", "universal_newlines"))

@@ -158,7 +158,9 @@ def _driver() -> str:
     """The release of the driver, or `unknown` if nvidia-smi does not report it."""
     command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
     try:
-        answer = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout.split()
+        answer = subprocess.run(
+            command, capture_output=True, encoding="utf-8", errors="replace", timeout=20, check=True
+        ).stdout.split()
     except (OSError, subprocess.SubprocessError):
         return "unknown"
     return answer[0] if answer else "unknown"

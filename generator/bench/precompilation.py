@@ -5,6 +5,7 @@ A worker that fails or is too slow does no harm: the timing process compiles wha
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -17,6 +18,7 @@ from typing import Any
 from generator.bench.comparison_plan import Comparison, Contestant
 from generator.bench.competitor import function, rows
 from generator.bench.problem import Problem, Shape
+from generator.files.parent_process import end_with_parent
 from generator.language.built_in import chain_of
 from generator.language.model import Dtype, Layout
 
@@ -73,7 +75,7 @@ def compile_ahead(work: Sequence[dict[str, Any]], workers: int, longest: float =
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             env=environment,
-            text=True,
+            encoding="utf-8",
         )
         running.append((process, json.dumps(work[number::workers])))
     _wait(running, longest)
@@ -84,8 +86,9 @@ def _wait(running: list[tuple[subprocess.Popen[str], str]], longest: float) -> N
         for process, text in running:
             assert process.stdin is not None
             try:
-                process.stdin.write(text)
-                process.stdin.close()
+                # The pipe stays open: a worker ends when it is closed, as the end of this process does.
+                process.stdin.write(text + "\n")
+                process.stdin.flush()
             except OSError:
                 continue
         deadline = time.monotonic() + longest
@@ -98,18 +101,24 @@ def _wait(running: list[tuple[subprocess.Popen[str], str]], longest: float) -> N
             if process.poll() is None:
                 process.kill()
                 process.wait()
+            # A worker that has failed has not read all, and closing writes what is left.
+            with contextlib.suppress(OSError):
+                if process.stdin is not None:
+                    process.stdin.close()
 
 
 def main() -> None:
-    """A worker: read calls from standard input and make each once.
+    """A worker: read calls from the first line of standard input and make each once, until standard input ends.
 
     An exception is printed and ignored: the timing process gets it again.
     """
+    work = json.loads(sys.stdin.buffer.readline())
+    end_with_parent(sys.stdin.fileno())
     import torch
 
     from generator.bench.random_operands import make_sets
 
-    for job in json.loads(sys.stdin.read()):
+    for job in work:
         problem = Problem(
             Shape(*job["shape"]), Dtype.from_data(job["dtype"]), Layout.of(job["layout"]), chain_of(job["epilogue"])
         )

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from packaging.specifiers import SpecifierSet
 
+from generator.emit.advice import rendering_into
 from generator.emit.apply import MANIFEST
 from generator.emit.manifest_schema import SCHEMA
 from generator.emit.manifest_schema import VERSION as VERSION
@@ -41,8 +42,8 @@ class Rendered:
     left_out: tuple[LeftOut, ...]
     #: Kernel name -> sha256 of the body of its file.
     digests: Mapping[str, str] = field(hash=False)
-    #: The names of all files.
-    files: frozenset[str]
+    #: The name of each file -> sha256 of its text.
+    files: Mapping[str, str] = field(hash=False)
     #: The whole manifest.
     contents: Mapping[str, Any] = field(hash=False, compare=False, repr=False)
 
@@ -55,11 +56,11 @@ class Rendered:
         """Each contract's kernels, both in the order of the family."""
         return by_contract(self.kernels)
 
-    @property
+    @cached_property
     def own_files(self) -> list[Path]:
-        """The family's modules other than kernels of products: `__init__.py` and what it imports."""
-        found = sorted(self.folder.glob("*.py"))
-        return [path for path in found if path.name in self.files and path.stem not in self.by_name]
+        """The modules that the manifest lists other than kernels of products: `__init__.py` and what it imports."""
+        kernels = {f"{name}.py" for name in self.by_name}
+        return [self.folder / name for name in sorted(self.files) if name.endswith(".py") and name not in kernels]
 
     def file(self, name: str, *, contract: bool = False) -> Path:
         """The file of a kernel; with `contract`, the package that holds the function of a contract."""
@@ -82,10 +83,15 @@ def read(folder: Path) -> Rendered:
             reason = f"version {shown(number)} of the manifest; this generator reads {VERSION}"
             raise CallError(on_one_line(f"{path}:{line_of(text, ['manifest'])}: {reason}"))
         SCHEMA.check(manifest, text)
-        return _family(folder, manifest, text)
+        family = _family(folder, manifest, text)
     except Wrong as error:
-        message = f"{path}:{error.line}: is invalid: {error.reason}; render the family again"
+        again = f"render the family again: {rendering_into(folder)}"
+        message = f"{path}:{error.line}: is invalid: {error.reason}; {again}"
         raise CallError(on_one_line(message)) from None
+    while len(_read) >= _MOST:
+        del _read[next(iter(_read))]
+    _read[folder] = family
+    return family
 
 
 #: Any manifest, of a later version too.
@@ -96,6 +102,8 @@ def _family(folder: Path, manifest: Mapping[str, Any], text: str) -> Rendered:
     """The family of a manifest that has the right shape; raise `Wrong` for values that do not go together."""
     operations: dict[str, Operation] = {}
     kernels: dict[str, Kernel] = {}
+    # Most kernels share their epilogue, and what is derived from it once, with others.
+    epilogues: dict[str, Epilogue] = {}
     with _at(text, "name"):
         _require(why_no_family(manifest["name"]))
     for path in (("summary",), ("spec", "file")):
@@ -106,7 +114,7 @@ def _family(folder: Path, manifest: Mapping[str, Any], text: str) -> Rendered:
             operations[name] = known(name, operation_of(entry))
     for name, entry in manifest["kernels"].items():
         with _at(text, "kernels", name):
-            kernels[name] = _kernel(name, entry, operations)
+            kernels[name] = _kernel(name, entry, operations, epilogues)
             _require(None if f"{name}.py" in manifest["files"] else f"{name!r} is no file of the family")
     for index, entry in enumerate(manifest["left_out"]):
         if not f"{entry['name']}{entry['reason']}".isprintable():
@@ -114,8 +122,7 @@ def _family(folder: Path, manifest: Mapping[str, Any], text: str) -> Rendered:
                 _require_printable(f"{entry['name']}: {entry['reason']}")
     left_out = tuple(LeftOut(entry["name"], entry["reason"], entry.get("target")) for entry in manifest["left_out"])
     digests = {name: entry["sha256"] for name, entry in manifest["kernels"].items()}
-    files = frozenset(manifest["files"])
-    return Rendered(folder, manifest["name"], tuple(kernels.values()), left_out, digests, files, manifest)
+    return Rendered(folder, manifest["name"], tuple(kernels.values()), left_out, digests, manifest["files"], manifest)
 
 
 def _value(manifest: Mapping[str, Any], path: Sequence[str]) -> str:
@@ -147,19 +154,28 @@ def _require(reason: str | None) -> None:
         raise ValueError(reason)
 
 
-@lru_cache(maxsize=64)
 def remembered(folder: Path) -> Rendered:
-    """The family in `folder` as it was when this process first read it; raises as `read` does."""
-    return read(folder)
+    """The family in `folder` as it was when this process last read it; raises as `read` does."""
+    return _read.get(folder) or read(folder)
 
 
-def _kernel(name: str, entry: Mapping[str, Any], operations: Mapping[str, Operation]) -> Kernel:
+#: The families that were read last.
+_read: dict[Path, Rendered] = {}
+_MOST = 64
+
+
+def _kernel(
+    name: str, entry: Mapping[str, Any], operations: Mapping[str, Operation], epilogues: dict[str, Epilogue]
+) -> Kernel:
     axes = entry["axes"]
+    spelled = repr(axes["epilogue"])
+    if spelled not in epilogues:
+        epilogues[spelled] = _epilogue(axes["epilogue"], operations)
     layout = Layout(**{side: _one_of(axes["layout"][side], LAYOUT_LETTERS.values()) for side in "abc"})
     variant = Variant(
         layout,
         _dtype(axes["dtype"]),
-        epilogue=_epilogue(axes["epilogue"], operations),
+        epilogue=epilogues[spelled],
         # A manifest may be older than an axis.
         **{axis: _one_of(axes.get(axis, DEFAULTS[axis]), words) for axis, words in WORDS.items()},
     )

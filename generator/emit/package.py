@@ -16,6 +16,7 @@ from generator.emit.packed_family import Packed, packed_files
 from generator.emit.wheel import wheel
 from generator.files.locking import alone
 from generator.files.reading import FileError, read_bytes
+from generator.files.same_file import distinct
 from generator.files.writing import write
 from generator.language.errors import CallError, shown
 
@@ -33,7 +34,7 @@ def main(argv: list[str]) -> int:
 
 
 def _package(options: argparse.Namespace) -> int:
-    families = [manifest_reader.read(folder) for folder in options.families]
+    families = [manifest_reader.read(folder) for folder in distinct(options.families)]
     packed = [packed_files(family) for family in families]
     if options.format == "wheel":
         if options.repo_id is not None:

@@ -19,6 +19,7 @@ import jinja2
 
 from generator.cost import analytic, family_costs, fitted, spreading, tuned
 from generator.emit import family_package
+from generator.files.parent_process import end_with_parent
 from generator.language.model import Spec
 from generator.language.reserved_names import TEMPLATES
 from generator.language.spec import command_line, comment
@@ -263,5 +264,5 @@ def kernel_sources(spec: Spec, kernels: Sequence[Kernel]) -> Iterator[str]:
         return
     # Rendered here first, so that forked workers start with the templates compiled.
     yield kernel_source(spec, kernels[0])
-    with ProcessPoolExecutor(workers) as pool:
+    with ProcessPoolExecutor(workers, initializer=end_with_parent) as pool:
         yield from pool.map(partial(kernel_source, spec), kernels[1:], chunksize=_CHUNK)

@@ -1,1 +1,1 @@
-"""Files of people and of machines: read within limits, checked by a schema, written whole, one writer at a time."""
+"""Files of people and of machines, read within limits and written whole; caches and processes of this machine."""

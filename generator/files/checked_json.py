@@ -10,8 +10,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import fastjsonschema
-
 from generator.files.reading import MOST, FileError, read_text
 
 #: The draft whose integers are whole numbers that are written as such: `1.0` is none.
@@ -38,6 +36,9 @@ class Schema:
 
     @cached_property
     def _check(self) -> Any:
+        # Imported here, so that a command line can say that the package is missing.
+        import fastjsonschema
+
         return fastjsonschema.compile(self.contents, use_default=False, use_formats=False)
 
     def parse(self, text: str, first: int = 1) -> Any:
@@ -58,8 +59,11 @@ class Schema:
 
     def check(self, found: object, text: str = "", first: int = 1) -> None:
         """Check a value, which `text` holds; raises `Wrong` with its line."""
+        check = self._check
+        import fastjsonschema
+
         try:
-            self._check(found)
+            check(found)
         except fastjsonschema.JsonSchemaValueException as error:
             path = [str(step) for step in error.path[1:]]
             told = str(error.message).removeprefix(str(error.name)).strip()

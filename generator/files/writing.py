@@ -13,10 +13,11 @@ _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 _SUFFIX = ".new"
 
 
-def write(path: Path, text: str | bytes) -> None:
+def write(path: Path, text: str | bytes, mode: int = 0o666) -> None:
     """Write a file, text in UTF-8, under a temporary name in its folder that no other process has, then rename it.
 
-    Raises `FileError` if that fails; the file is then as it was, and nothing else is left in the folder.
+    `mode` is its permissions, less those that the process's mask takes away. Raises `FileError` if that fails; the file
+    is then as it was, and nothing else is left in the folder.
     """
     data = text.encode() if isinstance(text, str) else text
     final = os.fspath(path)
@@ -24,7 +25,7 @@ def write(path: Path, text: str | bytes) -> None:
     # The name is cut, because a folder's entries have at most 255 bytes.
     temporary = os.path.join(folder, f".{name[:64]}.{secrets.token_hex(6)}{_SUFFIX}")
     try:
-        handle = os.open(temporary, _CREATE, 0o666)
+        handle = os.open(temporary, _CREATE, mode)
         try:
             try:
                 while data:

@@ -11,6 +11,7 @@ from concurrent.futures import Executor, ProcessPoolExecutor
 from typing import Any
 
 from generator.files import standard_streams
+from generator.files.parent_process import end_with_parent
 from generator.language.errors import CallError
 
 #: The word of `--executor` for processes of this machine.
@@ -53,6 +54,7 @@ def processes(gpus: int) -> ProcessPoolExecutor:
 
 def _take_one(devices: Any) -> None:
     standard_streams.install()
+    end_with_parent()
     # torch looks for devices at the first use, which is later.
     os.environ[_VISIBLE] = devices.get()
     # Only the main process handles Ctrl-C: a running trial is short and must not be recorded as a failure.

@@ -23,6 +23,7 @@ from functools import partial
 from generator.bench.stats import rounded
 from generator.cost import fitted
 from generator.cost.analytic import PRODUCTS
+from generator.files.parent_process import end_with_parent
 from generator.plan.devices import Device
 from generator.tune.least_squares import Vector, minimum, solved
 from generator.tune.samples import Row, Sample, Sizes
@@ -76,9 +77,7 @@ def fit(samples: Iterable[Sample], device: Device) -> Fit:
     if workers < 2 or len({sample.row for sample in everything}) < _ENOUGH:
         rates, *others = [_rates(device, each) for each in known]
     else:
-        # Only this process handles Ctrl-C; it then ends the others.
-        quiet = (signal.SIGINT, signal.SIG_IGN)
-        with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), signal.signal, quiet) as pool:
+        with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _begin) as pool:
             rates, *others = pool.map(partial(_rates, device), known)
     rated = [sample for sample in everything if sample.row in rates]
     errors = [abs(_seconds(sample, rates[sample.row], device) / sample.seconds - 1) for sample in rated]
@@ -90,6 +89,12 @@ def fit(samples: Iterable[Sample], device: Device) -> Fit:
         rounded(statistics.median(errors), 3) if errors else 0.0,
         rounded(math.exp(statistics.fmean(lost)) - 1, 3) if lost else 0.0,
     )
+
+
+def _begin() -> None:
+    """Prepare a worker: only the main process handles Ctrl-C, and then ends the others."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    end_with_parent()
 
 
 def _counting(samples: Iterable[Sample]) -> list[Sample]:

@@ -18,7 +18,7 @@ def run(job: Job) -> Result:
     cases = 0
     try:
         proof = prove(job.file)
-    except (NotUnderstood, SyntaxError, ValueError) as error:
+    except (NotUnderstood, SyntaxError, ValueError, RecursionError, MemoryError) as error:
         failures.append(Failure("import", "the file holds a kernel and its launcher", str(error)))
     else:
         for access in proof.accesses:

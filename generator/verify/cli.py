@@ -12,7 +12,6 @@ import contextlib
 import importlib.util
 import json
 import signal
-import sqlite3
 import subprocess
 import sys
 import threading
@@ -37,9 +36,9 @@ from generator.verify.job_selection import plan, rendered, shard, within_reach
 from generator.verify.jobs import LEVELS, WHOLE, Failure, Job, Result, status
 from generator.verify.level_scope import out_of_reach
 from generator.verify.page import page
+from generator.verify.parallel import workers_by_default
 from generator.verify.result_cache import ResultCache
 from generator.verify.run_report import failure_text, summary, write_junit
-from generator.verify.worker_pool import workers_by_default
 
 _Parsed = TypeVar("_Parsed")
 #: The most parts that a run can be divided into.
@@ -57,10 +56,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
     except FileError as error:
         print(error, file=sys.stderr)
-        return 1
-    except sqlite3.Error as error:
-        told = f"the result cache cannot be used: {error}; remove the folder, or choose another with --cache"
-        print(f"{arguments.cache}: {told}", file=sys.stderr)
         return 1
     return 2
 
@@ -127,7 +122,7 @@ def parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--costs", type=Path, metavar="FILE", help="write the durations of jobs, used by --shard")
     parser.add_argument(
-        "--cache", type=Path, default=Path(".verify_cache"), metavar="DIR", help="folder of the result cache"
+        "--cache", type=Path, metavar="DIR", help="folder of the result cache (default: in the user's cache folder)"
     )
     parser.add_argument("--fresh", action="store_true", help="run every job again and ignore cached results")
     return parser
@@ -170,7 +165,8 @@ def _verify(arguments: argparse.Namespace) -> int:
         if nothing is not None:
             print(nothing, file=sys.stderr)
         return 0 if nothing is None else 1
-    device = gpu()
+    # The query imports torch, which takes seconds.
+    device = gpu() if arguments.level is None or "gpu" in arguments.level else None
     asked = arguments.level or default_levels(device)
     levels = [level for level in LEVELS if level in asked]
     if "gpu" in levels and device is None:
@@ -363,7 +359,9 @@ def _device() -> tuple[str | None, str | None]:
     """Both, queried in a separate process, so that this process does not initialise CUDA."""
     if importlib.util.find_spec("torch") is None:
         raise CallError("verify needs torch; install the extra: pip install 'gemm-generator[verify]'")
-    asked = subprocess.run([sys.executable, "-m", "generator.verify.gpu"], capture_output=True, text=True)
+    asked = subprocess.run(
+        [sys.executable, "-m", "generator.verify.gpu"], capture_output=True, encoding="utf-8", errors="replace"
+    )
     if asked.returncode != 0:
         reason = asked.stderr.strip().rpartition("\n")[2] or f"status {asked.returncode}"
         raise CallError(f"torch cannot query the GPU: {reason}")

@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from generator.emit.manifest_reader import Rendered, read
+from generator.files.same_file import distinct, identity
 from generator.language.errors import CallError
 from generator.plan.families import families
 from generator.plan.kernels import Family, Kernel
@@ -19,13 +20,15 @@ from generator.verify.launches import Launch, launches
 
 
 def rendered(paths: Sequence[Path], out: Path, only: str = "*") -> list[Rendered]:
-    """The rendered family of each path: a spec, or a folder of a rendered family.
+    """The rendered families of the paths, each once: those of specs, then those of folders of rendered families.
 
-    Raises `SpecError` with every mistake of all specs, and `CallError`, with the command to run, if a family is not
-    rendered or was rendered from a different spec.
+    Several paths to one folder, or a spec and its folder, are one family. Raises `SpecError` with every mistake of all
+    specs, and `CallError`, with the command to run, if a family is not rendered or was rendered from a different spec.
     """
-    specs = {family.spec.path: family for family in families([path for path in paths if not path.is_dir()])}
-    return [_of_spec(specs[path], out, only) if path in specs else read(path) for path in dict.fromkeys(paths)]
+    folders = distinct(path for path in paths if path.is_dir())
+    found = [_of_spec(family, out, only) for family in families(path for path in paths if not path.is_dir())]
+    known = {identity(family.folder) for family in found}
+    return found + [read(folder) for folder in folders if identity(folder) not in known]
 
 
 def _of_spec(family: Family, out: Path, only: str) -> Rendered:
@@ -52,20 +55,17 @@ def plan(
     The compile level has one job per target: of `targets`, or of the kernel's own.
     """
     jobs = []
-    for level in levels:
+    for level in dict.fromkeys(levels):
         for family in found:
             if not family.kernels:
                 raise CallError(f"the manifest of {family.folder} lists no kernel; render the family again")
             for kernel in family.kernels:
                 if fnmatchcase(kernel.name, only):
-                    wanted = (targets or kernel.targets) if level == "compile" else (None,)
+                    wanted = dict.fromkeys(targets or kernel.targets) if level == "compile" else (None,)
                     jobs += [Job(level, family.folder, kernel.name, case=case, target=target) for target in wanted]
             if level in ("interpret", "gpu"):
                 names = [name for name in family.contracts if fnmatchcase(name, only)]
                 jobs += [Job(level, family.folder, name, contract=True, case=case) for name in names]
-    for job in jobs:
-        if not job.file.exists():
-            raise CallError(f"{job.file} does not exist, but the family's manifest lists it; render the family again")
     return jobs
 
 

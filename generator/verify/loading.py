@@ -83,12 +83,20 @@ def subject(job: Job) -> Subject | None:
     """What of a kernel's code a job proves; None where it is about something else, or the file is no Python."""
     try:
         return Subject.of(job, code_parts.of_file(job.file))
-    except (OSError, SyntaxError, ValueError):
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 
 
+def with_unix_lines(data: bytes) -> bytes:
+    """A file's bytes as they were rendered: git may have given the lines of a checkout the ends of Windows."""
+    return data.replace(b"\r\n", b"\n")
+
+
 def stated_and_actual_digest(text: str) -> tuple[str | None, str]:
-    """The digest that a rendered file states (None where it states none) and that of the text behind that line."""
+    """The digest that a rendered file states (None where it states none) and that of the text behind that line.
+
+    The lines of `text` must end as those of a rendered file, which `with_unix_lines` ensures.
+    """
     head, found, rest = text.partition(DIGEST_LINE)
     if not found or (head and not head.endswith("\n")):
         return None, hashlib.sha256(text.encode()).hexdigest()

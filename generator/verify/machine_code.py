@@ -155,7 +155,9 @@ def _overwriting(cubin: bytes) -> tuple[str, ...]:
         file.flush()
         try:
             tool = triton.knobs.nvidia.nvdisasm.path
-            sass = subprocess.run([tool, "-c", file.name], capture_output=True, text=True, check=True).stdout
+            sass = subprocess.run(
+                [tool, "-c", file.name], capture_output=True, encoding="utf-8", errors="replace", check=True
+            ).stdout
             return overwriting(sass)
         except (OSError, RuntimeError, subprocess.SubprocessError, ValueError) as error:
             why = error.stderr.strip() if isinstance(error, subprocess.CalledProcessError) else error

@@ -5,26 +5,30 @@ level; for a contract's function, the code of all kernels that it may run); the 
 level, and at the compile level launch and target; the modules of this package that the level imports; the versions of
 the packages that these import; and the device. Any change gives another key, so that no entry is ever out of date. Only
 results that passed are stored. Comments and docstrings, in kernels and in this package, change no key.
+
+Whoever knows this could compute keys, and store results of proofs that never ran. So the folder is the user's and not a
+checkout's, and each entry is signed with a secret of this user on this machine.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import sqlite3
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
-from dataclasses import asdict, replace
-from functools import cached_property
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, fields, replace
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any
 
 from generator.emit import code_parts, syntax_digest
 from generator.emit.manifest_reader import Rendered
+from generator.files.checked_json import Schema
+from generator.files.reading import FileError, read_bytes
+from generator.files.signed_store import SignedStore
+from generator.files.user_cache import secret, user_cache
 from generator.plan.kernels import Kernel
-from generator.verify import dependencies
+from generator.verify import dependencies, folder_files
 from generator.verify.installed import installed
 from generator.verify.jobs import Job, Result, Subject
 from generator.verify.launches import launches
@@ -42,21 +46,20 @@ def _installed(package: str) -> str:
 
 
 class ResultCache:
-    """The results of earlier runs, in a folder; `device` is the GPU's name, or None without a GPU."""
+    """The results of earlier runs, in a folder; `device` is the GPU's name, or None without a GPU.
 
-    def __init__(self, folder: Path, found: Sequence[Rendered], device: str | None) -> None:
-        self.folder, self.device = folder, device
+    By default the folder is the user's. A cache that cannot be used is a warning on standard error, and holds nothing.
+    """
+
+    def __init__(self, folder: Path | None, found: Sequence[Rendered], device: str | None) -> None:
+        self.device = device
         self.families = {family.folder: family for family in found}
         self._parts: dict[Path, code_parts.Parts] = {}
-
-    @cached_property
-    def _connection(self) -> sqlite3.Connection:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        (self.folder / ".gitignore").write_text("*\n")
-        connection = sqlite3.connect(self.folder / "results.sqlite", timeout=60)
-        for name in ("results", "parts"):
-            connection.execute(f"CREATE TABLE IF NOT EXISTS {name} (key TEXT PRIMARY KEY, value TEXT NOT NULL)")
-        return connection
+        self._store = SignedStore(lambda: folder or user_cache() / "verify", secret, ("results", "parts"), _warn)
+        #: The folders of which a static job has failed, and each folder's state at the static level.
+        self._failing: set[Path] = set()
+        self._states: dict[Path, str] = {}
+        self._machines: dict[str, list[str]] = {}
 
     def cached(self, jobs: Sequence[Job]) -> tuple[list[Result], list[Job]]:
         """The cached results of `jobs`, and the jobs or parts of jobs without one."""
@@ -64,14 +67,14 @@ class ResultCache:
         for job in jobs:
             if job.level == "compile":
                 names = self._launches(job)
-                values = [self._get(key) for key in self._keys(job, names)]
+                values = [self._get(key, _LAUNCH) for key in self._keys(job, names)]
                 missing = tuple(name for name, value in zip(names, values, strict=True) if value is None)
                 if names and not missing:
                     results.append(self._compiled(job, names, [value for value in values if value is not None]))
                 else:
                     left.append(replace(job, chosen=missing) if len(missing) < len(names) else job)
                 continue
-            value = self._get(self._keys(job, [""])[0])
+            value = self._get(self._keys(job, [""])[0], _RESULT)
             if value is None:
                 left.append(job)
             else:
@@ -84,7 +87,7 @@ class ResultCache:
             return replace(result, job=asked)
         done = set(result.job.chosen)
         names = [name for name in self._launches(asked) if name not in done]
-        values = [value for key in self._keys(asked, names) if (value := self._get(key)) is not None]
+        values = [value for key in self._keys(asked, names) if (value := self._get(key, _LAUNCH)) is not None]
         earlier = self._compiled(asked, names, values)
         return replace(
             result, job=asked, cases=result.cases + earlier.cases, measured=earlier.measured + result.measured
@@ -100,10 +103,13 @@ class ResultCache:
             found = {name: figures for name, figures in result.measured if name not in failed}
             common = {"place": result.place, "seconds": result.seconds / max(result.cases, 1)}
             values = [common | {"measured": figures} for figures in found.values()]
-            self._put(zip(self._keys(job, list(found)), values, strict=True))
+            self._store.put("results", zip(self._keys(job, list(found)), values, strict=True))
+        elif job.level == "static" and (result.failures or job.folder in self._failing):
+            # What is wrong with the folder's other files is a failure of one job, and must be found again by any other.
+            self._failing.add(job.folder)
         elif not result.failures:
             entry = asdict(result)
-            self._put([(self._keys(job, [""])[0], {key: entry[key] for key in _FIELDS})])
+            self._store.put("results", [(self._keys(job, [""])[0], {key: entry[key] for key in _FIELDS})])
 
     def _launches(self, job: Job) -> list[str]:
         assert job.target is not None
@@ -118,22 +124,16 @@ class ResultCache:
         subject = self._subject(job)
         return Result(job, len(names), subject=subject, place=place, measured=measured, seconds=seconds, cached=True)
 
-    @cached_property
-    def _machines(self) -> dict[str, list[str]]:
-        """For each level, the modules and versions that its results depend on."""
-        versions = {package: _installed(package) for packages in PACKAGES.values() for package in packages}
-        return {
-            level: [
-                dependencies.harness_digest(level),
-                sys.version,
-                *(f"{each} {versions[each]}" for each in packages),
-            ]
-            for level, packages in PACKAGES.items()
-        }
+    def _machine(self, level: str) -> list[str]:
+        """The modules and versions that the results of a level depend on."""
+        if level not in self._machines:
+            versions = [f"{package} {_installed(package)}" for package in PACKAGES[level]]
+            self._machines[level] = [dependencies.harness_digest(level), sys.version, *versions]
+        return self._machines[level]
 
     def _keys(self, job: Job, names: Sequence[str]) -> list[str]:
         """The key of the job for each of `names`: launches at the compile level, else one empty name."""
-        common = [*self._machines[job.level], job.level, self._what(job), job.case or ""]
+        common = [*self._machine(job.level), job.level, self._what(job), job.case or ""]
         if job.level == "compile":
             common[-1] = job.target or ""
         if job.level == "gpu":
@@ -151,8 +151,8 @@ class ResultCache:
         family = self.families[job.folder]
         kernels: tuple[Kernel, ...] = family.contracts[job.name] if job.contract else (family.by_name[job.name],)
         if job.level == "static":
-            code: list[object] = [_digest(path) for path in (job.file, *family.own_files)]
-            code.append(family.digests[job.name])
+            code: list[object] = [_digest(job.file), self._state(family)]
+            code += [family.digests[job.name], family.files[job.file.name]]
         elif job.contract:
             files = [*family.own_files, *(family.file(kernel.name) for kernel in kernels)]
             code = [(path.name, self._parts_of(path)) for path in files]
@@ -160,9 +160,14 @@ class ResultCache:
             code = [self._subject(job)]
         return repr((code, kernels))
 
+    def _state(self, family: Rendered) -> str:
+        if family.folder not in self._states:
+            self._states[family.folder] = folder_files.state(family)
+        return self._states[family.folder]
+
     def _subject(self, job: Job) -> Subject | None:
         """The code of a kernel that a job depends on, as in `loading.subject`."""
-        return Subject.of(job, self._parts_of(job.file))
+        return None if job.contract or job.level == "static" else Subject.of(job, self._parts_of(job.file))
 
     def _parts_of(self, path: Path) -> code_parts.Parts:
         """The parts of a file, cached by its text; if it is not Python, each part is the text."""
@@ -171,34 +176,62 @@ class ResultCache:
             key = "".join(
                 (text, *(dependencies.module(name).digest for name in (code_parts.__name__, syntax_digest.__name__)))
             )
-            found = self._get(key, "parts")
+            found = self._store.get("parts", key, _PARTS)
             if found is None:
                 try:
                     found = asdict(code_parts.of_file(path))
-                except (OSError, SyntaxError, ValueError):
+                except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
                     found = asdict(code_parts.Parts(text, text, text))
-                self._put([(key, found)], "parts")
+                self._store.put("parts", [(key, found)])
             self._parts[path] = code_parts.Parts(**found)
         return self._parts[path]
 
-    def _get(self, key: str, table: str = "results") -> dict[str, Any] | None:
-        row = self._connection.execute(f"SELECT value FROM {table} WHERE key = ?", (key,)).fetchone()
-        return None if row is None else dict(json.loads(row[0]))
-
-    def _put(self, entries: Iterator[tuple[str, Any]] | Sequence[tuple[str, Any]], table: str = "results") -> None:
-        rows = [(key, json.dumps(value)) for key, value in entries]
-        with self._connection:
-            self._connection.executemany(f"INSERT OR REPLACE INTO {table} VALUES (?, ?)", rows)
+    def _get(self, key: str, schema: Schema) -> Any:
+        return self._store.get("results", key, schema)
 
     def close(self) -> None:
-        """Close the database."""
-        if "_connection" in self.__dict__:
-            with closing(self._connection):
-                pass
+        """Store what is not stored yet, and close the database."""
+        self._store.close()
 
 
+def _warn(path: Path, reason: str) -> None:
+    advice = "the proofs run without these; remove the file, or choose another folder with --cache"
+    print(f"warning: {path}: the result cache: {reason}; {advice}", file=sys.stderr)
+
+
+def _pairs(value: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The JSON Schema of a list of names, each with a value."""
+    return {
+        "type": "array",
+        "items": {
+            "type": "array",
+            "items": [{"type": "string"}, value],
+            "minItems": 2,
+            "maxItems": 2,
+        },
+    }
+
+
+_FIGURES = _pairs({"type": "integer"})
 #: The fields of a result that are stored.
-_FIELDS = ("cases", "worst_error", "vendor_error", "place", "seconds", "measured")
+_FIELDS: Mapping[str, Any] = {
+    "cases": {"type": "integer", "minimum": 1},
+    "worst_error": {"type": "number"},
+    "vendor_error": {"type": ["number", "null"]},
+    "place": _pairs({"type": "string"}),
+    "seconds": {"type": "number"},
+    "measured": _pairs(_FIGURES),
+}
+
+
+def _object(fields: Mapping[str, Any]) -> Schema:
+    return Schema({"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False})
+
+
+_RESULT = _object(_FIELDS)
+#: A launch that was compiled: where, in how many seconds, and the figures of its machine code.
+_LAUNCH = _object({"place": _FIELDS["place"], "seconds": _FIELDS["seconds"], "measured": _FIGURES})
+_PARTS = _object({part.name: {"type": "string"} for part in fields(code_parts.Parts)})
 
 
 def _result(job: Job, subject: Subject | None, value: Mapping[str, Any]) -> Result:
@@ -213,6 +246,6 @@ def _measured(found: Iterable[Any]) -> tuple[tuple[str, tuple[tuple[str, int], .
 
 def _digest(path: Path) -> str:
     try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-    except FileNotFoundError:
+        return hashlib.sha256(read_bytes(path)).hexdigest()
+    except (FileNotFoundError, FileError):
         return ""

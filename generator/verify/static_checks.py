@@ -2,132 +2,150 @@
 
 from __future__ import annotations
 
-import ast
+import contextlib
 import json
+import os
 import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
+from dataclasses import replace
+from functools import cache
+from itertools import islice, pairwise
 from pathlib import Path
 
-from generator.emit.manifest_reader import remembered
+from generator.emit.manifest_reader import Rendered, remembered
 from generator.language.errors import CallError
 from generator.plan.kernels import Kernel
+from generator.verify import folder_files, rendered_text
 from generator.verify.jobs import Failure, Job, Result
-from generator.verify.loading import stated_and_actual_digest
 from generator.verify.manifest_configurations import tables
+from generator.verify.parallel import each
+from generator.verify.rendered_text import Listed, Text
 
 _LINE = "120"
-#: The packages that a rendered file may import besides Python's standard library.
-_PACKAGES = frozenset({"torch", "triton"})
-#: The modules of Python's standard library.
-_STANDARD = sys.stdlib_module_names
+#: The most bytes of names in one call of ruff: all systems but one take 128 KiB of arguments at least.
+_MOST = 24_000 if sys.platform == "win32" else 100_000
+#: The files whose results are known at a time.
+_GROUP = 2000
+#: From this number of files on, workers check the texts.
+_MANY = 1000
 
 
 def run(jobs: Sequence[Job]) -> Iterator[Result]:
-    """The results of the static jobs, one per kernel's file; the family's other files count to its first job."""
-    files = {job: job.file for job in jobs}
-    own = {folder: remembered(folder).own_files for folder in {job.folder for job in jobs}}
-    faults = check(sorted({*files.values(), *(file for found in own.values() for file in found)}))
-    for job, file in files.items():
-        wrong = faults.get(file, [])
-        wrong = [*wrong, *(failure for other in own.pop(job.folder, ()) for failure in faults.get(other, []))]
-        wrong = [*wrong, *_tables(file, remembered(job.folder).by_name[job.name])]
-        _, digest = stated_and_actual_digest(file.read_text())
-        if digest != remembered(job.folder).digests.get(job.name):
-            wrong = [*wrong, Failure("manifest", "the manifest lists the body's digest", f"it does not list {digest}")]
-        yield Result(job, cases=1, failures=tuple(wrong))
+    """The results of the static jobs, one for each kernel's file.
+
+    A folder's other files, and modules that its manifest does not list, count to the first of its jobs here: no choice
+    of jobs leaves them out. Such a failure has the file's name in its case.
+    """
+    families = {job.folder: remembered(job.folder) for job in jobs}
+    own = {folder: [*folder_files.failures(family), *_own_modules(family)] for folder, family in families.items()}
+    listed = [(job.file, _listed(families[job.folder], families[job.folder].by_name[job.name])) for job in jobs]
+    for job, (_, failures) in zip(jobs, check(listed), strict=True):
+        yield Result(job, cases=1, failures=(*failures, *own.pop(job.folder, ())))
 
 
-def _tables(file: Path, kernel: Kernel) -> Iterator[Failure]:
-    """A failure for each table of the file that differs from the manifest."""
-    try:
-        tree = ast.parse(file.read_bytes())
-    except (SyntaxError, ValueError):
-        return
-    found = {
-        target.id: ast.unparse(node.value)
-        for node in tree.body
-        if isinstance(node, ast.Assign)
-        for target in node.targets
-        if isinstance(target, ast.Name)
-    }
-    for name, table in tables(kernel).items():
-        if found.get(name) != repr(table):
-            yield Failure(
-                "manifest", "the file's tables match the manifest", f"{name} is {found.get(name)}, not {table}"
-            )
+def _own_modules(family: Rendered) -> Iterator[Failure]:
+    """What is wrong with the family's modules other than kernels' files."""
+    for file, failures in check([(file, Listed(family.files[file.name])) for file in family.own_files]):
+        yield from (replace(failure, case=f"{file.name} {failure.case}") for failure in failures)
 
 
-def check(files: Sequence[Path]) -> dict[Path, list[Failure]]:
-    """The failures of each of `files`; raise `CallError` if ruff is not installed."""
-    found: dict[Path, list[Failure]] = defaultdict(list)
+def _listed(family: Rendered, kernel: Kernel) -> Listed:
+    text = {name: repr(table) for name, table in tables(kernel).items()}
+    return Listed(family.files[f"{kernel.name}.py"], family.digests[kernel.name], text)
+
+
+def check(files: Iterable[tuple[Path, Listed | None]]) -> Iterator[tuple[Path, list[Failure]]]:
+    """Each file and its failures, in order; the manifest's entry is None for a file without a manifest.
+
+    Raises `CallError` if ruff is not installed.
+    """
+    work = list(files)
+    with contextlib.closing(texts := each(_text, work, _MANY)):
+        checked = zip((file for file, _ in work), texts, strict=True)
+        while group := list(islice(checked, _GROUP)):
+            yield from _with_ruff(group)
+
+
+def _with_ruff(group: Sequence[tuple[Path, Text]]) -> Iterator[tuple[Path, list[Failure]]]:
+    """The files with the failures of their texts, and with what ruff finds in those that are Python."""
+    lint: dict[tuple[str, str], list[Failure]] = defaultdict(list)
+    parsed = [file for file, text in group if text.parsed]
+    for path, message in _lint(parsed):
+        lint[path].append(Failure("lint", "no name is unused or undefined", message))
+    unformatted = set(_unformatted(parsed))
+    message = f"`ruff format --line-length {_LINE}` would change it"
+    for file, text in group:
+        found = [*text.failures, *lint.get(_key(file), ())]
+        if _key(file) in unformatted:
+            found.append(Failure("format", "the template emits finished formatting", message))
+        yield file, found
+
+
+def _text(work: tuple[Path, Listed | None]) -> Text:
+    return rendered_text.check(*work)
+
+
+def _ruff(*arguments: str, files: Sequence[Path]) -> Iterator[str]:
+    """The standard output of ruff on parts of the files, configured by the arguments alone."""
+    for part in _parts(files):
+        call = [sys.executable, "-m", "ruff", *arguments, "--no-cache", "--isolated", "--", *part]
+        done = subprocess.run(call, capture_output=True, encoding="utf-8", errors="surrogateescape")
+        if done.returncode not in (0, 1) or "No module named ruff" in done.stderr:
+            raise CallError(f"the static level needs ruff; install it with pip install ruff: {done.stderr.strip()}")
+        yield done.stdout
+
+
+def _parts(files: Sequence[Path]) -> Iterator[list[str]]:
+    """The absolute paths of the files, in parts that a command line can hold."""
+    part: list[str] = []
+    size = 0
     for file in files:
-        found[file] += [Failure(case, reason, message) for case, reason, message in _text(file)]
-    for file, message in _lint(files):
-        found[file].append(Failure("lint", "no name is unused or undefined", message))
-    parsed = [file for file in files if not any(failure.case == "parse" for failure in found[file])]
-    for file in _unformatted(parsed):
-        message = f"`ruff format --line-length {_LINE}` would change it"
-        found[file].append(Failure("format", "the template emits finished formatting", message))
-    return found
+        # A relative path could begin with a character that ruff takes for something else.
+        path = os.path.abspath(file)
+        try:
+            os.fsencode(path).decode()
+        except UnicodeDecodeError:
+            message = f"{path!r} is not UTF-8 text, so that ruff cannot name the file; rename the folder"
+            raise CallError(message) from None
+        length = len(os.fsencode(path)) + 1
+        if part and size + length > _MOST:
+            yield part
+            part, size = [], 0
+        part.append(path)
+        size += length
+    if part:
+        yield part
 
 
-def _text(file: Path) -> Iterable[tuple[str, str, str]]:
-    text = file.read_bytes().decode("utf-8", errors="replace")
-    if not text.isascii():
-        line = next(i for i, line in enumerate(text.split("\n"), 1) if not line.isascii())
-        yield "ascii", "the file is ASCII", f"line {line} is not ASCII"
-    stated, actual = stated_and_actual_digest(text)
-    if stated != actual:
-        yield "digest", "the body matches its digest", f"the file states {stated}, but its body has {actual}"
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError) as error:
-        yield "parse", "the file is Python", str(error)
-        return
-    others = sorted(_imports(tree) - _PACKAGES - _STANDARD)
-    if others:
-        yield "imports", "the file needs only torch, triton and Python", f"it imports {', '.join(others)}"
+def _lint(files: Sequence[Path]) -> Iterator[tuple[tuple[str, str], str]]:
+    for output in _ruff("check", "--select", "F,E9", "--output-format", "json", files=files):
+        for entry in json.loads(output):
+            message = f"line {entry['location']['row']}: {entry['message']} ({entry['code']})"
+            yield _key(_named(entry["filename"])), message
 
 
-def _imports(tree: ast.Module) -> set[str]:
-    """The top-level packages that a module imports, without relative imports."""
-    found = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            found |= {alias.name.partition(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
-            found.add(node.module.partition(".")[0])
-    return found
-
-
-def _ruff(*arguments: str, files: Sequence[Path]) -> str:
-    """The standard output of ruff on all files, configured by the arguments alone."""
-    call = [sys.executable, "-m", "ruff", *arguments, "--no-cache", "--isolated", *map(str, files)]
-    done = subprocess.run(call, capture_output=True, text=True)
-    if done.returncode not in (0, 1) or "No module named ruff" in done.stderr:
-        raise CallError(f"the static level needs ruff; install it with pip install ruff: {done.stderr.strip()}")
-    return done.stdout
-
-
-def _lint(files: Sequence[Path]) -> Iterable[tuple[Path, str]]:
-    if not files:
-        return
-    output = _ruff("check", "--select", "F,E9", "--output-format", "json", files=files)
-    known = {file.resolve(): file for file in files}
-    for entry in json.loads(output):
-        message = f"line {entry['location']['row']}: {entry['message']} ({entry['code']})"
-        yield known[Path(entry["filename"]).resolve()], message
-
-
-def _unformatted(files: Sequence[Path]) -> Iterable[Path]:
-    if not files:
-        return
+def _unformatted(files: Sequence[Path]) -> Iterator[tuple[str, str]]:
+    known = {_key(file) for file in files}
     # A diff, since the output of --check differs between versions of ruff.
-    lines = _ruff("format", "--diff", "--line-length", _LINE, files=files).splitlines()
-    known = {file.resolve(): file for file in files}
-    for line, following in pairwise(lines):
-        if line.startswith("--- ") and following.startswith("+++ ") and Path(line[4:]).resolve() in known:
-            yield known[Path(line[4:]).resolve()]
+    for output in _ruff("format", "--diff", "--line-length", _LINE, files=files):
+        for line, following in pairwise(output.splitlines()):
+            if line.startswith("--- ") and following.startswith("+++ ") and _key(_named(line[4:])) in known:
+                yield _key(_named(line[4:]))
+
+
+def _named(text: str) -> Path:
+    """The path that ruff writes as UTF-8, as Python spells it in the encoding of the file system."""
+    return Path(os.fsdecode(text.encode(errors="surrogateescape")))
+
+
+def _key(file: Path) -> tuple[str, str]:
+    """The same for all paths that lead to a file by its own name, as ruff and a caller spell it."""
+    folder, name = os.path.split(os.path.abspath(file))
+    return _real(folder), name
+
+
+@cache
+def _real(folder: str) -> str:
+    return os.path.realpath(folder)

@@ -5,17 +5,16 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
-import signal
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from typing import Any
 
-from generator.files import standard_streams
 from generator.verify.jobs import Failure, Job, Result
+from generator.verify.parallel import begin_worker
 
 #: How many cases with gigabytes of operands may use the GPU at the same time.
 _LARGE_CASES = 2
@@ -51,9 +50,7 @@ def _initialize(level: str, lock: Any) -> None:
     """Set the environment of a new worker, before anything imports torch or triton."""
     global _lock
     _lock = lock
-    standard_streams.install()
-    # Only the main process handles Ctrl-C: it keeps what has passed, and ends the workers.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    begin_worker()
     os.environ["OMP_NUM_THREADS"] = "1"
     if level == "interpret":
         os.environ["TRITON_INTERPRET"] = "1"
@@ -66,6 +63,9 @@ def _initialize(level: str, lock: Any) -> None:
 
 
 def _work(job: Job) -> Result:
+    if not job.file.exists():
+        message = f"{job.file} does not exist, but the family's manifest lists it; render the family again"
+        return Result(job, failures=(Failure("import", "the file is imported", message),))
     if job.level == "bounds":
         from generator.verify.bounds_job import run
 
@@ -84,14 +84,14 @@ def results(level: str, jobs: Sequence[Job], workers: int) -> Iterator[Result]:
 
     Closing the iterator cancels the jobs that have not started, and an interrupt also ends those that run.
     """
-    left = list(jobs)
+    left = dict.fromkeys(jobs)
     together = True
     while left:
         pool = Pool(level, min(workers, len(left)) if together else 1)
         try:
             for result in _in_any_order(pool, left) if together else _first(pool, left):
                 if result.cases or result.failures or result.left_out is not None or not result.lost:
-                    left.remove(result.job)
+                    del left[result.job]
                     yield settled(result)
                 if result.lost:
                     # One worker has lost its GPU, and each further job of it would fail: start new workers.
@@ -100,7 +100,9 @@ def results(level: str, jobs: Sequence[Job], workers: int) -> Iterator[Result]:
         except BrokenProcessPool:
             if not together:
                 # The job was alone in its process, so that it is the cause.
-                yield _died(left.pop(0))
+                job = next(iter(left))
+                del left[job]
+                yield _died(job)
             together = not together
         except KeyboardInterrupt:
             pool.stop()
@@ -118,12 +120,12 @@ def settled(result: Result) -> Result:
     return replace(result, failures=(Failure("process", "a job runs cases", "it ran no case"),))
 
 
-def _in_any_order(pool: Pool, jobs: Sequence[Job]) -> Iterator[Result]:
+def _in_any_order(pool: Pool, jobs: Iterable[Job]) -> Iterator[Result]:
     for future in as_completed([pool.submit(job) for job in jobs]):
         yield future.result()
 
 
-def _first(pool: Pool, jobs: Sequence[Job]) -> Iterator[Result]:
+def _first(pool: Pool, jobs: Iterable[Job]) -> Iterator[Result]:
     """One job after the other, so that the first one without a result is the one that ended the process."""
     for job in list(jobs):
         yield pool.submit(job).result()
@@ -132,8 +134,3 @@ def _first(pool: Pool, jobs: Sequence[Job]) -> Iterator[Result]:
 def _died(job: Job) -> Result:
     failure = Failure("process", "the job does not end its process", "the worker process died (crash or out of memory)")
     return Result(job, failures=(failure,))
-
-
-def workers_by_default() -> int:
-    """The number of processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

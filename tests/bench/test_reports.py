@@ -109,9 +109,9 @@ def test_a_results_file_that_cannot_be_written_does_not_end_the_measurements(
     def full(*arguments: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(cli.measurements, "save", full)
-    for _ in range(2):
-        keeper.keep(results, now=True)
+    monkeypatch.setattr(cli.measurements, "add", full)
+    keeper.keep(results, *results.records, now=True)
+    keeper.keep(results, now=True)
     assert keeper.failed
     assert capsys.readouterr().err == f"bench: {path}: cannot be written: No space left on device\n"
     monkeypatch.undo()

@@ -16,8 +16,8 @@ from generator.emit.apply import MANIFEST
 from generator.language.targets import TARGETS
 from generator.verify import worker_pool
 from generator.verify.jobs import LEVELS, Job, status
+from generator.verify.parallel import workers_by_default
 from generator.verify.run_report import summary, whole_text
-from generator.verify.worker_pool import workers_by_default
 
 from . import proving
 

@@ -11,6 +11,7 @@ from generator.verify import static_checks, worker_pool
 from generator.verify.cases import smallest_row
 from generator.verify.cli import gpu
 from generator.verify.jobs import LEVELS, Failure, Job, Result
+from generator.verify.parallel import workers_by_default
 
 from .mutation import Mutation
 from .tool import plant
@@ -79,8 +80,4 @@ def fates(mutations: Sequence[Mutation], folder: Path) -> Iterator[tuple[Mutatio
 
 def results(level: str, jobs: Sequence[Job]) -> Iterator[Result]:
     """The result of each job of one level."""
-    return (
-        static_checks.run(jobs)
-        if level == "static"
-        else worker_pool.results(level, jobs, worker_pool.workers_by_default())
-    )
+    return static_checks.run(jobs) if level == "static" else worker_pool.results(level, jobs, workers_by_default())

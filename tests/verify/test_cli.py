@@ -281,12 +281,6 @@ def test_reports_of_two_folders_of_one_name(call: Call, tmp_path: Path) -> None:
     assert "&#6553" not in page and "&#5" not in page
 
 
-def test_a_cache_that_is_none_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    (tmp_path / "results.sqlite").write_text("not a database" * 99)
-    assert main([str(SPEC), "--only", KERNEL, "--level", "static", "--cache", str(tmp_path)]) == 1
-    assert f"{tmp_path}: the result cache cannot be used: file is not a database" in capsys.readouterr().err
-
-
 def test_a_wrong_spec_is_status_2_with_its_place(call: Call, tmp_path: Path) -> None:
     spec = tmp_path / "wrong.yaml"
     spec.write_text("summary: s\nlayout: rcr\ndtype: fp17\n")
@@ -431,3 +425,130 @@ def test_results_hold_only_what_passed(tmp_path: Path) -> None:
     write_junit(tmp_path / "j.xml", [failed, passed])
     (suite,) = ET.parse(tmp_path / "j.xml").getroot()
     assert suite.get("failures") == "1"
+
+
+def test_a_spec_and_its_folder_under_several_paths_are_one_family(call: Call, tmp_path: Path) -> None:
+    spec, folder = ROOT / "specs" / "ladder.yaml", ROOT / "generated" / "ladder"
+    (tmp_path / "other").symlink_to(folder)
+    once = call(spec, "--level", "static")
+    paths = (spec, folder, Path("generated/ladder"), "generated/../generated/ladder/", tmp_path / "other")
+    status, out, error = call(*paths, "specs/ladder.yaml", "--level", "static")
+    assert status == once[0] == 0 and not error
+    words = re.compile(r"^all \d+ passed", re.M)
+    assert words.findall(out) == words.findall(once[1]) != []
+
+
+@pytest.fixture
+def ladder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A family of its own, and a user without a cache."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user"))
+    return Path(shutil.copytree(ROOT / "generated" / "ladder", tmp_path / "ladder"))
+
+
+def static(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    status = main([*map(str, arguments), "--level", "static"])
+    said = capsys.readouterr()
+    return status, said.out, said.err
+
+
+@pytest.mark.parametrize(
+    "options",
+    [(), ("--only", "*__tiled_*"), ("--shard", "2/2"), ("--coverage", "50%"), ("--coverage", "kernels"), ("--fresh",)],
+)
+def test_no_choice_of_jobs_hides_what_is_wrong_with_a_helper(
+    ladder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    assert static(capsys, ladder)[0] == 0
+    (ladder / "nn.py").unlink()
+    for _ in range(2):
+        status, out, _ = static(capsys, ladder, *options, "--junit", tmp_path / "junit.xml")
+        assert status == 1 and re.search(r"^1 of \d failed", out, re.M)
+        assert f"case:   nn.py manifest: every file that the manifest lists is there\n  wrong:  {ladder}/nn.py" in out
+        (failure,) = ET.parse(tmp_path / "junit.xml").getroot().iter("failure")
+        assert "nn.py does not exist" in str(failure.get("message"))
+    shutil.copy(ROOT / "generated" / "ladder" / "nn.py", ladder)
+    assert static(capsys, ladder, *options)[0] == 0
+
+
+def test_a_kernel_without_its_file_has_failed_at_every_level(
+    ladder: Path, call: Call, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kernel = "gemm_fp16_rcr_none__naive_pointer_mnk_linear"
+    (ladder / f"{kernel}.py").unlink()
+    levels = [word for level in ("static", "bounds", "interpret") for word in ("--level", level)]
+    status, out, _ = call(ladder, "--only", kernel, *levels)
+    assert status == 1 and out.count("does not exist, but the family's manifest lists it") == 3
+    assert re.search(r"^3 of 3 failed", out, re.M)
+
+
+@pytest.mark.parametrize("text", ["x = " + "(" * 5000 + "1" + ")" * 5000, "x = " + "-" * 50_000 + "1", "\xff\0"])
+def test_a_file_that_no_parser_reads_is_a_failure(ladder: Path, call: Call, text: str) -> None:
+    kernel = "gemm_fp16_rcr_none__naive_pointer_mnk_linear"
+    (ladder / f"{kernel}.py").write_bytes(text.encode("latin-1"))
+    status, out, error = call(ladder, "--only", kernel, "--level", "static", "--level", "bounds")
+    assert status == 1 and re.search(r"^2 of 2 failed", out, re.M) and not error
+
+
+def test_results_of_another_user_or_machine_are_not_believed(
+    ladder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A database with the right keys, as a checkout may bring it."""
+    call = (ladder, "--cache", tmp_path / "cache")
+    cached = re.compile(r"^static +4 +0 +4 +0 +0 +0 +(\d) ", re.M)
+    assert cached.findall(static(capsys, *call)[1]) == ["0"] and cached.findall(static(capsys, *call)[1]) == ["4"]
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "another"))
+    status, out, error = static(capsys, *call)
+    assert status == 0 and cached.findall(out) == ["0"]
+    assert error.count("warning: ") == 1 and "did not write on this machine" in error
+    # Where they were not believed, they are replaced.
+    assert cached.findall(static(capsys, *call)[1]) == ["4"]
+
+
+def test_the_cache_is_the_users(
+    ladder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert static(capsys, "ladder")[0] == 0
+    assert not (tmp_path / ".verify_cache").exists()
+    assert (tmp_path / "user" / "gemm-generator" / "verify" / "results.sqlite").is_file()
+
+
+@pytest.mark.parametrize("fresh", [(), ("--fresh",)])
+def test_a_cache_that_cannot_be_used_stops_no_proof(
+    ladder: Path,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    fresh: tuple[str, ...],
+) -> None:
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "results.sqlite").write_bytes(b"no database, but text" * 99)
+    for options in (("--cache", tmp_path / "cache"), ("--cache", ROOT / "README.md"), ("--cache", "/proc/none")):
+        status, out, error = static(capsys, ladder, *options, *fresh)
+        assert status == 0 and "all 4 passed" in out and error.count("warning: ") == 1
+    # As if the home could not be written.
+    monkeypatch.setenv("XDG_CACHE_HOME", os.devnull)
+    status, out, error = static(capsys, ladder, *fresh)
+    assert status == 0 and "all 4 passed" in out and error.count("warning: ") == 1
+    (ladder / "nn.py").unlink()
+    assert static(capsys, ladder, *fresh)[0] == 1
+
+
+def test_text_that_is_not_ascii_is_proved_in_any_locale(tmp_path: Path) -> None:
+    """Rendered, proved and packaged by processes that warn of each file opened in the locale's encoding."""
+    (tmp_path / "family.yaml").write_text(
+        "summary: A möduł ©\nheader: '© Ünder the Licence'\nlayout: rcr\ndtype: fp16\n", encoding="utf-8"
+    )
+    shutil.copytree(ROOT / "generated" / "ladder", tmp_path / "ladder-é")
+    variables = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONWARNDEFAULTENCODING": "1"}
+    variables["XDG_CACHE_HOME"] = str(tmp_path / "user")
+    for arguments in (
+        ("family.yaml",),
+        ("family.yaml", "--check"),
+        ("verify", "family.yaml", "ladder-é", "--level", "static", "--level", "bounds", "--html", "page.html"),
+        ("package", "generated/family", "--format", "wheel", "--out", "dist"),
+    ):
+        done = python("-W", "always::EncodingWarning", "-m", "generator", *arguments, cwd=tmp_path, env=variables)
+        assert done.returncode == 0, done.stdout + done.stderr
+        ours = [line for line in done.stderr.splitlines() if "EncodingWarning" in line and f"{ROOT}/generator" in line]
+        assert not ours

@@ -53,6 +53,22 @@ def test_no_two_families_share_an_id_and_any_name_of_a_folder_is_reported(vendor
     assert len({(case["classname"], case["name"]) for case in cases}) == 3
 
 
+def test_what_is_wrong_with_a_helper_fails_whatever_k_chooses(vendored: Path) -> None:
+    (vendored / "kernels" / "ladder" / "nn.py").unlink()
+    for chosen in ("naive", "tiled"):
+        done = run(vendored, "--gemm-family", "kernels/ladder", "--gemm-level", "static", "-k", chosen)
+        assert done.returncode == 1 and "1 failed" in done.stdout, done.stdout + done.stderr
+        assert "nn.py does not exist, but the family's manifest lists it" in done.stdout
+
+
+def test_a_family_under_several_paths_is_one(vendored: Path) -> None:
+    (vendored / "link").symlink_to(vendored / "kernels" / "ladder")
+    call = ("--gemm-level", "static", "--gemm-family", "kernels/ladder")
+    others = ("--gemm-family", "kernels/../kernels/ladder/", "--gemm-family", str(vendored / "link"))
+    passed = re.compile(r"^\d+ passed", re.M)
+    assert passed.findall(run(vendored, *call, *others).stdout) == passed.findall(run(vendored, *call).stdout) != []
+
+
 def test_what_is_right_passes_and_k_chooses(vendored: Path) -> None:
     done = run(vendored, "--gemm-family", "kernels/ladder", "-k", "naive and (static or bounds or interpret)")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from generator.emit.manifest_reader import Rendered, read
+from generator.files import signed_store
 from generator.verify import dependencies, result_cache
 from generator.verify.jobs import Failure, Job, Result
 from generator.verify.launches import launches
@@ -18,6 +19,13 @@ from tests.helpers.support import ROOT
 
 KERNEL = "gemm_fp16_rcr_none__tiled_pointer_mnk_linear"
 FIGURES = (("shared", 1024), ("registers", 32))
+
+
+@pytest.fixture(autouse=True)
+def _at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user of its own, and results that are written at once, since these tests close no cache."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user"))
+    monkeypatch.setattr(signed_store, "_WAITING", 0)
 
 
 @pytest.fixture

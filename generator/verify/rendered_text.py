@@ -1,0 +1,185 @@
+"""What is wrong with the text of one rendered file: its encoding, characters, digests, syntax, imports and tables."""
+
+from __future__ import annotations
+
+import ast
+import gc
+import hashlib
+import io
+import re
+import sys
+import tokenize
+import unicodedata
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from generator.files.reading import FileError, read_bytes
+from generator.verify.jobs import Failure
+from generator.verify.loading import stated_and_actual_digest, with_unix_lines
+
+#: The packages that a rendered file may import besides Python's standard library.
+_PACKAGES = frozenset({"torch", "triton"})
+#: The modules of Python's standard library.
+_STANDARD = sys.stdlib_module_names
+#: The control characters of ASCII. A carriage return alone ends a line for Python, but not in all editors.
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
+#: Controls, bidirectional marks and other characters that have no glyph, parts of pairs, and the line ends of Unicode.
+_HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
+_REFUSED = "no character is hidden or reorders a line"
+
+
+@dataclass(frozen=True)
+class Listed:
+    """What the manifest lists for a file; an empty text, where it does not."""
+
+    #: sha256 of the whole text.
+    whole: str = ""
+    #: For a kernel, sha256 of the text below the line with the digest, and the tables by name.
+    body: str | None = None
+    tables: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True)
+class Text:
+    """What is wrong with the text of a file, and whether it is Python."""
+
+    failures: tuple[Failure, ...]
+    parsed: bool = False
+
+
+def check(file: Path, listed: Listed | None = None) -> Text:
+    """What is wrong with a file, whose entry in the manifest is `listed`; None if there is no manifest."""
+    try:
+        data = with_unix_lines(read_bytes(file))
+    except FileNotFoundError:
+        again = "does not exist, but the family's manifest lists it; render the family again"
+        return Text((Failure("manifest", "every file that the manifest lists is there", f"{file} {again}"),))
+    except FileError as error:
+        return Text((Failure("manifest", "every file that the manifest lists can be read", str(error)),))
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        return Text((Failure("encoding", "the file is UTF-8 text", f"line {line} is not UTF-8"),))
+    with _without_collection():
+        found = tuple(Failure(*words) for words in _failures(data, text, listed))
+    return Text(found, parsed=not any(failure.case == "parse" for failure in found))
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """Suspend the search for circular garbage: of a large syntax tree it takes as long as the parser."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _failures(data: bytes, text: str, listed: Listed | None) -> Iterator[tuple[str, str, str]]:
+    yield from _hidden(text)
+    stated, actual = stated_and_actual_digest(text)
+    if stated != actual:
+        yield "digest", "the body matches its digest", f"the file states {stated}, but its body has {actual}"
+    if listed is not None and listed.body is not None and actual != listed.body:
+        yield "manifest", "the manifest lists the body's digest", f"it does not list {actual}"
+    elif listed is not None and stated == actual and hashlib.sha256(data).hexdigest() != listed.whole:
+        found = "was edited since it was rendered, with the lines above the digest or the digest itself"
+        yield "manifest", "the file is as the manifest lists it", f"the file {found}; render the family again"
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        yield "parse", "the file is Python", str(error) or type(error).__name__
+        return
+    yield from _encoding(data)
+    if not text.isascii():
+        yield from _not_ascii(text, tree)
+    others = sorted(_imports(tree) - _PACKAGES - _STANDARD)
+    if others:
+        yield "imports", "the file needs only torch, triton and Python", f"it imports {', '.join(others)}"
+    if listed is not None and listed.tables:
+        yield from _tables(tree, listed.tables)
+
+
+def _hidden(text: str) -> Iterator[tuple[str, str, str]]:
+    """A failure if a character is a control, or has no glyph: it could make code look like other code."""
+    if text.isascii():
+        found = _CONTROL.search(text)
+        place = found.start() if found else None
+    else:
+        hidden = (place for place, c in enumerate(text) if c not in "\n\t" and unicodedata.category(c) in _HIDDEN)
+        place = next(hidden, None)
+    if place is not None:
+        line = text.count("\n", 0, place) + 1
+        yield "characters", _REFUSED, f"line {line} has the control character U+{ord(text[place]):04X}"
+
+
+def _encoding(data: bytes) -> Iterator[tuple[str, str, str]]:
+    """A failure if the first lines name an encoding by which Python would read another text."""
+    try:
+        encoding = tokenize.detect_encoding(io.BytesIO(data).readline)[0]
+    except SyntaxError as error:
+        encoding = str(error)
+    if encoding != "utf-8":
+        yield "encoding", "the file is UTF-8 text", f"its first lines name another encoding: {encoding}"
+
+
+def _not_ascii(text: str, tree: ast.Module) -> Iterator[tuple[str, str, str]]:
+    """A failure if a character outside comments and docstrings is not ASCII."""
+    documented = {(node.lineno, node.col_offset) for node in _docstrings(tree)}
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.string.isascii() or token.type == tokenize.COMMENT or token.start in documented:
+            continue
+        reason = "only comments and docstrings have characters that are not ASCII"
+        yield "ascii", reason, f"line {token.start[0]} is not ASCII"
+        return
+
+
+def _docstrings(tree: ast.Module) -> Iterator[ast.Constant]:
+    for node in _statements(tree):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            match node.body:
+                case [ast.Expr(ast.Constant(str()) as constant), *_]:
+                    yield constant
+
+
+def _statements(tree: ast.Module) -> Iterator[ast.AST]:
+    """The module and all statements in it. Expressions, which are most of a tree, are left out."""
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+            within = getattr(node, name, None)
+            if isinstance(within, list):
+                waiting += within
+
+
+def _imports(tree: ast.Module) -> set[str]:
+    """The top-level packages that a module imports, without relative imports."""
+    found = set()
+    for node in _statements(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            found.add(node.module.partition(".")[0])
+    return found
+
+
+def _tables(tree: ast.Module, listed: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    """A failure for each table of the file that differs from the manifest."""
+    found = {
+        target.id: node.value
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name) and target.id in listed
+    }
+    for name, table in listed.items():
+        text = ast.unparse(found[name]) if name in found else None
+        if text != table:
+            yield "manifest", "the file's tables match the manifest", f"{name} is {text}, not {table}"

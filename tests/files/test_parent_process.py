@@ -1,0 +1,143 @@
+"""Workers end with the process that started them, whatever ends it, also within a call that returns to no Python."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.support import ROOT
+
+#: Seconds in which a worker must have ended: much more than it needs, since other tests may use the processors.
+_LONGEST = 60
+
+#: A parent of two workers: it prints their ids and what they do, then ends as its last argument says.
+_PARENT = """
+import ctypes, multiprocessing, os, sys, time
+from concurrent.futures import ProcessPoolExecutor
+
+
+def begun():
+    return os.getpid()
+
+
+def sleep(seconds):
+    time.sleep(seconds)
+
+
+def hold_the_lock(seconds):
+    ctypes.PyDLL(None).sleep(seconds)
+
+
+def ended(how):
+    if how == "exception":
+        raise RuntimeError
+    if how == "exit":
+        os._exit(0)
+    time.sleep(600)
+
+
+if __name__ == "__main__":
+    pools, what, how = sys.argv[1:]
+    if pools == "verify":
+        from generator.verify.worker_pool import Pool
+        executor = Pool("bounds", 1)._executor
+    elif pools == "tune":
+        from generator.tune.executors import processes
+        executor = processes(1)
+    else:
+        from generator.tune.rate_fit import _begin
+        executor = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _begin)
+    worker = executor.submit(begun).result()
+    executor.submit(globals()[what], 600)
+    time.sleep(0.5)
+    print(worker, flush=True)
+    ended(how)
+"""
+
+_SIGNALS = {"kill": signal.SIGKILL, "terminate": signal.SIGTERM}
+
+
+def runs(pid: int) -> bool:
+    """Whether a process runs; one that has ended and was not waited for does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def ends(pid: int) -> bool:
+    deadline = time.monotonic() + _LONGEST
+    while runs(pid):
+        if time.monotonic() > deadline:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            return False
+        time.sleep(0.05)
+    return True
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+@pytest.mark.parametrize(
+    ("pools", "what", "how"),
+    [
+        ("verify", "sleep", "kill"),
+        ("verify", "hold_the_lock", "kill"),
+        ("verify", "hold_the_lock", "terminate"),
+        ("verify", "sleep", "exit"),
+        ("verify", "sleep", "exception"),
+        ("tune", "sleep", "kill"),
+        ("fit", "hold_the_lock", "kill"),
+    ],
+)
+def test_a_worker_ends_with_its_parent(tmp_path: Path, pools: str, what: str, how: str) -> None:
+    script = tmp_path / "parent.py"
+    script.write_text(_PARENT, encoding="utf-8")
+    variables = {**os.environ, "PYTHONPATH": str(ROOT)}
+    call = [sys.executable, str(script), pools, what, how]
+    with subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=variables) as parent:
+        assert parent.stdout is not None
+        worker = int(parent.stdout.readline())
+        if how in _SIGNALS:
+            assert runs(worker)
+            parent.send_signal(_SIGNALS[how])
+        elif how == "exception":
+            # Python waits for the work of an executor, so that the parent has to be interrupted.
+            parent.terminate()
+        parent.wait(_LONGEST)
+        assert ends(worker)
+        # Nothing holds the pipe open, so that a reader such as `tee` ends too.
+        assert parent.stdout.read() == b""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_a_worker_that_compiles_ahead_ends_when_its_standard_input_is_closed() -> None:
+    code = (
+        "import os, sys, time\n"
+        "from generator.files.parent_process import end_with_parent\n"
+        "sys.stdin.buffer.readline()\n"
+        "end_with_parent(sys.stdin.fileno())\n"
+        "print('begun', flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    worker = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT)
+    assert worker.stdin is not None and worker.stdout is not None
+    worker.stdin.write(b"[]\n")
+    worker.stdin.flush()
+    assert worker.stdout.readline() == b"begun\n"
+    worker.stdin.close()
+    assert ends(worker.pid)
+    worker.wait(_LONGEST)
+    worker.stdout.close()
+
+
+def test_a_process_without_a_parent_goes_on() -> None:
+    code = "from generator.files.parent_process import end_with_parent; end_with_parent(); print('here')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=ROOT, timeout=_LONGEST)
+    assert done.stdout == b"here\n"
