@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Hashable, Iterable
 from pathlib import Path
@@ -12,7 +13,10 @@ def identity(path: Path) -> Hashable:
     try:
         status = os.stat(path)
     except (OSError, ValueError):
-        return os.path.abspath(path)
+        # In a folder that was removed, a relative path leads nowhere.
+        with contextlib.suppress(OSError):
+            return os.path.abspath(path)
+        return path
     # A file system that numbers no files gives all of them the number 0.
     return (status.st_dev, status.st_ino) if status.st_ino else os.path.realpath(path)
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import cache
 from itertools import islice, pairwise
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from generator.emit.manifest_reader import Rendered, remembered
 from generator.language.errors import CallError
@@ -89,26 +90,36 @@ def _text(work: tuple[Path, Listed | None]) -> Text:
 
 def _ruff(*arguments: str, files: Sequence[Path]) -> Iterator[str]:
     """The standard output of ruff on parts of the files, configured by the arguments alone."""
-    for part in _parts(files):
-        call = [sys.executable, "-m", "ruff", *arguments, "--no-cache", "--isolated", "--", *part]
-        done = subprocess.run(call, capture_output=True, encoding="utf-8", errors="surrogateescape")
-        if done.returncode not in (0, 1) or "No module named ruff" in done.stderr:
-            raise CallError(f"the static level needs ruff; install it with pip install ruff: {done.stderr.strip()}")
-        yield done.stdout
+    with TemporaryDirectory() as links:
+        for part in _parts(_nameable(files, Path(links))):
+            call = [sys.executable, "-m", "ruff", *arguments, "--no-cache", "--isolated", "--", *part]
+            done = subprocess.run(call, capture_output=True, encoding="utf-8", errors="surrogateescape")
+            if done.returncode not in (0, 1) or "No module named ruff" in done.stderr:
+                raise CallError(f"the static level needs ruff; install it with pip install ruff: {done.stderr.strip()}")
+            yield done.stdout
 
 
-def _parts(files: Sequence[Path]) -> Iterator[list[str]]:
-    """The absolute paths of the files, in parts that a command line can hold."""
-    part: list[str] = []
-    size = 0
+def _nameable(files: Iterable[Path], links: Path) -> Iterator[str]:
+    """The absolute paths of the files; by a link in the folder `links` where ruff cannot read one that is not UTF-8."""
+    made: dict[str, str] = {}
     for file in files:
         # A relative path could begin with a character that ruff takes for something else.
-        path = os.path.abspath(file)
-        try:
-            os.fsencode(path).decode()
-        except UnicodeDecodeError:
-            message = f"{path!r} is not UTF-8 text, so that ruff cannot name the file; rename the folder"
-            raise CallError(message) from None
+        folder, name = os.path.split(os.path.abspath(file))
+        if folder not in made:
+            made[folder] = folder
+            try:
+                os.fsencode(folder).decode()
+            except UnicodeDecodeError:
+                made[folder] = str(links / str(len(made)))
+                os.symlink(folder, made[folder])
+        yield os.path.join(made[folder], name)
+
+
+def _parts(paths: Iterable[str]) -> Iterator[list[str]]:
+    """The paths in parts that a command line can hold."""
+    part: list[str] = []
+    size = 0
+    for path in paths:
         length = len(os.fsencode(path)) + 1
         if part and size + length > _MOST:
             yield part

@@ -111,6 +111,6 @@ def test_a_damaged_manifest_of_several_kernels_needs_a_whole_rendering(rendered:
 def test_a_command_that_reads_a_damaged_manifest_names_what_mends_it(rendered: Cli) -> None:
     (FOLDER / "manifest.json").write_text("{")
     said = rendered("verify", FOLDER, "--level", "static")
-    assert said.status == 2 and "is not a manifest (is not JSON: " in said.err
+    assert said.status == 2 and "manifest.json:1: is invalid: is not JSON: " in said.err
     command = said.err.strip().rpartition("render the family again: python -m generator ")[2]
     assert command == "family.yaml" and rendered(command).status == 0

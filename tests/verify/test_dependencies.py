@@ -25,8 +25,8 @@ import importlib, json, sys
 importlib.import_module(sys.argv[1])
 print(json.dumps([name for name in sys.modules if name.partition(".")[0] == "generator"]))
 """
-#: Packages that read what the package itself is made of: its operations and its own ranges of versions.
-_READERS = {"yaml", "jinja2", "packaging"}
+#: Packages that read what the package itself is made of, and manifests: operations, ranges of versions, schemas.
+_READERS = {"fastjsonschema", "jinja2", "packaging", "yaml"}
 #: Packages by the name that they are installed under.
 _INSTALLED = {"z3": "z3-solver"}
 
