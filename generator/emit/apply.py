@@ -36,7 +36,7 @@ _MANIFEST = Schema(
         "properties": {
             "manifest": {"type": "integer"},
             "generator": {"type": "string"},
-            "spec": {"type": "object", "additionalProperties": {"type": "string"}},
+            "spec": {"type": "object", "additionalProperties": {"type": "string", "maxLength": 255}},
             "kernels": {"type": "object", "additionalProperties": {"type": "object"}},
             "files": {"type": "object", "additionalProperties": {"type": "string"}},
             # What a rendering that has not ended may have written into the files: see `generator.emit.job`.
@@ -124,7 +124,8 @@ class Survey:
         """Why the folder cannot be written: foreign files in the way, and edited ones unless `force`."""
         advice = "edited by hand; keep the edit elsewhere, or overwrite it with --force"
         edited = [] if force else [f"{self.folder / name}: {advice}" for name in self.edited]
-        return [*edited, *self.blocked.values()]
+        damage = [self.damage] if self.damage is not None and edited else []
+        return [*edited, *self.blocked.values(), *damage]
 
 
 def digest(text: str) -> str:
@@ -231,7 +232,7 @@ def survey(
         try:
             old = found.read(name)
         except Refused as error:
-            blocked[name] = str(error)
+            blocked[name] = f"{error}; move it away"
             continue
         if old is None:
             continue

@@ -117,7 +117,7 @@ class Job:
         self._require_one_spec()
         names = [*(f"{kernel.name}.py" for kernel in self.selected), *self.own_names]
         kept = frozenset(f"{name}.py" for name in self.recorded)
-        author = Author(self._heads())
+        author = Author(self._heads(), any_spec="kernels" not in self.before)
         listed = frozenset(names)
         found = survey(
             self.folder,
@@ -165,11 +165,11 @@ class Job:
         """Raise `Refused` if the folder was rendered from another spec that is still there and has the same name."""
         other = self.before.get("spec", {}).get("file", "")
         path = self.family.spec.path.with_name(Path(other).name or "spec")
-        if path.name == self.family.spec.path.name or not path.is_file() or path.samefile(self.family.spec.path):
-            return
         try:
+            if path.name == self.family.spec.path.name or not path.is_file() or path.samefile(self.family.spec.path):
+                return
             name = read(path).name
-        except SpecError:
+        except (OSError, SpecError):
             return
         if name == self.family.spec.name:
             told = f"was rendered from {path}, which has the same name: give one of the two specs another `name`"

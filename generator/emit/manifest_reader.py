@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -70,6 +71,8 @@ class Rendered:
 def read(folder: Path) -> Rendered:
     """The family in `folder`; raise `CallError` if there is none, or if its manifest is invalid."""
     path = folder / MANIFEST
+    if folder.is_file():
+        raise CallError(on_one_line(f"{folder} is a file; give the folder of a rendered family"))
     try:
         text = read_text(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -80,7 +83,9 @@ def read(folder: Path) -> Rendered:
         manifest = _JSON.parse(text)
         number = manifest.get("manifest")
         if type(number) is not int or number != VERSION:
-            reason = f"version {shown(number)} of the manifest; this generator reads {VERSION}"
+            told = f"version {json.dumps(number)} of the manifest" if "manifest" in manifest else "no version"
+            again = f"render the family again: {rendering_into(folder)}"
+            reason = f"{told}; this generator reads {VERSION}; {again}"
             raise CallError(on_one_line(f"{path}:{line_of(text, ['manifest'])}: {reason}"))
         SCHEMA.check(manifest, text)
         family = _family(folder, manifest, text)

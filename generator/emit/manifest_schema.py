@@ -125,7 +125,7 @@ _KERNEL = _object(
         "targets": _list(_one_of(TARGETS), 1),
         "triton": {"type": "string", "pattern": "^[0-9a-z.,<>=!~*+ -]{1,200}$"},
         "select": _one_of(SELECT),
-        "tiles": _list(_TILE, distinct=False),
+        "tiles": {**_list(_TILE, distinct=False), "minItems": 1},
     },
     {
         "outputs": _list(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -34,6 +35,10 @@ def main(argv: list[str]) -> int:
 
 
 def _package(options: argparse.Namespace) -> int:
+    out: Path = options.out
+    if out.is_file() or (out.is_symlink() and not out.exists()):
+        what = "a link that leads nowhere" if out.is_symlink() and not out.exists() else "a file"
+        raise Refused(f"{out}: is {what}, and the package's folder must be there; name another folder")
     families = [manifest_reader.read(folder) for folder in distinct(options.families)]
     packed = [packed_files(family) for family in families]
     if options.format == "wheel":
@@ -66,16 +71,18 @@ def _wheel(families: Sequence[Packed], options: argparse.Namespace) -> int:
     names = [each.family.name for each in families]
     if len(set(names)) < len(names):
         raise CallError(f"package: two families have one name: {', '.join(names)}")
-    name, data = wheel(families, options.name or f"{names[0]}_kernels", options.version, options.license)
-    path: Path = options.out / name
+    name = f"{names[0]}_kernels" if options.name is None else options.name
+    file, data = wheel(families, name, options.version, options.license)
+    path: Path = options.out / file
     make_folder(options.out)
     with alone(options.out):
-        remove_leftovers(options.out, name)
+        remove_leftovers(options.out, file)
         try:
             before = read_bytes(path)
         except FileNotFoundError:
             write(path, data)
-            print(f"{path}: {counted(len(families), 'family', 'families')}; install it with: pip install {path}")
+            install = f"pip install {shlex.quote(str(path))}"
+            print(f"{path}: {counted(len(families), 'family', 'families')}; install it with: {install}")
             return 0
         except FileError:
             before = b""
@@ -89,8 +96,9 @@ def _repository(packed: Packed, options: argparse.Namespace) -> int:
     if not _MAJOR.fullmatch(options.version):
         raise CallError(f"package: --version: the Hub takes a whole number, found {shown(options.version)}")
     # A double underscore would separate the parts of a namespace of operators.
-    name = options.name or re.sub(r"_+", "-", packed.family.name).strip("-")
-    made = Repository(packed, name, int(options.version), options.license or "other", options.repo_id)
+    name = re.sub(r"_+", "-", packed.family.name).strip("-") if options.name is None else options.name
+    license = "other" if options.license is None else options.license
+    made = Repository(packed, name, int(options.version), license, options.repo_id)
     files = {Path(path): text.encode() for path, text in made.files()}
     if not write_folder(options.out, files):
         print(f"{options.out}: same")

@@ -47,7 +47,11 @@ def read_bytes(path: Path, most: int = MOST) -> bytes:
 
 def read_text(path: Path, most: int = MOST) -> str:
     """The text of a file in UTF-8, with or without a byte-order mark; raises what `read_bytes` raises."""
-    data = read_bytes(path, most)
+    return decoded_text(path, read_bytes(path, most))
+
+
+def decoded_text(path: Path, data: bytes) -> str:
+    """The text of a file's bytes; raises `FileError` with the line if they are not UTF-8."""
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -21,14 +21,15 @@ from generator.files.checked_json import Schema, Wrong
 from generator.files.reading import FileError
 from generator.files.writing import write
 
-_FILE = "results.sqlite"
+#: The file's name, with a part that only this user knows: a database of somebody else is never opened.
+_NAME = "results-{}.sqlite"
 #: The hexadecimal digits of a signature, which precede the value.
 _DIGITS = hashlib.sha256().digest_size * 2
 #: Values wait in memory for at most so many others and about so many seconds, because each commit waits for the disk.
 _WAITING = 500
 _SECONDS = 1.0
 #: The seconds for which another process may hold the database.
-_TIMEOUT = 20.0
+_TIMEOUT = 5.0
 
 
 class SignedStore:
@@ -45,7 +46,7 @@ class SignedStore:
         warn: Callable[[Path, str], None],
     ) -> None:
         self._folder, self._secret, self._tables, self._warn = folder, secret, tuple(tables), warn
-        self._path = Path(_FILE)
+        self._path = Path(_NAME)
         self._connection: sqlite3.Connection | None = None
         self._key = b""
         self._opened = self._warned = False
@@ -103,7 +104,8 @@ class SignedStore:
             try:
                 self._key = self._secret()
                 folder = self._folder()
-                self._path = folder / _FILE
+                own = hmac.new(self._key, _NAME.encode(), hashlib.sha256).hexdigest()[:16]
+                self._path = folder / _NAME.format(own)
                 self._connection = self._connected(folder)
             except FileError as error:
                 self._path = error.path
@@ -113,14 +115,17 @@ class SignedStore:
         return self._connection
 
     def _connected(self, folder: Path) -> sqlite3.Connection:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # A pipe, or a journal that is one, would be read without end.
-        for name in os.listdir(folder):
-            if name.startswith(_FILE) and not stat.S_ISREG(os.stat(folder / name).st_mode):
-                raise FileError(folder / name, "is no regular file")
-        if not os.path.lexists(folder / ".gitignore"):
+        if not folder.exists():
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # Only in a folder of its own: it would hide other files from git.
             with contextlib.suppress(FileError):
                 write(folder / ".gitignore", "*\n")
+        # A pipe, or a journal that is one, would be read without end, and a link leads elsewhere.
+        for name in os.listdir(folder):
+            if name.startswith(self._path.name) and not stat.S_ISREG(os.lstat(folder / name).st_mode):
+                raise FileError(folder / name, "is no regular file")
+        if not self._path.exists() and any(folder.glob(_NAME.format("*"))):
+            self._fail("results that this user did not write on this machine are in the folder, and are not used")
         connection = sqlite3.connect(self._path, timeout=_TIMEOUT)
         try:
             for name in self._tables:

@@ -45,8 +45,10 @@ def update(path: Path, change: Callable[[], str | bytes | None]) -> None:
     cannot be written, and what `change` raises.
     """
     require_regular(path)
-    make_folder(path.parent)
-    with alone(path.parent):
+    # A link is written through, so what is locked is the folder that it leads to.
+    folder = Path(os.path.realpath(path)).parent
+    make_folder(folder)
+    with alone(folder):
         text = change()
         if text is not None:
             output_files.put(path, text)

@@ -28,11 +28,11 @@ logging lzma mailbox mailcap marshal math mimetypes mmap modulefinder msilib msv
 nt ntpath nturl2path numbers opcode operator optparse os ossaudiodev pathlib pdb pickle pickletools pipes pkgutil
 platform plistlib poplib posix posixpath pprint profile profiling pstats pty pwd py_compile pyclbr pydoc pydoc_data
 pyexpat queue quopri random re readline reprlib resource rlcompleter runpy sched secrets select selectors shelve shlex
-shutil signal site smtpd smtplib sndhdr socket socketserver spwd sqlite3 sre_compile sre_constants sre_parse ssl stat
-statistics string stringprep struct subprocess sunau symtable sys sysconfig syslog tabnanny tarfile telnetlib tempfile
-termios textwrap this threading time timeit tkinter token tokenize tomllib trace traceback tracemalloc tty turtle
-turtledemo types typing unicodedata unittest urllib uu uuid venv warnings wave weakref webbrowser winreg winsound
-wsgiref xdrlib xml xmlrpc zipapp zipfile zipimport zlib zoneinfo
+shutil signal site sitecustomize smtpd smtplib sndhdr socket socketserver spwd sqlite3 sre_compile sre_constants
+sre_parse ssl stat statistics string stringprep struct subprocess sunau symtable sys sysconfig syslog tabnanny tarfile
+telnetlib tempfile termios test textwrap this threading time timeit tkinter token tokenize tomllib trace traceback
+tracemalloc tty turtle turtledemo types typing unicodedata unittest urllib usercustomize uu uuid venv warnings wave
+weakref webbrowser winreg winsound wsgiref xdrlib xml xmlrpc zipapp zipfile zipimport zlib zoneinfo
 """
 #: What torch and Triton need, by the name under which it is imported.
 _NEEDED = """
@@ -40,7 +40,10 @@ cuda filelock fsspec functorch isympy jinja2 markupsafe mpmath networkx nvidia p
 typing_extensions
 """
 #: The generator, what it needs, and what packages of kernels are loaded and tested with.
-_TOOLS = "fastjsonschema gemm_generator generator huggingface_hub kernels packaging pip pluggy pytest tqdm wheel yaml"
+_TOOLS = """
+covertable distributed fastjsonschema gemm_generator generator huggingface_hub kernels packaging pip pluggy pytest
+ruff tqdm wheel yaml z3
+"""
 #: Names that Windows keeps for devices, with any extension.
 _DEVICES = frozenset({"con", "prn", "aux", "nul", *(f"{port}{x}" for port in ("com", "lpt") for x in range(10))})
 

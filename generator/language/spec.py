@@ -13,7 +13,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from yaml.nodes import MappingNode, Node, SequenceNode
 
 from generator.epilogue.chain import Epilogue
-from generator.files.reading import FileError, read_bytes
+from generator.files.reading import FileError, decoded_text, read_bytes
 from generator.language.axis_values import Operations, read_axis, read_tile
 from generator.language.built_in import BUILT_IN
 from generator.language.document import Place, compose, place, plain
@@ -28,6 +28,8 @@ from generator.language.tuned_file import parse as parse_measurements
 from generator.language.versions import SUPPORTED, minor_versions, spelled
 from generator.language.vocabulary import AXES, BACKWARD, DEFAULTS, INVARIANT, OPEN_AXES, SELECT, SINGLE_AXES, WORDS
 
+#: The most characters of a header.
+LONGEST_HEADER = 20_000
 #: The most bytes of a spec and of a file that `tuned` names.
 LARGEST_SPEC, LARGEST_TUNED = 4 << 20, 64 << 20
 #: The most entries of `exclude`, and of `tile`: each is weighed for every variant.
@@ -195,7 +197,9 @@ class _SpecReader(Reader):
         """The lines of the header without `#`; none can end the comment or declare an encoding."""
         text = "" if node is None else self.text(node, "header")
         lines: tuple[str, ...] = ()
-        if node is not None and text:
+        if node is not None and text and len(text) > LONGEST_HEADER:
+            self.wrong(node, f"header: {len(text)} characters; at most {LONGEST_HEADER} are copied into every file")
+        elif node is not None and text:
             lines = tuple(line.rstrip(" ") for line in text.rstrip("\n").split("\n"))
             for line in lines:
                 if not self.printable(node, "header", line):
@@ -226,12 +230,15 @@ class _SpecReader(Reader):
             self.positions["tuned", name] = (place(item).line, place(item).column)
             try:
                 data = read_bytes(self.tuned_files[-1], LARGEST_TUNED)
-                found.append(replace(parse_measurements(data.decode("utf-8-sig")), file=name))
+                found.append(replace(parse_measurements(decoded_text(self.tuned_files[-1], data)), file=name))
             except FileNotFoundError:
                 told = f"tuned: {shown(name)} does not exist yet; the family is rendered without it"
                 self.warnings.append(Mistake(self.path, *self.positions["tuned", name], told))
             except (FileError, ValueError) as error:
-                reason = error.reason.removeprefix("cannot be read: ") if isinstance(error, FileError) else error
+                reason = error
+                if isinstance(error, FileError):
+                    where = f"line {error.line}: " if error.line else ""
+                    reason = ValueError(where + error.reason.removeprefix("cannot be read: "))
                 self.wrong(item, f"tuned: {shown(name)}, relative to the spec, cannot be read: {reason}")
             else:
                 texts += b"\0" + data

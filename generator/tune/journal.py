@@ -19,8 +19,7 @@ from typing import Any
 from generator.files.checked_json import Schema, Wrong
 from generator.files.locking import alone
 from generator.files.reading import FileError, read_bytes
-from generator.files.updating import make_folder
-from generator.files.writing import write
+from generator.files.updating import make_folder, put
 from generator.language import measured_values as values
 from generator.language.errors import CallError
 from generator.language.measured_values import Unfit
@@ -100,6 +99,8 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        #: The folder that is locked: that of the file, which `path` may be a link to.
+        self._folder = Path(os.path.realpath(path)).parent
         self._kept: dict[str, Entry] = {}
         #: What of the file has been read: its bytes up to the end of the last whole line, and which file it is.
         self._read = b""
@@ -149,10 +150,10 @@ class Journal:
         self._kept[key] = new
 
     def __enter__(self) -> Journal:
-        make_folder(self.path.parent)
-        with alone(self.path.parent):
+        make_folder(self._folder)
+        with alone(self._folder):
             if not self.path.exists():
-                write(self.path, b"")
+                put(self.path, b"")
         return self
 
     def __exit__(
@@ -160,11 +161,11 @@ class Journal:
     ) -> None:
         if kind is None:
             # In one step, and only of what stands: before, each line was in the file as soon as it was measured.
-            with alone(self.path.parent):
+            with alone(self._folder):
                 rest = self._refresh()
                 data = "".join(kept.line(key) for key, kept in self._kept.items()).encode()
                 if rest or data != self._read:
-                    write(self.path, data)
+                    put(self.path, data)
                     self._read = data
 
     def append(self, key: str, about: str, outcome: Outcome, place: Place, kernels: Mapping[str, str]) -> None:
@@ -174,7 +175,7 @@ class Journal:
         """
         text = values.checked(Entry(about, outcome, place, kernels).line(key), LINE, _entry, self.path)
         line = text.encode()
-        with alone(self.path.parent):
+        with alone(self._folder):
             rest = self._refresh()
             try:
                 with self.path.open("ab") as file:

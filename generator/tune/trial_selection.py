@@ -176,7 +176,11 @@ def why_not(kernel: Kernel, contestant: Contestant, problem: Problem, target: st
     refusal = getattr(module_of(contestant), "refusal", None)
     if refusal is None:
         return None
-    one = shadow(problem)
+    try:
+        one = shadow(problem)
+    except RuntimeError:
+        # torch counts the bytes of a tensor in 64 bits.
+        return "too large for torch"
     # The kernel's own reason states the sizes, so that each size would be counted as a different reason.
     return (
         None if refusal(one.a, one.b, **one.keywords, out=one.out) is None else "refused by the kernel at these sizes"

@@ -11,6 +11,7 @@ import argparse
 import contextlib
 import importlib.util
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -122,7 +123,10 @@ def parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--costs", type=Path, metavar="FILE", help="write the durations of jobs, used by --shard")
     parser.add_argument(
-        "--cache", type=Path, metavar="DIR", help="folder of the result cache (default: in the user's cache folder)"
+        "--cache",
+        type=_reported(_folder),
+        metavar="DIR",
+        help="folder of the result cache (default: in the user's cache folder)",
     )
     parser.add_argument("--fresh", action="store_true", help="run every job again and ignore cached results")
     return parser
@@ -142,6 +146,13 @@ def _reported(parse: Callable[[str], _Parsed]) -> Callable[[str], _Parsed]:
 
 def _processes(text: str) -> int:
     return whole_number(text, 1, MOST_PROCESSES)
+
+
+def _folder(text: str) -> Path:
+    """The path of a folder; raise ValueError for an empty one, as of a variable that is not set."""
+    if not text:
+        raise ValueError("expected the path of a folder, got an empty text")
+    return Path(text)
 
 
 def part(text: str) -> tuple[int, int]:
@@ -220,6 +231,10 @@ def _check_reports(arguments: argparse.Namespace, found: Sequence[Rendered]) -> 
     wrong = output_files.clash(outputs, [*specs, *rendered_files])
     if wrong is not None:
         raise CallError(wrong)
+    folders = {os.path.realpath(family.folder) for family in found}
+    for option, path in outputs.items():
+        if not folders.isdisjoint(map(str, Path(os.path.realpath(path)).parents)):
+            raise CallError(f"{option} {path}: belongs to a family that is verified; name a file elsewhere")
     if arguments.results is not None:
         # What is in it is read, and stays.
         require_regular(arguments.results)
@@ -319,15 +334,17 @@ def _outcomes(jobs: Sequence[Job], workers: int) -> Iterator[Result]:
 
 @contextlib.contextmanager
 def _terminable() -> Iterator[None]:
-    """Raise KeyboardInterrupt for SIGTERM too; only the main thread may handle signals."""
+    """Raise KeyboardInterrupt for SIGTERM and SIGHUP too; only the main thread may handle signals."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    numbers = [signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
+    before = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _progress(outcomes: Iterable[Result], total: int, level: str) -> Iterable[Result]:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import marshal
 import os
+import re
 from collections.abc import Iterator, Sequence
 from importlib.machinery import all_suffixes
+from importlib.util import MAGIC_NUMBER, source_hash
 from pathlib import Path
 
 from generator.emit.manifest_reader import Rendered
@@ -23,8 +26,8 @@ _UNCHECKED = 1
 def unlisted(family: Rendered) -> list[str]:
     """The names in the folder that `import` could take, and that the manifest does not list, sorted.
 
-    These are modules, Python's or compiled, folders with modules, and compiled modules in `__pycache__` which Python
-    would load whatever the source says.
+    These are modules, Python's or compiled, folders with modules, and compiled modules in `__pycache__` that are of
+    another source than the one that Python would take them for.
     """
     found = []
     with os.scandir(family.folder) as entries:
@@ -39,10 +42,12 @@ def _importable(entry: os.DirEntry[str]) -> bool:
         return entry.name.endswith(_SUFFIXES)
     if not entry.name.isidentifier() or entry.name == _CACHE:
         return False
-    try:
-        return any(name.endswith(_SUFFIXES) for name in os.listdir(entry.path))
-    except OSError:
-        return False
+    # A folder is a package, too, if there is a module anywhere below it.
+    for _, folders, names in os.walk(entry.path):
+        folders[:] = [name for name in folders if name.isidentifier() and name != _CACHE]
+        if any(name.endswith(_SUFFIXES) for name in names):
+            return True
+    return False
 
 
 def _stale(cache: Path) -> Iterator[str]:
@@ -52,13 +57,36 @@ def _stale(cache: Path) -> Iterator[str]:
     except OSError:
         return
     for name in names:
-        if name.endswith(".pyc"):
-            try:
-                flags = int.from_bytes(read_bytes(cache / name)[4:8], "little")
-            except (FileNotFoundError, FileError):
-                continue
-            if flags == _UNCHECKED:
-                yield f"{_CACHE}/{name}"
+        if name.endswith(".pyc") and _misleads(cache / name):
+            yield f"{_CACHE}/{name}"
+
+
+def _misleads(compiled: Path) -> bool:
+    """Whether this Python would load a compiled module that is not of the source which it stands for."""
+    stem, _, tag = compiled.name.partition(".")
+    source = compiled.parents[1] / f"{stem}.py"
+    try:
+        data, text = read_bytes(compiled), read_bytes(source)
+        flags, state = int.from_bytes(data[4:8], "little"), data[8:16]
+        if flags == _UNCHECKED:
+            return True
+        if data[:4] != MAGIC_NUMBER:
+            # Another version of Python's, which compares it with the source.
+            return False
+        status = source.stat()
+        current = b"".join((int(number) & 0xFFFFFFFF).to_bytes(4, "little") for number in (status.st_mtime, len(text)))
+        if state != (source_hash(text) if flags else current):
+            return False
+        level = re.search(r"\.opt-([12])\.pyc$", f".{tag}")
+        optimize = int(level[1]) if level else 0
+        return bool(
+            marshal.loads(data[16:]) != compile(text, str(source), "exec", dont_inherit=True, optimize=optimize)
+        )
+    except (FileNotFoundError, FileError):
+        # Without its source, a compiled module in this folder is not loaded.
+        return False
+    except (EOFError, ValueError, TypeError, SyntaxError):
+        return True
 
 
 def own_names(family: Rendered) -> list[str]:

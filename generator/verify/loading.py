@@ -10,8 +10,9 @@ import sys
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.machinery import SOURCE_SUFFIXES, FileFinder, SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from unittest.mock import patch
 
 from generator.emit import code_parts
@@ -22,9 +23,40 @@ from generator.verify.jobs import Job, Subject
 DIGEST_LINE = "# sha256 of the text below: "
 
 
+class _SourceLoader(SourceFileLoader):
+    """Compiles a module from its text: bytecode beside it may be of another text, or of none."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        path = self.get_filename(fullname)
+        code: CodeType = self.source_to_code(self.get_data(path), path)
+        return code
+
+
+#: The folders whose modules are compiled from their text.
+_FOLDERS: set[str] = set()
+
+
+def _source_finder(path: str) -> FileFinder:
+    """A path hook: the finder of modules in a folder of a family."""
+    if os.path.realpath(path) not in _FOLDERS:
+        raise ImportError
+    return FileFinder(path, (_SourceLoader, SOURCE_SUFFIXES))
+
+
+def _read_sources_of(folder: Path) -> None:
+    """Let whatever is imported from a family's folder, now or later, be compiled from its text."""
+    if _source_finder not in sys.path_hooks:
+        sys.path_hooks.insert(0, _source_finder)
+    for each in (folder, *(path for path in folder.iterdir() if path.is_dir())):
+        path = os.path.realpath(each)
+        _FOLDERS.add(path)
+        sys.path_importer_cache.pop(path, None)
+
+
 def load_kernel(path: Path) -> ModuleType:
-    """The module of one kernel's file; raises whatever its import raises."""
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    """The module of one kernel's file, compiled from its text; raises whatever its import raises."""
+    _read_sources_of(path.parent)
+    spec = importlib.util.spec_from_file_location(path.stem, path, loader=_SourceLoader(path.stem, str(path)))
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -39,13 +71,17 @@ def load_family(folder: Path) -> ModuleType:
     """The package of a family's folder; raises whatever its import raises.
 
     Its name is that of the folder, unless another module has that name or could be imported under it. A family that was
-    loaded under the name before is replaced, with its modules.
+    loaded under the name before is replaced, with its modules. All are compiled from their text.
     """
     path = os.path.realpath(folder)
+    _read_sources_of(Path(path))
     name = folder.name if _is_free(folder.name, path) else _private_name(path)
     for loaded in [key for key in sys.modules if key == name or key.startswith(f"{name}.")]:
         del sys.modules[loaded]
-    spec = importlib.util.spec_from_file_location(name, Path(path, "__init__.py"), submodule_search_locations=[path])
+    file = os.path.join(path, "__init__.py")
+    spec = importlib.util.spec_from_file_location(
+        name, file, loader=_SourceLoader(name, file), submodule_search_locations=[path]
+    )
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = _FAMILIES[name] = module

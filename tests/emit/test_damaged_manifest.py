@@ -10,6 +10,20 @@ from tests.helpers.family_folder import FAMILY, FOLDER, KERNEL, OUT, Cli, render
 from tests.helpers.support import contents
 
 
+def test_kernels_of_a_spec_that_was_renamed_are_removed(rendered: Cli) -> None:
+    """Nothing but their own heads says what the spec was called."""
+    Path("other.yaml").write_text(Path("family.yaml").read_text().replace("[none, bias]", "none") + "name: family\n")
+    Path("family.yaml").rename("gone.yaml")
+    manifest = FOLDER / "manifest.json"
+    manifest.write_text(manifest.read_text()[:500])
+    said = rendered("other.yaml")
+    assert said.status == 1 and "edited by hand" in said.err and "manifest.json:" in said.err
+    said = rendered("other.yaml", "--force")
+    assert said.status == 0 and " 2 removed" in said.out
+    assert rendered("other.yaml", "--check").status == 0
+    assert not [path for path in FOLDER.glob("*_bias__*")]
+
+
 @pytest.fixture
 def rendered(cli: Cli) -> Cli:
     """The command line in a folder where family.yaml, of four kernels, was rendered."""

@@ -222,7 +222,7 @@ def test_a_folder_with_a_file_of_somebody_else_is_left_alone(cli: Cli) -> None:
     Path("made").rmdir()
     Path("made").symlink_to("nowhere")
     said = cli(*call)
-    assert said.status == 1 and "made: cannot be" in said.err and said.err.count("\n") == 1
+    assert said.status == 1 and "made: is a link that leads nowhere" in said.err and said.err.count("\n") == 1
 
 
 def test_a_checkout_with_other_line_ends_is_packed_as_it_was_rendered(cli: Cli) -> None:
@@ -324,3 +324,20 @@ def test_two_folders_of_one_name_are_refused(cli: Callable[..., Spoken], tmp_pat
     shutil.copytree(GENERATED / "ladder", tmp_path / "ladder")
     done = cli("package", GENERATED / "ladder", tmp_path / "ladder", "--format", "wheel", "--out", "dist")
     assert done.status == 2 and "two families have one name: ladder, ladder" in done.err
+
+
+@pytest.mark.parametrize("option", ["--name", "--license"])
+@pytest.mark.parametrize("form", ["wheel", "kernels"])
+def test_an_empty_option_is_not_its_default(cli: Cli, form: str, option: str) -> None:
+    """As `--name "$VARIABLE"` is, where that is not set."""
+    said = cli("package", FAMILY, "--format", form, "--out", "made", option, "")
+    assert said.status == 2 and f"package: {option}: ''" in said.err and not Path("made").exists()
+
+
+def test_what_is_no_folder_is_named(cli: Cli) -> None:
+    Path("family.yaml").write_text(BASE)
+    said = cli("package", "family.yaml", "--format", "wheel", "--out", "made")
+    assert said.status == 2 and "family.yaml is a file; give the folder of a rendered family" in said.err
+    for form in ("wheel", "kernels"):
+        said = cli("package", FAMILY, "--format", form, "--out", "family.yaml")
+        assert said.status == 1 and "family.yaml: is a file, and the package's folder must be there" in said.err

@@ -40,7 +40,8 @@ class Store:
 
     @property
     def file(self) -> Path:
-        return self.folder / "results.sqlite"
+        (found,) = self.folder.glob("results-*.sqlite")
+        return found
 
 
 @pytest.fixture
@@ -57,9 +58,43 @@ def test_what_was_put_is_read_and_keeps_itself_out_of_git(store: Store) -> None:
 
 def test_values_of_another_secret_are_not_read(store: Store) -> None:
     store.put(a={"x": 1})
+    own = store.file
     assert store.get("a", lambda: b"o" * 32) is None
     (warning,) = store.warnings
     assert "did not write on this machine" in warning
+    # Under its name, too.
+    (other,) = {*store.folder.glob("results-*.sqlite")} - {own}
+    other.write_bytes(own.read_bytes())
+    assert store.get("a", lambda: b"o" * 32) is None and len(store.warnings) == 2
+
+
+def test_a_database_of_somebody_else_is_never_opened(store: Store) -> None:
+    """A view or a trigger in it could run without end."""
+    store.folder.mkdir()
+    endless = "WITH RECURSIVE r(key, value) AS (SELECT 'a', 'b' UNION ALL SELECT key, value FROM r) SELECT * FROM r"
+    for name in ("results.sqlite", "results-0123456789abcdef.sqlite"):
+        changed(f"CREATE VIEW results AS {endless}; CREATE TABLE parts (key, value)")(store.folder / name)
+    assert store.get("a") is None
+    store.put(a={"x": 1})
+    assert store.get("a") == {"x": 1}
+
+
+def test_a_link_is_not_followed(store: Store, tmp_path: Path) -> None:
+    store.put(a={"x": 1})
+    victim, own = tmp_path / "victim.db", store.file
+    changed("CREATE TABLE mine (x)")(victim)
+    before = victim.read_bytes()
+    own.unlink()
+    own.symlink_to(victim)
+    store.put(a={"x": 1})
+    assert store.get("a") is None and victim.read_bytes() == before and len(store.warnings) >= 1
+
+
+def test_a_folder_of_others_gets_no_gitignore(store: Store) -> None:
+    store.folder.mkdir()
+    (store.folder / "source.py").write_text("")
+    store.put(a={"x": 1})
+    assert store.get("a") == {"x": 1} and not (store.folder / ".gitignore").exists()
 
 
 def changed(statement: str) -> Callable[[Path], object]:

@@ -114,3 +114,8 @@ def test_a_folder_of_any_name_is_loaded_and_hides_no_module(tmp_path: Path, fold
     )
     done = python("-c", code, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", ["test", "z3", "ruff", "sitecustomize", "usercustomize"])
+def test_names_of_tools_and_of_what_python_looks_for_are_refused(name: str) -> None:
+    assert why_no_family(name) is not None

@@ -220,3 +220,15 @@ def test_a_time_that_is_none_is_a_failure_of_its_candidate(seconds: float) -> No
     lost = replace(OUTCOME.winner, library_seconds=seconds, runner_up=replace(one, seconds=seconds))
     assert sound(replace(OUTCOME, winner=lost)).winner == replace(OUTCOME.winner, runner_up=None)
     assert sound(OUTCOME) is OUTCOME
+
+
+def test_a_link_to_a_journal_stays_one(tmp_path: Path) -> None:
+    real, link = tmp_path / "real" / "journal.jsonl", tmp_path / "journal.jsonl"
+    real.parent.mkdir()
+    with Journal(real):
+        pass
+    real.write_bytes(b'{"format":')
+    link.symlink_to(real)
+    with Journal(link):
+        pass
+    assert link.is_symlink() and real.read_bytes() == b""

@@ -504,13 +504,26 @@ def test_results_of_another_user_or_machine_are_not_believed(
     assert cached.findall(static(capsys, *call)[1]) == ["4"]
 
 
+def test_a_cache_without_a_name_is_refused(ladder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As `--cache "$VARIABLE"` is, where that is not set."""
+    with pytest.raises(SystemExit) as ended:
+        main([str(ladder), "--level", "static", "--cache", ""])
+    assert ended.value.code == 2 and "--cache: expected the path of a folder" in capsys.readouterr().err
+
+
+def test_a_report_is_not_written_into_what_is_proved(ladder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for path in (ladder / "report.py", ladder / "nn" / "__init__.py", ladder / ".." / ladder.name / "x.xml"):
+        assert main([str(ladder), "--level", "static", "--junit", str(path)]) == 2
+        assert "belongs to a family that is verified" in capsys.readouterr().err and not path.exists()
+
+
 def test_the_cache_is_the_users(
     ladder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert static(capsys, "ladder")[0] == 0
     assert not (tmp_path / ".verify_cache").exists()
-    assert (tmp_path / "user" / "gemm-generator" / "verify" / "results.sqlite").is_file()
+    assert [*(tmp_path / "user" / "gemm-generator" / "verify").glob("results-*.sqlite")]
 
 
 @pytest.mark.parametrize("fresh", [(), ("--fresh",)])
@@ -521,8 +534,9 @@ def test_a_cache_that_cannot_be_used_stops_no_proof(
     monkeypatch: pytest.MonkeyPatch,
     fresh: tuple[str, ...],
 ) -> None:
-    (tmp_path / "cache").mkdir()
-    (tmp_path / "cache" / "results.sqlite").write_bytes(b"no database, but text" * 99)
+    static(capsys, ladder, "--cache", tmp_path / "cache")
+    (own,) = (tmp_path / "cache").glob("results-*.sqlite")
+    own.write_bytes(b"no database, but text" * 99)
     for options in (("--cache", tmp_path / "cache"), ("--cache", ROOT / "README.md"), ("--cache", "/proc/none")):
         status, out, error = static(capsys, ladder, *options, *fresh)
         assert status == 0 and "all 4 passed" in out and error.count("warning: ") == 1

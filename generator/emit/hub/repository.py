@@ -233,8 +233,10 @@ def _operands(made: Call) -> tuple[_Operand, ...]:
 
 def _is_license(text: str) -> bool:
     """Whether `text` is a licence's identifier on the Hub: one of its own, or one of SPDX in lower case."""
-    found = re.fullmatch(r"[a-z0-9.+-]{1,64}", text) and license_expression(text)
-    return text in _LICENSES or (found or "").lower() == text
+    if text in _LICENSES:
+        return True
+    found = license_expression(text) if re.fullmatch(r"[a-z0-9.+-]{1,64}", text) else None
+    return found is not None and found.lower() == text
 
 
 def _is_repository(text: str) -> bool:

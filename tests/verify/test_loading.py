@@ -1,0 +1,74 @@
+"""Families and kernels are loaded from their text: bytecode beside it may be of another one."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import py_compile
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from generator.verify import folder_files
+from generator.verify.loading import load_family, load_kernel
+from tests.helpers.support import GENERATED, forget
+
+KERNEL = "gemm_fp16_rcr_none__naive_pointer_mnk_linear"
+
+
+@pytest.fixture
+def ladder(tmp_path: Path) -> Iterator[Path]:
+    shutil.copytree(GENERATED / "ladder", tmp_path / "ladder", ignore=shutil.ignore_patterns("__pycache__"))
+    yield tmp_path / "ladder"
+    forget("ladder")
+
+
+def compiled(file: Path, text: str, mode: py_compile.PycInvalidationMode) -> None:
+    """Bytecode of another text that Python takes for that of the file."""
+    other = file.with_name("other_text.py")
+    other.write_text(text)
+    made = Path(py_compile.compile(str(other), doraise=True, invalidation_mode=mode) or "").read_bytes()
+    shutil.rmtree(file.parent / "__pycache__")
+    other.unlink()
+    status, source = file.stat(), file.read_bytes()
+    state = importlib.util.source_hash(source)
+    if mode is py_compile.PycInvalidationMode.TIMESTAMP:
+        state = int(status.st_mtime).to_bytes(4, "little") + len(source).to_bytes(4, "little")
+    cache = Path(importlib.util.cache_from_source(str(file)))
+    cache.parent.mkdir(exist_ok=True)
+    cache.write_bytes(made[:8] + state + made[16:])
+
+
+@pytest.mark.parametrize("mode", list(py_compile.PycInvalidationMode), ids=lambda mode: mode.name)
+def test_bytecode_of_another_text_is_not_run_and_is_a_failure(
+    ladder: Path, mode: py_compile.PycInvalidationMode
+) -> None:
+    for name in (f"{KERNEL}.py", "nn.py", "__init__.py"):
+        compiled(ladder / name, "raise SystemExit('bytecode')\n", mode)
+        assert load_kernel(ladder / f"{KERNEL}.py").CONFIGS
+        family = load_family(ladder)
+        assert family.nn.CONTRACTS and family._kernel(KERNEL).CONFIGS
+        found = folder_files.failures(importlib.import_module("generator.emit.manifest_reader").read(ladder))
+        assert [f"__pycache__/{name.removesuffix('.py')}." in failure.message for failure in found] == [True]
+        shutil.rmtree(ladder / "__pycache__")
+
+
+def test_bytecode_that_python_has_made_is_none(ladder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (f"{KERNEL}.py", "nn.py"):
+        for mode in (py_compile.PycInvalidationMode.TIMESTAMP, py_compile.PycInvalidationMode.CHECKED_HASH):
+            for level in (0, 1, 2):
+                py_compile.compile(str(ladder / name), doraise=True, invalidation_mode=mode, optimize=level)
+    family = importlib.import_module("generator.emit.manifest_reader").read(ladder)
+    assert not [*folder_files.failures(family)]
+    # It is of a text that has changed since, which Python sees.
+    (ladder / "nn.py").write_text((ladder / "nn.py").read_text() + "\n")
+    assert not [failure for failure in folder_files.failures(family) if "__pycache__" in failure.message]
+
+
+def test_a_module_below_folders_is_found(ladder: Path) -> None:
+    (ladder / "a" / "b").mkdir(parents=True)
+    (ladder / "a" / "b" / "c.py").write_text("")
+    family = importlib.import_module("generator.emit.manifest_reader").read(ladder)
+    assert folder_files.unlisted(family) == ["a"]
