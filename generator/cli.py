@@ -6,7 +6,7 @@ What a command needs is imported when it runs, so that a package that is missing
 from __future__ import annotations
 
 import argparse
-import importlib
+import importlib.util
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -64,6 +64,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _status(arguments: list[str]) -> int:
     try:
+        missing = next((name for name in sorted(_REQUIRED) if importlib.util.find_spec(name) is None), None)
+        if missing is not None:
+            raise CallError(f"{missing} is not installed; install it with: pip install gemm-generator")
         named = bool(arguments) and arguments[0] in COMMANDS
         return _command(arguments[0])(arguments[1:]) if named else _render(arguments)
     except SpecError as error:
@@ -100,8 +103,6 @@ def _imported(module: str, command: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name is not None and error.name.startswith("generator"):
             raise
-        if error.name in _REQUIRED:
-            raise CallError(f"{error.name} is not installed; install it with: pip install gemm-generator") from None
         raise CallError(f"{command} needs {error.name}; install the extra: pip install 'gemm-generator[gpu]'") from None
 
 

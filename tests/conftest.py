@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -29,6 +30,18 @@ def pools() -> Iterator[Callable[[str], Pool]]:
     yield of
     for pool in begun.values():
         pool.close()
+
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Give each test a result cache of its own: what stand-ins for workers prove must reach no other run."""
+    # Not the test's own `monkeypatch`, which it may undo.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / f"cache{next(_numbers)}"))
+        yield
 
 
 @pytest.fixture

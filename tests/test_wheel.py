@@ -15,7 +15,7 @@ from generator.cli import main
 from tests.helpers.support import GENERATED, ROOT, SPECS, contents
 
 #: What rendering may import beside the standard library, by module; markupsafe is jinja2's.
-NEEDED = ("jinja2", "markupsafe", "yaml", "packaging", "tqdm")
+NEEDED = ("fastjsonschema", "jinja2", "markupsafe", "yaml", "packaging", "tqdm")
 
 
 def run(*command: object, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:

@@ -83,9 +83,8 @@ def read(folder: Path) -> Rendered:
         manifest = _JSON.parse(text)
         number = manifest.get("manifest")
         if type(number) is not int or number != VERSION:
-            told = f"version {json.dumps(number)} of the manifest" if "manifest" in manifest else "no version"
             again = f"render the family again: {rendering_into(folder)}"
-            reason = f"{told}; this generator reads {VERSION}; {again}"
+            reason = f"version {json.dumps(number)} of the manifest; this generator reads {VERSION}; {again}"
             raise CallError(on_one_line(f"{path}:{line_of(text, ['manifest'])}: {reason}"))
         SCHEMA.check(manifest, text)
         family = _family(folder, manifest, text)

@@ -24,10 +24,15 @@ def data(*parts: str) -> Path:
 
 def shared(name: str, checkout: str) -> Path:
     """A folder that a wheel has inside the package, and a checkout as `checkout`; raises `NotInstalled`."""
-    for folder in (PACKAGE / name, PACKAGE.parent / checkout):
-        if folder.is_dir():
-            return folder
-    raise _not_installed(name)
+    found = shared_if_there(name, checkout)
+    if found is None:
+        raise _not_installed(name)
+    return found
+
+
+def shared_if_there(name: str, checkout: str) -> Path | None:
+    """The same, or None for a package that works without it."""
+    return next((folder for folder in (PACKAGE / name, PACKAGE.parent / checkout) if folder.is_dir()), None)
 
 
 def _not_installed(name: str) -> NotInstalled:

@@ -44,6 +44,8 @@ _USUAL = ("library_seconds", "runner_up", "batch", "divided", "routing", "inner"
 WINNER = values.mapping(_WINNER, optional=_USUAL)
 #: The device and versions that measurements are of (`generator.tune.winners.Place`).
 PLACE = {"device": values.NAME, "multiprocessors": values.SIZE, "torch": values.NAME, "triton": values.NAME}
+#: What only `tune` reads.
+OF_TUNE = ("multiprocessors", "torch", "triton", "kernels")
 SCHEMA = Schema(
     values.mapping(
         {
@@ -59,7 +61,9 @@ SCHEMA = Schema(
                     {"contract": values.NAME, "kernel": values.NAME, "config": values.CONFIG, "rates": _RATES}
                 )
             ),
-        }
+        },
+        # A family needs no more than the device; `tune` asks for the others, too.
+        optional=OF_TUNE,
     )
 )
 

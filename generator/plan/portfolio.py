@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, replace
 from functools import cache
 
 from generator.epilogue.chain import Epilogue
-from generator.files.package_data import shared
+from generator.files.package_data import shared_if_there
 from generator.files.reading import FileError, read_text
 from generator.language import tuned_file
 from generator.language.dtypes import ELEMENTS
@@ -23,8 +23,8 @@ from generator.plan import default_configurations, legality
 from generator.plan.configurations import columns
 from generator.plan.devices import DEVICES, Device
 
-#: The measurements that the package ships, a folder a device.
-SHIPPED = shared("tuned", "specs/tuned")
+#: The measurements that the package ships, a folder a device; a part of a checkout may have none.
+SHIPPED = shared_if_there("tuned", "specs/tuned")
 
 #: What targets without measurements have: a kernel that takes any operand, one for few rows, and those whose loads the
 #: hardware runs ahead where it can.
@@ -49,7 +49,7 @@ class Implementation:
 def shipped() -> tuple[tuple[Device, Measured], ...]:
     """The measurements of known devices that the package ships; raises `CallError` for a file that has none."""
     found = []
-    for path in sorted(SHIPPED.glob("*/*.json")):
+    for path in sorted(SHIPPED.glob("*/*.json")) if SHIPPED else []:
         if path.parent.name in DEVICES:
             try:
                 found.append((DEVICES[path.parent.name], tuned_file.parse(read_text(path))))

@@ -15,7 +15,7 @@ from generator.files.updating import put
 from generator.language import measured_values as values
 from generator.language.errors import CallError
 from generator.language.measured_values import Unfit
-from generator.language.tuned_file import FORMAT, PLACE, SCHEMA, contents
+from generator.language.tuned_file import FORMAT, OF_TUNE, PLACE, SCHEMA, contents
 from generator.tune.outcome import Winner, plain, winner_of
 from generator.tune.rate_fit import Fit
 from generator.tune.samples import row_of
@@ -58,6 +58,9 @@ def read(path: Path) -> Winners:
 def _winners(data: Any) -> Winners:
     """The contents of a file with the schema; raises `Unfit` for values that no file has."""
     data = contents(data)
+    for name in OF_TUNE:
+        if name not in data:
+            raise Unfit(f"must contain {name!r}")
     for key in ("winners", "rates"):
         for index, entry in enumerate(data[key]):
             if key == "winners" and "seconds" not in entry:

@@ -147,17 +147,18 @@ def test_a_call_is_compiled_once() -> None:
 
 def test_a_worker_goes_on_after_a_failure(tmp_path: Path) -> None:
     jobs = precompilation.jobs([comparison("one"), comparison("two")], "select")
-    done = subprocess.run(
-        [sys.executable, "-m", "generator.bench.precompilation"],
-        input=json.dumps(jobs),
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "gemm__one:" in done.stderr and "gemm__two:" in done.stderr
+    call = [sys.executable, "-m", "generator.bench.precompilation"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}
+    with subprocess.Popen(
+        call, stdin=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path, env=environment, text=True
+    ) as worker:
+        assert worker.stdin is not None and worker.stderr is not None
+        # Closing its input would end it.
+        worker.stdin.write(json.dumps(jobs) + "\n")
+        worker.stdin.flush()
+        told = worker.stderr.read()
+    assert worker.returncode == 0, told
+    assert "gemm__one:" in told and "gemm__two:" in told
 
 
 def test_workers_that_fail_do_not_stop_the_run(

@@ -143,7 +143,7 @@ def test_a_folder_in_the_way_of_a_file(rendered: Cli) -> None:
     (FOLDER / KERNEL).unlink()
     (FOLDER / KERNEL).mkdir()
     said = rendered("family.yaml", "--force")
-    assert (said.status, said.err) == (1, f"{FOLDER / KERNEL}: is a folder, not a file\n")
+    assert (said.status, said.err) == (1, f"{FOLDER / KERNEL}: is a folder, not a file; move it away\n")
 
 
 def test_a_file_in_the_way_of_the_folder(cli: Cli) -> None:
@@ -163,7 +163,7 @@ def test_a_pipe_in_the_place_of_a_file(rendered: Cli) -> None:
     os.mkfifo(FOLDER / KERNEL)
     for options in ((), ("--force",), ("--check",)):
         said = rendered("family.yaml", *options)
-        assert said.status == 1 and f"{FOLDER / KERNEL}: is a device or a pipe, not a file\n" in said.err
+        assert said.status == 1 and f"{FOLDER / KERNEL}: is a device or a pipe, not a file; move it away\n" in said.err
 
 
 def test_a_link_in_the_place_of_a_file_is_not_followed(rendered: Cli) -> None:

@@ -417,3 +417,10 @@ def test_line_ends_are_not_in_the_digest() -> None:
     assert found.digest == hashlib.sha256(text.encode()).hexdigest() == other.digest
     assert found.header == other.header == ("one", "two")
     assert found.digest != read_text(text.replace("one", "two")).digest
+
+
+def test_a_header_has_an_end() -> None:
+    """It is copied into every file."""
+    assert read_text(f"{BASE}header: {'x' * 20_000}\n").header == ("x" * 20_000,)
+    (line,) = mistakes_of(f"{BASE}header: {'x' * 20_001}\n")
+    assert ":4:9: header: 20001 characters; at most 20000 are copied into every file" in line
