@@ -17,7 +17,20 @@ from generator.verify.dependencies import module
 
 ROOT = Path(generator.__file__).parent
 #: Each package imports only those before it, and `generator` itself, which is nothing but a docstring and a version.
-ORDER = ("files", "epilogue", "language", "plan", "cost", "lowering", "emit", "bounds", "verify", "bench", "tune")
+ORDER = (
+    "runtime",
+    "files",
+    "epilogue",
+    "language",
+    "plan",
+    "cost",
+    "lowering",
+    "emit",
+    "bounds",
+    "verify",
+    "bench",
+    "tune",
+)
 
 
 def modules() -> dict[str, Path]:
@@ -49,11 +62,11 @@ def assert_no_cycle(graph: Mapping[str, Iterable[str]]) -> None:
         pytest.fail(f"imports in a circle: {' -> '.join(error.args[1])}")
 
 
-def test_the_top_level_has_at_most_fifteen_entries() -> None:
+def test_the_top_level_has_at_most_sixteen_entries() -> None:
     listed = subprocess.run(["git", "ls-files", "."], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     entries = {line.split("/")[0] for line in listed.splitlines()}
     assert entries == {*ORDER, "cli.py", "pytest_plugin.py", "__init__.py", "__main__.py"}
-    assert len(entries) <= 15
+    assert len(entries) <= 16
 
 
 def test_no_module_imports_itself_by_way_of_others() -> None:

@@ -87,7 +87,8 @@ class Families:
     def contract(self, kernels: Sequence[Kernel], family: str, label: str) -> Contestant:
         """The public function of a contract that `kernels` implement; raises `CallError` if a file is missing."""
         folder = self.out / family
-        files = [*sorted(folder.glob("_*.py")), *(folder / f"{kernel.name}.py" for kernel in kernels)]
+        own = [*sorted(folder.glob("_*.py")), *sorted(folder.glob("_*/*.py"))]
+        files = [*own, *(folder / f"{kernel.name}.py" for kernel in kernels)]
         digests = "\n".join(_digest(file, family) for file in files)
         whole = hashlib.sha256(digests.encode()).hexdigest()
         layout = kernels[0].variant.layout

@@ -8,7 +8,6 @@ from dataclasses import astuple, dataclass
 from typing import Any
 
 from generator.bench.routing import EVEN, ROUTING, ends
-from generator.cost import spreading
 from generator.epilogue.chain import Epilogue
 from generator.language import measured_values as values
 from generator.language.dtypes import ELEMENTS
@@ -17,6 +16,7 @@ from generator.language.model import Dtype, Layout, Variant
 from generator.language.storage import element_of
 from generator.language.vocabulary import DEFAULTS, IMPLEMENTATION_AXES
 from generator.plan.call import Argument, Call, call
+from generator.runtime import spreading
 
 #: Classes of products by M, each with its least and its largest M.
 ROW_CLASSES: Mapping[str, tuple[int, float]] = {

@@ -8,6 +8,7 @@ is left alone unless `force` is set. Line ends do not count: a checkout may have
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import hashlib
 import json
@@ -23,6 +24,7 @@ from generator.emit.advice import rendering_into
 from generator.files import writing
 from generator.files.checked_json import Schema, Wrong, line_of
 from generator.files.reading import FileError, read_bytes
+from generator.files.updating import make_folder
 
 MANIFEST = "manifest.json"
 
@@ -181,8 +183,10 @@ def has_manifest(folder: Path) -> bool:
 
 
 def _is_name(name: str) -> bool:
-    """Whether a name that a manifest lists is a file name, not a path that leads out of the folder."""
-    return bool(name) and name not in (".", "..") and not set(name) & {"/", "\\", "\0"} and name != MANIFEST
+    """Whether a name that a manifest lists is a file of the folder, or of a private package in it, not a path out."""
+    package, slash, file = name.rpartition("/")
+    own = not slash or re.fullmatch("_[a-z]+", package) is not None
+    return own and file not in ("", ".", "..") and not set(file) & {"\\", "\0"} and name != MANIFEST
 
 
 def text_of(path: Path) -> str | None:
@@ -224,9 +228,10 @@ def survey(
         damaged = error
     wanted = dict.fromkeys(names)
     recorded: dict[str, str] = manifest["files"] if manifest else {}
-    found = Survey(folder, _names(folder), recorded, kept)
+    subfolders = sorted({name.partition("/")[0] for name in (*wanted, *recorded) if "/" in name})
+    found = Survey(folder, _names(folder, subfolders), recorded, kept)
     edited: list[str] = []
-    blocked: dict[str, str] = {}
+    blocked = dict(_blocked(folder, subfolders))
     owned: list[str] = []
     for name in [*wanted, *sorted(recorded.keys() - wanted.keys() - kept)]:
         try:
@@ -253,7 +258,7 @@ def survey(
         if wrote is not Origin.FOREIGN:
             unlisted.add(name)
             edited += [name] if wrote is Origin.EDITED else []
-        elif not writing.is_temporary(name):
+        elif not _is_temporary(name):
             strays.append(name)
     if manifest is None:
         foreign = sorted([*strays, *(name for name in blocked if name in wanted)])
@@ -294,13 +299,32 @@ def _require_own_folder(found: Survey, foreign: list[str], owned: bool, damaged:
             raise Refused(f"{damaged.told}; no file of the folder was rendered here: move it away")
 
 
-def _names(folder: Path) -> frozenset[str]:
+def _names(folder: Path, subfolders: Iterable[str]) -> frozenset[str]:
+    """The names in a folder, with those in `subfolders` in place of these."""
     try:
-        return frozenset(os.listdir(folder))
+        names = set(os.listdir(folder))
+        for own in subfolders:
+            if own in names and _is_folder(folder / own):
+                names.remove(own)
+                names.update(f"{own}/{name}" for name in os.listdir(folder / own) if name not in _IGNORED)
+        return frozenset(names)
     except FileNotFoundError:
         return frozenset()
     except OSError as error:
         raise Refused(f"{folder}: cannot be read: {error.strerror}") from None
+
+
+def _is_folder(path: Path) -> bool:
+    """Whether a path is a folder of its own, not a link to one."""
+    return path.is_dir() and not path.is_symlink()
+
+
+def _blocked(folder: Path, subfolders: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """What stands where a folder of the family must be: nothing is written through a link."""
+    for own in subfolders:
+        path = folder / own
+        if (path.exists() or path.is_symlink()) and not _is_folder(path):
+            yield own, f"{path}: is a file or a link, and a folder of the family must be there; move it away"
 
 
 def compare(found: Survey, files: Iterable[tuple[str, str]], digests: dict[str, str]) -> Iterator[Change]:
@@ -330,15 +354,27 @@ def carry_out(found: Survey, changes: Iterable[Change]) -> Iterator[tuple[str, s
     """Make the changes one after another; yield each file's name and outcome."""
     for change in changes:
         if change.outcome in ("created", "updated"):
-            write(found.folder / change.name, change.new)
+            path = found.folder / change.name
+            if path.parent != found.folder:
+                make_folder(path.parent)
+            write(path, change.new)
         elif change.outcome == "removed":
-            _remove(found.folder / change.name)
+            path = found.folder / change.name
+            _remove(path)
+            if path.parent != found.folder:
+                # The last file of a folder of the family takes it along.
+                with contextlib.suppress(OSError):
+                    path.parent.rmdir()
         yield change.name, change.outcome
+
+
+def _is_temporary(name: str) -> bool:
+    return writing.is_temporary(name.rpartition("/")[2])
 
 
 def remove_temporary(found: Survey) -> None:
     """Remove what processes that were killed while they wrote have left in the folder, which must be locked."""
-    for path in (found.folder / name for name in sorted(found.present) if writing.is_temporary(name)):
+    for path in (found.folder / name for name in sorted(found.present) if _is_temporary(name)):
         if path.is_symlink() or path.is_file():
             _remove(path)
 

@@ -25,7 +25,7 @@ _LINES = re.compile(
 #: The files of a family that are no kernels, in any family.
 _OTHERS = frozenset(
     value for value in vars(render).values() if isinstance(value, str) and re.fullmatch(r"[a-z_]+\.py", value)
-)
+) | {f"{render.RUNTIME}/{name}.py" for name in render.LIBRARY}
 _KERNEL = re.compile(r"[A-Za-z0-9]+_[A-Za-z0-9_]+__[A-Za-z0-9_]+\.py")
 
 

@@ -247,7 +247,7 @@ def gated(family: Family) -> tuple[str, ...]:
 
 
 def operands(family: Family) -> tuple[tuple[str, tuple[tuple[str, str], ...]], ...]:
-    """For each contract its operands and results as `prepare.py.j2` has them, without sums and maxima of tiles.
+    """For each contract its operands and results as `operands.py.j2` has them, without sums and maxima of tiles.
 
     Each is the text of a tuple: dtype, None for any floating one; the extents by name; the dimension of stride 1, None
     for any; and whether a call may leave it out.
@@ -264,23 +264,11 @@ def _operands(made: Call) -> Iterator[tuple[str, str]]:
             yield found.name, f"({found.torch_dtype}, ({extents}), {found.unit}, {found in optional})"
 
 
-def derived_extents(family: Family) -> tuple[tuple[str, str], ...]:
-    """The extents of stored operands that are no size, each with its value where M is the variable `size`."""
+def derived_extents(family: Family) -> tuple[str, ...]:
+    """The extents of stored operands that are no size, as expressions of M, N and K."""
     calls = [call(variant) for variant in _variants(family).values()]
     extents = dict.fromkeys(extent for made in calls for x in (made.b, *made.stored) for extent in x.extents)
-    return tuple(
-        (extent, extent.replace("(M,", "(size,")) for extent in extents if " // " in extent or "cdiv" in extent
-    )
-
-
-def multiplies_bf16(family: Family) -> bool:
-    """Whether some contracts multiply numbers of bf16."""
-    return any(variant.dtype.stored_a.multiplied == "bf16" for variant in _variants(family).values())
-
-
-def bytewise(family: Family) -> bool:
-    """Whether kernels read scales of some contracts as bytes."""
-    return any(storage.bytewise for variant in _variants(family).values() for storage in variant.dtype.stored)
+    return tuple(extent for extent in extents if " // " in extent or "cdiv" in extent)
 
 
 def scale_types(family: Family) -> str:

@@ -58,10 +58,15 @@ class Rendered:
         return by_contract(self.kernels)
 
     @cached_property
-    def own_files(self) -> list[Path]:
-        """The modules that the manifest lists other than kernels of products: `__init__.py` and what it imports."""
+    def own_modules(self) -> list[str]:
+        """The names of the modules other than kernels of products: `__init__.py` and what it imports."""
         kernels = {f"{name}.py" for name in self.by_name}
-        return [self.folder / name for name in sorted(self.files) if name.endswith(".py") and name not in kernels]
+        return [name for name in sorted(self.files) if name.endswith(".py") and name not in kernels]
+
+    @property
+    def own_files(self) -> list[Path]:
+        """The files of `own_modules`."""
+        return [self.folder / name for name in self.own_modules]
 
     def file(self, name: str, *, contract: bool = False) -> Path:
         """The file of a kernel; with `contract`, the package that holds the function of a contract."""

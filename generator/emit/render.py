@@ -17,7 +17,8 @@ from typing import Any
 
 import jinja2
 
-from generator.cost import analytic, family_costs, fitted, spreading, tuned
+from generator import runtime
+from generator.cost import analytic, family_costs, tuned
 from generator.emit import family_package
 from generator.files.parent_process import end_with_parent
 from generator.language.model import Spec
@@ -31,14 +32,24 @@ from generator.lowering.lines import collected, paragraph
 from generator.lowering.view import View
 from generator.plan.kernels import Family, Kernel
 
-#: The family's files other than kernels: the package, its functions' launching, copying, operators and compiling ahead,
-#: winners, the cost models, the choice for groups, the operands by which `invariant: rows` chooses, and the packing of
-#: weights.
-PACKAGE, LAUNCH, COPIES = "__init__.py", "_launch.py", "_copies.py"
-CACHED_LAUNCH, RELAUNCH = "_cached_launch.py", "_relaunch.py"
-OPERATORS, GRADIENTS, PREPARE, NN = "_operators.py", "_gradients.py", "_prepare.py", "nn.py"
-TUNED, TIMING, ANALYTIC, SPREADING = "_tuned.py", "_timing.py", "_analytic.py", "_spreading.py"
-ROWS_ALIKE, PACK = "_invariant.py", "_pack.py"
+#: The family's files other than kernels and the library: the package, the operands of its functions, layers, winners,
+#: costs, and the packing of weights.
+PACKAGE, OPERANDS, NN, TUNED, ANALYTIC, PACK = (
+    "__init__.py",
+    "_operands.py",
+    "nn.py",
+    "_tuned.py",
+    "_analytic.py",
+    "_pack.py",
+)
+#: The folder of the library's modules, which are copied as they are, and those that every family has.
+RUNTIME = "_runtime"
+_LIBRARY = Path(runtime.__file__).parent
+LIBRARY = tuple(sorted(path.stem for path in _LIBRARY.glob("*.py")))
+_ALWAYS = (
+    *("__init__", "contracts", "functions", "cached_launch", "relaunch", "copies", "registration", "signatures"),
+    *("operators", "prepare", "interpreted_bf16"),
+)
 #: What keeps git from changing the line ends of the family's files, and so their digests, in a checkout on Windows.
 ATTRIBUTES = ".gitattributes"
 ATTRIBUTES_TEXT = "*.py text eol=lf\nmanifest.json text eol=lf\n.gitattributes text eol=lf\n"
@@ -163,22 +174,37 @@ def part(indent: int, macro: Callable[..., str], *arguments: object) -> str:
 
 
 def package_names(family: Family) -> tuple[str, ...]:
-    """The names of the family's modules other than kernels."""
+    """The names of the family's modules other than kernels, with `/` behind the folder of those of the library."""
     modules = (NN,) if family_package.linear(family.contracts) else ()
     modules = (*modules, PACK) if family_package.weights(family) else modules
-    backward = (GRADIENTS,) if family.gradients else ()
-    backward = (*backward, *(f"{gradient.file}.py" for gradient in family.gradients if gradient.chained))
-    choice: tuple[str, ...] = (TIMING, TUNED) if family.measured else ()
-    choice = (*choice, ANALYTIC) if family.spec.select == "fastest" else choice
-    choice = (*choice, SPREADING) if choice and family_package.grouped(family) else choice
-    choice = (*choice, ROWS_ALIKE) if family.spec.rows_alike else choice
-    return (PACKAGE, LAUNCH, CACHED_LAUNCH, RELAUNCH, COPIES, OPERATORS, PREPARE, *modules, *backward, *choice)
+    modules = (*modules, *(f"{gradient.file}.py" for gradient in family.gradients if gradient.chained))
+    modules = (*modules, TUNED) if family.measured else modules
+    modules = (*modules, ANALYTIC) if family.spec.select == "fastest" else modules
+    library = [f"{RUNTIME}/{name}.py" for name in runtime_modules(family)]
+    return (PACKAGE, OPERANDS, *modules, *library)
+
+
+def runtime_modules(family: Family) -> tuple[str, ...]:
+    """The modules of `generator/runtime` that the family's functions need."""
+    fastest = family.spec.select == "fastest"
+    chosen = bool(family.measured) or fastest
+    parts = {
+        "autograd": bool(family.gradients),
+        "measured_choice": bool(family.measured),
+        "fitted": bool(family.measured),
+        "analytic_choice": fastest,
+        "spreading": chosen,
+        "invariant": family.spec.rows_alike,
+    }
+    return (*_ALWAYS, *(name for name, needed in parts.items() if needed))
 
 
 def package_source(family: Family, name: str) -> str:
     """The text of one of the files that `package_names` lists."""
-    spec, grouped = family.spec, family_package.grouped(family)
-    if name == PACKAGE:
+    spec = family.spec
+    if name.startswith(f"{RUNTIME}/"):
+        body = _LIBRARY.joinpath(name.removeprefix(f"{RUNTIME}/")).read_text(encoding="utf-8")
+    elif name == PACKAGE:
         template = environment().get_template("family.py.j2")
         summary = paragraph(escaped(spec.summary))
         twins = family_package.twins(family)
@@ -198,17 +224,16 @@ def package_source(family: Family, name: str) -> str:
             tuned=bool(family.measured),
             fastest=fastest,
             rows_alike=spec.rows_alike,
+            summed=any(kernel.variant.product == "summed" for kernel in family.kernels),
         )
-    elif name == PREPARE:
+    elif name == OPERANDS:
         body = (
             environment()
-            .get_template("prepare.py.j2")
+            .get_template("operands.py.j2")
             .render(
                 contracts=family_package.operands(family),
                 derived=family_package.derived_extents(family),
                 scale_types=family_package.scale_types(family),
-                bytewise=family_package.bytewise(family),
-                grouped=grouped,
             )
         )
     elif name == NN:
@@ -220,34 +245,12 @@ def package_source(family: Family, name: str) -> str:
         body = environment().get_template("pack.py.j2").render(contracts=family_package.weights(family), parts=parts)
     elif name == TUNED:
         typical = analytic.TYPICAL_M if spec.rows_alike else ()
-        body = (
-            environment()
-            .get_template("tuned.py.j2")
-            .render(baked=tuned.bake(family), typical_m=typical, grouped=grouped)
-        )
+        body = environment().get_template("tuned.py.j2").render(baked=tuned.bake(family), typical_m=typical)
     elif name == ANALYTIC:
         typical = analytic.TYPICAL_M if spec.rows_alike else ()
         costs = family_costs.family_costs(family)
         not_for = [collected(f'"{how}": {{', [f'"{x}"' for x in targets], "}", 4) for how, targets in costs.not_for]
-        body = (
-            environment()
-            .get_template("analytic.py.j2")
-            .render(costs=costs, not_for=not_for, typical_m=typical, grouped=grouped)
-        )
-    elif name in (TIMING, SPREADING):
-        source = fitted.__file__ if name == TIMING else spreading.__file__
-        body = Path(source).read_text(encoding="utf-8")
-    elif name.startswith("_"):
-        template = environment().get_template(f"{name.removeprefix('_')}.j2")
-        chosen = bool(family.measured) or spec.select == "fastest"
-        body = template.render(
-            gradients=bool(family.gradients),
-            grouped=grouped,
-            chosen=chosen,
-            bf16=family_package.multiplies_bf16(family),
-            across=bool(family_package.across_k(family)),
-            summed=any(kernel.variant.product == "summed" for kernel in family.kernels),
-        )
+        body = environment().get_template("analytic.py.j2").render(costs=costs, not_for=not_for, typical_m=typical)
     else:
         gradient = next(each for each in family.gradients if f"{each.file}.py" == name)
         assert gradient.chain is not None

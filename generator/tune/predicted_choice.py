@@ -27,7 +27,7 @@ from generator.verify.ahead_of_time import standing_in_for
 from generator.verify.loading import load_family
 
 #: The launch of a copy that makes an operand aligned.
-_COPY = "_copies"
+_COPY = "copies"
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def choices(
         raise CallError("explain --sizes says what a GPU would run; unset TRITON_INTERPRET")
     with standing_in_for(device):
         family = load_family(folder.resolve())
-        ahead = importlib.import_module(f"{family.__name__}._prepare")
+        ahead = importlib.import_module(f"{family.__name__}._runtime.prepare")
         for name in contracts:
             *batch, m, n, k = sizes
             where = torch.device("cuda", 0)
@@ -100,12 +100,12 @@ def _estimated(family: ModuleType, kernel: Kernel, found: Choice, sizes: tuple[i
     if not (Path(str(family.__file__)).parent / "_tuned.py").is_file():
         return Choice(*chosen, analytic=seconds)
     tuned = importlib.import_module(f"{family.__name__}._tuned")
-    timing = importlib.import_module(f"{family.__name__}._timing")
+    timing = importlib.import_module(f"{family.__name__}._runtime.fitted")
     width = v.dtype.stored_a.width
     crosses = (False, False) if found.copied else crossing(v.layout, own, width)
     index = [dict(row) for row in _configs(family, kernel)].index(dict(config))
     contract = v.contract
-    rates, *scale = tuned._rates(torch.device("cuda", 0), contract)
+    rates, *scale = tuned.MEASUREMENTS.rates_of(torch.device("cuda", 0), contract)
     rated = rates.get(kernel.how, {}).get(index)
     fitted = None
     if rated is not None:

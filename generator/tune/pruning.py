@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from generator.bench.problem import Shape
-from generator.cost import fitted
 from generator.language.model import Variant
 from generator.plan.devices import Device
+from generator.runtime import fitted
 from generator.tune.rate_fit import Fit
 from generator.tune.samples import Row, Sample, Sizes, crossing, pitches, row_of
 from generator.tune.winners import Winners

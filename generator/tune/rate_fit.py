@@ -21,10 +21,10 @@ from dataclasses import dataclass
 from functools import partial
 
 from generator.bench.stats import rounded
-from generator.cost import fitted
 from generator.cost.analytic import PRODUCTS
 from generator.files.parent_process import end_with_parent
 from generator.plan.devices import Device
+from generator.runtime import fitted
 from generator.tune.least_squares import Vector, minimum, solved
 from generator.tune.samples import Row, Sample, Sizes
 

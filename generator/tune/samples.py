@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from generator.bench.routing import EVEN
-from generator.cost.spreading import scores
 from generator.language.model import Layout, Variant
+from generator.runtime.spreading import scores
 from generator.tune.outcome import Outcome, Timed, Winner
 
 #: M, N and K, after the number of products if there is a batch.

@@ -18,12 +18,13 @@ from generator.bench.competitor import module_of, rows
 from generator.bench.measurements import digest_of
 from generator.bench.problem import Problem, Shape
 from generator.bench.random_operands import shadow
-from generator.cost import analytic, fitted, spreading
+from generator.cost import analytic
 from generator.emit import code_parts
 from generator.emit.family_package import contracts
 from generator.language.errors import CallError
 from generator.plan import devices
 from generator.plan.kernels import Kernel
+from generator.runtime import fitted, spreading
 from generator.tune.samples import Row, row_of
 
 #: A configuration is not measured if its predicted time is more than this many times that of the best: one such launch

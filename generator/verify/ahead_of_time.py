@@ -79,7 +79,7 @@ def main(argv: Sequence[str]) -> int:
         os.environ["TRITON_CACHE_DIR"] = str(call.cache)
     outcomes: Counter[bool] = Counter()
     with standing_in_for(device), _counting(outcomes):
-        ahead = importlib.import_module(f"{family.__name__}._prepare")
+        ahead = importlib.import_module(f"{family.__name__}._runtime.prepare")
         options = {"B": batch, "device": torch.device("cuda", 0), "unaligned": () if call.aligned else None}
         found = []
         for name, shape in itertools.product(names, shapes):

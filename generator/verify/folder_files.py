@@ -6,7 +6,7 @@ import hashlib
 import marshal
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from importlib.machinery import all_suffixes
 from importlib.util import MAGIC_NUMBER, source_hash
 from pathlib import Path
@@ -29,12 +29,23 @@ def unlisted(family: Rendered) -> list[str]:
     These are modules, Python's or compiled, folders with modules, and compiled modules in `__pycache__` that are of
     another source than the one that Python would take them for.
     """
-    found = []
-    with os.scandir(family.folder) as entries:
+    subfolders = {name.partition("/")[0] for name in family.files if "/" in name}
+    found = [*_unlisted(family, "", subfolders)]
+    for name in subfolders:
+        if (family.folder / name).is_dir() and not (family.folder / name).is_symlink():
+            found += _unlisted(family, f"{name}/", ())
+    return sorted(found)
+
+
+def _unlisted(family: Rendered, front: str, subfolders: Collection[str]) -> Iterator[str]:
+    """The same of one folder of the family, whose names begin with `front`, without its own `subfolders`."""
+    with os.scandir(family.folder / front) as entries:
         for entry in entries:
-            if entry.name not in family.files and _importable(entry):
-                found.append(entry.name)
-    return sorted([*found, *_stale(family.folder / _CACHE)])
+            name = f"{front}{entry.name}"
+            own = name in family.files or (name in subfolders and not entry.is_symlink())
+            if not own and _importable(entry):
+                yield name
+    yield from (f"{front}{name}" for name in _stale(family.folder / front / _CACHE))
 
 
 def _importable(entry: os.DirEntry[str]) -> bool:

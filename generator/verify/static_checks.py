@@ -48,8 +48,10 @@ def run(jobs: Sequence[Job]) -> Iterator[Result]:
 
 def _own_modules(family: Rendered) -> Iterator[Failure]:
     """What is wrong with the family's modules other than kernels' files."""
-    for file, failures in check([(file, Listed(family.files[file.name])) for file in family.own_files]):
-        yield from (replace(failure, case=f"{file.name} {failure.case}") for failure in failures)
+    names = family.own_modules
+    listed = [(family.folder / name, Listed(family.files[name])) for name in names]
+    for name, (_, failures) in zip(names, check(listed), strict=True):
+        yield from (replace(failure, case=f"{name} {failure.case}") for failure in failures)
 
 
 def _listed(family: Rendered, kernel: Kernel) -> Listed:

@@ -39,7 +39,7 @@ def seconds(copy: Callable[[torch.Tensor], object], operands: Sequence[torch.Ten
 def main() -> None:
     folder = Path(sys.argv[1]).resolve()
     sys.path.insert(0, str(folder.parent))
-    copies = importlib.import_module(f"{folder.name}._copies")
+    copies = importlib.import_module(f"{folder.name}._runtime.copies")
 
     def padded(x: torch.Tensor) -> torch.Tensor:
         rows, columns = x.shape

@@ -92,7 +92,7 @@ def seen(a: torch.Tensor, b: torch.Tensor) -> dict[str, Callable[[], object]]:
         compiled = torch.compile(function, fullgraph=True)
         library = torch.compile(torch.matmul, fullgraph=True)
         compiled(a, b), library(a, b)
-    operator = importlib.import_module("gemm16._operators").operator("gemm_fp16_rcr_none")
+    operator = importlib.import_module("gemm16._runtime.operators").operator("gemm_fp16_rcr_none")
     return {
         "operator": functools.partial(operator, a, b, None),
         "compiled": functools.partial(compiled, a, b),

@@ -84,7 +84,7 @@ def prepared(family: str, contract: str, n: int, k: int, rows: list[int]) -> dic
     configurations = function.prepare(n, k, M=rows)
     seconds, before = time.perf_counter() - begun, dict(counted)
     counted.clear()
-    draw, table = random.Random(0), importlib.import_module(f"{family}._prepare")._OPERANDS[contract]
+    draw, table = random.Random(0), importlib.import_module(f"{family}._operands").OPERANDS[contract]
     slowest, kernels = 0.0, set()
     for _ in range(CALLS):
         m = draw.choice(rows)

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from generator.cli import main
-from generator.cost import fitted
+from generator.runtime import fitted
 from tests.helpers.support import forget
 from tests.helpers.tuned_file import AUTO, DEVICE, GOOD, LARGE, NONE, RATES, SMALL, SPEC, measured, one_seconds
 
@@ -269,7 +269,7 @@ def test_a_row_is_the_one_measured_where_tables_differ(rendered: Callable[[str, 
 
 
 def test_the_model_in_the_folder_is_the_generators_own(family: ModuleType) -> None:
-    own = importlib.import_module("measured._timing")
+    own = importlib.import_module("measured._runtime.fitted")
     sizes, rates = (1000, 3000, 500), RATES[AUTO, 0]
     own_seconds = own.seconds([own.rated(SMALL, rates)], sizes, PROCESSORS, 2)
     assert own_seconds == [one_seconds(SMALL, rates, sizes, PROCESSORS, 2)]

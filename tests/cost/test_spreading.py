@@ -14,11 +14,12 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from generator.cli import main
-from generator.cost import analytic, fitted, spreading
+from generator.cost import analytic
 from generator.plan.configurations import configurations
 from generator.plan.devices import DEVICES, Device
 from generator.plan.expand import expand
 from generator.plan.kernels import Family
+from generator.runtime import fitted, spreading
 from generator.verify.ahead_of_time import standing_in_for
 from generator.verify.loading import load_family
 from tests.helpers.support import forget, read_text
@@ -107,7 +108,7 @@ def times(
     found = {}
     tuned = importlib.import_module(f"{package.__name__}._tuned")
     for kernel in family.contracts[contract]:
-        rated = tuned._rates(CUDA, contract)[0].get(kernel.how, {})
+        rated = tuned.MEASUREMENTS.rates_of(CUDA, contract)[0].get(kernel.how, {})
         for index, row in enumerate(configurations(kernel)):
             ways = spread(contract, sizes)
             if device is B200 and device.target in kernel.targets:
@@ -224,12 +225,12 @@ def test_a_worst_way_weighs_less_than_equal_groups() -> None:
 
 
 def test_the_rule_in_the_folder_is_the_generators_own(experts: ModuleType) -> None:
-    own = Path(str(experts.__file__)).parent / "_spreading.py"
+    own = Path(str(experts.__file__)).parent / "_runtime" / "spreading.py"
     assert own.read_text().endswith(Path(spreading.__file__).read_text())
 
 
 def test_no_groups_are_as_one_group(experts: ModuleType) -> None:
-    launch = importlib.import_module(f"{experts.__name__}._launch")
+    launch = importlib.import_module(f"{experts.__name__}._runtime.functions")
     with standing_in_for(H200), FakeTensorMode(allow_non_fake_inputs=True):
         arguments = torch.empty(0, dtype=torch.int32, device="cuda")
         a, b = empty(64, 0, column=True), empty(0, 64)

@@ -25,8 +25,8 @@ def rendered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callab
         assert main([str(tmp_path / "again.yaml"), "--out", str(tmp_path)]) == 0
         monkeypatch.syspath_prepend(tmp_path)
         package = importlib.import_module("again")
-        names = ("_launch", "_cached_launch", "_relaunch", "_copies")
-        launch, cached, relaunch, copies = (importlib.import_module(f"again.{name}") for name in names)
+        names = ("functions", "cached_launch", "relaunch", "copies")
+        launch, cached, relaunch, copies = (importlib.import_module(f"again._runtime.{name}") for name in names)
         monkeypatch.setattr(triton.knobs.runtime, "interpret", True)
         monkeypatch.setattr(relaunch, "KNOWN", True)
         monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)

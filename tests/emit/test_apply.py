@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.family_folder import FAMILY, FOLDER, KERNEL, OTHER, OUT, SMALLER, Cli, Interrupted, render_family
-from tests.helpers.support import BASE, BESIDE_KERNELS, contents
+from tests.helpers.support import BASE, BESIDE_KERNELS, contents, files_of
 
 
 @pytest.fixture
@@ -22,31 +22,31 @@ def rendered(cli: Cli) -> Cli:
 def test_outcomes_in_words(cli: Cli) -> None:
     spec = Path("family.yaml")
     spec.write_text(FAMILY)
-    assert cli("family.yaml").out == "generated/family: 4 kernels; 14 created\n"
-    assert cli("family.yaml").out == "generated/family: 4 kernels; 14 same\n"
+    assert cli("family.yaml").out == "generated/family: 4 kernels; 20 created\n"
+    assert cli("family.yaml").out == "generated/family: 4 kernels; 20 same\n"
     spec.write_text(SMALLER)
     # The two kernels that are left and the family's own files have not changed; __init__.py and the manifest have.
-    assert cli("family.yaml").out == "generated/family: 2 kernels; 2 updated, 2 removed, 10 same\n"
+    assert cli("family.yaml").out == "generated/family: 2 kernels; 2 updated, 2 removed, 16 same\n"
     spec.write_text(SMALLER.replace("A product.", "Another."))
-    assert cli("family.yaml").out == "generated/family: 2 kernels; 4 updated, 8 same\n"
+    assert cli("family.yaml").out == "generated/family: 2 kernels; 4 updated, 14 same\n"
     assert sorted(contents(FOLDER)) == sorted([KERNEL, KERNEL.replace("_bias_", "_none_"), *BESIDE_KERNELS])
 
 
 def test_nothing_is_written_where_nothing_changed(rendered: Cli) -> None:
-    for path in FOLDER.iterdir():
+    for path in files_of(FOLDER):
         os.utime(path, ns=(10**18, 10**18))
-    before = {path: path.stat().st_ino for path in FOLDER.iterdir()}
+    before = {path: path.stat().st_ino for path in files_of(FOLDER)}
     assert rendered("family.yaml").status == 0
-    assert {path: path.stat().st_ino for path in FOLDER.iterdir()} == before
-    assert {path.stat().st_mtime_ns for path in FOLDER.iterdir()} == {10**18}
+    assert {path: path.stat().st_ino for path in files_of(FOLDER)} == before
+    assert {path.stat().st_mtime_ns for path in files_of(FOLDER)} == {10**18}
 
 
 def test_only_what_changed_is_written(rendered: Cli) -> None:
     (FOLDER / KERNEL).unlink()
-    for path in FOLDER.iterdir():
+    for path in files_of(FOLDER):
         os.utime(path, ns=(10**18, 10**18))
-    assert rendered("family.yaml").out == "generated/family: 4 kernels; 1 created, 13 same\n"
-    assert [path.name for path in FOLDER.iterdir() if path.stat().st_mtime_ns != 10**18] == [KERNEL]
+    assert rendered("family.yaml").out == "generated/family: 4 kernels; 1 created, 19 same\n"
+    assert [path.name for path in files_of(FOLDER) if path.stat().st_mtime_ns != 10**18] == [KERNEL]
 
 
 def test_a_hand_edit_stops_everything(rendered: Cli) -> None:
@@ -83,7 +83,7 @@ def test_any_edit_is_one(rendered: Cli, line: str) -> None:
 def test_force_overwrites_an_edit(rendered: Cli) -> None:
     before = contents(FOLDER)
     (FOLDER / KERNEL).write_text("mine\n")
-    assert rendered("family.yaml", "--force").out == "generated/family: 4 kernels; 1 updated, 13 same\n"
+    assert rendered("family.yaml", "--force").out == "generated/family: 4 kernels; 1 updated, 19 same\n"
     assert contents(FOLDER) == before
 
 
@@ -259,4 +259,4 @@ def test_the_manifest_names_every_file_with_its_digest(rendered: Cli) -> None:
 
 
 def test_nothing_is_left_beside(rendered: Cli) -> None:
-    assert [path.name for path in FOLDER.iterdir() if path.name.startswith(".")] == [".gitattributes"]
+    assert [path.name for path in files_of(FOLDER) if path.name.startswith(".")] == [".gitattributes"]

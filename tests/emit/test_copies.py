@@ -1,4 +1,4 @@
-"""A family's `_copies.py`: what is copied, when that pays, and that a launch of copies is kept."""
+"""`copies` of a family's `_runtime`: what is copied, when that pays, and that a launch of copies is kept."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ def copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleTy
     (tmp_path / "again.yaml").write_text(SPEC)
     assert main([str(tmp_path / "again.yaml"), "--out", str(tmp_path)]) == 0
     monkeypatch.syspath_prepend(tmp_path)
-    yield importlib.import_module("again._copies")
+    yield importlib.import_module("again._runtime.copies")
     forget("again")
 
 
 def test_copies_are_aligned_and_equal(copies: ModuleType) -> None:
     """In the interpreter, which wants a process of its own."""
-    folder = Path(copies.__file__ or "").parents[1]
+    folder = Path(copies.__file__ or "").parents[2]
     ran = python(
         str(ROOT / "tests" / "helpers" / "copied.py"),
-        "again._copies",
+        "again._runtime.copies",
         cwd=folder,
         env={"PYTHONPATH": str(folder), "TRITON_INTERPRET": "1"},
     )
@@ -114,21 +114,21 @@ def test_k_is_laid_across_where_fp32_gains_more_than_the_copy_takes(copies: Modu
         return torch.empty(m, k, device="meta"), torch.empty(n, k, device="meta").T
 
     both = {"a": "ccr", "b": "rrr"}
-    assert copies.worth_across(*operands(127, 1024, 4096), both) == "a"
-    assert copies.worth_across(*operands(127, 4096, 4096), {"b": "rrr"}) is None, "B is not copied for few rows"
-    assert copies.worth_across(*operands(256, 4095, 4096), both) == "b"
-    assert copies.worth_across(*operands(256, 4096, 4096), both) == "a", "A is a sixteenth of B"
-    assert copies.worth_across(*operands(256, 4096, 4096), {"b": "rrr"}) == "b"
-    assert copies.worth_across(*operands(256, 1024, 4096), {"a": "ccr"}) == "a"
-    assert copies.worth_across(*operands(1, 16384, 65536), both) is None, "a row is read as it is"
-    assert copies.worth_across(*operands(64, 1024, 1023), both) is None, "the launch would take longer"
+    assert copies.worth_across(*operands(127, 1024, 4096), both, 1) == "a"
+    assert copies.worth_across(*operands(127, 4096, 4096), {"b": "rrr"}, 1) is None, "B is not copied for few rows"
+    assert copies.worth_across(*operands(256, 4095, 4096), both, 1) == "b"
+    assert copies.worth_across(*operands(256, 4096, 4096), both, 1) == "a", "A is a sixteenth of B"
+    assert copies.worth_across(*operands(256, 4096, 4096), {"b": "rrr"}, 1) == "b"
+    assert copies.worth_across(*operands(256, 1024, 4096), {"a": "ccr"}, 1) == "a"
+    assert copies.worth_across(*operands(1, 16384, 65536), both, 1) is None, "a row is read as it is"
+    assert copies.worth_across(*operands(64, 1024, 1023), both, 1) is None, "the launch would take longer"
     # What is copied so is never turned again, or two contracts would copy for each other without end.
     for m in (2, 7, 127, 128):
         a, b = operands(m, 4096, 65536)
         assert copies.worth_turning(a.T.contiguous().T, b, {"a": "rcr"}, None) is None
         assert copies.worth_turning(a, b.contiguous(), {"b": "rcr"}, None) is None
     a, b = operands(1024, 1024, 1024)
-    assert copies.worth_across(a, b.T, both) is None and copies.worth_across(a.T, b, both) is None, (
+    assert copies.worth_across(a, b.T, both, 1) is None and copies.worth_across(a.T, b, both, 1) is None, (
         "layouts that are refused"
     )
 
@@ -204,8 +204,8 @@ def test_an_operand_is_turned_where_k_contiguous_is_worth_a_copy(
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(triton.knobs.runtime, "interpret", True)
     package = importlib.import_module("turned")
-    names = ("_launch", "_cached_launch", "_copies")
-    launch, cached, copies = (importlib.import_module(f"turned.{name}") for name in names)
+    names = ("functions", "cached_launch", "copies")
+    launch, cached, copies = (importlib.import_module(f"turned._runtime.{name}") for name in names)
     taken: list[tuple[str, torch.Tensor, torch.Tensor]] = []
 
     def launched(module: ModuleType, row: Any, a: torch.Tensor, b: torch.Tensor, *others: Any) -> Any:

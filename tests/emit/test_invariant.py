@@ -78,7 +78,7 @@ def ran(family: ModuleType, contract: str, m: int, n: int, k: int, **lies: int) 
 
 def test_the_kernel_and_its_configuration_are_the_same_for_every_m(render: Family) -> None:
     family = render(SPEC)
-    with importlib.import_module("alike._prepare")._Memoryless():
+    with importlib.import_module("alike._runtime.prepare")._Memoryless():
         kernels = set()
         for contract in family._KERNELS:
             # Aligned sizes; K whose rows a descriptor cannot address; few columns; and a K that fits one load.
@@ -94,7 +94,7 @@ def test_every_m_up_to_8192(render: Family) -> None:
     family = render(
         BASE + "load: [pointer, descriptor]\nschedule: [tiled, persistent]\ntargets: [sm90]\ninvariant: rows\n"
     )
-    with importlib.import_module("alike._prepare")._Memoryless():
+    with importlib.import_module("alike._runtime.prepare")._Memoryless():
         assert len({str(ran(family, "gemm_fp16_rcr_none", m, 1024, 512)) for m in range(1, 8193)}) == 1
 
 
@@ -102,7 +102,7 @@ def test_every_m_up_to_8192(render: Family) -> None:
 def test_rows_of_one_buffer_run_the_same_kernel(render: Family, lies: dict[str, int]) -> None:
     """Also one row alone, for which a descriptor would not look at the pitch."""
     family = render(BASE + "load: [pointer, descriptor]\ntargets: [sm90]\ninvariant: rows\n")
-    with importlib.import_module("alike._prepare")._Memoryless():
+    with importlib.import_module("alike._runtime.prepare")._Memoryless():
         found = {str(ran(family, "gemm_fp16_rcr_none", m, 1024, 512, **lies)) for m in ROWS}
     (kernel,) = found
     addressable = lies in ({"pitch": 520}, {"pitch": 576}, {"pitch": 4096})
@@ -111,13 +111,13 @@ def test_rows_of_one_buffer_run_the_same_kernel(render: Family, lies: dict[str, 
 
 def test_without_the_key_m_decides(render: Family) -> None:
     family = render(BASE + "targets: [sm90]\n")
-    with importlib.import_module("alike._prepare")._Memoryless():
+    with importlib.import_module("alike._runtime.prepare")._Memoryless():
         assert len({str(ran(family, "gemm_fp16_rcr_none", m, 4096, 4096)) for m in ROWS}) > 2
 
 
 def test_a_batch_of_any_number_and_of_one_have_the_same_configuration(render: Family) -> None:
     family = render(BASE + "batch: strided\nload: [pointer, descriptor]\ntargets: [sm90]\ninvariant: rows\n")
-    with importlib.import_module("alike._prepare")._Memoryless():
+    with importlib.import_module("alike._runtime.prepare")._Memoryless():
         found = set()
         for count in (1, 2, 64):
             for m in ROWS:
@@ -161,7 +161,7 @@ def test_measurements_decide_by_their_rates_over_all_m(render: Family) -> None:
     text = f"{BASE}targets: [sm90]\nselect: table\ntuned: found.json\n{TILES}invariant: rows\n"
     family = render(text, json.dumps(found))
     chosen = []
-    with importlib.import_module("alike._prepare")._Memoryless():
+    with importlib.import_module("alike._runtime.prepare")._Memoryless():
         for n, k in ((4096, 64), (256, 512), (64, 64), (8192, 8192)):
             times = [
                 [one_seconds(row, RATES[AUTO, index], (m, n, k), H200.multiprocessors, 2) for m in analytic.TYPICAL_M]
@@ -187,10 +187,10 @@ def test_with_measurements_too_no_more_of_a_pitch_counts_than_multiples_of_16_by
     choose = tuned.choose
 
     def noted(*arguments: Any) -> Any:
-        crossings.add(arguments[-1])
+        crossings.add(arguments[5])
         return choose(*arguments)
 
-    with importlib.import_module("alike._prepare")._Memoryless(), pytest.MonkeyPatch.context() as patch:
+    with importlib.import_module("alike._runtime.prepare")._Memoryless(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(tuned, "choose", noted)
         for n, k in ((4096, 1000), (1024, 2056), (256, 512)):
             b = matrix(n, k, torch.float16, pitch=-(-k // 64) * 64).T
@@ -202,7 +202,7 @@ def test_with_measurements_too_no_more_of_a_pitch_counts_than_multiples_of_16_by
 
 def test_nothing_is_copied_and_no_vector_is_read_in_another_layout(render: Family) -> None:
     family = render(BASE.replace("rcr", "[rcr, ccr, rrr]").replace("fp16", "tf32") + "invariant: rows\n")
-    with importlib.import_module("alike._prepare")._Memoryless():
+    with importlib.import_module("alike._runtime.prepare")._Memoryless():
         for contract in family._KERNELS:
             function = getattr(family, contract)
             layout = contract.split("_")[2]
@@ -214,7 +214,7 @@ def test_nothing_is_copied_and_no_vector_is_read_in_another_layout(render: Famil
 
 def test_what_is_prepared_is_what_runs(render: Family) -> None:
     family = render(BASE + "load: [pointer, descriptor]\ntargets: [sm90]\ninvariant: rows\n")
-    ahead = importlib.import_module("alike._prepare")
+    ahead = importlib.import_module("alike._runtime.prepare")
     options: dict[str, Any] = {"B": 1, "device": CUDA, "unaligned": ()}
     found = ahead.launches(family.gemm_fp16_rcr_none, 1024, 512, M=range(1, 65), **options)
     assert len({(launch.name, launch.row) for launch in found}) == 1
@@ -224,7 +224,7 @@ def test_the_files_are_formatted(render: Family, tmp_path: Path) -> None:
     found = json.dumps(measured() | {"winners": []})
     text = SPEC.replace("targets: [sm90]", "targets: [sm80, sm90]") + "select: table\ntuned: found.json\n"
     family = render(text, found)
-    assert "_invariant.py" in {path.name for path in Path(str(family.__path__[0])).iterdir()}
+    assert Path(str(family.__path__[0]), "_runtime", "invariant.py").is_file()
     assert_formatted(tmp_path / "alike")
     manifest = json.loads((tmp_path / "alike" / "manifest.json").read_text())
     assert {entry["invariant"] for entry in manifest["kernels"].values()} == {"rows"}

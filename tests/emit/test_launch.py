@@ -124,7 +124,7 @@ def test_a_result_that_is_read_is_launched_again_in_its_place(family: ModuleType
 def test_a_call_of_another_kind_is_launched_by_its_kernel(
     family: ModuleType, change: Any, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys.modules["again._copies"], "worth_aligning", lambda a, b: False)
+    monkeypatch.setattr(sys.modules["again._runtime.copies"], "worth_aligning", lambda a, b: False)
     function = family.gemm_fp16_rcr_none
     function(*operands())
     function(*change(*operands()))
@@ -204,7 +204,7 @@ def test_hooks_that_are_installed_after_the_first_calls_are_told(family: ModuleT
 def test_where_launches_cannot_be_repeated_every_call_is_the_kernels_own(
     family: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys.modules["again._relaunch"], "KNOWN", False)
+    monkeypatch.setattr(sys.modules["again._runtime.relaunch"], "KNOWN", False)
     for _ in range(2):
         family.gemm_fp16_rcr_none(*operands())
     assert len(launched(family, "gemm_fp16_rcr_none").launches) == 2
@@ -212,7 +212,7 @@ def test_where_launches_cannot_be_repeated_every_call_is_the_kernels_own(
 
 def test_tensor_maps_are_made_once_for_an_address(family: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a kernel whose descriptors the hardware reads; the driver makes a launcher that takes maps."""
-    relaunch = sys.modules["again._relaunch"]
+    relaunch = sys.modules["again._runtime.relaunch"]
     asked: list[tuple[Any, Any]] = []
     ran: list[tuple[Any, ...]] = []
 
@@ -253,7 +253,7 @@ def test_ragged_operands_are_copied_where_each_element_is_used_often(
         done.append(len(pairs))
         copied(pairs, block)
 
-    monkeypatch.setattr(sys.modules["again._copies"], "_launch", launch)
+    monkeypatch.setattr(sys.modules["again._runtime.copies"], "_launch", launch)
     for _ in range(2):
         a, b = operands(401, 408, 33)
         out = function(a, b)
@@ -300,7 +300,7 @@ def test_columns_of_b_that_lie_across_lines_are_copied_where_they_are_used_often
     family: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Operands that every kernel takes as they are."""
-    copies = sys.modules["again._copies"]
+    copies = sys.modules["again._runtime.copies"]
     monkeypatch.setattr(copies, "_launch", copied)
     given: list[tuple[int, ...]] = []
 
@@ -308,7 +308,7 @@ def test_columns_of_b_that_lie_across_lines_are_copied_where_they_are_used_often
         given.append((a.stride(0), b.stride(1)))
         return None, lambda *operands: None
 
-    monkeypatch.setattr(sys.modules["again._cached_launch"], "launched", launch)
+    monkeypatch.setattr(sys.modules["again._runtime.cached_launch"], "launched", launch)
     a, b = torch.randn(4096, 72).half()[:, :64], torch.randn(512, 72).half()[:, :64].T
     family.gemm_fp16_rcr_none(a, b)
     family.gemm_fp16_rcr_none(a[:2048], b)
@@ -316,7 +316,7 @@ def test_columns_of_b_that_lie_across_lines_are_copied_where_they_are_used_often
 
 
 def test_nothing_is_copied_where_k_is_0(family: ModuleType) -> None:
-    assert not sys.modules["again._copies"].worth_aligning(torch.empty(401, 0), torch.empty(0, 403))
+    assert not sys.modules["again._runtime.copies"].worth_aligning(torch.empty(401, 0), torch.empty(0, 403))
     out = family.gemm_fp16_rcr_none(*operands(401, 403, 0))
     assert out.shape == (401, 403)
 
@@ -341,7 +341,7 @@ def test_a_choice_by_measurements_is_by_the_columns_of_the_result(
     assert main([str(tmp_path / "halves.yaml"), "--out", str(tmp_path)]) == 0
     monkeypatch.syspath_prepend(tmp_path)
     package = importlib.import_module("halves")
-    names = ("_launch", "_cached_launch", "_tuned")
+    names = ("_runtime.functions", "_runtime.cached_launch", "_tuned")
     launch, cached, tuned = (importlib.import_module(f"halves.{name}") for name in names)
     asked: list[tuple[int, ...]] = []
     monkeypatch.setattr(launch, "_on_gpu", lambda x: True)

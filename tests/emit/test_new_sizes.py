@@ -73,8 +73,8 @@ def family(rendered: Callable[[str], ModuleType], stand_in: Triton, monkeypatch:
             importlib.reload(package._kernel(name))
         monkeypatch.setattr(triton.knobs.runtime, "interpret", True)
         active = SimpleNamespace(get_current_device=lambda: stand_in.device)
-        monkeypatch.setattr(sys.modules["again._relaunch"], "driver", SimpleNamespace(active=active))
-        monkeypatch.setattr(sys.modules["again._copies"], "worth_aligning", lambda a, b: False)
+        monkeypatch.setattr(sys.modules["again._runtime.relaunch"], "driver", SimpleNamespace(active=active))
+        monkeypatch.setattr(sys.modules["again._runtime.copies"], "worth_aligning", lambda a, b: False)
         return package
 
     return render
@@ -228,7 +228,7 @@ VALUES: dict[str, list[Any]] = {
 
 def test_specialisations_are_equal_as_tritons_keys_are(family: Rendered, stand_in: Triton) -> None:
     family()
-    specialisation = sys.modules["again._relaunch"].specialisation
+    specialisation = sys.modules["again._runtime.relaunch"].specialisation
     plain = {name: values[0] for name, values in VALUES.items()}
     told = []
     for name, values in VALUES.items():
@@ -242,6 +242,6 @@ def test_specialisations_are_equal_as_tritons_keys_are(family: Rendered, stand_i
 
 def test_what_is_no_kernel_of_triton_has_no_specialisation(family: Rendered) -> None:
     family()
-    specialisation = sys.modules["again._relaunch"].specialisation
+    specialisation = sys.modules["again._runtime.relaunch"].specialisation
     tuner = triton.autotune([triton.Config({"SIZE": 16})], key=[])(_kernel)
     assert specialisation(tuner, {}) is None and specialisation(SimpleNamespace(), {}) is None

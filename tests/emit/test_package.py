@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from generator.emit.manifest_reader import read
-from tests.helpers.support import BASE, GENERATED, ROOT, Spoken, assert_formatted, contents, python
+from tests.helpers.support import BASE, GENERATED, ROOT, Spoken, assert_formatted, contents, files_of, python
 
 Cli = Callable[..., Spoken]
 FAMILY = GENERATED / "fp16_rcr"
@@ -44,7 +44,7 @@ def test_the_repository_has_what_the_hub_asks_for(repository: Path) -> None:
     del files["metadata.json"]
     digests = {name: base64.b64encode(hashlib.sha256(data).digest()).decode() for name, data in files.items()}
     assert metadata["digest"] == {"algorithm": "sha256", "files": digests}
-    assert {name: data for name, data in files.items() if "/" not in name} == contents(
+    assert {name: data for name, data in files.items() if not name.startswith("fp16_rcr/")} == contents(
         repository / "torch-ext" / "fp16_rcr"
     )
 
@@ -139,11 +139,11 @@ def test_a_wrong_call_writes_nothing(
 
 def test_an_edited_family_and_a_folder_in_use_are_refused(cli: Cli, tmp_path: Path) -> None:
     shutil.copytree(GENERATED / "ladder", "ladder")
-    (tmp_path / "ladder" / "_launch.py").write_text("edited")
+    (tmp_path / "ladder" / "_operands.py").write_text("edited")
     said = cli("package", "ladder", "--format", "wheel", "--out", "dist")
-    assert said.status == 1 and "ladder/_launch.py: edited by hand" in said.err
-    (tmp_path / "ladder" / "_launch.py").unlink()
-    assert "ladder/_launch.py: is missing" in cli("package", "ladder", "--format", "wheel", "--out", "dist").err
+    assert said.status == 1 and "ladder/_operands.py: edited by hand" in said.err
+    (tmp_path / "ladder" / "_operands.py").unlink()
+    assert "ladder/_operands.py: is missing" in cli("package", "ladder", "--format", "wheel", "--out", "dist").err
     said = cli("package", FAMILY, "--format", "kernels", "--out", "ladder")
     assert said == Spoken(1, "", "ladder: is not empty, and nothing is overwritten; choose another folder\n")
 
@@ -227,7 +227,7 @@ def test_a_folder_with_a_file_of_somebody_else_is_left_alone(cli: Cli) -> None:
 
 def test_a_checkout_with_other_line_ends_is_packed_as_it_was_rendered(cli: Cli) -> None:
     shutil.copytree(GENERATED / "ladder", "ladder")
-    for path in Path("ladder").iterdir():
+    for path in files_of(Path("ladder")):
         path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
     for form in ("wheel", "kernels"):
         assert cli("package", "ladder", "--format", form, "--out", f"{form}_windows").status == 0
@@ -238,11 +238,15 @@ def test_a_checkout_with_other_line_ends_is_packed_as_it_was_rendered(cli: Cli) 
 @pytest.mark.parametrize("data", [b"\xff", b"\0", b"\r", "\u2028".encode()])
 def test_a_byte_that_was_added_is_an_edit(cli: Cli, data: bytes) -> None:
     shutil.copytree(GENERATED / "ladder", "ladder")
-    path = Path("ladder/_launch.py")
+    path = Path("ladder/_runtime/functions.py")
     path.write_bytes(path.read_bytes() + data)
     for form in ("wheel", "kernels"):
         said = cli("package", "ladder", "--format", form, "--out", "made")
-        assert said.status == 1 and "ladder/_launch.py: edited by hand" in said.err and said.err.count("\n") == 1
+        assert (
+            said.status == 1
+            and "ladder/_runtime/functions.py: edited by hand" in said.err
+            and said.err.count("\n") == 1
+        )
 
 
 def test_the_parts_of_a_wheel_have_its_normal_name(cli: Cli) -> None:

@@ -51,8 +51,8 @@ def load(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], tuple[Modu
     def family(name: str, folder: Path = GENERATED) -> tuple[ModuleType, ModuleType]:
         names.append(name)
         package = load_family(folder / name)
-        monkeypatch.setattr(importlib.import_module(f"{name}._relaunch"), "KNOWN", False)
-        return package, importlib.import_module(f"{name}._prepare")
+        monkeypatch.setattr(importlib.import_module(f"{name}._runtime.relaunch"), "KNOWN", False)
+        return package, importlib.import_module(f"{name}._runtime.prepare")
 
     yield family
     for name in names:
@@ -61,7 +61,8 @@ def load(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], tuple[Modu
 
 def some_call(ahead: ModuleType, contract: str, sizes: dict[str, int], draw: random.Random) -> dict[str, Any]:
     """Operands of a call of these sizes, at any address and with any leading dimension."""
-    table, given = ahead._OPERANDS[contract], {}
+    table = importlib.import_module(f"{ahead.__package__.rpartition('.')[0]}._operands").OPERANDS[contract]
+    given: dict[str, Any] = {}
     for name, (dtype, shape, unit, optional) in table.items():
         extents = tuple(sizes[size] for size in shape)
         if optional and draw.random() < 0.5:
@@ -142,7 +143,7 @@ def split_launches(load: Callable[..., Any]) -> tuple[ModuleType, ModuleType, li
     modules = [package._kernel(name) for name in package._KERNELS["gemm_fp16_rcr_bias_silu"]]
     firsts = [launch for launch in found if launch.kernel in [module.gemm_kernel for module in modules]]
     seconds = [launch for launch in found if launch.kernel in [module.sum_kernel for module in modules]]
-    assert {launch.name for launch in found if launch not in firsts + seconds} == {"_copies"}
+    assert {launch.name for launch in found if launch not in firsts + seconds} == {"copies"}
     return package, ahead, firsts, seconds
 
 
@@ -163,7 +164,7 @@ def test_the_second_kernel_of_a_split_product_is_prepared_in_a_launch_of_its_own
     # It counts as no configuration.
     assert {launch.row for launch in seconds} == {None}
     assert package.gemm_fp16_rcr_bias_silu.prepare(256, 8192, M=(1, 512, 2048), device=CUDA) == len(rows)
-    assert {module for module, _ in compilations - compiled} == {"split_k._copies"}
+    assert {module for module, _ in compilations - compiled} == {"split_k._runtime.copies"}
 
 
 def test_loading_either_kernel_makes_what_repeats_both(
@@ -171,8 +172,8 @@ def test_loading_either_kernel_makes_what_repeats_both(
 ) -> None:
     _, ahead, firsts, seconds = split_launches(load)
     repeated: list[Any] = []
-    monkeypatch.setattr(ahead._relaunch, "KNOWN", True)
-    monkeypatch.setattr(ahead._cached_launch, "Call", lambda *given: repeated.append(given))
+    monkeypatch.setattr(ahead.relaunch, "KNOWN", True)
+    monkeypatch.setattr(ahead.cached_launch, "Call", lambda *given: repeated.append(given))
     for launch in (*firsts, *seconds):
         launch.load()
     assert len(repeated) == len(firsts) + len(seconds)

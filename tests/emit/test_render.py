@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from generator.emit.render import body_digest, environment, kernel_sources, package_names, package_source
+from generator.emit.render import RUNTIME, body_digest, environment, kernel_sources, package_names, package_source
 from generator.language.errors import SpecError
 from generator.language.spec import read
 from generator.plan.expand import expand
@@ -73,7 +73,7 @@ def test_the_surroundings_leave_no_trace(tmp_path: Path) -> None:
         ran = python("-m", "generator", spec, "--out", "out", cwd=cwd, env=variables)
         assert ran.returncode == 0, ran.stderr
         found.append(contents(cwd / "out"))
-    assert len(found[0]) == 16 and all(other == found[0] for other in found[1:])
+    assert len(found[0]) == 22 and all(other == found[0] for other in found[1:])
 
 
 def test_no_machine_and_no_day_is_named() -> None:
@@ -147,10 +147,13 @@ def test_imports_are_torch_triton_and_the_standard_library() -> None:
         outside = {name.partition(".")[0] for name in imported} - sys.stdlib_module_names
         assert outside <= ({"torch", "triton"} if path.name != "__init__.py" else set()), path
         # A kernel stands alone, and says at its top what it needs; the folder's own files know one another.
-        if path.name.startswith("_"):
-            beside = {file.stem for file in path.parent.glob("_*.py")}
-            assert all((node.level, node.module) == (1, None) for node in own), path
-            assert {alias.name for node in own for alias in node.names} <= beside, path
+        if path.name.startswith("_") or path.parent.name == RUNTIME:
+            for node in own:
+                assert node.level == 1, path
+                package = path.parent.joinpath(*(node.module or "").split("."))
+                known = package.is_dir() and {file.stem for file in package.glob("*.py")}
+                assert not known or {alias.name for alias in node.names} <= known, path
+                assert known or package.with_suffix(".py").is_file(), path
         else:
             assert not own and all(node in tree.body for node in imports), path
 
@@ -316,6 +319,7 @@ def test_hostile_text_comes_out_formatted(tmp_path: Path) -> None:
                 BASE.replace("A product.", quoted(text)) if key == "summary" else f"{BASE}header: {quoted(text)}\n"
             )
             for name, source in sources(family_of(written)).items():
+                (folder / name).parent.mkdir(exist_ok=True)
                 (folder / name).write_bytes(source.encode())
     assert_formatted(tmp_path)
 
@@ -359,6 +363,7 @@ def test_any_printable_text_comes_out_formatted(tmp_path: Path) -> None:
         folder.mkdir()
         tried.append(text)
         for name, source in sources(family).items():
+            (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_bytes(source.encode())
 
     render()

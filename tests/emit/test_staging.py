@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from generator.emit import staging
-from tests.helpers.support import BASE, ROOT, Spoken
+from tests.helpers.support import BASE, ROOT, Spoken, files_of
 
 Cli = Callable[..., Spoken]
 
@@ -38,8 +38,9 @@ def test_what_is_rendered_is_staged_and_nothing_else(repository: Path, cli: Cli)
     assert cli("--all", "--stage").status == 0
     (repository / "generated" / "linear" / "notes.txt").write_text("mine")
     staged = git("diff", "--cached", "--name-only", cwd=repository).split()
-    files = sorted(path.name for path in (repository / "generated" / "linear").iterdir())
-    assert sorted(Path(name).name for name in staged) == [name for name in files if name != "notes.txt"]
+    folder = repository / "generated" / "linear"
+    files = sorted(path.relative_to(repository).as_posix() for path in folder.rglob("*") if path.is_file())
+    assert sorted(staged) == [name for name in files if not name.endswith("notes.txt")]
     git("commit", "-q", "-m", "one", cwd=repository)
     # A kernel that is gone is staged as removed.
     (repository / "specs" / "linear.yaml").write_text(BASE)
@@ -100,7 +101,7 @@ def test_a_checkout_keeps_the_line_ends(repository: Path, cli: Cli, tmp_path_fac
     clone = tmp_path_factory.mktemp("clone") / "clone"
     git("clone", "-q", "-c", "core.autocrlf=true", repository, clone, cwd=repository)
     assert b"\r\n" in (clone / "specs" / "linear.yaml").read_bytes()
-    assert not any(b"\r" in path.read_bytes() for path in (clone / "generated" / "linear").iterdir())
+    assert not any(b"\r" in path.read_bytes() for path in files_of(clone / "generated" / "linear"))
     assert cli(clone / "specs" / "linear.yaml", "--out", clone / "generated", "--check").status == 0
 
 

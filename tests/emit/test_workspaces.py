@@ -45,7 +45,7 @@ def memory(kernel: Kernel) -> tuple[int, int]:
 def test_partial_sums_and_counters_have_one_place_for_each_stream(
     split: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cached, function = sys.modules["again._cached_launch"], split.gemm_fp16_rcr_none
+    cached, function = sys.modules["again._runtime.cached_launch"], split.gemm_fp16_rcr_none
     stream = ["first"]
     monkeypatch.setattr(cached.driver.active, "get_current_stream", lambda index: stream[0])
     function(*operands())
@@ -77,7 +77,7 @@ def test_partial_sums_and_counters_have_one_place_for_each_stream(
 
 
 def test_workspaces_are_bounded(split: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    cached, function = sys.modules["again._cached_launch"], split.gemm_fp16_rcr_none
+    cached, function = sys.modules["again._runtime.cached_launch"], split.gemm_fp16_rcr_none
     streams = iter(range(100))
     monkeypatch.setattr(cached.driver.active, "get_current_stream", lambda index: next(streams))
     for _ in range(12):
@@ -92,7 +92,7 @@ def test_workspaces_are_bounded(split: ModuleType, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_captured_call_has_a_workspace_of_its_own(split: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    cached, function = sys.modules["again._cached_launch"], split.gemm_fp16_rcr_none
+    cached, function = sys.modules["again._runtime.cached_launch"], split.gemm_fp16_rcr_none
     for _ in range(2):
         function(*operands())
     kernel, ((_, counters),) = launched(split, "gemm_fp16_rcr_none"), cached._workspaces.values()
@@ -105,7 +105,7 @@ def test_a_captured_call_has_a_workspace_of_its_own(split: ModuleType, monkeypat
 
 
 def test_an_error_of_a_launch_throws_workspaces_away(split: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    cached, function = sys.modules["again._cached_launch"], split.gemm_fp16_rcr_none
+    cached, function = sys.modules["again._runtime.cached_launch"], split.gemm_fp16_rcr_none
     for _ in range(2):
         function(*operands())
     compiled = launched(split, "gemm_fp16_rcr_none").compiled

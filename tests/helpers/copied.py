@@ -1,4 +1,4 @@
-"""Copy operands that lie badly, with Triton's interpreter: `python copied.py MODULE`, a family's `_copies`."""
+"""Copy operands that lie badly, with Triton's interpreter: `python copied.py MODULE`, a family's `_runtime.copies`."""
 
 from __future__ import annotations
 

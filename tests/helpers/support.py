@@ -32,12 +32,18 @@ GENERATED = ROOT / "generated"
 BESIDE_KERNELS = (
     ".gitattributes",
     "__init__.py",
-    "_cached_launch.py",
-    "_copies.py",
-    "_launch.py",
-    "_operators.py",
-    "_prepare.py",
-    "_relaunch.py",
+    "_operands.py",
+    "_runtime/__init__.py",
+    "_runtime/cached_launch.py",
+    "_runtime/contracts.py",
+    "_runtime/copies.py",
+    "_runtime/functions.py",
+    "_runtime/interpreted_bf16.py",
+    "_runtime/operators.py",
+    "_runtime/prepare.py",
+    "_runtime/registration.py",
+    "_runtime/relaunch.py",
+    "_runtime/signatures.py",
     "manifest.json",
     "nn.py",
 )
@@ -158,6 +164,11 @@ def forget(package: str) -> None:
     """Let the next test import another package of this name."""
     for name in [name for name in sys.modules if name.split(".")[0] == package]:
         del sys.modules[name]
+
+
+def files_of(folder: Path) -> list[Path]:
+    """Every file below a folder, sorted."""
+    return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
 def contents(folder: Path) -> dict[str, bytes]:

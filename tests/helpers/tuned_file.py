@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from generator.cost import fitted
+from generator.runtime import fitted
 from tests.helpers.support import BASE
 
 SMALL = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 64, "GROUP_M": 8, "num_warps": 4, "num_stages": 3}

@@ -107,7 +107,7 @@ def test_a_folder_of_any_name_is_loaded_and_hides_no_module(tmp_path: Path, fold
         f"assert sys.modules.get({folder!r}) is before or {folder!r} == 'vendored';"
         "a = torch.ones(5, 16, dtype=torch.float16, device='meta'); b = torch.ones(7, 16, device='meta').half().T;"
         "assert family.gemm_fp16_rcr_none.__module__;"
-        "operators = importlib.import_module(family.__name__ + '._operators');"
+        "operators = importlib.import_module(family.__name__ + '._runtime.operators');"
         "assert hasattr(torch.ops, operators.NAMESPACE);"
         "again = load_family(Path('families') / " + repr(folder) + "); assert again is not family;"
         "assert again.__name__ == family.__name__ and sys.modules[again.__name__] is again"

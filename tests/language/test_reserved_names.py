@@ -15,16 +15,9 @@ from generator.emit import manifest_reader
 from generator.emit.family_package import CONVERTERS
 from generator.emit.render import (
     ANALYTIC,
-    CACHED_LAUNCH,
-    COPIES,
-    GRADIENTS,
-    LAUNCH,
     NN,
-    OPERATORS,
+    OPERANDS,
     PACK,
-    PREPARE,
-    RELAUNCH,
-    ROWS_ALIKE,
     TUNED,
 )
 from generator.epilogue.auxiliary_outputs import AUXILIARY, named
@@ -250,8 +243,8 @@ def test_names_that_an_operand_may_have() -> None:
 
 
 def test_names_of_the_families_own_files_are_free() -> None:
-    names = (LAUNCH, CACHED_LAUNCH, OPERATORS, GRADIENTS, RELAUNCH, COPIES, PREPARE, NN, TUNED, ANALYTIC, ROWS_ALIKE)
-    own = {"family.py.j2", "gradient.py.j2", *(f"{name.removeprefix('_')}.j2" for name in (*names, PACK))}
+    names = (NN, OPERANDS, TUNED, ANALYTIC, PACK)
+    own = {"family.py.j2", "gradient.py.j2", *(f"{name.removeprefix('_')}.j2" for name in names)}
     own.update(f"{part}.py.j2" for part in CONVERTERS)
     assert {path.name for path in TEMPLATES.rglob("*.j2") if not of_kernels(path)} == {*own, "math.j2"}
 

@@ -55,6 +55,7 @@ def plant(mutation: Mutation, folder: Path) -> Path:
     target.mkdir(parents=True)
     for name in manifest["files"]:
         text = mutated(mutation) if name == mutation.file else (source / name).read_text()
+        (target / name).parent.mkdir(exist_ok=True)
         (target / name).write_text(text)
         if name == mutation.file and "manifest" not in mutation.stale:
             manifest["files"][name] = digest(text)

@@ -7,8 +7,8 @@ import random
 import statistics
 
 from generator.bench.problem import Shape
-from generator.cost import fitted
 from generator.plan import devices
+from generator.runtime import fitted
 from generator.tune.outcome import Timed, Winner
 from generator.tune.pruning import LARGEST, MEAN, MODELLED, portfolio, predicted, pruned
 from generator.tune.rate_fit import Fit

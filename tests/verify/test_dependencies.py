@@ -156,8 +156,8 @@ def test_data_beside_a_module_is_depended_on(package: Path) -> None:
         ("from ..emit.code_parts import Parts", {"generator", "generator.emit", "generator.emit.code_parts"}),
         ("def f():\n    from generator.bounds import prove", {"generator", "generator.bounds"}),
         (
-            "if TYPE_CHECKING:\n    import generator.cost.fitted",
-            {"generator", "generator.cost", "generator.cost.fitted"},
+            "if TYPE_CHECKING:\n    import generator.runtime.fitted",
+            {"generator", "generator.runtime", "generator.runtime.fitted"},
         ),
         ("import torch, generators, os.path", set()),
     ],

@@ -45,14 +45,15 @@ def compiled(file: Path, text: str, mode: py_compile.PycInvalidationMode) -> Non
 def test_bytecode_of_another_text_is_not_run_and_is_a_failure(
     ladder: Path, mode: py_compile.PycInvalidationMode
 ) -> None:
-    for name in (f"{KERNEL}.py", "nn.py", "__init__.py"):
+    for name in (f"{KERNEL}.py", "nn.py", "__init__.py", "_runtime/functions.py"):
         compiled(ladder / name, "raise SystemExit('bytecode')\n", mode)
         assert load_kernel(ladder / f"{KERNEL}.py").CONFIGS
         family = load_family(ladder)
-        assert family.nn.CONTRACTS and family._kernel(KERNEL).CONFIGS
+        assert family.nn.CONTRACTS and family._kernel(KERNEL).CONFIGS and family.gemm_fp16_rcr_none
         found = folder_files.failures(importlib.import_module("generator.emit.manifest_reader").read(ladder))
-        assert [f"__pycache__/{name.removesuffix('.py')}." in failure.message for failure in found] == [True]
-        shutil.rmtree(ladder / "__pycache__")
+        folder, _, stem = f"/{name.removesuffix('.py')}".rpartition("/")
+        assert [f"{folder}/__pycache__/{stem}." in failure.message for failure in found] == [True]
+        shutil.rmtree((ladder / name).parent / "__pycache__")
 
 
 def test_bytecode_that_python_has_made_is_none(ladder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -157,7 +157,7 @@ def test_a_contract_depends_on_all_its_kernels_and_on_the_familys_own_code(tmp_p
     store(tmp_path, family).store(Result(job, cases=2))
     for file, words, code, other in (
         (family.file(KERNEL), "# Which tile", "tl.dot(a, b, acc)", "tl.dot(b, a, acc)"),
-        (family.folder / "_launch.py", "How the functions", "return ValueError", "return TypeError"),
+        (family.folder / "_runtime" / "functions.py", "How the functions", "return ValueError", "return TypeError"),
         (family.folder / "__init__.py", "# Generated", "import importlib", "import importlib as importlib"),
     ):
         text = file.read_text()

@@ -148,7 +148,7 @@ def _unchecked(file: Path) -> None:
     [
         ("nn.py", Path.unlink, "does not exist"),
         ("nn.py", _renewed, "was edited since it was rendered"),
-        ("_launch.py", _headed, "was edited since it was rendered"),
+        ("_runtime/functions.py", _headed, "was edited since it was rendered"),
         ("__init__.py", _renewed, "was edited since it was rendered"),
         ("triton.py", lambda file: file.write_text("x = 1\n"), "is not in the manifest"),
         ("_launch.abi3.so", Path.touch, "is not in the manifest"),

@@ -31,7 +31,7 @@ RECORDS = sorted((ROOT / "measured" / "proofs").glob("*.json"))
 #: What is compiled for: all these kernels are for it.
 TARGET = "sm90"
 
-#: A template, what it says, and what it says instead.
+#: A template, or a module that is copied, what it says, and what it says instead.
 Edit = tuple[str, str, str]
 Render = Callable[..., list[Rendered]]
 
@@ -45,7 +45,7 @@ def render(tmp_path: Path) -> Render:
 
     def rendered(*edits: Edit) -> list[Rendered]:
         for name, old, new in edits:
-            template = tmp_path / "templates" / name
+            template = tmp_path / ("" if name.startswith("generator/") else "templates") / name
             text = template.read_text()
             assert old in text, f"{name} has no {old!r}"
             template.write_text(text.replace(old, new))
@@ -122,7 +122,7 @@ WORDS: tuple[Edit, ...] = (
     ("module.py.j2", "# By target, the configurations", "# By target, those"),
     # Of a family's own files.
     ("family.py.j2", '"""{{ summary }}', '"""{{ summary }} Of all.'),
-    ("launch.py.j2", '"""How the functions', '"""How all functions'),
+    ("generator/runtime/functions.py", '"""How the functions', '"""How all functions'),
 )
 
 

@@ -30,7 +30,7 @@ from generator.emit.family_package import Linear, linear
 from generator.emit.licenses import license_expression
 from generator.emit.manifest_reader import Rendered
 from generator.emit.packed_family import Packed
-from generator.emit.render import GRADIENTS, PACKAGE, with_new_body
+from generator.emit.render import PACKAGE, RUNTIME, with_new_body
 from generator.files.package_data import data
 from generator.language.dtypes import ELEMENTS
 from generator.language.errors import CallError, shown
@@ -205,7 +205,7 @@ class Repository:
             "example": "".join(f", {operand.name}={operand.name}" for operand in contracts[0][2][2:]),
             "derived": any("triton." in operand.shape for *_, operands in contracts for operand in operands),
             "layers": self.layers,
-            "backward": GRADIENTS in self.family.files,
+            "backward": f"{RUNTIME}/autograd.py" in self.family.files,
             "tolerance": _tolerance([v.dtype.out for v in variants.values()]),
         }
 

@@ -35,7 +35,7 @@ epilogue: [swiglu, scale_m]
 select: fastest
 backward: kernels
 """
-LAUNCHING = "_launch", "_cached_launch", "_tuned"
+LAUNCHING = "functions", "cached_launch", "measured_choice"
 ENDS = ([0, 10, 20, 30], [41, 41, 41, 41], [0, 0, 0, 0], [12, 5, 60, -1])
 
 
@@ -116,7 +116,7 @@ def test_a_contract_registers_the_operators_of_its_backward_pass(render: Callabl
     family = render("cached_groups", SPEC)
     name = "gmm_fp32_rcr_scalem_swiglu"
     getattr(family, name).register()
-    operators = importlib.import_module(f"{family.__name__}._operators")
+    operators = importlib.import_module(f"{family.__name__}._runtime.operators")
     found = getattr(torch.ops, operators.NAMESPACE)
     entry = family._GRADIENTS[name]
     saving = entry["saving"]
@@ -195,7 +195,7 @@ def test_a_step_of_training_runs_what_is_chosen_for_a_gpu(
 ) -> None:
     """Both layers of experts, forward and backward, with the kernels and configurations that an H200 would run."""
     family = render("fast_groups", FASTEST)
-    launch, cached, tuned = (importlib.import_module(f"{family.__name__}.{x}") for x in LAUNCHING)
+    launch, cached, choice = (importlib.import_module(f"{family.__name__}._runtime.{x}") for x in LAUNCHING)
     ran: dict[str, set[str]] = {}
 
     def launched(module: ModuleType, row: object, *call: object) -> object:
@@ -207,7 +207,7 @@ def test_a_step_of_training_runs_what_is_chosen_for_a_gpu(
     run = cached.launched
     monkeypatch.setattr(cached, "launched", launched)
     monkeypatch.setattr(launch, "_on_gpu", lambda x: True)
-    monkeypatch.setattr(tuned, "_device", lambda device: ("NVIDIA H200", 132))
+    monkeypatch.setattr(choice, "_device", lambda device: ("NVIDIA H200", 132))
     make = torch.Generator().manual_seed(0)
     rows, hidden, inner, groups = 70, 64, 32, 4
     leaves = {

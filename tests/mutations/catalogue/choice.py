@@ -179,7 +179,7 @@ CONTRACTS = (
         (("        if reason is None:\n", "        if not reasons:\n"),),
         "operands that a sibling takes are turned down",
         contract="gemm_fp16_rcr_bias",
-        own="_launch.py",
+        own="_runtime/functions.py",
     ),
     Mutation(
         "a contract lists another's kernel",
@@ -207,7 +207,7 @@ CONTRACTS = (
         ),
         "a caller's choice has no effect",
         contract="gemm_fp16_rcr_bias",
-        own="_launch.py",
+        own="_runtime/functions.py",
     ),
     Mutation(
         "a contract drops out",
@@ -225,7 +225,7 @@ CONTRACTS = (
         ),
         "the caller's tensor is never written",
         contract="gemm_fp16_rcr_bias",
-        own="_launch.py",
+        own="_runtime/functions.py",
         says="another tensor",
     ),
 )

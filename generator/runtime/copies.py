@@ -1,0 +1,295 @@
+"""Copies of operands whose layout or alignment no fast kernel takes, and when copying is worth its time.
+
+torch copies a matrix with odd rows at a third of the memory bandwidth, and each operand in a launch of its own. A
+`Copier` copies all operands of a call in one launch, and caches that launch.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any, TypeAlias
+
+import torch
+import triton
+import triton.language as tl
+from triton.runtime import driver
+
+from . import relaunch
+from .relaunch import Grid
+
+#: An operand, the memory for its copy, and the dimension, -1 or -2, along which the copy is contiguous.
+Pair: TypeAlias = tuple[torch.Tensor, torch.Tensor, int]
+
+# Rows and columns of a block: for a copy in the same layout, and for a transposing copy.
+_ALONG = 4, 1024
+_ACROSS = 64, 64
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _copy(program, operand, zero, ROWS: tl.constexpr, COLUMNS: tl.constexpr):  # type: ignore[no-untyped-def]
+    """One block of the `rows` of all matrices, of which each has `size`."""
+    x_ptr, copy_ptr, rows, size, columns, stride_b, stride_r, stride_c, ld = operand
+    blocks = tl.cdiv(columns, COLUMNS)
+    offs_r = (program // blocks) * ROWS + tl.arange(0, ROWS)
+    offs_c = (program % blocks) * COLUMNS + tl.arange(0, COLUMNS)
+    inside = (offs_r[:, None] < rows) & (offs_c[None, :] < columns)
+    starts = (offs_r // size).to(tl.int64) * stride_b + (offs_r % size).to(tl.int64) * stride_r
+    x = tl.load(x_ptr + starts[:, None] + offs_c.to(tl.int64)[None, :] * stride_c, mask=inside)
+    tl.store(copy_ptr + zero + offs_r.to(tl.int64)[:, None] * ld + offs_c[None, :], x, mask=inside)
+
+
+# One launch copies both operands. `zero` hides from Triton that a copy is aligned: if each thread stored eight elements
+# at once, its one-element loads would be eight elements apart as well.
+@triton.jit(do_not_specialize=["programs_a", "zero"])  # type: ignore[untyped-decorator]
+def _copy_kernel(a, b, programs_a, zero, ROWS: tl.constexpr, COLUMNS: tl.constexpr):  # type: ignore[no-untyped-def]
+    program = tl.program_id(0)
+    if program < programs_a:
+        _copy(program, a, zero, ROWS, COLUMNS)
+    else:
+        _copy(program - programs_a, b, zero, ROWS, COLUMNS)
+
+
+def all_whole(*operands: torch.Tensor) -> bool:
+    """Whether pointer, strides and inner extent of each operand are divisible by 16, as Triton specialises."""
+    for x in operands:
+        inner, steps = _extents(x)
+        if x.data_ptr() % 16 or inner % 16 or any([step % 16 for step in steps]):
+            return False
+    return True
+
+
+def worth_aligning(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether each element to be copied is in so many products that a copy costs less than aligned operands save.
+
+    `a` is (M, K) and `b` (K, N), or batches of them.
+    """
+    m, n, k = a.shape[-2], b.shape[-1], a.shape[-1]
+    copied = (0 if is_aligned(a) else m) + (0 if is_aligned(b) else n)
+    return k > 0 and copied > 0 and m * n > 16 * copied and not _repeats(a) and not _repeats(b)
+
+
+def crosses(x: torch.Tensor) -> bool:
+    """Whether the row pitch of `x` is not a multiple of 128 bytes, so that loads touch two lines of the L2."""
+    steps = [step * x.element_size() for step in _extents(x)[1]]
+    return any([step % 128 and 128 % step for step in steps])
+
+
+def worth_lining(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether a copy of `b` with a row pitch of whole 128-byte lines costs less than it saves.
+
+    From 3072 rows on, a tile of 128 by 256 is balanced between arithmetic and loads if only one operand crosses lines;
+    so the operand of the longer side is copied, and the other is not.
+    """
+    return a.shape[-2] >= 3072 and a.shape[-1] > 0 and crosses(b) and not _repeats(b)
+
+
+def worth_turning(
+    a: torch.Tensor, b: torch.Tensor, turnable: Collection[str], turns: Collection[str] | None
+) -> str | None:
+    """Which of the `turnable` operands is worth a copy with K contiguous; None for none.
+
+    If `turns` is not None, the matrix unit needs K contiguous, and a copy is worth its time if each element is used in
+    many products. `turns` names the operands that the kernel can also read in their own layout, through registers.
+    """
+    m, n, k = a.shape[-2], b.shape[-1], a.shape[-1]
+    if _repeats(a) or _repeats(b):
+        return None
+    # Columns shorter than 32 bytes are loaded element by element, and every step along a long K waits for them, but not
+    # one that waits for products of fp32 without the matrix unit.
+    waits = turns is not None or a.element_size() < 4
+    if "a" in turnable and waits and a.dim() == 2 and 0 < m * a.element_size() < 32 and k >= 4096:
+        return "a"
+    if turns is None or m * n * k < 2**29:
+        return None
+    enters = {"a": n, "b": m}
+    pays = [x for x in turnable if enters[x] >= 512]
+    if len(turnable) == 2 and turns:
+        # The smaller operand is copied, and the other is read in its own layout.
+        return max((x for x in pays if set(turnable) - {x} <= set(turns)), key=enters.__getitem__, default=None)
+    if not set(turnable) <= set(turns):
+        # Copying only one of two such operands gains nothing.
+        return min(pays, default=None) if len(pays) == len(turnable) else None
+    return next((x for x in pays if enters[x] >= 4 * min(m, n)), None)
+
+
+def worth_across(a: torch.Tensor, b: torch.Tensor, copied: Collection[str], alike: int) -> str | None:
+    """Which of the operands `copied` is worth a copy whose K is not contiguous; None for none.
+
+    Both have K contiguous, which scalar units read slowly in the right operand of a product. That is `b`, but `a` if
+    the product is exchanged, which is for few rows: they are copied in no time. The launch of the copy takes as long as
+    some 2**26 products. Up to `alike` rows have a kernel that reads both as they are.
+    """
+    m, n, k = a.shape[0], b.shape[1], a.shape[1]
+    if m <= alike or m * n * k < 2**26 or a.stride(1) != 1 or b.stride(0) != 1:
+        return None
+    smaller = "a" if m < 128 or n >= 16 * m else "b"
+    if smaller in copied:
+        return smaller
+    return next(iter(copied), None) if m >= 128 else None
+
+
+def aligning(*operands: torch.Tensor, keep: bool = False) -> "Copier":
+    """A copier of those operands whose base or strides are not multiples of 16 bytes; their layouts stay."""
+    return Copier([None if is_aligned(x) else _contiguous(x) for x in operands], _ALONG, keep)
+
+
+def lining(a: torch.Tensor, b: torch.Tensor, *, keep: bool = False) -> "Copier":
+    """A copier of `b` to a row pitch of whole 128-byte lines; its layout stays."""
+    return Copier([None, _contiguous(b)], _ALONG, keep)
+
+
+def turning(operand: str, *, keep: bool = False) -> "Copier":
+    """A copier of `a` (M, K) or `b` (K, N), or of batches of them, to a layout with K contiguous."""
+    return Copier([-1, None] if operand == "a" else [None, -2], _ACROSS, keep)
+
+
+def across(operand: str, *, keep: bool = False) -> "Copier":
+    """A copier of `a` (M, K) or `b` (K, N) to a layout whose K is not contiguous."""
+    return Copier([-2, None] if operand == "a" else [None, -1], _ACROSS, keep)
+
+
+class AsRow:
+    """Views the vector `a` (1, K) or `b` (K, 1), with an aligned stride along the dimension of 1, which is not used.
+
+    It has the methods of a `Copier`, and copies nothing. `operand` is the name of the vector.
+    """
+
+    def __init__(self, operand: str) -> None:
+        self.operand = operand
+
+    def __call__(self, a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return (_row(a), b) if self.operand == "a" else (a, _row(b.mT).mT)
+
+    like = __call__
+
+    def launch(self, *operands: torch.Tensor) -> None:
+        """Nothing is copied."""
+        return None
+
+
+class Copier:
+    """Copies operands; a call returns all of them, with copies in place of those that need one.
+
+    `along` has for each operand the dimension, -1 or -2, along which its copy is contiguous, and None for no copy.
+    `block` is the number of rows and columns that one program copies. With `keep` all calls have one call signature
+    (shapes, strides, types, devices, alignment), and the first one's launch is repeated with the addresses of the
+    others.
+    """
+
+    again: Callable[[Sequence[Pair]], None] | None
+
+    def __init__(self, along: Sequence[int | None], block: tuple[int, int], keep: bool) -> None:
+        self.along, self.block, self.keep = along, block, keep
+        self.again = None
+
+    def __call__(self, *operands: torch.Tensor) -> list[torch.Tensor]:
+        pairs = self._pairs(operands)
+        if self.again is not None:
+            self.again(pairs)
+        elif pairs:
+            again = _launch(pairs, self.block)
+            self.again = again if self.keep else None
+        return self._replaced(operands, pairs)
+
+    def like(self, *operands: torch.Tensor) -> list[torch.Tensor]:
+        """What a call returns, with copies that are not filled."""
+        return self._replaced(operands, self._pairs(operands))
+
+    def launch(self, *operands: torch.Tensor) -> tuple[Grid, tuple[Any, ...]] | None:
+        """The grid and the arguments of `_copy_kernel` that a call launches; None if there is nothing to copy."""
+        pairs = self._pairs(operands)
+        if not pairs:
+            return None
+        grid, arguments = _planned(pairs, self.block)
+        return grid, arguments(pairs)
+
+    def _pairs(self, operands: Iterable[torch.Tensor]) -> list[Pair]:
+        return [(x, _like(x, along), along) for x, along in zip(operands, self.along) if along is not None]
+
+    def _replaced(self, operands: Iterable[torch.Tensor], pairs: Iterable[Pair]) -> list[torch.Tensor]:
+        copies = iter(pairs)
+        return [x if along is None else next(copies)[1] for x, along in zip(operands, self.along)]
+
+
+#: What copies operands, or views them in another way.
+AnyCopier: TypeAlias = AsRow | Copier
+
+
+def _row(x: torch.Tensor) -> torch.Tensor:
+    """The vector `x` (1, K), with the stride of an aligned row."""
+    return x.as_strided(x.shape, (-(-x.shape[1] // 16) * 16, 1))
+
+
+def _contiguous(x: torch.Tensor) -> int:
+    """The dimension along which `x` is contiguous."""
+    return -2 if x.stride(-2) == 1 and x.shape[-2] > 1 else -1
+
+
+def _extents(x: torch.Tensor) -> tuple[int, list[int]]:
+    """The extent of the contiguous dimension of `x`, and the strides of all others with more than one element."""
+    *shape, rows, columns = x.shape
+    *strides, down, along = x.stride()
+    if down == 1 and rows > 1:
+        rows, columns, down = columns, rows, along
+    steps = [stride for size, stride in zip(shape, strides) if size > 1]
+    return columns, [*steps, down] if rows > 1 else steps
+
+
+def is_aligned(x: torch.Tensor) -> bool:
+    """Whether the base and all strides of `x` are multiples of 16 bytes."""
+    step = 16 // x.element_size()
+    return x.data_ptr() % 16 == 0 and not any([stride % step for stride in _extents(x)[1]])
+
+
+def _repeats(x: torch.Tensor) -> bool:
+    """Whether one matrix is repeated over a batch: copying it for each index would cost more than it saves."""
+    return x.dim() == 3 and x.shape[0] > 1 and x.stride(0) == 0
+
+
+def _like(x: torch.Tensor, along: int) -> torch.Tensor:
+    """Memory for a copy of `x`, contiguous along a dimension, with rows that start at multiples of 128 bytes."""
+    step = 128 // x.element_size()
+    ld = -(-x.shape[along] // step) * step
+    strides = (ld, 1) if along == -1 else (1, ld)
+    front = (ld * x.shape[-1 if along == -2 else -2],) if x.dim() == 3 else ()
+    return torch.empty_strided(x.shape, front + strides, dtype=x.dtype, device=x.device)
+
+
+def _planned(pairs: Sequence[Pair], block: tuple[int, int]) -> tuple[Grid, Callable[[Sequence[Pair]], tuple[Any, ...]]]:
+    """The grid of a launch that copies one or two matrices, or batches of them, and a function for its arguments."""
+    sizes, programs = [], []
+    for x, copy, along in pairs:
+        rows, copied = (x, copy) if along == -1 else (x.mT, copy.mT)
+        size, columns = rows.shape[-2:]
+        count = rows.numel() // columns
+        stride = rows.stride(0) if rows.dim() == 3 else 0
+        sizes.append((count, size, columns, stride, *rows.stride()[-2:], copied.stride(-2)))
+        programs.append(triton.cdiv(count, block[0]) * triton.cdiv(columns, block[1]))
+
+    def arguments(pairs: Sequence[Pair]) -> tuple[Any, ...]:
+        operands = [(x, copy, *numbers) for (x, copy, _), numbers in zip(pairs, sizes)]
+        return operands[0], operands[-1], programs[0], 0, *block
+
+    return (sum(programs), 1, 1), arguments
+
+
+def _launch(pairs: Sequence[Pair], block: tuple[int, int]) -> Callable[[Sequence[Pair]], None] | None:
+    """Copy one or two matrices, or batches of them; return what copies others of the same call signature.
+
+    Returns None if the launch cannot be repeated.
+    """
+    grid, arguments = _planned(pairs, block)
+    device = pairs[0][0].device
+
+    with torch.cuda.device_of(pairs[0][0]):  # type: ignore[no-untyped-call]
+        compiled = _copy_kernel[grid](*arguments(pairs))
+    if not (relaunch.KNOWN and compiled):
+        return None
+    entry = relaunch.Entry(compiled, compiled.run, grid)
+
+    def again(pairs: Sequence[Pair]) -> None:
+        if driver.active.get_current_device() != device.index:
+            with torch.cuda.device(device):
+                return again(pairs)
+        stream = driver.active.get_current_stream(device.index)
+        entry(stream, arguments(pairs))
+
+    return again

@@ -1,0 +1,158 @@
+"""The fitted cost model: the time of a product with one configuration, with rates fitted to measurements.
+
+Every family with measurements contains this file, for the sizes that were not measured.
+"""
+
+from typing import TypeAlias
+
+#: A configuration with its rates, as `rated` returns it: the extents of its tile along M, N and K; the parts of K; the
+#: programs that a multiprocessor runs at once; the seconds of a step by the number of resident programs; the seconds
+#: of a tile besides its steps; bytes per second; the seconds of a launch; the exponents of rows and of waves; cycles of
+#: a step for each element along K; and the multiples of traffic for B and for partial sums.
+Rated: TypeAlias = tuple[
+    int, int, int, int, int, tuple[float, ...], float, float, float, float, float, float, float, float
+]
+#: What bounds the seconds of a configuration from below, as `bounds` returns it.
+Bound: TypeAlias = tuple[float, float, float, float, float, float, int]
+
+#: A step takes the norm, with this exponent, of its least seconds and of those of the programs that share the unit.
+SHARPNESS = 4
+#: Cycles for 128 bytes to reach a multiprocessor of an H200: from one line of the L2, and from parts of two lines.
+LINE, CROSSING = 2.0, 3.2
+#: Products of tile elements per cycle of its matrix unit, along 128 bytes of K, for every type.
+PRODUCTS = 32
+#: Cycles per second of an H200 that multiplies.
+CYCLES = 1.5e9
+#: The least part of the rows, and of the waves, that still makes a step faster: fewer rows or tiles leave its latency.
+LEAST = 0.25
+
+
+def rated(row: dict[str, int], rates: tuple[float, ...], clock: float = 1.0, memory: float = 1.0) -> Rated:
+    """A configuration, as in CONFIGS, and its rates, as `seconds` reads them.
+
+    The rates are: programs that a multiprocessor runs at once; the least seconds of a step along K; seconds of a step
+    for each resident program; seconds of a tile besides its steps; bytes per second of its loads; the seconds that a
+    launch adds to arithmetic and to traffic; and two exponents in the seconds of a step, of the part of the tiles' rows
+    that are rows of C, and of the part of all waves that has tiles. All but the first were fitted to the configuration.
+    They assume that the row pitches of A and B are multiples of 128 bytes. Two more may follow, as multiples of
+    the bytes of an element of A: what is moved for an element of B (else 1), and for each partial sum of an element of
+    C (else 0). `clock` and `memory` are the clock rate and the memory bandwidth relative to those of the device of the
+    rates.
+    """
+    resident, latency, step, tile, bandwidth, launch, rows, wave, *moved = rates
+    # The cycles of a step for each element along K; a clock rate does not change them.
+    cycles = step * CYCLES / row["BLOCK_K"]
+    latency, step, tile, bandwidth = latency / clock, step / clock, tile / clock, bandwidth * memory
+    of_b, of_sum = moved or (1.0, 0.0)
+    split = row.get("SPLIT", 1)
+    counts = range(1, int(resident) + 1)
+    # The seconds of a step if 0, 1, ... programs are resident.
+    steps = (0.0, *((latency**SHARPNESS + (count * step) ** SHARPNESS) ** (1 / SHARPNESS) for count in counts))
+    return (
+        row["BLOCK_M"],
+        row["BLOCK_N"],
+        row["BLOCK_K"],
+        split,
+        int(resident),
+        steps,
+        tile,
+        bandwidth,
+        launch,
+        rows,
+        wave,
+        cycles,
+        of_b,
+        of_sum * split if split > 1 else 0.0,
+    )
+
+
+def seconds(
+    configurations: list[Rated],
+    sizes: tuple[int, ...],
+    multiprocessors: int,
+    width: int,
+    crossing: tuple[bool, bool] = (False, False),
+) -> list[float]:
+    """Seconds of an (M, N, K) product of elements of `width` bytes, with each of the configurations (`rated`).
+
+    Of a batch, `sizes` begins with the number of products. `crossing` says for A and B whether the row pitch is not a
+    multiple of 128 bytes.
+    """
+    *batch, M, N, K = sizes
+    products = batch[0] if batch else 1
+    a, b, c = products * M * K * width, products * K * N * width, products * M * N * width
+    found = []
+    for m, n, k, split, resident, step, tile, bandwidth, launch, rows, wave, cycles, of_b, of_sums in configurations:
+        down = -(-M // m)
+        tiles = products * down * -(-N // n) * split
+        # The tiles that a multiprocessor computes, of which it runs `resident` at a time and the rest at the end.
+        own = -(-tiles // multiprocessors)
+        turns, left = divmod(own, resident)
+        part, waves = M / (down * m), tiles / (own * multiprocessors)
+        steps = -(-K // (k * split)) * (part if part > LEAST else LEAST) ** rows
+        steps *= (waves if waves > LEAST else LEAST) ** wave
+        if crossing[0] or crossing[1]:
+            steps *= _slower(m, n, cycles * 128 / width, crossing)
+        arithmetic = launch + turns * (step[resident] * steps + tile)
+        if left:
+            arithmetic += step[left] * steps + tile
+        traffic = launch + (a + c + b * of_b) / bandwidth
+        # Arithmetic and memory traffic overlap in part; partial sums are added behind both.
+        found.append((arithmetic * arithmetic + traffic * traffic) ** 0.5 + c * of_sums / bandwidth)
+    return found
+
+
+def bounds(configurations: list[Rated], sizes: tuple[int, ...], multiprocessors: int) -> list[Bound]:
+    """What bounds the `seconds` of each configuration from below, for `sizes` and every larger M (`possible`).
+
+    Each has the least seconds of one tile and the launch; the seconds of the launch; those of each product of elements
+    of A and B; those of each byte of A and C, of B, and of C for its partial sums; and the configuration's index. The
+    first number puts them in order.
+    Rates are positive and the exponents are below 1, so that a part that is at most 1 is at most its power.
+    """
+    *batch, M, N, K = sizes
+    products = batch[0] if batch else 1
+    found = []
+    for index, (m, n, k, split, resident, step, tile, bandwidth, launch, rows, wave, _, of_b, of_sums) in enumerate(
+        configurations
+    ):
+        tiles = products * -(-M // m) * -(-N // n) * split
+        # From M = m on, at least half of the tiles' rows are rows of C; so it is with the waves.
+        part = max(LEAST, min(0.5, M / m)) ** rows if rows > 0 else 1.0
+        part *= max(LEAST, min(0.5, tiles / multiprocessors)) ** wave if wave > 0 else 1.0
+        least = launch + step[1] * -(-K // (k * split)) * part + tile
+        product = step[resident] / (resident * m * n * k * multiprocessors)
+        found.append((least, launch, product, 1 / bandwidth, of_b / bandwidth, of_sums / bandwidth, index))
+    return sorted(found)
+
+
+def possible(bounds: list[Bound], sizes: tuple[int, ...], width: int, limit: float) -> list[int]:
+    """The indices of the configurations that may take at most `limit` seconds, by their `bounds`, in order."""
+    *batch, M, N, K = sizes
+    products = batch[0] if batch else 1
+    a, b, c = products * M * K * width, products * K * N * width, products * M * N * width
+    multiplied = products * M * N * K
+    # Rounding may have raised a bound.
+    limit *= 1 + 1e-9
+    found = []
+    for least, launch, product, of_a, of_b, of_sums, index in bounds:
+        if least > limit:
+            break
+        spare = limit - c * of_sums
+        traffic, arithmetic = launch + (a + c) * of_a + b * of_b, launch + multiplied * product
+        if arithmetic < least:
+            arithmetic = least
+        if spare > 0 and arithmetic * arithmetic + traffic * traffic <= spare * spare:
+            found.append(index)
+    return sorted(found)
+
+
+def _slower(m: float, n: float, cycles: float, crossing: tuple[bool, bool]) -> float:
+    """The factor on a step's time if row pitches cross 128-byte lines, by the longest of what it may wait for.
+
+    That is products, loads, and `cycles`, what a step of 128 bytes along K takes with other row pitches: where it waits
+    for something else, such as the promotion of sums, longer loads may still fit in.
+    """
+    usual = max(m * n / PRODUCTS, LINE * (m + n), cycles)
+    loads = sum(lines * (CROSSING if crosses else LINE) for lines, crosses in zip((m, n), crossing))
+    return max(usual, loads) / usual

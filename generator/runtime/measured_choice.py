@@ -1,0 +1,228 @@
+"""The choice of a kernel and a configuration by measurements, which a family has as tables.
+
+A measured size runs its winner. For any other size, a model with rates fitted to the measurements decides
+(`fitted.seconds`). A device without measurements uses the rates of a measured one of its compute capability, scaled by
+clock rate and memory bandwidth; if there is none, nothing is chosen here.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import operator
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
+
+import torch
+from triton.runtime import driver
+
+from . import fitted, spreading
+from .contracts import Choice, Config, Kernel, Sizes
+
+#: The name of a device, and the name of a contract.
+Key: TypeAlias = tuple[str, str]
+#: The rates of a contract's configurations, by the kernel's name after the contract and the index in its CONFIGS.
+Rates: TypeAlias = dict[str, dict[int, tuple[float, ...]]]
+#: Whether the row pitch of A is not a multiple of 128 bytes, and that of B.
+Crossing: TypeAlias = tuple[bool, bool]
+
+
+class Nearby:
+    """What is cached for `sizes` and up to twice their M.
+
+    `chosen` is the index of the last choice among the configurations with rates, and `bounds` are those of modelled
+    times.
+    """
+
+    def __init__(self, sizes: Sizes) -> None:
+        self.sizes = sizes
+        self.chosen: int | None = None
+        self.bounds: list[fitted.Bound] | None = None
+
+
+class Measurements:
+    """Measurements of a family's kernels.
+
+    `devices` has for each measured device its compute capability, its clock rate in kHz, and the bytes of its memory
+    traffic per second. `like` has for a device and a contract the contract whose measurements are used for it. `rates`
+    has for a device and a contract the rates of each kernel (its name after the contract) and configuration. `winners`
+    has for a device and a contract the fastest kernel and configuration of each measured size. With `typical_m`, the
+    numbers of rows for which configurations are compared, M of a call has no part in the choice.
+
+    `rated` returns, for a device, a contract and its kernels, the configurations with rates, each with its kernel; and
+    what `fitted.seconds` reads of each. `near` returns what is cached for sizes. Both cache what they return.
+    """
+
+    rated: Callable[[torch.device, str, tuple[Kernel, ...]], tuple[list[Choice], list[fitted.Rated]]]
+    near: Callable[[torch.device, str, tuple[Kernel, ...], Sizes], Nearby]
+
+    def __init__(
+        self,
+        devices: dict[str, tuple[tuple[int, int], float, float]],
+        like: dict[Key, str],
+        rates: dict[Key, Rates],
+        winners: dict[Key, dict[Sizes, tuple[str, int]]] | None = None,
+        typical_m: Sequence[int] = (),
+    ) -> None:
+        self.devices, self.like, self.rates = devices, like, rates
+        self.winners, self.typical_m = winners or {}, typical_m
+        self.rated = functools.cache(self._rated)
+        self.near = functools.lru_cache(maxsize=1024)(self._near)
+
+    def choose(
+        self,
+        name: str,
+        kernels: Iterable[Kernel],
+        sizes: Sizes,
+        width: int,
+        device: torch.device,
+        crossing: Crossing = (False, False),
+        skewed: tuple[Sizes, ...] = (),
+    ) -> Choice | None:
+        """The kernel among `kernels` and the configuration for `sizes`, or None without measurements.
+
+        `width` is the size of an element of A in bytes. Measurements are of A and B with a row pitch of whole 128-byte
+        lines; `crossing` says for each whether it is not, and then the model decides. `skewed` has the sizes for other
+        ways in which rows may be spread over groups (`spreading`).
+        """
+        kernels = tuple(kernels)
+        if self.typical_m:
+            return self._for_any_rows(name, kernels, sizes, width, device, crossing)
+        if not any(crossing):
+            gpu, _ = _device(device)
+            for each in (name, self.like.get((gpu, name), name)):
+                winner = self.winners.get((gpu, each), {}).get(sizes)
+                if winner is None:
+                    continue
+                how, row = winner
+                for kernel in kernels:
+                    if how == _how(kernel):
+                        return kernel, kernel.CONFIGS[row]
+        if skewed:
+            return self._for_groups(name, kernels, (sizes, *skewed), width, device, crossing)
+        return self._modelled(name, kernels, sizes, width, device, crossing)
+
+    def _for_any_rows(
+        self,
+        name: str,
+        kernels: tuple[Kernel, ...],
+        sizes: Sizes,
+        width: int,
+        device: torch.device,
+        crossing: Crossing,
+    ) -> Choice | None:
+        """The choice for N and K of `sizes` and any M.
+
+        It has the least mean, over `typical_m`, of the modelled time relative to the fastest for that M.
+        """
+        multiprocessors = _device(device)[1]
+        N, K = sizes[-2:]
+        rows, rated = self.rated(device, name, kernels)
+        times = [fitted.seconds(rated, (M, N, K), multiprocessors, width, crossing) for M in self.typical_m]
+        relative = [map(operator.truediv, each, itertools.repeat(min(each, default=None))) for each in times]
+        # No condition on a configuration reads M here.
+        cost = [sum(each) for each in zip(*relative)]
+        for index in sorted(range(len(cost)), key=cost.__getitem__):
+            if _takes(*rows[index], 0, N, K):
+                return rows[index]
+        return None
+
+    def _modelled(
+        self,
+        name: str,
+        kernels: tuple[Kernel, ...],
+        sizes: Sizes,
+        width: int,
+        device: torch.device,
+        crossing: Crossing,
+    ) -> Choice | None:
+        """The kernel and the configuration of the least modelled time that take `sizes`, or None without rates."""
+        *batch, M, N, K = sizes
+        multiprocessors = _device(device)[1]
+        rows, rated = self.rated(device, name, kernels)
+        near = self.near(device, name, kernels, (*batch, 1 << (M.bit_length() - 1), N, K))
+        candidates: Sequence[int]
+        candidates, last = range(len(rows)), near.chosen
+        if last is not None and _takes(*rows[last], M, N, K):
+            # What was chosen for another M is among the fastest: most others cannot be as fast.
+            if near.bounds is None:
+                near.bounds = fitted.bounds(rated, near.sizes, multiprocessors)
+            (limit,) = fitted.seconds([rated[last]], sizes, multiprocessors, width, crossing)
+            candidates = fitted.possible(near.bounds, sizes, width, limit)
+        times = fitted.seconds([rated[index] for index in candidates], sizes, multiprocessors, width, crossing)
+        least, found = math.inf, None
+        for index, seconds in zip(candidates, times):
+            if seconds < least and _takes(*rows[index], M, N, K):
+                least, found = seconds, index
+        near.chosen = found
+        return None if found is None else rows[found]
+
+    def _for_groups(
+        self,
+        name: str,
+        kernels: tuple[Kernel, ...],
+        ways: tuple[Sizes, ...],
+        width: int,
+        device: torch.device,
+        crossing: Crossing,
+    ) -> Choice | None:
+        """The kernel and the configuration that no way to spread rows over groups makes slow, or None without rates."""
+        multiprocessors = _device(device)[1]
+        rows, rated = self.rated(device, name, kernels)
+        taking = [index for index, row in enumerate(rows) if _takes(*row, *ways[0][-3:])]
+        if not taking:
+            return None
+        rated = [rated[index] for index in taking]
+        scores = spreading.scores([fitted.seconds(rated, sizes, multiprocessors, width, crossing) for sizes in ways])
+        return rows[taking[scores.index(min(scores))]]
+
+    def _near(self, device: torch.device, name: str, kernels: tuple[Kernel, ...], sizes: Sizes) -> Nearby:
+        """What will be cached for these sizes and up to twice their M."""
+        return Nearby(sizes)
+
+    def _rated(
+        self, device: torch.device, name: str, kernels: tuple[Kernel, ...]
+    ) -> tuple[list[Choice], list[fitted.Rated]]:
+        """The configurations of `kernels` with rates, each with its kernel; and what `fitted.seconds` reads of each."""
+        rows: list[Choice] = []
+        rated: list[fitted.Rated] = []
+        found, *scale = self.rates_of(device, name)
+        for kernel in kernels:
+            offered = kernel._offered(device) if hasattr(kernel, "_offered") else kernel.CONFIGS
+            for row, rates in found.get(_how(kernel), {}).items():
+                config = kernel.CONFIGS[row]
+                if config in offered:
+                    rows.append((kernel, config))
+                    rated.append(fitted.rated(config, rates, *scale))
+        return rows, rated
+
+    def rates_of(self, device: torch.device, name: str) -> tuple[Rates] | tuple[Rates, float, float]:
+        """The rates for a contract on a GPU; of another GPU's, the clock rate and bandwidth relative to it too."""
+        gpu, _ = _device(device)
+        found = self.rates.get((gpu, self.like.get((gpu, name), name)))
+        if found is not None or torch.version.hip:
+            return (found or {},)
+        for measured, (capability, clock, memory) in self.devices.items():
+            found = self.rates.get((measured, self.like.get((measured, name), name)))
+            if found is not None and capability == torch.cuda.get_device_capability(device):
+                own = driver.active.utils.get_device_properties(device.index or 0)
+                bandwidth = 2 * own["mem_clock_rate"] * 1000 * own["mem_bus_width"] / 8
+                return found, own["sm_clock_rate"] / clock, bandwidth / memory
+        return ({},)
+
+
+@functools.cache
+def _device(device: torch.device) -> tuple[str, int]:
+    """The name of a GPU, and the number of its multiprocessors."""
+    return torch.cuda.get_device_name(device), torch.cuda.get_device_properties(device).multi_processor_count
+
+
+def _takes(kernel: Kernel, config: Config, M: int, N: int, K: int) -> bool:
+    """Whether the kernel's configuration takes these sizes."""
+    return not hasattr(kernel, "_fits") or kernel._fits(config, M, N, K)
+
+
+def _how(kernel: Kernel) -> str:
+    """The name of a kernel after its contract."""
+    return kernel.__name__.rpartition("__")[2]

@@ -1,0 +1,104 @@
+"""What the operators of a contract are made of: their parameters, and what they run."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from .contracts import ConfiguredCall, Function, Gradient, Kernel, Operands, Result
+
+
+class Signature:
+    """The parameters of an operator: those of a contract's `gemm`, each number also as a tensor of one element.
+
+    `tensors` and `numbers` are the names of the operands besides `a` and `b` that a call must have, `optional` those
+    that it may leave out, and `results` those of the results, of which `out` is the first.
+    """
+
+    tensors: list[str]
+    numbers: list[str]
+    optional: list[str]
+    results: list[str]
+
+    def __init__(self, gemm: Callable[..., Any]) -> None:
+        described = inspect.signature(gemm).parameters.values()
+        needed = [x for x in described if x.default is inspect.Parameter.empty and x.name not in ("a", "b")]
+        self.tensors = [x.name for x in needed if x.annotation is torch.Tensor]
+        self.numbers = [x.name for x in needed if x.annotation is not torch.Tensor]
+        self.optional = [x.name for x in described if x.name == "rows" and x.default is None]
+        self.results = [x.name for x in described if x.default is None and x.name not in ("rows", "config")]
+
+    def schema(self, name: str, *, filled: bool = False) -> str:
+        """The schema of the operator that returns results, or of the one that fills them (`torch.library`)."""
+        parameters = [f"Tensor {x}" for x in ("a", "b", *self.tensors)]
+        parameters += self.number_parameters
+        parameters += [f"Tensor? {x}" for x in self.optional]
+        if filled:
+            parameters += [f"Tensor({chr(ord('a') + index)}!) {x}_result" for index, x in enumerate(self.results)]
+            return f"{name}_out({', '.join([*parameters, 'int? config'])}) -> ()"
+        returned = ", ".join(["Tensor"] * len(self.results))
+        return f"{name}({', '.join([*parameters, 'int? config'])}) -> ({returned})"
+
+    @property
+    def number_parameters(self) -> list[str]:
+        """Two parameters for each number: a tensor of one element, and the number where that is None."""
+        return [f"Tensor? {x}_tensor, float {x}_number" for x in self.numbers]
+
+    @property
+    def places(self) -> list[str]:
+        """The operand of each of the operator's arguments; a number as such and the configuration are of none."""
+        numbers = [place for x in self.numbers for place in (x, f"{x}_number")]
+        return ["a", "b", *self.tensors, *numbers, *self.optional, "config"]
+
+    def packed(self, a: torch.Tensor, b: torch.Tensor, operands: Operands) -> list[Any]:
+        """The operator's arguments, but for results and configuration."""
+        optional = (operands.get(x) for x in self.optional)
+        return [a, b, *(operands[x] for x in self.tensors), *self.packed_numbers(operands), *optional]
+
+    def packed_numbers(self, operands: Operands) -> list[torch.Tensor | float | None]:
+        """The arguments for `number_parameters`."""
+        arguments: list[torch.Tensor | float | None] = []
+        for x in self.numbers:
+            number = operands[x]
+            arguments += [number, 0.0] if isinstance(number, torch.Tensor) else [None, float(number)]
+        return arguments
+
+    def unpacked(self, arguments: Sequence[Any]) -> tuple[Operands, Sequence[Any]]:
+        """The operands behind `a` and `b` that such arguments are of, by keyword, and the arguments behind them."""
+        first = 2 + len(self.tensors)
+        last = first + 2 * len(self.numbers)
+        operands = {**dict(zip(self.tensors, arguments[2:first])), **self.unpacked_numbers(arguments[first:last])}
+        operands |= {x: value for x, value in zip(self.optional, arguments[last:]) if value is not None}
+        last += len(self.optional)
+        return operands, arguments[last:]
+
+    def unpacked_numbers(self, arguments: Sequence[Any]) -> Operands:
+        """The numbers that the arguments for `number_parameters` are of, by keyword."""
+        pairs = zip(self.numbers, arguments[::2], arguments[1::2])
+        return {x: number if tensor is None else tensor for x, tensor, number in pairs}
+
+
+class Contract(NamedTuple):
+    """What the operators of a contract are made of; see `functions.contract`.
+
+    `gemm` is that of a kernel, and `direct` a call that torch need not see.
+    """
+
+    name: str
+    gemm: Callable[..., Result]
+    direct: ConfiguredCall
+    load: Callable[[str], Kernel]
+    function: Callable[[str], Function]
+    shapes: Mapping[str, str]
+    casts: Mapping[str, str] | None
+    batched: str | None
+    gradient: Gradient | None
+    backward: bool
+
+    @property
+    def shown(self) -> str:
+        """The name that errors show where the caller is not known: not that of a contract called in another's place."""
+        return self.name if self.gradient is None else self.gradient.get("called", self.name)

@@ -1,0 +1,94 @@
+"""The folder in a family's folder: its files are the generator's like others, and nothing goes through a link."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.support import BASE, Spoken, contents
+
+Cli = Callable[..., Spoken]
+FOLDER = Path("generated/family")
+RUNTIME = FOLDER / "_runtime"
+MODULE = RUNTIME / "functions.py"
+
+
+@pytest.fixture
+def rendered(cli: Cli) -> Cli:
+    Path("family.yaml").write_text(BASE)
+    assert cli("family.yaml").status == 0
+    return cli
+
+
+@pytest.mark.parametrize("above", [True, False])
+def test_an_edit_is_refused(rendered: Cli, above: bool) -> None:
+    text = MODULE.read_text()
+    MODULE.write_text(f"# SPDX-License-Identifier: MIT\n{text}" if above else f"{text}# mine\n")
+    before = contents(FOLDER)
+    said = rendered("family.yaml")
+    assert said.status == 1 and f"{MODULE}: edited by hand" in said.err and contents(FOLDER) == before
+    assert rendered("family.yaml", "--check").status == 1
+    assert rendered("family.yaml", "--force").status == 0 and MODULE.read_text() == text
+
+
+def test_a_file_that_is_missing_is_written(rendered: Cli) -> None:
+    MODULE.unlink()
+    said = rendered("family.yaml", "--check")
+    assert said.status == 1 and f"{MODULE}: would be created" in said.err
+    assert " 1 created," in rendered("family.yaml").out and MODULE.is_file()
+
+
+def test_what_a_killed_rendering_leaves_is_rendered_away(rendered: Cli) -> None:
+    before = contents(FOLDER)
+    (FOLDER / "manifest.json").unlink()
+    (RUNTIME / ".functions.py.012345.new").write_text("half")
+    # A module of a family that is none of this one's.
+    (RUNTIME / "autograd.py").write_text(MODULE.read_text())
+    assert rendered("family.yaml", "--check").status == 1
+    assert rendered("family.yaml").status == 0
+    assert contents(FOLDER) == before
+
+
+def test_a_module_of_somebody_else_stays(rendered: Cli) -> None:
+    (RUNTIME / "mine.py").write_text("mine = 1\n")
+    assert rendered("family.yaml").status == 0 and (RUNTIME / "mine.py").is_file()
+    said = rendered("verify", FOLDER, "--level", "static")
+    assert said.status == 1 and "_runtime/mine.py is not in the manifest, and Python could import it" in said.out
+
+
+def test_no_link_is_followed(rendered: Cli) -> None:
+    RUNTIME.rename("elsewhere")
+    RUNTIME.symlink_to(Path("elsewhere").resolve())
+    before = contents(Path("elsewhere"))
+    for option in ((), ("--force",)):
+        said = rendered("family.yaml", *option)
+        assert said.status == 1 and f"{RUNTIME}: is a file or a link, and a folder" in said.err
+    assert contents(Path("elsewhere")) == before
+    said = rendered("verify", FOLDER, "--level", "static")
+    assert said.status == 1 and "_runtime is not in the manifest" in said.out
+    (FOLDER / "manifest.json").unlink()
+    assert rendered("family.yaml").status == 1 and contents(Path("elsewhere")) == before
+    RUNTIME.unlink()
+    assert rendered("family.yaml").status == 0 and RUNTIME.is_dir()
+
+
+def test_a_folder_without_it_gets_it_and_one_with_it_loses_it(rendered: Cli) -> None:
+    """As folders of other versions have it."""
+    before = contents(FOLDER)
+    shutil.rmtree(RUNTIME)
+    assert rendered("family.yaml").status == 0 and contents(FOLDER) == before
+
+
+def test_what_the_manifest_lists_there_is_held_against_it(rendered: Cli) -> None:
+    text = MODULE.read_text()
+    MODULE.unlink()
+    said = rendered("verify", FOLDER, "--level", "static")
+    assert (
+        said.status == 1 and "_runtime/functions.py manifest: every file that the manifest lists is there" in said.out
+    )
+    MODULE.write_text(text + "\n\nx = 1\n")
+    said = rendered("verify", FOLDER, "--level", "static")
+    assert said.status == 1 and "case:   _runtime/functions.py" in said.out
