@@ -26,6 +26,7 @@ LIMITS = {
     "measured/nvidia_h100_80gb_hbm3/bench_unseen.json": 320,
     "measured/nvidia_h100_80gb_hbm3/bench_unseen_fp8.json": 235,
     "measured/nvidia_h100_80gb_hbm3/fp32_errors.json": 5,
+    "measured/nvidia_h100_80gb_hbm3/launching_modules.json": 3,
     "measured/nvidia_h100_80gb_hbm3/llama_int4.json": 2,
     "measured/nvidia_h100_80gb_hbm3/tune_fp32.jsonl": 470,
     "measured/nvidia_h100_80gb_hbm3/tune_tf32x3.jsonl": 205,
