@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from generator.files.reading import FileError, read_bytes
+from generator.files.reading import FileError, read_bytes, with_unix_lines
 
 #: Where families go by default, and where `--all` finds specs.
 OUT, SPECS = Path("generated"), Path("specs")
@@ -46,7 +46,7 @@ def rendering_into(folder: Path) -> str:
     """The command that renders the family in `folder` again, by what its files say of their spec."""
     for path in sorted(folder.glob("*.py")):
         try:
-            found = _COMMAND.search(read_bytes(path).decode("utf-8", errors="replace").replace("\r\n", "\n"))
+            found = _COMMAND.search(with_unix_lines(read_bytes(path)).decode("utf-8", errors="replace"))
         except (OSError, FileError):
             continue
         if found:

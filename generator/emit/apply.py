@@ -23,7 +23,7 @@ from typing import Any
 from generator.emit.advice import rendering_into
 from generator.files import writing
 from generator.files.checked_json import Schema, Wrong, line_of
-from generator.files.reading import FileError, read_bytes
+from generator.files.reading import FileError, read_bytes, with_unix_lines
 from generator.files.updating import make_folder
 
 MANIFEST = "manifest.json"
@@ -195,7 +195,7 @@ def text_of(path: Path) -> str | None:
     Raises `Refused` for one that cannot be read.
     """
     try:
-        return read_bytes(path).decode("utf-8", errors="surrogateescape").replace("\r\n", "\n")
+        return with_unix_lines(read_bytes(path)).decode("utf-8", errors="surrogateescape")
     except FileNotFoundError:
         return None
     except FileError as error:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from generator.emit.apply import Refused, manifest_text
 from generator.emit.manifest_reader import Rendered
-from generator.files.reading import FileError, read_bytes
+from generator.files.reading import FileError, read_bytes, with_unix_lines
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,7 @@ def packed_files(family: Rendered) -> Packed:
 
 def _text(path: Path, recorded: str) -> str:
     try:
-        # A checkout on Windows has other line ends.
-        data = read_bytes(path).replace(b"\r\n", b"\n")
+        data = with_unix_lines(read_bytes(path))
     except FileNotFoundError:
         raise Refused(f"{path}: is missing; render the family again") from None
     except FileError as error:

@@ -21,6 +21,7 @@ from generator import runtime
 from generator.cost import analytic, family_costs, tuned
 from generator.emit import family_package
 from generator.files.parent_process import end_with_parent
+from generator.files.reading import with_unix_lines
 from generator.language.model import Spec
 from generator.language.reserved_names import TEMPLATES
 from generator.language.spec import command_line, comment
@@ -83,7 +84,7 @@ def templates_digest() -> str:
     digest = hashlib.sha256()
     for path in sorted(TEMPLATES.rglob("*.j2")):
         digest.update(path.relative_to(TEMPLATES).as_posix().encode() + b"\0")
-        digest.update(path.read_bytes().replace(b"\r\n", b"\n") + b"\0")
+        digest.update(with_unix_lines(path.read_bytes()) + b"\0")
     return digest.hexdigest()
 
 

@@ -58,5 +58,10 @@ def decoded_text(path: Path, data: bytes) -> str:
         raise FileError(path, "is not UTF-8 text", data.count(b"\n", 0, error.start) + 1) from None
 
 
+def with_unix_lines(data: bytes) -> bytes:
+    """A file's bytes with line ends as LF: git may have given the lines of a checkout the ends of Windows."""
+    return data.replace(b"\r\n", b"\n")
+
+
 def _told(error: OSError | ValueError) -> str:
     return getattr(error, "strerror", None) or str(error)

@@ -13,7 +13,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from yaml.nodes import MappingNode, Node, SequenceNode
 
 from generator.epilogue.chain import Epilogue
-from generator.files.reading import FileError, decoded_text, read_bytes
+from generator.files.reading import FileError, decoded_text, read_bytes, with_unix_lines
 from generator.language.axis_values import Operations, read_axis, read_tile
 from generator.language.built_in import BUILT_IN
 from generator.language.document import Place, compose, place, plain
@@ -121,7 +121,7 @@ class _SpecReader(Reader):
         return Spec(
             self.path,
             # Line ends do not count: a checkout on Windows may have them as CRLF.
-            hashlib.sha256((data + read).replace(b"\r\n", b"\n")).hexdigest(),
+            hashlib.sha256(with_unix_lines(data + read)).hexdigest(),
             name,
             summary,
             axes,

@@ -12,9 +12,8 @@ from importlib.util import MAGIC_NUMBER, source_hash
 from pathlib import Path
 
 from generator.emit.manifest_reader import Rendered
-from generator.files.reading import FileError, read_bytes
+from generator.files.reading import FileError, read_bytes, with_unix_lines
 from generator.verify.jobs import Failure
-from generator.verify.loading import with_unix_lines
 
 #: The endings of files that Python imports.
 _SUFFIXES = tuple(all_suffixes())

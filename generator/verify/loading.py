@@ -123,15 +123,10 @@ def subject(job: Job) -> Subject | None:
         return None
 
 
-def with_unix_lines(data: bytes) -> bytes:
-    """A file's bytes as they were rendered: git may have given the lines of a checkout the ends of Windows."""
-    return data.replace(b"\r\n", b"\n")
-
-
 def stated_and_actual_digest(text: str) -> tuple[str | None, str]:
     """The digest that a rendered file states (None where it states none) and that of the text behind that line.
 
-    The lines of `text` must end as those of a rendered file, which `with_unix_lines` ensures.
+    The lines of `text` must end as those of a rendered file, which `generator.files.reading.with_unix_lines` ensures.
     """
     head, found, rest = text.partition(DIGEST_LINE)
     if not found or (head and not head.endswith("\n")):

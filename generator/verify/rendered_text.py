@@ -15,9 +15,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from generator.files.reading import FileError, read_bytes
+from generator.files.reading import FileError, read_bytes, with_unix_lines
 from generator.verify.jobs import Failure
-from generator.verify.loading import stated_and_actual_digest, with_unix_lines
+from generator.verify.loading import stated_and_actual_digest
 
 #: The packages that a rendered file may import besides Python's standard library.
 _PACKAGES = frozenset({"torch", "triton"})

@@ -25,7 +25,7 @@ DEVICE = "Some GPU"
 
 
 def measured(contract: str = "gemm_fp16_rcr_none") -> dict[str, Any]:
-    """A file as `tune` writes it, less what may be missing."""
+    """A file as `tune` writes it, without what may be missing."""
     return {
         "format": 2,
         "device": DEVICE,
