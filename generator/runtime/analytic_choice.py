@@ -15,7 +15,7 @@ from typing import Protocol, TypeAlias
 import torch
 
 from . import spreading
-from .contracts import Choice, Config, Kernel, Sizes
+from .contracts import Choice, Config, KernelModule, Sizes
 
 #: A cost in products: `cost(row, *sizes, multiprocessors, shared)`, with `shared` in bytes.
 Cost: TypeAlias = Callable[..., float]
@@ -27,7 +27,7 @@ class Choose(Protocol):
     def __call__(
         self,
         name: str,
-        kernels: tuple[Kernel, ...],
+        kernels: tuple[KernelModule, ...],
         sizes: Sizes,
         device: torch.device,
         skewed: tuple[Sizes, ...] = (),
@@ -66,7 +66,7 @@ class Costs:
     def _choose(
         self,
         name: str,
-        kernels: tuple[Kernel, ...],
+        kernels: tuple[KernelModule, ...],
         sizes: Sizes,
         device: torch.device,
         skewed: tuple[Sizes, ...] = (),
@@ -94,18 +94,16 @@ class Costs:
         return kernel, row
 
     def _candidates(
-        self, name: str, kernels: tuple[Kernel, ...], M: int, N: int, K: int, device: torch.device
-    ) -> list[tuple[Kernel, Config, Cost]]:
+        self, name: str, kernels: tuple[KernelModule, ...], M: int, N: int, K: int, device: torch.device
+    ) -> list[tuple[KernelModule, Config, Cost]]:
         """Kernels for the device, each with every configuration that fits and is legal for the sizes, and its cost."""
         costs, target = self.common | self.own.get(name, {}), _target(device)
-        found: list[tuple[Kernel, Config, Cost]] = []
+        found: list[tuple[KernelModule, Config, Cost]] = []
         for kernel in kernels:
             how = kernel.__name__.rpartition("__")[2]
             if how not in costs or target in self.not_for.get(how, ()):
                 continue
-            rows = kernel._offered(device) if hasattr(kernel, "_offered") else kernel.CONFIGS
-            if hasattr(kernel, "_fits"):
-                rows = [row for row in rows if kernel._fits(row, M, N, K)]
+            rows = kernel.CALL.table.fitting(kernel.CALL.offered(device), {"M": M, "T": M, "N": N, "K": K})
             found += [(kernel, row, costs[how]) for row in rows]
         return found
 

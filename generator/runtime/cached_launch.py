@@ -1,226 +1,186 @@
-"""The launch of a kernel's plan, which later calls of the same signature repeat, and the memory for partial sums.
+"""The launches of a call, which later calls of the same signature repeat.
 
-`launched` launches a plan for the first time and returns a `Call`. A `Call` holds no tensor: it allocates the results
-and launches the compiled kernel with the addresses and numbers of its own operands.
+`launched` launches a kernel's plan for the first time and returns a `Repeat`, which holds no tensor: it allocates the
+results and launches the compiled kernel with the addresses and numbers of its own operands.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from triton.runtime import driver
+from torch import Tensor
 
 from . import relaunch
-from .contracts import CachedCall, Config, Kernel, Operands, Plan, PlannedLaunch, Result
-from .relaunch import Grid
+from .call import Call, Plan, Planned, in_turn
+from .contracts import CachedCall, Config, KernelModule, Operands, Result
+from .private import driver
 
-# How many streams have a cached workspace, and its largest size. A call that needs more allocates its own.
-_STREAMS = 8
-_BYTES = 2**26
-_COUNTERS = 2**16
-
-
-class _Within(threading.local):
-    """Whether this thread is within an operator of `operators`."""
-
-    operator: bool = False
-
-
-within = _Within()
+# What Triton compiles a kernel for -> the compiled kernel, after its first launch.
+_compiled: dict[tuple[object, ...], Any] = {}
 
 
 def launched(
-    module: Kernel,
+    module: KernelModule,
     row: Config | None,
-    a: torch.Tensor,
-    b: torch.Tensor,
-    out: torch.Tensor | None,
+    a: Tensor,
+    b: Tensor,
+    out: Tensor | None,
     operands: Operands,
+    *,
+    accepted: bool = False,
 ) -> tuple[Result, CachedCall]:
     """Run a kernel's plan; return the result, and a function that runs it for other calls of this signature.
 
-    `row` is the kernel's configuration; None lets the kernel choose. Raises what `plan` of the kernel's module does.
+    `row` is the kernel's configuration; None lets the kernel choose. `accepted`: the kernel is known to accept the
+    operands. Raises what the kernel's call does.
     """
-    plan = module.plan(a, b, **operands, out=out, config=row)
     given = {"a": a, "b": b, "out": out, **operands}
-    call: CachedCall | None = None
-    if plan.grid is not None:
-        with torch.cuda.device_of(a):  # type: ignore[no-untyped-call]
-            for name in getattr(plan, "cleared", ()):
-                plan.results[name].zero_()
-            call = _first(plan, given)
-            for name, reduce, parts in getattr(plan, "reduced", ()):
-                reduce(plan.parts[parts], -2, out=plan.results[name])
+    table = module.CALL
+    plan = table.plan_of(table.state(given), row, accepted=accepted)
+    call: CachedCall | None = started(table, plan, given, a)
     results = tuple(plan.results.values())
     if call is None:
-        # With K = 0, descriptors do not belong to operands.
-        def again(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor | None, operands: Operands) -> Result:
+
+        def again(a: Tensor, b: Tensor, out: Tensor | None, operands: Operands) -> Result:
             return module.gemm(a, b, **operands, out=out, config=row)
 
         call = again
     return results if len(results) > 1 else results[0], call
 
 
-# What Triton compiles a kernel for -> the compiled kernel, after its first launch.
-_compiled: dict[tuple[object, ...], Any] = {}
-
-
-def _first(plan: Plan, given: Operands) -> Call | None:
-    """Launch a plan; return its `Call`, or None if it cannot be repeated.
-
-    Triton launches the first plan of each specialisation. Those of other sizes are launched without it.
-    """
-    launches = launches_of(plan)
-    repeatable = relaunch.KNOWN and given["a"].numel()
-    keys = [relaunch.specialisation(each.kernel, each.arguments) if repeatable else None for each in launches]
-    compiled = [None if key is None else _compiled.get(key) for key in keys]
-    fresh = None in compiled
-    if fresh:
-        compiled = [each.kernel[each.grid](**each.arguments) for each in launches]
-        if not repeatable or None in compiled:
-            return None
-        _compiled.update((key, each) for key, each in zip(keys, compiled) if key is not None)
-    for each, found in zip(launches[1:], compiled[1:]):
-        each.compiled = found
-    call = Call(plan, compiled[0], given)
-    if not fresh:
-        stream, made = call.stream(call.index), {**_made(plan, given), **getattr(plan, "workspace", {})}
-        operands = [*given.values(), *made.values()]
-        call.launch(stream, operands)
-        if call.then is not None:
-            call.then(stream, operands)
+def started(table: Call, plan: Plan, given: Operands, first: Tensor) -> Repeat | None:
+    """Run a plan on the device of `first`; return what runs it for other operands, or None if it cannot be repeated."""
+    if not plan.launches:
+        return None
+    with in_turn(), torch.cuda.device_of(first):  # type: ignore[no-untyped-call]
+        for name in table.cleared:
+            plan.results[name].zero_()
+        # With K = 0, descriptors do not belong to operands.
+        call = _first(table, plan, given, repeatable=relaunch.KNOWN and first.numel() > 0)
+        for reduction in table.reduced:
+            reduction.fill(plan)
     return call
 
 
-def launches_of(plan: Plan) -> list[PlannedLaunch]:
-    """The launches of a plan, one after the other."""
-    return [plan, plan.then] if hasattr(plan, "then") else [plan]
+def _first(table: Call, plan: Plan, given: Operands, *, repeatable: bool) -> Repeat | None:
+    """Launch a plan; return its `Repeat`, or None if it cannot be repeated.
+
+    Triton launches the first plan of each specialisation. Those of other sizes are launched without it.
+    """
+    keys = [relaunch.specialisation(each.kernel, each.arguments) if repeatable else None for each in plan.launches]
+    compiled = [None if key is None else _compiled.get(key) for key in keys]
+    if None in compiled:
+        compiled = [each.kernel[each.grid](**each.arguments) for each in plan.launches]
+        call = repeated(table, plan, compiled, given) if repeatable and None not in compiled else None
+        if call is not None:
+            _compiled.update((key, each) for key, each in zip(keys, compiled) if key is not None)
+        return call
+    call = Repeat(table, plan, compiled, given)
+    call.run([*given.values(), *_made(table, plan, given).values(), *(plan.memory[name] for name in _shared(table))])
+    return call
 
 
-def _made(plan: Plan, given: Operands) -> dict[str, torch.Tensor]:
-    """The tensors that every call allocates: results and parts of sums that are not given."""
-    made = {**plan.results, **getattr(plan, "parts", {})}
-    return {name: x for name, x in made.items() if given.get(name) is None}
+def repeated(table: Call, plan: Plan, compiled: Sequence[Any], given: Operands) -> Repeat | None:
+    """The `Repeat` of a plan; None if the compiled kernels lack what `relaunch` reads."""
+    try:
+        return Repeat(table, plan, compiled, given)
+    except AttributeError:
+        return None
 
 
-class Call:
-    """A plan with its compiled kernel, launched for the operands of other calls of the same signature.
+def _shared(table: Call) -> list[str]:
+    """The memory that calls share one after the other, `memory.Workspace`: partial sums, and counters."""
+    return [each.name for each in table.memory if hasattr(each, "cleared")]
+
+
+def _made(table: Call, plan: Plan, given: Operands) -> dict[str, Tensor]:
+    """The tensors that every call allocates: results that are not given, and memory of its own."""
+    shared = _shared(table)
+    made = {name: x for name, x in {**plan.results, **plan.memory}.items() if x is not None}
+    return {name: x for name, x in made.items() if given.get(name) is None and name not in shared}
+
+
+class Repeat:
+    """A plan with its compiled kernels, launched for the operands of other calls of the same signature.
 
     A call makes a list of tensors and numbers: `given`, which are `a`, `b`, `out` and the other operands in their
     order; then a new tensor for each of `made`, which has their sizes, strides and dtypes; then the workspace, of so
     many bytes and counters. `cleared`, `results` and `reduced` refer to tensors by their index in this list; `result`
-    is that of the only result. `then` is the second launch.
+    is that of the only result. `launches` are made one after the other.
     """
 
-    device: torch.device
-    index: int
-    stream: Callable[[int], int]
-    current: Callable[[], int]
-    made: list[tuple[Sequence[int], Sequence[int], torch.dtype]]
-    workspace: tuple[int, int] | None
-    cleared: list[int]
-    reduced: list[tuple[int, Callable[..., torch.Tensor], int]]
-    results: list[int]
-    result: int | None
-    launch: relaunch.Launch
-    then: relaunch.Launch | None
-
-    def __init__(self, plan: Plan, compiled: Any, given: Operands) -> None:
-        device = plan.results["out"].device
+    def __init__(self, table: Call, plan: Plan, compiled: Sequence[Any], given: Operands) -> None:
+        device = next(x for x in plan.results.values() if x is not None).device
         self.device, self.index = device, device.index
-        self.stream, self.current = driver.active.get_current_stream, driver.active.get_current_device
-        grid = plan.grid
-        if callable(grid):
-            # The grid of an autotuned kernel depends on the configuration that it chose for these sizes.
-            best = getattr(plan.kernel, "best_config", None)
-            grid = grid({**plan.arguments, **(best.all_kwargs() if best else {})})
+        active = driver.active
+        self.stream, self.current = active.get_current_stream, active.get_current_device
+        made, shared = _made(table, plan, given), _shared(table)
+        self.made = [(x.shape, x.stride(), x.dtype) for x in made.values()]
+        self.workspace: tuple[int, int] | None = None
+        if shared:
+            # Only families with such launches have the module.
+            from . import workspaces
+
+            self.workspaces = workspaces
+            work, counters = (plan.memory[name] for name in shared)
+            self.workspace = work.nbytes, counters.numel()
         # The index of each operand, and of each tensor that a call allocates, in the list that a call makes.
         places = {name: place for place, (name, value) in enumerate(given.items()) if value is not None}
-        self.made = []
-        for name, x in _made(plan, given).items():
-            places[name] = len(given) + len(self.made)
-            self.made.append((x.shape, x.stride(), x.dtype))
-        self.workspace = None
-        if hasattr(plan, "workspace"):
-            work, counters = plan.workspace["work"], plan.workspace["counters"]
-            self.workspace = work.numel() * work.element_size(), counters.numel()
-            places["work"] = len(given) + len(self.made)
-            places["counters"] = places["work"] + 1
-        self.cleared = [places[name] for name in getattr(plan, "cleared", ())]
-        self.reduced = [(places[x], how, places[parts]) for x, how, parts in getattr(plan, "reduced", ())]
-        self.results = [places[name] for name in plan.results]
+        places.update((name, len(given) + index) for index, name in enumerate([*made, *shared]))
+        self.cleared = [places[name] for name in table.cleared]
+        self.reduced = [(places[x.name], x.run, places[x.parts]) for x in table.reduced if x.name in places]
+        # The place of a gradient that is not needed is that of None.
+        self.results = [places.get(name, -1) for name in plan.results]
         self.result = self.results[0] if len(self.results) == 1 else None
-        self.launch = _repeated(plan, compiled, grid, places)
-        then = getattr(plan, "then", None)
-        self.then = then and _repeated(then, then.compiled, then.grid, places)
+        self.launches = [_launch(each, kernel, places) for each, kernel in zip(plan.launches, compiled)]
 
-    def __call__(self, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor | None, operands: Operands) -> Result:
+    def run(self, tensors: Sequence[Any]) -> None:
+        """Launch the kernels with such a list."""
+        stream = self.stream(self.index)
+        for launch in self.launches:
+            launch(stream, tensors)
+
+    def __call__(self, a: Tensor, b: Tensor, out: Tensor | None, operands: Operands) -> Result:
+        tensors = self.made_of([a, b, out, *operands.values()])
+        if self.result is not None:
+            only: Tensor = tensors[self.result]
+            return only
+        return tuple([tensors[place] for place in self.results])
+
+    def made_of(self, given: list[Any]) -> list[Any]:
+        """The list of a call with these operands, whose kernels have been launched."""
         if self.current() != self.index:
             with torch.cuda.device(self.index):
-                return self(a, b, out, operands)
+                return self.made_of(given)
         stream = self.stream(self.index)
-        given: list[Any] = [a, b, out, *operands.values()]
         for size, strides, dtype in self.made:
             given.append(torch.empty_strided(size, strides, dtype=dtype, device=self.device))
         if self.workspace is not None:
-            given += _workspace(self.device, stream, *self.workspace)
+            given += self.workspaces.workspace(self.device, stream, *self.workspace)
         for place in self.cleared:
             given[place].zero_()
         try:
-            self.launch(stream, given)
-            if self.then is not None:
-                self.then(stream, given)
+            for launch in self.launches:
+                launch(stream, given)
         except BaseException:
-            # The kernel may not have reset its counters.
-            free_workspaces()
+            if self.workspace is not None:
+                # The kernel may not have reset its counters.
+                self.workspaces.free()
             raise
-        if self.result is not None:
-            only: torch.Tensor = given[self.result]
-            return only
         for result, reduce, parts in self.reduced:
-            reduce(given[parts], -2, out=given[result])
-        return tuple(given[place] for place in self.results)
+            reduce(given[result], given[parts])
+        return given
 
 
-def _repeated(plan: PlannedLaunch, compiled: Any, grid: Grid, places: Mapping[str, int]) -> relaunch.Launch:
+def _launch(plan: Planned, compiled: Any, places: Mapping[str, int]) -> relaunch.RepeatedLaunch:
     """One of a plan's launches with its compiled kernel, for operands at `places` in the list that a call makes."""
+    grid = plan.grid
+    if callable(grid):
+        # The grid of an autotuned kernel depends on the configuration that it chose for these sizes.
+        grid = grid({**plan.arguments, **plan.kernel.best_config.all_kwargs()})
     # `triton.heuristics` adds only constants, which a launch does not read.
     values = {name: plan.arguments.get(name) for name in plan.kernel.arg_names}
-    slots = {name: places[owner] for name, owner in plan.slots.items() if owner in places}
-    return relaunch.Launch(compiled, (*grid, 1, 1)[:3], values, slots)
-
-
-# Device and stream -> memory for partial sums, and counters, which are zero before and after each launch.
-_workspaces: dict[tuple[torch.device, int], tuple[torch.Tensor, torch.Tensor]] = {}
-
-
-def free_workspaces() -> None:
-    """Free the memory that this family keeps for partial sums: at most 64 MiB for each of at most 8 streams.
-
-    Kernels of the schedule `stream_k` use it. The next call of such a kernel allocates it again.
-    """
-    _workspaces.clear()
-
-
-def _workspace(device: torch.device, stream: int, size: int, count: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """`size` bytes, and `count` zero counters, for a launch on `stream`, the current stream."""
-    if size > _BYTES or count > _COUNTERS or within.operator or torch.cuda.is_current_stream_capturing():
-        # A CUDA graph has its own workspace, and clears it on every replay. What an operator allocates may belong to
-        # the memory of a graph that torch.compile is about to record.
-        return _memory(device, size, count)
-    found = _workspaces.get((device, stream))
-    if found is None or found[0].numel() < size or found[1].numel() < count:
-        if found is not None:
-            size, count = max(size, found[0].numel()), max(count, found[1].numel())
-        elif len(_workspaces) >= _STREAMS:
-            del _workspaces[next(iter(_workspaces))]
-        found = _workspaces[device, stream] = _memory(device, size, count)
-    return found
-
-
-def _memory(device: torch.device, size: int, count: int) -> tuple[torch.Tensor, torch.Tensor]:
-    sums = torch.empty(size, dtype=torch.uint8, device=device)
-    return sums, torch.zeros(count, dtype=torch.int32, device=device)
+    slots = {name: places[owner] for name, owner in plan.owners.items() if owner in places}
+    return relaunch.RepeatedLaunch(compiled, (*grid, 1, 1)[:3], values, slots)

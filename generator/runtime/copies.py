@@ -4,23 +4,26 @@ torch copies a matrix with odd rows at a third of the memory bandwidth, and each
 `Copier` copies all operands of a call in one launch, and caches that launch.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 import torch
 import triton
 import triton.language as tl
-from triton.runtime import driver
+from torch import Tensor
 
 from . import relaunch
+from .alignment import crosses, is_aligned, repeats
+from .private import driver
 from .relaunch import Grid
 
 #: An operand, the memory for its copy, and the dimension, -1 or -2, along which the copy is contiguous.
-Pair: TypeAlias = tuple[torch.Tensor, torch.Tensor, int]
+Pair: TypeAlias = tuple[Tensor, Tensor, int]
 
-# Rows and columns of a block: for a copy in the same layout, and for a transposing copy.
-_ALONG = 4, 1024
-_ACROSS = 64, 64
+# Rows and columns of a block of a copy in the same layout.
+_BLOCK = 4, 1024
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -47,122 +50,33 @@ def _copy_kernel(a, b, programs_a, zero, ROWS: tl.constexpr, COLUMNS: tl.constex
         _copy(program - programs_a, b, zero, ROWS, COLUMNS)
 
 
-def all_whole(*operands: torch.Tensor) -> bool:
-    """Whether pointer, strides and inner extent of each operand are divisible by 16, as Triton specialises."""
-    for x in operands:
-        inner, steps = _extents(x)
-        if x.data_ptr() % 16 or inner % 16 or any([step % 16 for step in steps]):
-            return False
-    return True
-
-
-def worth_aligning(a: torch.Tensor, b: torch.Tensor) -> bool:
+def worth_aligning(a: Tensor, b: Tensor) -> bool:
     """Whether each element to be copied is in so many products that a copy costs less than aligned operands save.
 
     `a` is (M, K) and `b` (K, N), or batches of them.
     """
     m, n, k = a.shape[-2], b.shape[-1], a.shape[-1]
     copied = (0 if is_aligned(a) else m) + (0 if is_aligned(b) else n)
-    return k > 0 and copied > 0 and m * n > 16 * copied and not _repeats(a) and not _repeats(b)
+    return k > 0 and copied > 0 and m * n > 16 * copied and not repeats(a) and not repeats(b)
 
 
-def crosses(x: torch.Tensor) -> bool:
-    """Whether the row pitch of `x` is not a multiple of 128 bytes, so that loads touch two lines of the L2."""
-    steps = [step * x.element_size() for step in _extents(x)[1]]
-    return any([step % 128 and 128 % step for step in steps])
-
-
-def worth_lining(a: torch.Tensor, b: torch.Tensor) -> bool:
+def worth_lining(a: Tensor, b: Tensor) -> bool:
     """Whether a copy of `b` with a row pitch of whole 128-byte lines costs less than it saves.
 
     From 3072 rows on, a tile of 128 by 256 is balanced between arithmetic and loads if only one operand crosses lines;
     so the operand of the longer side is copied, and the other is not.
     """
-    return a.shape[-2] >= 3072 and a.shape[-1] > 0 and crosses(b) and not _repeats(b)
+    return a.shape[-2] >= 3072 and a.shape[-1] > 0 and crosses(b) and not repeats(b)
 
 
-def worth_turning(
-    a: torch.Tensor, b: torch.Tensor, turnable: Collection[str], turns: Collection[str] | None
-) -> str | None:
-    """Which of the `turnable` operands is worth a copy with K contiguous; None for none.
-
-    If `turns` is not None, the matrix unit needs K contiguous, and a copy is worth its time if each element is used in
-    many products. `turns` names the operands that the kernel can also read in their own layout, through registers.
-    """
-    m, n, k = a.shape[-2], b.shape[-1], a.shape[-1]
-    if _repeats(a) or _repeats(b):
-        return None
-    # Columns shorter than 32 bytes are loaded element by element, and every step along a long K waits for them, but not
-    # one that waits for products of fp32 without the matrix unit.
-    waits = turns is not None or a.element_size() < 4
-    if "a" in turnable and waits and a.dim() == 2 and 0 < m * a.element_size() < 32 and k >= 4096:
-        return "a"
-    if turns is None or m * n * k < 2**29:
-        return None
-    enters = {"a": n, "b": m}
-    pays = [x for x in turnable if enters[x] >= 512]
-    if len(turnable) == 2 and turns:
-        # The smaller operand is copied, and the other is read in its own layout.
-        return max((x for x in pays if set(turnable) - {x} <= set(turns)), key=enters.__getitem__, default=None)
-    if not set(turnable) <= set(turns):
-        # Copying only one of two such operands gains nothing.
-        return min(pays, default=None) if len(pays) == len(turnable) else None
-    return next((x for x in pays if enters[x] >= 4 * min(m, n)), None)
-
-
-def worth_across(a: torch.Tensor, b: torch.Tensor, copied: Collection[str], alike: int) -> str | None:
-    """Which of the operands `copied` is worth a copy whose K is not contiguous; None for none.
-
-    Both have K contiguous, which scalar units read slowly in the right operand of a product. That is `b`, but `a` if
-    the product is exchanged, which is for few rows: they are copied in no time. The launch of the copy takes as long as
-    some 2**26 products. Up to `alike` rows have a kernel that reads both as they are.
-    """
-    m, n, k = a.shape[0], b.shape[1], a.shape[1]
-    if m <= alike or m * n * k < 2**26 or a.stride(1) != 1 or b.stride(0) != 1:
-        return None
-    smaller = "a" if m < 128 or n >= 16 * m else "b"
-    if smaller in copied:
-        return smaller
-    return next(iter(copied), None) if m >= 128 else None
-
-
-def aligning(*operands: torch.Tensor, keep: bool = False) -> "Copier":
+def aligning(*operands: Tensor, keep: bool = False) -> Copier:
     """A copier of those operands whose base or strides are not multiples of 16 bytes; their layouts stay."""
-    return Copier([None if is_aligned(x) else _contiguous(x) for x in operands], _ALONG, keep)
+    return Copier([None if is_aligned(x) else _contiguous(x) for x in operands], _BLOCK, keep)
 
 
-def lining(a: torch.Tensor, b: torch.Tensor, *, keep: bool = False) -> "Copier":
+def lining(a: Tensor, b: Tensor, *, keep: bool = False) -> Copier:
     """A copier of `b` to a row pitch of whole 128-byte lines; its layout stays."""
-    return Copier([None, _contiguous(b)], _ALONG, keep)
-
-
-def turning(operand: str, *, keep: bool = False) -> "Copier":
-    """A copier of `a` (M, K) or `b` (K, N), or of batches of them, to a layout with K contiguous."""
-    return Copier([-1, None] if operand == "a" else [None, -2], _ACROSS, keep)
-
-
-def across(operand: str, *, keep: bool = False) -> "Copier":
-    """A copier of `a` (M, K) or `b` (K, N) to a layout whose K is not contiguous."""
-    return Copier([-2, None] if operand == "a" else [None, -1], _ACROSS, keep)
-
-
-class AsRow:
-    """Views the vector `a` (1, K) or `b` (K, 1), with an aligned stride along the dimension of 1, which is not used.
-
-    It has the methods of a `Copier`, and copies nothing. `operand` is the name of the vector.
-    """
-
-    def __init__(self, operand: str) -> None:
-        self.operand = operand
-
-    def __call__(self, a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        return (_row(a), b) if self.operand == "a" else (a, _row(b.mT).mT)
-
-    like = __call__
-
-    def launch(self, *operands: torch.Tensor) -> None:
-        """Nothing is copied."""
-        return None
+    return Copier([None, _contiguous(b)], _BLOCK, keep)
 
 
 class Copier:
@@ -174,13 +88,11 @@ class Copier:
     others.
     """
 
-    again: Callable[[Sequence[Pair]], None] | None
-
     def __init__(self, along: Sequence[int | None], block: tuple[int, int], keep: bool) -> None:
         self.along, self.block, self.keep = along, block, keep
-        self.again = None
+        self.again: Callable[[Sequence[Pair]], None] | None = None
 
-    def __call__(self, *operands: torch.Tensor) -> list[torch.Tensor]:
+    def __call__(self, *operands: Tensor) -> list[Tensor]:
         pairs = self._pairs(operands)
         if self.again is not None:
             self.again(pairs)
@@ -189,62 +101,32 @@ class Copier:
             self.again = again if self.keep else None
         return self._replaced(operands, pairs)
 
-    def like(self, *operands: torch.Tensor) -> list[torch.Tensor]:
+    def like(self, *operands: Tensor) -> list[Tensor]:
         """What a call returns, with copies that are not filled."""
         return self._replaced(operands, self._pairs(operands))
 
-    def launch(self, *operands: torch.Tensor) -> tuple[Grid, tuple[Any, ...]] | None:
-        """The grid and the arguments of `_copy_kernel` that a call launches; None if there is nothing to copy."""
+    def launch(self, *operands: Tensor) -> tuple[Any, Grid, dict[str, Any]] | None:
+        """The kernel, the grid and the arguments that a call launches; None if there is nothing to copy."""
         pairs = self._pairs(operands)
         if not pairs:
             return None
         grid, arguments = _planned(pairs, self.block)
-        return grid, arguments(pairs)
+        return _copy_kernel, grid, dict(zip(_copy_kernel.arg_names, arguments(pairs)))
 
-    def _pairs(self, operands: Iterable[torch.Tensor]) -> list[Pair]:
+    def _pairs(self, operands: Iterable[Tensor]) -> list[Pair]:
         return [(x, _like(x, along), along) for x, along in zip(operands, self.along) if along is not None]
 
-    def _replaced(self, operands: Iterable[torch.Tensor], pairs: Iterable[Pair]) -> list[torch.Tensor]:
+    def _replaced(self, operands: Iterable[Tensor], pairs: Iterable[Pair]) -> list[Tensor]:
         copies = iter(pairs)
         return [x if along is None else next(copies)[1] for x, along in zip(operands, self.along)]
 
 
-#: What copies operands, or views them in another way.
-AnyCopier: TypeAlias = AsRow | Copier
-
-
-def _row(x: torch.Tensor) -> torch.Tensor:
-    """The vector `x` (1, K), with the stride of an aligned row."""
-    return x.as_strided(x.shape, (-(-x.shape[1] // 16) * 16, 1))
-
-
-def _contiguous(x: torch.Tensor) -> int:
+def _contiguous(x: Tensor) -> int:
     """The dimension along which `x` is contiguous."""
     return -2 if x.stride(-2) == 1 and x.shape[-2] > 1 else -1
 
 
-def _extents(x: torch.Tensor) -> tuple[int, list[int]]:
-    """The extent of the contiguous dimension of `x`, and the strides of all others with more than one element."""
-    *shape, rows, columns = x.shape
-    *strides, down, along = x.stride()
-    if down == 1 and rows > 1:
-        rows, columns, down = columns, rows, along
-    steps = [stride for size, stride in zip(shape, strides) if size > 1]
-    return columns, [*steps, down] if rows > 1 else steps
-
-
-def is_aligned(x: torch.Tensor) -> bool:
-    """Whether the base and all strides of `x` are multiples of 16 bytes."""
-    step = 16 // x.element_size()
-    return x.data_ptr() % 16 == 0 and not any([stride % step for stride in _extents(x)[1]])
-
-
-def _repeats(x: torch.Tensor) -> bool:
-    """Whether one matrix is repeated over a batch: copying it for each index would cost more than it saves."""
-    return x.dim() == 3 and x.shape[0] > 1 and x.stride(0) == 0
-
-
-def _like(x: torch.Tensor, along: int) -> torch.Tensor:
+def _like(x: Tensor, along: int) -> Tensor:
     """Memory for a copy of `x`, contiguous along a dimension, with rows that start at multiples of 128 bytes."""
     step = 128 // x.element_size()
     ld = -(-x.shape[along] // step) * step
@@ -283,7 +165,10 @@ def _launch(pairs: Sequence[Pair], block: tuple[int, int]) -> Callable[[Sequence
         compiled = _copy_kernel[grid](*arguments(pairs))
     if not (relaunch.KNOWN and compiled):
         return None
-    entry = relaunch.Entry(compiled, compiled.run, grid)
+    try:
+        entry = relaunch.Entry(compiled, compiled.run, grid)
+    except AttributeError:
+        return None
 
     def again(pairs: Sequence[Pair]) -> None:
         if driver.active.get_current_device() != device.index:

@@ -20,7 +20,7 @@ def check(a: object, b: object) -> None:
 
 def _multiplies_bf16() -> bool:
     """Whether the interpreter was corrected, or a product of ones is one of numbers."""
-    if hasattr(triton.runtime.interpreter, "corrected_by"):
+    if hasattr(getattr(triton.runtime, "interpreter", None), "corrected_by"):
         return True
     ones, product = torch.ones((16, 16), dtype=torch.bfloat16), torch.empty((16, 16))
     _multiply[(1,)](ones, product)

@@ -10,9 +10,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
+from torch import Tensor
 
-from .contracts import Operands, Table
+from .call import Call
+from .contracts import Operands
+from .extents import Extent, M
+from .launchable import address
 
 # Several rows, so that their pitch is checked, and a multiple of 16, so that M itself is no reason to refuse operands.
 ROWS = 16
@@ -22,22 +25,23 @@ LINE = 128
 
 
 def nominal(
-    table: Table, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor | None, operands: Operands
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None, Operands]:
-    """`a`, `b`, `out` and `operands` of a call, with ROWS rows in place of M; `table` describes them (`prepare`).
+    table: Call, a: Tensor, b: Tensor, out: Tensor | None, operands: Operands
+) -> tuple[Tensor, Tensor, Tensor | None, Operands]:
+    """`a`, `b`, `out` and `operands` of a call, with ROWS rows in place of M; `table` describes them.
 
     A matrix of rows has the alignment of the call's, by address and pitch, which does not depend on M. Where the pitch
     follows M, or any strides are taken, it is aligned. What has no M stays as it is.
     """
     given: Operands = {"a": a, "b": b, "out": out, **operands}
-    like = {key: _like(x, *table[key][1:3]) if key in table else x for key, x in given.items()}
+    known = {x.name: x for x in (*table.operands, *table.results)}
+    like = {name: _like(x, known[name].shape, known[name].unit) for name, x in given.items()}
     return like.pop("a"), like.pop("b"), like.pop("out"), like
 
 
-def _like(x: Any, extents: tuple[str, ...], unit: int | None) -> Any:
-    """A matrix like `x`, with `extents` by name and stride 1 along `unit`, that has ROWS rows; `x` if it has no M."""
+def _like(x: Any, extents: tuple[Extent | int, ...], unit: int | None) -> Any:
+    """A matrix like `x`, of this shape and with stride 1 along `unit`, that has ROWS rows; `x` if it has no M."""
     dimensions = len(extents)
-    if not isinstance(x, torch.Tensor) or dimensions < 2 or extents[-2] != "M" or x.dim() != dimensions:
+    if not isinstance(x, Tensor) or dimensions < 2 or extents[-2] != M or x.dim() != dimensions:
         return x
     front, columns = [min(size, 2) for size in x.shape[:-2]], x.shape[-1]
     if unit != dimensions - 1:
@@ -54,11 +58,11 @@ def _like(x: Any, extents: tuple[str, ...], unit: int | None) -> Any:
             # A distance of matrices that does not follow from their rows.
             apart += 1
     strides = (*[apart] * len(front), pitch, 1)
-    offset = x.data_ptr() % 16 // x.element_size()
+    offset = address(x) % 16 // x.element_size()
     memory = x.new_empty(offset + (len(front) + 1) * ROWS * pitch + columns + 1)
     return memory.as_strided((*front, ROWS, columns), strides, offset)
 
 
-def _aligned(x: torch.Tensor, stride: int) -> bool:
+def _aligned(x: Tensor, stride: int) -> bool:
     """Whether so many elements of `x` are a multiple of 16 bytes."""
     return stride * x.element_size() % 16 == 0

@@ -15,10 +15,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
 import torch
-from triton.runtime import driver
 
 from . import fitted, spreading
-from .contracts import Choice, Config, Kernel, Sizes
+from .contracts import Choice, Config, KernelModule, Sizes
 
 #: The name of a device, and the name of a contract.
 Key: TypeAlias = tuple[str, str]
@@ -54,8 +53,8 @@ class Measurements:
     what `fitted.seconds` reads of each. `near` returns what is cached for sizes. Both cache what they return.
     """
 
-    rated: Callable[[torch.device, str, tuple[Kernel, ...]], tuple[list[Choice], list[fitted.Rated]]]
-    near: Callable[[torch.device, str, tuple[Kernel, ...], Sizes], Nearby]
+    rated: Callable[[torch.device, str, tuple[KernelModule, ...]], tuple[list[Choice], list[fitted.Rated]]]
+    near: Callable[[torch.device, str, tuple[KernelModule, ...], Sizes], Nearby]
 
     def __init__(
         self,
@@ -73,7 +72,7 @@ class Measurements:
     def choose(
         self,
         name: str,
-        kernels: Iterable[Kernel],
+        kernels: Iterable[KernelModule],
         sizes: Sizes,
         width: int,
         device: torch.device,
@@ -106,7 +105,7 @@ class Measurements:
     def _for_any_rows(
         self,
         name: str,
-        kernels: tuple[Kernel, ...],
+        kernels: tuple[KernelModule, ...],
         sizes: Sizes,
         width: int,
         device: torch.device,
@@ -131,7 +130,7 @@ class Measurements:
     def _modelled(
         self,
         name: str,
-        kernels: tuple[Kernel, ...],
+        kernels: tuple[KernelModule, ...],
         sizes: Sizes,
         width: int,
         device: torch.device,
@@ -161,7 +160,7 @@ class Measurements:
     def _for_groups(
         self,
         name: str,
-        kernels: tuple[Kernel, ...],
+        kernels: tuple[KernelModule, ...],
         ways: tuple[Sizes, ...],
         width: int,
         device: torch.device,
@@ -177,19 +176,19 @@ class Measurements:
         scores = spreading.scores([fitted.seconds(rated, sizes, multiprocessors, width, crossing) for sizes in ways])
         return rows[taking[scores.index(min(scores))]]
 
-    def _near(self, device: torch.device, name: str, kernels: tuple[Kernel, ...], sizes: Sizes) -> Nearby:
+    def _near(self, device: torch.device, name: str, kernels: tuple[KernelModule, ...], sizes: Sizes) -> Nearby:
         """What will be cached for these sizes and up to twice their M."""
         return Nearby(sizes)
 
     def _rated(
-        self, device: torch.device, name: str, kernels: tuple[Kernel, ...]
+        self, device: torch.device, name: str, kernels: tuple[KernelModule, ...]
     ) -> tuple[list[Choice], list[fitted.Rated]]:
         """The configurations of `kernels` with rates, each with its kernel; and what `fitted.seconds` reads of each."""
         rows: list[Choice] = []
         rated: list[fitted.Rated] = []
         found, *scale = self.rates_of(device, name)
         for kernel in kernels:
-            offered = kernel._offered(device) if hasattr(kernel, "_offered") else kernel.CONFIGS
+            offered = kernel.CALL.offered(device)
             for row, rates in found.get(_how(kernel), {}).items():
                 config = kernel.CONFIGS[row]
                 if config in offered:
@@ -206,9 +205,9 @@ class Measurements:
         for measured, (capability, clock, memory) in self.devices.items():
             found = self.rates.get((measured, self.like.get((measured, name), name)))
             if found is not None and capability == torch.cuda.get_device_capability(device):
-                own = driver.active.utils.get_device_properties(device.index or 0)
-                bandwidth = 2 * own["mem_clock_rate"] * 1000 * own["mem_bus_width"] / 8
-                return found, own["sm_clock_rate"] / clock, bandwidth / memory
+                own = torch.cuda.get_device_properties(device)
+                traffic = 2 * own.memory_clock_rate * 1000 * own.memory_bus_width / 8
+                return found, own.clock_rate / clock, traffic / memory
         return ({},)
 
 
@@ -218,11 +217,11 @@ def _device(device: torch.device) -> tuple[str, int]:
     return torch.cuda.get_device_name(device), torch.cuda.get_device_properties(device).multi_processor_count
 
 
-def _takes(kernel: Kernel, config: Config, M: int, N: int, K: int) -> bool:
+def _takes(kernel: KernelModule, config: Config, M: int, N: int, K: int) -> bool:
     """Whether the kernel's configuration takes these sizes."""
-    return not hasattr(kernel, "_fits") or kernel._fits(config, M, N, K)
+    return bool(kernel.CALL.table.fitting([config], {"M": M, "T": M, "N": N, "K": K}))
 
 
-def _how(kernel: Kernel) -> str:
+def _how(kernel: KernelModule) -> str:
     """The name of a kernel after its contract."""
     return kernel.__name__.rpartition("__")[2]

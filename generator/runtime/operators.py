@@ -1,7 +1,7 @@
 """The functions of this family as operators of torch, for calls that torch must see.
 
-These are calls under torch.compile and torch.export, with fake tensors or subclasses of tensors, under a dispatch mode
-or a transform of torch.func, and calls for which a gradient is recorded. All others are launched without an operator.
+These are calls under torch.compile and torch.export, with fake tensors or subclasses of tensors, and under a dispatch
+mode or a transform of torch.func. All others are launched without an operator.
 
 An operator is registered at the first call that needs it, in a namespace made from the family's import path. `NAME`
 returns new results. `NAME_out` fills the results that it is given, and returns nothing.
@@ -14,13 +14,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.autograd import forward_ad
 from torch.utils import flop_counter
-from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
-from . import cached_launch
-from .contracts import Config, ConfiguredCall, Function, Operands, Result, name_contract, written
-from .registration import LIBRARY, NAMESPACE, operator, register
+from . import private, sharding
+from .call import index_of, written
+from .contract_errors import name_contract
+from .contracts import Config, ConfiguredCall, Function, Operands, Result, within
+from .launchable import as_plain
+from .registration import LIBRARY, NAMESPACE, looped, operator, register
 from .signatures import Contract, Signature
 
 # Why no gradient is recorded: the contract is one of those that the backward pass calls, or the family has none.
@@ -39,21 +42,21 @@ def caller(contract: Contract) -> ConfiguredCall:
     NotImplementedError for transforms without a rule, and what the contract's kernels raise.
     """
     name, gradient = contract.name, contract.gradient
-    signature = Signature(contract.gemm)
+    signature = Signature(contract.table)
     returning, filler = _operators(contract, signature)
     # Found here, because torch.compile cannot trace the import of a kernel.
     saving = None
     if gradient and "saving" in gradient:
         gemm = contract.function(gradient["saving"])
         gemm.register()
-        saving = operator(gradient["saving"]), Signature(gemm)
+        saving = operator(gradient["saving"]), Signature(gemm.table)
     casts = None if contract.casts is None else {x: contract.function(other) for x, other in contract.casts.items()}
 
     def returned(
         operator: Callable[..., Result],
         signature: Signature,
-        a: torch.Tensor,
-        b: torch.Tensor,
+        a: Tensor,
+        b: Tensor,
         config: int | None,
         operands: Operands,
     ) -> Result:
@@ -70,13 +73,12 @@ def caller(contract: Contract) -> ConfiguredCall:
                 raise NotImplementedError(f"{name}: {reason}") from None
             raise
 
-    def call(
-        a: torch.Tensor, b: torch.Tensor, out: torch.Tensor | None, config: Config | int | None, operands: Operands
-    ) -> Result:
+    def call(a: Tensor, b: Tensor, out: Tensor | None, config: Config | int | None, operands: Operands) -> Result:
         given: Operands = {"a": a, "b": b, "out": out, **operands}
-        tensors = {x: value for x, value in given.items() if isinstance(value, torch.Tensor)}
+        tensors = {x: value for x, value in given.items() if isinstance(value, Tensor)}
         for x, value in tensors.items():
-            if value.layout is not torch.strided or value.is_nested:
+            # Torch cannot trace the layout in a backward pass.
+            if not torch.compiler.is_compiling() and (value.layout is not torch.strided or value.is_nested):
                 layout = "nested" if value.is_nested else value.layout
                 raise TypeError(f"{name}: {x} must be a dense tensor, got one of layout {layout}")
             # Torch cannot trace is_neg(), and resolves such views before it calls an operator.
@@ -86,17 +88,25 @@ def caller(contract: Contract) -> ConfiguredCall:
         if not all([x in tensors for x in ("a", "b", *signature.tensors, *filled)]):
             try:
                 # It says which one is no tensor.
-                return contract.gemm(a, b, **operands, out=out, config=config)
+                found: Result = contract.table(config, a=a, b=b, **operands, out=out)
+                return found
             except (TypeError, ValueError) as error:
                 name_contract(error, name)
                 raise
-        if not (config is None or isinstance(config, int)):
+        config = index_of(config)
+        if not (config is None or isinstance(config, int)) or isinstance(config, bool):
             raise TypeError(f"{name}: config must be an index where torch traces or transforms the call")
         if casts is not None and not a.is_meta and torch.is_autocast_enabled(a.device.type):
             return _cast(name, casts, a, b, out, config, operands)
-        if forward_ad._current_level >= 0 and any([_has_tangent(x) for x in tensors.values()]):
+        if private.forward_mode._current_level >= 0 and any([_has_tangent(x) for x in tensors.values()]):
             raise NotImplementedError(f"{name}: no derivatives in forward mode are computed; use torch.autograd")
         results = {x: value for x, value in tensors.items() if x in signature.results}
+        if not (torch.compiler.is_compiling() or within.sharded) and sharding.sharded(tensors.values()):
+            within.sharded = True
+            try:
+                return call(a, b, out, config, operands)
+            finally:
+                within.sharded = False
         if torch.is_grad_enabled():
             recorded = [x for x, value in tensors.items() if value.requires_grad]
             if recorded and (gradient is None or results):
@@ -112,57 +122,46 @@ def caller(contract: Contract) -> ConfiguredCall:
                 return found
             # Some outputs are given, but not `out`.
             return tuple(results[x].copy_(y) if x in results else y for x, y in zip(signature.results, found))
-        for x, shape in dict(contract.shapes).items():
-            if x not in results:
-                results[x] = _output(out, shape)
+        if len(results) < len(signature.results):
+            state = contract.table.state({"a": a, "b": b, **operands})
+            results |= {x.name: x.new(state) for x in contract.table.results if x.name not in results}
         filler(*signature.packed(a, b, operands), *(results[x] for x in signature.results), config)
         return out if len(results) == 1 else tuple(results[x] for x in signature.results)
 
     return call
 
 
-def _output(out: torch.Tensor, shape: str) -> torch.Tensor:
-    """A new auxiliary output of a call whose result is `out`.
-
-    `shape` is "MN", "M", "N", or for two columns per column of C "M2N" (row-major) and "2NM" (column-major).
-    """
-    *front, rows, columns = out.shape
-    if shape == "MN":
-        return torch.empty_like(out)
-    if shape == "M2N":
-        return out.new_empty([*front, rows, 2 * columns])
-    if shape == "2NM":
-        return out.new_empty([*front, 2 * columns, rows]).mT
-    return out.new_empty([*front, rows if shape == "M" else columns], dtype=torch.float32)
-
-
 def _operators(contract: Contract, signature: Signature) -> tuple[Callable[..., Result], Callable[..., None]]:
     """Register the operators of a contract: one that returns new results, and one that fills those it is given."""
     name, shown = contract.name, contract.shown
+    contiguous = {x.name: x.unit for x in contract.table.operands}
+    units = [contiguous.get(x) for x in signature.places]
 
     def run(*arguments: Any) -> Result:
-        a, b, *_ = plain = [_plain(x) for x in arguments]
+        a, b, *_ = plain = [as_plain(x) for x in arguments]
+        if within.sharded:
+            a, b, *_ = plain = sharding.laid_out(plain, units)
         operands, (config,) = signature.unpacked(plain)
         return direct(a, b, None, config, operands)
 
     def fill(*arguments: Any) -> None:
-        a, b, *_ = plain = [_plain(x) for x in arguments]
+        a, b, *_ = plain = [as_plain(x) for x in arguments]
         operands, (out, *outputs, config) = signature.unpacked(plain)
         direct(a, b, out, config, {**operands, **dict(zip(signature.results[1:], outputs))})
         written(out, *outputs)
 
     def direct(*call: Any) -> Result:
-        cached_launch.within.operator = True
+        within.operator = True
         try:
             return contract.direct(*call)
         finally:
-            cached_launch.within.operator = False
+            within.operator = False
 
-    def described(*arguments: Any) -> Result | None:
+    def described(*arguments: Any) -> Any:
         operands, (*results, _) = signature.unpacked(arguments)
         try:
             # Of fake tensors, the results alone are made.
-            found = contract.gemm(*arguments[:2], **operands, **dict(zip(signature.results, results)))
+            found = contract.table(a=arguments[0], b=arguments[1], **operands, **dict(zip(signature.results, results)))
         except (TypeError, ValueError) as error:
             name_contract(error, shown)
             raise
@@ -171,12 +170,16 @@ def _operators(contract: Contract, signature: Signature) -> tuple[Callable[..., 
     def over_batch(
         info: Any, dimensions: Sequence[int | None], *arguments: Any
     ) -> tuple[Result, int | tuple[int, ...]]:
+        if contract.batched is None and contract.backward and contract.gradient is None:
+            # A contract that only gradients need, as of a Jacobian.
+            return looped(operator(name), info, dimensions, arguments)
         if contract.batched is None:
             raise NotImplementedError(f"{shown}: torch.vmap needs the contract for a batch, which this family lacks")
         given, places = list(arguments), dict(zip(signature.places, dimensions))
         for index, (x, place) in enumerate(places.items()):
             value = given[index]
-            if isinstance(value, torch.Tensor) and value.dim() - (place is not None) == 2:
+            matrix = isinstance(value, Tensor) and value.dim() - (place is not None) == 2
+            if matrix and x not in signature.numbers:
                 given[index] = value.expand(info.batch_size, *value.shape) if place is None else value.movedim(place, 0)
             elif place is not None:
                 raise NotImplementedError(f"{shown}: torch.vmap over {x}, which all products of a batch share")
@@ -188,11 +191,14 @@ def _operators(contract: Contract, signature: Signature) -> tuple[Callable[..., 
     register(signature.schema(name, filled=True), fill, described)
     torch.library.register_vmap(f"{NAMESPACE}::{name}", over_batch, lib=LIBRARY)
     _count(name)
+    operands, results = ({x.name: x.shape for x in each} for each in (contract.table.operands, contract.table.results))
+    summed = ["K"] if contract.additive else []
+    sharding.later(sharding.Divisible(name, signature.places, operands, [*results.values()], ("B", "M", "N"), summed))
     if contract.gradient is not None and "a" in contract.gradient:
         from . import autograd
 
-        backward, setup = autograd.autograd(contract, signature, contract.gradient)
-        torch.library.register_autograd(f"{NAMESPACE}::{name}", backward, setup_context=setup, lib=LIBRARY)
+        of = autograd.autograd(contract, signature, contract.gradient)
+        torch.library.register_autograd(f"{NAMESPACE}::{name}", of.backward, setup_context=of.setup, lib=LIBRARY)
     return operator(name), operator(f"{name}_out")
 
 
@@ -200,7 +206,7 @@ def _count(name: str) -> None:
     """Register with torch's counter how many floating-point operations the operators of a contract perform."""
     packets = [getattr(getattr(torch.ops, NAMESPACE), x) for x in (name, f"{name}_out")]
     formula = flop_counter.register_flop_formula(packets)(_product_flops)
-    for mode in _get_current_dispatch_mode_stack():
+    for mode in private.active_modes():
         # A counter copies the formulas when it is made; this call may be its first one.
         counter = getattr(mode, "counter", None)
         if isinstance(counter, flop_counter.FlopCounterMode):
@@ -215,9 +221,9 @@ def _product_flops(a_shape: Sequence[int], b_shape: Sequence[int], *_: Any, **__
 def _cast(
     name: str,
     casts: Mapping[str, Function],
-    a: torch.Tensor,
-    b: torch.Tensor,
-    out: torch.Tensor | None,
+    a: Tensor,
+    b: Tensor,
+    out: Tensor | None,
     config: int | None,
     operands: Operands,
 ) -> Result:
@@ -227,20 +233,20 @@ def _cast(
     word = str(dtype).removeprefix("torch.")
     if word not in casts:
         raise TypeError(f"{name}: autocast is to {word}, and this family lacks this contract for that type")
-    a, b = (x.to(dtype) if x.is_floating_point() and x.dtype != torch.float64 else x for x in (a, b))
+    # A weight that is stored in another type than it is multiplied in stays as it is.
+    a, b = (
+        x.to(dtype) if own.dtype == dtype and x.is_floating_point() and x.dtype != torch.float64 else x
+        for x, own in zip((a, b), casts[word].table.operands)
+    )
     try:
         with torch.autocast(device, enabled=False):
-            return casts[word](a, b, out=out, config=config, **operands)
+            found: Result = casts[word](a, b, out=out, config=config, **operands)
+            return found
     except (TypeError, ValueError) as error:
         name_contract(error, name)
         raise
 
 
-def _has_tangent(x: torch.Tensor) -> bool:
+def _has_tangent(x: Tensor) -> bool:
     """Whether `x` has a tangent of forward-mode differentiation."""
     return forward_ad.unpack_dual(x).tangent is not None  # type: ignore[no-untyped-call]
-
-
-def _plain(x: Any) -> Any:
-    """A tensor of a subclass that has no other memory as a plain one."""
-    return x.as_subclass(torch.Tensor) if isinstance(x, torch.Tensor) and type(x) is not torch.Tensor else x

@@ -5,23 +5,24 @@ Both ask the functions themselves, with tensors that have shape, strides, device
 
 from __future__ import annotations
 
-import functools
 import itertools
 import os
+import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any, NoReturn, TypeAlias, cast
+from dataclasses import dataclass
+from typing import Any, TypeAlias, cast
 
 import torch
 import triton
-from torch._subclasses.fake_tensor import FakeTensor
-from torch.utils._python_dispatch import TorchDispatchMode
-from triton.runtime.errors import OutOfResources, PTXASError
-from triton.tools.tensor_descriptor import TensorDescriptor
+from torch import Tensor
 
-from . import cached_launch, copies, relaunch
-from .contracts import Config, Function, Kernel, Operands, Plan, PlannedLaunch, Table, name_contract
+from . import cached_launch, memoryless, private, relaunch
+from .call import Operand, Plan, Planned, Result, State
+from .contract_errors import name_contract
+from .contracts import Config, Function, KernelModule, Operands
+from .launchable import address
 
 #: What an operand may be: a tensor of a dtype, or, for `float`, a Python number.
 Dtype: TypeAlias = torch.dtype | type[float]
@@ -30,12 +31,7 @@ Placing: TypeAlias = tuple[tuple[int, ...], int]
 
 
 def which(
-    gemm: Function,
-    a: torch.Tensor,
-    b: torch.Tensor,
-    *offsets: torch.Tensor,
-    out: torch.Tensor | None = None,
-    **operands: Any,
+    gemm: Function, a: Tensor, b: Tensor, *offsets: Tensor, out: Tensor | None = None, **operands: Any
 ) -> tuple[str, Config]:
     """The name of the kernel that `gemm(a, b, out=out, **operands)` would run, and its configuration as a dictionary.
 
@@ -45,15 +41,15 @@ def which(
     operands = {**dict.fromkeys(["offsets"][: len(offsets)], *offsets), **operands}
     gemm.check(operands)
     for name, x in (("a", a), ("b", b)):
-        if not isinstance(x, torch.Tensor):
+        if not isinstance(x, Tensor):
             raise TypeError(f"{gemm.__name__}: {name} must be a torch.Tensor, got {type(x).__name__}")
     given: Operands = {"a": a, "b": b, "out": out, **operands}
-    with _Memoryless():  # type: ignore[no-untyped-call]
+    with memoryless.mode():
         # The call reads a scalar that is on another device.
         like = {name: _like(x) if getattr(x, "device", None) == a.device else x for name, x in given.items()}
         try:
             _, kernel, row, like = _followed(gemm, like)
-            plan = kernel.plan(**like, config=row)
+            plan = kernel.CALL.plan(row, **like)
         except (TypeError, ValueError) as error:
             name_contract(error, gemm.__name__)
             raise
@@ -91,7 +87,9 @@ def prepare(
         device = "cpu" if triton.knobs.runtime.interpret else f"cuda:{torch.cuda.current_device()}"
     device = torch.device(device)
     found = launches(gemm, N, K, M=M, B=B, device=device, unaligned=unaligned, dtypes=dtypes)
-    if not triton.knobs.runtime.interpret:
+    if private.warmup is None:
+        warnings.warn("this version of Triton has no `warmup`: nothing is compiled before the first call", stacklevel=3)
+    elif not triton.knobs.runtime.interpret:
         compile_all(found, device)
         with torch.cuda.device(device):
             for launch in found:
@@ -107,7 +105,11 @@ def compile_all(found: Sequence[_Launch], device: torch.device) -> None:
 
     def compiled(launch: _Launch) -> None:
         with torch.cuda.device(device), launch.tolerant():
-            launch.compiled()
+            try:
+                launch.compiled()
+            except SystemError:
+                # CPython's parser, before 3.11.8 and 3.12.2, takes other threads that parse for a mistake of its own.
+                launch.compiled()
 
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         for done in [pool.submit(compiled, launch) for launch in found]:
@@ -135,20 +137,21 @@ def launches(
         raise ValueError(
             f"{gemm.__name__}: N, K, B and each M must be integers that are not negative, got {sizes_given}"
         )
-    table, derived = gemm.described()
+    # Sums and maxima of tiles are made by torch, from memory that a call allocates.
+    reduced = {x.name for x in gemm.table.reduced}
+    table = {x.name: x for x in (*gemm.table.operands, *gemm.table.results) if x.name not in reduced}
     dtypes = dtypes or {}
     for name in {*(unaligned or ()), *dtypes} - table.keys():
         raise ValueError(f"{gemm.__name__} has no operand {name!r}; its operands are {', '.join(table)}")
     found: dict[tuple[object, ...], _Launch] = {}
     seen: set[tuple[object, ...]] = set()
     refusal: ValueError | None = None
-    with _Memoryless():  # type: ignore[no-untyped-call]
+    with memoryless.mode():
         for size in rows:
             # Groups divide what is M, or what is K.
             total = size if gemm.__name__.startswith("gmm_") else K
-            sizes = {"G": B, "T": total, "R": total, "1": 1, "B": B, "M": size, "N": N, "2 * N": 2 * N, "K": K}
-            sizes |= {extent: value(size, N, K) for extent, value in derived.items()}
-            choices = {name: _choices(gemm, table, name, sizes, unaligned, dtypes, device) for name in table}
+            state = State({}, {"G": B, "T": total, "R": total, "B": B, "M": size, "N": N, "K": K}, device)
+            choices = {name: _choices(gemm, table, x, state, unaligned, dtypes) for name, x in table.items()}
             plain = {name: value for name, (value, _) in choices.items()}
             specialised: dict[tuple[object, ...], tuple[object, ...]] = {}
             for place, values in enumerate(itertools.product(*(values for _, values in choices.values()))):
@@ -161,7 +164,7 @@ def launches(
                     continue
                 found.update((launch.key, launch) for launch in copying)
                 copied = {name: given[name] for name in ("a", "b") if given[name] is not called[name]}
-                chosen = _name(kernel), _frozen(row), *copied
+                chosen = _name(kernel), row and (*row.items(),), *copied
                 # What Triton knows of the sizes. Two values of M of which it knows the same are compiled once.
                 if chosen not in specialised:
                     launched = _launches(kernel, row, {**plain, **copied})
@@ -174,6 +177,7 @@ def launches(
     return [*found.values()]
 
 
+@dataclass(eq=False)
 class _Launch:
     """One launch of a kernel. Launches with equal `key` are one compilation.
 
@@ -184,24 +188,17 @@ class _Launch:
 
     name: str
     row: tuple[tuple[str, int], ...] | None
-    key: tuple[object, ...]
+    kernel: Any
+    grid: Any
+    arguments: dict[str, Any]
+    repeat: Callable[[], object] | None = None
+    tuned: bool = False
+    constants: tuple[object, ...] | None = None
 
-    def __init__(
-        self,
-        name: str,
-        row: Config | None,
-        kernel: Any,
-        grid: Any,
-        arguments: dict[str, Any],
-        repeat: Callable[[Any], object] | None = None,
-        tuned: bool = False,
-        constants: tuple[object, ...] | None = None,
-    ) -> None:
-        self.name, self.row, self.repeat, self.tuned = name, _frozen(row), repeat, tuned
-        self.kernel, self.grid, self.arguments = kernel, grid, arguments
+    def __post_init__(self) -> None:
         # The values of `triton.heuristics`.
-        derived = [value(arguments) for value in getattr(kernel, "values", {}).values()]
-        self.key = name, self.row, constants, *map(_specialised, arguments.values()), *derived
+        derived = [value(self.arguments) for value in getattr(self.kernel, "values", {}).values()]
+        self.key = self.name, self.row, self.constants, *map(_specialised, self.arguments.values()), *derived
 
     def compiled(self) -> Any:
         """The kernel, compiled now if it is not in Triton's cache."""
@@ -209,19 +206,17 @@ class _Launch:
 
     def tolerant(self) -> suppress:
         """Ignores the errors for which a tuner discards a configuration."""
-        return suppress(*((OutOfResources, PTXASError) if self.tuned else ()))
+        return suppress(*(private.UNFIT if self.tuned else ()))
 
     def load(self) -> None:
         """Load the compiled kernel on the current device and make its launcher, which Triton 3.6 compiles from C."""
         with self.tolerant():
             compiled = self.compiled()
-            if relaunch.KNOWN and self.repeat is not None:
-                self.repeat(compiled)
-            else:
-                compiled.run  # noqa: B018
+            if not (relaunch.KNOWN and self.repeat is not None and self.repeat()):
+                getattr(compiled, "run", None)
 
 
-def _followed(gemm: Function, given: Operands) -> tuple[list[_Launch], Kernel, Config | None, Operands]:
+def _followed(gemm: Function, given: Operands) -> tuple[list[_Launch], KernelModule, Config | None, Operands]:
     """What a call of `gemm` comes to: launches of copies, the kernel, its configuration and its operands."""
     copying: list[_Launch] = []
     while True:
@@ -234,76 +229,63 @@ def _followed(gemm: Function, given: Operands) -> tuple[list[_Launch], Kernel, C
         copier, target, _ = following
         launched = copier.launch(a, b)
         if launched is not None:
-            grid, arguments = launched
-            named = dict(zip(copies._copy_kernel.arg_names, arguments))
-            copying.append(_Launch("copies", None, copies._copy_kernel, grid, named))
+            copying.append(_Launch("copies", None, *launched))
         a, b = copier.like(a, b)
         given, gemm = {**given, "a": a, "b": b}, target
 
 
-def _launches(kernel: Kernel, row: Config | None, given: Operands) -> list[_Launch]:
+def _launches(kernel: KernelModule, row: Config | None, given: Operands) -> list[_Launch]:
     """The launches of a kernel, or one for each configuration that its tuner tries; none if the result is empty."""
-    plan = kernel.plan(**given, config=row)
-    if plan.grid is None:
-        return []
-    if _configuration(kernel, plan) is not None:
+    plan = kernel.CALL.plan(row, **given)
+    if not plan.launches or _configuration(kernel, plan) is not None:
         return _of_plan(kernel, plan, given)
     found: list[_Launch] = []
-    for row in getattr(kernel, "_offered", lambda device: kernel.CONFIGS)(given["a"].device):
+    for row in kernel.CALL.offered(given["a"].device):
         # The tuner leaves out configurations that the sizes do not allow.
         with suppress(ValueError):
-            found += _of_plan(kernel, kernel.plan(**given, config=row), given, tuned=True)
+            found += _of_plan(kernel, kernel.CALL.plan(row, **given), given, tuned=True)
     return found
 
 
-def _of_plan(kernel: Kernel, plan: Plan, given: Operands, tuned: bool = False) -> list[_Launch]:
+def _of_plan(kernel: KernelModule, plan: Plan, given: Operands, tuned: bool = False) -> list[_Launch]:
     """The launches of a plan: one, or one for each of two kernels."""
-    launches = cached_launch.launches_of(plan)
 
-    def repeat(_: Any) -> cached_launch.Call:
+    def repeat() -> object:
         # Either launch may be one compilation with that of another plan, so each repeats both.
-        for each in launches:
-            each.compiled = each.kernel.warmup(grid=each.grid, **each.arguments)
-        return cached_launch.Call(plan, plan.compiled, given)
+        compiled = [each.kernel.warmup(grid=each.grid, **each.arguments) for each in plan.launches]
+        return cached_launch.repeated(kernel.CALL, plan, compiled, given)
 
     again = repeat if given["a"].numel() else None
     found: list[_Launch] = []
-    for each in launches:
+    for each in plan.launches:
         row = _row(kernel, each)
         # What a kernel without a configuration is compiled for.
         constants = None if row else tuple(each.arguments.get(x) for x in ("BLOCK_N", "SPLIT"))
-        made = _Launch(_name(kernel), row, each.kernel, each.grid, each.arguments, again, tuned, constants)
-        found.append(made)
+        items = (*row.items(),) if row else None
+        found.append(_Launch(_name(kernel), items, each.kernel, each.grid, each.arguments, again, tuned, constants))
     return found
 
 
-def _configuration(kernel: Kernel, plan: Plan) -> Config | None:
+def _configuration(kernel: KernelModule, plan: Plan) -> Config | None:
     """The configuration of a plan; None if its tuner chooses one, or if nothing runs."""
-    if plan.grid is None:
-        return None
-    return next(filter(None, (_row(kernel, each) for each in cached_launch.launches_of(plan))), None)
+    return next(filter(None, (_row(kernel, each) for each in plan.launches)), None)
 
 
-def _row(kernel: Kernel, launch: PlannedLaunch) -> Config | None:
+def _row(kernel: KernelModule, launch: Planned) -> Config | None:
     """The configuration that a launch passes to its kernel, or None."""
     return next((row for row in kernel.CONFIGS if row.items() <= launch.arguments.items()), None)
 
 
-def _frozen(row: Config | None) -> tuple[tuple[str, int], ...] | None:
-    """The configuration as a tuple of its items."""
-    return (*row.items(),) if row else None
-
-
-def _name(kernel: Kernel) -> str:
+def _name(kernel: KernelModule) -> str:
     """The name of a kernel's module, without those of its packages."""
     return kernel.__name__.rpartition(".")[2]
 
 
 def _specialised(x: Any) -> object:
     """What Triton compiles an argument for."""
-    if isinstance(x, torch.Tensor):
+    if isinstance(x, Tensor):
         return x.dtype, x.data_ptr() % 16 == 0
-    if isinstance(x, TensorDescriptor):
+    if hasattr(x, "block_shape"):
         return x.base.dtype, *x.block_shape
     if isinstance(x, tuple):
         return (*map(_specialised, x),)
@@ -314,44 +296,41 @@ def _specialised(x: Any) -> object:
 
 def _choices(
     gemm: Function,
-    table: Table,
-    name: str,
-    sizes: Mapping[str, int],
+    table: Mapping[str, Operand],
+    x: Operand,
+    state: State,
     unaligned: Collection[str] | None,
     dtypes: Mapping[str, Dtype | tuple[Dtype, ...]],
-    device: torch.device,
 ) -> tuple[Any, list[Any]]:
     """A value for an operand with aligned rows, and the values that calls can pass, one for each alignment."""
-    dtype, shape, unit, optional = table[name]
-    scale = isinstance(dtype, tuple)
+    scale = isinstance(x.dtype, tuple)
     kinds: Dtype | tuple[Dtype, ...]
-    if dtype is None or isinstance(dtype, tuple):
-        usual = _usual_dtype(table) if dtype is None else dtype[0]
-        kinds = dtypes.get(name, usual if shape else float)
-    elif name in dtypes:
-        raise ValueError(f"{gemm.__name__}: the dtype of {name} is {dtype}, got {dtypes[name]}")
+    if x.dtype is None or isinstance(x.dtype, tuple):
+        if x.dtype is None:
+            factor, result = (cast(torch.dtype, table[name].dtype) for name in ("a", "out"))
+            usual = torch.float32 if 1 in (factor.itemsize, result.itemsize) else result
+        else:
+            usual = x.dtype[0]
+        kinds = dtypes.get(x.name, usual if x.shape else float)
+    elif x.name in dtypes:
+        raise ValueError(f"{gemm.__name__}: the dtype of {x.name} is {x.dtype}, got {dtypes[x.name]}")
     else:
-        kinds = dtype
-    extents = tuple(sizes[size] for size in shape)
-    plain: list[torch.Tensor] = []
-    values: list[torch.Tensor | float | None] = []
+        kinds = x.dtype
+    extents = state.all_of(x.shape)
+    plain: list[Tensor] = []
+    values: list[Tensor | float | None] = []
     for kind in kinds if isinstance(kinds, tuple) else (kinds,):
         if kind is float:
             values.append(1.0)
             continue
-        memory = torch.empty(0, dtype=cast(torch.dtype, kind), device=device)
-        placings = _placings_of_scales(extents) if scale else _placings(extents, unit, memory.itemsize, name)
-        made = [memory.as_strided(extents, strides, offset) for strides, offset in placings]
+        dtype = cast(torch.dtype, kind)
+        placings = _placings_of_scales(extents) if scale else _placings(extents, x.unit, dtype.itemsize, x.name)
+        made = [memoryless.tensor(dtype, state.device, extents, strides, offset) for strides, offset in placings]
         plain.append(made[0])
-        values += made[1:] if unaligned is None or name in unaligned else made[1:2]
+        values += made[1:] if unaligned is None or x.name in unaligned else made[1:2]
     # What is left out is allocated, contiguous and aligned.
+    optional = x.absent is not None or (isinstance(x, Result) and not x.read)
     return (None, [None, *values]) if optional else ((plain or values)[0], values)
-
-
-def _usual_dtype(table: Table) -> torch.dtype:
-    """The dtype of the tensors of an epilogue, where the caller names none."""
-    dtypes = [cast(torch.dtype, table[name][0]) for name in ("a", "out")]
-    return torch.float32 if 1 in [dtype.itemsize for dtype in dtypes] else dtypes[-1]
 
 
 def _placings(extents: tuple[int, ...], unit: int | None, size: int, name: str) -> list[Placing]:
@@ -400,75 +379,6 @@ def _placings_of_scales(extents: tuple[int, ...]) -> list[Placing]:
 
 def _like(x: Any) -> Any:
     """A tensor like `x`, without its memory."""
-    if not isinstance(x, torch.Tensor):
+    if not isinstance(x, Tensor):
         return x
-    # A fake tensor has no address, and stands for an aligned one.
-    offset = 0 if isinstance(x, FakeTensor) else x.data_ptr() % 16 // x.element_size()
-    return torch.empty(0, dtype=x.dtype, device=x.device).as_strided(x.shape, x.stride(), offset)
-
-
-class _StandIn(torch.Tensor):
-    """A tensor without memory: `meta`, as if it were on `device`."""
-
-    # A kernel's `plan` accepts no other subclass.
-    stand_in: bool = True
-    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
-
-    meta: torch.Tensor
-
-    @staticmethod
-    def __new__(cls: type[_StandIn], meta: torch.Tensor, device: torch.device | None) -> _StandIn:
-        made: _StandIn = torch.Tensor._make_wrapper_subclass(
-            cls, meta.shape, meta.stride(), meta.storage_offset(), dtype=meta.dtype, device=device
-        )
-        made.meta = meta
-        return made
-
-    def data_ptr(self) -> int:
-        return self.meta.data_ptr()
-
-    @functools.cached_property
-    def mT(self) -> torch.Tensor:  # type: ignore[override]
-        # Each kernel that is asked whether it accepts the operand transposes it.
-        return super().mT
-
-    T = property(lambda self: self.mT)
-
-    def view(self, dtype: torch.dtype) -> _StandIn:  # type: ignore[override]
-        # Kernels view nothing in another shape.
-        return _StandIn(self.meta.view(dtype), self.device)
-
-    @classmethod
-    def __torch_dispatch__(  # type: ignore[override]
-        cls,
-        function: Callable[..., Any],
-        types: Iterable[type],
-        arguments: tuple[Any, ...] = (),
-        options: dict[str, Any] | None = None,
-    ) -> NoReturn:
-        raise RuntimeError(f"{function} needs memory, which a stand-in does not have")
-
-
-class _Memoryless(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Within it, new tensors have no memory."""
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        # Otherwise torch imports its compiler, which takes seconds.
-        return False
-
-    def __torch_dispatch__(
-        self,
-        function: Callable[..., Any],
-        types: Iterable[type],
-        arguments: tuple[Any, ...] = (),
-        options: dict[str, Any] | None = None,
-    ) -> Any:
-        first, options = arguments[0], dict(options or {})
-        device = options.get("device", getattr(first, "device", None))
-        if "device" in options:
-            options["device"] = "meta"
-        elif isinstance(first, _StandIn):
-            first = first.meta
-        made = function(first, *arguments[1:], **options)
-        return _StandIn(made, device) if isinstance(made, torch.Tensor) else made
+    return memoryless.tensor(x.dtype, x.device, x.shape, x.stride(), address(x) % 16 // x.element_size())

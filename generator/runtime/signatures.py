@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import torch
+from torch import Tensor
 
-from .contracts import ConfiguredCall, Function, Gradient, Kernel, Operands, Result
+from .call import Call
+from .contracts import ConfiguredCall, Function, KernelModule, Operands
+from .launchable import require_number
 
 
 class Signature:
-    """The parameters of an operator: those of a contract's `gemm`, each number also as a tensor of one element.
+    """The parameters of an operator: those of a contract's call, each number also as a tensor of one element.
 
     `tensors` and `numbers` are the names of the operands besides `a` and `b` that a call must have, `optional` those
     that it may leave out, and `results` those of the results, of which `out` is the first.
@@ -23,13 +24,12 @@ class Signature:
     optional: list[str]
     results: list[str]
 
-    def __init__(self, gemm: Callable[..., Any]) -> None:
-        described = inspect.signature(gemm).parameters.values()
-        needed = [x for x in described if x.default is inspect.Parameter.empty and x.name not in ("a", "b")]
-        self.tensors = [x.name for x in needed if x.annotation is torch.Tensor]
-        self.numbers = [x.name for x in needed if x.annotation is not torch.Tensor]
-        self.optional = [x.name for x in described if x.name == "rows" and x.default is None]
-        self.results = [x.name for x in described if x.default is None and x.name not in ("rows", "config")]
+    def __init__(self, table: Call) -> None:
+        operands = table.operands[2:]
+        self.tensors = [x.name for x in operands if x.shape and x.absent is None]
+        self.numbers = [x.name for x in operands if not x.shape]
+        self.optional = [x.name for x in operands if x.absent is not None]
+        self.results = [x.name for x in table.results]
 
     def schema(self, name: str, *, filled: bool = False) -> str:
         """The schema of the operator that returns results, or of the one that fills them (`torch.library`)."""
@@ -53,17 +53,21 @@ class Signature:
         numbers = [place for x in self.numbers for place in (x, f"{x}_number")]
         return ["a", "b", *self.tensors, *numbers, *self.optional, "config"]
 
-    def packed(self, a: torch.Tensor, b: torch.Tensor, operands: Operands) -> list[Any]:
+    def packed(self, a: Tensor, b: Tensor, operands: Operands) -> list[Any]:
         """The operator's arguments, but for results and configuration."""
         optional = (operands.get(x) for x in self.optional)
         return [a, b, *(operands[x] for x in self.tensors), *self.packed_numbers(operands), *optional]
 
-    def packed_numbers(self, operands: Operands) -> list[torch.Tensor | float | None]:
+    def packed_numbers(self, operands: Operands) -> list[Tensor | float | None]:
         """The arguments for `number_parameters`."""
-        arguments: list[torch.Tensor | float | None] = []
+        arguments: list[Tensor | float | None] = []
         for x in self.numbers:
             number = operands[x]
-            arguments += [number, 0.0] if isinstance(number, torch.Tensor) else [None, float(number)]
+            arguments += (
+                [number, 0.0]
+                if isinstance(number, Tensor)
+                else [None, number if isinstance(number, float) else require_number(x, number)]
+            )
         return arguments
 
     def unpacked(self, arguments: Sequence[Any]) -> tuple[Operands, Sequence[Any]]:
@@ -84,21 +88,21 @@ class Signature:
 class Contract(NamedTuple):
     """What the operators of a contract are made of; see `functions.contract`.
 
-    `gemm` is that of a kernel, and `direct` a call that torch need not see.
+    `table` is the call of a kernel, and `direct` a call that torch need not see.
     """
 
     name: str
-    gemm: Callable[..., Result]
+    table: Call
     direct: ConfiguredCall
-    load: Callable[[str], Kernel]
+    load: Callable[[str], KernelModule]
     function: Callable[[str], Function]
-    shapes: Mapping[str, str]
     casts: Mapping[str, str] | None
     batched: str | None
-    gradient: Gradient | None
+    gradient: Mapping[str, Any] | None
     backward: bool
+    additive: bool
 
     @property
     def shown(self) -> str:
         """The name that errors show where the caller is not known: not that of a contract called in another's place."""
-        return self.name if self.gradient is None else self.gradient.get("called", self.name)
+        return self.name if self.gradient is None else str(self.gradient.get("called", self.name))

@@ -1,0 +1,43 @@
+"""How an operand lies in memory: what hardware copies, loads and copies ask of its address and strides."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from .launchable import address
+
+
+def all_whole(*operands: Tensor) -> bool:
+    """Whether pointer, strides and inner extent of each operand are divisible by 16, as Triton specialises."""
+    for x in operands:
+        inner, steps = _extents(x)
+        if address(x) % 16 or inner % 16 or any([step % 16 for step in steps]):
+            return False
+    return True
+
+
+def crosses(x: Tensor) -> bool:
+    """Whether the row pitch of `x` is not a multiple of 128 bytes, so that loads touch two lines of the L2."""
+    steps = [step * x.element_size() for step in _extents(x)[1]]
+    return any([step % 128 and 128 % step for step in steps])
+
+
+def is_aligned(x: Tensor) -> bool:
+    """Whether the base and all strides of `x` are multiples of 16 bytes."""
+    step = 16 // x.element_size()
+    return address(x) % 16 == 0 and not any([stride % step for stride in _extents(x)[1]])
+
+
+def repeats(x: Tensor) -> bool:
+    """Whether one matrix is repeated over a batch: copying it for each index would cost more than it saves."""
+    return x.dim() == 3 and x.shape[0] > 1 and x.stride(0) == 0
+
+
+def _extents(x: Tensor) -> tuple[int, list[int]]:
+    """The extent of the contiguous dimension of `x`, and the strides of all others with more than one element."""
+    *shape, rows, columns = x.shape
+    *strides, down, along = x.stride()
+    if down == 1 and rows > 1:
+        rows, columns, down = columns, rows, along
+    steps = [stride for size, stride in zip(shape, strides) if size > 1]
+    return columns, [*steps, down] if rows > 1 else steps

@@ -1,0 +1,17 @@
+"""Errors that name the contract that was called."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def name_contract(error: Exception, name: str) -> None:
+    """Make the text of a TypeError, ValueError or RuntimeError begin with the name of the contract that was called.
+
+    The error gets an attribute `unnamed`, its text without a name. Errors of their subclasses stay as they are.
+    """
+    if type(error) in (TypeError, ValueError, RuntimeError):
+        # The error may come from another contract that this one called, and name it.
+        marked: Any = error
+        marked.unnamed = getattr(error, "unnamed", str(error))
+        error.args = (f"{name}: {marked.unnamed}",)

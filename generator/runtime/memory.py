@@ -1,0 +1,63 @@
+"""Memory that a call allocates beside its results: partial sums, a decoded operand, and what is kept between calls."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from .call import Plan, Result, State
+
+
+@dataclass(frozen=True)
+class Memory(Result):
+    """A tensor that is allocated for a call; rows in memory have a multiple of `pitch` elements."""
+
+    pitch: int = 1
+
+    def new(self, state: State) -> torch.Tensor:
+        """A new tensor."""
+        if self.pitch == 1:
+            return super().new(state)
+        rows, columns = state.all_of(self.shape)
+        lead = -(-(rows if self.unit == 0 else columns) // self.pitch) * self.pitch
+        strides = (1, lead) if self.unit == 0 else (lead, 1)
+        assert isinstance(self.dtype, torch.dtype)
+        return torch.empty_strided((rows, columns), strides, dtype=self.dtype, device=state.device)
+
+
+@dataclass(frozen=True)
+class Workspace(Memory):
+    """A vector that calls may share one after the other; one that is `cleared` is zero before and behind each."""
+
+    cleared: bool = False
+
+    def new(self, state: State) -> torch.Tensor:
+        """A new tensor."""
+        return self.of_size(self.size(state), state.device)
+
+    def size(self, state: State) -> int:
+        """The number of elements."""
+        return state.all_of(self.shape)[0]
+
+    def of_size(self, size: int, device: torch.device) -> torch.Tensor:
+        """A new tensor of so many elements."""
+        assert isinstance(self.dtype, torch.dtype)
+        return (torch.zeros if self.cleared else torch.empty)(size, dtype=self.dtype, device=device)
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """A result that is made of the tiles' parts in a fixed order: their sum ("sum"), or the largest ("amax")."""
+
+    name: str
+    parts: str
+    how: str
+
+    def fill(self, plan: Plan) -> None:
+        """Reduce the parts of a call whose kernel has run."""
+        self.run(plan.results[self.name], plan.memory[self.parts])
+
+    def run(self, result: torch.Tensor, parts: torch.Tensor) -> None:
+        """Reduce the parts along the last dimension but one."""
+        getattr(torch, self.how)(parts, -2, out=result)

@@ -1,0 +1,89 @@
+"""Tensors that have shape, strides, device and alignment but no memory, by which a call is worked out."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from . import private
+
+# Whether torch has what they are made of; else tensors have memory.
+_KNOWN = None not in (private.DispatchMode, private.make_wrapper, private.without_functions)
+
+
+def tensor(
+    dtype: torch.dtype, device: torch.device, shape: Sequence[int], strides: Sequence[int], offset: int = 0
+) -> Tensor:
+    """A tensor that begins `offset` elements behind an aligned address."""
+    if _KNOWN:
+        return torch.empty(0, dtype=dtype, device=device).as_strided(shape, strides, offset)
+    reach = offset + 1 + sum((size - 1) * stride for size, stride in zip(shape, strides) if size)
+    return torch.empty(reach, dtype=dtype, device=device).as_strided(shape, strides, offset)
+
+
+class StandIn(Tensor):
+    """A tensor without memory: `meta`, as if it were on `device`."""
+
+    # A kernel's `plan` accepts no other subclass.
+    stand_in: bool = True
+    __torch_function__ = private.without_functions
+
+    meta: Tensor
+
+    @staticmethod
+    def __new__(cls: type[StandIn], meta: Tensor, device: torch.device | None) -> StandIn:
+        made: StandIn = private.make_wrapper(
+            cls, meta.shape, meta.stride(), meta.storage_offset(), dtype=meta.dtype, device=device
+        )
+        made.meta = meta
+        return made
+
+    def data_ptr(self) -> int:
+        # Under a mode of fake tensors `meta` is one, whose address torch warns about.
+        return int(self.storage_offset()) * self.element_size() if self.numel() else 0
+
+    @functools.cached_property
+    def mT(self) -> Tensor:  # type: ignore[override]
+        # Each kernel that is asked whether it accepts the operand transposes it.
+        return super().mT
+
+    T = property(lambda self: self.mT)
+
+    def view(self, dtype: torch.dtype) -> StandIn:  # type: ignore[override]
+        # Kernels view nothing in another shape.
+        return StandIn(self.meta.view(dtype), self.device)
+
+    @classmethod
+    def __torch_dispatch__(cls, function: Any, *_: Any, **__: Any) -> Any:  # type: ignore[override]
+        raise RuntimeError(f"{function} needs memory, which a stand-in does not have")
+
+
+def mode() -> contextlib.AbstractContextManager[object]:
+    """Within it, new tensors have no memory."""
+    return _mode()() if _KNOWN else contextlib.nullcontext()
+
+
+@functools.cache
+def _mode() -> Any:
+    class Memoryless(private.DispatchMode):  # type: ignore[misc]
+        @classmethod
+        def _should_skip_dynamo(cls) -> bool:
+            # Otherwise torch imports its compiler, which takes seconds.
+            return False
+
+        def __torch_dispatch__(self, function: Any, types: Any, arguments: Any = (), options: Any = None) -> Any:
+            first, options = arguments[0], dict(options or {})
+            device = options.get("device", getattr(first, "device", None))
+            if "device" in options:
+                options["device"] = "meta"
+            elif isinstance(first, StandIn):
+                first = first.meta
+            made = function(first, *arguments[1:], **options)
+            return StandIn(made, device) if isinstance(made, Tensor) else made
+
+    return Memoryless

@@ -1,0 +1,43 @@
+"""The choice among the kernels of a contract: by measurements, or else by an analytic cost model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from . import alignment
+from .call import Call, State
+from .contracts import Choice, KernelModule, Sizes
+
+#: Of the kernels that may run, and a call: the one that is chosen, and its configuration, or None.
+Best: TypeAlias = Callable[[list[KernelModule], State], "Choice | None"]
+
+
+def best(name: str, table: Call, kernels: Sequence[str], tuned: Any, analytic: Any) -> Best:
+    """A function that chooses for the contract `name`, by the modules `_tuned` and `_analytic` of the family."""
+    grouped = "offsets" in [x.name for x in table.operands]
+    described = any(["_descriptor_" in kernel for kernel in kernels])
+
+    def chosen(taking: list[KernelModule], state: State) -> Choice | None:
+        numbers, a, b = state.numbers, state.given["a"], state.given["b"]
+        skewed: Sequence[Sizes] = ()
+        sizes: Sizes = tuple([numbers[size.name] for size in table.sizes])
+        if grouped:
+            from . import grouped_calls
+
+            sizes, *skewed = grouped_calls.spread(numbers)
+        if min(sizes) == 0:
+            return None
+        # Measurements are of loads from whole rows; others are as fast only if the hardware copies them, where it can.
+        fast = taking
+        if described and not alignment.all_whole(a, b):
+            fast = [x for x in taking if any(["a_desc" in launch.tensors for launch in x.CALL.launches])]
+        found: Choice | None = None
+        if tuned is not None:
+            crossing = alignment.crosses(a), alignment.crosses(b)
+            found = tuned.choose(name, fast, sizes, a.element_size(), a.device, crossing, tuple(skewed))
+        if found is None and analytic is not None:
+            found = analytic.choose(name, tuple(fast or taking), sizes, a.device, tuple(skewed))
+        return found
+
+    return chosen

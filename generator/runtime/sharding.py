@@ -1,0 +1,103 @@
+"""How operands of the class DTensor are multiplied where they are: the rules of `torch.distributed.tensor`.
+
+A mesh may divide the rows of C with those of A, its columns with those of B, or a batch, each with the operands that
+have that size. K is divided for contracts without a chain, whose results are then parts of a sum. What is divided in
+another way is redistributed by torch before the call.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+from torch import Tensor
+
+from . import registration
+from .contracts import registering
+from .extents import Extent, Size
+
+#: The extents of an operand or a result.
+Shape: TypeAlias = "Sequence[Extent | int]"
+
+
+class Divisible(NamedTuple):
+    """An operator that a mesh may divide.
+
+    `arguments` are the names of its arguments, of which `operands` has the shapes of tensors. A mesh may divide the
+    `sizes` that all results have, and of `summed` also those that some lack: of these every device has a part of a sum.
+    """
+
+    name: str
+    arguments: Sequence[str]
+    operands: Mapping[str, Shape]
+    results: Sequence[Shape]
+    sizes: Sequence[str]
+    summed: Sequence[str]
+
+
+#: The operators of which torch knows no rules yet.
+_waiting: list[Divisible] = []
+
+
+def later(operator: Divisible) -> None:
+    """Keep what `register` needs of an operator until a call has operands of the class DTensor."""
+    _waiting.append(operator)
+
+
+def sharded(operands: Iterable[object]) -> bool:
+    """Whether an operand is a DTensor; if so, torch knows the rules of all operators from here on."""
+    module = sys.modules.get("torch.distributed.tensor")
+    if module is None or not any([isinstance(x, module.DTensor) for x in operands]):
+        return False
+    register()
+    return True
+
+
+def register() -> None:
+    """Tell torch the rules of all operators, if a program divides tensors."""
+    with registering:
+        while _waiting and "torch.distributed.tensor" in sys.modules:
+            _register(_waiting.pop())
+
+
+def laid_out(arguments: Sequence[Any], units: Sequence[int | None]) -> list[Any]:
+    """The tensors of one device, of which those that torch gathered row-major are contiguous along `units` again."""
+    found = [*arguments]
+    for place, (x, unit) in enumerate(zip(arguments, units)):
+        if unit is not None and isinstance(x, Tensor) and x.shape[unit] > 1 and x.stride(unit) != 1:
+            found[place] = x.movedim(unit, -1).contiguous().movedim(-1, unit)
+    return found
+
+
+def _register(operator: Divisible) -> None:
+    """Tell torch how an operator may be divided."""
+    from torch.distributed.tensor.experimental import register_sharding
+    from torch.distributed.tensor.placement_types import Partial, Replicate, Shard
+
+    shapes = [*operator.operands.values(), *operator.results]
+    extents = [each for shape in shapes for each in shape if isinstance(each, Extent)]
+    # A size of which several elements make up a container, a block or a pair is not divided.
+    whole = {name for each in extents if not isinstance(each, Size) for name in each.names}
+    sizes = [x for x in operator.sizes if all(_has(shape, x) for shape in operator.results)]
+    sizes = [x for x in (*sizes, *operator.summed) if _has(extents, x) and x not in whole]
+
+    def placed(shape: Shape, size: str, otherwise: Any) -> Any:
+        return next((Shard(place) for place, each in enumerate(shape) if _has([each], size)), otherwise)
+
+    def rules(*given: Any, **_: Any) -> list[tuple[list[Any], list[Any]]]:
+        # What is no tensor has no placement.
+        tensors = [hasattr(x, "mesh") for x in given]
+        found = []
+        for size in ("", *sizes):
+            made = [placed(shape, size, Partial() if size else Replicate()) for shape in operator.results]
+            read = [placed(operator.operands.get(x, ()), size, Replicate()) for x in operator.arguments]
+            found.append((made, [each if tensor else None for each, tensor in zip(read, tensors)]))
+        return found
+
+    register_sharding(registration.operator(operator.name))(rules)
+
+
+def _has(shape: Shape, size: str) -> bool:
+    """Whether a dimension has this size, and is none of what several elements of it make up."""
+    return any(isinstance(each, Size) and each.name == size for each in shape)

@@ -1,0 +1,77 @@
+"""The choice of a configuration by measurements at the first call of each size, as Triton's autotuner makes them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import triton
+
+from .call import Call, Plan, Row, State
+from .descriptors import Described
+
+
+class Tuner:
+    """Plans launches of a kernel that Triton's autotuner wraps; those in `reset` are zero before each trial."""
+
+    def __init__(self, *reset: str) -> None:
+        self.reset = reset
+        self.kernel = functools.cache(self._kernel)
+
+    def plan(self, call: Call, state: State, results: dict[str, torch.Tensor]) -> Plan:
+        """What a call launches: a grid that follows from the configuration, and memory that is enough for each."""
+        rows, (launch,) = call.table.rows, call.launches
+        plan = call.planned(state, results, rows[0])
+        for each in call.memory:
+            size = max(each.size(_with(row, call, state)) for row in rows)
+            plan.memory[each.name] = state.given[each.name] = each.of_size(size, state.device)
+        planned = launch.planned(state, {})
+        planned.kernel = self.kernel(call)
+
+        def grid(meta: Mapping[str, Any]) -> tuple[int, ...]:
+            return _with(meta, call, state).all_of(launch.grid)
+
+        planned.grid = grid
+        plan.launches[:] = [planned]
+        return plan
+
+    def _kernel(self, call: Call) -> Any:
+        """The kernel that tries the configurations."""
+        (launch,) = call.launches
+        described = {name: x for name, x in launch.tensors.items() if isinstance(x, Described)}
+
+        def set_blocks(arguments: dict[str, Any]) -> None:
+            """Set the block shapes of descriptors to those of the configuration that runs next."""
+            for name, x in described.items():
+                arguments[name].block_shape = list(x.sizes(State({}, arguments, torch.device("cpu"))))
+
+        def prune(configs: list[Any], arguments: Mapping[str, Any], **others: Any) -> list[Any]:
+            """The configurations that the device holds, and that are legal for the sizes."""
+            rows = call.offered(torch.device("cuda", torch.cuda.current_device()))
+            legal = call.table.fitting(rows, {**arguments, **others})
+            return [config for config, row in zip(configs, call.table.rows) if row in legal]
+
+        hook = set_blocks if described else None
+        tuned = triton.autotune(
+            configs=[_config(row, hook) for row in call.table.rows],
+            key=["M", "N", "K"],
+            prune_configs_by={"early_config_prune": prune},
+            reset_to_zero=list(self.reset) or None,
+        )
+        return tuned(launch.kernel)
+
+
+def _config(row: Row, hook: Any) -> triton.Config:
+    """A configuration as Triton has it."""
+    sizes = {name: value for name, value in row.items() if not name.startswith("num_")}
+    return triton.Config(sizes, num_warps=row["num_warps"], num_stages=row["num_stages"], pre_hook=hook)
+
+
+def _with(row: Mapping[str, Any], call: Call, state: State) -> State:
+    """The call with a configuration."""
+    numbers = state.numbers | dict(row)
+    if call.programs is not None:
+        numbers["PROGRAMS"] = call.programs(numbers, state.device)
+    return State(state.given, numbers, state.device)
