@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from generator.epilogue.formula import X
-from generator.epilogue.operations import COLUMNS, MATRIX, OUT, ROWS, Operation
+from generator.epilogue.operations import COLUMNS, MATRIX, OUT, ROWS, EpilogueOperation
 
 
 @dataclass(frozen=True)
-class AuxiliaryOutput(Operation):
+class AuxiliaryOutput(EpilogueOperation):
     """An operation that writes an output: the output's name, its shape, and the reduction over the other dimension.
 
     An output of shape M is computed from the rows, one of shape N from the columns, of the running value.
@@ -54,7 +54,7 @@ AUXILIARY: Mapping[str, AuxiliaryOutput] = {
 #: The operation that reads C before it writes it.
 ACCUMULATE = "accumulate"
 
-ACCUMULATED = Operation("x + beta * c", {"c": OUT}, {"beta": None}, built_in=True)
+ACCUMULATED = EpilogueOperation("x + beta * c", {"c": OUT}, {"beta": None}, built_in=True)
 
 
 def named(writer: AuxiliaryOutput, output: str) -> AuxiliaryOutput:

@@ -13,17 +13,27 @@ from generator.epilogue import formula, formula_code, gated_units
 from generator.epilogue.auxiliary_outputs import AUXILIARY, AuxiliaryOutput
 from generator.epilogue.formula import Number
 from generator.epilogue.gradient_operation import PREACT, GradientOperation
-from generator.epilogue.operations import BOTH, COLUMNS, HALVES, MATRIX, OUT, SHAPES, Operation, Settings, written
+from generator.epilogue.operations import (
+    BOTH,
+    COLUMNS,
+    HALVES,
+    MATRIX,
+    OUT,
+    SHAPES,
+    EpilogueOperation,
+    Settings,
+    written,
+)
 
 #: Formulas up to this length are written out in sentences; a longer one is replaced by its operation's name.
 _LONGEST_INLINE = 40
 
 #: An operation: its name, its meaning, and the settings that a chain gives it.
-Used = tuple[str, Operation, Settings]
+Used = tuple[str, EpilogueOperation, Settings]
 
 
 @dataclass(frozen=True)
-class Operand:
+class EpilogueOperand:
     """An epilogue operand of one kernel: the launcher's keyword and its shape."""
 
     name: str
@@ -58,8 +68,8 @@ class Step:
     """
 
     operation: str
-    meaning: Operation
-    operands: tuple[tuple[str, Operand], ...]
+    meaning: EpilogueOperation
+    operands: tuple[tuple[str, EpilogueOperand], ...]
     settings: Settings = ()
     output: Output | None = None
 
@@ -131,7 +141,7 @@ class Epilogue:
         return "_".join(step.written for step in self.steps) or "none"
 
     @property
-    def operands(self) -> tuple[Operand, ...]:
+    def operands(self) -> tuple[EpilogueOperand, ...]:
         """The operands that the chain reads, under the launcher's keywords."""
         return tuple(operand for step in self.steps for _, operand in step.operands if operand.shape != OUT)
 
@@ -147,7 +157,7 @@ class Epilogue:
 
     def rounded(self, held: str, to: str) -> Epilogue:
         """The chain with its running value rounded to `to` before each operation; the accumulator's type is `held`."""
-        rounding = Step(to, Operation(f"{to}({formula.X})"), ())
+        rounding = Step(to, EpilogueOperation(f"{to}({formula.X})"), ())
         steps: list[Step] = []
         for step in self.steps:
             if held != to and (held, to) != ("fp16", "fp32"):
@@ -236,7 +246,9 @@ class Epilogue:
             shapes = shapes_of(meaning, settings, gated=gated)
             operands = []
             for local, shape in shapes.items():
-                operands.append((local, Operand(local if shape == OUT else keyword(local, operands_taken), shape)))
+                operands.append(
+                    (local, EpilogueOperand(local if shape == OUT else keyword(local, operands_taken), shape))
+                )
             output = (
                 Output(keyword(meaning.output, outputs_taken), meaning, gated)
                 if isinstance(meaning, AuxiliaryOutput)
@@ -246,7 +258,7 @@ class Epilogue:
         return cls(tuple(steps))
 
 
-def why_no_chain(operations: Sequence[Operation]) -> str | None:
+def why_no_chain(operations: Sequence[EpilogueOperation]) -> str | None:
     """Why these operations cannot be a chain, as the part that is illegal, or None."""
     gated = [operation.gated for operation in operations]
     if sum(gated) > 1:
@@ -261,7 +273,7 @@ def why_no_chain(operations: Sequence[Operation]) -> str | None:
     return None
 
 
-def shapes_of(operation: Operation, settings: Settings, *, gated: bool) -> dict[str, str]:
+def shapes_of(operation: EpilogueOperation, settings: Settings, *, gated: bool) -> dict[str, str]:
     """The operands of an operation with these settings, with shapes; `gated` if a gated linear unit follows."""
     shapes = {name: shape for name, shape in operation.arguments.items() if name not in dict(settings)}
     return {name: HALVES if gated and shape == COLUMNS else shape for name, shape in shapes.items()}
@@ -271,7 +283,7 @@ def shapes_of(operation: Operation, settings: Settings, *, gated: bool) -> dict[
 _FORMULA, _DERIVATIVE_OF = "formula", "derivative_of"
 
 
-def definition(operation: Operation) -> dict[str, Any]:
+def definition(operation: EpilogueOperation) -> dict[str, Any]:
     """The operation as JSON, which cannot represent infinity."""
     return {
         _DERIVATIVE_OF if isinstance(operation, GradientOperation) else _FORMULA: operation.formula,
@@ -280,7 +292,7 @@ def definition(operation: Operation) -> dict[str, Any]:
     }
 
 
-def operation_of(entry: Mapping[str, Any]) -> Operation:
+def operation_of(entry: Mapping[str, Any]) -> EpilogueOperation:
     """The operation of a `definition`; raise ValueError (or its subclass `FormulaError`) if it is invalid."""
     infinite = {repr(value): value for value in (math.inf, -math.inf)}
     scalars = {n: infinite[v] if isinstance(v, str) else v for n, v in entry.get("scalars", {}).items()}
@@ -290,16 +302,16 @@ def operation_of(entry: Mapping[str, Any]) -> Operation:
     if strange:
         raise ValueError(f"{strange[0]!r} is neither a shape nor a number")
     if _DERIVATIVE_OF in entry:
-        operation: Operation = GradientOperation(str(entry[_DERIVATIVE_OF]), operands, scalars)
+        operation: EpilogueOperation = GradientOperation(str(entry[_DERIVATIVE_OF]), operands, scalars)
         if operands != {PREACT: MATRIX}:
             raise ValueError(f"a gradient has the operand {PREACT!r}, found {operands}")
     else:
-        operation = Operation(str(entry[_FORMULA]), operands, scalars)
+        operation = EpilogueOperation(str(entry[_FORMULA]), operands, scalars)
     operation.check()
     return operation
 
 
-def settings_of(entry: Mapping[str, Any], operation: Operation) -> Settings:
+def settings_of(entry: Mapping[str, Any], operation: EpilogueOperation) -> Settings:
     """The settings in a JSON entry; raise ValueError where the formula is invalid with them."""
     found = dict(entry)
     settings = tuple((name, found.pop(name)) for name in operation.scalars if name in found)

@@ -19,7 +19,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from generator.epilogue import formula
-from generator.epilogue.chain import Epilogue, Operand, Step
+from generator.epilogue.chain import Epilogue, EpilogueOperand, Step
 from generator.epilogue.derivative import derivative
 from generator.epilogue.formula import GATE, X
 
@@ -36,7 +36,7 @@ class StepGradient:
     #: `x`, or `gate` and `x` -> the derivative by it.
     values: Mapping[str, ast.expr]
     #: The operation's name of an operand -> the operand, and the derivative by it. C and scalars of a call included.
-    operands: Mapping[str, tuple[Operand, ast.expr]]
+    operands: Mapping[str, tuple[EpilogueOperand, ast.expr]]
 
     def reads_value(self, keywords: Collection[str]) -> bool:
         """Whether the gradients of the running value and of the operands `keywords` read the value before the step."""

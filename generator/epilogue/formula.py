@@ -2,8 +2,8 @@
 
 A formula is data and is never executed. Its characters are checked, Python's `ast` parses it, and every node is
 checked. `evaluate` walks the checked tree with a table of what each function and operator means: a number
-(`constant_folding`), the text of a kernel (`formula_code`), a float64 reference (`verify.reference`), a torch operation
-(`bench.eager`).
+(`constant_folding`), the text of a kernel (`formula_code`), a float64 reference (`problem.reference`), an operation of
+torch (`problem.torch_functions`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LARGEST, SMALLEST = float(2**128 - 2**104), 2.0**-149
 
 
 @dataclass(frozen=True)
-class Function:
+class FormulaFunction:
     """A function of the formula language: its parameters, its meaning, and its text in a kernel."""
 
     parameters: str
@@ -47,36 +47,40 @@ class Function:
 
 _ROUNDED = "rounded to {}, then converted back to fp32"
 
-FUNCTIONS: Mapping[str, Function] = {
-    "where": Function("c, x, y", "`x` where the comparison `c` holds, else `y`", "tl.where({}, {}, {})", integer=True),
+FUNCTIONS: Mapping[str, FormulaFunction] = {
+    "where": FormulaFunction(
+        "c, x, y", "`x` where the comparison `c` holds, else `y`", "tl.where({}, {}, {})", integer=True
+    ),
     # A plain maximum compiles to max.f32, which drops NaN.
-    "max": Function(
+    "max": FormulaFunction(
         "x, y",
         "the larger; NaN if one of them is",
         "tl.maximum({}, {}, propagate_nan=tl.PropagateNan.ALL)",
         integer=True,
     ),
-    "min": Function(
+    "min": FormulaFunction(
         "x, y",
         "the smaller; NaN if one of them is",
         "tl.minimum({}, {}, propagate_nan=tl.PropagateNan.ALL)",
         integer=True,
     ),
-    "abs": Function("x", "the absolute value", "tl.abs({})"),
-    "exp": Function("x", "e to the power of `x`", "tl.exp({})"),
-    "exp2": Function("x", "2 to the power of `x`", "tl.exp2({})"),
-    "log": Function("x", "the natural logarithm", "tl.log({})"),
-    "sqrt": Function("x", "the square root", "tl.sqrt({})"),
-    "rsqrt": Function("x", "one over the square root", "tl.rsqrt({})"),
-    "erf": Function("x", "the error function", "tl.erf({})"),
-    "tanh": Function("x", "the hyperbolic tangent", "_tanh({})", helper="tanh"),
-    "sigmoid": Function("x", "1 / (1 + exp(-`x`))", "tl.sigmoid({})"),
-    "softplus": Function(
+    "abs": FormulaFunction("x", "the absolute value", "tl.abs({})"),
+    "exp": FormulaFunction("x", "e to the power of `x`", "tl.exp({})"),
+    "exp2": FormulaFunction("x", "2 to the power of `x`", "tl.exp2({})"),
+    "log": FormulaFunction("x", "the natural logarithm", "tl.log({})"),
+    "sqrt": FormulaFunction("x", "the square root", "tl.sqrt({})"),
+    "rsqrt": FormulaFunction("x", "one over the square root", "tl.rsqrt({})"),
+    "erf": FormulaFunction("x", "the error function", "tl.erf({})"),
+    "tanh": FormulaFunction("x", "the hyperbolic tangent", "_tanh({})", helper="tanh"),
+    "sigmoid": FormulaFunction("x", "1 / (1 + exp(-`x`))", "tl.sigmoid({})"),
+    "softplus": FormulaFunction(
         "x", "log(1 + exp(`x`)), without overflow and without cancellation", "_softplus({})", helper="softplus"
     ),
-    "fp16": Function("x", _ROUNDED.format("fp16"), "tl.cast(tl.cast({}, tl.float16), tl.float32)"),
-    "bf16": Function("x", _ROUNDED.format("bf16"), "tl.cast(tl.cast({}, tl.bfloat16), tl.float32)"),
-    "fp32": Function("x", "conversion to fp32, which has no effect except on integers", "tl.cast({}, tl.float32)"),
+    "fp16": FormulaFunction("x", _ROUNDED.format("fp16"), "tl.cast(tl.cast({}, tl.float16), tl.float32)"),
+    "bf16": FormulaFunction("x", _ROUNDED.format("bf16"), "tl.cast(tl.cast({}, tl.bfloat16), tl.float32)"),
+    "fp32": FormulaFunction(
+        "x", "conversion to fp32, which has no effect except on integers", "tl.cast({}, tl.float32)"
+    ),
 }
 
 _OPERATORS: Mapping[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
@@ -203,8 +207,50 @@ def _kind(node: ast.expr, names: frozenset[str]) -> str:
         case ast.Compare(ops=[_, _, *_]):
             raise FormulaError("a comparison has two sides", column_of(node))
         case _:
-            raise FormulaError(f"{type(node).__name__} is not part of the formula language", column_of(node))
+            what, instead = _foreign(node)
+            raise FormulaError(f"{what} is not part of the formula language{instead}", column_of(node))
     return "number"
+
+
+def _foreign(node: ast.expr) -> tuple[str, str]:
+    """An expression of Python that formulas do not have, in words, and what to write instead."""
+    comparisons = f"; comparisons are {' '.join(_COMPARISONS.values())}"
+    match node:
+        case ast.IfExp():
+            return "a conditional expression, 'if' and 'else',", "; write where(condition, x, y)"
+        case ast.BoolOp(op=op):
+            word, inner = ("and", "where(a, where(b, x, y), y)"), ("or", "where(a, x, where(b, x, y))")
+            name, instead = word if isinstance(op, ast.And) else inner
+            return f"{name!r}", f"; write {instead}"
+        case ast.UnaryOp(op=ast.Not()):
+            return "'not'", "; write the opposite comparison"
+        case ast.UnaryOp(op=ast.UAdd()):
+            return "a sign '+'", "; leave it out"
+        case ast.Compare(ops=[ast.In() | ast.NotIn(), *_]):
+            return "'in'", comparisons
+        case ast.Compare():
+            return "'is'", comparisons
+        case ast.Constant(value=value):
+            return f"{value!r}", "; write a number"
+        case ast.Tuple(elts=[]):
+            return "an empty pair of parentheses", ""
+        case ast.Tuple():
+            return "a comma outside a function's arguments", ""
+        case ast.GeneratorExp():
+            return "'for'", ""
+        case ast.Call(keywords=[_, *_]):
+            return "'**' before an argument", ""
+        case ast.Call():
+            return "a call of what is no function's name", f"; functions: {', '.join(FUNCTIONS)}"
+        case ast.Starred():
+            return "'*' before an argument", ""
+        case ast.Await():
+            return "'await'", ""
+        case ast.Yield() | ast.YieldFrom():
+            return "'yield'", ""
+        case ast.NamedExpr():
+            return "':='", ""
+    return "this expression", ""
 
 
 def _call(node: ast.expr, name: str, arguments: list[ast.expr], names: frozenset[str]) -> None:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from generator.epilogue import formula
-from generator.epilogue.formula import FUNCTIONS, Function, Number
+from generator.epilogue.formula import FUNCTIONS, FormulaFunction, Number
 
 #: The longest expression in characters: a line of 120 minus the deepest indentation.
 WIDTH = 100
@@ -39,7 +39,7 @@ def _compared(op: ast.cmpop) -> Callable[[ast.expr, ast.expr], ast.expr]:
     return lambda left, right: ast.Compare(left, [op], [right])
 
 
-def _function(function: Function) -> Callable[..., ast.expr]:
+def _function(function: FormulaFunction) -> Callable[..., ast.expr]:
     return lambda *arguments: _call(function.triton, *arguments)
 
 
@@ -78,7 +78,7 @@ def to_triton(
     spellings: Mapping[str, str],
     *,
     integer: bool = False,
-    functions: Mapping[str, Function] = FUNCTIONS,
+    functions: Mapping[str, FormulaFunction] = FUNCTIONS,
     target: str = formula.X,
 ) -> tuple[str, ...]:
     """The statements of a kernel that assign `tree` to `target`, with each name replaced by its text in `spellings`.

@@ -9,20 +9,20 @@ from generator.epilogue import formula, formula_code
 from generator.epilogue.auxiliary_outputs import AuxiliaryOutput
 from generator.epilogue.derivative import derivative, product
 from generator.epilogue.formula import FormulaError, X
-from generator.epilogue.operations import MATRIX, Operation, Settings
+from generator.epilogue.operations import MATRIX, EpilogueOperation, Settings
 
 #: The word in a chain, and the operand that is given the value before the operation.
 GRAD, PREACT = "grad", "preact"
 
 
 @dataclass(frozen=True)
-class GradientOperation(Operation):
+class GradientOperation(EpilogueOperation):
     """`x * OP'(preact)`: `formula` and `scalars` are those of OP, the operand `preact` is [M, N]."""
 
     @property
-    def of(self) -> Operation:
+    def of(self) -> EpilogueOperation:
         """OP, which is not marked as built in."""
-        return Operation(self.formula, {}, self.scalars)
+        return EpilogueOperation(self.formula, {}, self.scalars)
 
     def tree(self, settings: Settings = ()) -> ast.expr:
         slope = formula_code.to_text(derivative(self.of.tree(settings), X), {X: ast.Name(PREACT)})
@@ -41,12 +41,12 @@ def gradient_name(operation: str) -> str:
     return f"{GRAD}({operation})"
 
 
-def gradient_of(operation: Operation) -> GradientOperation:
+def gradient_of(operation: EpilogueOperation) -> GradientOperation:
     """The gradient of an operation for which `why_no_gradient` is None."""
     return GradientOperation(operation.formula, {PREACT: MATRIX}, operation.scalars)
 
 
-def why_no_gradient(operation: Operation) -> str | None:
+def why_no_gradient(operation: EpilogueOperation) -> str | None:
     """Why a chain cannot have the gradient of `operation`, or None."""
     if isinstance(operation, AuxiliaryOutput):
         return "is an output, which leaves the running value unchanged"

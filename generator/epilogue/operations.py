@@ -39,7 +39,7 @@ Settings = tuple[tuple[str, Number | str], ...]
 
 
 @dataclass(frozen=True)
-class Operation:
+class EpilogueOperation:
     """One epilogue operation: a formula over the running value `x`, its operands and its scalars.
 
     An operand has a shape. A scalar has a default, or None if each call gives it. A scalar whose default is infinite is

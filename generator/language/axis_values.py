@@ -10,7 +10,7 @@ from yaml.nodes import MappingNode, Node, SequenceNode
 from generator.epilogue.auxiliary_outputs import ACCUMULATE, AUXILIARY
 from generator.epilogue.chain import Epilogue, Used, why_no_chain
 from generator.epilogue.gradient_operation import GRAD, gradient_name, gradient_of, why_no_gradient
-from generator.epilogue.operations import Operation
+from generator.epilogue.operations import EpilogueOperation
 from generator.language.built_in import BUILT_IN
 from generator.language.document import plain
 from generator.language.dtype_reader import read_dtype
@@ -22,7 +22,7 @@ from generator.language.reader import Reader
 from generator.language.vocabulary import LAYOUT_LETTERS, WORDS
 
 #: The operations that a chain may use; None for one whose definition has a mistake, which is already recorded.
-Operations = Mapping[str, Operation | None]
+Operations = Mapping[str, EpilogueOperation | None]
 
 #: The most operations of a chain. The name of a kernel, which has all of them, has room for fewer.
 LONGEST_CHAIN = 100
@@ -156,7 +156,7 @@ def _plain(reader: Reader, node: Node, name: str, operations: Operations) -> Use
 _GRADIENT = re.compile(rf"{GRAD}\((.*)\)")
 
 
-def _gradient(reader: Reader, node: Node, name: str, operations: Operations) -> Operation | None:
+def _gradient(reader: Reader, node: Node, name: str, operations: Operations) -> EpilogueOperation | None:
     """The gradient of the operation `name`."""
     if _GRADIENT.fullmatch(name):
         reader.wrong(node, f"epilogue: {gradient_name(name)!r} is a gradient of a gradient, which is not available")
@@ -188,7 +188,7 @@ def _gradient_with_settings(reader: Reader, node: Node, operations: Operations) 
     return None if values is None else (gradient_name(name), operation, values)
 
 
-def _known(reader: Reader, node: Node, name: str, operations: Operations) -> Operation | None:
+def _known(reader: Reader, node: Node, name: str, operations: Operations) -> EpilogueOperation | None:
     if name == "none":
         reader.wrong(node, "epilogue: 'none' cannot be part of a chain")
     elif name == GRAD:

@@ -14,14 +14,14 @@ from generator.epilogue import gated_units
 from generator.epilogue.auxiliary_outputs import ACCUMULATE, ACCUMULATED, AUXILIARY, named
 from generator.epilogue.chain import Epilogue, Used, operation_of, settings_of
 from generator.epilogue.formula import FUNCTIONS
-from generator.epilogue.operations import FILE, MATRIX, SHAPES, Operation
+from generator.epilogue.operations import FILE, MATRIX, SHAPES, EpilogueOperation
 from generator.language.document import compose
 from generator.language.errors import SpecError
 from generator.language.operation_reader import read_operations
 from generator.language.reader import Reader
 
 
-def _operations() -> dict[str, Operation]:
+def _operations() -> dict[str, EpilogueOperation]:
     reader = Reader(FILE)
     found = read_operations(reader, compose(FILE, FILE.read_text(encoding="utf-8")), {})
     if reader.mistakes:
@@ -30,15 +30,15 @@ def _operations() -> dict[str, Operation]:
 
 
 #: The built-in operations that are only a formula.
-OPERATIONS: Mapping[str, Operation] = _operations()
+OPERATIONS: Mapping[str, EpilogueOperation] = _operations()
 
-_OWN: dict[str, Operation] = {ACCUMULATE: ACCUMULATED, **AUXILIARY}
+_OWN: dict[str, EpilogueOperation] = {ACCUMULATE: ACCUMULATED, **AUXILIARY}
 
 #: All built-in operations, those that are only a formula first.
-BUILT_IN: Mapping[str, Operation] = ChainMap(_OWN, OPERATIONS)  # type: ignore[arg-type]
+BUILT_IN: Mapping[str, EpilogueOperation] = ChainMap(_OWN, OPERATIONS)  # type: ignore[arg-type]
 
 
-def known(name: str, operation: Operation) -> Operation:
+def known(name: str, operation: EpilogueOperation) -> EpilogueOperation:
     """The built-in operation `name` if `operation`, read from JSON, equals it; else `operation`."""
     own = BUILT_IN.get(name)
     return own if own is not None and own == replace(operation, built_in=True) else operation

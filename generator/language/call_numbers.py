@@ -13,6 +13,8 @@ from generator.language.measured_values import LARGEST_SIZE
 MOST_PROCESSES = 1024
 #: The most sizes that the ranges of a call may have together.
 MOST_SIZES = 10_000
+#: The most elements of the matrices of a call: torch counts the bytes of each, with its padding, in 64 bits.
+MOST_ELEMENTS = 2**58
 
 _RANGE = re.compile(r"([0-9]+)(?:-([0-9]+))?")
 
@@ -35,6 +37,16 @@ def number_above_0(text: str) -> float:
     if not 0 < number < math.inf:
         raise ValueError(f"expected a number above 0, got {shown(text)}")
     return number
+
+
+def too_large(m: int, n: int, k: int, count: int = 1) -> str | None:
+    """Why no call has the matrices of `count` products of sizes that a call takes one by one, or None."""
+    elements = count * max(m * n, m * k, n * k)
+    return (
+        f"a matrix has {elements} elements, and at most {MOST_ELEMENTS} are possible"
+        if elements > MOST_ELEMENTS
+        else None
+    )
 
 
 def sizes_of(parts: Iterable[str], least: int = 1) -> tuple[int, ...]:

@@ -21,6 +21,7 @@ from yaml.resolver import BaseResolver
 from yaml.scanner import Scanner
 
 from generator.language.errors import Mistake, SpecError
+from generator.language.yaml_hints import hint
 
 Scalar = str | int | float | bool | None
 
@@ -107,7 +108,10 @@ def compose(path: Path, text: str) -> Node:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         reason = " ".join(part for part in (error.context, error.problem) if part)
-        message = f"not a spec: {reason}" if isinstance(error, _TreeError) else f"not YAML: {reason}"
+        advice = hint(error, text)
+        message = f"not YAML: {reason}{f'; {advice}' if advice else ''}"
+        if isinstance(error, _TreeError):
+            message = f"not a spec: {reason}"
         raise wrong(mark.line + 1 if mark else 1, mark.column + 1 if mark else 1, message) from None
     except (ValueError, OverflowError):
         # PyYAML makes a character of any 32 bits that an escape has, and a version of any number of digits.
@@ -173,7 +177,7 @@ def rounded_away(node: Node) -> bool:
     return isinstance(value, float) and digits and (value == 0 or math.isinf(value))
 
 
-class Shape(str):
+class NodeDescription(str):
     """The description of a node that is not a scalar; it never equals the text of a scalar."""
 
     def __repr__(self) -> str:
@@ -185,4 +189,4 @@ def plain(node: Node) -> object:
     if isinstance(node, ScalarNode):
         return scalar(node)
     empty = "" if node.value else "n empty"
-    return Shape(f"a{empty} {'list' if isinstance(node, SequenceNode) else 'mapping'}")
+    return NodeDescription(f"a{empty} {'list' if isinstance(node, SequenceNode) else 'mapping'}")

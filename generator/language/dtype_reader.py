@@ -11,23 +11,23 @@ from generator.language.document import plain
 from generator.language.dtypes import (
     ACCUMULATORS,
     DTYPE_SHORTHANDS,
-    ELEMENTS,
-    FORMATS,
     OFFSET,
     PRECISIONS,
+    QUANTISED,
+    RESULTS,
     SPARSITIES,
     WEIGHTS,
 )
+from generator.language.elements import ELEMENTS, FORMATS
 from generator.language.errors import nearest, shown
 from generator.language.keys import DTYPE_KEYS
 from generator.language.model import Dtype
 from generator.language.reader import Reader
 from generator.language.storage import element_of
+from generator.language.type_names import mapping_of, type_of
 
 #: The largest number of elements along one side of a block of scales, but for the whole extent.
 LARGEST_BLOCK = 1 << 20
-#: The formats of OCP MX, of which any two can be multiplied.
-_MX = tuple(word for word in FORMATS if word.startswith("mx"))
 
 
 def read_dtype(reader: Reader, node: Node) -> Dtype | None:
@@ -36,7 +36,13 @@ def read_dtype(reader: Reader, node: Node) -> Dtype | None:
         shorthand = plain(node)
         if isinstance(shorthand, str) and shorthand in DTYPE_SHORTHANDS:
             return Dtype.of(shorthand)
-        reader.wrong(node, f"dtype: unknown value {shown(shorthand)}; {nearest(str(shorthand), DTYPE_SHORTHANDS)}")
+        word = type_of(str(shorthand))
+        stored = None if word is None or word in DTYPE_SHORTHANDS else mapping_of(word)
+        told = nearest(str(shorthand), DTYPE_SHORTHANDS, word)
+        if stored is not None:
+            legal = f"legal: {', '.join(DTYPE_SHORTHANDS)}"
+            told = f"{word} is a type of operands as they are stored: {stored}; {legal}"
+        reader.wrong(node, f"dtype: unknown value {shown(shorthand)}; {told}")
         return None
     before = len(reader.mistakes)
     found = reader.mapping(node, DTYPE_KEYS, "dtype", required=("a",))
@@ -61,7 +67,11 @@ def _choose(
     word = plain(found[key]) if key in found else default
     if word in legal or (key not in found and word is None):
         return word if word is None else str(word)
-    reader.wrong(found[key], f"dtype.{key}: unknown value {shown(word)}; {nearest(str(word), legal)}")
+    meant = type_of(str(word))
+    told = nearest(str(word), legal, meant)
+    if key == "a" and meant in WEIGHTS and meant not in legal:
+        told = f"a B is stored so, and a has the type that it is multiplied in; legal: {', '.join(legal)}"
+    reader.wrong(found[key], f"dtype.{key}: unknown value {shown(word)}; {told}")
     return None
 
 
@@ -69,11 +79,12 @@ def _types(reader: Reader, found: Mapping[str, Node], a: str, b: str, *, stored:
     """The types of the product, without what is said of storage."""
     accumulators = ACCUMULATORS[a][:1] if stored else ACCUMULATORS[a]
     acc = _choose(reader, found, "acc", accumulators[0], accumulators)
-    floating = tuple(name for name, element in ELEMENTS.items() if element.floating)
-    results = (*floating, "int8") if element_of(a).floating or stored else (*floating, "int32", "int8")
+    floating = tuple(name for name in RESULTS if ELEMENTS[name].floating)
     # A product of scaled integers has no type of its own, nor has one of a format.
-    own = a in DTYPE_SHORTHANDS and (element_of(a).floating or not stored)
-    default = DTYPE_SHORTHANDS[a][3] if own else "bf16"
+    own = a in ELEMENTS and (element_of(a).floating or not stored)
+    sums = () if element_of(a).floating or stored else (ELEMENTS[a].result,)
+    results = (*floating, *sums, *(name for name in QUANTISED if not ELEMENTS[name].floating))
+    default = ELEMENTS[a].result if own else "bf16"
     out = _choose(reader, found, "out", default, results)
     precision = None
     if a in PRECISIONS:
@@ -88,18 +99,27 @@ def _types(reader: Reader, found: Mapping[str, Node], a: str, b: str, *, stored:
 
 def _multiplied(reader: Reader, found: Mapping[str, Node], a: str, b: str, *, scaled: bool) -> bool:
     """Whether operands of these types can be multiplied."""
-    both_fp8 = a.startswith("fp8") and b.startswith("fp8")
-    legal = (a, *WEIGHTS) if element_of(a).bits == 16 else _MX if a in _MX else (a,)
-    if b in legal or (both_fp8 and scaled):
+    legal, mixed = _legal_with(a), b in ELEMENTS and a in ELEMENTS[b].others
+    if b in legal or (mixed and scaled):
         return True
-    if both_fp8:
+    if mixed:
         reason = "fp8 operands of two types need `scales`"
+    elif element_of(a).bits == 16 and b in WEIGHTS:
+        reason = f"{a} does not hold every number of {b}"
     elif element_of(b).bits > element_of(a).bits:
         reason = "the operand of fewer bits is b"
     else:
         reason = f"legal with it: {', '.join(legal)}"
     reader.wrong(found["b"], f"dtype.b: {b!r} cannot be multiplied with an a of {a}; {reason}")
     return False
+
+
+def _legal_with(a: str) -> tuple[str, ...]:
+    """The types of B that an A of `a` can be multiplied with, without scales of a spec's own."""
+    if element_of(a).bits == 16:
+        return (a, *(word for word in WEIGHTS if element_of(a).holds(element_of(word))))
+    standard = FORMATS[a].standard if a in FORMATS else ""
+    return tuple(word for word, each in FORMATS.items() if each.standard == standard) if standard else (a,)
 
 
 def _scales(reader: Reader, found: Mapping[str, Node], a: str, b: str) -> dict[str, tuple[int, int]]:

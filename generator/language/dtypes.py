@@ -1,110 +1,87 @@
-"""The words of the axis `dtype`: types of elements, formats with scales, what they multiply and are multiplied in."""
+"""The words of the axis `dtype`, as they follow from the records of types in `elements.py`, and its shorthands."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from generator.language.elements import ELEMENTS, FORMATS, ElementType, Format
 
-@dataclass(frozen=True)
-class Element:
-    """A scalar type of an operand, the accumulator or the result, with its name in each library."""
-
-    bits: int
-    floating: bool
-    torch: str
-    triton: str
-
-
-ELEMENTS: Mapping[str, Element] = {
-    "fp32": Element(32, True, "float32", "float32"),
-    "fp16": Element(16, True, "float16", "float16"),
-    "bf16": Element(16, True, "bfloat16", "bfloat16"),
-    "fp8e4m3": Element(8, True, "float8_e4m3fn", "float8e4nv"),
-    "fp8e5m2": Element(8, True, "float8_e5m2", "float8e5"),
-    "int8": Element(8, False, "int8", "int8"),
-    "int32": Element(32, False, "int32", "int32"),
+_MULTIPLIED: Mapping[str, ElementType | Format] = {
+    **{word: element for word, element in ELEMENTS.items() if element.accumulators},
+    **FORMATS,
 }
 
-#: Types that no product and no result has, with the libraries' names of what contains them: several elements of K of
-#: four bits share a byte. Triton has no type of powers of two, e8m0, and reads their bytes.
-STORED: Mapping[str, Element] = {
-    "uint8": Element(8, False, "uint8", "uint8"),
-    "int4": Element(4, False, "uint8", "uint8"),
-    "uint4": Element(4, False, "uint8", "uint8"),
-    "e2m1": Element(4, True, "uint8", "uint8"),
-    "e8m0": Element(8, True, "float8_e8m0fnu", "uint8"),
-}
-
-
-@dataclass(frozen=True)
-class Format:
-    """A format whose scales belong to it: its elements, how many along K share a scale, and the types of scales."""
-
-    element: str
-    block: int
-    scales: tuple[str, ...]
-
-
-#: OCP MX 1.0, and NVIDIA's format of four bits.
-FORMATS: Mapping[str, Format] = {
-    "mxfp8e4m3": Format("fp8e4m3", 32, ("e8m0", "uint8")),
-    "mxfp8e5m2": Format("fp8e5m2", 32, ("e8m0", "uint8")),
-    "mxfp4": Format("e2m1", 32, ("e8m0", "uint8")),
-    "nvfp4": Format("e2m1", 16, ("fp8e4m3",)),
-}
-
-#: Types of a B whose A has 16 bits; the kernel converts them to A's type.
-WEIGHTS = ("int4", "uint4", "int8", "fp8e4m3", "fp8e5m2", "mxfp4", "mxfp8e4m3", "nvfp4")
-#: Those of them that may have zero points.
-OFFSET = ("int4", "uint4", "int8")
-#: How many elements of how many along K are stored, of a B of 16 bits.
-SPARSITIES = ("2:4",)
-
-
-@dataclass(frozen=True)
-class Quantised:
-    """A type to which results are saturated and rounded to nearest even: its range, and what NaN becomes."""
-
-    least: int
-    most: int
-    nan: str
-
-
-QUANTISED: Mapping[str, Quantised] = {
-    "int8": Quantised(-128, 127, "NaN becomes 0"),
-    "fp8e4m3": Quantised(-448, 448, "NaN stays NaN"),
-    "fp8e5m2": Quantised(-57344, 57344, "NaN stays NaN"),
-}
-
-#: Shorthand: a, b, acc, out, precision.
-DTYPE_SHORTHANDS: Mapping[str, tuple[str, str, str, str, str | None]] = {
-    "fp16": ("fp16", "fp16", "fp32", "fp16", None),
-    "bf16": ("bf16", "bf16", "fp32", "bf16", None),
-    "fp32": ("fp32", "fp32", "fp32", "fp32", "ieee"),
-    "tf32": ("fp32", "fp32", "fp32", "fp32", "tf32"),
-    "tf32x3": ("fp32", "fp32", "fp32", "fp32", "tf32x3"),
-    "int8": ("int8", "int8", "int32", "int32", None),
-    "fp8e4m3": ("fp8e4m3", "fp8e4m3", "fp32", "bf16", "full"),
-    "fp8e5m2": ("fp8e5m2", "fp8e5m2", "fp32", "bf16", "full"),
-}
+#: Operand type -> the legal accumulators; the first is the default.
+ACCUMULATORS: Mapping[str, tuple[str, ...]] = {word: each.accumulators for word, each in _MULTIPLIED.items()}
 
 #: Operand type -> the legal precisions of the product; the first is the default.
 PRECISIONS: Mapping[str, tuple[str, ...]] = {
-    "fp32": ("ieee", "tf32", "tf32x3"),
-    "fp8e4m3": ("full", "fast"),
-    "fp8e5m2": ("full", "fast"),
-    "mxfp8e4m3": ("full",),
-    "mxfp8e5m2": ("full",),
+    word: each.precisions for word, each in _MULTIPLIED.items() if each.precisions
 }
 
-#: Operand type -> the legal accumulators.
-ACCUMULATORS: Mapping[str, tuple[str, ...]] = {
-    "fp32": ("fp32",),
-    "fp16": ("fp32", "fp16"),
-    "bf16": ("fp32",),
-    "fp8e4m3": ("fp32",),
-    "fp8e5m2": ("fp32",),
-    "int8": ("int32",),
-    **{word: ("fp32",) for word in FORMATS},
+#: The types that a result may have.
+RESULTS = tuple(word for word, element in ELEMENTS.items() if element.written)
+
+#: Types of a B whose A has 16 bits; the kernel converts them to A's type.
+WEIGHTS = (
+    *sorted(
+        (word for word, element in ELEMENTS.items() if element.weight and not element.floating),
+        key=lambda word: ELEMENTS[word].bits,
+    ),
+    *(word for word, element in ELEMENTS.items() if element.weight and element.floating),
+    *sorted(word for word, format in FORMATS.items() if format.weight),
+)
+#: Those of them that may have zero points.
+OFFSET = tuple(word for word in WEIGHTS if word in ELEMENTS and ELEMENTS[word].zeros)
+#: How many elements of how many along K are stored, of a B of 16 bits.
+SPARSITIES = ("2:4",)
+
+#: The types to which results are saturated and rounded to nearest even, integers first.
+QUANTISED: Mapping[str, ElementType] = {
+    word: ELEMENTS[word]
+    for word in sorted(RESULTS, key=lambda word: ELEMENTS[word].floating)
+    if ELEMENTS[word].quantises
+}
+
+
+@dataclass(frozen=True)
+class Shorthand:
+    """A word for a whole mapping of types."""
+
+    a: str
+    b: str
+    acc: str
+    out: str
+    precision: str | None
+    #: Whether kernels of these types have the word in their names. Only the shorthands of the first release have it: a
+    #: shorthand that is added later must not rename kernels that a spec names by the mapping.
+    naming: bool = False
+
+    @property
+    def types(self) -> tuple[str, str, str, str, str | None]:
+        """The types of A, B, the accumulator and the result, and the precision."""
+        return self.a, self.b, self.acc, self.out, self.precision
+
+
+def _of_element(word: str) -> Shorthand:
+    """What the mapping `{a: WORD}` stands for."""
+    element = ELEMENTS[word]
+    return Shorthand(word, word, element.accumulators[0], element.result, next(iter(element.precisions), None))
+
+
+_NAMING: Mapping[str, Shorthand] = {
+    "fp16": Shorthand("fp16", "fp16", "fp32", "fp16", None, naming=True),
+    "bf16": Shorthand("bf16", "bf16", "fp32", "bf16", None, naming=True),
+    "fp32": Shorthand("fp32", "fp32", "fp32", "fp32", "ieee", naming=True),
+    "tf32": Shorthand("fp32", "fp32", "fp32", "fp32", "tf32", naming=True),
+    "tf32x3": Shorthand("fp32", "fp32", "fp32", "fp32", "tf32x3", naming=True),
+    "int8": Shorthand("int8", "int8", "int32", "int32", None, naming=True),
+    "fp8e4m3": Shorthand("fp8e4m3", "fp8e4m3", "fp32", "bf16", "full", naming=True),
+    "fp8e5m2": Shorthand("fp8e5m2", "fp8e5m2", "fp32", "bf16", "full", naming=True),
+}
+#: Every other type that is multiplied is a shorthand, too, which names do not have.
+DTYPE_SHORTHANDS: Mapping[str, Shorthand] = {
+    **_NAMING,
+    **{word: _of_element(word) for word, each in ELEMENTS.items() if each.accumulators and word not in _NAMING},
 }

@@ -33,6 +33,13 @@ class CallError(Exception):
     """A command line that cannot be carried out."""
 
 
+def lacks(command: str, package: str | None, extra: str) -> CallError:
+    """The error of a command that needs a package that an extra of the generator installs."""
+    # The generator is on no index.
+    how = f"pip install '.[{extra}]' in a checkout of the generator, or its wheel with [{extra}]"
+    return CallError(f"{command} needs {package}; install the extra: {how}")
+
+
 def on_one_line(text: str) -> str:
     """The text with escapes for line ends, control characters and halves of surrogate pairs, so that it can be printed.
 
@@ -43,11 +50,21 @@ def on_one_line(text: str) -> str:
     return "".join(x if x.isprintable() else x.encode("unicode_escape").decode() for x in text)
 
 
-def nearest(found: str, legal: Iterable[str]) -> str:
-    """The end of a message: the most similar legal word, if there is one, and all legal words."""
+def nearest(found: str, legal: Iterable[str], meant: str | None = None) -> str:
+    """The end of a message: the most similar legal word, if there is one, and all legal words.
+
+    Of words that are equally similar it is the one that begins alike. `meant` is what is known to be meant, if it is.
+    """
     words = list(legal)
-    near = difflib.get_close_matches(found, words, n=1)
-    hint = f"did you mean {near[0]!r}? " if near else ""
+    matcher = difflib.SequenceMatcher(b=found)
+
+    def similarity(word: str) -> tuple[float, int]:
+        matcher.set_seq1(word)
+        alike = next((i for i, (x, y) in enumerate(zip(word, found)) if x != y), min(len(word), len(found)))
+        return matcher.ratio(), alike
+
+    near = [meant] if meant in words else difflib.get_close_matches(found, words, n=len(words) or 1)
+    hint = f"did you mean {max(map(str, near), key=similarity)!r}? " if near else ""
     return f"{hint}legal: {', '.join(words)}"
 
 

@@ -48,6 +48,7 @@ KEYS: Mapping[str, Key] = {
     "select": Key("How a call chooses its configuration"),
     "backward": Key("What a call does whose operands need gradients"),
     "invariant": Key("What the bits of a row of the result may depend on"),
+    "package": Key("How much host code comes with the kernels"),
     "tuned": Key(
         "Files that `tune` wrote, relative to the spec; needs `select: table` or `fastest`", ("tuned/mine.json",)
     ),

@@ -17,8 +17,8 @@ from generator.language.errors import CallError, shown
 
 _Built = TypeVar("_Built")
 
-#: The largest size of a product: kernels take extents of 32 bits.
-LARGEST_SIZE = 2**31 - 1
+#: The largest size of a product: a call refuses larger ones, of which the offsets within a tile pass 32 bits.
+LARGEST_SIZE = 2**31 - 2**16
 #: Text without halves of characters, which no file can have in UTF-8.
 TEXT: dict[str, Any] = {"type": "string", "pattern": r"^[^\ud800-\udfff]*$"}
 #: What becomes a name in rendered source: printable ASCII without a quote and a backslash.

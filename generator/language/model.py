@@ -11,7 +11,8 @@ from typing import Any
 from packaging.specifiers import SpecifierSet
 
 from generator.epilogue.chain import Epilogue
-from generator.language.dtypes import DTYPE_SHORTHANDS, FORMATS, PRECISIONS, SPARSITIES
+from generator.language.dtypes import DTYPE_SHORTHANDS, PRECISIONS, SPARSITIES
+from generator.language.elements import FORMATS
 from generator.language.errors import Mistake
 from generator.language.storage import Block, Storage, element_of, kind_of
 from generator.language.vocabulary import (
@@ -104,9 +105,9 @@ class Dtype:
 
     @property
     def _types(self) -> str:
-        """The shorthand if there is one; else `a_acc_out` or `axb_acc_out`, and a precision that is not the default."""
+        """The shorthand of names; else `a_acc_out` or `axb_acc_out`, and a precision that is not the default."""
         for shorthand, parts in DTYPE_SHORTHANDS.items():
-            if parts == (self.a, self.b, self.acc, self.out, self.precision):
+            if parts.naming and parts.types == (self.a, self.b, self.acc, self.out, self.precision):
                 return shorthand
         word = f"{self.a if self.a == self.b else f'{self.a}x{self.b}'}_{self.acc}_{self.out}"
         implied = PRECISIONS.get(self.a, (None,))[0]
@@ -170,7 +171,7 @@ class Dtype:
     @classmethod
     def of(cls, shorthand: str) -> Dtype:
         """The type that a shorthand names; raise KeyError for an unknown one."""
-        return cls(*DTYPE_SHORTHANDS[shorthand])
+        return cls(*DTYPE_SHORTHANDS[shorthand].types)
 
 
 def _block(word: str, block: Block | None) -> Block | None:
@@ -371,6 +372,7 @@ class Spec:
     tuned: tuple[Measured, ...] = ()
     backward: str = DEFAULTS["backward"]
     invariant: str = DEFAULTS["invariant"]
+    package: str = DEFAULTS["package"]
     #: The files that the spec names, whether they exist or not.
     tuned_files: tuple[Path, ...] = ()
     #: What a reader of the spec should know, and is no mistake.

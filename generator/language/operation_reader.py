@@ -11,7 +11,7 @@ from generator.epilogue import formula, gated_units
 from generator.epilogue.auxiliary_outputs import AUXILIARY, AuxiliaryOutput, named
 from generator.epilogue.formula import FUNCTIONS, FormulaError, Number
 from generator.epilogue.gradient_operation import GRAD, GradientOperation, gradient_name, why_no_gradient
-from generator.epilogue.operations import SHAPES, Operation, Settings, written
+from generator.epilogue.operations import SHAPES, EpilogueOperation, Settings, written
 from generator.language.document import plain
 from generator.language.errors import nearest, shown
 from generator.language.keys import OPERATION_KEYS
@@ -25,9 +25,11 @@ _LONGEST_OPERAND = 24
 _LONGEST_OUTPUT = 14
 
 
-def read_operations(reader: Reader, node: Node, known: Mapping[str, Operation]) -> dict[str, Operation | None]:
+def read_operations(
+    reader: Reader, node: Node, known: Mapping[str, EpilogueOperation]
+) -> dict[str, EpilogueOperation | None]:
     """The operations of the mapping `ops`, by name; None for each that has a mistake."""
-    found: dict[str, Operation | None] = {}
+    found: dict[str, EpilogueOperation | None] = {}
     spelled = {written(name): name for name in ("none", gated_units.INTERLEAVED, *known)}
     spelled |= {written(word): word for name, operation in known.items() for word in _gradients(name, operation)}
     # In kernels' names the axis `rounding` follows the chain.
@@ -51,12 +53,12 @@ def read_operations(reader: Reader, node: Node, known: Mapping[str, Operation]) 
     return found
 
 
-def _gradients(name: str, operation: Operation | None) -> list[str]:
+def _gradients(name: str, operation: EpilogueOperation | None) -> list[str]:
     """The name of the gradient of an operation, if it has one."""
     return [] if operation is None or why_no_gradient(operation) is not None else [gradient_name(name)]
 
 
-def _operation(reader: Reader, node: Node, what: str) -> Operation | None:
+def _operation(reader: Reader, node: Node, what: str) -> EpilogueOperation | None:
     before = len(reader.mistakes)
     found = reader.mapping(node, OPERATION_KEYS, what, required=("formula",))
     text = reader.text(found["formula"], f"{what}.formula") if "formula" in found else None
@@ -77,7 +79,7 @@ def _operation(reader: Reader, node: Node, what: str) -> Operation | None:
             scalars[name] = None if plain(value) is None else reader.number(value, f"{what}.scalars.{name}")
     if text is None or len(reader.mistakes) > before:
         return None
-    operation = Operation(text, operands, scalars)
+    operation = EpilogueOperation(text, operands, scalars)
     if operation.gated and gated_units.ORDER in scalars:
         message = f"{gated_units.ORDER!r} is a parameter of every formula with 'gate'; choose another name"
         reader.wrong(found["scalars"], f"{what}.scalars: {message}")
@@ -131,7 +133,7 @@ def _shape(reader: Reader, node: Node, what: str) -> str | None:
     return None
 
 
-def read_settings(reader: Reader, node: Node, name: str, operation: Operation) -> Settings | None:
+def read_settings(reader: Reader, node: Node, name: str, operation: EpilogueOperation) -> Settings | None:
     """The settings of `operation` in a chain, in the operation's order, without those that are the default."""
     before = len(reader.mistakes)
     what = f"epilogue.{name}"
@@ -161,7 +163,7 @@ def read_settings(reader: Reader, node: Node, name: str, operation: Operation) -
     return settings if settled(reader, node, name, operation, settings) else None
 
 
-def settled(reader: Reader, node: Node, name: str, operation: Operation, settings: Settings = ()) -> bool:
+def settled(reader: Reader, node: Node, name: str, operation: EpilogueOperation, settings: Settings = ()) -> bool:
     """Whether the operation is valid with these settings; if not, a mistake is recorded."""
     if operation.bounds and not any(key in operation.bounds for key, _ in settings):
         bound = f"{operation.bounds[0]}: 0"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 import re
 from functools import cache
 from pathlib import Path
@@ -14,15 +15,24 @@ from generator.language.vocabulary import SCHEDULE
 #: The folder of the templates of kernels and launchers.
 TEMPLATES = shared("templates", "templates")
 
-#: Functions next to the kernel, whose local names cannot clash.
-_BESIDE = "math.j2"
+#: Functions next to the kernel and to `gemm`, whose local names cannot clash.
+_BESIDE = ("math.j2", "standalone.j2")
 
 _UNREAD = re.compile(r'"""[\s\S]*?"""|"[^"\n]*"|#.*')
 _WORD = re.compile(r"[A-Za-z_]\w*")
 #: Names that Python code composes, so that no template contains them as a whole.
 _SPELLED = frozenset(
     {
-        *("c", "furthest", "map", "meta", "number", "plan", "refusal", "tuple"),
+        *("c", "furthest", "map", "meta", "number", "plan", "refusal", "tuple", "x"),
+        *("dtype", "isinstance", "needed", "parts"),
+        # What `gemm` and the methods of its call have beside operands, and what launches take.
+        *("config", "float", "gemm", "given", "grid", "kernel", "num_stages", "num_warps", "out", "results", "self"),
+        # The same of a file that stands alone, and what its statements call.
+        *("columns", "containers", "cost", "index", "max", "min", "programs", "row", "rows", "tuned", "tuned_kernel"),
+        *("Any", "Config", "Row", "CONFIGS", "SCALES", "TOO_LARGE", "Tensor", "TensorDescriptor", "ValueError"),
+        *("tl", "torch", "triton"),
+        # Memory that is allocated for a call, which launches name as they name operands.
+        *("counters", "decoded", "sums", "work"),
         *("gate", "acc_gate", "acc_up", "b_gate", "b_up", "in_b", "in_s"),
         *(f"{x}_{side}" for x in ("acc", "b") for side in ("left", "right")),
         *(f"{x}_{half}" for x in ("b_scale", "b_zero") for half in ("gate", "up")),
@@ -37,8 +47,9 @@ _MADE = re.compile(r"ld.*|stride_.*|.*_(ptrs?|desc|block|parts|next)|.*_on_devic
 
 def of_kernels(path: Path) -> bool:
     """Whether a template is part of a kernel's file: a schedule's template, or macros."""
-    name, whole, _ = path.name.partition(".py.j2")
-    return name in (*SCHEDULE, "module") if whole else name != _BESIDE
+    # Whole files are modules and the stub of a family.
+    name, whole, _ = path.name.partition(".py")
+    return name in (*SCHEDULE, "module") if whole else name not in _BESIDE
 
 
 @cache
@@ -57,4 +68,4 @@ def taken() -> frozenset[str]:
 
 def is_taken(name: str) -> bool:
     """Whether a kernel or its launcher may use `name` itself."""
-    return name in taken() or _MADE.fullmatch(name) is not None
+    return keyword.iskeyword(name) or name in taken() or _MADE.fullmatch(name) is not None

@@ -6,7 +6,6 @@ expressed in a schema, and only the reader finds them: docs/editor.md lists thes
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
 import re
@@ -18,12 +17,12 @@ from typing import Any
 from generator.epilogue import gated_units
 from generator.epilogue.auxiliary_outputs import AUXILIARY
 from generator.epilogue.gradient_operation import GRAD, gradient_name, why_no_gradient
-from generator.epilogue.operations import SHAPES, Operation
+from generator.epilogue.operations import SHAPES, EpilogueOperation
 from generator.language import keys
 from generator.language.axis_values import POWERS
 from generator.language.built_in import BUILT_IN
 from generator.language.dtype_reader import LARGEST_BLOCK
-from generator.language.dtypes import ACCUMULATORS, DTYPE_SHORTHANDS, ELEMENTS, PRECISIONS, SPARSITIES, WEIGHTS
+from generator.language.dtypes import ACCUMULATORS, DTYPE_SHORTHANDS, PRECISIONS, RESULTS, SPARSITIES, WEIGHTS
 from generator.language.family_names import LONGEST_NAME, NAME
 from generator.language.keys import Key
 from generator.language.model import Tile
@@ -35,6 +34,7 @@ from generator.language.vocabulary import (
     DEFAULTS,
     INVARIANT,
     LAYOUT_LETTERS,
+    PACKAGE,
     SELECT,
     SINGLE_AXES,
     WORDS,
@@ -58,7 +58,8 @@ _NAME: Schema = {**_TEXT, "pattern": f"^{NAME}$", "maxLength": LONGEST_NAME}
 @cache
 def schema() -> Schema:
     """The schema of a spec file (JSON Schema, draft 7)."""
-    one_value = {"select": _words(SELECT), "backward": _words(BACKWARD), "invariant": _words(INVARIANT)}
+    words = {"select": SELECT, "backward": BACKWARD, "invariant": INVARIANT, "package": PACKAGE}
+    one_value = {key: _words(meanings) for key, meanings in words.items()}
     made = {
         "summary": _LINE,
         "name": _NAME,
@@ -153,7 +154,7 @@ def _dtype() -> Schema:
         "a": {"enum": list(ACCUMULATORS)},
         "b": {"enum": list(dict.fromkeys((*ACCUMULATORS, *WEIGHTS)))},
         "acc": {"enum": list(dict.fromkeys(word for words in ACCUMULATORS.values() for word in words))},
-        "out": {"enum": list(ELEMENTS)},
+        "out": {"enum": list(RESULTS)},
         "precision": {"enum": precisions},
         "scales": {**_entries("ab", _BLOCK), "minProperties": 1},
         "zeros": {**_entries("b", {"type": "boolean"}), "required": ["b"]},
@@ -220,7 +221,7 @@ def _with_parameters(strict: bool) -> Schema:
     }
 
 
-def _parameters(operation: Operation) -> Schema:
+def _parameters(operation: EpilogueOperation) -> Schema:
     order = {"enum": list(gated_units.ORDERS), "default": gated_units.CONCATENATED}
     found = {name: order if operation.gated and name == gated_units.ORDER else _NUMBER for name in operation.parameters}
     # One of the bounds must be given.
@@ -254,20 +255,3 @@ def _tile() -> Schema:
 def _exclusion() -> Schema:
     made = {**{axis: _listed(_value(axis)) for axis in AXES}, "because": _LINE}
     return {**_mapping(keys.EXCLUDE_KEYS, made, ("because",), defaults={}), "minProperties": 2}
-
-
-def parser() -> argparse.ArgumentParser:
-    """The parser of the command."""
-    return argparse.ArgumentParser(
-        prog="python -m generator schema",
-        description="Print a JSON Schema of the spec language, for editors that run yaml-language-server.",
-        epilog=f"A spec names the schema beside it in a comment: {MODELINE}",
-        allow_abbrev=False,
-    )
-
-
-def main(argv: list[str]) -> int:
-    """Print the schema."""
-    parser().parse_args(argv)
-    print(text(), end="")
-    return 0

@@ -19,6 +19,7 @@ from generator.language.built_in import BUILT_IN
 from generator.language.document import Place, compose, place, plain
 from generator.language.errors import Mistake, SpecError, nearest, shown
 from generator.language.family_names import why_no_family
+from generator.language.gpus import nearest_target
 from generator.language.keys import EXCLUDE_KEYS, KEYS, REQUIRED
 from generator.language.model import AxisValue, Exclusion, Measured, Spec, Tile, word_of
 from generator.language.operation_reader import read_operations
@@ -26,7 +27,17 @@ from generator.language.reader import Reader
 from generator.language.targets import DEFAULT_TARGETS, TARGETS
 from generator.language.tuned_file import parse as parse_measurements
 from generator.language.versions import SUPPORTED, minor_versions, spelled
-from generator.language.vocabulary import AXES, BACKWARD, DEFAULTS, INVARIANT, OPEN_AXES, SELECT, SINGLE_AXES, WORDS
+from generator.language.vocabulary import (
+    AXES,
+    BACKWARD,
+    DEFAULTS,
+    INVARIANT,
+    OPEN_AXES,
+    PACKAGE,
+    SELECT,
+    SINGLE_AXES,
+    WORDS,
+)
 
 #: The most characters of a header.
 LONGEST_HEADER = 20_000
@@ -104,8 +115,8 @@ class _SpecReader(Reader):
         summary = self.summary(found["summary"]) if "summary" in found else None
         exclude = self.exclude(found["exclude"], axes) if "exclude" in found else ()
         tiles = self.tiles(found["tile"]) if "tile" in found else None
-        scalars = {"backward": BACKWARD, "invariant": INVARIANT}
-        backward, invariant = (
+        scalars = {"backward": BACKWARD, "invariant": INVARIANT, "package": PACKAGE}
+        backward, invariant, package = (
             self.word(found[key], key, words) if key in found else DEFAULTS[key] for key, words in scalars.items()
         )
         measured, read = self.tuned(found["tuned"]) if "tuned" in found else ((), b"")
@@ -117,7 +128,7 @@ class _SpecReader(Reader):
         triton = self.triton(found["triton"]) if "triton" in found else SUPPORTED
         if self.mistakes or name is None or summary is None or triton is None:
             return None
-        assert select is not None and backward is not None and invariant is not None
+        assert select is not None and backward is not None and invariant is not None and package is not None
         return Spec(
             self.path,
             # Line ends do not count: a checkout on Windows may have them as CRLF.
@@ -135,6 +146,7 @@ class _SpecReader(Reader):
             measured,
             backward,
             invariant,
+            package,
             tuple(self.tuned_files),
             tuple(self.warnings),
         )
@@ -257,7 +269,7 @@ class _SpecReader(Reader):
             found = plain(item)
             if isinstance(found, str) and found in TARGETS:
                 return found
-            self.wrong(item, f"targets: unknown value {shown(found)}; {nearest(str(found), TARGETS)}")
+            self.wrong(item, f"targets: unknown value {shown(found)}; {nearest_target(str(found))}")
             return None
 
         if not isinstance(node, SequenceNode):

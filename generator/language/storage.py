@@ -1,13 +1,13 @@
 """An operand as it is stored: containers, packing, scales and zero points, and the type that it is multiplied in.
 
-What reads an operand in memory asks its `Storage`. A new format is a value here and a macro of `templates/storage.j2`.
+What reads an operand in memory asks its `Storage`, which asks the records of `elements.py`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from generator.language.dtypes import ELEMENTS, FORMATS, STORED, Element
+from generator.language.elements import ELEMENTS, FORMATS, ElementType
 
 #: What holds several elements, or bits without a type of their own in torch.
 CONTAINER = "uint8"
@@ -24,10 +24,9 @@ def kind_of(word: str) -> str:
     return FORMATS[word].element if word in FORMATS else word
 
 
-def element_of(word: str) -> Element:
+def element_of(word: str) -> ElementType:
     """The scalar type that a word names, of a format that of its elements."""
-    kind = kind_of(word)
-    return STORED.get(kind) or ELEMENTS[kind]
+    return ELEMENTS[kind_of(word)]
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ class Storage:
     native: bool = False
 
     @property
-    def element(self) -> Element:
+    def element(self) -> ElementType:
         """The element; of a type that torch lacks, with the names of its container."""
         return element_of(self.word)
 

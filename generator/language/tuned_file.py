@@ -26,7 +26,7 @@ _RATES = {
 }
 #: A kernel and a configuration, with the seconds of a call (`generator.tune.outcome.Timed`).
 TIMED = values.mapping({"kernel": values.NAME, "config": values.CONFIG, "seconds": values.SECONDS})
-#: The winner of one contract and size (`generator.tune.outcome.Winner`).
+#: The winner of one contract and size (`generator.tune.outcome.ConfirmedWinner`).
 _WINNER = {
     "contract": values.NAME,
     **dict.fromkeys(("m", "n", "k"), values.SIZE),

@@ -1,13 +1,16 @@
 """The words of the spec language: every axis and value, its meaning, and whether a template exists.
 
 A word without a template is listed too, so that the message for it is "not available yet" and not "unknown". Nothing
-else in the project lists axis values, but for those of `dtype`, which are in `dtypes.py`.
+else in the project lists axis values, but for those of `dtype`, which follow from `elements.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from generator.language import tile_orders
+from generator.language.features import CHAINS, LOADS, SEVERAL, STORED, Feature
 
 #: The axes in the order of the family's product; newer axes come last.
 AXES = (
@@ -31,12 +34,24 @@ class Word:
     available: bool = True
     #: Of the kernels of a contract, those of a lower rank are tried first.
     rank: int = 99
+    #: Of a schedule, a load or an order of tiles: what it handles beyond a plain product. All else is refused.
+    handles: tuple[Feature, ...] = field(default=(), kw_only=True)
+
+
+@dataclass(frozen=True)
+class Masking(Word):
+    """Which dimensions may be ragged."""
+
+    #: Those that are masked, of "mnk"; None if each call decides.
+    ragged: str | None = field(kw_only=True)
 
 
 @dataclass(frozen=True)
 class Order(Word):
     """An order of tiles, and what it needs: columns of CONFIGS, a function next to the kernel."""
 
+    #: Its meaning, with which the order of stores is compared.
+    visits: tile_orders.Visits = field(kw_only=True)
     #: The column of CONFIGS for the size of its bands, if it has bands.
     band: str | None = None
     #: The column of CONFIGS for the number of a GPU's dies, if the order depends on it.
@@ -182,49 +197,125 @@ BATCH: Mapping[str, Products] = {
     ),
 }
 
-#: The dimensions that may be ragged; None if each call decides.
-MASKED_DIMENSIONS: Mapping[str, str | None] = {"none": "", "k": "k", "mn": "mn", "mnk": "mnk", "auto": None}
-
-MASKING: Mapping[str, Word] = {
-    "none": Word("M, N and K must be multiples of the tile", rank=1),
-    "k": Word("K is any size; M and N must be multiples of the tile", rank=2),
-    "mn": Word("M and N are any size; K must be a multiple of the tile", rank=3),
-    "mnk": Word("M, N and K are any size", rank=4),
-    "auto": Word("M, N and K are any size; a dimension that the tile divides is compiled without its mask", rank=0),
+MASKING: Mapping[str, Masking] = {
+    "none": Masking("M, N and K must be multiples of the tile", ragged="", rank=1),
+    "k": Masking("K is any size; M and N must be multiples of the tile", ragged="k", rank=2),
+    "mn": Masking("M and N are any size; K must be a multiple of the tile", ragged="mn", rank=3),
+    "mnk": Masking("M, N and K are any size", ragged="mnk", rank=4),
+    "auto": Masking(
+        "M, N and K are any size; a dimension that the tile divides is compiled without its mask", ragged=None, rank=0
+    ),
 }
 
+_NUMBERED = (Feature.NUMBERED,)
+
 SWIZZLE: Mapping[str, Order] = {
-    "linear": Order("row by row", rank=5),
-    "linear_n": Order("column by column", rank=6),
-    "grouped": Order("in bands of GROUP_M tile rows, column by column in each band", band="GROUP_M", rank=0),
-    "grouped_n": Order("in bands of GROUP_N tile columns, row by row in each band", band="GROUP_N", rank=1),
-    "swizzle2d": Order("in bands of GROUP_M tile rows, as Triton's tl.swizzle2d orders them", band="GROUP_M", rank=2),
-    "hilbert": Order("along a Hilbert curve over the grid of tiles", helper="hilbert", rank=3),
+    "linear": Order("row by row", rank=5, visits=tile_orders.linear, handles=_NUMBERED),
+    "linear_n": Order("column by column", rank=6, visits=tile_orders.linear_n, handles=_NUMBERED),
+    "grouped": Order(
+        "in bands of GROUP_M tile rows, column by column in each band",
+        band="GROUP_M",
+        rank=0,
+        visits=tile_orders.grouped,
+        handles=_NUMBERED,
+    ),
+    "grouped_n": Order(
+        "in bands of GROUP_N tile columns, row by row in each band",
+        band="GROUP_N",
+        rank=1,
+        visits=tile_orders.grouped_n,
+        handles=_NUMBERED,
+    ),
+    "swizzle2d": Order(
+        "in bands of GROUP_M tile rows, as Triton's tl.swizzle2d orders them",
+        band="GROUP_M",
+        rank=2,
+        visits=tile_orders.grouped,
+        handles=_NUMBERED,
+    ),
+    "hilbert": Order(
+        "along a Hilbert curve over the grid of tiles",
+        helper="hilbert",
+        rank=3,
+        visits=tile_orders.along_hilbert,
+        handles=_NUMBERED,
+    ),
     "chiplet": Order(
         "in bands of GROUP_M tile rows, column by column in each band, with consecutive tiles for each of "
         "NUM_CHIPLETS dies, to which the hardware deals programs in turn",
         band="GROUP_M",
         chiplets="NUM_CHIPLETS",
         rank=4,
+        visits=tile_orders.chiplet,
+        handles=_NUMBERED,
     ),
 }
 
+#: What the macros of tile.j2 and of module.py.j2 do for every schedule that calls them.
+_TILES = (*STORED, Feature.GATES, *CHAINS, *LOADS, Feature.ORDERS, Feature.EXCHANGED)
+
 SCHEDULE: Mapping[str, Schedule] = {
-    "elementwise": Schedule("one program computes one element with a scalar loop over K", tiled=False, rank=8),
-    "naive": Schedule("one program computes one tile, with all of K in one load", looped=False, rank=7),
-    "tiled": Schedule("one program computes one tile, in a loop over K", rank=0),
-    "paired": Schedule("one program computes a tile of two widths side by side, in a loop over K", pairs=True, rank=2),
+    "elementwise": Schedule(
+        "one program computes one element with a scalar loop over K",
+        tiled=False,
+        rank=8,
+        handles=(Feature.GATES, Feature.EPILOGUES, Feature.OUTPUTS, Feature.BATCHES, Feature.INVARIANT),
+    ),
+    "naive": Schedule(
+        "one program computes one tile, with all of K in one load",
+        looped=False,
+        rank=7,
+        handles=(
+            *(*CHAINS, *LOADS, Feature.PRECISIONS, Feature.GATES, Feature.BATCHES),
+            *(Feature.ORDERS, Feature.EXCHANGED, Feature.INVARIANT),
+        ),
+    ),
+    "tiled": Schedule(
+        "one program computes one tile, in a loop over K",
+        rank=0,
+        handles=(*_TILES, *SEVERAL, Feature.SCALED, Feature.SUMMED, Feature.INVARIANT),
+    ),
+    "paired": Schedule(
+        "one program computes a tile of two widths side by side, in a loop over K",
+        pairs=True,
+        rank=2,
+        handles=(
+            *(Feature.SCALES, Feature.MIXED, Feature.PRECISIONS, Feature.EPILOGUES, Feature.OUTPUTS),
+            *(Feature.DESCRIPTORS, Feature.STORES, Feature.ORDERS, Feature.EXCHANGED, Feature.INVARIANT),
+        ),
+    ),
     "persistent": Schedule(
-        "as many programs as the device runs at once, each computing several tiles", walks=True, indent=8, rank=1
+        "as many programs as the device runs at once, each computing several tiles",
+        walks=True,
+        indent=8,
+        rank=1,
+        handles=(*_TILES, *SEVERAL, Feature.SCALED, Feature.INVARIANT),
     ),
     "split_k": Schedule(
-        "K divided over programs, reduced in a fixed order", splits=True, workspace=True, joins=True, rank=3
+        "K divided over programs, reduced in a fixed order",
+        splits=True,
+        workspace=True,
+        joins=True,
+        rank=3,
+        handles=(*_TILES, Feature.SCALED, Feature.SUMMED, Feature.INVARIANT),
     ),
     "split_k_atomic": Schedule(
-        "K divided over programs, reduced by atomic adds", splits=True, repeatable=False, rank=6
+        "K divided over programs, reduced by atomic adds",
+        splits=True,
+        repeatable=False,
+        rank=6,
+        handles=(
+            *(*LOADS, Feature.REGISTERS, Feature.PRECISIONS),
+            *(Feature.ORDERS, Feature.EXCHANGED, Feature.SUMMED),
+        ),
     ),
     "stream_k": Schedule(
-        "K-iterations divided evenly over a persistent grid", walks=True, workspace=True, indent=12, rank=5
+        "K-iterations divided evenly over a persistent grid",
+        walks=True,
+        workspace=True,
+        indent=12,
+        rank=5,
+        handles=(*_TILES, Feature.SCALED),
     ),
     "decoded": Schedule(
         "a first kernel makes B of the type and order that is multiplied, a second multiplies it as persistent does",
@@ -232,15 +323,34 @@ SCHEDULE: Mapping[str, Schedule] = {
         walks=True,
         indent=8,
         rank=4,
+        handles=(
+            *(Feature.CONVERSIONS, Feature.SCALES, Feature.SPARSITY, Feature.MIXED, Feature.PRECISIONS),
+            *(Feature.GATES, *CHAINS, *LOADS, Feature.ORDERS, Feature.INVARIANT),
+        ),
     ),
 }
 #: Programs of a persistent grid in Triton's interpreter: few enough that each has several tiles.
 INTERPRETED = 3
 
+#: What loads by tiles of pointers or by descriptors do, whose macros know how operands are stored.
+_OPERANDS = (*STORED, Feature.GATES, *CHAINS, *SEVERAL, Feature.EXCHANGED, Feature.SCALED, Feature.PARTS_OF_K)
+
 LOAD: Mapping[str, Load] = {
-    "pointer": Load("tiles of pointers", rank=1),
-    "block_pointer": Load("block pointers (tl.make_block_ptr)", blocks=True, rank=2),
-    "descriptor": Load("tensor descriptors made on the host, copied by the hardware", descriptors=True, rank=0),
+    "pointer": Load(
+        "tiles of pointers", rank=1, handles=(*_OPERANDS, Feature.STRIDED, Feature.SUMMED, Feature.ELEMENTS)
+    ),
+    "block_pointer": Load(
+        "block pointers (tl.make_block_ptr)",
+        blocks=True,
+        rank=2,
+        handles=(*CHAINS, Feature.BATCHES, Feature.STRIDED, Feature.EXCHANGED, Feature.PARTS_OF_K),
+    ),
+    "descriptor": Load(
+        "tensor descriptors made on the host, copied by the hardware",
+        descriptors=True,
+        rank=0,
+        handles=(*_OPERANDS, Feature.PAIRS),
+    ),
 }
 
 STORE: Mapping[str, Word] = {
@@ -261,9 +371,15 @@ ROUNDING: Mapping[str, Word] = {
 }
 
 MATH: Mapping[str, Word] = {
-    "auto": Word("as exact"),
-    "exact": Word("sigmoid and tanh to a few units in the last place of fp32"),
-    "fast": Word("sigmoid and tanh to a small fraction of a unit in the last place of 16-bit types"),
+    "auto": Word(
+        "fast in the built-in sigmoid, tanh, silu, gelu_tanh, quick_gelu, swiglu and geglu_tanh, if every output has "
+        "16 bits or fewer and is rounded late, where it is off by at most 0.13 units in the last place; exact elsewhere"
+    ),
+    "exact": Word("accurate sigmoid and tanh everywhere: to a few units in the last place of fp32"),
+    "fast": Word(
+        "cheaper forms of sigmoid and tanh everywhere, in formulas of the spec's own and for fp32 results too, where "
+        "the error is larger: you must judge it"
+    ),
 }
 
 #: Axes whose values are plain words. `layout`, `dtype` and `epilogue` have grammars of their own.
@@ -297,6 +413,12 @@ INVARIANT: Mapping[str, Word] = {
     "rows": Word("a row of the result has the same bits for any number of other rows, whatever they hold"),
 }
 
+PACKAGE: Mapping[str, Word] = {
+    "torch": Word("functions that torch knows: operators, compile, autograd, export, cached launches, `prepare`, `nn`"),
+    "plain": Word("kernels and the choice among them, by public interfaces of torch and Triton alone"),
+    "files": Word("each kernel a file that stands alone, without functions of contracts"),
+}
+
 DEFAULTS: Mapping[str, str] = {
     "batch": "none",
     "epilogue": "none",
@@ -311,4 +433,5 @@ DEFAULTS: Mapping[str, str] = {
     "select": "heuristic",
     "backward": "none",
     "invariant": "none",
+    "package": "torch",
 }

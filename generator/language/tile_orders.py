@@ -1,0 +1,115 @@
+"""The meaning of each order of tiles, which knows nothing of the macros that kernels have for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
+
+
+class Numbers(Protocol):
+    """What an order reads of a configuration."""
+
+    @property
+    def group(self) -> int: ...
+
+    @property
+    def chiplets(self) -> int: ...
+
+
+#: Row and column of each tile of a grid of so many rows and columns of tiles, in the order of the tiles' numbers.
+Visits = Callable[[Numbers, int, int], Iterator[tuple[int, int]]]
+
+
+def bands(height: int, rows: int, columns: int) -> Iterator[tuple[int, int]]:
+    """Bands of `height` rows of tiles; inside a band, down the columns."""
+    for first in range(0, rows, height):
+        for n in range(columns):
+            yield from ((m, n) for m in range(first, min(first + height, rows)))
+
+
+def dealt(order: Sequence[tuple[int, int]], dies: int) -> Iterator[tuple[int, int]]:
+    """`order` divided into one contiguous run per die, with the longer runs first; the dies alternate."""
+    share, longer = divmod(len(order), dies)
+    starts = [die * share + min(die, longer) for die in range(dies)]
+    for turn in range(share + 1):
+        yield from (order[start + turn] for start in starts[: dies if turn < share else longer])
+
+
+def transposed(order: Iterator[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """An order of the transposed grid, with row and column exchanged."""
+    return ((m, n) for n, m in order)
+
+
+def hilbert(rows: int, columns: int) -> Iterator[tuple[int, int]]:
+    """Row and column of each cell along the generalised Hilbert curve of a rectangle (J. Červený, gilbert).
+
+    The curve starts in the first cell, and ends at the other end of the rectangle's longer side.
+    """
+    if columns >= rows:
+        yield from _curve((0, 0), (0, columns), (rows, 0))
+    else:
+        yield from _curve((0, 0), (rows, 0), (0, columns))
+
+
+Vector = tuple[int, int]
+
+
+def _curve(at: Vector, long: Vector, wide: Vector) -> Iterator[Vector]:
+    """The curve in the rectangle that the axis-parallel vectors span from `at`; it ends at the end of `long`."""
+    length, width = abs(sum(long)), abs(sum(wide))
+    if width == 1 or length == 1:
+        step = _unit(long if width == 1 else wide)
+        yield from (_moved(at, _times(step, place)) for place in range(max(length, width)))
+        return
+    if 2 * length > 3 * width:
+        half = _times(_unit(long), _even(length // 2))
+        yield from _curve(at, half, wide)
+        yield from _curve(_moved(at, half), _moved(long, _times(half, -1)), wide)
+        return
+    half, side = _times(_unit(long), length // 2), _times(_unit(wide), _even(width // 2) if width > 2 else 1)
+    rest = _moved(long, _times(half, -1))
+    yield from _curve(at, side, half)
+    yield from _curve(_moved(at, side), long, _moved(wide, _times(side, -1)))
+    last = _moved(_moved(long, _times(_unit(long), -1)), _moved(side, _times(_unit(side), -1)))
+    yield from _curve(_moved(at, last), _times(side, -1), _times(rest, -1))
+
+
+def _even(number: int) -> int:
+    return number + number % 2
+
+
+def _unit(vector: Vector) -> Vector:
+    length = abs(sum(vector))
+    return vector[0] // length, vector[1] // length
+
+
+def _times(vector: Vector, factor: int) -> Vector:
+    return vector[0] * factor, vector[1] * factor
+
+
+def _moved(vector: Vector, by: Vector) -> Vector:
+    return vector[0] + by[0], vector[1] + by[1]
+
+
+def linear(tile: Numbers, rows: int, columns: int) -> Iterator[tuple[int, int]]:
+    return bands(1, rows, columns)
+
+
+def linear_n(tile: Numbers, rows: int, columns: int) -> Iterator[tuple[int, int]]:
+    return transposed(bands(1, columns, rows))
+
+
+def grouped(tile: Numbers, rows: int, columns: int) -> Iterator[tuple[int, int]]:
+    return bands(tile.group, rows, columns)
+
+
+def grouped_n(tile: Numbers, rows: int, columns: int) -> Iterator[tuple[int, int]]:
+    return transposed(bands(tile.group, columns, rows))
+
+
+def along_hilbert(tile: Numbers, rows: int, columns: int) -> Iterator[tuple[int, int]]:
+    return hilbert(rows, columns) if rows and columns else iter(())
+
+
+def chiplet(tile: Numbers, rows: int, columns: int) -> Iterator[tuple[int, int]]:
+    return dealt(list(bands(tile.group, rows, columns)), tile.chiplets)
