@@ -16,7 +16,7 @@ from typing import Any
 from generator.language.model import Variant
 from generator.language.vocabulary import Schedule
 from generator.plan.devices import Device
-from generator.plan.memory import staged
+from generator.plan.shared_memory import staged
 
 #: The numbers of rows for which one configuration is chosen where M has no part in the choice (`invariant: rows`).
 TYPICAL_M = (1, 16, 64, 256, 1024, 4096)

@@ -12,7 +12,7 @@ from generator.language.targets import TARGETS
 from generator.language.vocabulary import DEFAULTS
 from generator.plan import legality
 from generator.plan.kernels import Family
-from generator.plan.memory import staged
+from generator.plan.shared_memory import staged
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from generator.language.vocabulary import AXES, DEFAULTS, LAYOUT_LETTERS, WORDS
 
 
 @dataclass(frozen=True)
-class Part:
+class SpecPart:
     """A part of a spec, and the spec with that part changed."""
 
     key: str
@@ -41,7 +41,7 @@ class Part:
         return f"{self.key}: {self.word!r}" if self.word else f"the value of {self.key}"
 
 
-def to_blame(spec: Spec, has_kernels: Callable[[Spec], bool], *, each: bool = True) -> list[Part]:
+def to_blame(spec: Spec, has_kernels: Callable[[Spec], bool], *, each: bool = True) -> list[SpecPart]:
     """The parts of `spec` of which each, changed alone, gives the empty family kernels; in the order of the file.
 
     `has_kernels` returns whether the family of a spec has at least one kernel. Without `each`, exclusions are removed
@@ -54,31 +54,31 @@ def to_blame(spec: Spec, has_kernels: Callable[[Spec], bool], *, each: bool = Tr
     return []
 
 
-def _exclusions(spec: Spec) -> Iterator[Part]:
+def _exclusions(spec: Spec) -> Iterator[SpecPart]:
     for index in range(len(spec.exclude)):
         others = spec.exclude[:index] + spec.exclude[index + 1 :]
-        yield Part("exclude", str(index), replace(spec, exclude=others))
+        yield SpecPart("exclude", str(index), replace(spec, exclude=others))
 
 
-def _all_exclusions(spec: Spec) -> Iterator[Part]:
+def _all_exclusions(spec: Spec) -> Iterator[SpecPart]:
     if len(spec.exclude) > 1:
-        yield Part("exclude", "", replace(spec, exclude=()))
+        yield SpecPart("exclude", "", replace(spec, exclude=()))
 
 
-def _defaults(spec: Spec) -> Iterator[Part]:
+def _defaults(spec: Spec) -> Iterator[SpecPart]:
     for axis in AXES:
         if axis in DEFAULTS:
             yield from _axis(spec, axis, (Epilogue() if axis == "epilogue" else DEFAULTS[axis],))
     if spec.select != DEFAULTS["select"]:
-        yield Part("select", spec.select, replace(spec, select=DEFAULTS["select"]))
+        yield SpecPart("select", spec.select, replace(spec, select=DEFAULTS["select"]))
     if spec.invariant != DEFAULTS["invariant"]:
-        yield Part("invariant", spec.invariant, replace(spec, invariant=DEFAULTS["invariant"]))
+        yield SpecPart("invariant", spec.invariant, replace(spec, invariant=DEFAULTS["invariant"]))
     yield from _targets(spec, DEFAULT_TARGETS)
     if spec.triton != SUPPORTED:
-        yield Part("triton", "", replace(spec, triton=SUPPORTED))
+        yield SpecPart("triton", "", replace(spec, triton=SUPPORTED))
 
 
-def _other_values(spec: Spec) -> Iterator[Part]:
+def _other_values(spec: Spec) -> Iterator[SpecPart]:
     for axis in AXES:
         if (axis, "") in spec.positions:
             listed = {word_of(value) for value in spec.axes[axis]}
@@ -86,17 +86,17 @@ def _other_values(spec: Spec) -> Iterator[Part]:
     yield from _targets(spec, tuple(target for target in TARGETS if target not in spec.targets))
 
 
-def _axis(spec: Spec, axis: str, values: tuple[AxisValue, ...]) -> Iterator[Part]:
+def _axis(spec: Spec, axis: str, values: tuple[AxisValue, ...]) -> Iterator[SpecPart]:
     """The axis with `values` instead of its own, if these differ and are not empty."""
     if values and spec.axes[axis] and values != spec.axes[axis]:
         only = _only([word_of(v) for v in spec.axes[axis]])
-        yield Part(axis, only, replace(spec, axes={**spec.axes, axis: values}))
+        yield SpecPart(axis, only, replace(spec, axes={**spec.axes, axis: values}))
 
 
-def _targets(spec: Spec, targets: tuple[str, ...]) -> Iterator[Part]:
+def _targets(spec: Spec, targets: tuple[str, ...]) -> Iterator[SpecPart]:
     """The spec for `targets` instead of its own, if it lists targets."""
     if ("targets", "") in spec.positions and targets and set(targets) != set(spec.targets):
-        yield Part("targets", _only(spec.targets), replace(spec, targets=targets))
+        yield SpecPart("targets", _only(spec.targets), replace(spec, targets=targets))
 
 
 def _only(words: Sequence[str]) -> str:

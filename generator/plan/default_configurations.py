@@ -10,8 +10,8 @@ from generator.epilogue.operations import COLUMNS, HALVES, ROWS
 from generator.language.model import Tile, Variant
 from generator.plan.configurations import divided
 from generator.plan.configurations_of_32_bits import of_32_bits
-from generator.plan.memory import staged
 from generator.plan.resources import widest_band
+from generator.plan.shared_memory import staged
 
 # 16-bit operands. Each was the fastest at one or more of 17 values of M from 8 to 8192, measured on an H200.
 _TILED_16 = (
@@ -295,7 +295,9 @@ def _ungated(v: Variant) -> tuple[Tile, ...]:
         return _TABLES["paired exchanged"][bits]
     if v.product == "exchanged":
         return _TABLES["exchanged"][bits] + (_EXCHANGED_8 if bits == 8 else ())
-    tiles = _TABLES[schedule][bits]
+    # Nothing was measured of a schedule without a table: those of the schedule that does the same by its traits.
+    alike = "persistent" if v.traits.walks_tiles else "stream_k" if v.traits.walks_steps else "tiled"
+    tiles = _TABLES.get(schedule, _TABLES["paired" if v.traits.pairs else alike])[bits]
     if v.traits.plain and v.loading.descriptors:
         return (*tiles, *(_PROMOTED if dtype.precision == "full" else ()), *_deep(v))
     return tiles

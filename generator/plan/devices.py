@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from generator.language.errors import CallError, nearest
+from generator.language.gpus import gpu_of
 
 
 def slug(name: str) -> str:
@@ -52,11 +53,22 @@ DEVICES: Mapping[str, Device] = {
 }
 
 
-def named(slug: str) -> Device:
-    """The known device that an option `--device` names; raises `CallError` for another."""
-    if slug in DEVICES:
-        return DEVICES[slug]
-    of_target = [name for name, device in DEVICES.items() if device.target == slug]
+def named(word: str) -> Device:
+    """The known device that an option `--device` names, perhaps as torch does; raises `CallError` for another."""
+    found = DEVICES.get(word) or DEVICES.get(slug(word))
+    if found is not None:
+        return found
+    of_target = [name for name, device in DEVICES.items() if device.target == word]
     if of_target:
-        raise CallError(f"--device: {slug} is an architecture; kernels are chosen for a device: {', '.join(of_target)}")
-    raise CallError(f"--device: {slug!r} is not known; {nearest(slug, DEVICES)}")
+        raise CallError(f"--device: {word} is an architecture; kernels are chosen for a device: {', '.join(of_target)}")
+    raise CallError(f"--device: {word!r} is not known; {nearest(word, DEVICES)}{_same_gpu(word)}")
+
+
+def _same_gpu(text: str) -> str:
+    """What GPU a text names, and the known devices that have this one, or else its architecture; perhaps nothing."""
+    gpu = gpu_of(text)
+    if gpu is None:
+        return ""
+    same = [name for name, device in DEVICES.items() if (own := gpu_of(device.name)) and own.name == gpu.name]
+    same = same or [name for name, device in DEVICES.items() if device.target == gpu.architecture]
+    return f"; {text} {gpu.told}" + (f": write {' or '.join(same)}" if same else ", and no figures of one are known")

@@ -7,13 +7,14 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from generator.language.errors import Mistake, SpecError
-from generator.language.model import Exclusion, Spec, Tile, Variant, word_of
+from generator.language.errors import Mistake, SpecError, shown
+from generator.language.model import Spec, Tile, Variant, word_of
 from generator.language.versions import spelled
 from generator.language.vocabulary import AXES, DEFAULTS, OPEN_AXES
-from generator.plan import default_configurations, gradients, legality, portfolio
+from generator.plan import default_configurations, gradients, legality, portfolio, replacements
 from generator.plan.blame import to_blame
-from generator.plan.gradients import Gradient
+from generator.plan.exclusions import Exclusions
+from generator.plan.gradients import ContractGradient
 from generator.plan.kernels import Family, Kernel, LeftOut
 
 #: A larger family is assumed to be a mistake in the spec: nobody reads, compiles or vendors so many kernels.
@@ -41,14 +42,36 @@ def expand(spec: Spec) -> Family:
         told = f"{size} variants with {rows} configurations each"
         message = f"tile: the product of the axes has {told}; at most {MOST_CONFIGURATIONS} configurations are weighed"
         raise SpecError([Mistake(spec.path, *spec.positions.get(("tile", ""), (1, 1)), message)])
+    _check_package(spec)
     expansion = _Expansion(spec)
     for variant, tiles in _variants(spec):
-        expansion.visit(variant, tiles)
+        expansion.take(variant, tiles)
+    expansion.fill()
     expansion.check()
     gradients = expansion.gradients() if spec.backward == "kernels" else ()
     measured = portfolio.measurements(spec)
-    return Family(spec, tuple(expansion.kernels), tuple(expansion.left_out), gradients, measured)
+    spec = replace(spec, warnings=(*spec.warnings, *expansion.unserved()))
+    return Family(
+        spec, tuple(expansion.kernels), tuple(map(expansion.replaced.told, expansion.left_out)), gradients, measured
+    )
 
+
+def _check_package(spec: Spec) -> None:
+    """Raise `SpecError` for what needs more host code than the family has."""
+    mistakes = []
+    if spec.package != "torch" and spec.backward != "none":
+        message = f"backward: {shown(spec.backward)} needs 'package: torch': its functions are those that torch knows"
+        mistakes.append(Mistake(spec.path, *spec.positions.get(("backward", ""), (1, 1)), message))
+    if spec.package == "files" and spec.select not in ALONE:
+        words = ", ".join(ALONE)
+        message = f"select: {shown(spec.select)} is a choice among files; with 'package: files' it is one of {words}"
+        mistakes.append(Mistake(spec.path, *spec.positions.get(("select", ""), (1, 1)), message))
+    if mistakes:
+        raise SpecError(mistakes)
+
+
+#: How a file that stands alone can choose its configuration.
+ALONE = ("fixed", "heuristic", "autotune")
 
 #: A variant to visit, and its configurations if the portfolio has chosen them.
 _Wanted = tuple[Variant, tuple[Tile, ...] | None]
@@ -75,10 +98,11 @@ def _has_kernels(spec: Spec) -> bool:
     """Whether one of the first `LARGEST_FAMILY` variants of `spec` is a kernel."""
     expansion = _Expansion(spec)
     for variant, tiles in itertools.islice(_variants(spec), LARGEST_FAMILY):
-        expansion.visit(variant, tiles)
+        expansion.take(variant, tiles)
         if expansion.kernels:
             return True
-    return False
+    expansion.fill()
+    return bool(expansion.kernels)
 
 
 @dataclass(frozen=True)
@@ -97,33 +121,6 @@ class _Support:
     triton: str
 
 
-class _Exclusions:
-    """The exclusions of a spec, of which those that match a variant are found together: bit I is of exclusion I."""
-
-    def __init__(self, exclusions: Sequence[Exclusion]) -> None:
-        self.every = (1 << len(exclusions)) - 1
-        #: Axis -> the exclusions that do not name it; and those that allow a word, by word.
-        self.unnamed: dict[str, int] = {}
-        self.allowing: dict[str, dict[str, int]] = {}
-        for index, exclusion in enumerate(exclusions):
-            for axis, words in exclusion.axes:
-                self.unnamed[axis] = self.unnamed.get(axis, self.every) & ~(1 << index)
-                allowing = self.allowing.setdefault(axis, {})
-                for word in words:
-                    allowing[word] = allowing.get(word, 0) | (1 << index)
-
-    def matching(self, variant: Variant) -> list[int]:
-        """The indices of the exclusions of which every named axis has the variant's word, ascending."""
-        bits = self.every
-        for axis, allowing in self.allowing.items():
-            bits &= self.unnamed[axis] | allowing.get(variant.word(axis), 0)
-        found = []
-        while bits:
-            found.append((bits & -bits).bit_length() - 1)
-            bits &= bits - 1
-        return found
-
-
 class _Expansion:
     """The kernels of the variants visited so far, and what the checks at the end need to know."""
 
@@ -139,13 +136,56 @@ class _Expansion:
         self.reasons: dict[tuple[str, str], str] = {}
         #: The indices of exclusions that match a variant.
         self.matching: set[int] = set()
+        #: The variants of each contract that the spec wants, until `fill` has seen what they lack.
+        self.wanted: dict[str, list[Variant]] = {}
+        self.replaced = replacements.Replaced()
         self.supports: dict[tuple[object, ...], _Support] = {}
-        self.exclusions = _Exclusions(spec.exclude)
+        self.exclusions = Exclusions(spec.exclude)
 
-    def visit(self, variant: Variant, tiles: tuple[Tile, ...] | None = None) -> None:
+    def take(self, variant: Variant, tiles: tuple[Tile, ...] | None = None) -> None:
+        """Visit a variant, and on targets that cannot run it, those with other words for the product that is unset.
+
+        `tiles` are its configurations by the portfolio. Raises `SpecError` as `visit` does.
+        """
+        if self.visit(variant, tiles):
+            refusing = replacements.refusing(self.spec, variant)
+            self.replace(variant, refusing, replacements.REPLACED[:1])
+            self.wanted.setdefault(variant.contract, []).append(variant)
+
+    def fill(self) -> None:
+        """Serve targets on which a contract has no kernel by other words for any axis that the spec leaves unset."""
+        served: dict[str, set[str]] = {contract: set() for contract in self.wanted}
+        for kernel in self.kernels:
+            served.setdefault(kernel.variant.contract, set()).update(kernel.targets)
+        wanted, self.wanted = self.wanted, {}
+        for contract, variants in wanted.items():
+            missing = [target for target in self.spec.targets if target not in served[contract]]
+            for variant in variants if missing else ():
+                refusing = replacements.refusing(self.spec, variant)
+                self.replace(variant, [target for target in missing if target in refusing], replacements.REPLACED)
+
+    def replace(self, variant: Variant, targets: Sequence[str], axes: Sequence[str]) -> None:
+        """Visit what takes the place of `variant` on targets that refuse it, as far as anything can."""
+        waiting = set(targets)
+        for other in replacements.replacements(self.spec, variant, axes) if waiting else ():
+            if waiting <= set(replacements.refusing(self.spec, other)):
+                continue
+            start = len(self.left_out)
+            self.visit(other)
+            # Elsewhere the variant itself runs.
+            self.left_out[start:] = [left for left in self.left_out[start:] if left.target in {None, *waiting}]
+            kernel = next(iter(self.kernels[-1:]), None)
+            if kernel is not None and kernel.variant == other:
+                self.replaced.add(variant.name, other.name, waiting.intersection(kernel.targets))
+                waiting.difference_update(kernel.targets)
+            if not waiting:
+                return
+
+    def visit(self, variant: Variant, tiles: tuple[Tile, ...] | None = None) -> bool:
         """Add a variant to the kernels, or to what is left out; `tiles` are its configurations by the portfolio.
 
-        Raises `SpecError` once there are too many of either.
+        Returns whether the spec wants it: it is not excluded, and there is no such kernel yet. Raises `SpecError` once
+        there are too many of either.
         """
         if len(self.kernels) > LARGEST_FAMILY:
             raise self.too_large(f"more than {LARGEST_FAMILY} kernels; no more are rendered")
@@ -158,29 +198,30 @@ class _Expansion:
             if words in self.first:
                 self.left_out.append(LeftOut(variant.name, f"the same kernel as {self.first[words].name}"))
                 self.used.update(keys)
-                return
+                return False
             kernel, reason = self.kernel(variant, tiles)
             if kernel is not None:
                 self.first[words] = variant
                 self.kernels.append(kernel)
                 self.used.update(keys)
                 self.used.update(("targets", target) for target in kernel.targets)
-                return
+                return True
         assert reason is not None
         self.left_out.append(LeftOut(variant.name, reason))
         for key in keys:
             self.reasons.setdefault(key, reason)
+        return not self.exclusions.matching(variant)
 
     def too_large(self, message: str) -> SpecError:
         return SpecError([Mistake(self.spec.path, 1, 1, f"the family has {message}")])
 
-    def gradients(self) -> tuple[Gradient, ...]:
+    def gradients(self) -> tuple[ContractGradient, ...]:
         """The gradients of all contracts so far; add the kernels of the contracts that they need.
 
         Raises `SpecError` if a contract has no gradients, or a contract that they need no kernel.
         """
         own = {kernel.variant.contract: kernel.variant for kernel in self.kernels}
-        mistakes, found = [], dict[str, Gradient]()
+        mistakes, found = [], dict[str, ContractGradient]()
         for contract, variant in own.items():
             reason = gradients.why_none(variant)
             if reason is None:
@@ -201,7 +242,8 @@ class _Expansion:
             return None
         before, reasons = len(self.kernels), len(self.left_out)
         for variant, tiles in _of_contract(self.spec, wanted):
-            self.visit(variant, tiles)
+            self.take(variant, tiles)
+        self.fill()
         if len(self.kernels) > before:
             return None
         return f"{wanted.contract} has no kernel: {self.left_out[reasons].reason}"
@@ -241,6 +283,8 @@ class _Expansion:
         wanted = own or chosen or default_configurations.defaults(variant)
         refused = {target: legality.why_not_on(variant, target) for target in spec.targets}
         running = [target for target in spec.targets if refused[target] is None]
+        if not own and not chosen:
+            wanted = portfolio.for_each(variant, wanted, running)
         tiles: dict[Tile, None] = {}
         lacking: dict[str, list[int]] = {target: [] for target in running}
         left_out: list[tuple[str, str | None]] = []
@@ -326,10 +370,26 @@ class _Expansion:
         change = f"; to leave something, change one of: {', '.join(places)}" if places else ""
         return Mistake(spec.path, 1, 1, f"the family is empty; {reasons}{change}")
 
+    def unserved(self) -> Iterator[Mistake]:
+        """A warning for each target that the spec does not name and that no kernel is for, though it is a default."""
+        spec = self.spec
+        served = [target for target in spec.targets if ("targets", target) in self.used]
+        for target in spec.targets if ("targets", "") not in spec.positions else ():
+            if target not in served:
+                why = self.reasons.get(("targets", target), "nothing uses it")
+                yield Mistake(
+                    spec.path,
+                    1,
+                    1,
+                    f"targets: {target} is a default target, and no kernel runs there: {why}; "
+                    f"write 'targets: [{', '.join(served)}]' if you do not need it",
+                )
+
     def listed(self) -> Iterable[tuple[str, str]]:
         """(key, word) of every value of an axis, and of every target that the spec itself lists."""
         for axis in AXES:
-            for value in self.spec.axes[axis]:
+            # A default may have been replaced everywhere.
+            for value in self.spec.axes[axis] if (axis, "") in self.spec.positions else ():
                 yield axis, word_of(value)
         for target in self.spec.targets:
             if ("targets", target) in self.spec.positions:

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from generator.files.same_file import identity
-from generator.language.errors import Mistake, SpecError
+from generator.language.errors import CallError, Mistake, SpecError
 from generator.language.spec import read
 from generator.plan.expand import expand
 from generator.plan.kernels import Family
 
 
-def families(paths: Iterable[Path]) -> list[Family]:
+def families(paths: Iterable[Path], package: str | None = None) -> list[Family]:
     """The families of the specs at `paths`, each once: several paths to one spec are one.
 
+    `package`, if it is not None, takes the place of what the specs say for the key of this name.
+
     A link with another name is another spec, since the file's name gives the family its name. Raises `SpecError` with
-    the mistakes of all specs; two specs with the same name are a mistake, too.
+    the mistakes of all specs; two specs with the same name are a mistake, too. Raises `CallError` for a folder, and for
+    a word that is no file and has no suffix.
     """
+    paths = list(paths)
+    for path in paths:
+        _require_spec(path)
     found: list[Family] = []
     mistakes: list[Mistake] = []
     known: set[tuple[str, Hashable]] = set()
@@ -27,7 +34,8 @@ def families(paths: Iterable[Path]) -> list[Family]:
             continue
         known.add(spelled)
         try:
-            family = expand(read(path))
+            spec = read(path)
+            family = expand(spec if package is None else replace(spec, package=package))
         except SpecError as error:
             mistakes += error.mistakes
             continue
@@ -44,3 +52,17 @@ def families(paths: Iterable[Path]) -> list[Family]:
     if mistakes:
         raise SpecError(mistakes)
     return found
+
+
+def _require_spec(path: Path) -> None:
+    """Raise `CallError` for what cannot be meant as the path of a spec."""
+    if path.is_dir():
+        rendered = (path / "manifest.json").is_file()
+        told = "a rendered family, which commands such as verify take" if rendered else "a folder"
+        spec = next((each for each in sorted(path.glob("*.yaml"))), None)
+        such = "" if spec is None else f", such as {spec}"
+        raise CallError(f"{path} is {told}; a spec is a YAML file{such}")
+    if not path.suffix and not path.exists():
+        near = [each for each in (path.with_suffix(".yaml"), "specs" / path.with_suffix(".yaml")) if each.is_file()]
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise CallError(f"there is no file or folder {str(path)!r}{hint}")

@@ -15,18 +15,17 @@ from generator.epilogue.auxiliary_outputs import AUXILIARY, AuxiliaryOutput, nam
 from generator.epilogue.chain import Epilogue
 from generator.epilogue.chain_gradients import reads_sum
 from generator.language.dtypes import QUANTISED
+from generator.language.elements import ELEMENTS
 from generator.language.model import Dtype, Layout, Variant
 from generator.language.vocabulary import DEFAULTS
 
 #: The output that keeps the sum for the backward pass.
 SUM = "whole"
 
-#: Names that the kernel of a gradient has for its own values.
-_OWN = re.compile(
-    r"grad(_.*)?|x\d+|(gate|up)\d+|(part|tiles)_[mn]|found|inside|whole|groups?|ends|gradient_kernel", re.A
-)
-#: What such a kernel adds to the name of an operand, for its columns of each half of a gate.
-_ADDED = ("gate", "up")
+#: Names that the kernel of a gradient, and the call of it, have for their own values.
+_OWN = re.compile(r"grad(_.*)?|x\d+|(gate|up)\d+|needed|d_sum|gradient_kernel", re.A)
+#: What such a kernel makes of the name of an operand: its columns of each half of a gate, and its gradient.
+_MADE = ("{}_gate", "{}_up", "d_{}")
 
 _TURNED = {"row": "column", "column": "row", "strided": "strided"}
 
@@ -43,7 +42,7 @@ class Product:
 
 
 @dataclass(frozen=True)
-class Gradient:
+class ContractGradient:
     """What computes the gradients of one contract."""
 
     contract: str
@@ -83,7 +82,7 @@ def why_none(v: Variant) -> str | None:
     """Why a contract has no gradients, or None."""
     if v.epilogue.reads_out:
         return "accumulate writes over C, of which a gradient would be needed"
-    if v.dtype.out in QUANTISED or v.dtype.out == "int32":
+    if v.dtype.out in QUANTISED or not ELEMENTS[v.dtype.out].floating:
         return f"a result in {v.dtype.out} has no gradient"
     if not v.dtype.stored_a.element.floating or v.dtype.stored_a.bits < 16:
         return f"operands in {v.dtype.a} have no gradient"
@@ -92,15 +91,15 @@ def why_none(v: Variant) -> str | None:
     if v.products.divided == "K":
         return "the gradients of products with a divided K are not made"
     names = {name for step in v.epilogue.steps for local, operand in step.operands for name in (local, operand.name)}
-    made = {f"{name}_{added}" for name in names for added in _ADDED}
+    made = {form.format(name) for name in names for form in _MADE}
     own = sorted(name for name in names if _OWN.fullmatch(name) or name in made)
     return f"its operand {own[0]!r} has a name that the kernel of a gradient uses itself" if own else None
 
 
-def gradients(v: Variant) -> tuple[Gradient, ...]:
+def gradients(v: Variant) -> tuple[ContractGradient, ...]:
     """The gradients of the contract of `v`, which `why_none` allows, and of the one that is called in its place."""
     left, right, saved = _variants(v)
-    found = Gradient(
+    found = ContractGradient(
         v.contract,
         None if saved is None or saved.contract == v.contract else saved.contract,
         Product(left.contract, v.layout.a == "column"),

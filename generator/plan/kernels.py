@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from generator.language.model import Measured, Spec, Tile, Variant
-from generator.plan.gradients import Gradient
+from generator.plan.gradients import ContractGradient
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Family:
     kernels: tuple[Kernel, ...]
     left_out: tuple[LeftOut, ...]
     #: The gradients of the spec's own contracts, with `backward: kernels`.
-    gradients: tuple[Gradient, ...] = ()
+    gradients: tuple[ContractGradient, ...] = ()
     #: Measurements of the family's contracts or of similar ones; where two differ, the first counts.
     measured: tuple[Measured, ...] = ()
 

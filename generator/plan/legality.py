@@ -13,7 +13,6 @@ from generator.language.model import Tile, Variant
 from generator.language.targets import TARGETS
 from generator.language.versions import minor_versions, spelled
 from generator.language.vocabulary import SWIZZLE
-from generator.plan.memory import shared_memory
 from generator.plan.resources import (
     SCALED_ROWS,
     SHORTEST_COPY,
@@ -30,6 +29,7 @@ from generator.plan.resources import (
     widest_band,
     widths,
 )
+from generator.plan.shared_memory import shared_memory
 from generator.plan.target_rules import TARGET_RULES
 from generator.plan.variant_rules import ROW_RULES, VARIANT_RULES, WITH_ROWS
 
@@ -144,6 +144,17 @@ def why_no_row(v: Variant, tile: Tile) -> str | None:
 
 def why_no_row_on(v: Variant, tile: Tile, target: str) -> str | None:
     """Why `target` cannot run `v` with the configuration `tile`, which `why_no_row` allows, or None."""
+    return _too_many_warps(v, tile, target) or too_much_memory(v, tile, target) or too_many_registers(v, tile, target)
+
+
+def shared_memory_needed(v: Variant, tile: Tile, target: str) -> int | None:
+    """Bytes of shared memory with which `target` could run `tile`; None if it could not, however many it had."""
+    never = _too_many_warps(v, tile, target) or _too_much_tensor_memory(v, tile, target)
+    return None if never or too_many_registers(v, tile, target) else shared_memory(v, tile, target)
+
+
+def _too_many_warps(v: Variant, tile: Tile, target: str) -> str | None:
+    """Why a program of `target` cannot have the warps of `tile`, or None."""
     most = 1024 // TARGETS[target].lanes
     if tile.warps > most:
         return f"{tile.warps} warps, and {target} runs at most {most} in a program"
@@ -151,7 +162,7 @@ def why_no_row_on(v: Variant, tile: Tile, target: str) -> str | None:
         return (
             f"{tile.m} rows and {tile.warps} warps, and {target} multiplies {SCALED_ROWS} scaled rows with 4 or 8 warps"
         )
-    return too_much_memory(v, tile, target) or too_many_registers(v, tile, target)
+    return None
 
 
 def too_many_registers(v: Variant, tile: Tile, target: str) -> str | None:
@@ -173,6 +184,11 @@ def too_much_memory(v: Variant, tile: Tile, target: str) -> str | None:
     needed = shared_memory(v, tile, target)
     if needed > TARGETS[target].shared_memory:
         return f"{needed} bytes of shared memory, and {target} has {TARGETS[target].shared_memory}"
+    return _too_much_tensor_memory(v, tile, target)
+
+
+def _too_much_tensor_memory(v: Variant, tile: Tile, target: str) -> str | None:
+    """Why a program of `tile` needs more tensor memory than `target` has, or None."""
     columns = tensor_memory(v, tile, target)
     if columns > TENSOR_MEMORY:
         return f"{columns} columns of tensor memory, and {target} has {TENSOR_MEMORY}"

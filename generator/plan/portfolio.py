@@ -15,7 +15,8 @@ from generator.epilogue.chain import Epilogue
 from generator.files.package_data import shared_if_there
 from generator.files.reading import FileError, read_text
 from generator.language import tuned_file
-from generator.language.dtypes import ELEMENTS
+from generator.language.dtypes import RESULTS
+from generator.language.elements import ELEMENTS
 from generator.language.errors import CallError
 from generator.language.model import Dtype, Layout, Measured, Spec, Tile, Variant
 from generator.language.vocabulary import DEFAULTS, OPEN_AXES, WORDS
@@ -98,16 +99,14 @@ def halves(v: Variant, contract: str) -> bool:
 def _alike(v: Variant, chain: Epilogue) -> Iterator[str]:
     """The contracts with `chain` that are similar to that of `v`, the most similar first.
 
-    They are of the same types, of another 16-bit type, and of types that differ in the result only; with C in the same
-    layout or in row-major; in a batch or alone.
+    They are of the same types, of a type whose measurements may stand for theirs, and of types that differ in the
+    result only; with C in the same layout or in row-major; in a batch or alone.
     """
     base = replace(v, epilogue=chain, rounding=DEFAULTS["rounding"])
-    twin = {"fp16": "bf16", "bf16": "fp16"}
     types = [v.dtype]
-    if v.dtype.a == v.dtype.b and v.dtype.a in twin:
-        a, out = twin[v.dtype.a], twin.get(v.dtype.out, v.dtype.out)
-        types.append(replace(v.dtype, a=a, b=a, out=out))
-    types += [replace(each, out=out) for each in list(types) for out in ELEMENTS if out != each.out]
+    if v.dtype.a == v.dtype.b and v.dtype.a in ELEMENTS and (a := ELEMENTS[v.dtype.a].measured_as):
+        types.append(replace(v.dtype, a=a, b=a, out=ELEMENTS[v.dtype.out].measured_as or v.dtype.out))
+    types += [replace(each, out=out) for each in list(types) for out in RESULTS if out != each.out]
     layouts = dict.fromkeys((v.layout, replace(v.layout, c="row")))
     for layout, batch, dtype in itertools.product(layouts, dict.fromkeys((v.batch, DEFAULTS["batch"])), types):
         yield replace(base, layout=layout, batch=batch, dtype=dtype).contract
@@ -128,6 +127,20 @@ def adapted(v: Variant, contract: str, tile: Tile, targets: Sequence[str]) -> Ti
         ):
             return fewer
     return tile
+
+
+def for_each(v: Variant, tiles: tuple[Tile, ...], targets: Sequence[str]) -> tuple[Tile, ...]:
+    """`tiles`, and for a target that holds none of them the first that it holds with fewer stages, if there is one."""
+
+    def fits(tile: Tile, target: str) -> bool:
+        return legality.why_no_row(v, tile) is None and legality.why_no_row_on(v, tile, target) is None
+
+    found = dict.fromkeys(tiles)
+    for target in targets:
+        if not any(fits(tile, target) for tile in found):
+            fewer = (adapted(v, v.contract, tile, (target,)) for tile in tiles)
+            found |= dict.fromkeys(itertools.islice((tile for tile in fewer if fits(tile, target)), 1))
+    return tuple(found)
 
 
 def tile_of(v: Variant, row: Mapping[str, int]) -> Tile:

@@ -6,6 +6,7 @@ The compile level of `verify` compares these formulas with compiled kernels. `me
 from __future__ import annotations
 
 from generator.epilogue.gated_units import CONCATENATED, INTERLEAVED
+from generator.language.elements import ELEMENTS
 from generator.language.model import Tile, Variant
 from generator.language.storage import Storage
 from generator.language.targets import TARGETS
@@ -26,7 +27,7 @@ def shallowest(v: Variant) -> int:
     """The least elements along K of a step: what one instruction of the matrix unit reads, or a word of its scales."""
     if v.dtype.native:
         return max(SCALES_OF_WORD * storage.block.along for storage in v.dtype.stored if storage.block is not None)
-    return 32 if v.dtype.stored_a.multiplied_bits == 8 else 16
+    return ELEMENTS[v.dtype.stored_a.multiplied].step
 
 
 def copies_too_little(v: Variant, storage: Storage, k: int) -> bool:

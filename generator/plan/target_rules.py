@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from generator.language.elements import ELEMENTS, PRECISION_TARGETS
 from generator.language.model import Variant
+from generator.language.storage import Storage
 from generator.language.targets import TARGETS
 from generator.language.vocabulary import PRODUCT
 from generator.plan.variant_rules import VARIANT_RULES
@@ -23,25 +25,30 @@ def _descriptor_target(v: Variant, target: str) -> str | None:
     return None
 
 
-def _fp8_target(v: Variant, target: str) -> str | None:
-    missing = {storage.kind for storage in v.dtype.stored} & {"fp8e4m3", "fp8e5m2"} - TARGETS[target].fp8
+def _element_target(v: Variant, target: str) -> str | None:
+    missing = [word for storage in v.dtype.stored for word in _missing(storage, target)]
     return f"{target} does not multiply {min(missing)}" if missing else None
 
 
-def _fp8_result_target(v: Variant, target: str) -> str | None:
-    found = TARGETS[target]
-    # Triton 3.6 uses an instruction of sm89 for fp8e5m2, too.
-    if v.dtype.out in ("fp8e4m3", "fp8e5m2") and found.vendor == "nvidia" and found.capability < 89:
+def _missing(storage: Storage, target: str) -> list[str]:
+    """The types of an operand, as it is stored and as it is multiplied, that kernels for a target cannot take."""
+    kind, multiplied = ELEMENTS[storage.kind], ELEMENTS[storage.multiplied]
+    able = kind.converted if storage.kind != storage.multiplied else kind.multiplied
+    # What scales the matrix unit multiplies by is a property of the target.
+    able = able | kind.converted if storage.native else able
+    found = [] if target in able else [storage.kind]
+    return found if storage.native or target in multiplied.multiplied else [*found, storage.multiplied]
+
+
+def _result_target(v: Variant, target: str) -> str | None:
+    if target not in ELEMENTS[v.dtype.out].written:
         return f"Triton cannot convert results to {v.dtype.out} on {target}; use int8"
     return None
 
 
-def _tf32_target(v: Variant, target: str) -> str | None:
-    if v.dtype.precision == "tf32" and TARGETS[target].vendor == "amd" and target != "gfx942":
-        return f"{target} has no tf32"
-    if v.dtype.precision == "tf32x3" and TARGETS[target].vendor == "amd":
-        return "Triton emulates fp32 by three tf32 products on NVIDIA GPUs only"
-    return None
+def _precision_target(v: Variant, target: str) -> str | None:
+    found = PRECISION_TARGETS.get(v.dtype.precision or "")
+    return found.reason.format(target) if found is not None and target not in found.targets else None
 
 
 def _exchanged_target(v: Variant, target: str) -> str | None:
@@ -96,15 +103,22 @@ def packed_from_sm90(v: Variant) -> str | None:
 
 def _packed_target(v: Variant, target: str) -> str | None:
     reason = packed_from_sm90(v) if TARGETS[target].capability >= 90 else None
-    return None if reason is None else f"{reason}; use 'product: exchanged'"
+    if reason is None:
+        return None
+    scaled = {"scaled": "product"} if target in scaling_targets(v) else {}
+    for word, axis in {"exchanged": "product", **scaled, "decoded": "schedule", "descriptor": "load"}.items():
+        other = replace(v, **{axis: word})  # type: ignore[arg-type]
+        if packed_from_sm90(other) is None and _runs(other, target):
+            return f"{reason}; use '{axis}: {word}'"
+    return reason
 
 
 #: What one target cannot run.
 TARGET_RULES: tuple[TargetRule, ...] = (
     _descriptor_target,
-    _fp8_target,
-    _fp8_result_target,
-    _tf32_target,
+    _element_target,
+    _result_target,
+    _precision_target,
     _exchanged_target,
     _paired_target,
     _scaled_target,

@@ -6,13 +6,17 @@ A rule returns the reason why it forbids a variant, or None; a new rule is a fun
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 
 from generator.epilogue import formula
 from generator.epilogue.auxiliary_outputs import AuxiliaryOutput
 from generator.epilogue.operations import COLUMNS, MATRIX
-from generator.language.dtypes import FORMATS
+from generator.language.dtypes import QUANTISED
+from generator.language.elements import ELEMENTS, FORMATS
+from generator.language.features import Feature
 from generator.language.model import Variant
-from generator.language.vocabulary import MASKED_DIMENSIONS
+from generator.language.vocabulary import MASKING
+from generator.plan import claims
 from generator.plan.resources import PAIRED_COLUMNS, SHORTEST_COPY, copies_too_little, shallowest
 
 #: File systems allow 255 bytes; `.py` and the suffix of a temporary file need some of them.
@@ -26,7 +30,7 @@ VariantRule = Callable[[Variant], str | None]
 
 def ragged(masking: str) -> dict[str, bool | None]:
     """Whether each of m, n and k is masked: True always, False never, None if the call decides."""
-    dimensions = MASKED_DIMENSIONS[masking]
+    dimensions = MASKING[masking].ragged
     return {d: None if dimensions is None else d in dimensions for d in "mnk"}
 
 
@@ -68,8 +72,12 @@ def _descriptor_matrices(v: Variant) -> str | None:
 
 
 def _integer_output(v: Variant) -> str | None:
-    if v.dtype.out == "int32" and not all(formula.keeps_integers(step.tree) for step in v.epilogue.steps):
-        return "the epilogue is computed in fp32, and no rounding back to int32 is defined; give dtype.out a float type"
+    out = v.dtype.out
+    whole = not ELEMENTS[out].floating and out not in QUANTISED
+    if whole and not all(formula.keeps_integers(step.tree) for step in v.epilogue.steps):
+        return (
+            f"the epilogue is computed in fp32, and no rounding back to {out} is defined; give dtype.out a float type"
+        )
     return None
 
 
@@ -127,8 +135,8 @@ def _atomic_result(v: Variant) -> str | None:
         return "each partial sum is added to the result separately, and an epilogue needs the whole sum; use split_k"
     if v.dtype.out != "fp32":
         return f"partial sums are added in the result's type, and {v.dtype.out} rounds each addition; use split_k"
-    if v.dtype.sum == "int32":
-        return "partial sums are added in the result's type, and fp32 rounds int32 sums; use split_k"
+    if not ELEMENTS[v.dtype.sum].floating:
+        return f"partial sums are added in the result's type, and fp32 rounds {v.dtype.sum} sums; use split_k"
     if not v.loading.pointers and v.store == "as_load":
         return f"{v.load} has no atomic add; use 'store: pointer'"
     return None
@@ -157,8 +165,18 @@ def _gate_load(v: Variant) -> str | None:
 
 
 def _rounding_to(v: Variant) -> str | None:
-    if v.rounding == "torch" and v.dtype.out not in ("fp16", "bf16", "fp32"):
+    if v.rounding == "torch" and (v.dtype.out in QUANTISED or not ELEMENTS[v.dtype.out].floating):
         return f"eager torch rounds no operation to {v.dtype.out}; use 'rounding: late', or give dtype.out fp16 or bf16"
+    return None
+
+
+def _claims(v: Variant) -> str | None:
+    """What a word does not say that it handles; rules that know a reason of their own come before."""
+    for axis in claims.CLAIMING:
+        feature = claims.unclaimed(v, axis)
+        if feature is not None:
+            legal = (other for other in claims.others(v, axis) if all(rule(other) is None for rule in VARIANT_RULES))
+            return claims.refusal(v, axis, feature, [other.words[axis] for other in islice(legal, 2)])
     return None
 
 
@@ -263,6 +281,7 @@ VARIANT_RULES: tuple[VariantRule, ...] = (
     _paired,
     _gate_load,
     _rounding_to,
+    _claims,
     _name_length,
 )
 
@@ -273,6 +292,10 @@ def _order_of_sums(v: Variant) -> str | None:
     if v.traits.walks_steps:
         return f"where {v.schedule} divides K depends on the number of tiles, and so on M; use split_k {WITH_ROWS}"
     return None
+
+
+def _claimed_rows(v: Variant) -> str | None:
+    return None if Feature.INVARIANT in v.traits.handles else claims.refusal(v, "schedule", Feature.INVARIANT)
 
 
 def _divided_rows(v: Variant) -> str | None:
@@ -307,4 +330,10 @@ def _outputs_of_rows(v: Variant) -> str | None:
 
 
 #: What `invariant: rows` cannot have: results whose bits would depend on the number of rows, or on other rows.
-ROW_RULES: tuple[VariantRule, ...] = (_order_of_sums, _divided_rows, _pitch_of_rows, _outputs_of_rows)
+ROW_RULES: tuple[VariantRule, ...] = (
+    _order_of_sums,
+    _claimed_rows,
+    _divided_rows,
+    _pitch_of_rows,
+    _outputs_of_rows,
+)

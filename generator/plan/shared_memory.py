@@ -18,7 +18,7 @@ from functools import cached_property
 
 from generator.epilogue.gated_units import INTERLEAVED
 from generator.epilogue.operations import MATRIX
-from generator.language.dtypes import ELEMENTS
+from generator.language.elements import ELEMENTS
 from generator.language.model import Tile, Variant
 from generator.language.storage import Storage
 from generator.language.targets import TARGETS
@@ -298,7 +298,7 @@ class _Program:
         saved = any(not output.reduced for output in v.epilogue.outputs) or v.epilogue.reads_out
         plain = not (self.reads_matrices or saved or v.rounds_between or not v.traits.repeatable)
         large = min(self.tile.m, self.tile.n) >= 64
-        if self.amd and plain and large and v.dtype.acc != "fp16" and v.epilogue.order != INTERLEAVED:
+        if self.amd and plain and large and ELEMENTS[v.dtype.acc].bits != 16 and v.epilogue.order != INTERLEAVED:
             # AMD's accumulators are stored in their own layout.
             found = 0
         elif self.reads_matrices:
@@ -306,7 +306,7 @@ class _Program:
         elif self.converts_by_halves and plain and self.one_accumulator and not self.copies_result:
             found = min(self.result, self.result_32 // 2)
         else:
-            found = max(self.result, self.result_32 // 2 if v.dtype.acc == "fp16" else 0)
+            found = max(self.result, self.result_32 // 2 if ELEMENTS[v.dtype.acc].bits == 16 else 0)
         split = v.product == "exchanged" or self.instruction is None
         if (v.epilogue.order == INTERLEAVED and split) or v.traits.workspace:
             found = max(found, self.accumulators)

@@ -1,0 +1,51 @@
+"""What the configurations of kernels need of a GPU's shared memory, for every GPU: those too that a spec does not name.
+
+The shared memory of a kernel depends on its matrix instructions, which several targets have in common (`Target.kind`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from generator.language.model import Variant
+from generator.language.targets import TARGETS
+from generator.plan import legality
+from generator.plan.kernels import Kernel
+
+#: Of each configuration the bytes, or None where it cannot run however many there are.
+Needs = tuple[int | None, ...]
+
+
+def needs_of(kernel: Kernel) -> dict[str, Needs]:
+    """What the configurations of a kernel need, by kind of the targets that can run it."""
+    v = kernel.variant
+    return {
+        kind: tuple(legality.shared_memory_needed(v, tile, target) for tile in kernel.tiles)
+        for kind, target in _able(v).items()
+        if v.traits.tiled
+    }
+
+
+def differing_needs_of(kernel: Kernel) -> dict[str, Needs]:
+    """As `needs_of`, for the first kind, and for those that need something else."""
+    found = needs_of(kernel)
+    return {kind: own for kind, own in found.items() if kind == next(iter(found)) or own != next(iter(found.values()))}
+
+
+def needs_of_all(kernels: Iterable[Kernel]) -> list[tuple[tuple[str, ...], Mapping[str, Needs]]]:
+    """The kernels that need the same, by their names, and what they need."""
+    found: dict[tuple[tuple[str, Needs], ...], list[str]] = {}
+    for kernel in kernels:
+        needs = tuple(needs_of(kernel).items())
+        if needs:
+            found.setdefault(needs, []).append(kernel.name)
+    return [(tuple(names), dict(needs)) for needs, names in found.items()]
+
+
+def _able(v: Variant) -> dict[str, str]:
+    """The kinds of the targets that can run a variant, each with one of them."""
+    found: dict[str, str] = {}
+    for name, target in TARGETS.items():
+        if legality.why_not_on(v, name) is None:
+            found.setdefault(target.kind, name)
+    return found
