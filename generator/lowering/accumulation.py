@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from generator.epilogue.gated_units import CONCATENATED
-from generator.language.dtypes import ELEMENTS
+from generator.language.elements import ELEMENTS
 from generator.language.model import Variant
 from generator.language.vocabulary import Schedule
 from generator.lowering.edges import Edges
@@ -64,7 +64,7 @@ class Accumulation:
     @property
     def dot_options(self) -> str:
         dtype = self.v.dtype
-        if dtype.stored_a.multiplied == "fp32":
+        if dtype.stored_a.multiplied_bits == 32:
             return f', input_precision="{dtype.precision}"'
         deepest = max(tile.k for tile in self.kernel.tiles)
         if dtype.precision == "full" and self.step_factors:
@@ -84,9 +84,18 @@ class Accumulation:
         """Whether an element of the accumulator is for one index of a step along K, rather than for all."""
         return self.v.product == "summed"
 
+    @property
+    def shared_step(self) -> bool:
+        """Whether a group's last step along K may hold elements of the next one, since descriptors know no groups."""
+        return self.descriptors and self.v.products.divided == "K"
+
+    def until(self, last: str) -> str:
+        """Where the loop along K stops that sums up to `last`: a rest that is shared with the next group is apart."""
+        return "K - rest" if self.shared_step else last
+
     def loop(self, first: str, last: str) -> str:
         """What the loop along K goes over. Without `tl.dot` Triton pipelines a loop only by a number of stages."""
-        steps = f"{first}, {last}, BLOCK_K"
+        steps = f"{first}, {self.until(last)}, BLOCK_K"
         return f"tl.range({steps}, num_stages=num_stages)" if self.summed else f"range({steps})"
 
     @property
@@ -173,7 +182,7 @@ class Accumulation:
 
     def _dot_scaled(self, end: str, turned: str) -> str:
         """The product of tiles as they are stored, by their scales, and the sum before."""
-        a, b = (storage.kind.removeprefix("fp8") for storage in self.v.dtype.stored)
+        a, b = (storage.element.format for storage in self.v.dtype.stored)
         return f'tl.dot_scaled(a, a_scale, "{a}", b{end}{turned}, b_scale{end}, "{b}", acc{end})'
 
     @property
@@ -267,7 +276,7 @@ class Accumulation:
         """The statements behind the loop for the factors of all of K."""
         if not self.whole_factors:
             return ()
-        convert = ".to(tl.float32)" if self.acc == "int32" and not self.step_factors else ""
+        convert = ".to(tl.float32)" if not ELEMENTS[self.acc_word].floating and not self.step_factors else ""
         found = [self._scaled(end, f"acc{end}{convert}", self.whole_factors) for end, _ in self.strips]
         return tuple(line for lines in found for line in lines)
 

@@ -20,12 +20,12 @@ from dataclasses import replace
 
 from generator.epilogue import formula
 from generator.epilogue.chain import Step
-from generator.epilogue.formula import FUNCTIONS, Function
-from generator.language.dtypes import ELEMENTS
+from generator.epilogue.formula import FUNCTIONS, FormulaFunction
+from generator.language.elements import ELEMENTS
 from generator.language.model import Variant
 
-#: The types whose unit in the last place is 2**-7 of a number's power of 2, or more.
-_COARSE = ("bf16", *(name for name, element in ELEMENTS.items() if element.bits == 8))
+#: The explicit bits of a mantissa, at most, of types whose unit in the last place is coarse.
+_COARSE = 7
 #: What PTX's tanh.approx is off by at the most, relative to its result, by the PTX ISA.
 TANH_APPROX = 2.0**-11
 #: Nearer 0 a result may come out as 0: the exponential in it, or its reciprocal, is subnormal.
@@ -53,7 +53,8 @@ _CALLED = {"fast_sigmoid": "reciprocal", "fast_tanh": "reciprocal"}
 
 def coarse(out: str) -> bool:
     """Whether the hardware's tanh.approx is exact enough for a result of the type `out`."""
-    return out in _COARSE
+    element = ELEMENTS[out]
+    return element.bits <= _WIDEST and element.mantissa <= _COARSE
 
 
 def math_of(v: Variant) -> str:
@@ -72,7 +73,7 @@ def _built_in(step: Step, names: Collection[str]) -> bool:
     return step.operation in names and step.meaning.built_in
 
 
-def functions(cheaper: bool, out: str) -> Mapping[str, Function]:
+def functions(cheaper: bool, out: str) -> Mapping[str, FormulaFunction]:
     """The functions of the formula language as kernels with results of the type `out` write them."""
     if not cheaper:
         return FUNCTIONS
@@ -81,7 +82,7 @@ def functions(cheaper: bool, out: str) -> Mapping[str, Function]:
     return {**FUNCTIONS, **forms}
 
 
-def helpers(tree: ast.expr, table: Mapping[str, Function]) -> tuple[str, ...]:
+def helpers(tree: ast.expr, table: Mapping[str, FormulaFunction]) -> tuple[str, ...]:
     """The macros of templates/math.j2 that `tree` needs where functions are those of `table`, in alphabetical order."""
     found = {table[name].helper if name in table else "power" for name in formula.called(tree)}
     return tuple(sorted({helper for name in found if name for helper in (name, _CALLED.get(name)) if helper}))

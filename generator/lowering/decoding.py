@@ -6,10 +6,11 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
-from generator.language.dtypes import ELEMENTS
+from generator.language.elements import ELEMENTS
 from generator.language.model import Tile, Variant
 from generator.language.storage import Storage
-from generator.lowering.operands import Matrix, Slot
+from generator.lowering.edges import Dimensions, Edges
+from generator.lowering.operands import Matrix, Slot, parameters, stride_slots, wide_strides
 from generator.lowering.stored_operands import (
     Conversion,
     Factor,
@@ -20,14 +21,18 @@ from generator.lowering.stored_operands import (
     metadata,
     product_of,
 )
-from generator.plan.memory import DECODED
+from generator.plan.shared_memory import DECODED
 
 #: The launcher's variable for the dense B.
 DENSE = "decoded"
+#: Bytes of a B that is decoded, at most: more is not worth the memory to a caller, whom other kernels answer.
+MOST_DECODED = 2**29
 #: The most elements of B along K in a program.
 _DEEPEST = 128
 #: The bytes of which the rows of the dense B are a multiple, as descriptors need it.
 _PITCH = 16
+#: The edges of a block, whose rows are along K.
+_EDGES = Edges(Dimensions("always", "always", "never"), Dimensions("in_k", "in_n", ""), needs_m=True, needs_n=True)
 #: The columns of a block.
 _STRIP = Strip("", "offs_n", "pid_n * BLOCK_N", "in_n")
 
@@ -41,6 +46,7 @@ class Decoding:
     #: The scales and zero points of B.
     stored: tuple[Matrix, ...]
     dense: Matrix
+    edges = _EDGES
 
     @property
     def storage(self) -> Storage:
@@ -100,42 +106,40 @@ class Decoding:
     @property
     def wide_strides(self) -> tuple[str, ...]:
         """The statements that make strides as wide as offsets may be."""
-        return tuple(f"{name} = tl.cast({name}, INDEX)" for matrix in self.pointed for name, _ in matrix.strides)
+        return wide_strides(self.pointed)
 
     @property
     def slots(self) -> tuple[Slot, ...]:
         """The kernel's parameters that are no constants, in order."""
-        found = [Slot(f"{x.name}_ptr", x.passed, x.variable) for x in self.pointed]
-        found += [Slot(size, size) for size in ("N", "K")]
-        return (*found, *(Slot(name, value) for x in self.pointed for name, value in x.strides))
+        return (*(x.slot for x in self.pointed), Slot("N", "N"), Slot("K", "K"), *stride_slots(self.pointed))
 
     @property
     def constants(self) -> tuple[tuple[str, str], ...]:
-        """The constants that a launch passes, by name."""
-        return (("INDEX", "index"), ("BLOCK_N", str(self.tile.n)), ("BLOCK_K", str(self.tile.k)))
+        """The constants that a launch passes beside the width of offsets, by name."""
+        return ("BLOCK_N", str(self.tile.n)), ("BLOCK_K", str(self.tile.k))
 
     @property
     def parameters(self) -> tuple[str, ...]:
         """The kernel's parameters in order."""
-        return (*(slot.parameter for slot in self.slots), *(f"{name}: tl.constexpr" for name, _ in self.constants))
+        return parameters(self.slots, ["INDEX", *(name for name, _ in self.constants)])
 
     @property
     def grid(self) -> str:
         """The programs, as source."""
-        return f"(triton.cdiv(K, {self.tile.k}) * triton.cdiv({self.columns}, {self.tile.n}),)"
+        return f"(ceil(K, {self.tile.k}) * ceil({self.columns}, {self.tile.n}),)"
 
     @property
-    def room(self) -> str:
-        """The expression for the dense B, whose rows in memory are padded."""
-        element = ELEMENTS[self.storage.multiplied]
-        step = _PITCH * 8 // element.bits
-        strides = f"(1, triton.cdiv(K, {step}) * {step})"
-        if self.dense.layout == "row":
-            strides = f"(triton.cdiv({self.columns}, {step}) * {step}, 1)"
-        kind = f"dtype=torch.{element.torch}, device=a.device"
-        return f"torch.empty_strided((K, {self.columns}), {strides}, {kind})"
+    def torch_dtype(self) -> str:
+        """The type of the dense B, as source."""
+        return f"torch.{ELEMENTS[self.storage.multiplied].torch}"
 
-    def bytes(self, columns: str, depth: str) -> str:
-        """The expression for the bytes of that, for so many columns and elements along K."""
-        lines, along = (depth, columns) if self.dense.layout == "row" else (columns, depth)
-        return f"{lines} * triton.cdiv({along}, {_PITCH * 8 // ELEMENTS[self.storage.multiplied].bits}) * {_PITCH}"
+    @property
+    def pitch(self) -> int:
+        """The elements of which the rows of the dense B in memory have a multiple."""
+        return _PITCH * 8 // ELEMENTS[self.storage.multiplied].bits
+
+    @property
+    def bytes(self) -> str:
+        """The bytes of the dense B, as source."""
+        lines, along = ("K", self.columns) if self.dense.layout == "row" else (self.columns, "K")
+        return f"{lines} * ceil({along}, {self.pitch}) * {_PITCH}"

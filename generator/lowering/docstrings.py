@@ -10,15 +10,16 @@ from generator.epilogue.formula import GATE, X
 from generator.epilogue.gated_units import TOLD
 from generator.epilogue.operations import MATRIX
 from generator.language.dtypes import QUANTISED
+from generator.language.elements import ELEMENTS, every_target
 from generator.language.model import Variant
 from generator.language.storage import CONTAINER, SCALE_TYPES, Storage, element_of
 from generator.language.versions import SUPPORTED, spelled
-from generator.language.vocabulary import MASKED_DIMENSIONS, SWIZZLE
+from generator.language.vocabulary import MASKING, SWIZZLE
 from generator.lowering import approximate_math
+from generator.lowering.decoding import MOST_DECODED
 from generator.lowering.lines import paragraph
-from generator.lowering.preconditions import MOST_DECODED
 from generator.lowering.view import View
-from generator.plan.call import Argument
+from generator.plan.contract_call import Argument
 from generator.plan.kernels import Kernel
 from generator.plan.target_rules import packed_from_sm90, scaling_targets
 
@@ -52,7 +53,7 @@ def sizes(kernel: Kernel) -> str:
     if not v.traits.tiled:
         product = " * ".join((*v.products.front, "M", "N"))
         return f"M, N and K may be any size, including 0 and 1; {product} is at most 2**31 - 1."
-    dimensions = MASKED_DIMENSIONS[v.masking]
+    dimensions = MASKING[v.masking].ragged
     if v.products.divided:
         text = (
             f"{', '.join(v.products.sizes)} may be any size, including 0 and 1, and so may be the part of each group."
@@ -153,13 +154,6 @@ def product(v: Variant) -> str:
     return f"a tile is computed as C^T = B^T A^T, so that {gained}."
 
 
-#: What scales that belong to a format are, by their type.
-_SCALES_OF_FORMATS = {
-    "e8m0": "A scale is a byte e that stands for 2**(e - 127), or for NaN if it is 255.",
-    "fp8e4m3": "Scales are float8_e4m3fn.",
-}
-
-
 def stored(v: Variant) -> str:
     """What the elements of stored operands stand for; nothing where operands are stored as they are multiplied."""
     found = [text for storage in v.dtype.stored if (text := _stored(storage))]
@@ -175,8 +169,9 @@ def stored(v: Variant) -> str:
         found.append("Sums are multiplied by scales in fp32, those of each block where several follow along K.")
     scaled = [storage for storage in v.dtype.stored if storage.block is not None]
     if scaled and scaled[0].bytewise:
-        found.append(_SCALES_OF_FORMATS[scaled[0].scale_types[0]])
-        if v.dtype.native and scaled[0].scale_types[0] == "fp8e4m3":
+        scale = ELEMENTS[scaled[0].scale_types[0]]
+        found.append(scale.scale)
+        if v.dtype.native and scale.signed:
             found.append("They have no sign: one below zero counts as NaN.")
     elif scaled:
         types = " or ".join(element_of(word).torch for word in SCALE_TYPES).replace(" or ", ", ", len(SCALE_TYPES) - 2)
@@ -193,7 +188,8 @@ def _stored(storage: Storage) -> str:
         parts.append(f"A byte of {storage.index} is for eight elements: its bits 0-1 and 2-3 are the places of the two")
         parts.append("among the first four, the lower first, and bits 4-5 and 6-7 those among the second four.")
     elif storage.packed > 1:
-        kind = {"int4": "two's complement", "uint4": "unsigned", "e2m1": "e2m1"}[storage.kind]
+        integer = "two's complement" if storage.element.signed else "unsigned"
+        kind = storage.element.format if storage.element.floating else integer
         parts.append(f"Byte i along K of {x} has element 2i in its low four bits and 2i + 1 in its high ones ({kind}).")
     if storage.block is not None:
         value = f"(stored - {storage.zero})" if storage.zeros else "stored"
@@ -252,10 +248,11 @@ def outputs(v: Variant) -> str:
 def rounding(k: View) -> str:
     """What is rounded where."""
     v, dtype = k.v, k.v.dtype
-    if dtype.acc == "int32" and dtype.scaled:
-        text = "products are summed in int32, exactly as long as the sum fits, and scaled sums in fp32."
-    elif dtype.acc == "int32":
-        text = "products are summed in int32, exactly as long as the sum fits."
+    whole = not ELEMENTS[dtype.acc].floating
+    if whole and dtype.scaled:
+        text = f"products are summed in {dtype.acc}, exactly as long as the sum fits, and scaled sums in fp32."
+    elif whole:
+        text = f"products are summed in {dtype.acc}, exactly as long as the sum fits."
     else:
         text = f"products are summed in {dtype.acc}"
         text += {
@@ -288,7 +285,7 @@ def quantising(k: View) -> str:
     out = k.v.dtype.out
     found = QUANTISED[out]
     text = f" The result is saturated to [{found.least}, {found.most}]"
-    if k.quantises == "saturate_int8":
+    if k.saturates:
         return f"{text} at the store."
     return f"{text}, including infinities, and rounded once, to nearest even, to {out} at the store; {found.nan}."
 
@@ -344,7 +341,7 @@ def needs(kernel: Kernel) -> str:
     multiplied = kernel.variant.dtype.stored_a.multiplied
     if kernel.variant.dtype.native:
         parts.append(f"a matrix unit that scales blocks ({' or '.join(scaling_targets(kernel.variant))})")
-    elif multiplied.startswith("fp8"):
+    elif not every_target(multiplied):
         parts.append(f"a matrix unit for {multiplied}")
     return f"{' and '.join(parts)}." if parts else ""
 

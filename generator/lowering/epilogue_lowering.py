@@ -6,11 +6,12 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from generator.epilogue import formula
-from generator.epilogue.chain import Epilogue, Operand
+from generator.epilogue.chain import Epilogue, EpilogueOperand
 from generator.epilogue.formula import GATE, X
 from generator.epilogue.formula_code import to_triton
 from generator.epilogue.gated_units import CONCATENATED, PLACES
 from generator.epilogue.operations import ELEMENT, HALVES, MATRIX, OUT, ROWS, SCALAR
+from generator.language.elements import ELEMENTS
 from generator.language.model import Dtype
 from generator.language.vocabulary import SCHEDULE, Products
 from generator.lowering import approximate_math
@@ -46,7 +47,7 @@ def step_views(
     values = {X: "acc"} if epilogue.gate is None else {GATE: "acc_gate", X: "acc_up"}
     steps = []
     depth = SCHEDULE[schedule].indent
-    whole = kind == "int32" and all(formula.keeps_integers(step.tree) for step in epilogue.steps)
+    whole = not ELEMENTS[kind].floating and all(formula.keeps_integers(step.tree) for step in epilogue.steps)
     for step in epilogue.steps:
         if step.output is not None:
             places = PLACES[epilogue.order or CONCATENATED] if step.output.gated else {X: "{}"}
@@ -54,7 +55,7 @@ def step_views(
                 output = output_view(step.output, c, values[half], kind, dtype.out, whole=whole, place=place)
                 steps.append(StepView((), (), (), depth, output))
             continue
-        stays = kind == "int32" and formula.keeps_integers(step.tree)
+        stays = not ELEMENTS[kind].floating and formula.keeps_integers(step.tree)
         if not stays and kind != "fp32":
             values, kind = {name: f"{text}.to(tl.float32)" for name, text in values.items()}, "fp32"
         spellings = {local: _broadcast(operand, schedule) for local, operand in step.operands}
@@ -76,13 +77,13 @@ def step_views(
     return tuple(steps), kind, stored(values[X], kind, dtype.out, whole=whole)
 
 
-def _broadcast(operand: Operand, schedule: str) -> str:
+def _broadcast(operand: EpilogueOperand, schedule: str) -> str:
     if not SCHEDULE[schedule].tiled:
         return operand.name
     return broadcast(operand.name, operand.shape)
 
 
-def _operand(operand: Operand, c: Matrix, products: Products) -> Matrix | Vector:
+def _operand(operand: EpilogueOperand, c: Matrix, products: Products) -> Matrix | Vector:
     if operand.shape == OUT:
         return c
     if operand.shape == MATRIX:

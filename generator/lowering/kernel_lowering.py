@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from generator.epilogue.operations import COLUMNS, MATRIX, ROWS
-from generator.language.storage import CONTAINER
+from generator.language.storage import element_of
 from generator.language.vocabulary import Products
 from generator.lowering import approximate_math
 from generator.lowering.decoding import DENSE, Decoding
@@ -16,7 +16,7 @@ from generator.lowering.outputs import reduced_shapes
 from generator.lowering.shuffled import shuffle_of
 from generator.lowering.stored_operands import one_of_tile
 from generator.lowering.view import View
-from generator.plan.call import Argument, call
+from generator.plan.contract_call import Argument, call
 from generator.plan.kernels import Kernel
 from generator.plan.resources import through_registers
 
@@ -38,9 +38,9 @@ def view(kernel: Kernel) -> View:
     stored = tuple(replace(x, bytes=storages[x.name[0]].bytewise) for x in beside)
     decoding = None
     if kernel.variant.traits.decodes:
-        dense = Matrix(DENSE, DENSE, "K", "N", v.layout.b, order=v.epilogue.order, flipped=True)
+        dense = Matrix(DENSE, DENSE, "K", "N", v.layout.b, order=v.epilogue.order, flipped=True, line="offs_k")
         decoding = Decoding(kernel.variant, replace(b, order=None, flipped=True), stored, dense)
-        b, stored = replace(dense, name="b"), ()
+        b, stored = replace(dense, name="b", line="offs_m"), ()
     steps, kind, result = step_views(v.chain, v.dtype, c, products, v.schedule, approximate_math.math_of(v))
     # C lies as the matrices of the epilogue do, and is read as they are.
     shapes = [operand.shape for operand in v.epilogue.operands] + [MATRIX] * v.epilogue.reads_out
@@ -85,7 +85,7 @@ def view(kernel: Kernel) -> View:
 def _matrix(
     name: str, rows: str, columns: str, of: Argument, products: Products, order: str | None = None, packed: int = 1
 ) -> Matrix:
-    integer = of.dtype in ("int8", CONTAINER)
+    integer = isinstance(of.dtype, str) and not element_of(of.dtype).floating
     number = products.number if len(of.extents) > 2 else ""
     first_row, first_column = (START if extent in ("T", "R") else "" for extent in of.extents[-2:])
     lies = number, first_row, first_column

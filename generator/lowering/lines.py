@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 
 #: Columns of a line, and of each level of indentation.
@@ -36,4 +36,24 @@ def collected(head: str, items: Sequence[str], tail: str, depth: int = 0) -> str
     # What follows is a comma at most.
     if depth + len(one) < WIDTH:
         return one
-    return "\n".join([head, *(f"    {item}," for item in items), tail])
+    return "\n".join([head, *(textwrap.indent(f"{item},", " " * INDENT) for item in items), tail])
+
+
+def tuple_of(items: Sequence[str], depth: int = 0, head: str = "") -> str:
+    """The items of a tuple behind `head`, broken as those of `collected`; that of one has a comma on one line too."""
+    tail = ",)" if len(items) == 1 else ")"
+    return collected(f"{head}(", items, tail, depth).replace("\n,)", "\n)")
+
+
+def needed_entries(needs: Mapping[str, Sequence[int | None]], depth: int) -> tuple[str, ...]:
+    """The shared memory that configurations need, by kind of device, as the entries of a dictionary."""
+    return tuple(tuple_of([str(each) for each in own], depth, f'"{kind}": ') for kind, own in needs.items())
+
+
+def conditional(name: str, chosen: str, condition: str, otherwise: str, depth: int) -> Iterator[str]:
+    """An assignment of one of two values, on one line if that holds it."""
+    one = f"{name} = {chosen} if {condition} else {otherwise}"
+    if depth + len(one) <= WIDTH:
+        yield one
+    else:
+        yield from (f"if {condition}:", f"    {name} = {chosen}", "else:", f"    {name} = {otherwise}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from generator.epilogue.formula import GATE, X
@@ -46,13 +47,18 @@ class Matrix:
     bytes: bool = False
     #: Where the element of a column of C is, `{}`: of a matrix with two columns for each, those of one half.
     place: str = "{}"
+    #: The name of what is loaded of it; empty for its own.
+    loaded: str = ""
+    #: The kernel's name for the rows of what is loaded of an operand of the epilogue.
+    line: str = "offs_m"
 
     shape = MATRIX
 
     @property
-    def passed(self) -> str:
-        """What the launcher passes for its pointer."""
-        return f"{self.variable}.view(torch.uint8)" if self.bytes else self.variable
+    def slot(self) -> Slot:
+        """The kernel's pointer."""
+        passed = f'Bytes("{self.variable}")' if self.bytes else f'"{self.variable}"'
+        return Slot(f"{self.name}_ptr", passed, self.variable)
 
     @property
     def batched(self) -> bool:
@@ -149,36 +155,29 @@ class Matrix:
 
     @property
     def strides(self) -> tuple[tuple[str, str], ...]:
-        """Each stride parameter with the launcher's expression for it."""
+        """Each stride parameter with what a call passes for it, as its table has it."""
         first = (self.batch_stride,) if self.batched else ()
         named = enumerate((*first, self.row_stride, self.column_stride))
-        return tuple((name, f"{self.variable}.stride({dimension})") for dimension, name in named if name)
+        return tuple((name, f'Stride("{self.variable}", {dimension})') for dimension, name in named if name)
 
     @property
     def width(self) -> str:
         """The number of columns."""
         return f"2 * {self.columns}" if self.order else self.columns
 
-    @property
-    def described(self) -> str:
-        """The row-major matrix, or batch of them, that a descriptor describes."""
-        if self.layout != "column":
-            return self.variable
-        return f"{self.variable}.{'mT' if self.batched else 'T'}"
+    def described(self, columns: tuple[str, ...] = (), rows: str = "", made: bool = False) -> str:
+        """The descriptor of its row-major matrices, of which a block is copied, as a call's table has it.
 
-    def block(self, row: str, brackets: str = "()", columns: tuple[str, ...] = (), rows: str | None = None) -> str:
-        """The block a descriptor copies, in the order of `described`, from a row of the table.
-
-        `columns` are the table's columns whose difference is its width, and `rows` is its height, where these are not
-        the tile's.
+        `columns` are those of a configuration whose difference is the width of the block, and `rows` is its height,
+        where these are not the tile's. `made`: it is allocated for the call.
         """
-        width = " - ".join(f'{row}["{column}"]' for column in columns or (f"BLOCK_{self.columns}",))
-        sizes = [rows or f'{row}["BLOCK_{self.rows}"]{self.down}', f"{self.pairs}{width}{self.across}"]
+        width = " - ".join(columns or (f"BLOCK_{self.columns}",))
+        sizes = [rows or f"BLOCK_{self.rows}{self.down}", f"{self.pairs}{width}{self.across}"]
         if self.layout == "column":
             sizes.reverse()
-        if self.batched:
-            sizes.insert(0, "1")
-        return f"{brackets[0]}{', '.join(sizes)}{brackets[1]}"
+        block = ", ".join(["1"] * self.batched + sizes)
+        options = ", turned=True" * (self.layout == "column") + ", made=True" * made
+        return f'Described("{self.variable}", ({block}){options})'
 
 
 def broadcast(variable: str, shape: str) -> str:
@@ -197,6 +196,8 @@ class Vector:
     #: The kernel's name for the number of the product where each has one, and for the product's first element.
     product: str = ""
     first: str = ""
+    #: The name of what is loaded of it; empty for its own.
+    loaded: str = ""
 
     @property
     def spread(self) -> bool:
@@ -219,9 +220,14 @@ class Vector:
         return self.name
 
     @property
+    def slot(self) -> Slot:
+        """The kernel's pointer, or its number that may be a pointer."""
+        return Slot(f"{self.name}_{'ptr' if self.shape else 'or_ptr'}", f'"{self.name}"', self.name)
+
+    @property
     def strides(self) -> tuple[tuple[str, str], ...]:
-        """The stride parameter with the launcher's expression for it, where there are several vectors."""
-        return ((f"stride_{self.name}{self.product[0]}", f"{self.name}.stride(0)"),) if self.product else ()
+        """The stride parameter with what a call passes for it, where there are several vectors."""
+        return ((f"stride_{self.name}{self.product[0]}", f'Stride("{self.name}", 0)'),) if self.product else ()
 
     def number(self, depth: int) -> str:
         """The statement that gives a scalar its value, on lines that begin `depth` columns from the margin."""
@@ -237,10 +243,29 @@ class Vector:
 
 @dataclass(frozen=True)
 class Slot:
-    """A parameter of the kernel that is no constant, and what the launcher passes for it."""
+    """A parameter of the kernel that is no constant, and what a call passes for it, as its table has it."""
 
     parameter: str
     value: str
     #: What of a call the value is of: an operand, an output, or memory that the launcher makes room for. None for a
     #: number that follows from shapes and strides.
     owner: str | None = None
+
+
+def stride_slots(tensors: Iterable[Matrix | Vector]) -> tuple[Slot, ...]:
+    """The kernel's parameters for the strides of tensors."""
+    return tuple(Slot(name, value) for x in tensors for name, value in x.strides)
+
+
+def wide_strides(tensors: Iterable[Matrix | Vector]) -> tuple[str, ...]:
+    """The statements that make strides as wide as offsets may be, after a comment; none without strides."""
+    names = [name for x in tensors for name, _ in x.strides]
+    if not names:
+        return ()
+    why = "# INDEX is int64 where an operand spans more than 2**31 elements; every long offset contains a stride."
+    return (why, *(f"{name} = tl.cast({name}, INDEX)" for name in names))
+
+
+def parameters(slots: Iterable[Slot], constants: Iterable[str]) -> tuple[str, ...]:
+    """A kernel's parameters in order, of which `constants` are compiled in."""
+    return (*(slot.parameter for slot in slots), *(f"{name}: tl.constexpr" for name in constants))

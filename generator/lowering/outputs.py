@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 
 from generator.epilogue.chain import Output
 from generator.epilogue.operations import BOTH, COLUMNS, MATRIX, ROWS
-from generator.language.dtypes import ELEMENTS, QUANTISED
+from generator.language.dtypes import QUANTISED
+from generator.language.elements import ELEMENTS
 from generator.lowering.operands import Matrix
-from generator.plan.call import REDUCED
+from generator.plan.contract_call import REDUCED
 
 
 @dataclass(frozen=True)
@@ -70,10 +71,10 @@ def stored(x: str, kind: str, out: str, *, whole: bool) -> str:
     if kind == out:
         return x
     if out in QUANTISED:
-        taken = kind == "fp32" or (whole and out == "int8")
+        taken = kind == "fp32" or (whole and ELEMENTS[out].saturates)
         return f"_to_{out}({x}{'' if taken else '.to(tl.float32)'})"
     # Triton's interpreter cannot convert integers to bf16 in one step.
-    first = ".to(tl.float32)" if kind == "int32" and out != "fp32" else ""
+    first = ".to(tl.float32)" if not ELEMENTS[kind].floating and out != "fp32" else ""
     return f"{x}{first}.to(tl.{ELEMENTS[out].triton})"
 
 

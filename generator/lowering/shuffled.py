@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from generator.language.model import Tile, Variant
 from generator.plan.resources import converts_as_loaded
 
-#: The types that a step decodes two bytes of a word at once of where descriptors copy A, and how many times as many
-#: columns as rows a tile has at least for that: with fewer, to put A in that order takes longer than what it saves, and
-#: of other types it saves too little (measured on an H200).
-_BY_WORDS = ("int4", "uint4")
+#: The bits of the integers that a step decodes two bytes of a word at once of where descriptors copy A, and how many
+#: times as many columns as rows a tile has at least for that: with fewer, to put A in that order takes longer than what
+#: it saves, and of other types it saves too little (measured on an H200).
+_BITS_BY_WORDS = 4
 _WIDE = 4
 
 
@@ -64,7 +64,8 @@ class Shuffle:
 def shuffle_of(v: Variant, tiles: Iterable[Tile]) -> Shuffle | None:
     """The order in which a kernel multiplies B; None where it keeps that of memory."""
     b = v.dtype.stored_b
-    wide = _WIDE if v.loading.descriptors and b.kind in _BY_WORDS else 0
+    by_words = b.element.bits == _BITS_BY_WORDS and not b.element.floating
+    wide = _WIDE if v.loading.descriptors and by_words else 0
     if not converts_as_loaded(v) or (v.loading.descriptors and (v.layout.a != "row" or not wide)):
         return None
     # A word has 32 bits, one of positions a bit for each element; they are read as shorter words in shorter steps.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from generator.language.dtypes import ELEMENTS
+from generator.language.elements import ELEMENTS
 from generator.language.model import Tile
 from generator.language.storage import POSITIONED, Storage
 from generator.lowering.operands import Matrix
@@ -140,7 +140,7 @@ class Conversion:
     @property
     def macro(self) -> str:
         """The macro of storage.j2 that converts it."""
-        return "sparse24" if self.index else self.word
+        return "sparse24" if self.index else ELEMENTS[self.word].converts
 
     @property
     def arranged(self) -> tuple[str, ...]:
@@ -156,8 +156,9 @@ class Conversion:
 
     @property
     def lead(self) -> int:
-        """The bits of a power of two, behind which the last bits count from it."""
-        return {"bf16": 0x4300, "fp16": 0x6400}[self.to]
+        """The bits of `offset`, behind which the last bits count from it."""
+        to = ELEMENTS[self.to]
+        return to.bias + to.mantissa << to.mantissa
 
     def behind(self, more: int) -> str:
         """These bits, and others."""
@@ -170,7 +171,7 @@ class Conversion:
     @property
     def signed(self) -> bool:
         """Whether numbers of four bits are two's complement."""
-        return self.word == "int4"
+        return ELEMENTS[self.word].signed
 
     @property
     def lead_of_pairs(self) -> str:
@@ -180,17 +181,17 @@ class Conversion:
     @property
     def mantissa(self) -> int:
         """The explicit bits of a mantissa afterwards."""
-        return {"bf16": 7, "fp16": 10}[self.to]
+        return ELEMENTS[self.to].mantissa
 
     @property
     def smaller(self) -> int:
-        """How much larger its exponents are, in bits, than those of e2m1."""
-        return {"bf16": 126, "fp16": 14}[self.to]
+        """How much larger its exponents are, in bits, than those of the type before."""
+        return ELEMENTS[self.to].bias - ELEMENTS[self.word].bias
 
     @property
     def offset(self) -> int:
-        """That power of two: the least whose last place is 1."""
-        return {"bf16": 128, "fp16": 1024}[self.to]
+        """The least power of two whose last place is 1."""
+        return 1 << self.mantissa
 
 
 def conversion(storage: Storage, name: str, lines: str, shuffle: Shuffle | None = None, index: str = "") -> Conversion:
@@ -253,7 +254,7 @@ def product_of(factors: Sequence[Factor], *, exchanged: bool) -> str:
     if not vectors:
         return one[0] if len(one) == 1 else f"({' * '.join(one)})"
     first, *others = vectors
-    if any(found.bytes == "e8m0" for found in vectors) and others:
+    if any(found.bytes and ELEMENTS[found.bytes].powers for found in vectors) and others:
         # Powers of two may leave the range of fp32 one by one, and their product seldom does.
         return f"({' * '.join(found.spread(exchanged=exchanged) for found in vectors)})"
     spread = first.spread(exchanged=exchanged)

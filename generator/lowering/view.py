@@ -8,16 +8,17 @@ from functools import cached_property
 from generator.epilogue.gated_units import CONCATENATED
 from generator.epilogue.operations import SCALAR
 from generator.language.dtypes import QUANTISED
+from generator.language.elements import ELEMENTS
 from generator.language.vocabulary import SWIZZLE, Products
 from generator.lowering import approximate_math
 from generator.lowering.accumulation import Accumulation
 from generator.lowering.decoding import Decoding
 from generator.lowering.edges import Edges, edges_of
 from generator.lowering.epilogue_lowering import StepView
-from generator.lowering.operands import Matrix, Slot, Vector
+from generator.lowering.operands import Matrix, Slot, Vector, parameters, stride_slots, wide_strides
 from generator.lowering.outputs import OutputView
-from generator.plan.call import Call, call
-from generator.plan.configurations import columns, configurations
+from generator.plan.configurations import STRIP, columns, configurations
+from generator.plan.contract_call import ContractCall, call
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class View(Accumulation):
     def partial(self) -> Matrix:
         """What the first of two kernels writes: for each part of K a matrix of sums."""
         columns = f"2 * {self.c.columns}" if self.order else self.c.columns
-        integer = self.v.dtype.sum == "int32"
+        integer = not ELEMENTS[self.v.dtype.sum].floating
         return Matrix("sums", "sums", self.c.rows, columns, "row", "part", integer=integer)
 
     @property
@@ -99,7 +100,7 @@ class View(Accumulation):
         return "b" if self.stage == "parts" and self.v.loading.pointers and self.b.pairs else "s"
 
     @property
-    def call(self) -> Call:
+    def call(self) -> ContractCall:
         """The operands and results of a call, as the launcher checks them."""
         return call(self.kernel.variant)
 
@@ -151,14 +152,9 @@ class View(Accumulation):
         return 128 // self.v.dtype.stored_b.bits if across else None
 
     @property
-    def shared_step(self) -> bool:
-        """Whether a group's last step along K may hold elements of the next one, since descriptors know no groups."""
-        return self.descriptors and self.problem.divided == "K"
-
-    @property
     def advances(self) -> bool:
         """Whether the loads leave something to move along K."""
-        return not self.descriptors
+        return not self.descriptors and self.v.traits.looped
 
     @property
     def guard_empty_k(self) -> bool:
@@ -167,8 +163,8 @@ class View(Accumulation):
 
     @property
     def store_note(self) -> str:
-        if self.quantises == "saturate_int8":
-            return ", saturated to int8"
+        if self.saturates:
+            return f", saturated to {self.v.dtype.out}"
         if self.quantises:
             return f", saturated and rounded to {self.v.dtype.out} once"
         return f", rounding to {self.v.dtype.out} once" if self.rounds else ""
@@ -178,12 +174,18 @@ class View(Accumulation):
         """The macro of math.j2 that makes the result's type of the running value; None where a cast does."""
         if self.v.dtype.out not in QUANTISED:
             return None
-        return "saturate_int8" if (self.kind, self.v.dtype.out) == ("int32", "int8") else f"to_{self.v.dtype.out}"
+        out = ELEMENTS[self.v.dtype.out]
+        return out.saturates if self.saturates else out.quantises
+
+    @property
+    def saturates(self) -> bool:
+        """Whether the running value is an integer, which the store saturates and does not round."""
+        return bool(ELEMENTS[self.v.dtype.out].saturates) and not ELEMENTS[self.kind].floating
 
     @property
     def rounds(self) -> bool:
-        """Whether the store rounds: not where the type stays, nor where fp16 sums widen to fp32."""
-        return self.kind != self.v.dtype.out and (self.kind, self.v.dtype.out) != ("fp16", "fp32")
+        """Whether the store rounds: not where the result's type has every value, as fp32 has those of fp16."""
+        return not ELEMENTS[self.v.dtype.out].holds(ELEMENTS[self.kind])
 
     @cached_property
     def operands(self) -> tuple[Matrix | Vector, ...]:
@@ -243,11 +245,7 @@ class View(Accumulation):
 
     @cached_property
     def wide_strides(self) -> tuple[str, ...]:
-        names = [name for matrix in self.pointed for name, _ in matrix.strides]
-        if not names:
-            return ()
-        why = "# INDEX is int64 where an operand spans more than 2**31 elements; every long offset contains a stride."
-        return (why, *(f"{name} = tl.cast({name}, INDEX)" for name in names))
+        return wide_strides(self.pointed)
 
     @cached_property
     def late_coordinates(self) -> bool:
@@ -292,33 +290,28 @@ class View(Accumulation):
         """The kernel's parameters that are no constants, in order."""
         described = {matrix.name for matrix in self.described}
 
-        def matrix(x: Matrix, operand: str) -> Slot:
-            if x.name in described:
-                return Slot(f"{x.name}_desc", f"{x.name}_desc", operand)
-            return Slot(f"{x.name}_ptr", x.passed, operand)
+        def slot(x: Matrix | Vector) -> Slot:
+            if isinstance(x, Matrix) and x.name in described:
+                return Slot(f"{x.name}_desc", x.described(rows=str(STRIP) if self.stage == "whole" else ""), x.variable)
+            return x.slot
 
         if self.stage == "whole":
-            found = [matrix(self.partial, "sums")]
+            found = [slot(self.partial)]
         elif self.descriptors:
-            found = [Slot(name, name, operand) for operand, name in self.descriptors_of_operands]
+            made = self.stage == "dense"
+            found = [Slot("a_desc", self.a.described(), "a")]
+            found += [
+                Slot(name, self.b.described(columns, made=made), self.b.variable) for name, columns in self.b_blocks
+            ]
         else:
-            found = [matrix(self.a, "a"), matrix(self.b, self.b.variable)]
-        found += [Slot(f"{x.name}_ptr", x.name, x.name) for x in self.call.positional]
-        found += [Slot(f"{x.name}_ptr", x.name, x.name) for x in self.call.optional if self.a.gathered]
-        found += [matrix(x, x.name) for x in self.scales]
-        found.append(matrix(self.c, "sums" if self.stage == "parts" else "out"))
-        for operand in self.operands:
-            if isinstance(operand, Matrix):
-                found.append(matrix(operand, operand.name))
-            else:
-                suffix = "or_ptr" if operand.shape == SCALAR else "ptr"
-                found.append(Slot(f"{operand.name}_{suffix}", operand.name, operand.name))
-        found += [matrix(x, x.name) for x in self.saved]
-        found += [Slot(f"{x.name}_ptr", x.variable, x.variable) for x in self.parts]
+            found = [slot(self.a), slot(self.b)]
+        divided = (*self.call.positional, *(x for x in self.call.optional if self.a.gathered))
+        found += [Slot(f"{x.name}_ptr", f'"{x.name}"', x.name) for x in divided]
+        found += [slot(x) for x in (*self.scales, self.c, *self.operands, *self.saved, *self.parts)]
         if self.schedule.workspace and not self.schedule.joins:
-            found += [Slot(f"{name}_ptr", name, name) for name in ("work", "counters")]
+            found += [Slot(f"{name}_ptr", f'"{name}"', name) for name in ("work", "counters")]
         found += [Slot(size, size) for size in (*self.sizes, *["R"] * self.a.gathered)]
-        return (*found, *(Slot(name, value) for x in self.strided for name, value in x.strides))
+        return (*found, *stride_slots(self.strided))
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -332,7 +325,7 @@ class View(Accumulation):
             constants += ["BLOCK_M", "BLOCK_N", "SPLIT"]
         elif self.tiled:
             constants += ["BLOCK_M", "BLOCK_N", "BLOCK_K", *self.columns, *["num_stages"] * self.summed]
-        return (*(slot.parameter for slot in self.slots), *(f"{name}: tl.constexpr" for name in constants))
+        return parameters(self.slots, constants)
 
     @cached_property
     def strided(self) -> tuple[Matrix | Vector, ...]:
@@ -346,11 +339,6 @@ class View(Accumulation):
         """The descriptors of B, each with the table's columns whose difference is the columns of its block."""
         widths = (("LEFT_N",), ("BLOCK_N", "LEFT_N")) if self.b.beside else (("BLOCK_N",),)
         return tuple((name, columns) for (_, name, _), columns in zip(self.b.blocks, widths))
-
-    @property
-    def descriptors_of_operands(self) -> tuple[tuple[str, str], ...]:
-        """The descriptors of A and B, each behind the operand that it describes."""
-        return (("a", "a_desc"), *((self.b.variable, name) for name, _ in self.b_blocks))
 
     @property
     def configs(self) -> tuple[str, ...]:
@@ -377,14 +365,6 @@ class View(Accumulation):
             return "fixed"
         # By a table the family's function chooses; a kernel called by itself computes its row.
         return "rows_alike" if self.kernel.rows_alike else "heuristic"
-
-    @property
-    def imports(self) -> tuple[str, ...]:
-        standard = ["import functools", ""] if self.choose in ("heuristic", "rows_alike") else []
-        last = ["from triton.tools.tensor_descriptor import TensorDescriptor"] if self.descriptors else []
-        standard = [*standard[:1], "from types import SimpleNamespace", ""]
-        torch = ("import torch", "import triton", "import triton.language as tl")
-        return (*standard, *torch, "from torch._subclasses.fake_tensor import FakeTensor", *last)
 
     @cached_property
     def described(self) -> tuple[Matrix, ...]:

@@ -1,0 +1,421 @@
+"""The call of a kernel as its file has it, `CALL`: a table of values of `generator.runtime`, as source."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from generator.cost import analytic
+from generator.language.elements import ELEMENTS
+from generator.language.targets import TARGETS
+from generator.lowering import docstrings
+from generator.lowering.decoding import MOST_DECODED
+from generator.lowering.lines import INDENT, WIDTH, bracketed, collected, paragraph
+from generator.lowering.operands import Slot
+from generator.lowering.outputs import OutputView
+from generator.lowering.view import View
+from generator.plan.configurations import STRIP
+from generator.plan.contract_call import Argument, ContractCall
+from generator.plan.target_rules import packed_from_sm90, scaling_targets
+
+#: What tables use of each module of `generator.runtime`.
+EXPORTS: Mapping[str, tuple[str, ...]] = {
+    "arguments": ("Approximate", "Bytes", "Index", "Stride"),
+    "call": ("SCALES", "Call", "Config", "Launch", "Operand", "Result", "Table"),
+    "choice": ("Cheapest", "LeastSlowdown"),
+    "descriptors": ("Described",),
+    "extents": (
+        *("BLOCK_K", "BLOCK_M", "BLOCK_N", "LEFT_N", "PROGRAMS", "SPLIT", "STAGES", "B", "G", "K", "M", "N", "R", "T"),
+        *("ceil", "least", "power"),
+    ),
+    "gradient_calls": ("Contiguous", "Gradient", "GradientCall", "Groups", "Total"),
+    "limits": ("Absent", "AtMost", "Capability", "Limited", "Multiple", "NotDeterministic", "Older"),
+    "memory": ("Memory", "Reduction", "Workspace"),
+    "occupancy": ("Occupancy",),
+    "scalars": ("Number", "OnDevice"),
+    "tuner": ("Tuner",),
+}
+
+#: The most tiles of several products: programs have numbers of 32 bits.
+_MOST_TILES = "2**31 - 2**16"
+
+
+@dataclass(frozen=True)
+class LaunchTable:
+    """A launch as source: its kernel, its grid, and what is passed for each parameter."""
+
+    kernel: str
+    grid: str
+    slots: tuple[Slot, ...]
+    constants: tuple[tuple[str, str], ...]
+    configured: bool
+
+    @property
+    def text(self) -> str:
+        """The launch as source."""
+        tensors = [(slot.parameter, slot.value) for slot in self.slots if slot.owner is not None]
+        numbers = [(slot.parameter, slot.value) for slot in self.slots if slot.owner is None]
+        lines = [self.kernel, f"grid={self.grid}"]
+        for name, entries in (("tensors", tensors), ("numbers", numbers), ("constants", self.constants)):
+            if entries:
+                lines.append(collected(f"{name}={{", [f'"{x}": {value}' for x, value in entries], "}", 3 * INDENT))
+        return called("Launch(", [*lines, *([] if self.configured else ["configured=False"])], ")")
+
+
+@dataclass(frozen=True)
+class CallTable:
+    """What `templates/call.j2` is given."""
+
+    kernel: View
+
+    @property
+    def call(self) -> ContractCall:
+        return self.kernel.call
+
+    # The function `gemm`.
+
+    @property
+    def head(self) -> str:
+        """The head of `gemm`."""
+        return bracketed("def gemm(", [*parameters(self.call), "config: Config = None"], f") -> {returned(self.call)}:")
+
+    @property
+    def docstring(self) -> str:
+        """The docstring of `gemm`, without quotes."""
+        call = self.call
+        made = f"a new {call.out.told} tensor, or `out` filled."
+        if call.reads_out:
+            made = f"`out` {call.out.told}, which is C and is read first."
+        elif call.outputs:
+            made = f"({', '.join(x.name for x in call.results)}), each as it is given, filled, or new."
+        formula = docstrings.formula(self.kernel.v)
+        text = f"{formula} for `a` {call.a.told} and `b` {call.b.told}: {made}"
+        first = paragraph(text, INDENT + len('"""'), " " * INDENT)
+        shared = "No result may alias an operand" + " or another result" * bool(call.outputs)
+        if call.reads_out:
+            shared += ". `out` must be given; it is read for any `beta`, so a second call gives another result"
+        rest = f"{shared}. `config`, an element of CONFIGS or its index, replaces the choice by size."
+        return f"{first}\n\n{' ' * INDENT}{paragraph(rest, INDENT, ' ' * INDENT)}\n{' ' * INDENT}"
+
+    @property
+    def returned(self) -> str:
+        """The statement that runs the call."""
+        names = [
+            x.name for x in (self.call.a, self.call.b, *self.call.keywords, *self.call.optional, *self.call.results)
+        ]
+        return bracketed("return CALL(", ["config", *(f"{name}={name}" for name in names)], ")", INDENT)
+
+    # The table.
+
+    @cached_property
+    def text(self) -> str:
+        """The statement that assigns the table."""
+        reductions = [f'Reduction("{x.name}", "{x.matrix.variable}", "{x.reduction}")' for x in self.reductions]
+        arguments = [self._table, f"sizes=({', '.join(self.call.sizes)})"]
+        arguments += entries("operands", [self._operand(x) for x in self._operands])
+        arguments += entries("results", [self._result(x) for x in self.call.results])
+        arguments += entries("launches", [launch.text for launch in self.launches])
+        arguments += [self._choice] if self._choice else []
+        arguments += entries("needs", self.needs)
+        arguments += [self._programs] if self.kernel.schedule.walks else []
+        arguments += entries("memory", self.memory)
+        arguments += ['cleared=("out",)'] * self.adds
+        arguments += entries("reduced", reductions)
+        if self.kernel.autotune:
+            reset = '"counters_ptr"' if self.workspace else '"c_ptr"' if self.adds else ""
+            arguments.append(f"tuner=Tuner({reset})")
+        return called("CALL = Call(", arguments, ")")
+
+    @cached_property
+    def imports(self) -> tuple[str, ...]:
+        """The imports of what the table and `gemm` use of the family's library."""
+        return imports(f"{self.text}\n{self.head}")
+
+    @property
+    def _table(self) -> str:
+        """The configurations, with what they need."""
+        sizes = dict(zip("MNK", self.call.sizes[-3:]))
+        fits = [f"Multiple({sizes[d]}, BLOCK_{d})" for d in self.divided]
+        fits += [] if self.kernel.schedule.looped else [f'AtMost({sizes["K"]}, BLOCK_K, "one load holds")']
+        if not fits and not self.kernel.too_large:
+            return "Table(CONFIGS)"
+        whole = ["too_large=TOO_LARGE"] * bool(self.kernel.too_large)
+        listed = [f"fits=({', '.join(fits)}{',' * (len(fits) == 1)})"] if fits else []
+        one = f"Limited({', '.join(['CONFIGS', *listed, *whole])})"
+        if INDENT + len(one) < WIDTH:
+            return one
+        return called("Limited(", ["CONFIGS", *entries("fits", fits), *whole], ")")
+
+    @property
+    def _operands(self) -> tuple[Argument, ...]:
+        """The operands in the order of the signature."""
+        return (self.call.a, self.call.b, *self.call.keywords, *self.call.optional)
+
+    def _operand(self, x: Argument) -> str:
+        # Without rows the products have those of A.
+        return argument(x, absent=self.call.a.extents[0] if x in self.call.optional else "")
+
+    def _result(self, x: Argument) -> str:
+        parts = [f'"{x.name}"', x.shape, x.torch_dtype, f"unit={x.unit}"]
+        return bracketed(
+            "Result(", [*parts, *["read=True"] * (x is self.call.out and self.call.reads_out)], ")", 2 * INDENT
+        )
+
+    # The launches: what kernels are passed, their grids, and what is allocated for them.
+
+    @cached_property
+    def launches(self) -> tuple[LaunchTable, ...]:
+        """What is launched, one after the other."""
+        k = self.kernel
+        own = k.multiplying
+        multiplies = LaunchTable("gemm_kernel", self.grid, own.slots, self._constants_of(own), True)
+        if k.decoding is not None:
+            d = k.decoding
+            return LaunchTable("decode_kernel", d.grid, d.slots, (self._index, *d.constants), False), multiplies
+        if k.schedule.joins:
+            of_row = (("BLOCK_M", str(STRIP)), ("BLOCK_N", "BLOCK_N"), ("SPLIT", "SPLIT"))
+            constants = (*self._constants_of(k.second), *of_row)
+            strips = f"(ceil(M, {STRIP}) * ceil(N, BLOCK_N),)"
+            return multiplies, LaunchTable("sum_kernel", strips, k.second.slots, constants, False)
+        return (multiplies,)
+
+    @property
+    def grid(self) -> str:
+        """The grid: one dimension, since the others hold 65535 programs, and one more for the parts of K."""
+        schedule, several = self.kernel.schedule, "".join(f"{count} * " for count in self.call.products.front)
+        if not self.kernel.tiled:
+            return f"({several}M * N,)"
+        tiles = f"{several}ceil(M, BLOCK_M) * ceil(N, BLOCK_N)"
+        if self.call.products.divided == "M":
+            # Each group may end within a tile, and none has more rows of tiles than rows.
+            tiles = "least(T, ceil(T, BLOCK_M) + G) * ceil(N, BLOCK_N)"
+        if schedule.splits:
+            return f"({tiles}, SPLIT)"
+        if schedule.walks:
+            return "(PROGRAMS,)" if schedule.workspace else f"(least({tiles}, PROGRAMS),)"
+        return f"({tiles},)"
+
+    @property
+    def _index(self) -> tuple[str, str]:
+        """The constant that says how wide offsets are."""
+        return index(x.variable for x in self.kernel.pointed)
+
+    def _constants_of(self, k: View) -> tuple[tuple[str, str], ...]:
+        """What the launch of a kernel tells the compiler, by name."""
+        # Few different numbers, since a kernel is compiled for each.
+        found = [("GROUPS", "power(G, 32)")] if k.problem.divided else []
+        found += [self._index] if k.pointed else []
+        found += [(operand.flag, f'OnDevice("{operand.name}")') for operand in k.scalars]
+        if k.approximates:
+            found.append(("APPROX", "Approximate()"))
+        if k.v.rounds_between and k.stage != "parts":
+            # A compiler that sees two operations of 16 bits makes one of them, which rounds once.
+            found.append(("enable_fp_fusion", "False"))
+        return tuple(found)
+
+    @property
+    def reductions(self) -> tuple[OutputView, ...]:
+        """The outputs that are made of the tiles' parts."""
+        return tuple(output for output in self.kernel.outputs if output.reduced)
+
+    @property
+    def adds(self) -> bool:
+        """Whether programs add to the result, which is zero before."""
+        return self.kernel.schedule.splits and not self.kernel.schedule.workspace
+
+    @property
+    def workspace(self) -> bool:
+        """Whether programs share partial sums through memory that calls keep."""
+        return self.kernel.schedule.workspace and not self.kernel.schedule.twice
+
+    @property
+    def memory(self) -> list[str]:
+        """What is allocated for a call beside its results."""
+        k, found = self.kernel, []
+        sums = f"torch.{ELEMENTS[k.v.dtype.sum].torch}"
+        if k.decoding is not None:
+            d = k.decoding
+            unit = "1" if d.dense.layout == "row" else "0"
+            shape = f"(K, {d.columns})"
+            found.append(f'Memory("{d.dense.name}", {shape}, {d.torch_dtype}, unit={unit}, pitch={d.pitch})')
+        if k.schedule.joins:
+            found.append(f'Memory("sums", (SPLIT, M, {k.partial.columns}), {sums})')
+        for output in self.reductions:
+            front = "B, " if output.matrix.batched else ""
+            side = "BLOCK_N" if output.across == "N" else str(STRIP) if k.schedule.joins else "BLOCK_M"
+            tiles = f"({front}ceil({output.across}, {side}), {output.shape})"
+            found.append(f'Memory("{output.matrix.variable}", {tiles}, torch.float32)')
+        if self.workspace:
+            count = 4 if self.call.gated else 2
+            found.append(f'Workspace("work", ({count} * PROGRAMS * BLOCK_M * BLOCK_N,), {sums})')
+            found.append(f'Workspace("counters", ({self._tiles},), torch.int32, cleared=True)')
+        return found
+
+    @property
+    def _tiles(self) -> str:
+        return "ceil(M, BLOCK_M) * ceil(N, BLOCK_N)"
+
+    @property
+    def _programs(self) -> str:
+        """How many programs run at once, by the shared memory and the registers of each."""
+        k = self.kernel
+        loaded = analytic.loaded_columns(k.v, "2 * BLOCK_N" if self.call.gated else "BLOCK_N")
+        shared = f"(BLOCK_M + {loaded}) * BLOCK_K * STAGES * {analytic.width(k.v)}"
+        if k.described:
+            shared += f" + BLOCK_M * BLOCK_N * {ELEMENTS[k.v.dtype.out].bits // 8}"
+        # The accumulators may use two thirds of the registers.
+        registers = f"BLOCK_M * BLOCK_N * {12 if self.call.gated else 6}"
+        return bracketed("programs=Occupancy(", [f"shared={shared}", f"registers={registers}"], ")", INDENT)
+
+    # What the kernel needs of a call.
+
+    @property
+    def divided(self) -> tuple[str, ...]:
+        """The dimensions that must be multiples of the tile."""
+        k = self.kernel
+        kinds = (("M", k.edges.bound.m), ("N", k.edges.bound.n), ("K", k.edges.bound.k))
+        return tuple(d for d, kind in kinds if kind == "never") if k.tiled and not k.descriptors else ()
+
+    @property
+    def needs(self) -> list[str]:
+        """The conditions on a call that its contract does not have."""
+        k = self.kernel
+        sizes, front = dict(zip("MNK", self.call.sizes[-3:])), "".join(f"{x} * " for x in self.call.products.front)
+        found: list[tuple[str, ...]] = []
+        if k.v.loading.blocks:
+            found.append(("Older", "(3, 9)", '"block pointers"'))
+        if k.descriptors:
+            found.append(("Capability", '"descriptors need an NVIDIA GPU from sm90 on"', "least=(9, 0)"))
+        packed = packed_from_sm90(k.kernel.variant)
+        if packed is not None:
+            found.append(("Capability", f'"{packed}: take the exchanged one"', "least=(9, 0)", "inverted=True"))
+        if k.v.dtype.native:
+            able = scaling_targets(k.v)
+            majors = "".join(f"{TARGETS[target].capability // 10}, " for target in able)
+            majors = majors.rstrip() if len(able) == 1 else majors.rstrip(", ")
+            found.append(("Capability", f'"a scaled product needs {" or ".join(able)}"', f"majors=({majors})"))
+        if k.descriptors and self.call.optional:
+            found.append(("Absent", '"rows"', '"descriptors copy neighbouring rows of a, and rows names others"'))
+        if k.described:
+            size = sizes["N" if k.c.layout == "row" else "M"]
+            found.append(("Multiple", size, str(128 // ELEMENTS[k.v.dtype.out].bits), '"a descriptor writes"'))
+        if k.read_step:
+            found.append(("Multiple", "N", str(k.read_step), '"a descriptor reads the second half of b at"'))
+        if k.decoding is not None:
+            found.append(("AtMost", k.decoding.bytes, str(MOST_DECODED), '"the bytes of a decoded b are"'))
+        if not k.schedule.repeatable:
+            found.append(("NotDeterministic", f'"{k.v.schedule}"'))
+        if not k.tiled:
+            found.append(("AtMost", f"{front}M * N", "2**31 - 1", '"a grid with one program an element has"'))
+        if front:
+            found.append(("AtMost", self._smallest_tiles, _MOST_TILES, '"the number of tiles is"'))
+        return [bracketed(f"{name}(", arguments, ")", 2 * INDENT) for name, *arguments in found]
+
+    @property
+    def _smallest_tiles(self) -> str:
+        """How many tiles of 16 by 16, the smallest, several products have at most."""
+        if self.call.products.divided == "M":
+            return "(ceil(T, 16) + G) * ceil(N, 16)"
+        return f"{self.call.products.count} * ceil(M, 16) * ceil(N, 16)"
+
+    # The choice of a configuration.
+
+    @property
+    def _choice(self) -> str:
+        if self.kernel.choose in (None, "fixed"):
+            return ""
+        if self.kernel.choose == "rows_alike":
+            return f"choose=LeastSlowdown(cost, {analytic.TYPICAL_M})"
+        return "choose=Cheapest(cost)"
+
+    @property
+    def cost_head(self) -> str:
+        """The head of the function that predicts the cost of a configuration; empty where there is no choice."""
+        if not self._choice:
+            return ""
+        sizes = ("M", "N", "K") if self.kernel.kernel.rows_alike else self.call.sizes
+        return f"def cost(row, {', '.join(sizes)}, multiprocessors, shared):"
+
+    @property
+    def cost(self) -> tuple[str, ...]:
+        """The lines of that function; for one product if M has no part."""
+        v = self.kernel.v
+        lines = analytic.cost_body(replace(v, batch="none") if self.kernel.kernel.rows_alike else v)
+        divided = "" if self.kernel.kernel.rows_alike else self.call.products.divided
+        if not divided:
+            return lines
+        why = "# Only the device knows the groups: they are assumed to be of equal size."
+        products = "max(1, min(G, T))" if divided == "M" else "G"
+        read = any(re.search(rf"\b{divided}\b", line) for line in lines)
+        return (why, f"B = {products}", *([f"{divided} = triton.cdiv(T, B)"] * read), *lines)
+
+
+def parameters(call: ContractCall, *, read: bool = False) -> list[str]:
+    """The parameters of the function of a call, but for the configuration.
+
+    With `read` an `out` that the epilogue reads has no default. Without, the call itself says that it is missing.
+    """
+    needed = [f"{x.name}: {'float | Tensor' if x.number else 'Tensor'}" for x in call.keywords]
+    front = len(call.positional)
+    given = (call.out,) if read and call.reads_out else ()
+    needed += [f"{x.name}: Tensor" for x in given]
+    optional = [f"{x.name}: Tensor | None = None" for x in (*call.optional, *call.results) if x not in given]
+    return ["a: Tensor", "b: Tensor", *needed[:front], "*", *needed[front:], *optional]
+
+
+def returned(call: ContractCall) -> str:
+    """The type of what the function of a call returns."""
+    count = len(call.results)
+    return "Tensor" if count == 1 else f"tuple[{', '.join(['Tensor'] * count)}]"
+
+
+def index(names: Iterable[str]) -> tuple[str, str]:
+    """The constant that says how wide the offsets of tensors are, by its name."""
+    listed = [f'"{name}"' for name in dict.fromkeys(names)]
+    entry = bracketed('"INDEX": Index(', listed, "),", 4 * INDENT)
+    return "INDEX", entry.removeprefix('"INDEX": ').removesuffix(",")
+
+
+def argument(x: Argument, absent: str = "") -> str:
+    """An operand of a call as its table has it; one that may be left out has the size `absent` then."""
+    if x.number:
+        return f'Number("{x.name}")'
+    named = [f"unit={x.unit}"] * (x.unit is not None) + [f"absent={absent}"] * bool(absent)
+    kind = x.torch_dtype
+    return bracketed("Operand(", [f'"{x.name}"', x.shape, *([kind] if kind != "None" else []), *named], ")", 2 * INDENT)
+
+
+def imports(text: str) -> tuple[str, ...]:
+    """The imports of what source uses of the family's library."""
+    used = set(_NAME.findall(_STRING.sub("", text)))
+    found = []
+    for module, names in EXPORTS.items():
+        listed = [name for name in names if name in used]
+        if listed:
+            line = f"from ._runtime.{module} import {', '.join(listed)}"
+            wrapped = bracketed(f"from ._runtime.{module} import (", listed, ")")
+            found.append(line if len(line) <= WIDTH else wrapped)
+    return tuple(found)
+
+
+#: The names in source but for those of keywords, and the strings in it.
+_NAME, _STRING = re.compile(r"\b[A-Za-z_]+\b(?!=)"), re.compile(r'"[^"]*"')
+
+
+def called(head: str, items: Sequence[str], tail: str) -> str:
+    """Items between brackets, each on lines of its own."""
+    body = "".join(f"{item},\n" for item in items)
+    return f"{head}\n{textwrap.indent(body, ' ' * INDENT)}{tail}"
+
+
+def entries(name: str, items: Sequence[str]) -> list[str]:
+    """The keyword argument that has the items, if there are any: a single item on one line where it fits."""
+    if not items:
+        return []
+    one = f"{name}=({items[0]},)"
+    if len(items) == 1 and "\n" not in one and INDENT + len(one) < WIDTH:
+        return [one]
+    return [called(f"{name}=(", items, ")")]

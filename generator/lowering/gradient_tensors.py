@@ -1,0 +1,188 @@
+"""What the kernel that runs a contract's chain backwards reads and writes, and the table of its call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from generator.epilogue.chain import EpilogueOperand
+from generator.epilogue.gated_units import CONCATENATED, PLACES
+from generator.epilogue.operations import BOTH, COLUMNS, HALVES, MATRIX, ROWS, SCALAR
+from generator.language.elements import ELEMENTS
+from generator.language.model import Variant
+from generator.lowering.call_table import LaunchTable, argument, called, entries, imports, index
+from generator.lowering.lines import bracketed
+from generator.lowering.operands import Matrix, Slot, Vector, parameters, stride_slots, wide_strides
+from generator.plan.contract_call import Argument, ContractCall, call
+from generator.plan.gradients import ContractGradient
+
+#: A tile's rows and columns.
+_TILE = (64, 64)
+#: The type of the parts of sums.
+_PARTS = "torch.float32"
+
+
+@dataclass(frozen=True)
+class GradientTensors:
+    """The tensors of a gradient's kernel: gradients and operands that it reads, and gradients that it makes."""
+
+    v: Variant
+    gradient: ContractGradient
+
+    @property
+    def call(self) -> ContractCall:
+        """The call of the contract."""
+        return call(self.v)
+
+    @property
+    def grouped(self) -> bool:
+        """Whether rows are in groups, so that the last rows may be in none."""
+        return bool(self.v.products.divided)
+
+    @property
+    def number(self) -> str:
+        """The kernel's name for the number of a matrix of a batch; empty where there is one."""
+        return "" if self.grouped else self.v.products.number
+
+    @property
+    def places(self) -> Mapping[str, str]:
+        """The columns of the gate's and the other value of a gate, for a column `{}` of the result."""
+        return PLACES[self.v.epilogue.order or CONCATENATED]
+
+    @property
+    def results(self) -> tuple[tuple[Argument, str], ...]:
+        """The results whose gradients come in, each with its shape; a maximum has none."""
+        shapes = {output.name: output.shape for output in self.v.epilogue.outputs}
+        differentiable = (x for x in self.call.results if x.name not in self.gradient.constant)
+        return tuple((x, shapes.get(x.name, MATRIX)) for x in differentiable)
+
+    @property
+    def operands(self) -> tuple[tuple[EpilogueOperand, Argument], ...]:
+        """What the chain reads."""
+        return tuple(zip(self.v.epilogue.operands, self.call.operands, strict=True))
+
+    @property
+    def sum(self) -> Argument:
+        """The sum of products."""
+        *front, columns = self.call.out.dimensions
+        return replace(self.call.out, name="sum", dimensions=(*front, 2 * columns if self.call.gated else columns))
+
+    @property
+    def reads_sum(self) -> bool:
+        return self.gradient.sum is not None
+
+    # As the kernel addresses them.
+
+    def of_groups(self, operand: EpilogueOperand) -> bool:
+        """Whether each group has such an operand of its own, in whose gradient its rows are added up."""
+        return self.grouped and operand.shape in (COLUMNS, HALVES)
+
+    def incoming(self, name: str, shape: str, place: str = "{}", loaded: str = "") -> Matrix | Vector:
+        """The gradient of a result of this shape, or the sum, or one half of it."""
+        if shape in (MATRIX, BOTH):
+            return Matrix(name, name, "M", "N", "strided", self.number, place=place, loaded=loaded)
+        return Vector(name, shape, product=self.number)
+
+    def operand(self, operand: EpilogueOperand, place: str = "{}", loaded: str = "") -> Matrix | Vector:
+        """An operand of the chain, or one half of it."""
+        if operand.shape == MATRIX:
+            return self.incoming(operand.name, MATRIX)
+        if self.of_groups(operand):
+            return Matrix(operand.name, operand.name, "G", "N", "row", place=place, loaded=loaded, line="group")
+        return Vector(operand.name, operand.shape, place, loaded=loaded)
+
+    def outgoing(self, operand: EpilogueOperand, place: str = "{}") -> Matrix:
+        """What the kernel stores for the gradient of an operand: the gradient, or parts that are added."""
+        name = f"d_{operand.name}"
+        if operand.shape == MATRIX:
+            return Matrix(name, name, "M", "N", "strided", self.number)
+        return Matrix(name, f"{name}_parts", "tiles", "N", "row", self.number, place=place)
+
+    def outgoing_sum(self, place: str = "{}") -> Matrix:
+        """The gradient of the sum, or one half of it."""
+        return Matrix("d_sum", "d_sum", "M", "N", "row", self.number, place=place)
+
+    @cached_property
+    def tensors(self) -> tuple[Matrix | Vector, ...]:
+        """All of them, in the order of the kernel's parameters."""
+        read = [self.incoming(f"grad_{x.name}", shape) for x, shape in self.results]
+        read += [self.incoming("sum", MATRIX)] * self.reads_sum
+        operands = [operand for operand, _ in self.operands]
+        return (*read, *map(self.operand, operands), self.outgoing_sum(), *map(self.outgoing, operands))
+
+    @property
+    def wide_strides(self) -> tuple[str, ...]:
+        """The statements that make strides as wide as offsets may be."""
+        return wide_strides(self.tensors)
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The kernel's parameters in order."""
+        return parameters(self._slots, [*(name for name, _ in self._constants), "BLOCK_M", "BLOCK_N"])
+
+    # The call.
+
+    @cached_property
+    def text(self) -> str:
+        """The statement that assigns the table of the call."""
+        *front, rows, _ = self.call.out.extents
+        tiles = (f"ceil({rows}, BLOCK_M)", "ceil(N, BLOCK_N)")
+        grid = f"({' * '.join((*front, *tiles))},)"
+        launch = LaunchTable("gradient_kernel", grid, self._slots, self._constants, True)
+        made = [_made("sum", self.sum.shape, f"torch.{ELEMENTS[self.v.dtype.a].torch}")]
+        memory, totals = [f'Groups("group", ({rows},))'] * self.grouped, []
+        for operand, x in self.operands:
+            made.append(_made(x.name, x.shape, _PARTS * x.number))
+            if operand.shape == MATRIX:
+                continue
+            shape = (tiles[1], rows) if operand.shape == ROWS else tiles
+            if operand.shape in (COLUMNS, HALVES):
+                shape = (rows if self.grouped else tiles[0], x.extents[-1])
+            memory.append(_made(x.name, f"({', '.join((*front, *shape))})", _PARTS, "_parts"))
+            totals.append(f'Total("d_{x.name}", "d_{x.name}_parts"{", groups=True" * self.of_groups(operand)})')
+        items = [
+            f'Table([{{"BLOCK_M": {_TILE[0]}, "BLOCK_N": {_TILE[1]}}}])',
+            f"sizes=({', '.join((*front, rows))}, N)",
+        ]
+        items += [*entries("operands", self._read), *entries("results", made), *entries("launches", [launch.text])]
+        items += [*entries("memory", memory), *entries("reduced", totals)]
+        return called("CALL = GradientCall(", items, ")")
+
+    @property
+    def imports(self) -> tuple[str, ...]:
+        """The imports of what the table uses of the family's library."""
+        return imports(self.text)
+
+    @property
+    def _read(self) -> list[str]:
+        """The operands of the call: the gradient of the result gives the sizes, and the others may be left out."""
+        found = []
+        for x, shape in self.results:
+            absent = [f"absent={x.extents[0]}"] * (x is not self.call.out)
+            kind = "Operand" if shape in (MATRIX, BOTH) else "Contiguous"
+            found.append(bracketed(f"{kind}(", [f'"grad_{x.name}"', x.shape, *absent], ")", 8))
+        ends = [self.call.offsets] if self.call.offsets else []
+        read = [*ends, *[self.sum] * self.reads_sum, *self.call.operands]
+        # Matrices are read through both strides.
+        return found + [argument(replace(x, layout=x.layout and "strided")) for x in read]
+
+    @property
+    def _slots(self) -> tuple[Slot, ...]:
+        """The kernel's parameters that are no constants, in order."""
+        found = [x.slot for x in self.tensors]
+        found += [Slot("group_ptr", '"group"', "group")] * self.grouped
+        found += [Slot("M", self.call.out.extents[-2]), Slot("N", "N"), *[Slot("G", "G")] * self.grouped]
+        return (*found, *stride_slots(self.tensors))
+
+    @property
+    def _constants(self) -> tuple[tuple[str, str], ...]:
+        """The constants of a launch beside the sizes of a tile."""
+        numbers = [x for x in self.tensors if isinstance(x, Vector) and x.shape == SCALAR]
+        flags = ((x.flag, f'OnDevice("{x.name}")') for x in numbers)
+        return (index(x.variable for x in self.tensors if x.strides), *flags)
+
+
+def _made(of: str, shape: str, kind: str, more: str = "") -> str:
+    """A gradient, or the parts of it, as the table has it; without a type `kind` it has that of the operand."""
+    return bracketed("Gradient(", [f'"d_{of}{more}"', shape, *[kind] * bool(kind), f'of="{of}"'], ")", 8)
