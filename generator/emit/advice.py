@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
+from generator.files.program import program
 from generator.files.reading import FileError, read_bytes, with_unix_lines
 
 #: Where families go by default, and where `--all` finds specs.
@@ -30,16 +31,22 @@ def _no_option(path: Path) -> str:
 
 
 def rendering(
-    specs: Sequence[Path], out: Path = OUT, only: str | None = None, force: bool = False, every: bool = False
+    specs: Sequence[Path],
+    out: Path = OUT,
+    only: str | None = None,
+    force: bool = False,
+    every: bool = False,
+    package: str | None = None,
 ) -> str:
-    """The command that renders the specs; with `every`, the call that advises it had the option `--all`."""
+    """The command that renders the specs; the call that advises it had `--all` (`every`) or `--package`."""
     short = every and len(specs) > _FEW and {*specs} <= {*SPECS.glob("*.yaml")}
     words = ["--all"] if short else [argument(path) for path in specs]
     words += ["--out", _no_option(out)] if out != OUT else []
+    words += ["--package", package] if package is not None else []
     if only is not None:
         words += [f"--only={only}"] if only.startswith("-") else ["--only", only]
     words += ["--force"] if force else []
-    return f"python -m generator {shlex.join(words)}"
+    return f"{program()} {shlex.join(words)}"
 
 
 def rendering_into(folder: Path) -> str:

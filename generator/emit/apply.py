@@ -3,14 +3,14 @@
 Nothing here depends on GEMM. A folder belongs to the generator if it has a manifest, a JSON file whose `files` maps
 names to sha256. Only what the generator wrote is replaced or removed: files that the manifest lists, and files that
 state themselves that they are as they were written, which an interrupted run leaves. Such a file that was edited since
-is left alone unless `force` is set. Line ends do not count: a checkout may have them as CRLF.
+is left alone unless `force` is set. Line ends do not count: a checkout may have them as CRLF. The layout of
+Python files does not either: a formatter may change it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import difflib
-import hashlib
 import json
 import os
 import re
@@ -21,6 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from generator.emit.advice import rendering_into
+from generator.emit.file_digests import Digests, is_same
+from generator.emit.file_digests import digest as digest
 from generator.files import writing
 from generator.files.checked_json import Schema, Wrong, line_of
 from generator.files.reading import FileError, read_bytes, with_unix_lines
@@ -41,6 +43,7 @@ _MANIFEST = Schema(
             "spec": {"type": "object", "additionalProperties": {"type": "string", "maxLength": 255}},
             "kernels": {"type": "object", "additionalProperties": {"type": "object"}},
             "files": {"type": "object", "additionalProperties": {"type": "string"}},
+            "unformatted": {"type": "object", "additionalProperties": {"type": "string"}},
             # What a rendering that has not ended may have written into the files: see `generator.emit.job`.
             "begun": {
                 "type": "array",
@@ -57,7 +60,7 @@ _MANIFEST = Schema(
     }
 )
 #: A line that a manifest has even if it was cut off or merged.
-_MARK = re.compile(r'^ "(manifest|generator|templates|kernels|files)": ', re.M)
+_MARK = re.compile(r'^ "(manifest|generator|templates|kernels|files|unformatted)": ', re.M)
 #: What stands for a byte that is not UTF-8.
 _NOT_UTF_8 = re.compile("[\udc80-\udcff]")
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
@@ -92,7 +95,7 @@ class Change:
     """What happens to one file, with its old and its new text."""
 
     name: str
-    #: created, updated, same or removed.
+    #: created, updated, formatted (they differ in layout alone), same or removed.
     outcome: str
     old: str = ""
     new: str = ""
@@ -105,8 +108,8 @@ class Survey:
     folder: Path
     #: The names in the folder before anything is written.
     present: frozenset[str]
-    #: File name -> sha256, as the manifest records them.
-    recorded: Mapping[str, str]
+    #: What the manifest records of the files.
+    recorded: Digests
     #: Names in the manifest that stay although they are not rendered now.
     kept: frozenset[str] = frozenset()
     #: Files that the manifest does not list, and that the generator wrote.
@@ -128,11 +131,6 @@ class Survey:
         edited = [] if force else [f"{self.folder / name}: {advice}" for name in self.edited]
         damage = [self.damage] if self.damage is not None and edited else []
         return [*edited, *self.blocked.values(), *damage]
-
-
-def digest(text: str) -> str:
-    """sha256 of the text in UTF-8, as hexadecimal digits."""
-    return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()
 
 
 def is_unchanged(path: Path, recorded: str) -> bool:
@@ -227,13 +225,13 @@ def survey(
     except DamagedManifest as error:
         damaged = error
     wanted = dict.fromkeys(names)
-    recorded: dict[str, str] = manifest["files"] if manifest else {}
-    subfolders = sorted({name.partition("/")[0] for name in (*wanted, *recorded) if "/" in name})
+    recorded = Digests(manifest["files"], manifest.get("unformatted", {})) if manifest else Digests()
+    subfolders = sorted({name.partition("/")[0] for name in (*wanted, *recorded.files) if "/" in name})
     found = Survey(folder, _names(folder, subfolders), recorded, kept)
     edited: list[str] = []
     blocked = dict(_blocked(folder, subfolders))
     owned: list[str] = []
-    for name in [*wanted, *sorted(recorded.keys() - wanted.keys() - kept)]:
+    for name in [*wanted, *sorted(recorded.files.keys() - wanted.keys() - kept)]:
         try:
             old = found.read(name)
         except Refused as error:
@@ -241,19 +239,19 @@ def survey(
             continue
         if old is None:
             continue
-        if recorded.get(name) == digest(old):
+        if recorded.has(name, old):
             continue
         wrote = origin(name, old)
         owned += [name] if wrote is not Origin.FOREIGN else []
-        if wrote is Origin.RENDERED or (name in wanted and text(name) == old):
+        if wrote is Origin.RENDERED or (name in wanted and is_same(name, old, text(name))):
             continue
-        if name in recorded or wrote is Origin.EDITED:
+        if name in recorded.files or wrote is Origin.EDITED:
             edited.append(name)
         else:
             blocked[name] = f"{folder / name}: was not rendered here; move it away"
     unlisted: set[str] = set()
     strays: list[str] = []
-    for name in sorted(found.present - wanted.keys() - recorded.keys() - kept - _IGNORED - {MANIFEST}):
+    for name in sorted(found.present - wanted.keys() - recorded.files.keys() - kept - _IGNORED - {MANIFEST}):
         wrote = _origin_of_unlisted(found, name, origin) if is_own_name(name) else Origin.FOREIGN
         if wrote is not Origin.FOREIGN:
             unlisted.add(name)
@@ -327,23 +325,25 @@ def _blocked(folder: Path, subfolders: Iterable[str]) -> Iterator[tuple[str, str
             yield own, f"{path}: is a file or a link, and a folder of the family must be there; move it away"
 
 
-def compare(found: Survey, files: Iterable[tuple[str, str]], digests: dict[str, str]) -> Iterator[Change]:
+def compare(found: Survey, files: Iterable[tuple[str, str]], digests: Digests) -> Iterator[Change]:
     """The change of each of `files`, names and texts, and of the generator's files that are not among them.
 
-    Adds the sha256 of each file of the new manifest to `digests`.
+    Adds what the new manifest says of each file to `digests`.
     """
     for name, text in files:
-        digests[name] = digest(text)
+        digests.add(name, text, found.recorded)
         if name in found.blocked:
             continue
         old = found.read(name)
         if old == text:
             yield Change(name, "same")
+        elif old is not None and is_same(name, old, text):
+            yield Change(name, "formatted", old, text)
         else:
             yield Change(name, "created" if old is None else "updated", old or "", text)
-    for name in sorted((found.recorded.keys() | found.unlisted) - digests.keys() - found.blocked.keys()):
+    for name in sorted((found.recorded.files.keys() | found.unlisted) - digests.files.keys() - found.blocked.keys()):
         if name in found.kept:
-            digests[name] = found.recorded[name]
+            digests.keep(name, found.recorded)
             continue
         old = found.read(name)
         if old is not None:
@@ -386,9 +386,9 @@ def _remove(path: Path) -> None:
         raise Refused(f"{path}: cannot be removed: {error.strerror}") from None
 
 
-def compare_manifest(found: Survey, manifest: Mapping[str, object], digests: Mapping[str, str]) -> Change:
+def compare_manifest(found: Survey, manifest: Mapping[str, object], digests: Digests) -> Change:
     """The change of the manifest, which is written last."""
-    text = manifest_text({**manifest, "files": dict(sorted(digests.items()))})
+    text = manifest_text({**manifest, **digests.entries()})
     old = found.read(MANIFEST)
     if old == text:
         return Change(MANIFEST, "same")

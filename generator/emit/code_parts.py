@@ -1,54 +1,63 @@
-"""Digests of the parts of a kernel's file: the part that Triton's compiler depends on, and the part that it does not.
+"""Digests of what is proved and timed of a kernel's file: its kernels, its configurations, and its call.
 
-A digest is of syntax trees (`generator.emit.syntax_digest`), so comments and docstrings do not count.
-
-Compiled code depends on the functions under `triton.jit` with their decorators; on the tables of configurations, whose
-values are compile-time constants; and on the launches, because the expressions of their arguments, and the assignments
-to the names in these, determine the types and constants that are passed. A launch is either `kernel[grid](...)`, or a
-function returns its kernel and its arguments under these names. Compiled code also depends on every statement of the
-module that defines a name used in any of these.
+A digest is of syntax trees (`generator.emit.syntax_digest`), so comments and docstrings do not count. Neither do the
+texts of messages, the choice of a configuration, and imports of the family's `_runtime`: what this does with the table
+of a call has tests of its own.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Sequence
+import copy
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from generator.emit.syntax_digest import digest_of, undocumented, written
 
-#: The names of the tables of configurations.
+#: The names of the tables of configurations, and of the call.
 _TABLES = frozenset({"CONFIGS", "TOO_LARGE"})
-#: The function that chooses a configuration.
-_CHOICE = "_select"
-#: Functions whose results do not change compiled code: a configuration of the table, all of which are compiled, or
-#: sizes, of which Triton specialises on a class only (1, a multiple of 16, any other).
-_UNSEEN = frozenset({_CHOICE, "_row", "_sizes"})
+_CALL = "CALL"
+#: What chooses a configuration, all of which are of the table: a function, and of the call what names it.
+_COST, _CHOICE = "cost", "choose"
+#: Of the call what the kernels do not depend on: which calls are refused.
+_CONDITIONS = "needs"
 
 
 @dataclass(frozen=True)
 class Parts:
     """The digests of the parts of a kernel's file."""
 
-    #: What compiled code depends on.
+    #: What compiled code depends on: the kernels, the configurations, and what a call launches.
     device: str
-    #: Every other statement of the module: the launcher, the choice of a configuration, the checks.
+    #: Every other statement, and of the call which calls and configurations are refused.
     host: str
-    #: What the time of a configuration depends on: everything but the tables and the choice.
+    #: What the time of a configuration depends on: the kernels, and what a call launches.
     timed: str
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=4096)
 def parts(text: str) -> Parts:
     """The digests of a file's text; raises SyntaxError or ValueError if it is not Python that `written` can write."""
     body = [_Statement(node) for node in undocumented(ast.parse(text))]
-    device, launches = _device(body)
-    seen = [*(body[place].text for place in sorted(device)), *map(written, launches)]
-    host = [statement.text for place, statement in enumerate(body) if place not in device]
-    timed = [s.text for s in body if not s.is_table and _CHOICE not in s.binds]
-    return Parts(digest_of(seen), digest_of(host), digest_of(timed))
+    compiled = _compiled(body)
+    launched: list[str] = []
+    host: list[ast.AST] = []
+    for place, statement in enumerate(body):
+        call = _call_of(statement)
+        if call is not None:
+            conditions = [x for x in call.keywords if x.arg == _CONDITIONS]
+            launched += [written(x) for x in call.keywords if x.arg not in (_CHOICE, _CONDITIONS)]
+            host += [*call.args, *conditions]
+        elif place not in compiled and _COST not in statement.binds and not getattr(statement.node, "level", 0):
+            host.append(statement.node)
+    messageless = [written(_WithoutMessages().visit(copy.deepcopy(node))) for node in host]
+    device = [(statement, statement.text) for place, statement in enumerate(body) if place in compiled]
+    timed = [text for statement, text in device if not statement.is_table]
+    return Parts(
+        digest_of([*(text for _, text in device), *launched]), digest_of(messageless), digest_of([*timed, *launched])
+    )
 
 
 def of_file(path: Path) -> Parts:
@@ -60,10 +69,10 @@ class _Statement:
     """A statement of a module: its text, the names that it uses, and the names of the module that it binds."""
 
     def __init__(self, node: ast.stmt) -> None:
-        self.nodes: list[ast.AST] = []
-        self.text = written(node, self.nodes)
-        self.names = _names(self.nodes)
-        self.binds = _bound(node) or _stored(self.nodes)
+        nodes: list[ast.AST] = []
+        self.node, self.text = node, written(node, nodes)
+        self.names = {part.id for part in nodes if isinstance(part, ast.Name)}
+        self.binds = _bound(node) or _stored(nodes)
         self.is_table = isinstance(node, (ast.Assign, ast.AnnAssign)) and not self.binds.isdisjoint(_TABLES)
         #: Whether it defines a function that Triton compiles.
         self.is_jitted = any(
@@ -73,71 +82,45 @@ class _Statement:
         )
 
 
-def _device(body: Sequence[_Statement]) -> tuple[set[int], list[ast.AST]]:
-    """What compiled code depends on: the indices of whole statements, and the nodes of launches in other statements."""
+def _call_of(statement: _Statement) -> ast.Call | None:
+    """What a statement assigns to the name of a call, if it makes one."""
+    value = getattr(statement.node, "value", None)
+    return value if _CALL in statement.binds and isinstance(value, ast.Call) else None
+
+
+def _compiled(body: Sequence[_Statement]) -> set[int]:
+    """The indices of statements that compiled code depends on: kernels, tables, and what defines a name in these."""
     places: dict[str, list[int]] = {}
     for place, statement in enumerate(body):
         for name in statement.binds:
             places.setdefault(name, []).append(place)
-    launching = [(statement, _launches(statement.nodes)) for statement in body if not statement.is_jitted]
-    launches = [node for _, found in launching for node in found]
-    # Of a function that plans a launch the compiler sees the launch alone.
-    planning = {name for statement, _ in launching if _planned(statement.nodes) for name in statement.binds}
     waiting = [place for place, statement in enumerate(body) if statement.is_table or statement.is_jitted]
-    for node in launches:
-        waiting += [place for name in _names(ast.walk(node)) - _UNSEEN - planning for place in places.get(name, ())]
     found: set[int] = set()
     while waiting:
         place = waiting.pop()
         if place not in found:
             found.add(place)
             waiting += [other for name in body[place].names for other in places.get(name, ())]
-    return found, launches
-
-
-def _launches(nodes: Sequence[ast.AST]) -> list[ast.AST]:
-    """The kernel and the arguments of each launch among the nodes, and the assignments that they depend on.
-
-    These are the assignments to names in the arguments, then those to names in these assignments, and so on.
-    """
-    seen = _planned(nodes)
-    for node in nodes:
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript):
-            seen += [node.func.value, *node.args, *node.keywords]
-    remaining = list(_assignments(nodes)) if seen else []
-    names = {name for node in seen for name in _names(ast.walk(node))}
-    while fresh := [entry for entry in remaining if not names.isdisjoint(entry[0])]:
-        remaining = [entry for entry in remaining if entry not in fresh]
-        assigned = [node for _, values in fresh for node in values]
-        seen += assigned
-        names |= {name for node in assigned for name in _names(ast.walk(node))}
-    return seen
-
-
-def _planned(nodes: Sequence[ast.AST]) -> list[ast.AST]:
-    """The kernel and the arguments of each planned launch among the nodes."""
-    found: list[ast.AST] = []
-    for node in nodes:
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "SimpleNamespace":
-            found += [keyword for keyword in node.keywords if keyword.arg in ("kernel", "arguments")]
     return found
 
 
-def _assignments(nodes: Sequence[ast.AST]) -> Iterator[tuple[set[str], list[ast.AST]]]:
-    """The names that are bound among the nodes, with the nodes that determine their values."""
-    for node in nodes[1:]:
-        if isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.NamedExpr, ast.withitem)):
-            yield _stored(ast.walk(node)), [node]
-        elif isinstance(node, (ast.For, ast.AsyncFor)):
-            yield _stored(ast.walk(node.target)), [node.target, node.iter]
-        elif names := _bound(node):
-            yield names, [node]
+class _WithoutMessages(ast.NodeTransformer):
+    """Takes the texts of messages out of statements: strings that are no names."""
+
+    def visit_Constant(self, node: ast.Constant) -> ast.Constant:
+        message = isinstance(node.value, str) and not node.value.isidentifier()
+        return ast.copy_location(ast.Constant(""), node) if message else node
 
 
 def _bound(node: ast.AST) -> set[str]:
-    """The names that a definition or an import binds; none for any other node."""
+    """The names that a definition or an import binds; none for any other node, and none of the family's library.
+
+    A kernel has names of its own for sizes that the library has, too.
+    """
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         return {node.name}
+    if isinstance(node, ast.ImportFrom) and node.level:
+        return set()
     if isinstance(node, (ast.Import, ast.ImportFrom)):
         return {alias.asname or alias.name.partition(".")[0] for alias in node.names}
     return set()
@@ -145,7 +128,3 @@ def _bound(node: ast.AST) -> set[str]:
 
 def _stored(nodes: Iterable[ast.AST]) -> set[str]:
     return {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-
-
-def _names(nodes: Iterable[ast.AST]) -> set[str]:
-    return {node.id for node in nodes if isinstance(node, ast.Name)}

@@ -11,7 +11,8 @@ from pathlib import Path
 import generator
 from generator.emit import advice, code_parts
 from generator.emit.apply import Change, Refused, Survey, compare, compare_manifest, unified
-from generator.emit.job import Job, counted
+from generator.emit.file_digests import Digests
+from generator.emit.job import RenderingJob, counted
 
 
 class _Older:
@@ -43,16 +44,16 @@ class _Remedy:
     """What has to be done so that the folders are as their specs say."""
 
     #: The jobs that have changes, and how many of their files were edited by hand.
-    jobs: list[Job] = field(default_factory=list)
+    jobs: list[RenderingJob] = field(default_factory=list)
     edited: int = 0
     #: Whether files are in the way that rendering does not overwrite.
     blocked: bool = False
 
-    def told(self, changes: int, every: bool) -> str:
+    def told(self, changes: int, every: bool, package: str | None) -> str:
         """One line with the number of changes and the command that makes them."""
         first, found = self.jobs[0], counted(changes, "file")
         specs = [job.family.spec.path for job in self.jobs]
-        command = advice.rendering(specs, first.out, first.only, force=self.edited > 0, every=every)
+        command = advice.rendering(specs, first.out, first.only, self.edited > 0, every, package)
         steps = ["move away what is in the way"] if self.blocked else []
         steps += ["keep the edits elsewhere"] if self.edited else []
         edited = f", {self.edited} of them edited by hand" if self.edited else ""
@@ -62,18 +63,22 @@ class _Remedy:
         return f"{found} to change{edited}; {before}{verb} with: {command}"
 
 
-def check(jobs: Sequence[Job], orphans: Sequence[Path], every: bool = False) -> int:
-    """Print what would change; return 1 if anything would, else 0. `every` says that the call has `--all`."""
-    changes = 0
-    wrong = _print_orphans(orphans)
+def check(
+    jobs: Sequence[RenderingJob], orphans: Sequence[Path], every: bool = False, package: str | None = None
+) -> int:
+    """Print what would change; return 1 if anything would, else 0. The call has `--all` (`every`) or `--package`."""
+    changes = formatted = 0
+    wrong, refused = _print_orphans(orphans), False
     older: dict[Path, _Older] = {}
     remedy = _Remedy()
     for job in (job for job in jobs if job.selected):
         found = _surveyed(job)
         if found is None:
-            wrong = True
+            refused = True
             continue
-        made = list(_changes(job, found))
+        compared = list(_compared(job, found))
+        made = [change for change in compared if change.outcome != "formatted"]
+        formatted += len(compared) - len(made)
         for change in made:
             edited = " (edited by hand)" if change.name in found.edited else ""
             print(f"{job.folder / change.name}: would be {change.outcome}{edited}", file=sys.stderr)
@@ -87,23 +92,26 @@ def check(jobs: Sequence[Job], orphans: Sequence[Path], every: bool = False) -> 
     for folder, version in older.items():
         print(f"{folder}: {version}", file=sys.stderr)
     if remedy.jobs:
-        print(remedy.told(changes, every), file=sys.stderr)
-    if remedy.jobs or wrong:
+        # A command for every spec would be refused as long as one of them cannot be rendered.
+        print(remedy.told(changes, every and not refused, package), file=sys.stderr)
+    if remedy.jobs or wrong or refused:
         return 1
     kernels = sum(len(job.selected) for job in jobs)
-    print(f"{counted(kernels, 'kernel')} of {counted(len(jobs), 'family', 'families')} as the specs say")
+    layout = f"; {counted(formatted, 'file')} in the layout of another formatter" if formatted else ""
+    print(f"{counted(kernels, 'kernel')} of {counted(len(jobs), 'family', 'families')} as the specs say{layout}")
     return 0
 
 
-def diff(jobs: Sequence[Job], orphans: Sequence[Path]) -> int:
+def diff(jobs: Sequence[RenderingJob], orphans: Sequence[Path]) -> int:
     """Print what would change as a unified diff; return 1 if anything would, else 0."""
     different = _print_orphans(orphans)
     for job in (job for job in jobs if job.selected):
         found = _surveyed(job)
         different |= found is None or bool(found.blocked)
-        for change in () if found is None else _changes(job, found):
-            different = True
-            sys.stdout.writelines(unified(job.folder, change))
+        for change in () if found is None else _compared(job, found):
+            if change.outcome != "formatted":
+                different = True
+                sys.stdout.writelines(unified(job.folder, change))
     return 1 if different else 0
 
 
@@ -113,7 +121,7 @@ def _print_orphans(orphans: Sequence[Path]) -> bool:
     return bool(orphans)
 
 
-def _surveyed(job: Job) -> Survey | None:
+def _surveyed(job: RenderingJob) -> Survey | None:
     """The state of the job's folder, with what is in the way printed; None if the folder is not the generator's."""
     try:
         found = job.survey()
@@ -125,10 +133,10 @@ def _surveyed(job: Job) -> Survey | None:
     return found
 
 
-def _changes(job: Job, found: Survey) -> Iterator[Change]:
-    """The changes that rendering would make with `force`."""
+def _compared(job: RenderingJob, found: Survey) -> Iterator[Change]:
+    """The changes that rendering would make with `force`, those of the layout among them."""
     bodies: dict[str, str] = {}
-    digests: dict[str, str] = {}
+    digests = Digests()
     yield from (change for change in compare(found, job.files(bodies), digests) if change.outcome != "same")
     # With `only`, a manifest of an older spec stays right for the other kernels.
     if job.only is None or not job.before:

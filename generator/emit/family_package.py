@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from generator.epilogue.operations import BOTH, COLUMNS, HALVES
-from generator.language.dtypes import ELEMENTS
+from generator.epilogue.operations import COLUMNS, HALVES
+from generator.language.elements import ELEMENTS
 from generator.language.model import Dtype, Variant
 from generator.language.vocabulary import DEFAULTS, WORDS
 from generator.lowering import docstrings
-from generator.lowering.lines import INDENT, bracketed, collected, paragraph
-from generator.plan.call import SCALES, Call, call
+from generator.lowering.call_table import parameters, returned
+from generator.lowering.lines import INDENT, WIDTH, bracketed, collected, paragraph
+from generator.plan.contract_call import call
 from generator.plan.kernels import Family, Kernel
 from generator.plan.resources import through_registers
 
@@ -22,17 +23,24 @@ _RANKED = ("product", "schedule", "load", "masking", "swizzle")
 AUTOCAST = ("fp16", "bf16")
 
 
-#: The parts of `_pack.py` that convert weights of other formats, each with the types that it makes.
+#: The modules of the library, after `pack_`, that convert weights of other formats, each with the types that it makes.
 CONVERTERS = {
     "integers": ("int4", "uint4", "int8"),
     "fp8": ("fp8e4m3", "fp8e5m2"),
     "mx": ("mxfp8e4m3", "mxfp8e5m2", "mxfp4", "nvfp4"),
     "sparse": ("fp16", "bf16"),
 }
+#: The functions of each.
+CONVERTING = {
+    "integers": ("from_awq", "from_compressed_tensors", "from_gptq", "from_torchao"),
+    "fp8": ("from_block_fp8",),
+    "mx": ("from_mx",),
+    "sparse": ("from_semi_structured",),
+}
 
 
 @dataclass(frozen=True)
-class Contract:
+class PackagedContract:
     """One function of a family's package: its name, its formula, and its kernels.
 
     A call runs the first kernel that accepts the operands.
@@ -126,44 +134,29 @@ def across_k(family: Family) -> dict[str, str]:
     return _by_operand(family, others)
 
 
-def shapes(family: Family) -> tuple[str, ...]:
-    """The contracts with auxiliary outputs, each with the shapes of its outputs, as entries of a dictionary.
-
-    `"2NM"` is a column-major `"M2N"`.
-    """
-    found = []
-    for name, variant in _variants(family).items():
-        both = "2NM" if variant.layout.c == "column" else BOTH
-        kinds = [(output.name, both if output.shape == BOTH else output.shape) for output in variant.epilogue.outputs]
-        entries = [f'"{name}": "{shape}"' for name, shape in kinds]
-        if entries:
-            found.append(_entry(name, entries))
-    return tuple(found)
-
-
 def casts(family: Family) -> tuple[str, ...]:
-    """The contracts of floating types of 16 or more bits, each with those that autocast calls for it, as entries.
+    """The contracts of an A of a floating type of 16 or more bits, each with those that autocast calls, as entries.
 
-    Operands that are not stored as they are multiplied are not cast.
-
-    Each is found by torch's name of the type: `"bfloat16": "gemm_bf16_rcr_none"`.
+    Each is found by torch's name of the type: `"bfloat16": "gemm_bf16_rcr_none"`. A B that is not stored as it is
+    multiplied is not cast, so that its contract is the only one.
     """
     variants, found = _variants(family), []
     for name, variant in variants.items():
         element = variant.dtype.stored_a.element
-        if not element.floating or element.bits < 16 or not variant.dtype.plain:
+        if not element.floating or element.bits < 16 or not variant.dtype.stored_a.plain:
             continue
         entries = []
         for word in AUTOCAST:
-            other = replace(variant, dtype=Dtype.of(word)).contract if word != variant.dtype.a else name
-            if other in variants:
+            own = word == variant.dtype.a or not variant.dtype.plain
+            other = name if own else replace(variant, dtype=Dtype.of(word)).contract
+            if other in variants and (word == variants[other].dtype.a or not own):
                 entries.append(f'"{ELEMENTS[word].torch}": "{other}"')
         found.append(_entry(name, entries))
     return tuple(found)
 
 
 @dataclass(frozen=True)
-class Linear:
+class LinearContract:
     """A contract of a linear layer, whose weight is a column-major B: the type of both factors, and its operand."""
 
     contract: str
@@ -171,9 +164,11 @@ class Linear:
     bias: bool
     #: Whether the layer does no more than add the bias.
     plain: bool
+    #: The chain, which contracts of other types may have, too.
+    chain: tuple[str, str]
 
 
-def linear(contracts: Mapping[str, Sequence[Kernel]]) -> tuple[Linear, ...]:
+def linear(contracts: Mapping[str, Sequence[Kernel]]) -> tuple[LinearContract, ...]:
     """The contracts of linear layers: of one product in the layout `rcr`, whose chain reads a bias or nothing."""
     found = []
     for name, kernels in contracts.items():
@@ -183,7 +178,22 @@ def linear(contracts: Mapping[str, Sequence[Kernel]]) -> tuple[Linear, ...]:
         floating = v.dtype.plain and v.dtype.stored_a.element.floating and v.dtype.a == v.dtype.b == v.dtype.out
         if v.layout.word == "rcr" and alone and floating and read in ([], [("bias", COLUMNS)], [("bias", HALVES)]):
             plain = v.epilogue.word in ("none", "bias") and v.rounding == DEFAULTS["rounding"]
-            found.append(Linear(name, ELEMENTS[v.dtype.a].torch, bool(read), plain))
+            chain = v.epilogue.word, v.rounding
+            found.append(LinearContract(name, ELEMENTS[v.dtype.a].torch, bool(read), plain, chain))
+    return tuple(found)
+
+
+def alike(contracts: Sequence[LinearContract]) -> tuple[str, ...]:
+    """Each contract of a linear layer with the first ones of the same chain by type, as entries."""
+    found = []
+    for each in contracts:
+        types: dict[str, str] = {}
+        for other in contracts:
+            if other.chain == each.chain:
+                types.setdefault(other.dtype, other.contract)
+        types[each.dtype] = each.contract
+        listed = [f'torch.{dtype}: "{contract}"' for dtype, contract in types.items()]
+        found.append(collected(f'"{each.contract}": {{', listed, "},", 2 * INDENT))
     return tuple(found)
 
 
@@ -197,12 +207,12 @@ def weights(family: Family) -> tuple[str, ...]:
             parts = [f'"{b.word}"', '"row"' if variant.layout.b == "row" else '"column"']
             parts += [f"({b.block.along}, {b.block.across})"] if b.block is not None else []
             parts += ["zeros=True"] * b.zeros + ["batched=True"] * variant.products.several
-            found.append(bracketed(f'"{name}": Stored(', parts, "),", INDENT))
+            found.append(bracketed(f'"{name}": Stored(', parts, "),", 2 * INDENT))
     return tuple(found)
 
 
 def converters(family: Family) -> tuple[str, ...]:
-    """The parts of `_pack.py` that make what a contract of the family stores."""
+    """The keys of CONVERTERS whose modules make what a contract of the family stores."""
     operands = [variant.dtype.stored_b for variant in _variants(family).values()]
     words = {b.word for b in operands if not b.plain and (b.block is not None or b.sparse)}
     return tuple(part for part, made in CONVERTERS.items() if words.intersection(made))
@@ -236,50 +246,45 @@ def batched(family: Family) -> tuple[tuple[str, str], ...]:
     return tuple((name, other) for name, other in pairs if other != name and other in variants)
 
 
+def additive(family: Family) -> str:
+    """The set of the contracts in which nothing follows the product, so that parts of K may be added up after it."""
+    names = [f'"{name}"' for name, variant in _variants(family).items() if not variant.epilogue.steps]
+    return collected("_ADDITIVE = {", names, "}") if names else ""
+
+
 def grouped(family: Family) -> bool:
     """Whether the family has contracts whose products `offsets` divide."""
     return any(variant.products.divided for variant in _variants(family).values())
 
 
-def gated(family: Family) -> tuple[str, ...]:
-    """The contracts with a gated linear unit: their product has two columns for each column of C."""
-    return tuple(name for name, variant in _variants(family).items() if variant.epilogue.gate is not None)
+@dataclass(frozen=True)
+class Stub:
+    """The types of one contract's function: the declaration of its name, the heads of its methods, and its formula."""
+
+    declaration: str
+    call: str
+    which: str
+    formula: str
 
 
-def operands(family: Family) -> tuple[tuple[str, tuple[tuple[str, str], ...]], ...]:
-    """For each contract its operands and results as `operands.py.j2` has them, without sums and maxima of tiles.
-
-    Each is the text of a tuple: dtype, None for any floating one; the extents by name; the dimension of stride 1, None
-    for any; and whether a call may leave it out.
-    """
-    return tuple((name, tuple(_operands(call(variant)))) for name, variant in _variants(family).items())
-
-
-def _operands(made: Call) -> Iterator[tuple[str, str]]:
-    optional = (*made.optional, *(made.outputs if made.reads_out else made.results))
-    for found in (made.a, made.b, *made.keywords, *made.optional, *made.results):
-        # The kernel writes parts of a sum, which the launcher allocates.
-        if found not in made.outputs or found.layout:
-            extents = ", ".join(f'"{extent}"' for extent in found.extents) + "," * (len(found.extents) == 1)
-            yield found.name, f"({found.torch_dtype}, ({extents}), {found.unit}, {found in optional})"
+def stubs(family: Family) -> tuple[Stub, ...]:
+    """The types of the function of each contract."""
+    found = []
+    for number, (name, variant) in enumerate(_variants(family).items(), 1):
+        one = f"{name}: _Function{number}"
+        declaration = one if len(one) <= WIDTH else f"{name}: (\n    _Function{number}\n)"
+        made = call(variant)
+        listed = ["self", *parameters(made, read=True)]
+        head = bracketed("def __call__(", [*listed, "config: Config = None"], f") -> {returned(made)}:", INDENT)
+        which = bracketed("def which(", listed, ") -> tuple[str, Row]:", INDENT)
+        found.append(Stub(declaration, head, which, paragraph(docstrings.formula(variant), 2 * INDENT)))
+    return tuple(found)
 
 
-def derived_extents(family: Family) -> tuple[str, ...]:
-    """The extents of stored operands that are no size, as expressions of M, N and K."""
-    calls = [call(variant) for variant in _variants(family).values()]
-    extents = dict.fromkeys(extent for made in calls for x in (made.b, *made.stored) for extent in x.extents)
-    return tuple(extent for extent in extents if " // " in extent or "cdiv" in extent)
-
-
-def scale_types(family: Family) -> str:
-    """The statement that names the types of scales, empty where no contract has any."""
-    return SCALES if any(variant.dtype.scaled for variant in _variants(family).values()) else ""
-
-
-def contracts(family: Family) -> tuple[Contract, ...]:
+def contracts(family: Family) -> tuple[PackagedContract, ...]:
     """The contracts of a family in the order of its kernels, each with its kernels in the order they are tried."""
     return tuple(
-        Contract(
+        PackagedContract(
             name, paragraph(docstrings.formula(kernels[0].variant)), tuple(k.name for k in sorted(kernels, key=_rank))
         )
         for name, kernels in family.contracts.items()

@@ -25,9 +25,11 @@ from generator.emit.apply import (
     survey,
 )
 from generator.emit.authorship import Author, is_name
+from generator.emit.file_digests import Digests
 from generator.emit.folder_lock import held
-from generator.emit.manifest import manifest, spec_entry, written_by
+from generator.emit.manifest import manifest, spec_entry, why_not_beside, written_by
 from generator.emit.manifest_reader import VERSION
+from generator.emit.never_chosen import NeverChosen, never_chosen
 from generator.emit.render import (
     ATTRIBUTES,
     ATTRIBUTES_TEXT,
@@ -46,13 +48,15 @@ _MANY = 500
 
 
 @dataclass(frozen=True)
-class Job:
+class RenderingJob:
     """The rendering of one family with the options of a call."""
 
     family: Family
     out: Path
     only: str | None = None
     force: bool = False
+    #: Whether files that differ in layout alone stay as they are: a formatter runs after this call.
+    keeps_layout: bool = False
 
     @property
     def folder(self) -> Path:
@@ -66,6 +70,11 @@ class Job:
     @cached_property
     def left_out(self) -> tuple[LeftOut, ...]:
         return tuple(left for left in self.family.left_out if self._matches(left.name))
+
+    @cached_property
+    def never_chosen(self) -> tuple[NeverChosen, ...]:
+        """The kernels that no function of the whole family chooses."""
+        return tuple(each for each in never_chosen(self.family) if self._matches(each.name))
 
     def _matches(self, name: str) -> bool:
         return self.only is None or fnmatch.fnmatchcase(name, self.only)
@@ -128,6 +137,7 @@ class Job:
             kept,
         )
         self._require_manifest(found)
+        self._require_fitting(found)
         return found
 
     def _heads(self) -> list[tuple[Sequence[str], str]]:
@@ -160,6 +170,19 @@ class Job:
         if self.only is not None and "kernels" not in self.before and others:
             told = found.damage or f"{self.folder}: has no {MANIFEST} of a whole rendering"
             raise Refused(f"{told}; --only would lose the other kernels: render without --only first")
+
+    def _require_fitting(self, found: Survey) -> None:
+        """Raise `Refused` if kernels that `only` leaves in the folder do not fit what the others become."""
+        reason = why_not_beside(self.family, self.before, self.recorded)
+        for name, entry in self.recorded.items() if reason is None else ():
+            # A rendering that was interrupted has written the file, and no manifest.
+            digest = named_digest(found.read(f"{name}.py") or "")
+            if digest not in (None, entry.get("sha256")):
+                reason = f"{name} is not the one of {MANIFEST}"
+                break
+        if reason is not None:
+            told = "--only would leave kernels that do not fit the other files: render without --only first"
+            raise Refused(f"{self.folder}: {reason}; {told}")
 
     def _require_one_spec(self) -> None:
         """Raise `Refused` if the folder was rendered from another spec that is still there and has the same name."""
@@ -220,10 +243,12 @@ class Job:
         )
         for entry in entries["kernels"].values():
             del entry["sha256"]
-        return {key: entries[key] for key in ("name", "summary", "spec", "kernels", "left_out")}
+        unused = [{"name": each.name, "reason": each.reason} for each in self.never_chosen]
+        kept = {key: entries[key] for key in ("name", "summary", "spec", "kernels", "left_out")}
+        return {**kept, "never_chosen": unused}
 
 
-def render(jobs: Sequence[Job]) -> int:
+def render(jobs: Sequence[RenderingJob]) -> int:
     """Write every family and return 0; if a folder of one cannot be written, write nothing and raise `Refused`.
 
     Waits for other processes that render one of the folders.
@@ -231,7 +256,7 @@ def render(jobs: Sequence[Job]) -> int:
     # Copies, which have read nothing of the folders before these are locked.
     jobs = [replace(job) for job in jobs if job.selected]
     with held([job.folder for job in jobs]) as waited:
-        surveys: list[tuple[Job, Survey]] = []
+        surveys: list[tuple[RenderingJob, Survey]] = []
         obstacles: list[str] = []
         for job in jobs:
             try:
@@ -248,7 +273,7 @@ def render(jobs: Sequence[Job]) -> int:
     return 0
 
 
-def _survey_locked(job: Job, waited: bool | Refused) -> Survey:
+def _survey_locked(job: RenderingJob, waited: bool | Refused) -> Survey:
     """The state of a folder that this process has locked, perhaps after another one."""
     if isinstance(waited, Refused):
         raise waited
@@ -257,7 +282,7 @@ def _survey_locked(job: Job, waited: bool | Refused) -> Survey:
     return job.survey()
 
 
-def _write(job: Job, found: Survey) -> None:
+def _write(job: RenderingJob, found: Survey) -> None:
     """Bring the folder to what the job renders, and print what was done."""
     if found.damage is not None:
         print(f"{found.damage}; it is written again", file=sys.stderr)
@@ -267,8 +292,11 @@ def _write(job: Job, found: Survey) -> None:
         for _ in carry_out(found, [begun]):
             pass
     bodies: dict[str, str] = {}
-    digests: dict[str, str] = {}
-    outcomes = Counter(outcome for _, outcome in carry_out(found, compare(found, job.files(bodies), digests)))
+    digests = Digests()
+    made = compare(found, job.files(bodies), digests)
+    formatted = "same" if job.keeps_layout else "updated"
+    made = (replace(change, outcome=formatted) if change.outcome == "formatted" else change for change in made)
+    outcomes = Counter(outcome for _, outcome in carry_out(found, made))
     last = compare_manifest(found, job.manifest(bodies), digests)
     outcomes.update(outcome for _, outcome in carry_out(found, [last]))
     words = ", ".join(f"{outcomes[word]} {word}" for word in OUTCOMES if outcomes[word])

@@ -1,19 +1,23 @@
-"""A family's manifest: the spec and templates it was rendered from, its kernels, and what was left out and why."""
+"""A family's manifest: the spec it was rendered from, its kernels, what was left out, and what is never chosen."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import generator
 from generator.emit.manifest_reader import VERSION
-from generator.emit.render import templates_digest
+from generator.emit.never_chosen import never_chosen
 from generator.epilogue.auxiliary_outputs import AuxiliaryOutput
 from generator.epilogue.chain import Output, definition
 from generator.language.model import Spec, Tile
 from generator.language.spec import file_name
+from generator.language.vocabulary import DEFAULTS
 from generator.lowering import docstrings
-from generator.plan.call import Argument, call
+from generator.plan.contract_call import Argument, call
 from generator.plan.kernels import Family, Kernel
 
 
@@ -40,8 +44,8 @@ def manifest(family: Family, bodies: dict[str, str], kept: dict[str, Any] | None
     return {
         **written_by(),
         "spec": spec_entry(spec),
-        "templates": templates_digest(),
         "name": spec.name,
+        **({"package": spec.package} if spec.package != DEFAULTS["package"] else {}),
         "summary": spec.summary,
         "operations": {name: definition(meaning) for name, meaning in sorted(operations.items())},
         "kernels": {
@@ -52,7 +56,44 @@ def manifest(family: Family, bodies: dict[str, str], kept: dict[str, Any] | None
             {"name": left.name, "reason": left.reason} | ({"target": left.target} if left.target else {})
             for left in family.left_out
         ],
+        **_never_chosen(family),
     }
+
+
+def _never_chosen(family: Family) -> dict[str, list[dict[str, str]]]:
+    """What a manifest says of the kernels that no function chooses, if there are any."""
+    found = never_chosen(family)
+    return {"never_chosen": [{"name": each.name, "reason": each.reason} for each in found]} if found else {}
+
+
+def why_not_beside(family: Family, before: Mapping[str, Any], kept: Collection[str]) -> str | None:
+    """Why the family's other files, rendered now, do not fit the kernels `kept` of the manifest `before`; or None.
+
+    These files are made for every kernel as the spec has it now: its configurations, its choice among them, and what
+    its file imports.
+    """
+    if not kept:
+        return None
+    version = before.get("generator")
+    if version != generator.__version__:
+        return f"its other kernels were rendered by gemm-generator {version}, and this is {generator.__version__}"
+    package = before.get("package", DEFAULTS["package"])
+    if package != family.spec.package:
+        told = f"'package: {package}', and this call has 'package: {family.spec.package}'"
+        return f"its other kernels were rendered with {told}"
+    kernels = tuple(kernel for kernel in family.kernels if kernel.name in kept)
+    entries: Mapping[str, Any] = before.get("kernels", {})
+    digests = {kernel.name: entries[kernel.name].get("sha256", "") for kernel in kernels}
+    now = json.loads(json.dumps(manifest(replace(family, kernels=kernels), digests)))
+    for name, entry in now["operations"].items():
+        if before.get("operations", {}).get(name) != entry:
+            return f"its other kernels were rendered with another operation {name!r}"
+    for name, entry in now["kernels"].items():
+        found = entries[name]
+        keys = [key for key in {**entry, **found} if found.get(key) != entry.get(key)]
+        if keys:
+            return f"{name} was rendered with another value of {', '.join(keys)}"
+    return None
 
 
 def _kernel(kernel: Kernel, body: str) -> dict[str, Any]:

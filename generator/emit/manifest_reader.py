@@ -14,16 +14,18 @@ from packaging.specifiers import SpecifierSet
 
 from generator.emit.advice import rendering_into
 from generator.emit.apply import MANIFEST
+from generator.emit.file_digests import Digests
 from generator.emit.manifest_schema import SCHEMA
 from generator.emit.manifest_schema import VERSION as VERSION
 from generator.epilogue.auxiliary_outputs import AUXILIARY, named
-from generator.epilogue.chain import Epilogue, Operand, Step, Used, operation_of, settings_of, why_no_chain
-from generator.epilogue.operations import Operation
+from generator.epilogue.chain import Epilogue, EpilogueOperand, Step, Used, operation_of, settings_of, why_no_chain
+from generator.epilogue.operations import EpilogueOperation
 from generator.files.checked_json import Schema, Wrong, line_of
 from generator.files.reading import FileError, read_text
 from generator.language.axis_values import POWERS
 from generator.language.built_in import known
-from generator.language.dtypes import ELEMENTS, FORMATS, PRECISIONS, STORED
+from generator.language.dtypes import PRECISIONS
+from generator.language.elements import ELEMENTS, FORMATS
 from generator.language.errors import CallError, on_one_line, shown
 from generator.language.family_names import why_no_family
 from generator.language.model import Dtype, Layout, Tile, Variant
@@ -56,6 +58,22 @@ class Rendered:
     def contracts(self) -> dict[str, tuple[Kernel, ...]]:
         """Each contract's kernels, both in the order of the family."""
         return by_contract(self.kernels)
+
+    @cached_property
+    def recorded(self) -> Digests:
+        """The digests of the files."""
+        return Digests(dict(self.files), dict(self.contents.get("unformatted", {})))
+
+    @property
+    def package(self) -> str:
+        """How much host code the family has."""
+        found: str = self.contents.get("package", DEFAULTS["package"])
+        return found
+
+    @property
+    def functions(self) -> dict[str, tuple[Kernel, ...]]:
+        """The contracts that have a function of the family's package, each with its kernels."""
+        return {} if self.package == "files" else self.contracts
 
     @cached_property
     def own_modules(self) -> list[str]:
@@ -109,7 +127,7 @@ _JSON = Schema({"type": "object"})
 
 def _family(folder: Path, manifest: Mapping[str, Any], text: str) -> Rendered:
     """The family of a manifest that has the right shape; raise `Wrong` for values that do not go together."""
-    operations: dict[str, Operation] = {}
+    operations: dict[str, EpilogueOperation] = {}
     kernels: dict[str, Kernel] = {}
     # Most kernels share their epilogue, and what is derived from it once, with others.
     epilogues: dict[str, Epilogue] = {}
@@ -129,6 +147,10 @@ def _family(folder: Path, manifest: Mapping[str, Any], text: str) -> Rendered:
         if not f"{entry['name']}{entry['reason']}".isprintable():
             with _at(text, "left_out", str(index)):
                 _require_printable(f"{entry['name']}: {entry['reason']}")
+    for index, entry in enumerate(manifest.get("never_chosen", ())):
+        with _at(text, "never_chosen", str(index)):
+            _require(None if entry["name"] in kernels else f"{shown(entry['name'])} is no kernel of the family")
+            _require_printable(entry["reason"])
     left_out = tuple(LeftOut(entry["name"], entry["reason"], entry.get("target")) for entry in manifest["left_out"])
     digests = {name: entry["sha256"] for name, entry in manifest["kernels"].items()}
     return Rendered(folder, manifest["name"], tuple(kernels.values()), left_out, digests, manifest["files"], manifest)
@@ -174,7 +196,7 @@ _MOST = 64
 
 
 def _kernel(
-    name: str, entry: Mapping[str, Any], operations: Mapping[str, Operation], epilogues: dict[str, Epilogue]
+    name: str, entry: Mapping[str, Any], operations: Mapping[str, EpilogueOperation], epilogues: dict[str, Epilogue]
 ) -> Kernel:
     axes = entry["axes"]
     spelled = repr(axes["epilogue"])
@@ -218,7 +240,7 @@ def _kernel(
 def _dtype(parts: Mapping[str, Any]) -> Dtype:
     """The types of a product, and how its operands are stored."""
     for key in ("a", "b", "acc", "out"):
-        _one_of(parts[key], {*ELEMENTS, *STORED, *FORMATS})
+        _one_of(parts[key], {*ELEMENTS, *FORMATS})
     _one_of(parts["precision"], {None, *_PRECISIONS})
     return Dtype.from_data(parts)
 
@@ -226,7 +248,7 @@ def _dtype(parts: Mapping[str, Any]) -> Dtype:
 _PRECISIONS = {precision for precisions in PRECISIONS.values() for precision in precisions}
 
 
-def _epilogue(entries: Sequence[Mapping[str, Any]], operations: Mapping[str, Operation]) -> Epilogue:
+def _epilogue(entries: Sequence[Mapping[str, Any]], operations: Mapping[str, EpilogueOperation]) -> Epilogue:
     """The epilogue, each step with the operands that its entry states."""
     used = [_used(entry, operations) for entry in entries]
     reason = why_no_chain([meaning for _, meaning, _ in used])
@@ -235,7 +257,7 @@ def _epilogue(entries: Sequence[Mapping[str, Any]], operations: Mapping[str, Ope
     return Epilogue(tuple(_step(*each) for each in zip(Epilogue.chain(used).steps, entries, strict=True)))
 
 
-def _used(entry: Mapping[str, Any], operations: Mapping[str, Operation]) -> Used:
+def _used(entry: Mapping[str, Any], operations: Mapping[str, EpilogueOperation]) -> Used:
     """The name and meaning of a step, and its settings; an auxiliary output has the name of the output instead."""
     name = entry["operation"]
     if name not in AUXILIARY:
@@ -245,7 +267,8 @@ def _used(entry: Mapping[str, Any], operations: Mapping[str, Operation]) -> Used
 
 def _step(step: Step, entry: Mapping[str, Any]) -> Step:
     operands = tuple(
-        (local, Operand(str(operand["name"]), str(operand["shape"]))) for local, operand in entry["operands"].items()
+        (local, EpilogueOperand(str(operand["name"]), str(operand["shape"])))
+        for local, operand in entry["operands"].items()
     )
     # The names are those of the launcher's keywords, and nothing but the chain decides them.
     if dict(operands) != dict(step.operands):

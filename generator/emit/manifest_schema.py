@@ -13,12 +13,13 @@ from generator.epilogue.auxiliary_outputs import AUXILIARY
 from generator.epilogue.formula import LONGEST
 from generator.epilogue.operations import BOTH, COLUMNS, ELEMENT, HALVES, MATRIX, OUT, ROWS, SCALAR
 from generator.files.checked_json import Schema
-from generator.language.dtypes import ELEMENTS, FORMATS, PRECISIONS, SPARSITIES, STORED
+from generator.language.dtypes import PRECISIONS, SPARSITIES
+from generator.language.elements import ELEMENTS, FORMATS
 from generator.language.family_names import LONGEST_NAME, NAME
 from generator.language.model import Tile
 from generator.language.reader import LARGEST_NUMBER
 from generator.language.targets import TARGETS
-from generator.language.vocabulary import INVARIANT, LAYOUT_LETTERS, SELECT, WORDS
+from generator.language.vocabulary import INVARIANT, LAYOUT_LETTERS, PACKAGE, SELECT, WORDS
 
 #: The version of the manifest's format; others are refused.
 VERSION = 1
@@ -31,6 +32,7 @@ _NAME = rf"^{NAME}$"
 _LONGEST_LINE = 4000
 _SIZE: _Schema = {"type": "integer", "minimum": 1, "maximum": LARGEST_NUMBER}
 _COUNT: _Schema = {"type": "integer", "minimum": 0, "maximum": LARGEST_NUMBER}
+_MODULE = r"(_runtime/)?[A-Za-z_][A-Za-z0-9_]{0,245}\.pyi?"
 _SHA256: _Schema = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
 
 
@@ -66,7 +68,7 @@ def _list(item: _Schema, least: int = 0, *, distinct: bool = True) -> _Schema:
 
 
 _SHAPE = _one_of((SCALAR, ELEMENT, ROWS, COLUMNS, MATRIX, HALVES, BOTH, OUT))
-_TYPES = (*ELEMENTS, *STORED, *FORMATS)
+_TYPES = (*ELEMENTS, *FORMATS)
 _FORMULA: _Schema = {"type": "string", "pattern": rf"^[^{_CONTROL}]+$", "maxLength": LONGEST}
 #: JSON has no infinity.
 _SCALAR: _Schema = {"anyOf": [{"type": "number"}, {"enum": ["inf", "-inf", None]}]}
@@ -135,6 +137,7 @@ _KERNEL = _object(
         "not_offered": {**_object({}, {target: _list(_COUNT, 1) for target in TARGETS}), "minProperties": 1},
     },
 )
+_NEVER_CHOSEN = _object({"name": _line(), "reason": _line()})
 _LEFT_OUT = _object({"name": _line(), "reason": _line()}, {"target": _one_of(TARGETS)})
 
 #: The manifest; a file has a plain name, in `_runtime/` too, so that none leads out of the family's folder.
@@ -147,13 +150,16 @@ SCHEMA = Schema(
             "operations": _table(rf"^({'|'.join(AUXILIARY)}|{NAME}|grad\({NAME}\))$", _OPERATION),
             "kernels": _table("^[a-z0-9_]{1,240}$", _KERNEL, 1),
             "left_out": _list(_LEFT_OUT, distinct=False),
-            "files": _table(
-                r"^(\.gitattributes|py\.typed|(_runtime/)?[A-Za-z_][A-Za-z0-9_]{0,245}\.pyi?)$", _SHA256, 1
-            ),
+            "files": _table(rf"^(\.gitattributes|py\.typed|{_MODULE})$", _SHA256, 1),
         },
         {
             "spec": _object({"file": {"type": "string", "pattern": rf"^[^/{_CONTROL}]{{1,1000}}$"}, "sha256": _SHA256}),
+            "package": _one_of(PACKAGE),
+            "never_chosen": _list(_NEVER_CHOSEN, 1, distinct=False),
+            # Manifests of earlier versions have it.
             "templates": _SHA256,
+            # They have none.
+            "unformatted": _table(rf"^{_MODULE}$", _SHA256),
             "summary": _line(),
         },
     )

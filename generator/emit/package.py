@@ -1,11 +1,11 @@
-"""`python -m generator package FAMILY...`: rendered families as a Hub repository or as a wheel."""
+"""Rendered families as a Hub repository or as a wheel."""
 
 from __future__ import annotations
 
-import argparse
 import re
 import shlex
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from generator.emit import manifest_reader
@@ -25,17 +25,29 @@ from generator.language.errors import CallError, shown
 _MAJOR = re.compile(r"0|[1-9][0-9]{0,8}")
 
 
-def main(argv: list[str]) -> int:
+@dataclass
+class PackagingOptions:
+    """The options of one call."""
+
+    families: list[Path] = field(default_factory=list)
+    format: str = "wheel"
+    out: Path = Path()
+    name: str | None = None
+    version: str = "1"
+    license: str | None = None
+    repo_id: str | None = None
+
+
+def package(options: PackagingOptions) -> int:
     """Write the package and return 0; raises `CallError` for a wrong call, `Refused` for files in the way."""
-    options = parser().parse_args(argv)
     try:
         return _package(options)
     except FileError as error:
         raise Refused(str(error)) from None
 
 
-def _package(options: argparse.Namespace) -> int:
-    out: Path = options.out
+def _package(options: PackagingOptions) -> int:
+    out = options.out
     if out.is_file() or (out.is_symlink() and not out.exists()):
         what = "a link that leads nowhere" if out.is_symlink() and not out.exists() else "a file"
         raise Refused(f"{out}: is {what}, and the package's folder must be there; name another folder")
@@ -47,33 +59,19 @@ def _package(options: argparse.Namespace) -> int:
         return _wheel(packed, options)
     if len(families) > 1:
         raise CallError(f"package: --format kernels takes one family, found {len(families)}")
+    if families[0].package == "files":
+        told = "has no functions, which the Hub's loader needs: render it with 'package: torch' or 'plain'"
+        raise CallError(f"package: --format kernels: {families[0].name} {told}, or copy its files")
     return _repository(packed[0], options)
 
 
-def parser() -> argparse.ArgumentParser:
-    """The parser of the command."""
-    made = argparse.ArgumentParser(
-        prog="python -m generator package",
-        description="Make a kernel repository of the Hugging Face Hub, or a wheel, of rendered families.",
-        allow_abbrev=False,
-    )
-    made.add_argument("families", nargs="+", type=Path, metavar="FAMILY", help="the folder of a rendered family")
-    made.add_argument("--format", required=True, choices=("kernels", "wheel"), help="what is made")
-    made.add_argument("--out", required=True, type=Path, metavar="DIR", help="where it goes; nothing is overwritten")
-    made.add_argument("--name", help="its name (default: from the first family's)")
-    made.add_argument("--version", default="1", help="its version; for the Hub a whole number (default: 1)")
-    made.add_argument("--license", help="the licence's identifier (default for the Hub: other)")
-    made.add_argument("--repo-id", metavar="OWNER/NAME", help="the Hub repository, for the card and build.toml")
-    return made
-
-
-def _wheel(families: Sequence[Packed], options: argparse.Namespace) -> int:
+def _wheel(families: Sequence[Packed], options: PackagingOptions) -> int:
     names = [each.family.name for each in families]
     if len(set(names)) < len(names):
         raise CallError(f"package: two families have one name: {', '.join(names)}")
     name = f"{names[0]}_kernels" if options.name is None else options.name
     file, data = wheel(families, name, options.version, options.license)
-    path: Path = options.out / file
+    path = options.out / file
     make_folder(options.out)
     with alone(options.out):
         remove_leftovers(options.out, file)
@@ -92,7 +90,7 @@ def _wheel(families: Sequence[Packed], options: argparse.Namespace) -> int:
     return 0
 
 
-def _repository(packed: Packed, options: argparse.Namespace) -> int:
+def _repository(packed: Packed, options: PackagingOptions) -> int:
     if not _MAJOR.fullmatch(options.version):
         raise CallError(f"package: --version: the Hub takes a whole number, found {shown(options.version)}")
     # A double underscore would separate the parts of a namespace of operators.

@@ -6,6 +6,7 @@ undefined name raises an exception. Templates write formatted code: no formatter
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -19,41 +20,55 @@ import jinja2
 
 from generator import runtime
 from generator.cost import analytic, family_costs, tuned
-from generator.emit import family_package
+from generator.emit import family_package, schedule_template
 from generator.files.parent_process import end_with_parent
-from generator.files.reading import with_unix_lines
 from generator.language.model import Spec
 from generator.language.reserved_names import TEMPLATES
 from generator.language.spec import command_line, comment
+from generator.lowering.call_table import CallTable
 from generator.lowering.docstrings import escaped, formula, operand_table, properties
 from generator.lowering.gradient_lowering import GradientView
 from generator.lowering.kernel_lowering import view
-from generator.lowering.launcher import Launcher
-from generator.lowering.lines import collected, paragraph
+from generator.lowering.lines import INDENT, collected, needed_entries, paragraph, tuple_of
+from generator.lowering.standalone import Standalone
 from generator.lowering.view import View
 from generator.plan.kernels import Family, Kernel
+from generator.plan.memory_needs import differing_needs_of, needs_of, needs_of_all
 
-#: The family's files other than kernels and the library: the package, the operands of its functions, layers, winners,
-#: costs, and the packing of weights.
-PACKAGE, OPERANDS, NN, TUNED, ANALYTIC, PACK = (
+#: The family's files other than kernels and the library: the package, its types, what tells type checkers that it has
+#: any, layers, winners, costs, the packing of weights, and the shared memory of configurations.
+PACKAGE, STUBS, TYPED, NN, TUNED, ANALYTIC, PACK, SHARED_MEMORY = (
     "__init__.py",
-    "_operands.py",
+    "__init__.pyi",
+    "py.typed",
     "nn.py",
     "_tuned.py",
     "_analytic.py",
     "_pack.py",
+    "_shared_memory.py",
 )
 #: The folder of the library's modules, which are copied as they are, and those that every family has.
 RUNTIME = "_runtime"
 _LIBRARY = Path(runtime.__file__).parent
 LIBRARY = tuple(sorted(path.stem for path in _LIBRARY.glob("*.py")))
-_ALWAYS = (
-    *("__init__", "contracts", "functions", "cached_launch", "relaunch", "copies", "registration", "signatures"),
-    *("operators", "prepare", "interpreted_bf16"),
+#: Modules that others import only for families that need them by another reason (`runtime_modules`).
+OPTIONAL = frozenset(
+    {
+        "autograd",
+        "copies",
+        "grouped_calls",
+        "interpreted_bf16",
+        "ranking",
+        "recorded",
+        "spreading",
+        "tensor_maps",
+        "turned",
+        "workspaces",
+    }
 )
 #: What keeps git from changing the line ends of the family's files, and so their digests, in a checkout on Windows.
 ATTRIBUTES = ".gitattributes"
-ATTRIBUTES_TEXT = "*.py text eol=lf\nmanifest.json text eol=lf\n.gitattributes text eol=lf\n"
+ATTRIBUTES_TEXT = "*.py text eol=lf\n*.pyi text eol=lf\nmanifest.json text eol=lf\n.gitattributes text eol=lf\n"
 
 # Starting a worker costs about as much as rendering this many kernels.
 _ENOUGH = 250
@@ -76,16 +91,6 @@ def environment() -> jinja2.Environment:
     )
     made.globals["part"] = part
     return made
-
-
-@cache
-def templates_digest() -> str:
-    """sha256 over every template's name and text."""
-    digest = hashlib.sha256()
-    for path in sorted(TEMPLATES.rglob("*.j2")):
-        digest.update(path.relative_to(TEMPLATES).as_posix().encode() + b"\0")
-        digest.update(with_unix_lines(path.read_bytes()) + b"\0")
-    return digest.hexdigest()
 
 
 def with_head(spec: Spec, body: str) -> str:
@@ -112,16 +117,22 @@ def body_digest(text: str) -> str | None:
 
 
 def with_new_body(text: str, change: Callable[[str], str]) -> str:
-    """A rendered file with another body below its head, and the digest of that."""
+    """A rendered file with another body below its head, and the digest of that.
+
+    A file that a formatter rewrote keeps the digest that it states, by which it is known not to be as it was rendered.
+    """
     start = text.index(DIGEST_LINE)
-    body = change(text[text.index("\n", start) + 1 :])
+    end = text.index("\n", start) + 1
+    body = change(text[end:])
+    if body_digest(text) is None:
+        return text[:end] + body
     return text[:start] + DIGEST_LINE + hashlib.sha256(body.encode()).hexdigest() + "\n" + body
 
 
 def kernel_source(spec: Spec, kernel: Kernel) -> str:
     """The text of one kernel's file."""
     k = view(kernel)
-    template = environment().get_template(f"{kernel.variant.schedule}.py.j2")
+    template = schedule_template.checked(environment(), kernel.variant.schedule)
     summary = paragraph(escaped(spec.summary))
     macros = {
         "load": _macros(k.load_template),
@@ -135,7 +146,9 @@ def kernel_source(spec: Spec, kernel: Kernel) -> str:
         "math": _macros("math.j2"),
     }
     texts = {"summary": summary, "properties": properties(k), "formula": paragraph(formula(k.v))}
-    body = template.render(k=k, host=_host(k), **texts, **macros)
+    alone = spec.package == "files"
+    needs = needed_entries(differing_needs_of(kernel), INDENT) if alone else ()
+    body = template.render(k=k, host=_host(k, alone=alone), needs=needs, **texts, **macros)
     return with_head(spec, body)
 
 
@@ -147,24 +160,40 @@ def _macros(name: str) -> Any:
 
 @dataclass(frozen=True)
 class Host:
-    """The parts of a file that kernels with equal launchers share."""
+    """The parts of a file that kernels with equal calls share."""
 
-    #: The table of operands in the docstring, the text before the kernel, and the text after it.
+    #: The table of operands in the docstring, the imports of the family's library, and the text after the kernel.
     operands: str
-    before: str
-    after: str
+    imports: tuple[str, ...]
+    text: str
+    #: The imports of the standard library.
+    first_imports: tuple[str, ...] = ()
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """The modules of the library that the imports are of."""
+        return modules_of(self.imports)
+
+
+def modules_of(imports: Sequence[str]) -> tuple[str, ...]:
+    """The modules of the library that imports are of."""
+    lines = [line.split()[1] for line in imports]
+    return tuple(line.removeprefix(f".{RUNTIME}.") for line in lines if line.startswith("."))
 
 
 _hosts: dict[tuple[object, ...], Host] = {}
 
 
-def _host(k: View) -> Host:
+def _host(k: View, *, alone: bool = False) -> Host:
     """The host parts of a file, rendered once for kernels that differ only in the order of tiles."""
-    choice = k.autotune, k.choose, k.too_large, k.kernel.rows_alike
+    choice = k.autotune, k.choose, k.too_large, k.kernel.rows_alike, alone
     key = (*(word for axis, word in k.kernel.variant.words.items() if axis != "swizzle"), *choice)
     if key not in _hosts:
-        template, host = _macros("launcher.j2"), Launcher(k)
-        _hosts[key] = Host(operand_table(k), template.before(host).strip("\n"), template.after(host).strip("\n"))
+        table = CallTable(k)
+        made = Standalone(table) if alone else table
+        text = _macros("standalone.j2" if alone else "call.j2").text(made).strip("\n")
+        first = made.first_imports if isinstance(made, Standalone) else ()
+        _hosts[key] = Host(operand_table(k), made.imports, text, first)
     return _hosts[key]
 
 
@@ -176,35 +205,101 @@ def part(indent: int, macro: Callable[..., str], *arguments: object) -> str:
 
 def package_names(family: Family) -> tuple[str, ...]:
     """The names of the family's modules other than kernels, with `/` behind the folder of those of the library."""
-    modules = (NN,) if family_package.linear(family.contracts) else ()
+    if family.spec.package == "files":
+        return ()
+    linear = family.spec.package == "torch" and family_package.linear(family.contracts)
+    modules = (NN,) if linear else ()
     modules = (*modules, PACK) if family_package.weights(family) else modules
     modules = (*modules, *(f"{gradient.file}.py" for gradient in family.gradients if gradient.chained))
     modules = (*modules, TUNED) if family.measured else modules
     modules = (*modules, ANALYTIC) if family.spec.select == "fastest" else modules
+    modules = (*modules, SHARED_MEMORY) if any(map(needs_of, family.kernels)) else modules
     library = [f"{RUNTIME}/{name}.py" for name in runtime_modules(family)]
-    return (PACKAGE, OPERANDS, *modules, *library)
+    return (PACKAGE, STUBS, TYPED, *modules, *library)
 
 
 def runtime_modules(family: Family) -> tuple[str, ...]:
-    """The modules of `generator/runtime` that the family's functions need."""
+    """The modules of `generator/runtime` that the family's kernels and functions need, in their order there."""
     fastest = family.spec.select == "fastest"
-    chosen = bool(family.measured) or fastest
-    parts = {
+    if family.spec.package == "files":
+        return ()
+    needed = {"functions" if family.spec.package == "torch" else "plain"}
+    hosts = [_host(view(kernel)) for kernel in family.kernels]
+    needed |= {module for host in hosts for module in host.modules}
+    views = [GradientView(x.chain, x) for x in family.gradients if x.chain and x.chained]
+    needed |= {module for each in views for module in modules_of(each.imports)}
+    reasons = {
         "autograd": bool(family.gradients),
+        "recorded": bool(family.gradients),
         "measured_choice": bool(family.measured),
-        "fitted": bool(family.measured),
         "analytic_choice": fastest,
-        "spreading": chosen,
+        "ranking": bool(family.measured) or fastest,
+        "spreading": bool(family.measured) or fastest or family_package.grouped(family),
+        "grouped_calls": family_package.grouped(family),
         "invariant": family.spec.rows_alike,
+        "turned": bool(family_package.twins(family) or family_package.across_k(family)),
+        "tensor_maps": "descriptors" in needed,
+        "workspaces": workspaces(family),
+        "linear": bool(family_package.linear(family.contracts)),
+        "pack": bool(family_package.weights(family)),
+        **{f"pack_{part}": True for part in family_package.converters(family)},
+        "interpreted_bf16": any("torch.bfloat16" in host.text for host in hosts),
     }
-    return (*_ALWAYS, *(name for name, needed in parts.items() if needed))
+    needed |= {name for name, needs in reasons.items() if needs}
+    if family.spec.package == "plain":
+        needed -= {"turned", "tensor_maps", "workspaces", "linear"}
+    # Rows that are alike are not copied, and nor are operands whose products are divided; a choice looks at layouts.
+    divided = all(kernel.variant.products.divided for kernel in family.kernels)
+    copied = family.spec.package == "torch" and not (family.spec.rows_alike or divided)
+    needed |= {"copies"} if copied else set()
+    waiting = list(needed)
+    while waiting:
+        more = imported(waiting.pop()) - needed
+        needed |= more
+        waiting += more
+    return ("__init__", *(name for name in LIBRARY if name in needed))
+
+
+def workspaces(family: Family) -> bool:
+    """Whether calls of the family share memory, one after the other."""
+    return any("    Workspace(" in _host(view(kernel)).text for kernel in family.kernels)
+
+
+@cache
+def imported(name: str) -> frozenset[str]:
+    """The modules of `generator/runtime` that one of them always needs: not those that a function imports on demand."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(_library_text(name))):
+        if isinstance(node, ast.ImportFrom) and node.level == 1:
+            found |= {node.module} if node.module else {alias.name for alias in node.names}
+    return frozenset(found - OPTIONAL)
+
+
+@cache
+def _library_text(name: str) -> str:
+    """The text of a module of `generator/runtime`."""
+    return _LIBRARY.joinpath(f"{name}.py").read_text(encoding="utf-8")
 
 
 def package_source(family: Family, name: str) -> str:
     """The text of one of the files that `package_names` lists."""
     spec = family.spec
+    if name == TYPED:
+        return ""
     if name.startswith(f"{RUNTIME}/"):
-        body = _LIBRARY.joinpath(name.removeprefix(f"{RUNTIME}/")).read_text(encoding="utf-8")
+        body = _library_text(name.removeprefix(f"{RUNTIME}/").removesuffix(".py"))
+    elif name == PACKAGE and spec.package == "plain":
+        body = (
+            environment()
+            .get_template("plain_family.py.j2")
+            .render(
+                contracts=family_package.contracts(family),
+                summary=paragraph(escaped(spec.summary)),
+                tuned=bool(family.measured),
+                fastest=spec.select == "fastest",
+                rows_alike=spec.rows_alike,
+            )
+        )
     elif name == PACKAGE:
         template = environment().get_template("family.py.j2")
         summary = paragraph(escaped(spec.summary))
@@ -215,35 +310,41 @@ def package_source(family: Family, name: str) -> str:
             twins=twins,
             turning=family_package.contiguous_k(family, twins),
             across=family_package.across_k(family).values(),
-            gated=family_package.gated(family) if family.measured or fastest else (),
-            shapes=family_package.shapes(family),
             casts=family_package.casts(family),
             batched=family_package.batched(family),
+            additive=family_package.additive(family),
             gradients=family_package.gradients(family),
             linear=bool(family_package.linear(family.contracts)),
             summary=summary,
             tuned=bool(family.measured),
             fastest=fastest,
             rows_alike=spec.rows_alike,
+            workspaces=workspaces(family),
             summed=any(kernel.variant.product == "summed" for kernel in family.kernels),
         )
-    elif name == OPERANDS:
+    elif name == STUBS:
         body = (
             environment()
-            .get_template("operands.py.j2")
+            .get_template("stubs.pyi.j2")
             .render(
-                contracts=family_package.operands(family),
-                derived=family_package.derived_extents(family),
-                scale_types=family_package.scale_types(family),
+                plain=spec.package == "plain",
+                linear=spec.package == "torch" and bool(family_package.linear(family.contracts)),
+                stubs=family_package.stubs(family),
             )
         )
     elif name == NN:
         linear = family_package.linear(family.contracts)
-        plain = collected("PLAIN = [", [f'"{each.contract}"' for each in linear if each.plain], "]")
-        body = environment().get_template("nn.py.j2").render(linear=linear, plain=plain)
+        plain = collected("PLAIN[:] = [", [f'"{each.contract}"' for each in linear if each.plain], "]")
+        alike = family_package.alike(linear)
+        body = environment().get_template("nn.py.j2").render(linear=linear, plain=plain, alike=alike)
+    elif name == SHARED_MEMORY:
+        needed = [
+            (tuple_of([f'"{name}"' for name in names], 2 * INDENT), needed_entries(needs, 3 * INDENT))
+            for names, needs in needs_of_all(family.kernels)
+        ]
+        body = environment().get_template("shared_memory.py.j2").render(needed=needed)
     elif name == PACK:
-        parts = family_package.converters(family)
-        body = environment().get_template("pack.py.j2").render(contracts=family_package.weights(family), parts=parts)
+        body = pack_source(family_package.weights(family), family_package.converters(family))
     elif name == TUNED:
         typical = analytic.TYPICAL_M if spec.rows_alike else ()
         body = environment().get_template("tuned.py.j2").render(baked=tuned.bake(family), typical_m=typical)
@@ -256,8 +357,21 @@ def package_source(family: Family, name: str) -> str:
         gradient = next(each for each in family.gradients if f"{each.file}.py" == name)
         assert gradient.chain is not None
         view = GradientView(gradient.chain, gradient)
-        body = environment().get_template("gradient.py.j2").render(k=view, math=_macros("math.j2"))
+        macros = {"math": _macros("math.j2"), "problem": _macros(view.problem_template)}
+        body = environment().get_template("gradient.py.j2").render(k=view, **macros)
     return with_head(spec, body)
+
+
+def pack_source(contracts: Sequence[str], converters: Sequence[str]) -> str:
+    """The text of `_pack.py` for contracts, as entries, and for keys of `CONVERTERS`."""
+    public = ["CONTRACTS", "Element", "Stored", "dequantize", "quantize"]
+    imports = [f"from .{RUNTIME}.pack import {', '.join(public)}"]
+    for part in sorted(converters):
+        names = family_package.CONVERTING[part]
+        imports.append(f"from .{RUNTIME}.pack_{part} import {', '.join(names)}")
+        public += names
+    shown = collected("__all__ = [", [f'"{name}"' for name in public], "]")
+    return environment().get_template("pack.py.j2").render(contracts=contracts, imports=imports, names=shown)
 
 
 def kernel_sources(spec: Spec, kernels: Sequence[Kernel]) -> Iterator[str]:

@@ -1,8 +1,7 @@
-"""`python -m generator new NAME`: write a spec with a comment for each key, and the schema for editors beside it."""
+"""A new spec with a comment for each key, and the schema for editors beside it."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import shlex
 import sys
@@ -12,35 +11,47 @@ from tempfile import TemporaryDirectory
 
 from generator.emit.advice import argument
 from generator.emit.apply import Refused, digest, is_unchanged
+from generator.files.program import program
 from generator.language import schema
 from generator.language.errors import CallError, SpecError, shown
 from generator.language.keys import KEYS
 from generator.language.model import Layout, Spec, word_of
 from generator.language.spec import decoded
 from generator.language.targets import DEFAULT_TARGETS
-from generator.language.vocabulary import BACKWARD, DEFAULTS, INVARIANT, LAYOUT_LETTERS, OPEN_AXES, SELECT, WORDS
+from generator.language.vocabulary import (
+    BACKWARD,
+    DEFAULTS,
+    INVARIANT,
+    LAYOUT_LETTERS,
+    OPEN_AXES,
+    PACKAGE,
+    SELECT,
+    WORDS,
+)
 from generator.plan.families import families
 
 #: The options of the command that are keys of the spec, in its order, with their defaults.
-_GIVEN = {
+GIVEN = {
     "layout": "rcr",
     "dtype": "bf16",
     "epilogue": DEFAULTS["epilogue"],
     "select": DEFAULTS["select"],
     "targets": f"[{', '.join(DEFAULT_TARGETS)}]",
 }
-_WORDS = {**WORDS, "select": SELECT, "backward": BACKWARD, "invariant": INVARIANT}
+_WORDS = {**WORDS, "select": SELECT, "backward": BACKWARD, "invariant": INVARIANT, "package": PACKAGE}
 
 
-def main(argv: list[str]) -> int:
-    """Write the spec and return 0; raises `CallError` for a wrong command line, `Refused` for a file in the way."""
-    options = parser().parse_args(argv)
-    if not options.name.isprintable():
-        raise CallError(f"new: {shown(options.name)} has a character that cannot be printed; choose another name")
-    path = Path(options.name if options.name.endswith(".yaml") else f"{options.name}.yaml")
+def create(name: str, given: dict[str, str], summary: str | None) -> None:
+    """Write the spec and the schema, and print what was written.
+
+    `given` has a value for each key in `GIVEN`. Raises `CallError` for a wrong value, `Refused` for a file in the way.
+    """
+    if not name.isprintable():
+        raise CallError(f"new: {shown(name)} has a character that cannot be printed; choose another name")
+    path = Path(name if name.endswith(".yaml") else f"{name}.yaml")
     if path.exists():
         raise Refused(f"{path}: is there already, and is never overwritten; choose another name")
-    text = _checked(path, {key: getattr(options, key) for key in _GIVEN}, options.summary)
+    text = _checked(path, given, summary)
     _create(path, text)
     print(f"{path}: created")
     beside = path.with_name(schema.FILE)
@@ -48,26 +59,10 @@ def main(argv: list[str]) -> int:
         _create(beside, schema.text())
         print(f"{beside}: created, for editors")
     elif not is_unchanged(beside, digest(schema.text())):
-        command = f"python -m generator schema > {shlex.quote(str(beside))}"
+        command = f"{program()} schema > {shlex.quote(str(beside))}"
         print(f"{beside}: kept; to renew it: {command}", file=sys.stderr)
     named = shlex.quote(argument(path))
-    print(f"\nNext:\n  python -m generator {named}\n  python -m generator verify {named}")
-    return 0
-
-
-def parser() -> argparse.ArgumentParser:
-    """The parser of the command."""
-    made = argparse.ArgumentParser(
-        prog="python -m generator new",
-        description="Write NAME.yaml, a spec with a comment for each key, and the schema for editors beside it.",
-        epilog="Nothing is overwritten. A value is written as in a spec: --layout '[rcr, rrr]' gives two layouts.",
-        allow_abbrev=False,
-    )
-    made.add_argument("name", metavar="NAME", help="the family's name, or the path of the spec")
-    made.add_argument("--summary", help="one line for the docstrings (default: from the other options)")
-    for key, default in _GIVEN.items():
-        made.add_argument(f"--{key}", default=default, help=f"{KEYS[key].meaning} (default: {default})")
-    return made
+    print(f"\nNext:\n  {program()} {named}\n  {program()} verify {named}")
 
 
 def _checked(path: Path, given: dict[str, str], summary: str | None) -> str:

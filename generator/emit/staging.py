@@ -10,13 +10,13 @@ from pathlib import Path
 
 from generator.emit.apply import MANIFEST, Refused, read_manifest
 from generator.emit.folder_lock import held
-from generator.emit.job import Job
+from generator.emit.job import RenderingJob
 
 #: How long to wait for another process that changes git's index, and how often to try, in seconds.
 _PATIENCE, _PAUSE = 20.0, 0.1
 
 
-def stage(jobs: Sequence[Job]) -> None:
+def stage(jobs: Sequence[RenderingJob]) -> None:
     """Add the files of the families, and the removal of those that are gone; raises `Refused` if git fails.
 
     Waits for other processes that render the folders or change git's index.

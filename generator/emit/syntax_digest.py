@@ -95,7 +95,8 @@ _FIELDS: dict[str, tuple[str, ...]] = {
 #: Fields that follow from the position of a node, and fields that do not affect execution.
 _SILENT = frozenset({"ctx", "kind", "type_comment", "type_ignores"})
 
-_DOCUMENTED = (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+#: The nodes that have docstrings.
+DOCUMENTED = (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 @lru_cache(maxsize=256)
@@ -165,7 +166,7 @@ class _Writer:
         self.nodes.append(node)
         name = type(node).__name__
         held = [getattr(node, field) for field in _fields(name)]
-        if isinstance(node, _DOCUMENTED):
+        if isinstance(node, DOCUMENTED):
             held[_fields(name).index("body")] = undocumented(node)
         for field in _foreign(name, node._fields):
             if getattr(node, field, None):

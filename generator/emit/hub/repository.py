@@ -26,19 +26,19 @@ import jinja2
 
 import generator
 from generator.emit.apply import MANIFEST
-from generator.emit.family_package import Linear, linear
+from generator.emit.family_package import LinearContract, linear
 from generator.emit.licenses import license_expression
 from generator.emit.manifest_reader import Rendered
 from generator.emit.packed_family import Packed
 from generator.emit.render import PACKAGE, RUNTIME, with_new_body
 from generator.files.package_data import data
-from generator.language.dtypes import ELEMENTS
+from generator.language.elements import ELEMENTS
 from generator.language.errors import CallError, shown
 from generator.language.family_names import why_no_family
 from generator.language.targets import TARGETS
 from generator.language.versions import SUPPORTED, spelled
 from generator.lowering.docstrings import formula
-from generator.plan.call import Call, call
+from generator.plan.contract_call import ContractCall, call
 
 #: What the Hub and `kernels` take as the name of a kernel, and as its licence.
 _NAME = re.compile(r"(?!.*--)[a-z][-a-z0-9]*[a-z0-9]")
@@ -63,7 +63,7 @@ class Layer:
     """A layer, and the contracts of the types of a weight that it computes."""
 
     name: str
-    linear: tuple[Linear, ...]
+    linear: tuple[LinearContract, ...]
 
     @property
     def told(self) -> str:
@@ -108,7 +108,7 @@ class Repository:
     @cached_property
     def layers(self) -> tuple[Layer, ...]:
         """The layers of the family: each has the contracts that differ only in the weight's type and the bias."""
-        found: dict[str, list[Linear]] = {}
+        found: dict[str, list[LinearContract]] = {}
         for each in linear(self.family.contracts):
             _, _, epilogue = each.contract.partition("_rcr_")
             words = [word for word in re.sub(r"^(none|bias)(_|$)", "", epilogue).split("_") if word]
@@ -205,6 +205,8 @@ class Repository:
             "example": "".join(f", {operand.name}={operand.name}" for operand in contracts[0][2][2:]),
             "derived": any("triton." in operand.shape for *_, operands in contracts for operand in operands),
             "layers": self.layers,
+            # torch.compile traces operators of torch, which only `package: torch` has.
+            "compiled": self.family.package == "torch",
             "backward": f"{RUNTIME}/autograd.py" in self.family.files,
             "tolerance": _tolerance([v.dtype.out for v in variants.values()]),
         }
@@ -220,7 +222,7 @@ class _Operand:
     unit: int | None
 
 
-def _operands(made: Call) -> tuple[_Operand, ...]:
+def _operands(made: ContractCall) -> tuple[_Operand, ...]:
     found = []
     for operand in (made.a, made.b, *made.keywords, *((made.out,) if made.reads_out else ())):
         result = made.out.dtype if isinstance(made.out.dtype, str) and ELEMENTS[made.out.dtype].bits > 8 else "fp32"
@@ -252,8 +254,8 @@ def _quoted(words: Sequence[str]) -> str:
 
 def _tolerance(results: Sequence[str]) -> str:
     """A relative error that sums of products and their rounding to a result's type stay below."""
-    bits = {"fp32": 10, "fp16": 10, "bf16": 7, "fp8e4m3": 3, "fp8e5m2": 2}
-    return f"2**-{min(bits.get(word, 10) for word in results if ELEMENTS[word])}"
+    bits = [ELEMENTS[word].mantissa for word in results if ELEMENTS[word].floating]
+    return f"2**-{min(10, *bits)}"
 
 
 def _environment() -> jinja2.Environment:

@@ -1,4 +1,4 @@
-"""The command that renders: what a call does with its specs, after the options are parsed (`generator.cli`)."""
+"""A call that renders, checks, compares or lists: what it does with its specs, after the options are parsed."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from generator.cost import tuned
 from generator.emit.advice import SPECS
 from generator.emit.apply import MANIFEST, has_manifest
 from generator.emit.differences import check, diff
-from generator.emit.job import Job, counted, render
+from generator.emit.job import RenderingJob, counted, render
 from generator.emit.staging import stage
 from generator.language.errors import CallError, Mistake
 from generator.plan.families import families
-from generator.plan.kernels import Family
+from generator.plan.kernels import Family, LeftOut
 
 
 def run(options: argparse.Namespace) -> int:
@@ -29,11 +29,13 @@ def run(options: argparse.Namespace) -> int:
     for name in ("force", "stage"):
         if getattr(options, name) and (options.check or options.diff or options.list):
             raise CallError(f"--{name} goes with rendering, not with --check, --diff or --list")
-    found = families(spec_paths(options.specs, options.all))
+    found = families(spec_paths(options.specs, options.all), options.package)
     for family in found:
         for warning in (*family.spec.warnings, *_not_entered(family)):
             print(f"{warning.path}:{warning.line}:{warning.column}: warning: {warning.message}", file=sys.stderr)
-    jobs = [Job(family, options.out, options.only, options.force) for family in found]
+    # A hook of a formatter that runs after the one that renders would change the files at each commit.
+    keeps_layout = options.stage and not options.force
+    jobs = [RenderingJob(family, options.out, options.only, options.force, keeps_layout) for family in found]
     if options.only is not None and not any(job.selected for job in jobs):
         names = [kernel.name for family in found for kernel in family.kernels]
         raise CallError(f"--only {options.only!r} matches no kernel; there are {len(names)}, the first {names[0]}")
@@ -41,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
         return _list(jobs, options.json)
     if options.check or options.diff:
         orphans = _orphans(options.out, found) if options.all else []
-        return check(jobs, orphans, options.all) if options.check else diff(jobs, orphans)
+        return check(jobs, orphans, options.all, options.package) if options.check else diff(jobs, orphans)
     status = render(jobs)
     if options.stage:
         stage(jobs)
@@ -74,7 +76,7 @@ def _orphans(out: Path, found: Sequence[Family]) -> list[Path]:
     return [folder for folder in folders if folder.name not in names and has_manifest(folder)]
 
 
-def _list(jobs: Sequence[Job], as_json: bool) -> int:
+def _list(jobs: Sequence[RenderingJob], as_json: bool) -> int:
     if as_json:
         print(json.dumps([job.listing() for job in jobs], indent=1))
         return 0
@@ -82,9 +84,24 @@ def _list(jobs: Sequence[Job], as_json: bool) -> int:
         print(f"{job.family.spec.name}: {counted(len(job.selected), 'kernel')} from {job.family.spec.path}")
         for kernel in job.selected:
             print(f"  {kernel.name}  [{' '.join(kernel.targets)}]")
-        left = job.left_out
-        if left:
-            print(f"  left out: {len(left)}")
-        for entry in left:
-            print(f"  - {entry.name}{f' on {entry.target}' if entry.target else ''}: {entry.reason}")
+        for title, entries in _left_out(job):
+            print(f"  {title}: {len(entries)}")
+            for entry in entries:
+                print(f"  - {entry.name}{f' on {entry.target}' if entry.target else ''}: {entry.reason}")
+        unused = job.never_chosen
+        if unused:
+            print(f"  never chosen by a function: {len(unused)}")
+        for each in unused:
+            print(f"  - {each.name}: {each.reason}")
     return 0
+
+
+def _left_out(job: RenderingJob) -> Iterator[tuple[str, list[LeftOut]]]:
+    """What is left out: kernels, targets of kernels that are rendered, and tiles of these on one of their targets."""
+    targets = {kernel.name: kernel.targets for kernel in job.selected}
+    kernels = [entry for entry in job.left_out if entry.name not in targets]
+    rendered = [entry for entry in job.left_out if entry.name in targets]
+    ran = [entry for entry in rendered if entry.target in targets[entry.name]]
+    not_ran = [entry for entry in rendered if entry.target not in targets[entry.name]]
+    titles = ("left out", "targets of kernels above left out", "tiles of kernels above left out")
+    yield from ((title, entries) for title, entries in zip(titles, (kernels, not_ran, ran)) if entries)

@@ -1,0 +1,115 @@
+"""A schedule's template, which must call the macros that do what its word says that it handles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+
+import jinja2
+from jinja2 import nodes
+
+from generator.language.errors import CallError
+from generator.language.features import Feature
+from generator.language.vocabulary import SCHEDULE
+
+#: The macros of tile.j2 that add the products of all steps.
+SUM = ("tile.begin", "tile.step", "tile.end")
+_OF_SUM = (
+    *(Feature.CONVERSIONS, Feature.SCALES, Feature.SPARSITY, Feature.MIXED, Feature.REGISTERS, Feature.PRECISIONS),
+    *(Feature.GATES, Feature.GROUPS_OF_K, Feature.EXCHANGED, Feature.SCALED, Feature.SUMMED),
+    *(Feature.BLOCKS, Feature.DESCRIPTORS),
+)
+_OF_CHAINS = (Feature.EPILOGUES, Feature.OUTPUTS, Feature.REDUCTIONS)
+_OF_SEVERAL = (Feature.BATCHES, Feature.GROUPS, Feature.GROUPS_OF_K)
+
+
+@cache
+def checked(environment: jinja2.Environment, schedule: str) -> jinja2.Template:
+    """The template of a schedule.
+
+    Raises:
+        CallError: There is no such template, it is not Jinja, or it does not call what its word in the vocabulary says
+            that it handles.
+    """
+    name = f"{schedule}.py.j2"
+    try:
+        found = frozenset(_names(environment, name))
+        lacking = next(_lacking(schedule, found), None)
+        if lacking is None:
+            return environment.get_template(name)
+    except jinja2.TemplateNotFound as error:
+        raise CallError(f"templates/{name}: there is no templates/{error.name}, which '{schedule}' needs") from None
+    except jinja2.TemplateSyntaxError as error:
+        raise CallError(f"templates/{error.name}:{error.lineno}: not a template: {error.message}") from None
+    claim, calls = lacking
+    raise CallError(f"templates/{name}: '{schedule}' handles {claim}, but the template does not call {calls}")
+
+
+def _lacking(schedule: str, found: frozenset[str]) -> Iterator[tuple[str, str]]:
+    """What the schedule says that it handles without calling what does it, and what that is."""
+    word = SCHEDULE[schedule]
+    for feature in word.handles:
+        if word.tiled and feature in _OF_SUM and not found.issuperset(SUM):
+            calls = ", ".join(each for each in SUM if each not in found)
+            yield feature.value, f"{calls} (tile.accumulate calls all three)"
+        if feature in _OF_CHAINS and found.isdisjoint({"tile.finish", "epilogue.tiles", "epilogue.elements"}):
+            yield feature.value, "tile.finish"
+        if feature in _OF_SEVERAL and found.isdisjoint({"problem.program", "problem.tile"}):
+            yield feature.value, "problem.program or problem.tile"
+        if feature is Feature.ORDERS and "swizzle[k.swizzle]" not in found:
+            yield feature.value, "swizzle[k.swizzle]"
+    if found.isdisjoint({"tile.finish", "k.result"}):
+        yield "a result of the type that the spec names", "tile.finish"
+
+
+def _names(environment: jinja2.Environment, name: str) -> Iterator[str]:
+    """What a template names of the values that it is given, as `tile.step`, with what macros of tile.j2 name."""
+    blocks: dict[str, nodes.Block] = {}
+    parents: list[nodes.Template] = []
+    while True:
+        tree = _parsed(environment, name)
+        parents.append(tree)
+        for block in tree.find_all(nodes.Block):
+            blocks.setdefault(block.name, block)
+        extended = next(tree.find_all(nodes.Extends), None)
+        if extended is None:
+            break
+        assert isinstance(extended.template, nodes.Const)
+        name = extended.template.value
+    for tree in parents:
+        # A parent is rendered with the blocks of its children; of a child nothing outside blocks is, but macros.
+        for node in tree.body:
+            if tree is parents[-1] or isinstance(node, nodes.Macro):
+                yield from _read(node, blocks, _macros(environment))
+
+
+def _read(node: nodes.Node, blocks: Mapping[str, nodes.Block], macros: Mapping[str, frozenset[str]]) -> Iterator[str]:
+    if isinstance(node, nodes.Block):
+        for each in blocks[node.name].body:
+            yield from _read(each, blocks, macros)
+        return
+    if isinstance(node, nodes.Getattr) and isinstance(node.node, nodes.Name):
+        yield f"{node.node.name}.{node.attr}"
+        if node.node.name == "tile":
+            yield from macros.get(node.attr, ())
+    if isinstance(node, nodes.Getitem) and isinstance(node.node, nodes.Name) and isinstance(node.arg, nodes.Getattr):
+        of = node.arg.node
+        yield f"{node.node.name}[{of.name if isinstance(of, nodes.Name) else ''}.{node.arg.attr}]"
+    for child in node.iter_child_nodes():
+        yield from _read(child, blocks, macros)
+
+
+@cache
+def _macros(environment: jinja2.Environment) -> Mapping[str, frozenset[str]]:
+    """The macros of tile.j2, each with those that it calls."""
+    found = {macro.name: macro for macro in _parsed(environment, "tile.j2").find_all(nodes.Macro)}
+    return {
+        name: frozenset(f"tile.{called.name}" for called in macro.find_all(nodes.Name) if called.name in found)
+        for name, macro in found.items()
+    }
+
+
+def _parsed(environment: jinja2.Environment, name: str) -> nodes.Template:
+    assert environment.loader is not None
+    source, _, _ = environment.loader.get_source(environment, name)
+    return environment.parse(source, name)

@@ -1,0 +1,15 @@
+"""The name by which the program was called, as messages and advised commands repeat it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+_INSTALLED = "gemm-generator"
+
+
+def program() -> str:
+    """`gemm-generator`, if that was called, else `python -m generator`."""
+    # On Windows the program is `gemm-generator.exe`, or was `gemm-generator-script.py`.
+    name = Path(sys.argv[0]).stem.removesuffix("-script") if sys.argv else ""
+    return _INSTALLED if name == _INSTALLED else "python -m generator"
