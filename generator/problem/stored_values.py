@@ -1,0 +1,131 @@
+"""The numbers that stored operands stand for, in float64 from their bytes, and their product under scales."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+
+from generator.language.elements import ELEMENTS
+from generator.language.model import Dtype
+from generator.language.storage import Storage
+from generator.problem.accumulation_bounds import accumulation_error, rounding_error
+from generator.problem.element_types import FP32_TINY, double, half_ulp, torch_type
+
+#: Roundings of a block's sum beside those of its products: to multiply it by two scales, to subtract a zero point's
+#: product, and to add it to the whole sum.
+_OF_BLOCK = 5
+
+
+def decoded(storage: Storage, x: torch.Tensor, read: Mapping[str, torch.Tensor | float]) -> torch.Tensor:
+    """The elements of an operand before scales: float64, with all elements along K. `read` has what belongs to it."""
+    if storage.sparse:
+        return _filled(double(x), read[storage.index])
+    if storage.packed == 1:
+        return double(x)
+    along = x.mT if storage.letter == "a" else x
+    halves = torch.stack([along & 0xF, along >> 4], dim=-2).to(torch.int64)
+    values = halves.reshape(*along.shape[:-2], 2 * along.shape[-2], along.shape[-1])
+    values = values.mT if storage.letter == "a" else values
+    numbers = [storage.element.value(code) for code in range(1 << storage.element.bits)]
+    return torch.tensor(numbers, dtype=torch.float64, device=x.device)[values]
+
+
+def scales(storage: Storage, x: torch.Tensor) -> torch.Tensor:
+    """Scales or zero points in float64."""
+    if not ELEMENTS[storage.scale_types[0]].powers:
+        return x.double()
+    exponents = x.view(torch.uint8).to(torch.int64)
+    found = torch.ldexp(torch.ones(x.shape, dtype=torch.float64, device=x.device), exponents - 127)
+    return torch.where(exponents == 255, torch.nan, found)
+
+
+def _filled(kept: torch.Tensor, index: object) -> torch.Tensor:
+    """The elements of which two of each four along K are kept, in order, at the positions in bytes for eight of K."""
+    assert isinstance(index, torch.Tensor)
+    places = torch.stack([index >> shift & 3 for shift in (0, 2, 4, 6)], -2).flatten(-3, -2)
+    alone = [torch.where(places == place, kept, 0.0) for place in range(4)]
+    return torch.stack([x[..., ::2, :] + x[..., 1::2, :] for x in alone], -2).flatten(-3, -2)
+
+
+def product(
+    dtype: Dtype, a: torch.Tensor, b: torch.Tensor, read: Mapping[str, torch.Tensor | float], *, hardware: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The exact product of operands as they are stored, and a bound on the error of a kernel's, both float64.
+
+    `read` has what belongs to them, such as scales and zero points, by keyword. A zero point is subtracted from a
+    block's sum, as zero times the sum of A's elements.
+    """
+    a64, b64 = decoded(dtype.stored_a, a, read), decoded(dtype.stored_b, b, read)
+    if not dtype.scaled:
+        return a64 @ b64, accumulation_error(a64, b64, dtype, hardware=hardware)
+    depth = a64.shape[-1]
+    total = a64.new_zeros(*a64.shape[:-1], b64.shape[-1])
+    error, magnitude = total.clone(), total.clone()
+    sizes = {"a": a64.shape[-2], "b": b64.shape[-1]}
+    known = {
+        name: _expanded(x, read[name], depth, sizes[x.letter])
+        for x in dtype.stored
+        for name in ((x.scale, *[x.zero] * x.zeros) if x.block is not None else ())
+    }
+    for first, last in blocks(dtype, depth):
+        left, right = a64[..., first:last], b64[..., first:last, :]
+        found, within = left @ right, left.abs() @ right.abs()
+        bound = accumulation_error(left, right, dtype, hardware=hardware)
+        if dtype.zeros:
+            zero = known["b_zero"][..., first : first + 1, :]
+            rows = left.sum(-1, keepdim=True)
+            found, within = found - rows * zero, within + left.abs().sum(-1, keepdim=True) * zero.abs()
+        for storage in dtype.stored:
+            if storage.block is not None:
+                scale = known[storage.scale]
+                scale = scale[..., first : first + 1] if storage.letter == "a" else scale[..., first : first + 1, :]
+                found, within, bound = found * scale, within * scale.abs(), bound * scale.abs()
+        if any(storage.bytewise for storage in dtype.stored):
+            # Powers of two may be so small that products with them are not normal.
+            bound = bound + FP32_TINY
+        total, magnitude, error = total + found, magnitude + within, error + bound
+    return total, error + rounding_error(depth + _OF_BLOCK, dtype.sum, hardware=hardware) * magnitude
+
+
+def product_of_decoded(
+    dtype: Dtype, a: torch.Tensor, b: torch.Tensor, read: Mapping[str, torch.Tensor | float], *, hardware: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """As `product`, for a kernel that computes each value of B in fp32, rounds it to A's type, and multiplies these."""
+    if not dtype.scaled:
+        return product(dtype, a, b, read, hardware=hardware)
+    left, right = decoded(dtype.stored_a, a, read), values(dtype.stored_b, b, read)
+    # fp32 rounds the difference and its product with the scale, and the type of A their result.
+    error = right.abs() * rounding_error(2, "fp32", hardware=False) + FP32_TINY
+    error += half_ulp((right.abs() + error).nan_to_num(0.0, 0.0), torch_type(dtype.stored_b.multiplied))
+    error = torch.where(right.isfinite(), error, 0.0)
+    multiplied = accumulation_error(left, right.abs() + error, dtype, hardware=hardware)
+    return left @ right, multiplied + left.abs() @ error
+
+
+def _expanded(storage: Storage, x: torch.Tensor | float, depth: int, extent: int) -> torch.Tensor:
+    """The scale or zero point of each element of an operand, of `depth` along K and `extent` rows or columns."""
+    assert isinstance(x, torch.Tensor) and storage.block is not None
+    x = scales(storage, x)
+    along, across = (-1, -2) if storage.letter == "a" else (-2, -1)
+    for dimension, block, size in ((along, storage.block.along, depth), (across, storage.block.across, extent)):
+        x = x.repeat_interleave(block or max(size, 1), dimension).narrow(dimension, 0, size)
+    return x
+
+
+def values(storage: Storage, x: torch.Tensor, read: Mapping[str, torch.Tensor | float]) -> torch.Tensor:
+    """The numbers that an operand stands for, float64: its elements less zero points, times scales."""
+    found = decoded(storage, x, read)
+    if storage.block is None:
+        return found
+    sizes = found.shape[:-3:-1] if storage.letter == "a" else found.shape[-2:]
+    if storage.zeros:
+        found = found - _expanded(storage, read[storage.zero], *sizes)
+    return found * _expanded(storage, read[storage.scale], *sizes)
+
+
+def blocks(dtype: Dtype, depth: int) -> list[tuple[int, int]]:
+    """The parts of K in which no scale changes, each from its first element to behind its last."""
+    steps = [storage.block.along for storage in dtype.stored if storage.block is not None and storage.block.along]
+    ends = sorted({depth, *(end for step in steps for end in range(step, depth, step))})
+    return [(first, last) for first, last in zip([0, *ends], ends) if last > first]
