@@ -1,11 +1,11 @@
 """Proof that every load and store of a rendered kernel stays inside its operand, for all sizes, strides and programs.
 
-    source                the file as a syntax tree: kernel, CONFIGS, functions, every call that accesses memory
+    source                the file as a syntax tree: kernels, CONFIGS, CALL, functions, every call that accesses memory
+    call_reader           the value of CALL, which says what a call launches, by an evaluator that runs nothing
+    runtime_theorems      what `generator.runtime` ensures of every launch of such a table; `extent_terms` has the terms
+    runtime_copy          that the family's `_runtime` is the runtime that these theorems are about
+    launch_facts          the arguments of a launch with each configuration, its grid, and what holds
     patterns              comparison of syntax trees with Python patterns that have holes, to recognise statements
-    gemm_statements       what the launcher has checked before it launches, statement by statement (`helpers`)
-    launch_tensors        the operands that the launcher admits, and the results and the room that it makes
-    launcher_facts        the arguments that the launcher passes with each configuration (`plain_arithmetic`)
-    configuration_choice  the configurations with which the launcher may call the kernel
     evaluate              symbolic execution of the kernel, per configuration: address, mask and path of each access
     induction             the names of a loop, for any of its iterations
     expressions           the values of expressions; `triton_semantics` defines Triton's functions
@@ -23,9 +23,9 @@ An address is decomposed into one index for each stride of its operand, and each
 index out of range that hits padding is a fault, too. A counterexample of the solver is evaluated in plain arithmetic
 before it counts as a refutation. What is not understood is not proved, and the message says why.
 
-The following is read from the launcher's source; a launcher that differs is not proved: shapes and unit strides of the
-operands (`_check`), the limit of M, N and K (`_sizes`), that no program runs for an empty result, the sizes that each
-configuration supports (`_fits`), when INDEX has 64 bits, the grid, and the value of each parameter.
+What holds when a kernel is launched follows from the file's CALL and from the theorems on the runtime: shapes and unit
+strides, the limit of sizes, that no program runs for an empty result, the sizes that each configuration supports, when
+INDEX has 64 bits, the grid, the memory that is allocated, and the value of each parameter.
 
 Assumed are: Triton's definition of its functions and of integer division; lanes that are masked off, or outside a
 block's checked dimensions, access nothing; the hardware skips elements outside a descriptor's shape (such an access is
@@ -34,9 +34,9 @@ everything stored before the counter was incremented; strides are not negative, 
 strides say; a result, with all matrices of a batch, has fewer than 2**31 tiles; a device runs at most 2**30 programs.
 """
 
-from generator.bounds.file_proof import Access, Proof, prove
-from generator.bounds.order_proof import Order
+from generator.bounds.file_proof import Access, FileProof, prove
+from generator.bounds.order_proof import OrderVerdict
 from generator.bounds.source import NotUnderstood
 from generator.bounds.verdicts import NEVER_REACHED
 
-__all__ = ["NEVER_REACHED", "Access", "NotUnderstood", "Order", "Proof", "prove"]
+__all__ = ["NEVER_REACHED", "Access", "FileProof", "NotUnderstood", "OrderVerdict", "prove"]

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from itertools import product
 from math import prod
 
-from generator.bounds.order_proof import Order, fits
+from generator.bounds.order_proof import OrderVerdict, fits
 from generator.bounds.rewriting import holds, value
-from generator.bounds.symbolic_values import Number
+from generator.bounds.symbolic_values import LaneIntegers
 from generator.bounds.terms import Condition, Poly, poly, variable
 from generator.bounds.triton_semantics import PID
 
@@ -24,8 +24,8 @@ _PROGRAMS = 512
 
 
 def prove_split(
-    matrix: Number, place: Number, matrices: Poly, grid: Sequence[Poly], facts: Iterable[Condition]
-) -> Order:
+    matrix: LaneIntegers, place: LaneIntegers, matrices: Poly, grid: Sequence[Poly], facts: Iterable[Condition]
+) -> OrderVerdict:
     """Whether every matrix of a batch has one program per tile, for a program's `matrix` and `place` among its tiles.
 
     The number of tiles of a matrix is the product of `grid`; all matrices have fewer than 2**31 tiles.
@@ -34,12 +34,12 @@ def prove_split(
     if matrix.value != program // tiles or place.value != program % tiles:
         counterexample = _counterexample(matrix.value, place.value, matrices, tiles, known)
         if counterexample is not None:
-            return Order("refuted", counterexample)
-        return Order("not proved", f"the matrix {matrix.value} and the place {place.value} are not understood")
+            return OrderVerdict("refuted", counterexample)
+        return OrderVerdict("not proved", f"the matrix {matrix.value} and the place {place.value} are not understood")
     for part in sorted({part.value for number in (matrix, place) for part in number.parts} - {tiles}, key=str):
         if not fits(part, known):
-            return Order("not proved", f"{part} is not known to fit 32 bits")
-    return Order("proved", "")
+            return OrderVerdict("not proved", f"{part} is not known to fit 32 bits")
+    return OrderVerdict("proved", "")
 
 
 def _counterexample(matrix: Poly, place: Poly, matrices: Poly, tiles: Poly, facts: Sequence[Condition]) -> str | None:

@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from generator.bounds.rewriting import divisors
-from generator.bounds.sites import Place
+from generator.bounds.sites import ExecutionPoint
 from generator.bounds.source import NotUnderstood
 from generator.bounds.symbolic_values import (
-    Count,
-    Number,
+    CounterValue,
+    IntermediateResult,
+    LaneConditions,
+    LaneIntegers,
     Opaque,
-    Part,
-    Truth,
     Value,
     Width,
     broadcast,
@@ -26,27 +26,31 @@ from generator.bounds.terms import choice, either, equal, every, negation, poly
 _ARGUMENTS = ("condition", "x", "y")
 
 
-def merged(test: Truth, a: Value, b: Value) -> Value:
+def merged(test: LaneConditions, a: Value, b: Value) -> Value:
     """The value of a name after a branch: `a` if `test` holds, otherwise `b`."""
     if a == b:
         return a
-    shapes = (a.shape, b.shape) if isinstance(a, Number | Truth) and isinstance(b, Number | Truth) else ((), ())
-    if shapes[0] == shapes[1] and isinstance(a, Truth) and isinstance(b, Truth):
+    shapes = (
+        (a.shape, b.shape)
+        if isinstance(a, LaneIntegers | LaneConditions) and isinstance(b, LaneIntegers | LaneConditions)
+        else ((), ())
+    )
+    if shapes[0] == shapes[1] and isinstance(a, LaneConditions) and isinstance(b, LaneConditions):
         taken = every([test.condition, a.condition])
         other = every([negation(test.condition), b.condition])
-        return Truth(either([taken, other]), a.shape, a.parts | b.parts | test.parts)
-    if shapes[0] == shapes[1] and isinstance(a, Number) and isinstance(b, Number):
+        return LaneConditions(either([taken, other]), a.shape, a.parts | b.parts | test.parts)
+    if shapes[0] == shapes[1] and isinstance(a, LaneIntegers) and isinstance(b, LaneIntegers):
         # A constant that depends on a condition at run time is a number of 32 bits.
         widths: set[Width] = {"32" if x.width == "constant" else x.width for x in (a, b)}
         if len(widths) == 1:
             value = choice(test.condition, a.value, b.value)
-            return Number(value, a.shape, widths.pop(), a.parts | b.parts | test.parts)
-    if isinstance(a, Count) and isinstance(b, Number) and not b.shape and a.otherwise is None:
+            return LaneIntegers(value, a.shape, widths.pop(), a.parts | b.parts | test.parts)
+    if isinstance(a, CounterValue) and isinstance(b, LaneIntegers) and not b.shape and a.otherwise is None:
         return replace(a, under=test.condition, otherwise=b.value)
     return Opaque("a value that depends on a condition", reaches_memory(a) or reaches_memory(b))
 
 
-def where(place: Place, arguments: Sequence[Value], keywords: Mapping[str, Value]) -> Value:
+def where(place: ExecutionPoint, arguments: Sequence[Value], keywords: Mapping[str, Value]) -> Value:
     """The value of `tl.where` in each lane: the same as after a branch, but every lane computes both sides."""
     given = dict(zip(_ARGUMENTS, arguments)) | dict(keywords)
     if set(given) != set(_ARGUMENTS) or len(arguments) + len(keywords) != len(_ARGUMENTS):
@@ -54,14 +58,14 @@ def where(place: Place, arguments: Sequence[Value], keywords: Mapping[str, Value
     if any(map(reaches_memory, given.values())):
         raise NotUnderstood(place.line, "tl.where of addresses")
     test, a, b = (given[name] for name in _ARGUMENTS)
-    if isinstance(test, Number):
-        test = Truth(negation(equal(test.value, 0)), test.shape, test.parts)
+    if isinstance(test, LaneIntegers):
+        test = LaneConditions(negation(equal(test.value, 0)), test.shape, test.parts)
     match test, a, b:
-        case Truth(), Number(), Number():
+        case LaneConditions(), LaneIntegers(), LaneIntegers():
             # Constants become numbers of 32 bits, unless the other value is wider.
             width = wider("32", a.width, b.width)
             a, b = (replace(x, width=width, parts=x.parts | _fitting(place, x, width)) for x in (a, b))
-        case Truth(), Truth(), Truth():
+        case LaneConditions(), LaneConditions(), LaneConditions():
             pass
         case _:
             return next(
@@ -75,15 +79,18 @@ def where(place: Place, arguments: Sequence[Value], keywords: Mapping[str, Value
     return merged(test, a, b)
 
 
-def _fitting(place: Place, number: Number, width: Width) -> frozenset[Part]:
+def _fitting(place: ExecutionPoint, number: LaneIntegers, width: Width) -> frozenset[IntermediateResult]:
     """The part that states that a constant fits the width that it is converted to."""
     constant = number.width == "constant" and width in ("32", "index")
-    part = Part(number.value, number.shape, False, place.path, place.line)
+    part = IntermediateResult(number.value, number.shape, False, place.path, place.line)
     return frozenset({part} if constant else ())
 
 
-def _divisions(place: Place, side: Number | Truth) -> frozenset[Part]:
+def _divisions(place: ExecutionPoint, side: LaneIntegers | LaneConditions) -> frozenset[IntermediateResult]:
     """Parts that state that a side does not divide by zero even if it is not taken: 1 // 0 fits no width."""
-    term = side.value if isinstance(side, Number) else side.condition
-    found = (Part(poly(1) // x, side.shape, False, (*place.path, *path), place.line) for x, path in divisors(term))
+    term = side.value if isinstance(side, LaneIntegers) else side.condition
+    found = (
+        IntermediateResult(poly(1) // x, side.shape, False, (*place.path, *path), place.line)
+        for x, path in divisors(term)
+    )
     return frozenset(part for part in found if part.value.constant is None)

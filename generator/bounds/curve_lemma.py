@@ -21,13 +21,13 @@ from generator.bounds.expressions import Expressions
 from generator.bounds.rewriting import atoms, replaced, replaced_in, sums_of
 from generator.bounds.solve import together
 from generator.bounds.source import NotUnderstood
-from generator.bounds.symbolic_values import Number
+from generator.bounds.symbolic_values import LaneIntegers
 from generator.bounds.terms import (
     ALWAYS,
     NEVER,
     Atom,
-    Choice,
     Condition,
+    ConditionalSum,
     Poly,
     Variable,
     at_most,
@@ -91,7 +91,7 @@ class Curve:
         """The names of the parameters."""
         return tuple(parameter.arg for parameter in self.node.args.args)
 
-    def start(self, arguments: Sequence[Number]) -> list[Expressions]:
+    def start(self, arguments: Sequence[LaneIntegers]) -> list[Expressions]:
         """Each path to the loop."""
         return list(_ways(self._parts[0], Expressions(dict(zip(self.parameters, arguments)))))
 
@@ -100,17 +100,17 @@ class Curve:
         loop = self._parts[1]
         return [way for entered in _taken(at, loop.test, True) for way in _ways(loop.body, entered)]
 
-    def ends(self, at: Expressions) -> list[tuple[Expressions, tuple[Number, Number]]]:
+    def ends(self, at: Expressions) -> list[tuple[Expressions, tuple[LaneIntegers, LaneIntegers]]]:
         """Each path from the end of the loop to the return, with the returned numbers."""
         _, loop, after, returned = self._parts
-        found: list[tuple[Expressions, tuple[Number, Number]]] = []
+        found: list[tuple[Expressions, tuple[LaneIntegers, LaneIntegers]]] = []
         # The returned tuple is treated as an assignment to names.
         names: list[ast.expr] = [ast.Name(name, ast.Store()) for name in _RETURNED]
         last = ast.copy_location(ast.Assign([ast.Tuple(names, ast.Store())], returned), returned)
         for left in _taken(at, loop.test, False):
             for way in _ways([*after, last], left):
                 match [way.names[name] for name in _RETURNED]:
-                    case [Number() as x, Number() as y]:
+                    case [LaneIntegers() as x, LaneIntegers() as y]:
                         found.append((way, (x, y)))
                     case _:
                         raise NotUnderstood(returned.lineno, ast.unparse(returned))
@@ -157,8 +157,8 @@ def _ways(body: Sequence[ast.stmt], at: Expressions) -> Iterator[Expressions]:
 
 def _apart(at: Expressions) -> Iterator[Expressions]:
     """One path for each combination of choices in the values of names, as if each choice were a branch."""
-    numbers = {name: x for name, x in at.names.items() if isinstance(x, Number)}
-    choices = [x for x in atoms(number.value for number in numbers.values()) if isinstance(x, Choice)]
+    numbers = {name: x for name, x in at.names.items() if isinstance(x, LaneIntegers)}
+    choices = [x for x in atoms(number.value for number in numbers.values()) if isinstance(x, ConditionalSum)]
     if not choices:
         yield at
         return
@@ -228,7 +228,7 @@ class _Induction:
 
     def start(self) -> Iterator[str]:
         """The loop starts with the program's number, in a part that is the same for all programs."""
-        for way in self.curve.start([Number(x, width="32") for x in (self.program, *self.grid)]):
+        for way in self.curve.start([LaneIntegers(x, width="32") for x in (self.program, *self.grid)]):
             part = _part(self.curve, way)
             if part.number != self.program or _depends([*part.shape, *way.path], self.program):
                 yield "the loop does not start with the program's number"
@@ -287,9 +287,11 @@ class _Induction:
             ):
                 yield f"{where}, {each} is not known"
 
-    def _too_wide(self, way: Expressions, known: Sequence[Condition], results: Iterable[Number] = ()) -> Iterator[str]:
+    def _too_wide(
+        self, way: Expressions, known: Sequence[Condition], results: Iterable[LaneIntegers] = ()
+    ) -> Iterator[str]:
         """A message for each number computed on a path that is not known to fit 32 bits."""
-        numbers = [x for x in (*way.names.values(), *results) if isinstance(x, Number)]
+        numbers = [x for x in (*way.names.values(), *results) if isinstance(x, LaneIntegers)]
         parts = way.decided.union(*(x.parts for x in numbers))
         for part in sorted(parts, key=lambda part: (part.line, str(part.value))):
             fitting = [at_most(-(2**31), part.value), below(part.value, 2**31)]
@@ -312,14 +314,14 @@ def _at(curve: Curve, part: _Part, grid: Sequence[Poly]) -> Expressions:
     """The state at the start of an iteration with `part`."""
     sums = dict(zip((*_CORNER, *_LENGTHS), (*part.corner, *part.lengths)))
     sums |= dict(zip(curve.parameters, (part.number, *grid)))
-    names = {name: Number(sum, width="32") for name, sum in sums.items()}
-    return Expressions({**names, **{name: Number(poly(x)) for name, x in zip(_DIRECTION, part.direction)}})
+    names = {name: LaneIntegers(sum, width="32") for name, sum in sums.items()}
+    return Expressions({**names, **{name: LaneIntegers(poly(x)) for name, x in zip(_DIRECTION, part.direction)}})
 
 
 def _part(curve: Curve, at: Expressions) -> _Part:
     """The part at the start of an iteration; raises `NotUnderstood`."""
     found = [at.names.get(name) for name in (curve.parameters[0], *_CORNER, *_LENGTHS, *_DIRECTION)]
-    sums = [x.value for x in found if isinstance(x, Number)]
+    sums = [x.value for x in found if isinstance(x, LaneIntegers)]
     if len(sums) == len(found):
         number, m, n, far, wide, dm, dn = sums
         direction = dm.constant, dn.constant

@@ -6,26 +6,26 @@ A loop body is executed once, for an iteration `step` that the solver may choose
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from generator.bounds import groups, induction, sharing, triton_semantics
 from generator.bounds.choices import merged
 from generator.bounds.expressions import Expressions
-from generator.bounds.launcher_facts import COUNTERS, WORK
+from generator.bounds.launch_facts import COUNTERS, WORK
 from generator.bounds.order_proof import Lemma
 from generator.bounds.patterns import assigned, expression, matches
 from generator.bounds.sites import Site
 from generator.bounds.source import NotUnderstood, Refuted
 from generator.bounds.symbolic_values import (
-    Block,
-    Count,
-    Number,
+    BlockPointer,
+    CounterValue,
+    IntermediateResult,
+    LaneConditions,
+    LaneIntegers,
     Opaque,
-    Part,
     Pointer,
     Several,
-    Truth,
     Value,
 )
 from generator.bounds.terms import Condition, Poly, Renumbered, at_most, below, of, poly, variable
@@ -38,13 +38,13 @@ NUMBER = "tile"
 
 #: A function that returns the lemma for the names and coordinates of a tile, and for the number of tiles over which
 #: programs loop (None if each program has one tile).
-Order = Callable[[tuple[str, str], Number, Number, Poly | None], Lemma]
+Order = Callable[[tuple[str, str], LaneIntegers, LaneIntegers, Poly | None], Lemma]
 
 #: Names of a program's matrix, and of its number among the programs of that matrix.
 MATRIX, GROUP = ("batch", "pid"), ("group", "pid")
 
 #: A function that returns the conditions on the matrix, given those two; raises `NotUnderstood`.
-Split = Callable[[Number, Number], tuple[Condition, ...]]
+Split = Callable[[LaneIntegers, LaneIntegers], tuple[Condition, ...]]
 
 #: A function that raises `NotUnderstood` unless the last assignments of names find a program's group, where those
 #: without one have ended or not.
@@ -78,19 +78,14 @@ def walk(
     grouped: tuple[Grouped, Poly] | None = None,
     part_of_k: PartOfK | None = None,
 ) -> Walk:
-    """The accesses of a kernel called with `arguments`; raises `NotUnderstood`.
+    """The accesses of a kernel called with `arguments`, which has one for each parameter; raises `NotUnderstood`.
 
     `depth` is the number of elements of a step along K if programs divide the steps of all tiles (stream-K). `split`
     is given if the operands are batches, and `grouped` with the number of a group's tiles if they have groups of rows;
     `part_of_k` is given if they have groups along K.
     """
-    missing = [parameter.arg for parameter in kernel.args.args if parameter.arg not in arguments]
-    if missing:
-        raise NotUnderstood(kernel.lineno, f"the parameter {missing[0]}, which the launcher does not pass")
     walker = _Walker(kernel, Expressions(dict(arguments)), order, depth, split, grouped, part_of_k)
-    for statement in kernel.body:
-        walker.statement(statement)
-        walker.cut(statement)
+    walker.run(kernel.body)
     if walker.split is not None:
         raise NotUnderstood(kernel.lineno, "a batch without an assignment of a program's matrix")
     if walker.grouped is not None or walker.part_of_k is not None:
@@ -129,6 +124,12 @@ class _Walker:
         self.tiles: Poly | None = None
         #: The number of accesses before the first statement after which both coordinates of a tile are known.
         self.addressed: int | None = None
+
+    def run(self, body: Sequence[ast.stmt]) -> None:
+        """Execute statements in which the tile of a program may be computed."""
+        for statement in body:
+            self.statement(statement)
+            self._cut(statement)
 
     def statement(self, node: ast.stmt) -> None:
         """Execute a statement."""
@@ -170,7 +171,7 @@ class _Walker:
             case _:
                 raise NotUnderstood(node.lineno, ast.unparse(node).partition("\n")[0])
 
-    def cut(self, statement: ast.stmt) -> None:
+    def _cut(self, statement: ast.stmt) -> None:
         """Once both coordinates of the program are known, replace them with symbols that only the lemma describes."""
         if self.split is not None:
             self._cut_batch(statement, self.split)
@@ -185,13 +186,13 @@ class _Walker:
             self.found.facts += groups.facts_of_part()
             self.at.names |= groups.names_of_part()
         number = self.at.names.get(NUMBER)
-        if self.order is not None and isinstance(number, Number) and not number.shape:
+        if self.order is not None and isinstance(number, LaneIntegers) and not number.shape:
             known = [atom for product, _ in number.value.terms for atom in product if isinstance(atom, Renumbered)]
             if not known and triton_semantics.PID in number.value.variables:
                 self.at.names[NUMBER] = replace(number, value=of(Renumbered(number.value)))
         for names in COORDINATES:
             first, second = (self.at.names.get(name) for name in names)
-            if self.order is None or not isinstance(first, Number) or not isinstance(second, Number):
+            if self.order is None or not isinstance(first, LaneIntegers) or not isinstance(second, LaneIntegers):
                 continue
             if first.shape or second.shape:
                 continue
@@ -209,19 +210,19 @@ class _Walker:
                 rest = frozenset(
                     x for x in number.parts if not lemma.fits and triton_semantics.PID not in x.value.variables
                 )
-                self.at.names[name] = Number(variable(name), width="32", parts=rest)
+                self.at.names[name] = LaneIntegers(variable(name), width="32", parts=rest)
 
     def _cut_batch(self, statement: ast.stmt, split: Split) -> None:
         """Replace a program's matrix and its number in that matrix with symbols; the latter is `pid` from then on."""
         matrix, place = (self.at.names.get(name) for name in self.matrix)
-        if not isinstance(matrix, Number) or not isinstance(place, Number) or matrix.shape or place.shape:
+        if not isinstance(matrix, LaneIntegers) or not isinstance(place, LaneIntegers) or matrix.shape or place.shape:
             return
         if not self._final(self.matrix, statement):
             return
         self.split = None
         self.found.facts += split(matrix, place)
         symbols = {self.matrix[0]: self.matrix[0], self.matrix[1]: triton_semantics.PID}
-        self._renamed(statement, {name: Number(variable(x), width="32") for name, x in symbols.items()})
+        self._renamed(statement, {name: LaneIntegers(variable(x), width="32") for name, x in symbols.items()})
 
     def _renamed(self, statement: ast.stmt, names: Mapping[str, Value]) -> None:
         """Give names their values behind a statement, from which on PID is a program's number in its matrix."""
@@ -230,9 +231,9 @@ class _Walker:
         if any(node.attr == "program_id" and node.lineno > statement.lineno for node in called):
             raise NotUnderstood(statement.lineno, "the program id, used after the matrix is computed from it")
         for name, value in self.at.names.items():
-            if isinstance(value, Number | Truth) and triton_semantics.PID in _variables(value):
+            if isinstance(value, LaneIntegers | LaneConditions) and triton_semantics.PID in _variables(value):
                 self.at.names[name] = Opaque(f"{name}, which depends on the program id of the whole batch")
-            elif isinstance(value, Block) or (isinstance(value, Pointer) and value.offset != poly(0)):
+            elif isinstance(value, BlockPointer) or (isinstance(value, Pointer) and value.offset != poly(0)):
                 raise NotUnderstood(statement.lineno, f"{name}, an address computed before the matrix is known")
         self.at.names |= names
 
@@ -254,12 +255,12 @@ class _Walker:
             self.at.names[target.id] = item
 
     def _counted(self, name: str) -> bool:
-        return isinstance(self.at.names.get(name), Count)
+        return isinstance(self.at.names.get(name), CounterValue)
 
     def _last(self, node: ast.If, count: Value, others: Value, body: list[ast.stmt]) -> None:
         """`if before == others:` only the last program of a tile, or its only one, executes the body."""
-        assert isinstance(count, Count)
-        if not isinstance(others, Number) or not self.deals or self.found.alone is not None:
+        assert isinstance(count, CounterValue)
+        if not isinstance(others, LaneIntegers) or not self.deals or self.found.alone is not None:
             raise NotUnderstood(node.lineno, ast.unparse(node.test))
         shared = at_most(1, variable("others"))
         self._check_partial_sums(node, count, (shared,))
@@ -270,7 +271,7 @@ class _Walker:
             self.statement(statement)
         self.found.alone = slice(first, len(self.at.sites))
 
-    def _check_partial_sums(self, node: ast.If, count: Count, path: tuple[Condition, ...]) -> None:
+    def _check_partial_sums(self, node: ast.If, count: CounterValue, path: tuple[Condition, ...]) -> None:
         """Raise unless each program of a tile stores its sum at its own place, then increments the tile's counter."""
         incremented = [site for site in self.at.sites if site.operand == count.operand]
         once = len(incremented) == 1 and incremented[0].path == path and not self.at.path
@@ -288,7 +289,7 @@ class _Walker:
             if len(stored) > 1 or (site.path, site.offset) != (path, expected):
                 raise NotUnderstood(site.line, f"a partial sum at {site.offset}, which other programs may use, too")
 
-    def _branch(self, test: Truth, body: list[ast.stmt], orelse: list[ast.stmt]) -> None:
+    def _branch(self, test: LaneConditions, body: list[ast.stmt], orelse: list[ast.stmt]) -> None:
         before = self.at
         ends = []
         for statements, holds in ((body, True), (orelse, False)):
@@ -309,13 +310,13 @@ class _Walker:
         inside = (at_most(0, count), below(reached, stop.value))
         before, changed = self.at, assigned(body) | {target}
         names = induction.outside(self.at, changed, node)
-        last = Part(stop.value + step, (), False, before.path, node.lineno)
+        last = IntermediateResult(stop.value + step, (), False, before.path, node.lineno)
         decided = before.decided | start.parts | stop.parts | {last}
         self.at = Expressions(dict(names), (*before.path, *inside), decided, before.sites)
         moving = {name: induction.moving(self.at, name, body, before.names.get(name), count) for name in changed}
         parts = start.parts | stop.parts
         self.at.names |= {name: value for name, value in moving.items() if value is not None}
-        self.at.names[target] = Number(reached, (), "32", parts)
+        self.at.names[target] = LaneIntegers(reached, (), "32", parts)
         entered = len(self.at.sites)
         for statement in body:
             self.statement(statement)
@@ -330,21 +331,13 @@ class _Walker:
         assert isinstance(node.iter, ast.Call)
         tiles = self.at.value(end)
         if self.grouped is not None and groups.walked(end):
-            tiles = Number(self.grouped[1])
-        known = isinstance(tiles, Number) and not tiles.shape
+            tiles = LaneIntegers(self.grouped[1])
+        known = isinstance(tiles, LaneIntegers) and not tiles.shape
         if not known or self.tiles is not None or self.order is None or self.at.path:
             raise NotUnderstood(node.lineno, f"the loop over {ast.unparse(node.iter)}")
-        assert isinstance(tiles, Number)
-        before, names = self.at, induction.outside(self.at, assigned(body) | {target}, node)
-        self.at = Expressions(dict(names), before.path, before.decided, before.sites)
-        self.at.names[target] = Number(variable(triton_semantics.PID), width="32")
-        self.tiles = tiles.value
-        for statement in body:
-            self.statement(statement)
-            self.cut(statement)
-        self.tiles = None
-        before.names = names
-        self.at = before
+        assert isinstance(tiles, LaneIntegers)
+        names = induction.outside(self.at, assigned(body) | {target}, node)
+        self._walked(names, {target: LaneIntegers(variable(triton_semantics.PID), width="32")}, tiles.value, body)
 
     def _dealt(self, node: ast.For, target: str, body: list[ast.stmt]) -> None:
         """The loop of a stream-K kernel over the tiles of which a program computes steps."""
@@ -354,18 +347,24 @@ class _Walker:
         if not known or self.tiles is not None or self.order is None or self.at.path:
             raise NotUnderstood(node.lineno, f"the loop over {ast.unparse(node.iter)}")
         tiles = self.at.value(expression(sharing.TILES_OF_ALL))
-        assert isinstance(tiles, Number) and self.depth is not None
-        before, names = self.at, induction.outside(self.at, changed, node)
-        self.at = Expressions({**names, **within}, before.path, before.decided, before.sites)
-        self.tiles, self.deals = tiles.value, True
-        for statement in body:
-            self.statement(statement)
-            self.cut(statement)
+        assert isinstance(tiles, LaneIntegers) and self.depth is not None
+        self.deals = True
+        self._walked(induction.outside(self.at, changed, node), within, tiles.value, body)
+        self.deals = False
         self.found.facts += sharing.facts(self.depth)
-        self.tiles, self.deals = None, False
-        before.names = names
+
+    def _walked(
+        self, names: Mapping[str, Value], own: Mapping[str, Value], tiles: Poly, body: Sequence[ast.stmt]
+    ) -> None:
+        """Execute the body of a loop over tiles: `names` keep their values behind it, and it has some of its `own`."""
+        before = self.at
+        self.at = Expressions({**names, **own}, before.path, before.decided, before.sites)
+        self.tiles = tiles
+        self.run(body)
+        self.tiles = None
+        before.names = dict(names)
         self.at = before
 
 
-def _variables(value: Number | Truth) -> frozenset[str]:
-    return (value.value if isinstance(value, Number) else value.condition).variables
+def _variables(value: LaneIntegers | LaneConditions) -> frozenset[str]:
+    return (value.value if isinstance(value, LaneIntegers) else value.condition).variables

@@ -10,26 +10,26 @@ from generator.bounds import sites, triton_semantics
 from generator.bounds.choices import merged
 from generator.bounds.patterns import dotted, matches
 from generator.bounds.plain_arithmetic import compared
-from generator.bounds.sites import Place, Site
+from generator.bounds.sites import ExecutionPoint, Site
 from generator.bounds.source import Kind, NotUnderstood
 from generator.bounds.symbolic_values import (
     TRUE,
     Called,
-    Count,
+    CounterValue,
     Descriptor,
     Either,
-    Number,
+    IntermediateResult,
+    LaneConditions,
+    LaneIntegers,
     Opaque,
-    Part,
     Pointer,
     Several,
-    Truth,
     Value,
     broadcast,
     moved,
     reaches_memory,
 )
-from generator.bounds.terms import Condition, Result, either, equal, every, negation, of, poly, variable
+from generator.bounds.terms import Condition, ReturnedNumber, either, equal, every, negation, of, poly, variable
 
 #: The arguments of tl.load and tl.store that do not affect addresses.
 _IDLE = frozenset({"other", "padding_option", "cache_modifier", "eviction_policy", "volatile"})
@@ -46,12 +46,12 @@ class Expressions:
     names: dict[str, Value]
     path: tuple[Condition, ...] = ()
     #: The numbers computed for the conditions of the path.
-    decided: frozenset[Part] = frozenset()
+    decided: frozenset[IntermediateResult] = frozenset()
     sites: list[Site] = field(default_factory=list)
 
-    def place(self, node: ast.expr | ast.stmt) -> Place:
+    def place(self, node: ast.expr | ast.stmt) -> ExecutionPoint:
         """The place of a node on the current path."""
-        return Place(node.lineno, node.col_offset, self.path, self.decided)
+        return ExecutionPoint(node.lineno, node.col_offset, self.path, self.decided)
 
     def value(self, node: ast.expr) -> Value:
         """The value of an expression; raises `NotUnderstood`."""
@@ -69,7 +69,7 @@ class Expressions:
             case ast.BoolOp(boolean, parts):
                 return self._logic(node, boolean, [self.value(part) for part in parts])
             case ast.UnaryOp(ast.USub(), operand):
-                return triton_semantics.operate(self.place(node), ast.Sub(), Number(poly(0)), self.value(operand))
+                return triton_semantics.operate(self.place(node), ast.Sub(), LaneIntegers(poly(0)), self.value(operand))
             case ast.UnaryOp(ast.Not() | ast.Invert(), operand):
                 return self._opposite(node, self.value(operand))
             case ast.Compare(ast.Name() as left, [ast.Is()], [ast.Constant(None)]):
@@ -92,14 +92,14 @@ class Expressions:
             return Opaque(f"the number {name}")
         return found
 
-    def truth(self, node: ast.expr) -> Truth:
+    def truth(self, node: ast.expr) -> LaneConditions:
         """The condition of a branch."""
         found = self.value(node)
-        if isinstance(found, Truth) and not found.shape:
+        if isinstance(found, LaneConditions) and not found.shape:
             return found
         raise NotUnderstood(node.lineno, f"the condition {ast.unparse(node)}, {sites.described_value(found)}")
 
-    def under(self, condition: Truth, holds: bool) -> Expressions:
+    def under(self, condition: LaneConditions, holds: bool) -> Expressions:
         """The same state on the path where a condition holds, or does not hold."""
         taken = condition.condition if holds else negation(condition.condition)
         return Expressions(dict(self.names), (*self.path, taken), self.decided | condition.parts, self.sites)
@@ -112,32 +112,32 @@ class Expressions:
         return Opaque(ast.unparse(node))
 
     def _logic(self, node: ast.expr, operator: ast.operator | ast.boolop, values: list[Value]) -> Value:
-        truths = [value for value in values if isinstance(value, Truth)]
+        truths = [value for value in values if isinstance(value, LaneConditions)]
         shape = broadcast(truth.shape for truth in truths)
         if len(truths) < len(values) or shape is None:
             return _strange(node, values)
         joined = every if isinstance(operator, ast.And | ast.BitAnd) else either
         parts = frozenset().union(*(truth.parts for truth in truths))
-        return Truth(joined(truth.condition for truth in truths), shape, parts)
+        return LaneConditions(joined(truth.condition for truth in truths), shape, parts)
 
     def _opposite(self, node: ast.expr, value: Value) -> Value:
-        if isinstance(value, Truth):
-            return Truth(negation(value.condition), value.shape, value.parts)
+        if isinstance(value, LaneConditions):
+            return LaneConditions(negation(value.condition), value.shape, value.parts)
         return Opaque(ast.unparse(node))
 
     def _absent(self, node: ast.expr, value: Value) -> Value:
         """Whether an operand that may be left out is."""
         if isinstance(value, Pointer) and not value.shape:
-            return Truth(equal(variable(f"{value.operand} is given"), 0))
+            return LaneConditions(equal(variable(f"{value.operand} is given"), 0))
         return self._unknown(node)
 
     def _compare(self, node: ast.expr, operator: ast.cmpop, a: Value, b: Value) -> Value:
-        if not isinstance(a, Number) or not isinstance(b, Number):
+        if not isinstance(a, LaneIntegers) or not isinstance(b, LaneIntegers):
             return _strange(node, [a, b])
         condition, shape = compared(operator, a.value, b.value), broadcast([a.shape, b.shape])
         if condition is None or shape is None:
             raise NotUnderstood(node.lineno, ast.unparse(node))
-        return Truth(condition, shape, a.parts | b.parts)
+        return LaneConditions(condition, shape, a.parts | b.parts)
 
     def _either(self, node: ast.IfExp) -> Value:
         test = self.truth(node.test)
@@ -147,7 +147,7 @@ class Expressions:
         """`x[:, None]`: the axes of x in a tensor with more dimensions."""
         if isinstance(base, Opaque) and not base.memory:
             return base
-        if not isinstance(base, Number | Truth):
+        if not isinstance(base, LaneIntegers | LaneConditions):
             return self._unknown(node)
         items = index.elts if isinstance(index, ast.Tuple) else [index]
         sources: list[int] = []
@@ -189,13 +189,13 @@ class Expressions:
         if (
             isinstance(called, Called)
             and not keywords
-            and all(isinstance(x, Number) and not x.shape for x in arguments)
+            and all(isinstance(x, LaneIntegers) and not x.shape for x in arguments)
         ):
-            return _results(called, [x for x in arguments if isinstance(x, Number)])
+            return _results(called, [x for x in arguments if isinstance(x, LaneIntegers)])
         owner = self.value(node.func.value) if isinstance(node.func, ast.Attribute) else None
         if isinstance(owner, Descriptor) and isinstance(node.func, ast.Attribute) and not keywords and arguments:
             return self._described(node, owner, node.func.attr, arguments)
-        if isinstance(owner, Number) and isinstance(node.func, ast.Attribute) and node.func.attr == "to":
+        if isinstance(owner, LaneIntegers) and isinstance(node.func, ast.Attribute) and node.func.attr == "to":
             return triton_semantics.cast(self.place(node), [owner, *arguments], keywords)
         passed = [*arguments, *keywords.values(), *([owner] if owner else [])]
         if any(map(reaches_memory, passed)) or isinstance(owner, Several):
@@ -214,11 +214,11 @@ class Expressions:
         self.sites.append(sites.plain(self.place(node), kind, values["pointer"], mask, checked))
         if isinstance(found := values["pointer"], Pointer) and found.operand == NAMES:
             # Any number: what is proved of it holds in every lane.
-            return Number(variable(f"name {node.lineno}"), found.shape, "32")
+            return LaneIntegers(variable(f"name {node.lineno}"), found.shape, "32")
         return Opaque(f"data of line {node.lineno}")
 
     def _add(self, node: ast.Call) -> Value:
-        """An atomic add, which accesses memory like a store; adding 1 to a single counter returns a `Count`."""
+        """An atomic add, which accesses memory like a store; adding 1 to a single counter returns a `CounterValue`."""
         given = dict(zip(("pointer", "value", "mask"), node.args)) | {str(x.arg): x.value for x in node.keywords}
         values = {name: self.value(value) for name, value in given.items() if name not in ("sem", "scope")}
         if set(values) - {"pointer", "value", "mask"} or not {"pointer", "value"} <= set(values) or len(node.args) > 3:
@@ -227,8 +227,8 @@ class Expressions:
         site = sites.plain(place, "store", pointer, values.get("mask", TRUE), Several(()))
         self.sites.append(replace(site, adds=True))
         ordered = all(matches(given.get(x, node), repr(word)) for x, word in (("sem", "acq_rel"), ("scope", "gpu")))
-        if isinstance(pointer, Pointer) and not pointer.shape and values["value"] == Number(poly(1)):
-            return Count(pointer.operand, pointer.offset, ordered)
+        if isinstance(pointer, Pointer) and not pointer.shape and values["value"] == LaneIntegers(poly(1)):
+            return CounterValue(pointer.operand, pointer.offset, ordered)
         return Opaque(f"data of line {node.lineno}")
 
     def _described(self, node: ast.Call, owner: Descriptor, method: str, arguments: list[Value]) -> Value:
@@ -239,10 +239,12 @@ class Expressions:
         return Opaque(f"data of line {node.lineno}")
 
 
-def _results(called: Called, arguments: list[Number]) -> Several:
+def _results(called: Called, arguments: list[LaneIntegers]) -> Several:
     values = tuple(argument.value for argument in arguments)
     parts = frozenset().union(*(argument.parts for argument in arguments))
-    return Several(tuple(Number(of(Result(called.function, values, at)), width="32", parts=parts) for at in range(2)))
+    return Several(
+        tuple(LaneIntegers(of(ReturnedNumber(called.function, values, at)), width="32", parts=parts) for at in range(2))
+    )
 
 
 def _strange(node: ast.expr, values: list[Value]) -> Opaque:

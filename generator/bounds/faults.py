@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from generator.bounds.launch_tensors import Operand
 from generator.bounds.order_proof import outside_32_bits
 from generator.bounds.rewriting import value
+from generator.bounds.runtime_theorems import LaunchedTensor
 from generator.bounds.sites import Site
-from generator.bounds.symbolic_values import Part, lanes
+from generator.bounds.symbolic_values import IntermediateResult, lanes
 from generator.bounds.terms import Condition, Poly, Variable, at_most, below, either, equal, negation, poly
 
 #: The names of a tensor's indices, by its number of dimensions.
@@ -23,7 +23,7 @@ class NotLinear(Exception):
 
 
 @dataclass(frozen=True)
-class Fault:
+class FaultCondition:
     """A condition that must be impossible for an access."""
 
     condition: Condition
@@ -37,22 +37,24 @@ class Fault:
     masked: bool = True
 
 
-def of_address(site: Site, operand: Operand, strides: Iterable[str]) -> Iterator[Fault]:
+def of_address(site: Site, operand: LaunchedTensor, strides: Iterable[str]) -> Iterator[FaultCondition]:
     """An index outside its dimension, or a distance that is not a multiple of the operand's strides."""
     if site.demand.variables:
-        yield Fault(negation(site.demand), f"{operand.name} is an address", lambda at: f"{operand.name} is a number")
+        yield FaultCondition(
+            negation(site.demand), f"{operand.name} is an address", lambda at: f"{operand.name} is a number"
+        )
     counted = by_stride(site.offset, strides)
     for word, index, extent in zip(_DIMENSIONS[len(operand.shape)], indices(counted, operand), operand.shape):
         claim = f"{word} {index} is inside {operand.name}"
-        yield Fault(_outside(index, extent), claim, _index_message(word, operand.name, index, extent))
+        yield FaultCondition(_outside(index, extent), claim, _index_message(word, operand.name, index, extent))
     for stride, times in counted.items():
         if stride not in operand.strides and not (stride == "" and operand.unit is not None):
             unit = stride or "1"
             claim = f"{times} times {unit} is a distance in {operand.name}"
-            yield Fault(negation(equal(times, 0)), claim, _stray_message(operand.name, times, unit))
+            yield FaultCondition(negation(equal(times, 0)), claim, _stray_message(operand.name, times, unit))
 
 
-def of_widths(site: Site, operand: Operand, strides: Iterable[str], indexed: bool) -> Iterator[Fault]:
+def of_widths(site: Site, operand: LaunchedTensor, strides: Iterable[str], indexed: bool) -> Iterator[FaultCondition]:
     """An intermediate result of the address that does not fit the width in which it is computed.
 
     INDEX has 32 bits only if no operand that decides it (`indexed`) spans more than 2**31 elements: offsets of indices
@@ -64,17 +66,17 @@ def of_widths(site: Site, operand: Operand, strides: Iterable[str], indexed: boo
         if set(counted) <= {""}:
             # Without strides: every lane must fit, since masks depend on such numbers, too.
             path = (*part.path, *lanes(part.shape))
-            yield Fault(outside_32_bits(part.value), claim, _wide_message(part), path, masked=False)
+            yield FaultCondition(outside_32_bits(part.value), claim, _wide_message(part), path, masked=False)
         elif part.index and indexed:
             for index, extent in zip(indices(counted, operand), operand.shape):
-                yield Fault(_outside(index, extent), claim, None, part.path)
+                yield FaultCondition(_outside(index, extent), claim, None, part.path)
             for stride in set(counted) - {"", *operand.strides}:
-                yield Fault(negation(equal(counted[stride], 0)), claim, None, part.path)
+                yield FaultCondition(negation(equal(counted[stride], 0)), claim, None, part.path)
         else:
             for stride, times in counted.items():
                 if stride:
-                    yield Fault(at_most(2, times), claim, _long_message(stride, times), part.path)
-                    yield Fault(negation(equal(times, 0)), claim, None, part.path)
+                    yield FaultCondition(at_most(2, times), claim, _long_message(stride, times), part.path)
+                    yield FaultCondition(negation(equal(times, 0)), claim, None, part.path)
 
 
 def by_stride(sum: Poly, strides: Iterable[str]) -> dict[str, Poly]:
@@ -91,7 +93,7 @@ def by_stride(sum: Poly, strides: Iterable[str]) -> dict[str, Poly]:
     return found
 
 
-def indices(counted: Mapping[str, Poly], operand: Operand) -> list[Poly]:
+def indices(counted: Mapping[str, Poly], operand: LaunchedTensor) -> list[Poly]:
     """The index along each dimension: its stride's coefficient, or for stride 1 the terms without a stride."""
     found = [counted.get(stride, poly(0)) for stride in operand.strides]
     if operand.unit is not None:
@@ -116,7 +118,7 @@ def _stray_message(operand: str, times: Poly, unit: str) -> Callable[[Numbers], 
     return lambda at: f"an address of {operand} has {value(times, at)} times {unit}, which is not one of its strides"
 
 
-def _wide_message(part: Part) -> Callable[[Numbers], str]:
+def _wide_message(part: IntermediateResult) -> Callable[[Numbers], str]:
     return lambda at: f"{part.value} of line {part.line} is {value(part.value, at)}, which does not fit 32 bits"
 
 

@@ -8,20 +8,19 @@ from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 
-from generator.bounds import groups, launcher_facts
+from generator.bounds import groups, runtime_copy
 from generator.bounds.batches import prove_split
+from generator.bounds.call_reader import TableObject, read_call
 from generator.bounds.curve_lemma import Curve
 from generator.bounds.evaluate import Walk, walk
-from generator.bounds.helpers import GROUPS_OF_K
-from generator.bounds.launch_tensors import SUMS
-from generator.bounds.launcher_facts import COUNTERS, Launch, Launcher
-from generator.bounds.order_proof import Lemma, Order, prove_order
+from generator.bounds.launch_facts import COUNTERS, GROUPS_OF_K, SUMS, Launcher, LaunchFacts
+from generator.bounds.order_proof import Lemma, OrderVerdict, prove_order
 from generator.bounds.patterns import matches
 from generator.bounds.rewriting import replaced
 from generator.bounds.sites import Site
-from generator.bounds.source import Call, Kind, NotUnderstood, Refuted, Source, read
+from generator.bounds.source import Kind, MemoryAccess, NotUnderstood, Refuted, Source, read
 from generator.bounds.stored_once import uncovered
-from generator.bounds.symbolic_values import Called, Number, Value
+from generator.bounds.symbolic_values import Called, LaneIntegers, Value
 from generator.bounds.terms import Condition, Poly, Variable, at_most, below, poly, variable
 from generator.bounds.triton_semantics import PART, PID
 from generator.bounds.verdicts import Judge, State
@@ -46,34 +45,57 @@ class Access:
 
 
 @dataclass(frozen=True)
-class Proof:
+class FileProof:
     """The verdicts on a rendered file."""
 
     accesses: tuple[Access, ...]
-    order: Order
+    order: OrderVerdict
 
 
-def prove(path: Path) -> Proof:
+def prove(path: Path) -> FileProof:
     """The proof for a rendered file, up to the first configuration that is refuted.
 
     Raises `NotUnderstood` if the file has no kernel.
     """
     source = read(path)
-    proofs = [_proof(source.of(name)) for name in source.launches]
-    return Proof(tuple(access for proof in proofs for access in proof.accesses), _worst([x.order for x in proofs]))
-
-
-def _proof(source: Source) -> Proof:
-    """The proof for one of a file's kernels."""
     try:
-        known = launcher_facts.read(source)
+        call = _call(source, path.parent / "_runtime")
+        kernels = [launch.kernel.name for launch in call.launches]
+        if sorted(kernels) != sorted(source.kernels):
+            raise NotUnderstood(
+                call.line, f"launches of {', '.join(kernels)}, of the kernels {', '.join(source.kernels)}"
+            )
+        proofs = [_proof(source.of(name), call, at) for at, name in enumerate(kernels)]
     except NotUnderstood as error:
-        return Proof(tuple(_not_proved(call, str(error)) for call in source.calls), Order("not proved", str(error)))
+        proofs = [_unproved(source.of(name), error) for name in source.kernels]
+    return FileProof(tuple(access for proof in proofs for access in proof.accesses), _worst([x.order for x in proofs]))
+
+
+def _call(source: Source, library: Path) -> TableObject:
+    """The table of a file whose library is the one that the theorems are about; raises `NotUnderstood`."""
+    other = runtime_copy.differing(library, source.library.values())
+    if other is not None:
+        told = f"the family's _runtime is another one ({other}.py differs from this package's): render it again"
+        raise NotUnderstood(source.call.lineno, told)
+    return read_call(source)
+
+
+def _unproved(source: Source, error: NotUnderstood) -> FileProof:
+    order = OrderVerdict("refuted" if isinstance(error, Refuted) else "not proved", str(error))
+    return FileProof(tuple(_not_proved(call, str(error)) for call in source.calls), order)
+
+
+def _proof(source: Source, call: TableObject, at: int) -> FileProof:
+    """The proof for one of a file's kernels, and the launch at that place of the table."""
+    try:
+        known = Launcher(source, call, at)
+    except NotUnderstood as error:
+        return _unproved(source, error)
     accesses: list[Access] = []
     orders = []
     # Configurations that differ only in warps and stages, of which the kernel is not told, have the same proof.
     told = {parameter.arg for parameter in source.kernel.args.args}
-    proofs: dict[tuple[tuple[str, int], ...], tuple[list[Access], Order]] = {}
+    proofs: dict[tuple[tuple[str, int], ...], tuple[list[Access], OrderVerdict]] = {}
     for index, configuration in enumerate(source.rows):
         tiles = {name: size for name, size in configuration.items() if not name.startswith("num_") or name in told}
         key = tuple(sorted(tiles.items()))
@@ -85,30 +107,34 @@ def _proof(source: Source) -> Proof:
         # One refuted configuration refutes the kernel; each needs a search for a counterexample.
         if order.state == "refuted" or any(access.state == "refuted" for access in found):
             break
-    return Proof(tuple(accesses), _worst(orders))
+    return FileProof(tuple(accesses), _worst(orders))
 
 
-def _with_tiles(source: Source, known: Launcher, tiles: Mapping[str, int]) -> tuple[list[Access], Order]:
-    lemma = Lemma(Order("not proved", "the kernel does not assign the coordinates of a tile"))
-    launch: Launch | None = None
+def _with_tiles(source: Source, known: Launcher, tiles: Mapping[str, int]) -> tuple[list[Access], OrderVerdict]:
+    lemma = Lemma(OrderVerdict("not proved", "the kernel does not assign the coordinates of a tile"))
+    launch: LaunchFacts | None = None
     divided = False
     try:
         launch = found = known.bind(tiles)
 
-        def order(names: tuple[str, str], first: Number, second: Number, tiles: Poly | None) -> Lemma:
+        def order(names: tuple[str, str], first: LaneIntegers, second: LaneIntegers, tiles: Poly | None) -> Lemma:
             nonlocal lemma
             whole = prod(found.grid, start=found.batch or poly(1))
             if (tiles is not None) != found.walks or tiles not in (None, whole):
-                lemma = Lemma(Order("not proved", "the launcher's programs are not known to compute every tile"))
+                lemma = Lemma(
+                    OrderVerdict("not proved", "the programs of the grid are not known to compute every tile")
+                )
             elif (found.batch is not None or found.grouped) and not divided:
                 # The lemma would hold for one matrix, but the program's matrix is not known.
-                lemma = Lemma(Order("not proved", "the tile is computed before the matrix of a program is known"))
+                lemma = Lemma(
+                    OrderVerdict("not proved", "the tile is computed before the matrix of a program is known")
+                )
             else:
                 facts = (*found.facts, *groups.facts()) if found.grouped else found.facts
                 lemma = prove_order(names, (first, second), found.grid, facts)
             return lemma
 
-        def split(matrix: Number, place: Number) -> tuple[Condition, ...]:
+        def split(matrix: LaneIntegers, place: LaneIntegers) -> tuple[Condition, ...]:
             nonlocal lemma, divided
             assert found.batch is not None
             matrices = prove_split(matrix, place, found.batch, found.grid, found.facts)
@@ -140,17 +166,17 @@ def _with_tiles(source: Source, known: Launcher, tiles: Mapping[str, int]) -> tu
         walked = walk(source.kernel, known_here, order, depth, several, of_rows, of_k)
     except NotUnderstood as error:
         # If programs share tiles, the order includes the claim that one of them stores the result.
-        shared = launch is not None and (launch.sharing > 1 or launch.deals)
-        own = Order("not proved", str(error)) if shared else lemma.order
+        shared = launch is None or launch.sharing > 1 or launch.deals
+        own = OrderVerdict("not proved", str(error)) if shared else lemma.order
         if isinstance(error, Refuted):
-            own = Order("refuted", str(error))
+            own = OrderVerdict("refuted", str(error))
         return [_not_proved(call, str(error)) for call in source.calls], own
     wrong = _wrong_store(known, launch, walked) or _counters_left(source, known, walked)
     if wrong is not None:
-        lemma = replace(lemma, order=Order("refuted", wrong))
-    if len(source.launches) > 1 and lemma.order.state == "proved":
-        missed = uncovered(known, launch, walked, tiles)
-        lemma = replace(lemma, order=Order("not proved", missed)) if missed is not None else lemma
+        lemma = replace(lemma, order=OrderVerdict("refuted", wrong))
+    if len(known.call.launches) > 1 and lemma.order.state == "proved":
+        missed = uncovered(known, launch, walked)
+        lemma = replace(lemma, order=OrderVerdict("not proved", missed)) if missed is not None else lemma
     judge = Judge(known, launch, walked, lemma, tiles)
     sites = {(site.line, site.column): site for site in walked.sites}
     accesses = []
@@ -170,7 +196,7 @@ def _finders(source: Source) -> dict[str, Value]:
     return {name: Called(Curve(node)) for name, node in source.functions.items() if Curve(node).known}
 
 
-def _wrong_store(known: Launcher, launch: Launch, walked: Walk) -> str | None:
+def _wrong_store(known: Launcher, launch: LaunchFacts, walked: Walk) -> str | None:
     """A message if several programs store a result, unless they add to zeros; else None."""
     results = [site for site in walked.sites if site.operand in known.results and site.kind == "store"]
     stray = [site for site in walked.sites if site.kind == "store" and site.operand not in known.stored]
@@ -180,8 +206,8 @@ def _wrong_store(known: Launcher, launch: Launch, walked: Walk) -> str | None:
         # Each program of a tile stores its sum in the matrix of its own part.
         apart = [site for site in results if _moved_by_part(site) == variable(f"{SUMS}.stride(0)")]
         return None if results and apart == results else "programs share a tile, and store their sums in one place"
-    if any(site.adds and not known.zeroed for site in results):
-        return "programs add to a result that the launcher does not set to zero"
+    if any(site.adds and site.operand not in known.cleared for site in results):
+        return "programs add to a result that is not set to zero before"
     alone = walked.sites[walked.alone] if walked.alone is not None else []
     if (launch.sharing > 1 or launch.deals) and not all(site in alone or site.adds for site in results):
         return "programs share a tile, and more than one of them stores the result"
@@ -214,10 +240,10 @@ def _counters_left(source: Source, known: Launcher, walked: Walk) -> str | None:
     return None
 
 
-def _not_proved(call: Call, reason: str) -> Access:
+def _not_proved(call: MemoryAccess, reason: str) -> Access:
     return Access(call.line, call.address, call.kind, "not proved", None, reason)
 
 
-def _worst(orders: list[Order]) -> Order:
+def _worst(orders: list[OrderVerdict]) -> OrderVerdict:
     rank = {"refuted": 0, "not proved": 1, "proved": 2}
     return min(orders, key=lambda order: rank[order.state])

@@ -9,7 +9,7 @@ the one behind as many groups as have lasts <= number. It has rows, and number -
 each tile of each group has exactly one number. For larger numbers `group` is the number of all lanes, at least G.
 
 There are as many programs as tiles, or more: of r rows, ceil(r / BLOCK_M) is at most r, and below r / BLOCK_M + 1. A
-persistent kernel loops over the tiles themselves. The launcher refuses sizes with 2**31 tiles or more of 16 by 16.
+persistent kernel loops over the tiles themselves. The call refuses sizes with 2**31 tiles or more of 16 by 16.
 
 Where K is divided, each group has the same tiles, and its number is that of a matrix of a batch. The largest of 0 and
 of the ends before its own, each at most T, is where it starts, for the same reason.
@@ -20,11 +20,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 
-from generator.bounds.patterns import expression, matches
-from generator.bounds.source import NotUnderstood, Source
-from generator.bounds.symbolic_values import Number, Value
+from generator.bounds.patterns import matches
+from generator.bounds.source import Source
+from generator.bounds.symbolic_values import LaneIntegers, Value
 from generator.bounds.terms import Condition, at_most, below, poly, variable
 from generator.bounds.triton_semantics import PID
+from generator.runtime.extents import BLOCK_M, BLOCK_N, G, M, N, T, ceil, least
 
 #: The assignments that find the rows and tiles of all groups, in their order, and those that find a program's group.
 _ALL_GROUPS = {
@@ -62,27 +63,15 @@ LAST_OF_K = "K"
 #: The names of these statements that a kernel is given, and that none may change.
 _GIVEN = frozenset({"G", "T", "N", "BLOCK_M", "GROUPS", "offsets_ptr"})
 
-#: The launcher's number of lanes, which is at least G. The proof assumes more lanes than there can be.
-LANES = "max(32, triton.next_power_of_2(G))"
+#: The number of lanes is at least G. The proof assumes more lanes than there can be.
 MOST_LANES = 2**30
-#: The launcher's number of programs, and its function.
-PROGRAMS = ("_tiles(row, G, T, N)", "_tiles(meta, G, T, N)")
-_TILES = """
-def _tiles(row, G, T, N):
-    return min(T, triton.cdiv(T, row["BLOCK_M"]) + G) * triton.cdiv(N, row["BLOCK_N"])
-"""
-#: The tiles of a group.
-GRID = tuple(map(expression, ("triton.cdiv(M, row['BLOCK_M'])", "triton.cdiv(N, row['BLOCK_N'])")))
+#: The tiles of a group, and the number of programs, which is at least as many as all groups can have.
+GRID = (ceil(M, BLOCK_M), ceil(N, BLOCK_N))
+PROGRAMS = least(T, ceil(T, BLOCK_M) + G) * ceil(N, BLOCK_N)
 
 #: The names that are known from the last of these assignments on.
 NAMES = ("group", "start", "M", "pid")
 LAST = "pid"
-
-
-def check_programs(source: Source) -> None:
-    """Raise unless `_tiles` returns at least as many as the groups can have."""
-    if not matches(source.function("_tiles"), _TILES):
-        raise NotUnderstood(source.function("_tiles").lineno, "_tiles, which says how many tiles there are at most")
 
 
 def surplus(statement: ast.stmt) -> bool:
@@ -128,8 +117,8 @@ def _other(source: Source, latest: Mapping[str, ast.expr], known: Mapping[str, s
 
 def names() -> dict[str, Value]:
     """The values of NAMES, which only `facts` describe."""
-    found: dict[str, Value] = {name: Number(variable(name), width="32") for name in NAMES}
-    return found | {LAST: Number(variable(PID), width="32")}
+    found: dict[str, Value] = {name: LaneIntegers(variable(name), width="32") for name in NAMES}
+    return found | {LAST: LaneIntegers(variable(PID), width="32")}
 
 
 def facts() -> tuple[Condition, ...]:
@@ -146,7 +135,7 @@ def facts() -> tuple[Condition, ...]:
 
 def names_of_part() -> dict[str, Value]:
     """The values of a group's first element along K, and of how many it has."""
-    return {name: Number(variable(name), width="32") for name in ("start", "K")}
+    return {name: LaneIntegers(variable(name), width="32") for name in ("start", "K")}
 
 
 def facts_of_part() -> tuple[Condition, ...]:

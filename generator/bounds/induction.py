@@ -13,7 +13,7 @@ from generator.bounds import triton_semantics
 from generator.bounds.expressions import Expressions
 from generator.bounds.patterns import assigned, dotted
 from generator.bounds.source import NotUnderstood
-from generator.bounds.symbolic_values import Block, Number, Opaque, Pointer, Several, Value, reaches_memory
+from generator.bounds.symbolic_values import BlockPointer, LaneIntegers, Opaque, Pointer, Several, Value, reaches_memory
 from generator.bounds.terms import Poly, at_most
 
 
@@ -26,13 +26,13 @@ def outside(at: Expressions, changed: set[str], loop: ast.For) -> dict[str, Valu
     return names
 
 
-def steps_of(at: Expressions, steps: ast.Call) -> tuple[Number, Number, int]:
+def steps_of(at: Expressions, steps: ast.Call) -> tuple[LaneIntegers, LaneIntegers, int]:
     """Where a loop over `range` starts and stops, and its step, a constant of at least 1."""
     values = [at.value(argument) for argument in steps.args]
-    numbers = [value for value in values if isinstance(value, Number) and not value.shape]
+    numbers = [value for value in values if isinstance(value, LaneIntegers) and not value.shape]
     known = dotted(steps.func) in ("range", "tl.range", "tl.static_range") and 1 <= len(numbers) == len(values) <= 3
     zero, one = triton_semantics.constant(0), triton_semantics.constant(1)
-    assert isinstance(zero, Number) and isinstance(one, Number)
+    assert isinstance(zero, LaneIntegers) and isinstance(one, LaneIntegers)
     start, stop, step = (zero, *numbers, one)[:3] if len(numbers) == 1 else (*numbers, one, one)[:3]
     stride = step.value.constant
     if not known or stride is None or stride < 1:
@@ -49,12 +49,14 @@ def moving(at: Expressions, name: str, body: list[ast.stmt], first: Value | None
     for statement in body:
         place = replace(again.place(statement), line=statement.lineno)
         match statement:
-            case ast.AugAssign(ast.Name(x), ast.Add(), value) if x == name and isinstance(first, Pointer | Number):
+            case ast.AugAssign(ast.Name(x), ast.Add(), value) if x == name and isinstance(
+                first, Pointer | LaneIntegers
+            ):
                 by = again.value(value)
-                if isinstance(by, Number) and not by.shape:
+                if isinstance(by, LaneIntegers) and not by.shape:
                     return triton_semantics.moved(place, first, by, count)
             case ast.Assign([ast.Name(x)], ast.Call(function, [ast.Name(y), value], [])) if x == y == name:
                 by = again.value(value)
-                if dotted(function) == "tl.advance" and isinstance(first, Block) and isinstance(by, Several):
+                if dotted(function) == "tl.advance" and isinstance(first, BlockPointer) and isinstance(by, Several):
                     return triton_semantics.moved_block(place, first, by, count)
     return None

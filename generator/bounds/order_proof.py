@@ -17,14 +17,14 @@ from generator.bounds import die_order
 from generator.bounds.curve_lemma import Curve, why_not
 from generator.bounds.rewriting import atoms, holds, quotients, replaced, replaced_in, value
 from generator.bounds.solve import together
-from generator.bounds.symbolic_values import Number
+from generator.bounds.symbolic_values import LaneIntegers
 from generator.bounds.terms import (
     Atom,
     Condition,
     Endless,
     Poly,
     Renumbered,
-    Result,
+    ReturnedNumber,
     Variable,
     at_most,
     below,
@@ -53,7 +53,7 @@ _PROGRAMS = 4096
 
 
 @dataclass(frozen=True)
-class Order:
+class OrderVerdict:
     """The verdict on the lemma; `detail` says why it is not proved, or gives programs that break it."""
 
     state: Literal["proved", "refuted", "not proved"]
@@ -64,7 +64,7 @@ class Order:
 class Lemma:
     """The lemma, the conditions that it gives to the proof of addresses, and a program that breaks it, if any."""
 
-    order: Order
+    order: OrderVerdict
     #: The proved bounds of the coordinates: all four, unless something is wrong.
     inside: tuple[Condition, ...] = ()
     witness: tuple[Condition, ...] = ()
@@ -74,17 +74,17 @@ class Lemma:
 
 def prove_order(
     names: Sequence[str],
-    coordinates: Sequence[Number],
+    coordinates: Sequence[LaneIntegers],
     grid: Sequence[Poly],
     facts: Iterable[Condition],
 ) -> Lemma:
-    """The lemma for a program's two coordinates; the launcher's grid has the product of `grid` programs."""
+    """The lemma for a program's two coordinates; the grid has the product of `grid` programs."""
     sizes = [size_along(name) for name in names]
     factors = [[factor for factor in grid if factor.variables == {size}] for size in sizes]
     if len(grid) != 2 or any(len(found) != 1 for found in factors):
         product_of_grid = " * ".join(f"({factor})" for factor in grid)
         told = " times along ".join(sizes)
-        return Lemma(Order("not proved", f"the grid is not known as tiles along {told}: {product_of_grid}"))
+        return Lemma(OrderVerdict("not proved", f"the grid is not known as tiles along {told}: {product_of_grid}"))
     extents = (factors[0][0], factors[1][0])
     parts = sorted({part.value for number in coordinates for part in number.parts}, key=str)
     known = tuple(conjuncts(facts))
@@ -94,7 +94,7 @@ def prove_order(
     for part in parts:
         # Results that depend on the sizes alone need no order; some need that the number of tiles fits 32 bits.
         if PID not in part.variables and not fits(part, known) and not fits(part, [*known, _counted(extents)]):
-            return Lemma(Order("not proved", f"{part} is not known to fit 32 bits"))
+            return Lemma(OrderVerdict("not proved", f"{part} is not known to fit 32 bits"))
     by = _tiles(extents)
     lemma = _lemma(_in_tiles([number.value for number in coordinates], parts, extents, known, by))
     # Replace numbers of tiles with sizes again, and the coordinates with their names.
@@ -128,7 +128,7 @@ def _counted(extents: Sequence[Poly]) -> Condition:
 
 
 def _tiles(extents: Sequence[Poly]) -> dict[Atom, Poly]:
-    """The launcher's quotients for the numbers of tiles, each with the variable that replaces it."""
+    """The grid's quotients for the numbers of tiles, each with the variable that replaces it."""
     atoms = [{atom for product, _ in extent.terms for atom in product} for extent in extents]
     return {found.pop(): tiles for found, tiles in zip(atoms, _TILES) if len(found) == 1}
 
@@ -178,7 +178,7 @@ class _Question:
 class _Answer:
     """The verdict on the lemma; `held` says which of its four bounds are proved."""
 
-    order: Order
+    order: OrderVerdict
     held: tuple[bool, ...] = (False,) * 4
     #: The numbers of tiles and the program that break the lemma, and the tile that the program computes.
     witness: tuple[Condition, ...] = ()
@@ -193,8 +193,8 @@ def _lemma(asked: _Question) -> _Answer:
     if curve is not None:
         reason = why_not(curve, pid, asked.extents, [*asked.facts, *program, *asked.limits, _counted(asked.extents)])
         if not reason:
-            return _Answer(Order("proved", ""), (True,) * 4)
-        return _searched(asked, (False,) * 4) or _Answer(Order("not proved", reason))
+            return _Answer(OrderVerdict("proved", ""), (True,) * 4)
+        return _searched(asked, (False,) * 4) or _Answer(OrderVerdict("not proved", reason))
     for atom in atoms(asked.coordinates):
         if isinstance(atom, Renumbered):
             return _renumbered(asked, atom)
@@ -205,18 +205,20 @@ def _lemma(asked: _Question) -> _Answer:
     held = tuple(together([*known, negation(bound)]).verdict == "impossible" for bound in inside)
     if not all(held):
         found = _searched(asked, held)
-        return found or _Answer(Order("not proved", "every program's tile is not known to be in the grid"), held)
+        return found or _Answer(OrderVerdict("not proved", "every program's tile is not known to be in the grid"), held)
     # The program id itself fits 32 bits.
     limits = [at_most(pid, 2**31 - 1), *asked.limits]
     for part in asked.parts:
         # The bounds proved above are mostly enough; they avoid the product of the grid's sides, which is hard.
         near, all_known = [*asked.facts, *defined, *inside, *limits], [*known, *limits, _counted(asked.extents)]
         if not fits(part, near) and not fits(part, all_known):
-            return _Answer(Order("not proved", f"{part} is not known to fit 32 bits"))
+            return _Answer(OrderVerdict("not proved", f"{part} is not known to fit 32 bits"))
     if _one_to_one(asked.coordinates, known):
-        return _Answer(Order("proved", ""), held)
+        return _Answer(OrderVerdict("proved", ""), held)
     found = _searched(asked, held)
-    return found or _Answer(Order("not proved", "tiles are in the grid, but not known to differ by program"), held)
+    return found or _Answer(
+        OrderVerdict("not proved", "tiles are in the grid, but not known to differ by program"), held
+    )
 
 
 def _renumbered(asked: _Question, number: Renumbered) -> _Answer:
@@ -234,12 +236,18 @@ def _renumbered(asked: _Question, number: Renumbered) -> _Answer:
     answer = _lemma(then)
     if not reason and answer.order.state == "proved":
         return answer
-    return _searched(asked, (False,) * 4) or _Answer(Order("not proved", reason or answer.order.detail))
+    return _searched(asked, (False,) * 4) or _Answer(OrderVerdict("not proved", reason or answer.order.detail))
 
 
 def _curve(asked: _Question) -> Curve | None:
     """The function that computes both coordinates from the program id and the grid, or None."""
-    found = [atom for x in asked.coordinates for product, _ in x.terms for atom in product if isinstance(atom, Result)]
+    found = [
+        atom
+        for x in asked.coordinates
+        for product, _ in x.terms
+        for atom in product
+        if isinstance(atom, ReturnedNumber)
+    ]
     given = (variable(PID), *asked.extents)
     if [of(atom) for atom in found] != list(asked.coordinates) or any(atom.arguments != given for atom in found):
         return None
@@ -301,11 +309,13 @@ def _searched(asked: _Question, held: tuple[bool, ...]) -> _Answer | None:
                 tile = tuple(value(coordinate, {**at, PID: pid}) for coordinate in asked.coordinates)
             except ZeroDivisionError as error:
                 fault = "does not terminate" if isinstance(error, Endless) else "divides by zero"
-                return _Answer(Order("refuted", f"{where}, program {pid} {fault}"), held, witness)
+                return _Answer(OrderVerdict("refuted", f"{where}, program {pid} {fault}"), held, witness)
             if not all(0 <= index < extent for index, extent in zip(tile, size)):
-                return _Answer(Order("refuted", f"{where}, program {pid} computes tile {tile}"), held, witness, tile)
+                return _Answer(
+                    OrderVerdict("refuted", f"{where}, program {pid} computes tile {tile}"), held, witness, tile
+                )
             if tile in seen:
                 both = f"programs {seen[tile]} and {pid} both compute tile {tile}"
-                return _Answer(Order("refuted", f"{where}, {both}"), held, witness, tile)
+                return _Answer(OrderVerdict("refuted", f"{where}, {both}"), held, witness, tile)
             seen[tile] = pid
     return None

@@ -1,4 +1,4 @@
-"""Arithmetic in the launcher and in decorators: sizes, entries of configurations, `triton.cdiv`, comparisons."""
+"""Arithmetic in decorators, `args["M"] % args["BLOCK_M"] == 0`, and the operators of Python on terms."""
 
 from __future__ import annotations
 
@@ -6,29 +6,13 @@ import ast
 from collections.abc import Mapping
 
 from generator.bounds.source import NotUnderstood
-from generator.bounds.terms import Condition, Poly, at_most, below, either, equal, every, negation, poly
-
-Names = Mapping[str, Poly]
-#: `row["BLOCK_M"]` is stored under "row", then "BLOCK_M".
-Tables = Mapping[str, Names]
+from generator.bounds.terms import Condition, Poly, at_most, below, equal, negation, poly
 
 
-def number_of(node: ast.expr, names: Names, tables: Tables) -> Poly:
-    """The value of an integer expression; raises `NotUnderstood`."""
-    found = _number(node, names, tables)
-    if found is None:
-        raise NotUnderstood(node.lineno, ast.unparse(node))
-    return found
-
-
-def condition_of(node: ast.expr, names: Names, tables: Tables) -> Condition:
-    """The condition that an expression states; raises `NotUnderstood`."""
-    if isinstance(node, ast.BoolOp):
-        parts = [condition_of(part, names, tables) for part in node.values]
-        return every(parts) if isinstance(node.op, ast.And) else either(parts)
+def condition_of(node: ast.expr, args: Mapping[str, Poly]) -> Condition:
+    """The condition that a comparison of numbers states, which `args` has; raises `NotUnderstood`."""
     if isinstance(node, ast.Compare) and len(node.ops) == 1:
-        a, b = number_of(node.left, names, tables), number_of(node.comparators[0], names, tables)
-        found = compared(node.ops[0], a, b)
+        found = compared(node.ops[0], _number(node.left, args), _number(node.comparators[0], args))
         if found is not None:
             return found
     raise NotUnderstood(node.lineno, ast.unparse(node))
@@ -70,21 +54,15 @@ def combined(operator: ast.operator, a: Poly, b: Poly) -> Poly | None:
     return None
 
 
-def ceiling(a: Poly, b: Poly) -> Poly:
-    """`cdiv(a, b)`, as Triton defines it."""
-    return (a + b - 1) // b
-
-
-def _number(node: ast.expr, names: Names, tables: Tables) -> Poly | None:
+def _number(node: ast.expr, args: Mapping[str, Poly]) -> Poly:
+    found: Poly | None = None
     match node:
         case ast.Constant(int(constant)) if not isinstance(constant, bool):
-            return poly(constant)
-        case ast.Name(name):
-            return names.get(name)
-        case ast.Subscript(ast.Name(table), ast.Constant(str(key))):
-            return tables.get(table, {}).get(key)
+            found = poly(constant)
+        case ast.Subscript(ast.Name("args"), ast.Constant(str(key))):
+            found = args.get(key)
         case ast.BinOp(left, operator, right):
-            return combined(operator, number_of(left, names, tables), number_of(right, names, tables))
-        case ast.Call(ast.Attribute(ast.Name("triton"), "cdiv"), [a, b], []):
-            return ceiling(number_of(a, names, tables), number_of(b, names, tables))
-    return None
+            found = combined(operator, _number(left, args), _number(right, args))
+    if found is None:
+        raise NotUnderstood(node.lineno, ast.unparse(node))
+    return found

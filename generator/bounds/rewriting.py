@@ -7,15 +7,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from generator.bounds.terms import (
     AtMostZero,
     Atom,
-    Choice,
     Condition,
+    ConditionalSum,
     Every,
     Least,
     Not,
     Poly,
     Quotient,
     Renumbered,
-    Result,
+    ReturnedNumber,
     Variable,
     Zero,
     at_most,
@@ -106,7 +106,7 @@ def divisors(term: Poly | Condition, path: tuple[Condition, ...] = ()) -> Iterat
         for atom in product:
             if isinstance(atom, Quotient):
                 yield atom.divisor, path
-            if isinstance(atom, Choice):
+            if isinstance(atom, ConditionalSum):
                 yield from divisors(atom.condition, path)
                 yield from divisors(atom.then, (*path, atom.condition))
                 yield from divisors(atom.otherwise, (*path, negation(atom.condition)))
@@ -132,9 +132,9 @@ def _inner(atom: Atom) -> tuple[Poly, ...]:
         return atom.dividend, atom.divisor
     if isinstance(atom, Least):
         return atom.first, atom.second
-    if isinstance(atom, Choice):
+    if isinstance(atom, ConditionalSum):
         return atom.then, atom.otherwise
-    if isinstance(atom, Result):
+    if isinstance(atom, ReturnedNumber):
         return atom.arguments
     return (atom.number,) if isinstance(atom, Renumbered) else ()
 
@@ -144,11 +144,11 @@ def _rebuilt(atom: Atom, by: Mapping[Atom, Poly]) -> Poly:
         return replaced(atom.dividend, by) // replaced(atom.divisor, by)
     if isinstance(atom, Least):
         return least(replaced(atom.first, by), replaced(atom.second, by))
-    if isinstance(atom, Choice):
+    if isinstance(atom, ConditionalSum):
         then, otherwise = replaced(atom.then, by), replaced(atom.otherwise, by)
         return choice(replaced_in(atom.condition, by), then, otherwise)
-    if isinstance(atom, Result):
-        return of(Result(atom.function, tuple(replaced(x, by) for x in atom.arguments), atom.place))
+    if isinstance(atom, ReturnedNumber):
+        return of(ReturnedNumber(atom.function, tuple(replaced(x, by) for x in atom.arguments), atom.place))
     if isinstance(atom, Renumbered):
         return of(Renumbered(replaced(atom.number, by)))
     return of(atom)
@@ -161,7 +161,7 @@ def _atom_value(atom: Atom, at: Mapping[str, int]) -> int:
         return truncated(value(atom.dividend, at), value(atom.divisor, at))
     if isinstance(atom, Least):
         return min(value(atom.first, at), value(atom.second, at))
-    if isinstance(atom, Result):
+    if isinstance(atom, ReturnedNumber):
         return atom.function.value([value(argument, at) for argument in atom.arguments])[atom.place]
     if isinstance(atom, Renumbered):
         return value(atom.number, at)

@@ -19,8 +19,8 @@ import ast
 from collections.abc import Mapping
 
 from generator.bounds.patterns import matches
-from generator.bounds.symbolic_values import Number, Shape, Value, lane
-from generator.bounds.terms import Condition, Poly, at_most, below, choice, poly, variable
+from generator.bounds.symbolic_values import LaneIntegers, Shape, Value, lane
+from generator.bounds.terms import Condition, Poly, at_most, below, choice, variable
 from generator.bounds.triton_semantics import PID
 
 #: The number of programs, if it does not follow from the sizes.
@@ -61,16 +61,16 @@ def names() -> dict[str, Value]:
     """The values of the names inside the loop; begin and end are relative to the tile's first step."""
     steps, first = variable("steps"), variable(PID) * variable("steps")
     return {
-        "steps": Number(steps, width="32"),
-        "share": Number(variable("share"), width="64"),
-        "program": Number(variable("program"), width="64"),
-        "begin": Number(first + variable("ahead"), width="64"),
-        "end": Number(first + variable("reach"), width="64"),
-        "pid": Number(variable(PID), width="32"),
+        "steps": LaneIntegers(steps, width="32"),
+        "share": LaneIntegers(variable("share"), width="64"),
+        "program": LaneIntegers(variable("program"), width="64"),
+        "begin": LaneIntegers(first + variable("ahead"), width="64"),
+        "end": LaneIntegers(first + variable("reach"), width="64"),
+        "pid": LaneIntegers(variable(PID), width="32"),
     }
 
 
-def within(name: str, value: ast.expr, latest: Mapping[str, ast.expr]) -> Number | None:
+def within(name: str, value: ast.expr, latest: Mapping[str, ast.expr]) -> LaneIntegers | None:
     """The value of `name`, assigned `value` inside the loop after the earlier names; None if it is not one of these."""
     known = [*_WITHIN]
     if name not in known[1:] or not matches(value, _WITHIN[name]):
@@ -78,7 +78,7 @@ def within(name: str, value: ast.expr, latest: Mapping[str, ast.expr]) -> Number
     earlier = known[: known.index(name)]
     if [x for x in latest if x in earlier] != earlier or not all(matches(latest[x], _WITHIN[x]) for x in earlier):
         return None
-    return Number(variable(name), width="32" if name == "others" else "64")
+    return LaneIntegers(variable(name), width="32" if name == "others" else "64")
 
 
 def facts(depth: int) -> tuple[Condition, ...]:
@@ -112,8 +112,3 @@ def sum_at(shape: Shape) -> Poly:
     if len(shape) != 2:
         return place
     return place * (shape[0] * shape[1]) + lane(0) * shape[1] + lane(1)
-
-
-def room(row: Mapping[str, int]) -> Poly:
-    """The number of elements of two partial sums per program."""
-    return variable(PROGRAMS) * poly(2 * row["BLOCK_M"] * row["BLOCK_N"])

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from generator.bounds.source import Kind, NotUnderstood
 from generator.bounds.symbolic_values import (
     TRUE,
-    Block,
+    BlockPointer,
     Descriptor,
     Either,
-    Number,
+    IntermediateResult,
+    LaneConditions,
+    LaneIntegers,
     Opaque,
-    Part,
     Pointer,
     Several,
     Shape,
-    Truth,
     Value,
     broadcast,
     lane,
@@ -38,7 +39,7 @@ class Site:
     mask: Condition
     offset: Poly
     shape: Shape
-    parts: frozenset[Part]
+    parts: frozenset[IntermediateResult]
     #: The condition that the operand is an address at all.
     demand: Condition = ALWAYS
     #: Whether the access adds to the element.
@@ -51,21 +52,35 @@ class Site:
 
 
 @dataclass(frozen=True)
-class Place:
+class ExecutionPoint:
     """The current place of the symbolic execution in the kernel."""
 
     line: int
     column: int
     path: tuple[Condition, ...]
     #: The numbers computed for the conditions of the path.
-    parts: frozenset[Part]
+    parts: frozenset[IntermediateResult]
+
+    def site(
+        self,
+        kind: Kind,
+        operand: str,
+        offset: Poly,
+        shape: Shape,
+        mask: Condition,
+        parts: frozenset[IntermediateResult],
+        **more: Any,
+    ) -> Site:
+        """An access here, for which `parts` were computed besides those of the path."""
+        parts |= self.parts
+        return Site(self.line, self.column, kind, operand, self.path, mask, offset, shape, parts, **more)
 
 
-def plain(place: Place, kind: Kind, address: Value, mask: Value, checked: Value) -> Site:
+def plain(place: ExecutionPoint, kind: Kind, address: Value, mask: Value, checked: Value) -> Site:
     """A `tl.load` or `tl.store`; raises `NotUnderstood`."""
-    if not isinstance(mask, Truth):
+    if not isinstance(mask, LaneConditions):
         raise NotUnderstood(place.line, f"the mask, {described_value(mask)}")
-    if isinstance(address, Block):
+    if isinstance(address, BlockPointer):
         if mask != TRUE:
             raise NotUnderstood(place.line, "a block pointer with a mask")
         return _block(place, kind, address, _dimensions(place, checked))
@@ -76,40 +91,19 @@ def plain(place: Place, kind: Kind, address: Value, mask: Value, checked: Value)
         raise NotUnderstood(place.line, f"the address, {described_value(address)}")
     if broadcast([address.shape, mask.shape]) != address.shape:
         raise NotUnderstood(place.line, f"a mask of shape {mask.shape} over addresses of shape {address.shape}")
-    parts = address.parts | mask.parts | place.parts
-    return Site(
-        line=place.line,
-        column=place.column,
-        kind=kind,
-        operand=address.operand,
-        path=place.path,
-        mask=mask.condition,
-        offset=address.offset,
-        shape=address.shape,
-        parts=parts,
-        demand=demand,
-    )
+    parts = address.parts | mask.parts
+    return place.site(kind, address.operand, address.offset, address.shape, mask.condition, parts, demand=demand)
 
 
-def described(place: Place, kind: Kind, descriptor: Descriptor, coordinates: Value) -> Site:
+def described(place: ExecutionPoint, kind: Kind, descriptor: Descriptor, coordinates: Value) -> Site:
     """`a_desc.load([row, k])`: the hardware skips elements outside the descriptor's shape."""
     items = coordinates.items if isinstance(coordinates, Several) else ()
-    numbers = [item for item in items if isinstance(item, Number) and not item.shape]
+    numbers = [item for item in items if isinstance(item, LaneIntegers) and not item.shape]
     if not len(numbers) == len(items) == descriptor.dimensions:
         raise NotUnderstood(place.line, f"the coordinates, {described_value(coordinates)}")
-    return Site(
-        line=place.line,
-        column=place.column,
-        kind=kind,
-        operand=descriptor.operand,
-        path=place.path,
-        mask=ALWAYS,
-        offset=poly(0),
-        shape=(),
-        parts=place.parts.union(*(number.parts for number in numbers)),
-        descriptor=descriptor,
-        coordinates=tuple(number.value for number in numbers),
-    )
+    parts = frozenset[IntermediateResult]().union(*(number.parts for number in numbers))
+    begins = tuple(number.value for number in numbers)
+    return place.site(kind, descriptor.operand, poly(0), (), ALWAYS, parts, descriptor=descriptor, coordinates=begins)
 
 
 def described_value(value: Value) -> str:
@@ -117,7 +111,7 @@ def described_value(value: Value) -> str:
     return value.what if isinstance(value, Opaque) else f"a {type(value).__name__.lower()}"
 
 
-def _block(place: Place, kind: Kind, block: Block, checked: list[int]) -> Site:
+def _block(place: ExecutionPoint, kind: Kind, block: BlockPointer, checked: list[int]) -> Site:
     """An access by a block pointer: elements outside the extents along checked dimensions are skipped."""
     offset, mask = block.start, []
     for dimension, (start, stride, extent) in enumerate(zip(block.offsets, block.strides, block.extents)):
@@ -127,22 +121,12 @@ def _block(place: Place, kind: Kind, block: Block, checked: list[int]) -> Site:
             mask += [at_most(0, index), below(index, extent)]
     if any(dimension >= len(block.shape) for dimension in checked):
         raise NotUnderstood(place.line, f"boundary_check={tuple(checked)} of a block of {len(block.shape)} dimensions")
-    return Site(
-        line=place.line,
-        column=place.column,
-        kind=kind,
-        operand=block.operand,
-        path=place.path,
-        mask=every(mask),
-        offset=offset,
-        shape=block.shape,
-        parts=block.parts | place.parts,
-    )
+    return place.site(kind, block.operand, offset, block.shape, every(mask), block.parts)
 
 
-def _dimensions(place: Place, checked: Value) -> list[int]:
+def _dimensions(place: ExecutionPoint, checked: Value) -> list[int]:
     items = checked.items if isinstance(checked, Several) else (checked,)
-    found = [item.value.constant for item in items if isinstance(item, Number)]
+    found = [item.value.constant for item in items if isinstance(item, LaneIntegers)]
     if len(found) != len(items) or None in found:
         raise NotUnderstood(place.line, "boundary_check is not a tuple of numbers")
     return [dimension for dimension in found if dimension is not None]

@@ -12,14 +12,14 @@ import z3
 from generator.bounds.terms import (
     AtMostZero,
     Atom,
-    Choice,
     Condition,
+    ConditionalSum,
     Least,
     Not,
     Poly,
     Quotient,
     Renumbered,
-    Result,
+    ReturnedNumber,
     Variable,
     Zero,
     at_most,
@@ -127,9 +127,9 @@ class _Encoder:
         if isinstance(atom, Least):
             first, second = self.number(atom.first), self.number(atom.second)
             return z3.If(first <= second, first, second)
-        if isinstance(atom, Choice):
+        if isinstance(atom, ConditionalSum):
             return z3.If(self.condition(atom.condition), self.number(atom.then), self.number(atom.otherwise))
-        if isinstance(atom, Result):
+        if isinstance(atom, ReturnedNumber):
             # An arbitrary integer: the function is not encoded.
             return z3.Int(f"{len(self._atoms)}: {atom}", ctx=self.context)
         if isinstance(atom, Renumbered):

@@ -1,14 +1,14 @@
-"""A rendered file, read as text and never imported: its kernel, its table of tiles, its functions, its accesses."""
+"""A rendered file, read as text and never imported: its kernels, its tables, its functions, its accesses."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from generator.bounds.patterns import assigned, matches
+from generator.bounds.patterns import dotted, matches
 from generator.emit.syntax_digest import undocumented
 
 #: The name in every rendered file of the kernel that is launched with a configuration, and of those that are launched
@@ -16,31 +16,24 @@ from generator.emit.syntax_digest import undocumented
 KERNEL = "gemm_kernel"
 DECODES = "decode_kernel"
 ADDS = "sum_kernel"
+KERNELS = (DECODES, KERNEL, ADDS)
 #: What a method or a function is called that touches memory, as far as it does not begin with `atomic`.
 _LOADS = frozenset({"load", "gather"})
 _STORES = frozenset({"store", "scatter"})
 
 #: What `tl` must be.
 _LANGUAGE = "import triton.language as tl"
-_IMPORTS = (
-    _LANGUAGE,
-    "import functools",
-    "from types import SimpleNamespace",
-    "import torch",
-    "import triton",
-    "from triton.tools.tensor_descriptor import TensorDescriptor",
-)
+_IMPORTS = (_LANGUAGE, "import torch", "import triton", "from torch import Tensor")
 #: Names that mean what those imports say, or what Python says: nothing else in a file may be called so.
-_KNOWN = frozenset(
-    {"SimpleNamespace", "TensorDescriptor", "__name__", "functools", "tl", "torch", "triton", "*"}
-    | {"all", "any", "enumerate", "float", "int", "isinstance", "len", "list", "max", "min", "range", "sum", "zip"}
-)
+_KNOWN = frozenset({"Tensor", "__name__", "tl", "torch", "triton", "*", "max", "min", "range", "sum"})
 #: What makes a function a kernel, which profilers then see under the file's name.
 JITS = tuple(
     f"triton.jit(repr=lambda _: __name__.rpartition('.')[2]{end})" for end in ("", " + '_sum'", " + '_decode'")
 )
 #: What may stand around a function, and leaves it the same one.
-_DECORATORS = ("triton.jit", *JITS, "functools.lru_cache(maxsize=$size)")
+_DECORATORS = ("triton.jit", *JITS)
+#: What a function that is no kernel may call besides CALL: it must not change a table that the others read.
+_CALLED = frozenset({"CALL", "max", "min", "triton.cdiv"})
 
 Kind = Literal["load", "store"]
 
@@ -62,7 +55,7 @@ class Refuted(NotUnderstood):
 
 
 @dataclass(frozen=True)
-class Call:
+class MemoryAccess:
     """A place in the kernel that touches memory, as the text alone shows it."""
 
     line: int
@@ -73,27 +66,21 @@ class Call:
 
 @dataclass(frozen=True)
 class Source:
-    """A rendered file: the kernel, the rows of CONFIGS, and the functions by name."""
+    """A rendered file: a kernel of it, the rows of CONFIGS, what its text says by name, and the expression of CALL."""
 
     kernel: ast.FunctionDef
     rows: tuple[Mapping[str, int], ...]
     functions: Mapping[str, ast.FunctionDef]
-    calls: tuple[Call, ...]
+    constants: Mapping[str, Any]
+    #: The module of the family's library from which each name is imported.
+    library: Mapping[str, str]
+    call: ast.expr
+    calls: tuple[MemoryAccess, ...]
 
     @property
-    def launches(self) -> tuple[str, ...]:
-        """The kernels that a call launches, in this order."""
-        return tuple(name for name in (DECODES, KERNEL, ADDS) if name in self.functions)
-
-    @property
-    def launched_second(self) -> bool:
-        """Whether the kernel is the second of two."""
-        return self.kernel.name in self.launches[1:]
-
-    @property
-    def configured(self) -> bool:
-        """Whether the kernel is launched with a configuration."""
-        return self.kernel.name == KERNEL
+    def kernels(self) -> tuple[str, ...]:
+        """The kernels of the file."""
+        return tuple(name for name in KERNELS if name in self.functions)
 
     def of(self, name: str) -> Source:
         """The same file with another of its kernels."""
@@ -111,19 +98,26 @@ def read(path: Path) -> Source:
     """The source in a file; raises `NotUnderstood` where there is no kernel to prove anything of."""
     tree = ast.parse(path.read_bytes())
     functions: dict[str, ast.FunctionDef] = {}
-    constants: dict[str, ast.Assign] = {}
+    constants: dict[str, Any] = {}
+    library: dict[str, str] = {}
+    call: ast.expr | None = None
     taken = set(_KNOWN)
     for node in undocumented(tree):
         names: set[str] = set()
         match node:
             case ast.Import() | ast.ImportFrom() if matches(node, *_IMPORTS):
                 pass
+            case ast.ImportFrom(module, aliases, 1) if module and module.startswith("_runtime."):
+                names = {alias.asname or alias.name for alias in aliases}
+                library |= {alias.name: module.partition(".")[2] for alias in aliases if alias.asname is None}
             case ast.Import() | ast.ImportFrom():
                 names = {alias.asname or alias.name for alias in node.names}
-            case ast.FunctionDef(name) if name in (KERNEL, DECODES, ADDS) or _plain(node):
+            case ast.FunctionDef(name) if name in KERNELS or _plain(node):
                 names, functions[name] = {name}, node
-            case ast.Assign([ast.Name(name)], value) if _constant(value):
-                names, constants[name] = {name}, node
+            case ast.Assign([ast.Name("CALL")], value):
+                names, call = {"CALL"}, value
+            case ast.Assign([ast.Name(name)], value) if _is_literal(value):
+                names, constants[name] = {name}, ast.literal_eval(value)
             case _:
                 raise NotUnderstood(node.lineno, ast.unparse(node).partition("\n")[0])
         if names & taken:
@@ -133,20 +127,25 @@ def read(path: Path) -> Source:
         raise NotUnderstood(1, f"no `{_LANGUAGE}`")
     if KERNEL not in functions:
         raise NotUnderstood(1, f"no function {KERNEL}")
-    if "CONFIGS" not in constants:
-        raise NotUnderstood(1, "no table CONFIGS")
-    return Source(functions[KERNEL], _rows(constants["CONFIGS"]), functions, tuple(_calls(functions[KERNEL])))
+    if call is None:
+        raise NotUnderstood(1, "no table CALL")
+    kernel, rows = functions[KERNEL], _rows(constants.get("CONFIGS"))
+    return Source(kernel, rows, functions, constants, library, call, tuple(_calls(kernel)))
 
 
 def _plain(function: ast.FunctionDef) -> bool:
-    """Whether nothing stands around a function that could make it another one."""
-    return all(matches(decorator, *_DECORATORS) for decorator in function.decorator_list)
+    """Whether nothing around a function could make it another one, and it changes nothing that is global."""
+    if function.decorator_list:
+        return all(matches(decorator, *_DECORATORS) for decorator in function.decorator_list)
+    nodes = [*ast.walk(function)]
+    stores = (node for node in nodes if isinstance(getattr(node, "ctx", ast.Load()), ast.Store | ast.Del))
+    called = {dotted(node.func) for node in nodes if isinstance(node, ast.Call)}
+    scopes = (ast.Global, ast.Nonlocal, ast.Import, ast.ImportFrom)
+    strange = any(isinstance(node, scopes) for node in nodes)
+    return called <= _CALLED and all(isinstance(node, ast.Name | ast.Tuple) for node in stores) and not strange
 
 
-def _constant(value: ast.expr) -> bool:
-    """Whether a value is the same wherever it is computed: literals, and a tuple of torch's types."""
-    if isinstance(value, ast.Tuple) and all(matches(item, f"torch.{ast.unparse(item)[6:]}") for item in value.elts):
-        return True
+def _is_literal(value: ast.expr) -> bool:
     try:
         ast.literal_eval(value)
     except ValueError:
@@ -154,14 +153,14 @@ def _constant(value: ast.expr) -> bool:
     return True
 
 
-def _rows(node: ast.Assign) -> tuple[Mapping[str, int], ...]:
-    rows = ast.literal_eval(node.value)
-    if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
-        raise NotUnderstood(node.lineno, "CONFIGS is no list of rows")
-    return tuple(rows)
+def _rows(rows: object) -> tuple[Mapping[str, int], ...]:
+    known = isinstance(rows, list) and rows and all(isinstance(row, dict) for row in rows)
+    if not known or not all(type(number) is int for row in rows for number in row.values()):  # type: ignore[attr-defined]
+        raise NotUnderstood(1, "no table CONFIGS of rows of numbers")
+    return tuple(rows)  # type: ignore[arg-type]
 
 
-def _calls(kernel: ast.FunctionDef) -> Iterator[Call]:
+def _calls(kernel: ast.FunctionDef) -> Iterator[MemoryAccess]:
     for node in ast.walk(kernel):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             continue
@@ -170,16 +169,4 @@ def _calls(kernel: ast.FunctionDef) -> Iterator[Call]:
             # A method's object is what it reads, `a_desc.load(...)`; a function's is its first argument.
             named = node.args[:1] if matches(node.func.value, "tl") else [node.func.value]
             address = ast.unparse(named[0]) if named else "?"
-            yield Call(node.lineno, node.col_offset, "load" if name in _LOADS else "store", address)
-
-
-def refusals(body: list[ast.stmt], names: Iterable[str]) -> list[ast.expr]:
-    """The conditions under which statements surely raise: those of `if`s before any return, and before what gives one
-    of the names that they are about another meaning."""
-    found: list[ast.expr] = []
-    for statement in body:
-        if any(isinstance(node, ast.Return) for node in ast.walk(statement)) or assigned([statement]) & set(names):
-            break
-        if isinstance(statement, ast.If) and isinstance(statement.body[-1], ast.Raise):
-            found.append(statement.test)
-    return found
+            yield MemoryAccess(node.lineno, node.col_offset, "load" if name in _LOADS else "store", address)

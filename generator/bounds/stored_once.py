@@ -1,7 +1,7 @@
 """Stores that together write every element of a result, each element by one program.
 
 A second kernel reads what the first has stored, and a part of K that nobody stored is memory that nobody set. So of two
-kernels more is claimed than that every tile has a program: a store's tile must be as large as the launcher counts them.
+kernels more is claimed than that every tile has a program: a store's tile must be as large as the grid counts them.
 Along each dimension the index is `size * place + lane`: `place` is a coordinate of the tile, or the part of K, each of
 them along one dimension, and `lane` is below `size`. There are just as many places as it takes to cover the dimension,
 and the mask leaves out nothing inside.
@@ -18,19 +18,17 @@ from itertools import combinations
 
 from generator.bounds.evaluate import Walk
 from generator.bounds.faults import NotLinear, by_stride, indices
-from generator.bounds.launch_tensors import BETWEEN, Operand
-from generator.bounds.launcher_facts import Launch, Launcher
+from generator.bounds.launch_facts import BETWEEN, Launcher, LaunchFacts
 from generator.bounds.order_proof import size_along
-from generator.bounds.plain_arithmetic import number_of
+from generator.bounds.runtime_theorems import LaunchedTensor
 from generator.bounds.sites import Site
 from generator.bounds.solve import together
-from generator.bounds.source import NotUnderstood
 from generator.bounds.symbolic_values import lane, lanes
 from generator.bounds.terms import Condition, Poly, at_most, below, either, every, negation, poly, variable
 from generator.bounds.triton_semantics import PART, SECOND_AXIS
 
 
-def uncovered(known: Launcher, launch: Launch, walked: Walk, row: Mapping[str, int]) -> str | None:
+def uncovered(known: Launcher, launch: LaunchFacts, walked: Walk) -> str | None:
     """Why one of two kernels is not known to write each element of its results once; None where it is."""
     own = known.results & BETWEEN
     loads = [site for site in walked.sites if site.operand in own and site.kind == "load"]
@@ -42,8 +40,8 @@ def uncovered(known: Launcher, launch: Launch, walked: Walk, row: Mapping[str, i
         tiles = {}
         for site in stores:
             try:
-                tiles[site] = _tile(site, launch.operands[name], known, row)
-            except (NotLinear, NotUnderstood) as error:
+                tiles[site] = _tile(site, launch.operands[name], known)
+            except NotLinear as error:
                 return f"line {site.line}: not every element of {name} is known to be stored once: {error}"
         halves = _halves(tiles, variable(known.extents[-1]))
         # Both halves are stored by every program; of the stores of another result each program runs one.
@@ -91,7 +89,7 @@ def _one_runs(stores: Sequence[Site], facts: Sequence[Condition]) -> bool:
     return all(together([*facts, doubt]).verdict == "impossible" for doubt in doubts)
 
 
-def _missed(site: Site, tile: _Tile, launch: Launch, walked: Walk) -> str | None:
+def _missed(site: Site, tile: _Tile, launch: LaunchFacts, walked: Walk) -> str | None:
     """Why a store of every program may leave out an element, or store one twice; None where it does neither."""
     counts = _places(launch, walked)
     if counts is None:
@@ -121,20 +119,16 @@ def _missed(site: Site, tile: _Tile, launch: Launch, walked: Walk) -> str | None
     return None
 
 
-def _tile(site: Site, operand: Operand, known: Launcher, row: Mapping[str, int]) -> _Tile:
+def _tile(site: Site, operand: LaunchedTensor, known: Launcher) -> _Tile:
     """What a store reaches of its operand."""
     if site.descriptor is None:
         found = indices(by_stride(site.offset, known.strides), operand)
         return _Tile(tuple(found), (None,) * len(operand.shape), operand.shape)
-    table = {key: poly(number) for key, number in row.items()}
-    sizes = tuple(number_of(size, {}, {"row": table}).constant for size in site.descriptor.block)
-    if len(sizes) != len(operand.shape):
-        raise NotUnderstood(site.line, f"a block of {len(sizes)} dimensions")
     turned = -1 if site.descriptor.turned else 1
-    return _Tile(site.coordinates[::turned], sizes[::turned], operand.shape)
+    return _Tile(site.coordinates[::turned], site.descriptor.block[::turned], operand.shape)
 
 
-def _places(launch: Launch, walked: Walk) -> Mapping[str, Poly] | None:
+def _places(launch: LaunchFacts, walked: Walk) -> Mapping[str, Poly] | None:
     """How many places there are for each coordinate of a tile, and for the part; None where that is not known."""
     sides = {name: [x for x in launch.grid if x.variables == {size_along(name)}] for name in walked.replaced}
     if len(sides) != 2 or any(len(side) != 1 for side in sides.values()):

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Literal
 
 from generator.bounds.rewriting import replaced, replaced_in
-from generator.bounds.terms import ALWAYS, Atom, Condition, Function, Poly, Variable, at_most, below, variable
+from generator.bounds.terms import ALWAYS, Atom, Condition, DefinedFunction, Poly, Variable, at_most, below, variable
 
-#: The width of a number: a constant takes the width of the other operand, `index` is the launcher's choice for INDEX.
+#: The width of a number: a constant takes that of the other operand, `index` is that of INDEX, which the call decides.
 Width = Literal["constant", "32", "index", "64"]
 _WIDER: tuple[Width, ...] = ("constant", "32", "index", "64")
 
@@ -19,7 +18,7 @@ Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Part:
+class IntermediateResult:
     """An intermediate result that the machine computes, and its place: it must fit its width."""
 
     value: Poly
@@ -30,22 +29,22 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Number:
+class LaneIntegers:
     """Integers, one for each lane of the shape; `lane0`, `lane1` in the value are the indices along its axes."""
 
     value: Poly
     shape: Shape = ()
     width: Width = "constant"
-    parts: frozenset[Part] = frozenset()
+    parts: frozenset[IntermediateResult] = frozenset()
 
 
 @dataclass(frozen=True)
-class Truth:
+class LaneConditions:
     """A condition for each lane of the shape."""
 
     condition: Condition
     shape: Shape = ()
-    parts: frozenset[Part] = frozenset()
+    parts: frozenset[IntermediateResult] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -55,11 +54,11 @@ class Pointer:
     operand: str
     offset: Poly
     shape: Shape = ()
-    parts: frozenset[Part] = frozenset()
+    parts: frozenset[IntermediateResult] = frozenset()
 
 
 @dataclass(frozen=True)
-class Block:
+class BlockPointer:
     """A block pointer: a block of a matrix with the given extents and strides."""
 
     operand: str
@@ -67,7 +66,7 @@ class Block:
     strides: tuple[Poly, ...]
     offsets: tuple[Poly, ...]
     shape: Shape
-    parts: frozenset[Part]
+    parts: frozenset[IntermediateResult]
     #: The offset of the matrix in the operand, in elements.
     start: Poly
 
@@ -80,7 +79,7 @@ class Descriptor:
     dimensions: int
     fault: str | None
     #: The sizes of its block, and whether it is of the operand turned.
-    block: tuple[ast.expr, ...] = ()
+    block: tuple[int, ...] = ()
     turned: bool = False
 
 
@@ -93,7 +92,7 @@ class Either:
 
 
 @dataclass(frozen=True)
-class Count:
+class CounterValue:
     """The value that an atomic add of 1 reads from a counter: it differs among the programs that increment it."""
 
     operand: str
@@ -106,7 +105,7 @@ class Count:
 
 
 @dataclass(frozen=True)
-class Dtype:
+class IntegerType:
     """An integer type."""
 
     width: Width
@@ -116,7 +115,7 @@ class Dtype:
 class Called:
     """A function of the file that computes a tile from a number: it maps integers to two integers."""
 
-    function: Function
+    function: DefinedFunction
 
 
 @dataclass(frozen=True)
@@ -135,7 +134,19 @@ class Opaque:
     memory: bool = False
 
 
-Value = Number | Truth | Pointer | Block | Descriptor | Either | Count | Dtype | Called | Several | Opaque
+Value = (
+    LaneIntegers
+    | LaneConditions
+    | Pointer
+    | BlockPointer
+    | Descriptor
+    | Either
+    | CounterValue
+    | IntegerType
+    | Called
+    | Several
+    | Opaque
+)
 
 
 def lane(axis: int) -> Poly:
@@ -161,23 +172,23 @@ def reaches_memory(value: Value) -> bool:
         return any(map(reaches_memory, value.items))
     if isinstance(value, Opaque):
         return value.memory
-    return isinstance(value, Pointer | Block | Descriptor | Either)
+    return isinstance(value, Pointer | BlockPointer | Descriptor | Either)
 
 
-def moved(value: Number | Truth, axes: Mapping[int, int], shape: Shape) -> Number | Truth:
+def moved(value: LaneIntegers | LaneConditions, axes: Mapping[int, int], shape: Shape) -> LaneIntegers | LaneConditions:
     """A tensor whose axes become other axes of a shape with more dimensions; `axes` maps old axes to new ones."""
     by: dict[Atom, Poly] = {Variable(f"lane{old}"): lane(new) for old, new in axes.items() if old != new}
 
-    def placed(part: Part) -> Part:
+    def placed(part: IntermediateResult) -> IntermediateResult:
         sizes = [1] * len(shape)
         for old, size in enumerate(part.shape):
             sizes[axes[old]] = size
         return replace(part, value=replaced(part.value, by), shape=tuple(sizes) if part.shape else ())
 
     parts = frozenset(map(placed, value.parts))
-    if isinstance(value, Truth):
-        return Truth(replaced_in(value.condition, by), shape, parts)
-    return Number(replaced(value.value, by), shape, value.width, parts)
+    if isinstance(value, LaneConditions):
+        return LaneConditions(replaced_in(value.condition, by), shape, parts)
+    return LaneIntegers(replaced(value.value, by), shape, value.width, parts)
 
 
 def broadcast(shapes: Iterable[Shape]) -> Shape | None:
@@ -194,4 +205,4 @@ def broadcast(shapes: Iterable[Shape]) -> Shape | None:
 
 
 #: The mask that is true in every lane.
-TRUE = Truth(ALWAYS)
+TRUE = LaneConditions(ALWAYS)

@@ -23,7 +23,8 @@ class Term:
     @cached_property
     def variables(self) -> frozenset[str]:
         """The names of the variables in it, at any depth."""
-        raise NotImplementedError
+        held = [x if isinstance(x, tuple) else (x,) for x in vars(self).values()]
+        return frozenset().union(*(x.variables for several in held for x in several if isinstance(x, Term)))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Term) and self.text == other.text
@@ -61,10 +62,6 @@ class Quotient(Term):
     def text(self) -> str:
         return f"({self.dividend} // {_bracketed(self.divisor)})"
 
-    @cached_property
-    def variables(self) -> frozenset[str]:
-        return self.dividend.variables | self.divisor.variables
-
 
 @dataclass(frozen=True, eq=False)
 class Least(Term):
@@ -77,13 +74,9 @@ class Least(Term):
     def text(self) -> str:
         return f"min({self.first}, {self.second})"
 
-    @cached_property
-    def variables(self) -> frozenset[str]:
-        return self.first.variables | self.second.variables
-
 
 @dataclass(frozen=True, eq=False)
-class Choice(Term):
+class ConditionalSum(Term):
     """One of two sums, selected by a condition."""
 
     condition: Condition
@@ -94,12 +87,8 @@ class Choice(Term):
     def text(self) -> str:
         return f"({self.then} if {self.condition} else {self.otherwise})"
 
-    @cached_property
-    def variables(self) -> frozenset[str]:
-        return self.condition.variables | self.then.variables | self.otherwise.variables
 
-
-class Function(Protocol):
+class DefinedFunction(Protocol):
     """A function of integers that a file defines."""
 
     @property
@@ -115,20 +104,16 @@ class Endless(ZeroDivisionError):
 
 
 @dataclass(frozen=True, eq=False)
-class Result(Term):
+class ReturnedNumber(Term):
     """One of the numbers that a function returns."""
 
-    function: Function
+    function: DefinedFunction
     arguments: tuple[Poly, ...]
     place: int
 
     @cached_property
     def text(self) -> str:
         return f"{self.function.text}({', '.join(map(str, self.arguments))})[{self.place}]"
-
-    @cached_property
-    def variables(self) -> frozenset[str]:
-        return frozenset().union(*(argument.variables for argument in self.arguments))
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,12 +126,8 @@ class Renumbered(Term):
     def text(self) -> str:
         return f"({self.number})"
 
-    @cached_property
-    def variables(self) -> frozenset[str]:
-        return self.number.variables
 
-
-Atom = Variable | Quotient | Least | Choice | Result | Renumbered
+Atom = Variable | Quotient | Least | ConditionalSum | ReturnedNumber | Renumbered
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,10 +184,6 @@ class AtMostZero(Term):
     def text(self) -> str:
         return f"{self.sum} <= 0"
 
-    @cached_property
-    def variables(self) -> frozenset[str]:
-        return self.sum.variables
-
 
 @dataclass(frozen=True, eq=False)
 class Zero(Term):
@@ -217,10 +194,6 @@ class Zero(Term):
     @cached_property
     def text(self) -> str:
         return f"{self.sum} == 0"
-
-    @cached_property
-    def variables(self) -> frozenset[str]:
-        return self.sum.variables
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,10 +206,6 @@ class Not(Term):
     def text(self) -> str:
         return f"not ({self.condition})"
 
-    @cached_property
-    def variables(self) -> frozenset[str]:
-        return self.condition.variables
-
 
 @dataclass(frozen=True, eq=False)
 class Every(Term):
@@ -247,10 +216,6 @@ class Every(Term):
     @cached_property
     def text(self) -> str:
         return " and ".join(f"({part})" for part in self.parts) or "always"
-
-    @cached_property
-    def variables(self) -> frozenset[str]:
-        return frozenset().union(*(part.variables for part in self.parts))
 
 
 Condition = AtMostZero | Zero | Not | Every
@@ -286,7 +251,7 @@ def least(a: Poly, b: Poly) -> Poly:
 
 def choice(condition: Condition, then: Poly, otherwise: Poly) -> Poly:
     """`then` if the condition holds, otherwise `otherwise`."""
-    return then if then == otherwise else of(Choice(condition, then, otherwise))
+    return then if then == otherwise else of(ConditionalSum(condition, then, otherwise))
 
 
 def below(a: Poly | int, b: Poly | int) -> Condition:

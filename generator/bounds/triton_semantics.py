@@ -8,17 +8,17 @@ from dataclasses import replace
 
 from generator.bounds.choices import where
 from generator.bounds.plain_arithmetic import combined
-from generator.bounds.sites import Place
+from generator.bounds.sites import ExecutionPoint
 from generator.bounds.source import NotUnderstood
 from generator.bounds.symbolic_values import (
-    Block,
-    Dtype,
-    Number,
+    BlockPointer,
+    IntegerType,
+    IntermediateResult,
+    LaneConditions,
+    LaneIntegers,
     Opaque,
-    Part,
     Pointer,
     Several,
-    Truth,
     Value,
     broadcast,
     lane,
@@ -28,7 +28,7 @@ from generator.bounds.symbolic_values import (
 from generator.bounds.terms import ALWAYS, NEVER, Poly, least, poly, variable
 
 Keywords = Mapping[str, Value]
-Function = Callable[[Place, Sequence[Value], Keywords], Value]
+Function = Callable[[ExecutionPoint, Sequence[Value], Keywords], Value]
 
 #: The program id, from 0 to below the size of the grid.
 PID = "pid"
@@ -37,20 +37,20 @@ PART = "part"
 SECOND_AXIS = "tl.program_id(1)"
 #: The number of tiles, used where possible: a product of the grid's sides is hard for the solver.
 TILES = "tiles"
-DTYPES: Mapping[str, Dtype] = {"int32": Dtype("32"), "int64": Dtype("64")}
+DTYPES: Mapping[str, IntegerType] = {"int32": IntegerType("32"), "int64": IntegerType("64")}
 
 
-def operate(place: Place, operator: ast.operator, a: Value, b: Value) -> Value:
+def operate(place: ExecutionPoint, operator: ast.operator, a: Value, b: Value) -> Value:
     """`a operator b`: a number for two numbers, an address for an address plus a number, otherwise opaque."""
-    if isinstance(a, Pointer | Number) and isinstance(b, Pointer | Number):
+    if isinstance(a, Pointer | LaneIntegers) and isinstance(b, Pointer | LaneIntegers):
         shape = broadcast([a.shape, b.shape])
         if shape is None:
             raise NotUnderstood(place.line, f"shapes {a.shape} and {b.shape}, which do not broadcast")
-        if isinstance(a, Number) and isinstance(b, Number):
+        if isinstance(a, LaneIntegers) and isinstance(b, LaneIntegers):
             return _numbers(place, operator, a, b)
-        if isinstance(a, Number):
+        if isinstance(a, LaneIntegers):
             a, b = b, a
-        if isinstance(a, Pointer) and isinstance(b, Number) and isinstance(operator, ast.Add):
+        if isinstance(a, Pointer) and isinstance(b, LaneIntegers) and isinstance(operator, ast.Add):
             return Pointer(a.operand, a.offset + b.value, shape, a.parts | b.parts)
     strange = next((x.what for x in (a, b) if isinstance(x, Opaque)), type(operator).__name__)
     if reaches_memory(a) or reaches_memory(b):
@@ -58,97 +58,99 @@ def operate(place: Place, operator: ast.operator, a: Value, b: Value) -> Value:
     return Opaque(strange)
 
 
-def _numbers(place: Place, operator: ast.operator, a: Number, b: Number) -> Value:
+def _numbers(place: ExecutionPoint, operator: ast.operator, a: LaneIntegers, b: LaneIntegers) -> Value:
     value = combined(operator, a.value, b.value)
     if value is None:
         return Opaque(f"{type(operator).__name__} of numbers")
     shape, width, parts = broadcast([a.shape, b.shape]) or (), wider(a.width, b.width), a.parts | b.parts
     # A quotient or a remainder is not wider than the dividend.
     if width in ("32", "index") and isinstance(operator, ast.Add | ast.Sub | ast.Mult):
-        parts |= {Part(value, shape, width == "index", place.path, place.line)}
-    return Number(value, shape, width, parts)
+        parts |= {IntermediateResult(value, shape, width == "index", place.path, place.line)}
+    return LaneIntegers(value, shape, width, parts)
 
 
-def _number(place: Place, value: Value, what: str) -> Number:
-    if isinstance(value, Number):
+def _number(place: ExecutionPoint, value: Value, what: str) -> LaneIntegers:
+    if isinstance(value, LaneIntegers):
         return value
     raise NotUnderstood(place.line, f"{what}, {value.what if isinstance(value, Opaque) else type(value).__name__}")
 
 
-def _constant(place: Place, value: Value, what: str) -> int:
+def _constant(place: ExecutionPoint, value: Value, what: str) -> int:
     number = _number(place, value, what).value.constant
     if number is None:
         raise NotUnderstood(place.line, f"{what} is not a compile-time constant")
     return number
 
 
-def _items(place: Place, value: Value, what: str) -> list[Number]:
+def _items(place: ExecutionPoint, value: Value, what: str) -> list[LaneIntegers]:
     if not isinstance(value, Several):
         raise NotUnderstood(place.line, f"{what} is not a tuple")
     return [_number(place, item, what) for item in value.items]
 
 
-def program_id(place: Place, arguments: Sequence[Value], keywords: Keywords) -> Value:
+def program_id(place: ExecutionPoint, arguments: Sequence[Value], keywords: Keywords) -> Value:
     """The program id along the grid's first axis; raises `NotUnderstood` for another axis."""
     if _constant(place, arguments[0], "the axis of the grid") != 0:
         raise NotUnderstood(place.line, "a second axis of the grid")
-    return Number(variable(PID), width="32")
+    return LaneIntegers(variable(PID), width="32")
 
 
-def cdiv(place: Place, arguments: Sequence[Value], keywords: Keywords) -> Value:
+def cdiv(place: ExecutionPoint, arguments: Sequence[Value], keywords: Keywords) -> Value:
     """A quotient rounded up: `(a + (b - 1)) // b`."""
     a, b = arguments
-    above = operate(place, ast.Add(), a, operate(place, ast.Sub(), b, Number(poly(1))))
+    above = operate(place, ast.Add(), a, operate(place, ast.Sub(), b, LaneIntegers(poly(1))))
     return operate(place, ast.FloorDiv(), above, b)
 
 
-def minimum(place: Place, arguments: Sequence[Value], keywords: Keywords) -> Value:
+def minimum(place: ExecutionPoint, arguments: Sequence[Value], keywords: Keywords) -> Value:
     """The minimum of two numbers."""
     a, b = arguments
-    if not isinstance(a, Number) or not isinstance(b, Number):
+    if not isinstance(a, LaneIntegers) or not isinstance(b, LaneIntegers):
         return Opaque("the minimum of values that are not followed")
     shape = broadcast([a.shape, b.shape])
     if shape is None:
         raise NotUnderstood(place.line, f"shapes {a.shape} and {b.shape}, which do not broadcast")
-    return Number(least(a.value, b.value), shape, wider(a.width, b.width), a.parts | b.parts)
+    return LaneIntegers(least(a.value, b.value), shape, wider(a.width, b.width), a.parts | b.parts)
 
 
-def maximum(place: Place, arguments: Sequence[Value], keywords: Keywords) -> Value:
+def maximum(place: ExecutionPoint, arguments: Sequence[Value], keywords: Keywords) -> Value:
     """The maximum of two numbers: their sum minus their minimum."""
     least_of = minimum(place, arguments, keywords)
     a, b = arguments
-    if not isinstance(a, Number) or not isinstance(b, Number) or not isinstance(least_of, Number):
+    if not isinstance(a, LaneIntegers) or not isinstance(b, LaneIntegers) or not isinstance(least_of, LaneIntegers):
         return least_of
     return replace(least_of, value=a.value + b.value - least_of.value)
 
 
-def arange(place: Place, arguments: Sequence[Value], keywords: Keywords) -> Value:
+def arange(place: ExecutionPoint, arguments: Sequence[Value], keywords: Keywords) -> Value:
     """Consecutive numbers, one for each lane."""
     start, end = (_constant(place, argument, "a bound of tl.arange") for argument in arguments)
-    return Number(lane(0) + start, (end - start,), "32")
+    return LaneIntegers(lane(0) + start, (end - start,), "32")
 
 
-def full(place: Place, arguments: Sequence[Value], keywords: Keywords) -> Value:
+def full(place: ExecutionPoint, arguments: Sequence[Value], keywords: Keywords) -> Value:
     """A constant tensor; only a boolean one, which can be a mask, is followed."""
     shape, value, *_ = arguments
-    if not isinstance(value, Truth):
+    if not isinstance(value, LaneConditions):
         return Opaque("a constant tensor")
     sizes = [_constant(place, size, "a size") for size in _items(place, shape, "a shape")]
-    return Truth(value.condition, tuple(sizes))
+    return LaneConditions(value.condition, tuple(sizes))
 
 
-def cast(place: Place, arguments: Sequence[Value], keywords: Keywords) -> Value:
+def cast(place: ExecutionPoint, arguments: Sequence[Value], keywords: Keywords) -> Value:
     """A number converted to another width."""
     x, dtype, *_ = arguments
-    if isinstance(x, Number) and isinstance(dtype, Dtype):
+    if isinstance(x, LaneIntegers) and isinstance(dtype, IntegerType):
         narrowed = (
-            {Part(x.value, x.shape, False, place.path, place.line)} if (x.width, dtype.width) == ("64", "32") else ()
+            {IntermediateResult(x.value, x.shape, False, place.path, place.line)}
+            if (x.width, dtype.width) == ("64", "32")
+            else ()
         )
-        return Number(x.value, x.shape, dtype.width, x.parts.union(narrowed))
+        return LaneIntegers(x.value, x.shape, dtype.width, x.parts.union(narrowed))
     return Opaque("a converted value")
 
 
-def swizzle2d(place: Place, arguments: Sequence[Value], keywords: Keywords) -> Value:
+def swizzle2d(place: ExecutionPoint, arguments: Sequence[Value], keywords: Keywords) -> Value:
     """`tl.swizzle2d`, with the variable names of Triton's definition."""
     i, j, size_i, size_j, size_g = arguments
 
@@ -164,7 +166,7 @@ def swizzle2d(place: Place, arguments: Sequence[Value], keywords: Keywords) -> V
     return Several((step(ast.Add(), off_i, step(ast.Mod(), ij, size_g)), step(ast.FloorDiv(), ij, size_g)))
 
 
-def make_block_ptr(place: Place, arguments: Sequence[Value], keywords: Keywords) -> Value:
+def make_block_ptr(place: ExecutionPoint, arguments: Sequence[Value], keywords: Keywords) -> Value:
     """A block pointer into an operand."""
     names = ("base", "shape", "strides", "offsets", "block_shape", "order")
     given = dict(zip(names, arguments)) | dict(keywords)
@@ -174,7 +176,7 @@ def make_block_ptr(place: Place, arguments: Sequence[Value], keywords: Keywords)
     extents, strides, offsets, sizes = (_items(place, given[name], name) for name in names[1:5])
     if not len(extents) == len(strides) == len(offsets) == len(sizes):
         raise NotUnderstood(place.line, "a block pointer whose tuples differ in length")
-    return Block(
+    return BlockPointer(
         operand=base.operand,
         extents=_values(extents),
         strides=_values(strides),
@@ -186,44 +188,44 @@ def make_block_ptr(place: Place, arguments: Sequence[Value], keywords: Keywords)
     )
 
 
-def advance(place: Place, arguments: Sequence[Value], keywords: Keywords) -> Value:
+def advance(place: ExecutionPoint, arguments: Sequence[Value], keywords: Keywords) -> Value:
     """A block pointer, moved."""
     block, by = arguments
-    if not isinstance(block, Block):
+    if not isinstance(block, BlockPointer):
         raise NotUnderstood(place.line, "tl.advance of a value that is not a block pointer")
     return moved_block(place, block, by, poly(1))
 
 
-def moved(place: Place, first: Pointer | Number, by: Number, times: Poly) -> Value:
+def moved(place: ExecutionPoint, first: Pointer | LaneIntegers, by: LaneIntegers, times: Poly) -> Value:
     """A pointer or a number to which the same number is added `times` times."""
     parts = first.parts | by.parts
     if isinstance(first, Pointer):
         return Pointer(first.operand, first.offset + by.value * times, first.shape, parts)
     value = first.value + by.value * times
-    part = Part(value, first.shape, first.width == "index", place.path, place.line)
-    return Number(value, first.shape, first.width, parts | {part})
+    part = IntermediateResult(value, first.shape, first.width == "index", place.path, place.line)
+    return LaneIntegers(value, first.shape, first.width, parts | {part})
 
 
-def moved_block(place: Place, block: Block, by: Value, times: Poly) -> Block:
+def moved_block(place: ExecutionPoint, block: BlockPointer, by: Value, times: Poly) -> BlockPointer:
     """A block pointer moved `times` times by the same distances."""
     distances = _items(place, by, "a distance")
     if len(distances) != len(block.offsets) or any(distance.shape for distance in distances):
         raise NotUnderstood(place.line, f"{len(distances)} distances for {len(block.offsets)} dimensions")
     offsets = tuple(offset + distance.value * times for offset, distance in zip(block.offsets, distances))
-    computed = {Part(offset, (), False, place.path, place.line) for offset in offsets}
+    computed = {IntermediateResult(offset, (), False, place.path, place.line) for offset in offsets}
     parts = block.parts.union(computed, *(distance.parts for distance in distances))
     return replace(block, offsets=offsets, parts=parts)
 
 
-def _values(numbers: Sequence[Number]) -> tuple[Poly, ...]:
+def _values(numbers: Sequence[LaneIntegers]) -> tuple[Poly, ...]:
     return tuple(number.value for number in numbers)
 
 
 def constant(value: object) -> Value:
     """A constant of the source."""
     if isinstance(value, bool):
-        return Truth(ALWAYS if value else NEVER)
-    return Number(poly(value)) if isinstance(value, int) else Opaque(f"the constant {value!r}")
+        return LaneConditions(ALWAYS if value else NEVER)
+    return LaneIntegers(poly(value)) if isinstance(value, int) else Opaque(f"the constant {value!r}")
 
 
 FUNCTIONS: Mapping[str, Function] = {

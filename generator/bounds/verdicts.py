@@ -9,11 +9,11 @@ from typing import Literal
 
 from generator.bounds import faults
 from generator.bounds.evaluate import Walk
-from generator.bounds.faults import Fault, NotLinear, Numbers
-from generator.bounds.helpers import SIZES
-from generator.bounds.launcher_facts import Launch, Launcher
+from generator.bounds.faults import FaultCondition, NotLinear, Numbers
+from generator.bounds.launch_facts import Launcher, LaunchFacts
 from generator.bounds.order_proof import Lemma
 from generator.bounds.rewriting import holds, replaced, replaced_in, value
+from generator.bounds.runtime_theorems import SIZES
 from generator.bounds.sites import Site
 from generator.bounds.solve import Answer, smallest, together
 from generator.bounds.symbolic_values import lanes
@@ -30,7 +30,7 @@ _PROGRAMS = 2**12
 
 
 @dataclass(frozen=True)
-class Verdict:
+class AccessVerdict:
     """The verdict on an access, and why or for which numbers it fails."""
 
     state: State
@@ -42,33 +42,33 @@ class Judge:
     """Everything known about the accesses of a kernel with one configuration."""
 
     known: Launcher
-    launch: Launch
+    launch: LaunchFacts
     walked: Walk
     lemma: Lemma
     tiles: Mapping[str, int]
 
-    def verdict(self, site: Site) -> Verdict:
+    def verdict(self, site: Site) -> AccessVerdict:
         """The verdict on an access."""
         operand, descriptor = self.launch.operands[site.operand], site.descriptor
         if descriptor is not None and descriptor.fault is not None:
-            return Verdict("not proved", f"{operand.name} is {descriptor.fault}")
+            return AccessVerdict("not proved", f"{operand.name} is {descriptor.fault}")
         strides = self.known.strides
         try:
             possible = [] if descriptor else list(faults.of_address(site, operand, strides))
             possible += faults.of_widths(site, operand, strides, operand.name in self.known.indexed)
         except NotLinear as error:
-            return Verdict("not proved", str(error))
+            return AccessVerdict("not proved", str(error))
         found = [verdict for verdict in (self._doubt(site, fault) for fault in possible) if verdict is not None]
         if found:
             return min(found, key=lambda verdict: verdict.state != "refuted")
         if descriptor is not None:
-            return Verdict("hardware", "the descriptor has the operand's own shape and strides")
+            return AccessVerdict("hardware", "the descriptor has the operand's own shape and strides")
         if site.idle:
-            return Verdict("proved")
+            return AccessVerdict("proved")
         reached = self._together(self._context(site))
-        return Verdict("proved", NEVER_REACHED if reached.verdict == "impossible" else "")
+        return AccessVerdict("proved", NEVER_REACHED if reached.verdict == "impossible" else "")
 
-    def _doubt(self, site: Site, fault: Fault) -> Verdict | None:
+    def _doubt(self, site: Site, fault: FaultCondition) -> AccessVerdict | None:
         """None if the fault is proved impossible, otherwise the verdict."""
         context = self._context(site, fault)
         asked = [*context, fault.condition]
@@ -80,13 +80,15 @@ class Judge:
             if numbers is not None:
                 listed = self._listed(numbers)
                 if fault.message is None:
-                    return Verdict("not proved", f"{fault.claim}: not known for {listed}")
-                return Verdict("refuted", f"{listed}: {fault.message(numbers)}")
+                    return AccessVerdict("not proved", f"{fault.claim}: not known for {listed}")
+                return AccessVerdict("refuted", f"{listed}: {fault.message(numbers)}")
         if answer.verdict == "unknown":
-            return Verdict("not proved", f"{fault.claim}: the solver found no answer within its limit")
+            return AccessVerdict("not proved", f"{fault.claim}: the solver found no answer within its limit")
         if self.lemma.order.state != "proved":
-            return Verdict("not proved", f"{fault.claim}: the order of tiles is {self.lemma.order.state}")
-        return Verdict("not proved", f"{fault.claim}: the solver's counterexample does not hold in plain arithmetic")
+            return AccessVerdict("not proved", f"{fault.claim}: the order of tiles is {self.lemma.order.state}")
+        return AccessVerdict(
+            "not proved", f"{fault.claim}: the solver's counterexample does not hold in plain arithmetic"
+        )
 
     def _together(self, conditions: list[Condition]) -> Answer:
         """Whether the conditions can hold together, one query per program of a tile: one for all is too hard."""
@@ -96,7 +98,7 @@ class Judge:
         answers = [together(replaced_in(condition, by) for condition in conditions) for by in parts]
         return next((answer for answer in answers if answer.verdict != "impossible"), answers[0])
 
-    def _context(self, site: Site, fault: Fault | None = None) -> list[Condition]:
+    def _context(self, site: Site, fault: FaultCondition | None = None) -> list[Condition]:
         """The conditions that hold at the access, or at an intermediate result of its address."""
         context = [*self.launch.facts, *self.walked.facts]
         if fault is None or fault.masked:
@@ -128,6 +130,9 @@ class Judge:
         tiles = prod(self.launch.grid, start=self.launch.batch or poly(1))
         if value(tiles, dict.fromkeys(SIZES, 1) | dict(model)) >= 2**31:
             # No result has so many tiles.
+            return None
+        if not all(holds(limit, dict.fromkeys(SIZES, 1) | dict(model)) for limit in self.known.limits):
+            # The kernel does not accept the sizes.
             return None
         try:
             for pid in self._programs(model):

@@ -1,0 +1,348 @@
+"""What a launch passes to its kernel, and what holds whenever it does, from the table that is the file's `CALL`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import prod
+from typing import Any
+
+from generator.bounds import groups, runtime_theorems, sharing, triton_semantics
+from generator.bounds.call_reader import Named, TableObject
+from generator.bounds.extent_terms import factors, term
+from generator.bounds.patterns import matched, matches
+from generator.bounds.plain_arithmetic import condition_of
+from generator.bounds.runtime_theorems import LaunchedTensor
+from generator.bounds.source import JITS, NotUnderstood, Refuted, Source
+from generator.bounds.symbolic_values import Either, IntegerType, LaneConditions, LaneIntegers, Opaque, Pointer, Value
+from generator.bounds.terms import Condition, Poly, at_most, below, equal, poly, variable
+from generator.bounds.triton_semantics import PART, SECOND_AXIS, TILES
+from generator.runtime.extents import Extent, Operation, Size
+
+#: Memory that calls share: partial sums of every program, and a counter for each tile, at zero when a kernel starts.
+WORK, COUNTERS = "work", "counters"
+#: What the first of two kernels stores for the second: partial sums to add, or the B to multiply.
+SUMS = "sums"
+DENSE = "decoded"
+BETWEEN = frozenset({SUMS, DENSE})
+#: The sizes of the products of a call: of one, of a batch, of groups, and of groups along K.
+ONE, BATCH, GROUPS = ("M", "N", "K"), ("B", "M", "N", "K"), ("G", "T", "N", "K")
+GROUPS_OF_K = ("G", "M", "N", "T")
+#: What a launch tells the compiler alone: how it computes, and not where it reads or writes.
+_OPTIONS = frozenset({"enable_fp_fusion", "num_warps", "num_stages"})
+_PROGRAMS = Size("PROGRAMS")
+
+
+@dataclass(frozen=True)
+class LaunchFacts:
+    """A launch with one row of CONFIGS: the parameters' values, the tiles' number as a product, what holds."""
+
+    arguments: Mapping[str, Value]
+    #: What addresses may lie in.
+    operands: Mapping[str, LaunchedTensor]
+    grid: tuple[Poly, ...]
+    facts: tuple[Condition, ...]
+    #: How many matrices have that many tiles, None where there is no batch.
+    batch: Poly | None
+    #: Whether these are the tiles of a group, of which only the device knows how many there are.
+    grouped: bool
+    #: The programs that share a tile, along the grid's second axis.
+    sharing: int
+    #: Whether there are at most as many programs as tiles, and at least one, which walk the tiles; else as many.
+    walks: bool
+    #: Whether there are any number of programs, at least one, that deal the tiles' steps out among them.
+    deals: bool
+    #: The step along K.
+    depth: int
+
+
+class Launcher:
+    """One of the launches of a call, for each row of CONFIGS; raises `NotUnderstood`, or `Refuted` for wrong ones."""
+
+    def __init__(self, source: Source, call: TableObject, at: int) -> None:
+        self.source, self.call, self.made = source, call, call.launches[at]
+        self.sizes: tuple[str, ...] = tuple(size.name for size in call.sizes)
+        self.names, facts = runtime_theorems.sizes(call)
+        launched, self.limits = runtime_theorems.launched(call, self.names)
+        #: What holds for every row, and what is too hard for the solver, of which counterexamples are tested.
+        self.facts = [*facts, *launched]
+        self._second = at > 0
+        self._check()
+
+    @property
+    def line(self) -> int:
+        """Where the launch is."""
+        line: int = self.made.line
+        return line
+
+    @property
+    def extents(self) -> tuple[str, ...]:
+        """The extents of the result."""
+        return self.sizes[self.sizes == GROUPS : -1]
+
+    @cached_property
+    def _between(self) -> set[str]:
+        """The memory that the first kernel fills and the second reads."""
+        parts = {each.parts for each in self.call.reduced}
+        return {each.name for each in self.call.memory if each.kind == "Memory" and each.name not in parts}
+
+    @cached_property
+    def _workspaces(self) -> dict[str, TableObject]:
+        return {each.name: each for each in self.call.memory if each.kind == "Workspace"}
+
+    @property
+    def counts(self) -> bool:
+        """Whether programs count themselves, tile by tile."""
+        return bool(self._workspaces)
+
+    @cached_property
+    def results(self) -> set[str]:
+        """What the kernel fills: of two, the first what is between them, and the second the results."""
+        if len(self.call.launches) == 2 and not self._second:
+            return self._between
+        reduced = {each.name for each in self.call.reduced}
+        names = {each.name for each in self.call.results} | {each.parts for each in self.call.reduced}
+        return names - reduced
+
+    @property
+    def stored(self) -> set[str]:
+        """What the kernel may store to."""
+        return self.results | self._workspaces.keys()
+
+    @property
+    def cleared(self) -> frozenset[str]:
+        """The results that are zero when the kernel starts."""
+        return frozenset(self.call.cleared)
+
+    @cached_property
+    def tensors(self) -> Mapping[str, TableObject]:
+        """What may be passed, by name: all but the results that are made of parts."""
+        reduced = {each.name for each in self.call.reduced}
+        every = (*self.call.operands, *self.call.results, *self.call.memory)
+        return {each.name: each for each in every if each.name not in reduced}
+
+    @cached_property
+    def strides(self) -> tuple[str, ...]:
+        """The variables that stand for the strides of all tensors."""
+        return tuple(
+            f"{name}.stride({dimension})"
+            for name, each in self.tensors.items()
+            for dimension in range(1 if each.kind == "Number" else len(each.shape))
+        )
+
+    @cached_property
+    def indexed(self) -> frozenset[str]:
+        """The tensors whose extent decides between INDEX of 32 and of 64 bits."""
+        found = {
+            runtime_theorems.indexed(x)
+            for x in self._given.values()
+            if isinstance(x, TableObject) and x.kind == "Index"
+        }
+        if len(found) > 1 or not all(found) or any(name not in self.tensors for names in found for name in names):
+            raise NotUnderstood(self.line, "the type of offsets, from other tensors than one list of those of the call")
+        return next(iter(found), frozenset())
+
+    @cached_property
+    def _given(self) -> dict[str, Any]:
+        """The arguments of the launch besides the row's, by the names of the parameters."""
+        groups = [self.made.tensors, self.made.numbers, self.made.constants]
+        found = {name: x for group in groups for name, x in group.items()}
+        row = self.source.rows[0] if self.made.configured else {}
+        if len(found) != sum(map(len, groups)) or found.keys() & row.keys():
+            raise NotUnderstood(self.line, "two arguments of one name")
+        return found
+
+    @cached_property
+    def _derived(self) -> Mapping[str, ast.expr]:
+        """The parameters that `@triton.heuristics` computes from the others, by name."""
+        found: dict[str, ast.expr] = {}
+        for decorator in self.source.kernel.decorator_list:
+            rules = matched(decorator, "triton.heuristics($rules)")
+            if rules is not None and isinstance(rules["rules"], ast.Dict):
+                for key, rule in zip(rules["rules"].keys, rules["rules"].values):
+                    computed = matched(rule, "lambda args: $rule")
+                    if computed is None or not isinstance(key, ast.Constant):
+                        raise NotUnderstood(rule.lineno, ast.unparse(rule))
+                    found[str(key.value)] = computed["rule"]
+            elif not matches(decorator, *JITS):
+                raise NotUnderstood(decorator.lineno, ast.unparse(decorator).partition("\n")[0])
+        return found
+
+    def _check(self) -> None:
+        """Raise unless the table has all that a kernel needs, and nothing that has no meaning here."""
+        call, passed = self.call, set[str]()
+        for launch in call.launches:
+            passed |= {x if isinstance(x, str) else x.name for x in launch.tensors.values()}
+        if tuple(call.table.rows) != self.source.rows:
+            raise NotUnderstood(call.table.line, "configurations other than CONFIGS")
+        if self.sizes not in (ONE, BATCH, GROUPS, GROUPS_OF_K) or not {*self.sizes} <= self.names.keys():
+            raise NotUnderstood(call.line, f"products of {', '.join(self.sizes)}")
+        if not {*call.cleared} <= {each.name for each in call.results}:
+            raise NotUnderstood(call.line, "what is cleared and is no result")
+        between = self._between <= BETWEEN and len(self._between) == len(call.launches) - 1
+        if not between or [*self._workspaces] not in ([], [WORK, COUNTERS]):
+            raise NotUnderstood(call.line, "memory that no kernel is known to need")
+        if (reason := runtime_theorems.why_not_tuned(call, self.names)) is not None:
+            raise NotUnderstood(call.tuner.line, reason)
+        if self._workspaces and not self._workspaces[COUNTERS].cleared:
+            raise Refuted(self._workspaces[COUNTERS].line, f"{COUNTERS}, which are not zero when a kernel starts")
+        for each in (*call.results, *call.memory):
+            if each.name in self.tensors and each.name not in passed:
+                raise Refuted(each.line, f"{each.name}, which is passed to no kernel")
+        if "G" in self.sizes and not runtime_theorems.lanes(self.made.constants.get("GROUPS", 0), self.names):
+            raise NotUnderstood(self.line, "a number of lanes, GROUPS, that may be below the number of groups")
+        for reduction in call.reduced:
+            self._check_reduction(reduction)
+        self._check_results()
+        self._check_parameters()
+
+    def _check_reduction(self, reduction: TableObject) -> None:
+        """Raise unless `Reduction.run` reduces parts of the result's shape, along the last dimension but one."""
+        parts = next((x for x in self.call.memory if x.name == reduction.parts), None)
+        result = next((x for x in self.call.results if x.name == reduction.name), None)
+        known = reduction.how in ("sum", "amax") and parts is not None and len(parts.shape) > 1
+        if not known or result is None or parts is None or (*parts.shape[:-2], parts.shape[-1]) != result.shape:
+            raise NotUnderstood(reduction.line, f"{reduction.name}, made of parts of another shape")
+
+    def _check_results(self) -> None:
+        """Raise unless each result that a kernel stores has an element, or two along the last dimension, for a sum."""
+        own = tuple(variable(name) for name in self.extents)
+        for result in self.call.results:
+            if result.name in self.tensors:
+                shape = runtime_theorems.tensor(result, self.names).shape
+                if shape != own and (result.name == "out" or shape != (*own[:-1], own[-1] * 2)):
+                    raise NotUnderstood(result.line, f"{result.name} of shape {result.shape}, of products {self.sizes}")
+
+    def _check_parameters(self) -> None:
+        """Raise unless each parameter of the kernel has an argument, and each argument a parameter."""
+        signature, row = self.source.kernel.args, self.source.rows[0] if self.made.configured else {}
+        own = {parameter.arg for parameter in signature.args}
+        if signature.posonlyargs or signature.kwonlyargs or signature.vararg or signature.kwarg or signature.defaults:
+            raise NotUnderstood(self.source.kernel.lineno, "parameters of other kinds")
+        given = {*self._given, *row, *self._derived}
+        for name in [parameter.arg for parameter in signature.args if parameter.arg not in given]:
+            raise Refuted(self.line, f"the parameter {name} of {self.source.kernel.name}, which no launch passes")
+        for name in sorted(given - own - _OPTIONS):
+            raise Refuted(self.line, f"the argument {name}, which {self.source.kernel.name} does not take")
+        if any(each.keys() != self.source.rows[0].keys() for each in self.source.rows):
+            raise NotUnderstood(1, "configurations with other entries than the first has")
+
+    def bind(self, row: Mapping[str, int]) -> LaunchFacts:
+        """The launch with this row."""
+        table = {key: poly(number) for key, number in row.items()}
+        names = {**table, **self.names}
+        tiles, walks, deals = self._tiles
+        counted = {**names, "PROGRAMS": variable(sharing.PROGRAMS)} if runtime_theorems.programs(self.call) else names
+        operands = {name: runtime_theorems.tensor(each, counted) for name, each in self.tensors.items()}
+        # M is the number of a group's rows, which only the device knows.
+        grid = tuple(term(self.line, factor, {"M": variable("M"), **names}) for factor in tiles)
+        batch = None
+        if self.sizes in (BATCH, GROUPS_OF_K):
+            batch, *rest = grid
+            grid = tuple(rest)
+            if batch != names[self.sizes[0]]:
+                raise NotUnderstood(self.line, f"a grid of {batch} matrices")
+        if self.counts:
+            if not deals or operands[COUNTERS].shape != (prod(grid, start=poly(1)),):
+                raise NotUnderstood(self.line, "a workspace of programs that do not deal in steps")
+            operands[COUNTERS] = replace(operands[COUNTERS], shape=(variable(TILES),))
+        arguments = {name: self._value(name, x, operands, names) for name, x in self._given.items()}
+        arguments |= {name: LaneIntegers(number) for name, number in table.items() if self.made.configured}
+        own = {parameter.arg for parameter in self.source.kernel.args.args}
+        arguments = {name: value for name, value in arguments.items() if name in own}
+        numbers = {name: value.value for name, value in arguments.items() if isinstance(value, LaneIntegers)}
+        for name, rule in self._derived.items():
+            arguments[name] = LaneConditions(condition_of(rule, numbers))
+        facts, shared = [*self.facts, *runtime_theorems.fitting(self.call, names)], 1
+        if len(self.made.grid) > 1:
+            count = term(self.line, self.made.grid[1], table).constant
+            if count is None or count < 1:
+                raise NotUnderstood(self.line, "a number of programs to a tile that the row does not say")
+            shared = int(count)
+            arguments[SECOND_AXIS] = LaneIntegers(variable(PART), width="32")
+            facts += [at_most(0, variable(PART)), below(variable(PART), poly(shared))]
+        if SUMS in self._between:
+            self._check_parts(operands[SUMS].shape[0], table)
+        depth, grouped = row.get("BLOCK_K", 1), self.sizes == GROUPS
+        return LaunchFacts(arguments, operands, grid, tuple(facts), batch, grouped, shared, walks, deals, depth)
+
+    @cached_property
+    def _tiles(self) -> tuple[tuple[Extent | int, ...], bool, bool]:
+        """The factors of the number of tiles, of groups those of each; whether programs walk them, and deal in steps.
+
+        A tile has one program, or one of each part along a second axis.
+        """
+        grid, walks, deals = self.made.grid, False, False
+        tiles = grid[0] if len(grid) in (1, 2) else 0
+        if isinstance(tiles, Operation) and tiles.symbol == "least" and tiles.right == _PROGRAMS:
+            tiles, walks = tiles.left, True
+        elif tiles == _PROGRAMS and self.counts:
+            # As many tiles as counters.
+            tiles, walks, deals = self._workspaces[COUNTERS].shape[0], True, True
+        if walks and (len(grid) > 1 or not runtime_theorems.programs(self.call)):
+            raise NotUnderstood(self.line, "as many programs as the device runs at once, whose number is not known")
+        if self.sizes == GROUPS:
+            if tiles != groups.PROGRAMS:
+                raise NotUnderstood(self.line, f"a grid of {tiles} programs for groups")
+            return groups.GRID, walks, deals
+        return tuple(factors(tiles)), walks, deals
+
+    def _check_parts(self, stored: Poly, table: Mapping[str, Poly]) -> None:
+        """Raise unless as many parts of K are stored as there is room for, and as are added."""
+        first, second = self.call.launches
+        counts = [*first.grid[1:2], second.constants.get("SPLIT")]
+        if len(counts) != 2 or not all(isinstance(x, Extent) and term(self.line, x, table) == stored for x in counts):
+            raise NotUnderstood(second.line, "parts of K, not SPLIT of them in all places")
+
+    def _value(
+        self, parameter: str, x: Any, operands: Mapping[str, LaunchedTensor], names: Mapping[str, Poly]
+    ) -> Value:
+        """The value of an argument."""
+        name = x if isinstance(x, str) else x.fields.get("name", "") if isinstance(x, TableObject) else ""
+        if name and name not in operands:
+            raise NotUnderstood(self.line, f"{name}, which no tensor of the call is called")
+        match x:
+            case str():
+                number = self.tensors[name].kind == "Number"
+                return Either(name, _on_device(name)) if number else Pointer(name, poly(0))
+            case Size(size) if size in self.names:
+                # The runtime keeps it below 2**31.
+                return LaneIntegers(variable(size), width="32")
+            case bool():
+                return triton_semantics.constant(x)
+            case int() | Extent() if runtime_theorems.lanes(x, self.names):
+                return LaneIntegers(poly(groups.MOST_LANES))
+            case int() | Extent():
+                found = term(self.line, x, names)
+                if found.constant is not None and parameter not in self.made.numbers:
+                    return LaneIntegers(found)
+        match x.kind if isinstance(x, TableObject) else "":
+            case "Described" if self.tensors[name].kind != "Number":
+                return runtime_theorems.described(x, operands[name], names)
+            case "Bytes" if _of_bytes(self.tensors[name]):
+                # The addresses of bytes are those of elements of a byte each.
+                return Pointer(name, poly(0))
+            case "Stride" if 0 <= x.dimension < len(operands[name].shape) and self.tensors[name].kind != "Number":
+                return LaneIntegers(variable(operands[name].strides[x.dimension]), width="32")
+            case "Index" if self.indexed:
+                return IntegerType("index")
+            case "OnDevice" if self.tensors[name].kind == "Number":
+                return LaneConditions(_on_device(name))
+            case "Approximate":
+                # Which instructions compute a value: none that is followed.
+                return Opaque("Approximate")
+        raise NotUnderstood(self.line, f"the argument {parameter}")
+
+
+def _on_device(name: str) -> Condition:
+    return equal(variable(f"{name} is a tensor"), 1)
+
+
+def _of_bytes(made: TableObject) -> bool:
+    """Whether all types that a tensor may have are of a byte each."""
+    dtypes = made.dtype if isinstance(made.dtype, tuple) else (made.dtype,)
+    return all(
+        isinstance(x, Named) and x.name.startswith(("torch.float8_", "torch.uint8", "torch.int8")) for x in dtypes
+    )
