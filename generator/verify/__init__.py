@@ -1,8 +1,8 @@
 """Verify rendered kernels: load each file by its path, as a user does, and compare its results with float64.
 
-The modules, from the command line inwards:
+The modules, from a call of the command inwards:
 
-    cli              the command line and its exit status
+    verification_run one call: what it proves, prints and writes, and its exit status
     job_selection    the jobs of a run: a kernel, or a contract's function, at a level; or one shard of them
     level_scope      what a level cannot prove, and which other level, Triton version or device (`gpu`) does
     coverage         which combinations run when not all do; `job_costs` estimates durations, to divide shards evenly
@@ -20,10 +20,8 @@ The levels interpret and gpu:
     refusals         calls that a launcher must reject: wrong operands (`invalid_calls`), or what a kernel does not
                      support (`unsupported_calls`)
     execute          one case on the interpreter or a GPU, and all checks after it, `tile_order` among them
-    case_setup       a case's operands, in buffers with poisoned margins (`poisoned_operands`)
-    reference        the float64 result computed from the spec, with a bound on the rounding errors of any kernel
-                     (`error_propagation`, `accumulation_bounds`)
-    compare          compares a result with the reference
+    case_setup       a case's operands, in buffers with poisoned margins; `generator.problem` draws their values,
+                     computes the float64 result from the spec with a bound on the errors of any kernel, and compares
     interpreter      Triton's interpreter with corrections; every address is checked
 
 The level compile:
@@ -34,6 +32,6 @@ The level compile:
     machine_code     the machine code of a specialisation, and the resources that it needs
     expectations     the instructions that the machine code must and must not contain
 
-No module reads a template or the rendered text to learn which result is right. The modules that `cli` imports do not
-import torch or triton: a worker sets its environment before it imports them.
+No module reads a template or the rendered text to learn which result is right. The modules that `verification_run`
+imports do not import torch or triton: a worker sets its environment before it imports them.
 """

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from types import ModuleType, SimpleNamespace
-from unittest.mock import patch
+from types import ModuleType
 
 import torch
 
-from generator.language.targets import TARGETS
 from generator.plan.kernels import Kernel
 from generator.verify.case_sizes import Fit
 from generator.verify.manifest_configurations import configuration_of, takes
+from generator.verify.offered_rows import claimed_device, forget_devices
 
 
 def tuner_fault(module: ModuleType, kernel: Kernel) -> str | None:
-    """What is wrong with the tuner of `module.gemm_kernel`, or None."""
-    tuner = module.gemm_kernel
+    """What is wrong with the tuner of the call of `module`, or None."""
+    tuner = module.CALL.tuner.kernel(module.CALL) if hasattr(module, "CALL") else module.tuned_kernel
     if list(tuner.keys) != ["M", "N", "K"]:
         return f"the autotuner caches its choice by {', '.join(tuner.keys)}, expected M, N, K"
     configurations = [
@@ -33,7 +30,8 @@ def tuner_fault(module: ModuleType, kernel: Kernel) -> str | None:
             arguments = {"M": m, "N": n, "K": k, "a_ptr": torch.empty(1), "a_desc": torch.empty(1)}
             tried = list(tuner.configs)
             if tuner.early_config_prune:
-                with _claimed(target):
+                forget_devices(module)
+                with claimed_device(target):
                     tried = tuner.early_config_prune(tuner.configs, {}, **arguments)
             wanted = [
                 config
@@ -44,16 +42,3 @@ def tuner_fault(module: ModuleType, kernel: Kernel) -> str | None:
                 problem = f"for M, N, K = {m}, {n}, {k} on {target}"
                 return f"{problem} the autotuner tries {len(tried)} configurations, and {len(wanted)} are valid"
     return None
-
-
-@contextmanager
-def _claimed(target: str) -> Iterator[None]:
-    """Make torch report that the current device is a GPU of the target, whether or not a GPU is present."""
-    major, minor = divmod(TARGETS[target].capability, 10)
-    properties = SimpleNamespace(major=major, minor=minor, gcnArchName=target)
-    with (
-        patch.object(torch.cuda, "current_device", lambda: 0),
-        patch.object(torch.cuda, "get_device_properties", lambda device=None: properties),
-        patch.object(torch.version, "hip", "claimed" if TARGETS[target].vendor == "amd" else None),
-    ):
-        yield

@@ -5,11 +5,10 @@ from __future__ import annotations
 import time
 
 from generator.bounds import NEVER_REACHED, Access, NotUnderstood, prove
-from generator.verify.jobs import Failure, Job, Result
-from generator.verify.loading import subject
+from generator.verify.jobs import Failure, Job, JobResult, subject
 
 
-def run(job: Job) -> Result:
+def run(job: Job) -> JobResult:
     """Run the proof for the kernel of `job`. A refuted access is a failure; one not understood is not proved."""
     started = time.monotonic()
     failures: list[Failure] = []
@@ -40,7 +39,7 @@ def run(job: Job) -> Result:
             not_proved.append(("order", proof.order.detail))
         else:
             cases += 1
-    return Result(
+    return JobResult(
         job,
         cases,
         tuple(failures),

@@ -4,35 +4,39 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 
 from generator.language.dtypes import QUANTISED
-from generator.language.storage import CONTAINER
-from generator.plan.call import Argument, call
+from generator.language.elements import ELEMENTS
+from generator.language.model import Variant
+from generator.language.storage import CONTAINER, Storage
+from generator.plan.contract_call import Argument, call
 from generator.plan.kernels import Kernel
+from generator.problem.drawn_values import Draw, Recipe, is_of_bits
+from generator.problem.element_types import OPERAND_TYPES, has_infinity, torch_type
+from generator.problem.layouts import matrix_strides
+from generator.problem.poisoned_operands import PoisonedOperand, fill, place
 from generator.verify.case_sizes import Case, sizes_of
-from generator.verify.element_types import OPERAND_TYPES, has_infinity, torch_type
-from generator.verify.poisoned_operands import Operand, fill, place
-from generator.verify.stored_values import positions
 
 #: A stride in elements that is a multiple of 16 bytes for every type.
 _STEP = 16
 #: The product's standard deviation: in this range the epilogue's functions are nonlinear and rounding errors show.
 _SPREAD = 2.0
-#: The same for saturated results, so that values exceed the range on both sides. Integer operands then have values of
-#: at most _SATURATING_WHOLE instead of their whole range.
-_SATURATING_SPREAD = {"int8": 100.0, "fp8e4m3": 200.0, "fp8e5m2": 3000.0}
-_SATURATING_WHOLE = 8
+#: The same for saturated results, so that values exceed the range on both sides: a part of the largest number within
+#: limits. Integer operands then have values of _SATURATING_WHOLE instead of their whole range.
+_SATURATING_SPREAD, _LEAST_SPREAD, _MOST_SPREAD = 200 / 448, 100.0, 3000.0
+_SATURATING_WHOLE = -8, 8
 _PADDING = {"a": 3, "b": 7, "c": 11}
 #: A stride that no layout has and no hardware copy accepts.
 _ODD = 7
 #: The type of scales, or of zero points where a byte is one of their types, by the type of the case's operands.
 _SCALE_TYPE = {"fp32": "fp32", "fp64": "fp32", "bf16": "bf16", "fp16": "fp16"}
 _ZERO_TYPE = {**_SCALE_TYPE, "bf16": CONTAINER}
-_E8M0_TYPE = {word: CONTAINER if word == "bf16" else "e8m0" for word in _SCALE_TYPE}
+_E8M0 = "e8m0"
+_E8M0_TYPE = {word: CONTAINER if word == "bf16" else _E8M0 for word in _SCALE_TYPE}
 #: The logarithms of scales of B that are powers of two and the least, up to which, and of what A is larger by.
 _LEAST, _LARGER = -125, 100
 #: The largest margin, in elements.
@@ -46,16 +50,16 @@ class Setup:
     `outputs` are the caller's tensors for results other than `out`; `c` is a copy of `out`'s values if they are read.
     """
 
-    a: Operand
-    b: Operand
-    out: Operand | None
-    tensors: dict[str, Operand]
+    a: PoisonedOperand
+    b: PoisonedOperand
+    out: PoisonedOperand | None
+    tensors: dict[str, PoisonedOperand]
     scalars: dict[str, float]
-    outputs: dict[str, Operand]
+    outputs: dict[str, PoisonedOperand]
     c: torch.Tensor | None = None
 
     @property
-    def written(self) -> list[Operand]:
+    def written(self) -> list[PoisonedOperand]:
         """The result tensors that the caller supplies."""
         return [*([] if self.out is None else [self.out]), *self.outputs.values()]
 
@@ -76,7 +80,7 @@ class Setup:
         return {name: operand.view for name, operand in self.tensors.items()} | self.scalars
 
     @property
-    def inputs(self) -> list[Operand]:
+    def inputs(self) -> list[PoisonedOperand]:
         return [self.a, self.b, *self.tensors.values()]
 
 
@@ -85,60 +89,103 @@ def prepare(kernel: Kernel, case: Case, device: torch.device) -> Setup:
     return _Builder(kernel, case, device).setup()
 
 
+def _spread(out: str) -> float:
+    """The product's standard deviation for a result of the type `out`."""
+    if out not in QUANTISED:
+        return _SPREAD
+    return min(max(_SATURATING_SPREAD * QUANTISED[out].most, _LEAST_SPREAD), _MOST_SPREAD)
+
+
+class _CaseDraw(Draw):
+    """Values that show mistakes: none is 0, scales have signs, and magnitudes are those of the case."""
+
+    def __init__(self, generator: torch.Generator, variant: Variant, case: Case) -> None:
+        super().__init__(generator)
+        self.dtype, self.case = variant.dtype, case
+
+    def elements(self, storage: Storage, deviation: float) -> Recipe:
+        shift = self.case.shift
+        if storage.sparse or (self.dtype.plain and storage.letter == "b"):
+            deviation /= 2.0**shift
+        elif storage.bits == 16 or self.dtype.plain:
+            deviation *= 2.0 ** (_LARGER if self.case.least else shift)
+        bits = is_of_bits(storage) and not self.dtype.plain
+        return partial(self.bits, 256) if bits else partial(self.plain, deviation=deviation)
+
+    def plain(self, shape: tuple[int, ...], dtype: torch.dtype, deviation: float = 1.0) -> torch.Tensor:
+        if not dtype.is_floating_point:
+            limits = torch.iinfo(dtype).min, torch.iinfo(dtype).max
+            found = self.whole(shape, dtype, *(_SATURATING_WHOLE if self.dtype.out in QUANTISED else limits))
+            return found.masked_fill_(found == 0, 1)
+        values = torch.randn(shape, generator=self.generator, dtype=torch.float64) * deviation
+        return torch.where(values.to(dtype).double() == 0, deviation, values).to(dtype)
+
+    def bits(self, many: int, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+        """Bytes: so many different ones, from 0."""
+        return self.whole(shape, torch.uint8, 0, many - 1).view(dtype)
+
+    def scales(self, storage: Storage, magnitude: float, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+        if ELEMENTS[storage.scale_types[0]].powers:
+            # Some are larger and some smaller powers of two than the one in the middle.
+            middle = math.log2(magnitude) - self.case.shift
+            if self.case.least:
+                middle = _LEAST - 2 if storage.letter == "b" else _LARGER
+            exponents = self.whole(shape, torch.int64, -2, 2) + round(middle) + 127
+            return exponents.clamp(0, 254).to(torch.uint8).view(dtype)
+        found = self.plain(shape, dtype, magnitude / 2.0**self.case.shift)
+        # A format's scales have no sign: the matrix unit reads none.
+        return found.float().abs().to(dtype) if storage.bytewise else found
+
+    def zero_points(self, storage: Storage, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+        if dtype.is_floating_point:
+            return self.plain(shape, dtype, 2.0 ** (storage.bits - 2))
+        return self.bits(2**storage.bits, shape, dtype)
+
+    def rows(self, shape: tuple[int, ...], dtype: torch.dtype, *, count: int) -> torch.Tensor:
+        """Names of `count` rows of A: some twice, and some that it does not have."""
+        found = self.whole(shape, dtype, 0, max(count, 1) - 1)
+        for at, wrong in enumerate((-1, count, 2**31 - 1, -(2**31))):
+            found[2 * at + 1 : 2 * at + 2] = wrong
+        return found
+
+
 class _Builder:
     def __init__(self, kernel: Kernel, case: Case, device: torch.device) -> None:
         self.variant, self.case, self.device = kernel.variant, case, device
         self.tile = kernel.tiles[case.row or 0]
-        self.random = torch.Generator().manual_seed(zlib.crc32(f"{kernel.name} {case.name}".encode()))
+        self.sizes = sizes_of(self.variant, case)
+        random = torch.Generator().manual_seed(zlib.crc32(f"{kernel.name} {case.name}".encode()))
+        self.draw = _CaseDraw(random, self.variant, case)
 
     def setup(self) -> Setup:
         k = self.case.sizes[2]
         dtype, described = self.variant.dtype, call(self.variant)
         # Both factors are scaled by the same amount, so that neither leaves the range of fp8.
-        spread = (_SATURATING_SPREAD.get(dtype.out, _SPREAD) / max(k, 1) ** 0.5) ** 0.5
-        a, b = (self.tensor(x, x.name) for x in (described.a, described.b))
-        stored = {x.name: self.tensor(x, x.name) for x in described.stored}
-        if dtype.plain:
-            self.fill(a, spread * 2.0**self.case.shift)
-            self.fill(b, spread / 2.0**self.case.shift)
-        else:
-            self.fill_stored({"a": a, "b": b, **stored}, spread)
+        recipes = self.draw.stored(dtype, (_spread(dtype.out) / max(k, 1) ** 0.5) ** 0.5)
+        given = [described.a, described.b, *described.stored]
         if described.offsets is not None:
-            stored["offsets"] = self.offsets(described.offsets)
+            given.append(described.offsets)
+            ends = self.case.offsets(self.sizes["T"])
+            recipes["offsets"] = lambda shape, dtype: torch.tensor(ends, dtype=dtype)
         if described.rows is not None and self.case.named:
-            stored["rows"] = self.rows(described.rows)
+            given.append(described.rows)
+            recipes["rows"] = partial(self.draw.rows, count=self.sizes["R"])
+        tensors = {x.name: self.write(self.tensor(x), recipes[x.name]) for x in given}
         out = None
         if self.case.given_out or described.reads_out or "c" in (self.case.huge, self.case.apart):
-            out = self.tensor(described.out, "c")
-        setup = Setup(a, b, out, stored, {}, {})
+            out = self.tensor(described.out)
+        setup = Setup(tensors.pop("a"), tensors.pop("b"), out, tensors, {}, {})
         if out is not None and described.reads_out:
             self.fill(out, _SPREAD if dtype.stored_a.element.floating else 5000.0 * max(k, 1) ** 0.5)
             setup.c = out.view.clone()
         for output in described.outputs:
             if self.case.given_out or output.name in (self.case.huge, self.case.apart):
-                setup.outputs[output.name] = self.tensor(output, output.name)
+                setup.outputs[output.name] = self.tensor(output)
         for operand in described.operands:
             self.add(setup, operand)
         if self.case.special:
             self.spoil(setup)
         return setup
-
-    def offsets(self, x: Argument) -> Operand:
-        """The ends of groups."""
-        found = self.tensor(x, x.name)
-        ends = self.case.offsets(sizes_of(self.variant, self.case)["T"])
-        fill(found, torch.tensor(ends, dtype=torch.int32, device=self.device))
-        return found
-
-    def rows(self, x: Argument) -> Operand:
-        """Names of rows of A: some twice, and some that it does not have."""
-        found = self.tensor(x, x.name)
-        sizes = sizes_of(self.variant, self.case)
-        named = torch.randint(0, max(sizes["R"], 1), (sizes["T"],), generator=self.random)
-        for at, wrong in enumerate((-1, sizes["R"], 2**31 - 1, -(2**31))):
-            named[2 * at + 1 : 2 * at + 2] = wrong
-        fill(found, named.to(torch.int32).to(self.device))
-        return found
 
     def add(self, setup: Setup, x: Argument) -> None:
         """Add one epilogue operand, of the product's magnitude, so that sums cancel and expose an early rounding."""
@@ -149,17 +196,18 @@ class _Builder:
         if x.number and not self.case.scalar_tensor:
             setup.scalars[x.name] = -1.3
             return
-        setup.tensors[x.name] = operand = self.tensor(x, x.name)
+        setup.tensors[x.name] = operand = self.tensor(x)
         self.fill(operand, 1.0 if x.number or x.extents == ("1",) else spread)
 
-    def tensor(self, x: Argument, name: str) -> Operand:
-        """The tensor for an argument, with poisoned margins; `name` is the one that cases know it by."""
-        shape = x.sizes(sizes_of(self.variant, self.case))
+    def tensor(self, x: Argument) -> PoisonedOperand:
+        """The tensor for an argument, with poisoned margins."""
+        name = "c" if x.name == "out" else x.name
+        shape = x.sizes(self.sizes)
         dtype = OPERAND_TYPES[self.case.operand_type]
         if isinstance(x.dtype, str):
             dtype = torch_type(x.dtype)
         elif x.dtype is not None:
-            types = _E8M0_TYPE if "e8m0" in x.dtype else _ZERO_TYPE if CONTAINER in x.dtype else _SCALE_TYPE
+            types = _E8M0_TYPE if _E8M0 in x.dtype else _ZERO_TYPE if CONTAINER in x.dtype else _SCALE_TYPE
             dtype = torch_type(types[self.case.operand_type])
         if x.layout:
             return self.matrix(name, shape[:-2], (shape[-2], shape[-1]), x.layout, dtype)
@@ -172,7 +220,7 @@ class _Builder:
 
     def matrix(
         self, name: str, front: tuple[int, ...], shape: tuple[int, int], layout: str, dtype: torch.dtype
-    ) -> Operand:
+    ) -> PoisonedOperand:
         """A matrix, or as many as `front` says, in the layout `layout`, with a margin of a tile on every side."""
         sizes, strides = self.batch(name, front, shape, self.strides(name, shape, layout, dtype))
         # The memory that an access one tile out of range would touch, limited to save memory.
@@ -207,98 +255,28 @@ class _Builder:
         """Strides in elements for a layout, padded where the case or the hardware's copies require it."""
         column = layout == "column" or (layout == "strided" and self.case.strided == "column")
         lines, inner = shape[::-1] if column else shape
-        leading = inner
-        if self.case.padded:
-            # Different amounts expose two leading dimensions that are swapped. They break every alignment, unless the
-            # hardware requires one.
-            leading += _PADDING.get(name, 5) * (_STEP if self.variant.loading.descriptors else 1)
-        if self.variant.loading.descriptors:
-            # Hardware copies need strides of a multiple of 16 bytes, even for a single line.
-            step = 16 // torch.empty((), dtype=dtype).element_size()
-            leading = max(-(-leading // step) * step, step)
+        descriptors = self.variant.loading.descriptors
+        # Different amounts expose two leading dimensions that are swapped. They break every alignment, unless the
+        # hardware requires one.
+        pad = _PADDING.get(name, 5) * (_STEP if descriptors else 1) if self.case.padded else 0
         if name == self.case.huge:
-            leading = (2**31 // max(lines - 1, 1) // _STEP + 1) * _STEP
+            pad = (2**31 // max(lines - 1, 1) // _STEP + 1) * _STEP - inner
+        # Hardware copies need strides of a multiple of 16 bytes, even for a single line.
+        multiple = 16 // dtype.itemsize if descriptors else 1
         unit = 2 if layout == "strided" and self.case.strided == "gaps" else 1
-        outer = max(leading, 1) * unit
-        strides = (unit, outer) if column else (outer, unit)
+        strides = matrix_strides(shape, column, pad=pad, multiple=multiple, unit=unit)
         if self.case.odd_single:
             strides = (_ODD if shape[0] == 1 else strides[0], _ODD if shape[1] == 1 else strides[1])
         return strides
 
-    def fill(self, operand: Operand, spread: float) -> None:
-        """Write seeded nonzero values: normal with standard deviation `spread`, or over an integer type's range."""
-        # A matrix that the whole batch shares is written once.
+    def write(self, operand: PoisonedOperand, recipe: Recipe) -> PoisonedOperand:
+        """Write what `recipe` makes; a matrix that the whole batch shares is written once."""
         view = operand.view[:1] if operand.name == self.case.repeated else operand.view
-        shape, dtype = view.shape, view.dtype
-        if dtype.is_floating_point:
-            values = torch.randn(shape, generator=self.random, dtype=torch.float64) * spread
-            rounded = values.to(dtype)
-            values = torch.where(rounded.double() == 0, torch.full_like(values, spread), values).to(dtype)
-        else:
-            limits = torch.iinfo(dtype)
-            least, most = limits.min, limits.max
-            if self.variant.dtype.out in QUANTISED:
-                least, most = -_SATURATING_WHOLE, _SATURATING_WHOLE
-            values = torch.randint(least, most + 1, shape, generator=self.random)
-            values = torch.where(values == 0, 1, values).to(dtype)
-        fill(operand, values.to(operand.view.device))
+        fill(operand, recipe(tuple(view.shape), view.dtype).to(view.device))
+        return operand
 
-    def fill_stored(self, operands: Mapping[str, Operand], spread: float) -> None:
-        """Write operands as they are stored: elements of few bits over their whole range, and the rest so that the
-        product has the magnitude that it has of two operands of standard deviation `spread`.
-        """
-        dtype, rest = self.variant.dtype, spread * spread
-        scaled = [storage for storage in dtype.stored if storage.block is not None]
-        for storage in reversed(dtype.stored):
-            if storage.sparse:
-                magnitude = spread
-                self.fill(operands[storage.letter], magnitude / 2.0**self.case.shift)
-                self.fill_positions(operands[storage.index])
-            elif storage.bits == 16:
-                magnitude = spread if scaled else rest
-                self.fill(
-                    operands[storage.letter], magnitude * 2.0 ** (_LARGER if self.case.least else self.case.shift)
-                )
-            elif storage.element.floating and storage.packed == 1:
-                magnitude = 1.0
-                self.fill(operands[storage.letter], magnitude)
-            else:
-                magnitude = 2.0**storage.bits / 12**0.5
-                self.fill_integers(operands[storage.letter])
-            rest /= magnitude
-        for storage in scaled:
-            if storage.scale_types[0] == "e8m0":
-                self.fill_powers(operands[storage.scale], storage.letter, math.log2(rest) / len(scaled))
-                continue
-            self.fill(operands[storage.scale], rest ** (1 / len(scaled)) / 2.0**self.case.shift)
-            if storage.bytewise:
-                # A format's scales have no sign: the matrix unit reads none.
-                fill(operands[storage.scale], operands[storage.scale].view.float().abs())
-            if storage.zeros and operands[storage.zero].view.dtype.is_floating_point:
-                self.fill(operands[storage.zero], 2.0 ** (storage.bits - 2))
-            elif storage.zeros:
-                self.fill_integers(operands[storage.zero], 2**storage.bits)
-
-    def fill_integers(self, operand: Operand, many: int = 256) -> None:
-        """Write seeded bytes: so many different ones, from 0."""
-        view = operand.view[:1] if operand.name == self.case.repeated else operand.view
-        values = torch.randint(0, many, view.shape, generator=self.random).to(torch.uint8).view(view.dtype)
-        fill(operand, values.to(view.device))
-
-    def fill_powers(self, operand: Operand, letter: str, middle: float) -> None:
-        """Write scales that are powers of two, some larger and smaller than that to `middle`."""
-        middle -= self.case.shift
-        if self.case.least:
-            middle = _LEAST - 2 if letter == "b" else _LARGER
-        view = operand.view[:1] if operand.name == self.case.repeated else operand.view
-        exponents = torch.randint(-2, 3, view.shape, generator=self.random) + round(middle) + 127
-        values = exponents.clamp(0, 254).to(torch.uint8).view(view.dtype)
-        fill(operand, values.to(view.device))
-
-    def fill_positions(self, operand: Operand) -> None:
-        """Write seeded bytes of positions."""
-        view = operand.view[:1] if operand.name == self.case.repeated else operand.view
-        fill(operand, positions(tuple(view.shape), self.random).to(view.device))
+    def fill(self, operand: PoisonedOperand, deviation: float) -> None:
+        self.write(operand, partial(self.draw.plain, deviation=deviation))
 
     def spoil(self, setup: Setup) -> None:
         """Write infinity and NaN at the corners of each operand; most rows and columns stay unchanged."""

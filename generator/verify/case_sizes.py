@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from generator.epilogue.gated_units import CONCATENATED
-from generator.language.dtypes import ELEMENTS
+from generator.language.elements import ELEMENTS
 from generator.language.model import Tile, Variant
 from generator.plan import variant_rules
+from generator.problem.grouping import extents
 
 
 @dataclass(frozen=True)
@@ -120,22 +121,11 @@ _MORE_ROWS = 3
 
 def sizes_of(variant: Variant, case: Case) -> Mapping[str, int]:
     """The sizes of a call by name: B, M, N and K; of groups also their number G, and T, the extent that they divide."""
-    found = dict(zip("BMNK", (case.batch, *case.sizes), strict=True))
     divided = variant.products.divided
-    if divided:
-        found |= {"T": found[divided], "G": len(case.offsets(found[divided]))}
-        found["R"] = found["T"] + _MORE_ROWS * case.named
-    return found
-
-
-def spans(ends: Iterable[int], total: int) -> list[tuple[int, int]]:
-    """The first and the last but one element of each group: an end counts as between the one before it and `total`."""
-    found, first = list[tuple[int, int]](), 0
-    for end in ends:
-        last = max(first, min(end, total))
-        found.append((first, last))
-        first = last
-    return found
+    sizes = dict(zip("MNK", case.sizes, strict=True))
+    groups = len(case.offsets(sizes[divided])) if divided else 0
+    more = _MORE_ROWS * case.named
+    return extents(*case.sizes, batch=case.batch, groups=groups, divided=divided, more=more)
 
 
 def leading_extents(variant: Variant, case: Case) -> tuple[int, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from generator.epilogue.operations import MATRIX, SCALAR
+from generator.language.elements import ELEMENTS
 from generator.language.model import Tile, Variant
 from generator.language.vocabulary import SWIZZLE
 from generator.plan.kernels import Kernel
@@ -185,9 +186,9 @@ def _contents(fit: Fit, row: int) -> Iterator[Case]:
     sizes = fit(*fit.primes)
     multiplied = fit.variant.dtype.stored_a
     b = fit.variant.dtype.stored_b
-    if multiplied.word in ("bf16", "fp32") and (not b.converted or b.block is not None or b.sparse):
+    if multiplied.element.most > ELEMENTS["fp16"].most and (not b.converted or b.block is not None or b.sparse):
         yield Case("range", "numbers above and below the range of fp16", sizes, row, shift=_SHIFT)
-    if b.scale_types[0] == "e8m0" and multiplied.word != "fp16":
+    if ELEMENTS[b.scale_types[0]].powers and multiplied.word != "fp16":
         yield Case("least", "scales of b down to 2**-127, the byte 0", sizes, row, least=True)
     if multiplied.element.floating:
         yield Case("special", "infinity and NaN propagate as in IEEE arithmetic", sizes, row, special=True)

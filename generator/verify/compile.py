@@ -16,37 +16,38 @@ from types import ModuleType
 import torch
 import triton
 
+from generator.emit.loading import load_kernel
 from generator.emit.manifest_reader import remembered
 from generator.language.model import Tile, Variant
 from generator.language.targets import TARGETS
 from generator.plan import legality
 from generator.plan.kernels import Kernel
-from generator.plan.memory import BARRIERS, shared_memory
 from generator.plan.resources import TENSOR_MEMORY, tensor_memory
+from generator.plan.shared_memory import BARRIERS, shared_memory
 from generator.verify.execute import describe
 from generator.verify.expectations import faults
-from generator.verify.jobs import Failure, Job, Result
-from generator.verify.launches import REFUSED, Launch, launches
+from generator.verify.jobs import Failure, Job, JobResult, subject
+from generator.verify.launches import REFUSED, CompiledLaunch, launches
 from generator.verify.level_scope import why_not_compiled
-from generator.verify.loading import load_kernel, subject
 from generator.verify.machine_code import CompileError, MachineCode, compile_to_machine_code, memory_needed
 from generator.verify.manifest_configurations import configuration_of
+from generator.verify.offered_rows import left_out_rows, offered_fault
 from generator.verify.specialise import Specialisation, specialise
 
 
-def run(job: Job) -> Result:
+def run(job: Job) -> JobResult:
     """Compile the launches that `job` names; any exception becomes a failure of the kernel."""
     started = time.monotonic()
     assert job.target is not None
     kernel = remembered(job.folder).by_name[job.name]
     reason = why_not_compiled(kernel, job.target)
     if reason is not None:
-        return Result(job, left_out=reason)
+        return JobResult(job, left_out=reason)
     work = _Work(job, kernel, job.target)
     with _fresh_cache():
         work.run()
     place = {"python": platform.python_version(), "torch": torch.__version__, "triton": triton.__version__}
-    return Result(
+    return JobResult(
         job,
         work.count,
         tuple(work.failures),
@@ -54,6 +55,7 @@ def run(job: Job) -> Result:
         place=tuple(place.items()),
         seconds=time.monotonic() - started,
         measured=tuple(work.measured),
+        rows_left_out=left_out_rows(kernel, job.target),
     )
 
 
@@ -97,21 +99,32 @@ class _Work:
                     self.fail(launch, str(error))
                 except Exception as error:
                     self.fail(launch, describe(error))
+        if not self.failures:
+            self.offered(module)
 
-    def launch(self, module: ModuleType, launch: Launch) -> None:
+    def offered(self, module: ModuleType) -> None:
+        """Fail where the launcher would take other configurations than the target can run."""
+        try:
+            wrong = offered_fault(module, self.kernel, self.target)
+        except Exception as error:
+            wrong = describe(error)
+        if wrong is not None:
+            self.failures.append(Failure("offered", "the launcher takes what the target can run", wrong))
+
+    def launch(self, module: ModuleType, launch: CompiledLaunch) -> None:
         code = self.machine_code(module, launch)
         self.measured.append((launch.name, code.figures))
         for fault in self.faults(launch, code):
             self.fail(launch, fault)
 
-    def machine_code(self, module: ModuleType, launch: Launch) -> MachineCode:
+    def machine_code(self, module: ModuleType, launch: CompiledLaunch) -> MachineCode:
         """The machine code of a launch; launches with the same specialisation are compiled once."""
         wanted = specialise(module, self.kernel, launch, self.target)
         for fault in self.launched(module, launch, wanted):
             self.fail(launch, fault)
         return functools.reduce(MachineCode.beside, [self.compile(each, launch) for each in wanted])
 
-    def compile(self, wanted: Specialisation, launch: Launch) -> MachineCode:
+    def compile(self, wanted: Specialisation, launch: CompiledLaunch) -> MachineCode:
         if wanted.key not in self.compiled:
             try:
                 compiled = memory_needed if launch.case.name == REFUSED else compile_to_machine_code
@@ -123,7 +136,7 @@ class _Work:
             raise found
         return found
 
-    def launched(self, module: ModuleType, launch: Launch, wanted: Sequence[Specialisation]) -> Iterator[str]:
+    def launched(self, module: ModuleType, launch: CompiledLaunch, wanted: Sequence[Specialisation]) -> Iterator[str]:
         """Messages about wrong arguments that the launcher passes."""
         expected = configuration_of(self.kernel.variant, launch.tile)
         (multiplies,) = (each for each in wanted if each.function.__name__ == "gemm_kernel")
@@ -146,7 +159,7 @@ class _Work:
             if [each.key for each in without] != [each.key for each in wanted]:
                 yield "a scalar tensor on another device is passed to the kernel, which cannot read it there"
 
-    def faults(self, launch: Launch, code: MachineCode) -> Iterator[str]:
+    def faults(self, launch: CompiledLaunch, code: MachineCode) -> Iterator[str]:
         """Messages about resources and instructions of the machine code that break the expectations."""
         target, v, tile = TARGETS[self.target], self.kernel.variant, launch.tile
         if launch.case.name == REFUSED:
@@ -167,7 +180,7 @@ class _Work:
             yield f"it needs {code.tensor_memory} columns of tensor memory, and {self.target} has {TENSOR_MEMORY}"
         yield from faults(self.kernel, launch, self.target, code)
 
-    def fail(self, launch: Launch, message: str) -> None:
+    def fail(self, launch: CompiledLaunch, message: str) -> None:
         configuration = f"configuration {launch.row}: {launch.row_label}"
         self.failures.append(Failure(launch.name, f"{launch.case.reason} ({configuration})", message))
 

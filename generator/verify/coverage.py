@@ -77,7 +77,7 @@ class Count:
 
 
 @dataclass(frozen=True)
-class Choice:
+class CoveringArray:
     """The chosen combinations, and the coverage counted in them."""
 
     coverage: Coverage
@@ -94,7 +94,9 @@ class Choice:
         return f"coverage {self.coverage.word}: {chosen} combinations, {counts} of {self.axes} axes"
 
 
-def choose(points: Sequence[Mapping[str, str]], coverage: Coverage, costs: Sequence[float] | None = None) -> Choice:
+def choose(
+    points: Sequence[Mapping[str, str]], coverage: Coverage, costs: Sequence[float] | None = None
+) -> CoveringArray:
     """Choose among `points`, each of which maps every axis to its value, as `coverage` says.
 
     The choice does not depend on the order of the points and axes. With pairs and kernels (triples), every two (three)
@@ -123,7 +125,7 @@ def choose(points: Sequence[Mapping[str, str]], coverage: Coverage, costs: Seque
     counts = [Count(noun, sum(_sizes(chosen, _STRENGTH[noun])), sum(existing[noun])) for noun in nouns]
     if coverage.word in _STRENGTH and any(count.covered != count.existing for count in counts):
         raise RuntimeError(f"covertable covers {', '.join(count.text() for count in counts)}")
-    return Choice(coverage, tuple(indices), len(rows), len(axes), tuple(counts))
+    return CoveringArray(coverage, tuple(indices), len(rows), len(axes), tuple(counts))
 
 
 def _of(part: int, whole: int) -> str:

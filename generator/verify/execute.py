@@ -12,18 +12,18 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from generator.epilogue.chain import Epilogue
 from generator.language.model import Variant
-from generator.plan.call import Argument, call
+from generator.plan.contract_call import Argument, call
 from generator.plan.kernels import Kernel
+from generator.problem.compare import Fault, compare, results_of
+from generator.problem.element_types import quantise, torch_type
+from generator.problem.error_propagation import Bounded
+from generator.problem.grouping import spans
+from generator.problem.poisoned_operands import INTEGER_POISON, NoMemory, poison, unwritten
+from generator.problem.reference import finish, references
 from generator.verify.case_setup import Setup, prepare
-from generator.verify.case_sizes import Case, sizes_of, spans
-from generator.verify.compare import compare
-from generator.verify.element_types import SATURATED, quantise, torch_type
-from generator.verify.error_propagation import Bounded
+from generator.verify.case_sizes import Case, sizes_of
 from generator.verify.gpu import architecture
-from generator.verify.poisoned_operands import INTEGER_POISON, NoMemory, poison, unwritten
-from generator.verify.reference import references
 from generator.verify.tile_order import wrong_order
 
 Launcher = Callable[..., Any]
@@ -31,16 +31,12 @@ Launcher = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a case: `fault` or `not_run` says why it did not pass; errors as in `jobs.Result`."""
+    """What became of a case: `fault` or `not_run` says why it did not pass; errors as in `jobs.JobResult`."""
 
     fault: str | None = None
     not_run: str | None = None
     worst_error: float = 0.0
     vendor_error: float | None = None
-
-
-class Fault(Exception):
-    """What is wrong, as a sentence."""
 
 
 class _Fresh(TorchFunctionMode):
@@ -280,17 +276,6 @@ def _call(launcher: Launcher, configs: tuple[Any, ...], case: Case, setup: Setup
         return launcher(setup.a.view, setup.b.view, **arguments)
 
 
-def results_of(epilogue: Epilogue, returned: object) -> tuple[Any, list[Any]]:
-    """C of what a launcher returned, and the outputs beside it; raise `Fault` unless these are as many as they must."""
-    count = len(epilogue.outputs)
-    if not count:
-        return returned, []
-    if not isinstance(returned, tuple) or len(returned) != 1 + count:
-        told = f"a tuple of {len(returned)}" if isinstance(returned, tuple) else type(returned).__name__
-        raise Fault(f"the launcher returned {told}, expected a tuple of the result and {count} outputs")
-    return returned[0], list(returned[1:])
-
-
 def _check(
     x: Argument, setup: Setup, v: Variant, case: Case, result: object, expected: Bounded, machine: Machine
 ) -> float:
@@ -339,7 +324,7 @@ def _tensor(x: Argument, told: str, shape: tuple[int, ...], setup: Setup, result
 def _certain(result: torch.Tensor, expected: Bounded) -> torch.Tensor:
     """Where poison in `result` tells that nothing was written: it cannot be what is expected."""
     finite = expected.value.isfinite()
-    if result.dtype != torch.int8:
+    if result.dtype.is_floating_point or result.element_size() > 1:
         return finite
     # Every byte is a number.
     return finite & ~((expected.value - INTEGER_POISON).abs() <= expected.error + 1)
@@ -377,13 +362,11 @@ def _against_vendor(
     variant: Variant, setup: Setup, result: torch.Tensor, expected: Bounded, machine: Machine
 ) -> float | None:
     """The result's root mean square error as a part of that of the vendor's product under the same epilogue."""
-    from generator.verify.reference import finish
-
     product = machine.witness(setup.a.view, setup.b.view, variant)
     if product is None or not result.dtype.is_floating_point or not result.numel():
         return None
     vendor = finish(variant, Bounded(product, torch.zeros_like(product)), setup.read).value
-    vendor = quantise(vendor, result.dtype) if result.dtype in SATURATED else vendor.to(result.dtype)
+    vendor = quantise(vendor, result.dtype).to(result.dtype)
     theirs = float((vendor.double() - expected.value).square().mean().sqrt())
     ours = float((result.double() - expected.value).square().mean().sqrt())
     return ours / theirs if theirs else None

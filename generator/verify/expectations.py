@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 from generator.epilogue import formula
 from generator.epilogue.gated_units import CONCATENATED
+from generator.language.elements import ELEMENTS
 from generator.language.model import Tile, Variant
 from generator.language.targets import TARGETS
 from generator.lowering import approximate_math
 from generator.plan.configurations import STRIP
 from generator.plan.default_configurations import defaults
 from generator.plan.kernels import Kernel
-from generator.plan.memory import copied_ahead, registers_of_loads
 from generator.plan.resources import (
     in_registers,
     matrix_instruction,
@@ -21,7 +21,8 @@ from generator.plan.resources import (
     registers_of_operands,
     registers_of_sums,
 )
-from generator.verify.launches import Launch
+from generator.plan.shared_memory import copied_ahead, registers_of_loads
+from generator.verify.launches import CompiledLaunch
 from generator.verify.machine_code import MachineCode
 
 #: The instructions that multiply tiles.
@@ -41,7 +42,7 @@ _PROMOTED_EVERY = 128
 _NEVER_PROMOTED = 2**30
 
 
-def faults(kernel: Kernel, launch: Launch, target: str, code: MachineCode) -> Iterator[str]:
+def faults(kernel: Kernel, launch: CompiledLaunch, target: str, code: MachineCode) -> Iterator[str]:
     """Messages about what is wrong with the machine code of one launch."""
     v = kernel.variant.multiplied
     yield from _multiplies(v, launch, target, code)
@@ -58,7 +59,7 @@ def faults(kernel: Kernel, launch: Launch, target: str, code: MachineCode) -> It
         yield f"{code.spilled} bytes spilled per thread, more than {bound}"
 
 
-def _multiplies(v: Variant, launch: Launch, target: str, code: MachineCode) -> Iterator[str]:
+def _multiplies(v: Variant, launch: CompiledLaunch, target: str, code: MachineCode) -> Iterator[str]:
     wanted = matrix_instruction(v, launch.tile, target)
     found = [name for name in _MATRIX if code.instructions[name]]
     if found != ([wanted] if wanted else []):
@@ -89,7 +90,7 @@ def _scales(v: Variant, wanted: str | None, code: MachineCode) -> Iterator[str]:
         yield f"{narrow} of {scaled} scaled products are of 4 bits, for operands stored as {v.dtype.word}"
 
 
-def _copies(v: Variant, launch: Launch, target: str, code: MachineCode) -> Iterator[str]:
+def _copies(v: Variant, launch: CompiledLaunch, target: str, code: MachineCode) -> Iterator[str]:
     if TARGETS[target].vendor != "nvidia":
         return
     if v.loading.descriptors:
@@ -107,7 +108,7 @@ def _copies(v: Variant, launch: Launch, target: str, code: MachineCode) -> Itera
         yield "loads are not pipelined: there is no asynchronous copy"
 
 
-def _masks(v: Variant, launch: Launch, code: MachineCode) -> Iterator[str]:
+def _masks(v: Variant, launch: CompiledLaunch, code: MachineCode) -> Iterator[str]:
     """If every dimension is a multiple of the tile, `auto` must have no masks, like `none`."""
     # With descriptor loads a pointer store is always masked, and so is what ends with a group.
     if v.products.divided:
@@ -129,7 +130,8 @@ def _loaded_ahead(v: Variant) -> int:
 
 
 def _sums(v: Variant, code: MachineCode) -> Iterator[str]:
-    kind = {"fp16": "f16", "fp32": "f32", "int32": "i32"}[v.dtype.acc]
+    acc = ELEMENTS[v.dtype.acc]
+    kind = f"{'f' if acc.floating else 'i'}{acc.bits}"
     found = set(re.findall(r"\btt\.dot .*-> tensor<\w+x(\w+?)(?:>|,)", code.ir))
     if found - {kind}:
         yield f"the accumulator has the type {', '.join(sorted(found))}, expected {kind}"
@@ -188,7 +190,7 @@ def _approximates(v: Variant, target: str, code: MachineCode) -> Iterator[str]:
         yield f"computes {'without' if wanted else 'with'} the hardware's approximate instructions"
 
 
-def spill_bound(v: Variant, launch: Launch, target: str) -> int | None:
+def spill_bound(v: Variant, launch: CompiledLaunch, target: str) -> int | None:
     """Bytes that a thread may spill; None if the configuration needs so many registers that no bound is known.
 
     Default configurations always have a bound.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import marshal
 import os
 import re
@@ -11,6 +10,7 @@ from importlib.machinery import all_suffixes
 from importlib.util import MAGIC_NUMBER, source_hash
 from pathlib import Path
 
+from generator.emit.file_digests import digest
 from generator.emit.manifest_reader import Rendered
 from generator.files.reading import FileError, read_bytes, with_unix_lines
 from generator.verify.jobs import Failure
@@ -116,23 +116,26 @@ def failures(family: Rendered) -> Iterator[Failure]:
         file = family.folder / name
         if name.endswith(".py"):
             continue
-        found = _digest(file)
-        if found != family.files[name]:
-            changed = "was edited since it was rendered" if found else "cannot be read, but the manifest lists it"
-            message = f"{file} {changed}; render the family again"
+        found = _text(file)
+        if found is None or not family.recorded.has(name, found):
+            changed = "cannot be read, but the manifest lists it; render the family again"
+            if found is not None:
+                changed = "was edited since it was rendered; render the family again with --force"
+            message = f"{file} {changed}"
             yield Failure("manifest", "every file that the manifest lists is as it was rendered", message)
 
 
 def state(family: Rendered) -> str:
     """A digest of all that `static` reads in the folder besides kernels' files."""
     names = own_names(family)
-    found: Sequence[object] = [unlisted(family), [(n, family.files[n], _digest(family.folder / n)) for n in names]]
-    return hashlib.sha256(repr(found).encode(errors="surrogateescape")).hexdigest()
+    texts = [(name, family.files[name], digest(_text(family.folder / name) or "")) for name in names]
+    found: Sequence[object] = [unlisted(family), texts, sorted(family.recorded.unformatted.items())]
+    return digest(repr(found))
 
 
-def _digest(file: Path) -> str:
-    """sha256 of a file's text, line ends aside; empty if it cannot be read."""
+def _text(file: Path) -> str | None:
+    """A file's text, line ends aside; None if it cannot be read."""
     try:
-        return hashlib.sha256(with_unix_lines(read_bytes(file))).hexdigest()
+        return with_unix_lines(read_bytes(file)).decode("utf-8", errors="surrogateescape")
     except (FileNotFoundError, FileError):
-        return ""
+        return None

@@ -19,7 +19,8 @@ import torch
 import triton.language as tl
 from triton.runtime import interpreter
 
-from generator.verify.poisoned_operands import poison_byte
+from generator.language.elements import ELEMENTS, FORMATS
+from generator.problem.poisoned_operands import poison_byte
 
 _Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -151,7 +152,11 @@ class _Checked:
 
 
 #: Types that the interpreter represents as unsigned integers, and the torch type of the same bits.
-_BITS = {"bf16": torch.bfloat16, "fp8e4nv": torch.float8_e4m3fn, "fp8e5": torch.float8_e5m2}
+_BITS = {
+    getattr(tl, element.triton).name: getattr(torch, element.torch)
+    for element in ELEMENTS.values()
+    if element.floating and element.triton not in ("float32", "float16", "uint8")
+}
 _CARRIERS = {1: (np.uint8, torch.uint8), 2: (np.int16, torch.int16)}
 
 
@@ -189,14 +194,36 @@ def _correct_conversions(builder: Any) -> None:
 
     for name in ("create_fp_trunc", "create_fp_ext", "create_fp_to_fp"):
         setattr(builder, name, corrected(getattr(builder, name)))
-    from_integers = builder.create_si_to_fp
 
-    def create_si_to_fp(self: Any, src: Any, target: Any) -> Any:
-        if target.scalar.name not in _BITS:
-            return from_integers(self, src, target)
-        return _convert(interpreter.TensorHandle(src.data.astype(np.float32), tl.float32), target)
+    def converted(original: Any) -> Any:
+        def convert(self: Any, src: Any, target: Any) -> Any:
+            if target.scalar.name not in _BITS:
+                return original(self, src, target)
+            return _convert(interpreter.TensorHandle(src.data.astype(np.float32), tl.float32), target)
 
-    builder.create_si_to_fp = create_si_to_fp
+        return convert
+
+    for name in ("create_si_to_fp", "create_ui_to_fp"):
+        setattr(builder, name, converted(getattr(builder, name)))
+
+
+def _complete_types() -> None:
+    """Add the types that the interpreter's `dtype.to_ir` lacks: those of fp8 without a negative zero."""
+    original = interpreter._patch_lang_core
+
+    def patch_lang_core(lang: Any, *scope: Any) -> None:
+        original(lang, *scope)
+        known = lang.dtype.to_ir
+
+        def to_ir(self: Any, builder: Any) -> Any:
+            return self if self.name in _BITS else known(self, builder)
+
+        if scope:
+            scope[0].set_attr(lang.dtype, "to_ir", to_ir)
+        else:
+            lang.dtype.to_ir = to_ir
+
+    interpreter._patch_lang_core = patch_lang_core
 
 
 def _correct_dot(builder: Any) -> None:
@@ -241,9 +268,14 @@ def _correct_splat(builder: Any) -> None:
     builder.create_splat = create_splat
 
 
-#: The formats of dot_scaled: the types of elements of 8 bits, and the magnitudes of those of 4 bits.
-_SCALED = {"e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2}
-_E2M1 = torch.tensor([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0], dtype=torch.float64)
+#: The elements of dot_scaled: the types of those of 8 bits, and the numbers of those of 4 bits by their bits.
+_SCALED_ELEMENTS = [ELEMENTS[format.element] for format in FORMATS.values()]
+_SCALED = {each.format: getattr(torch, each.torch) for each in _SCALED_ELEMENTS if each.bits == 8}
+_PACKED = {
+    each.format: torch.tensor([each.value(code) for code in range(1 << each.bits)], dtype=torch.float64)
+    for each in _SCALED_ELEMENTS
+    if each.bits == 4
+}
 
 
 def _elements(x: Any, kind: str) -> torch.Tensor:
@@ -251,15 +283,14 @@ def _elements(x: Any, kind: str) -> torch.Tensor:
     bits = torch.from_numpy(np.array(x.handle.data, order="C").view(np.uint8))
     if kind in _SCALED:
         return bits.view(_SCALED[kind]).double()
-    halves = torch.stack([bits & 0xF, bits >> 4], -1).flatten(-2).long()
-    return _E2M1[halves & 7] * torch.where(halves < 8, 1.0, -1.0).double()
+    return _PACKED[kind][torch.stack([bits & 0xF, bits >> 4], -1).flatten(-2).long()]
 
 
 def _scales(x: Any) -> torch.Tensor:
     """The scales of a tile in float64: of bytes, powers of two."""
     bits = torch.from_numpy(np.array(x.handle.data, order="C").view(np.uint8))
-    if x.dtype.scalar == tl.float8e4nv:
-        return bits.view(torch.float8_e4m3fn).double()
+    if x.dtype.scalar.name in _BITS:
+        return bits.view(_BITS[x.dtype.scalar.name]).double()
     powers = torch.ldexp(torch.ones(bits.shape, dtype=torch.float64), bits.long() - 127)
     return torch.where(bits == 0xFF, torch.nan, powers)
 
@@ -296,7 +327,7 @@ def _poison_missing_other(builder: Any) -> None:
         if other is None:
             element = ptrs.get_element_ty()
             width = max(element.primitive_bitwidth // 8, 1)
-            byte = poison_byte(torch.float32 if element.is_floating() else torch.int32)
+            byte = poison_byte(_BITS.get(element.name, torch.float32) if element.is_floating() else torch.int32)
             fill = np.full((*ptrs.data.shape, width), byte, dtype=np.uint8).view(interpreter._get_np_dtype(element))
             other = interpreter.TensorHandle(fill.reshape(ptrs.data.shape), element)
         return original(self, ptrs, mask, other, *rest, **named)
@@ -334,6 +365,7 @@ def install() -> None:
     # The functions of families ask for this name before they multiply bf16.
     vars(interpreter)["corrected_by"] = __name__
     builder = interpreter.InterpreterBuilder
+    _complete_types()
     _correct_conversions(builder)
     _correct_dot(builder)
     _correct_arithmetic(builder)

@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 
-from generator.plan.call import call
+from generator.plan.contract_call import call
 from generator.plan.kernels import Kernel
+from generator.problem.poisoned_operands import place
 from generator.verify.case_sizes import Case, sizes_of
-from generator.verify.poisoned_operands import place
 
 #: The keywords of a call, operands included.
 Call = dict[str, Any]

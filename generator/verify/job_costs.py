@@ -14,8 +14,8 @@ from generator.emit.manifest_reader import remembered
 from generator.files.checked_json import Schema
 from generator.files.package_data import data
 from generator.language import measured_values as values
-from generator.verify.jobs import Job, Result
-from generator.verify.launches import Launch, launches
+from generator.verify.jobs import Job, JobResult
+from generator.verify.launches import CompiledLaunch, launches
 
 #: The least duration, for the file has three decimals, and the largest: a day.
 _LEAST, _MOST = 0.001, 86400.0
@@ -23,24 +23,24 @@ SCHEMA = Schema(values.by_name({"type": "number", "minimum": _LEAST, "maximum": 
 
 
 @dataclass(frozen=True)
-class Costs:
+class JobCosts:
     """Seconds by category of job; at the compile level seconds per launch."""
 
     seconds: Mapping[str, float]
 
     @classmethod
     @lru_cache(maxsize=1)
-    def shipped(cls) -> Costs:
+    def shipped(cls) -> JobCosts:
         """The durations in the package's data file."""
         return cls.read(data("verify", "job_costs.json"))
 
     @classmethod
-    def read(cls, path: Path) -> Costs:
+    def read(cls, path: Path) -> JobCosts:
         """The durations in a data file; raises FileNotFoundError or `CallError` if it is not one."""
         return values.read(path, SCHEMA, cls, "a file that verify --costs wrote")
 
     @classmethod
-    def measured(cls, results: Iterable[Result]) -> Costs:
+    def measured(cls, results: Iterable[JobResult]) -> JobCosts:
         """The mean durations of `results`, cached ones included."""
         sums: dict[str, list[float]] = {}
         for result in results:
@@ -74,7 +74,7 @@ class Costs:
         SCHEMA.parse(found)
         return found
 
-    def one(self, job: Job, launch: Launch) -> float:
+    def one(self, job: Job, launch: CompiledLaunch) -> float:
         """The relative cost of compiling one launch of `job`, from its category and the code size of its tile.
 
         The estimate is not in seconds: it weights the category by the elements of the tile, more for each function of

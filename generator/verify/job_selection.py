@@ -8,15 +8,20 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from generator.emit.advice import rendering
 from generator.emit.manifest_reader import Rendered, read
 from generator.files.same_file import distinct, identity
-from generator.language.errors import CallError
+from generator.language.call_numbers import whole_number
+from generator.language.errors import CallError, shown
 from generator.plan.families import families
 from generator.plan.kernels import Family, Kernel
-from generator.verify.coverage import Choice, Coverage, choose
-from generator.verify.job_costs import Costs
+from generator.verify.coverage import Coverage, CoveringArray, choose
+from generator.verify.job_costs import JobCosts
 from generator.verify.jobs import Job
-from generator.verify.launches import Launch, launches
+from generator.verify.launches import CompiledLaunch, launches
+
+#: The most parts that a run can be divided into.
+_MOST_PARTS = 100_000
 
 
 def rendered(paths: Sequence[Path], out: Path, only: str = "*") -> list[Rendered]:
@@ -33,7 +38,7 @@ def rendered(paths: Sequence[Path], out: Path, only: str = "*") -> list[Rendered
 
 def _of_spec(family: Family, out: Path, only: str) -> Rendered:
     folder = out / family.spec.name
-    render = f"python -m generator {family.spec.path}" + ("" if out == Path("generated") else f" --out {out}")
+    render = rendering([family.spec.path], out)
     if not folder.is_dir():
         raise CallError(f"{folder} does not exist; render it first: {render}")
     found = read(folder)
@@ -64,14 +69,14 @@ def plan(
                     wanted = dict.fromkeys(targets or kernel.targets) if level == "compile" else (None,)
                     jobs += [Job(level, family.folder, kernel.name, case=case, target=target) for target in wanted]
             if level in ("interpret", "gpu"):
-                names = [name for name in family.contracts if fnmatchcase(name, only)]
+                names = [name for name in family.functions if fnmatchcase(name, only)]
                 jobs += [Job(level, family.folder, name, contract=True, case=case) for name in names]
     return jobs
 
 
 def within_reach(
     jobs: Sequence[Job], aside: Collection[Job], found: Sequence[Rendered], coverage: Coverage
-) -> tuple[list[Job], list[Choice]]:
+) -> tuple[list[Job], list[CoveringArray]]:
     """The jobs that `coverage` chooses among those not in `aside`, together with `aside`, in the order of `jobs`.
 
     Raises `CallError` if it chooses no job of a level that has jobs.
@@ -85,7 +90,9 @@ def within_reach(
     return sorted([*chosen, *aside], key=lambda job: places[replace(job, chosen=())]), choices
 
 
-def covered(jobs: Sequence[Job], found: Sequence[Rendered], coverage: Coverage) -> tuple[list[Job], list[Choice]]:
+def covered(
+    jobs: Sequence[Job], found: Sequence[Rendered], coverage: Coverage
+) -> tuple[list[Job], list[CoveringArray]]:
     """The jobs that `coverage` chooses, level by level, and the choice of each level.
 
     Each level chooses among kernels, and the compile level among launches of kernels; with the coverage `kernels` that
@@ -94,7 +101,7 @@ def covered(jobs: Sequence[Job], found: Sequence[Rendered], coverage: Coverage) 
     """
     if coverage.word == "all":
         return list(jobs), []
-    kernels, shipped = _kernels(found), Costs.shipped()
+    kernels, shipped = _kernels(found), JobCosts.shipped()
     stay: list[Job] = []
     choices = []
     for level in dict.fromkeys(job.level for job in jobs):
@@ -131,13 +138,13 @@ def _kernels(found: Sequence[Rendered]) -> dict[tuple[Path, str], Kernel]:
     return {(family.folder, kernel.name): kernel for family in found for kernel in family.kernels}
 
 
-def _launches(job: Job, kernel: Kernel, coverage: Coverage) -> Sequence[Launch]:
+def _launches(job: Job, kernel: Kernel, coverage: Coverage) -> Sequence[CompiledLaunch]:
     """The launches of a kernel to choose among at the compile level: every one, or the cheapest aligned one."""
     assert job.target is not None
     found = launches(kernel, job.target)
     if coverage.of_launches or not found:
         return found
-    cost = Costs.shipped().one
+    cost = JobCosts.shipped().one
     # A kernel without a configuration that fits has no aligned launch, only those that must not fit.
     return (min(found, key=lambda launch: (launch.case.name != "aligned", cost(job, launch))),)
 
@@ -145,6 +152,17 @@ def _launches(job: Job, kernel: Kernel, coverage: Coverage) -> Sequence[Launch]:
 def _with(job: Job, chosen: Sequence[str]) -> Job:
     names = tuple(name for name in chosen if name)
     return Job(job.level, job.folder, job.name, job.contract, job.case, job.target, names) if names else job
+
+
+def part(text: str) -> tuple[int, int]:
+    """The numbers of `I/N`; raise ValueError for anything else."""
+    index, _, count = text.partition("/")
+    try:
+        of = whole_number(count, 1, _MOST_PARTS)
+        return whole_number(index, 1, of), of
+    except ValueError:
+        message = f"expected I/N with I from 1 to N, such as 1/4, and N up to {_MOST_PARTS}, got {shown(text)}"
+        raise ValueError(message) from None
 
 
 def shard(jobs: Sequence[Job], index: int, count: int, cost: Callable[[Job], float] = lambda job: 1.0) -> list[Job]:

@@ -9,7 +9,9 @@ from enum import IntEnum
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from generator.emit import code_parts
 from generator.emit.code_parts import Parts
+from generator.files.program import program
 
 #: In the order in which they run: fast levels that find most mistakes come first.
 LEVELS = ("static", "bounds", "interpret", "compile", "gpu")
@@ -74,7 +76,15 @@ class Subject:
         return cls(job.name, parts.device, "" if job.level == "compile" else parts.host)
 
 
-class State(IntEnum):
+def subject(job: Job) -> Subject | None:
+    """What of a kernel's code a job proves; None where it is about something else, or the file is no Python."""
+    try:
+        return Subject.of(job, code_parts.of_file(job.file))
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+class JobState(IntEnum):
     """The outcome of a job."""
 
     PASSED = 0
@@ -95,7 +105,7 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class Result:
+class JobResult:
     """The outcome of a job, which `state` summarises; `left_out` is the reason if the job did not run."""
 
     job: Job
@@ -117,17 +127,20 @@ class Result:
     lost: bool = False
     #: For each compiled launch, its name and the figures read from the machine code.
     measured: tuple[tuple[str, tuple[tuple[str, int], ...]], ...] = ()
+    #: The configurations that the target of a compile job cannot run, and that no launcher takes there: the index of
+    #: each in the table, and the reason.
+    rows_left_out: tuple[tuple[int, str], ...] = ()
     #: The result comes from the result cache.
     cached: bool = False
 
     @property
-    def state(self) -> State:
+    def state(self) -> JobState:
         """The outcome; a job passes only if it ran cases and every one passed."""
         if self.failures:
-            return State.FAILED
+            return JobState.FAILED
         if self.left_out is not None:
-            return State.LEFT_OUT
-        return State.NOT_PROVED if self.not_proved or not self.cases else State.PASSED
+            return JobState.LEFT_OUT
+        return JobState.NOT_PROVED if self.not_proved or not self.cases else JobState.PASSED
 
     @property
     def short(self) -> bool:
@@ -142,7 +155,7 @@ class Result:
 
 def command(job: Job, failure: Failure | None = None) -> str:
     """The shell command that repeats a job, or only the case of `failure`."""
-    words = ["python", "-m", "generator", "verify", str(job.folder), "--only", job.name, "--level", job.level]
+    words = [*program().split(), "verify", str(job.folder), "--only", job.name, "--level", job.level]
     if job.target is not None:
         words += ["--target", job.target]
     if failure is not None and job.level not in WHOLE and failure.case not in ("import", "process"):
@@ -150,7 +163,7 @@ def command(job: Job, failure: Failure | None = None) -> str:
     return shlex.join(words)
 
 
-def status(results: Iterable[Result], *, allow_undecided: bool = False) -> int:
+def status(results: Iterable[JobResult], *, allow_undecided: bool = False) -> int:
     """The exit status of a run: 1 if a job failed, or was not proved without `allow_undecided`; else 0."""
-    wrong = {State.FAILED} if allow_undecided else {State.FAILED, State.NOT_PROVED}
+    wrong = {JobState.FAILED} if allow_undecided else {JobState.FAILED, JobState.NOT_PROVED}
     return 1 if any(result.state in wrong for result in results) else 0

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from generator.epilogue.operations import SCALAR
-from generator.language.dtypes import ELEMENTS
+from generator.language.elements import ELEMENTS
 from generator.language.model import Tile, Variant
 from generator.plan import legality, variant_rules
 from generator.plan.kernels import Kernel
@@ -23,7 +23,7 @@ REFUSED = "refused"
 
 
 @dataclass(frozen=True)
-class Launch:
+class CompiledLaunch:
     """One row of a kernel's table, called in one class; `case` has the sizes and how the operands lie."""
 
     row: int
@@ -59,7 +59,7 @@ def _compiled(v: Variant, tile: Tile, target: str) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def launches(kernel: Kernel, target: str) -> tuple[Launch, ...]:
+def launches(kernel: Kernel, target: str) -> tuple[CompiledLaunch, ...]:
     """Every launch of `kernel` on `target`: of a row that does not fit there only one, which shows that it does not."""
     if left_out(kernel, target) is not None:
         return ()
@@ -67,9 +67,9 @@ def launches(kernel: Kernel, target: str) -> tuple[Launch, ...]:
     splits = kernel.variant.traits.splits
     for row, tile in enumerate(kernel.tiles):
         if legality.why_no_row_on(kernel.variant, tile, target) is None:
-            found += [Launch(row, tile, case, splits) for case in _classes(kernel, row)]
+            found += [CompiledLaunch(row, tile, case, splits) for case in _classes(kernel, row)]
         elif legality.too_much_memory(kernel.variant, tile, target) is not None:
-            found.append(Launch(row, tile, replace(next(_classes(kernel, row)), name=REFUSED), splits))
+            found.append(CompiledLaunch(row, tile, replace(next(_classes(kernel, row)), name=REFUSED), splits))
     return tuple(found)
 
 

@@ -10,39 +10,44 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from generator.emit.manifest_reader import Rendered
-from generator.language.errors import CallError
+from generator.language.errors import lacks
 from generator.language.targets import TARGETS
 from generator.plan.kernels import Kernel
 from generator.plan.legality import why_not_on
 from generator.verify.installed import installed
-from generator.verify.jobs import Job, Result
+from generator.verify.jobs import Job, JobResult
 from generator.verify.launches import left_out
 
 #: The name of the case in the result of a job that cannot run.
 EVERY = "every case"
+#: Why the bounds level cannot prove a file that stands alone.
+_ALONE = "its file stands alone, without the table CALL that is proved; render it with 'package: plain' to prove it"
 
 
-def out_of_reach(jobs: Iterable[Job], found: Sequence[Rendered], device: str | None) -> dict[Job, Result]:
+def out_of_reach(jobs: Iterable[Job], found: Sequence[Rendered], device: str | None) -> dict[Job, JobResult]:
     """The results of the jobs that their level leaves out; `device` is the GPU's architecture, or None if unknown.
 
-    If a level leaves out every job, it proves nothing, and its jobs are not proved instead of left out.
+    If a level leaves out every job, it proves nothing, and its jobs are not proved instead of left out. Files that
+    stand alone are left out at the bounds level as long as another level proves something.
     """
     families = {family.folder: family for family in found}
     reasons = {job: why_not(job, families[job.folder], device) for job in jobs}
     working = {job.level for job, reason in reasons.items() if reason is None}
     results = {}
     for job, reason in reasons.items():
-        if reason is not None and job.level in working:
-            results[job] = Result(job, left_out=reason)
+        if reason is not None and (job.level in working or (reason == _ALONE and working)):
+            results[job] = JobResult(job, left_out=reason)
         elif reason is not None:
             message = f"{reason}; the {job.level} level can prove none of the requested jobs here"
-            results[job] = Result(job, not_proved=((EVERY, message),))
+            results[job] = JobResult(job, not_proved=((EVERY, message),))
     return results
 
 
 def why_not(job: Job, family: Rendered, device: str | None) -> str | None:
     """Why the level of `job` leaves it out on a machine with the GPU `device`, or None."""
-    if job.level in ("static", "bounds"):
+    if job.level == "bounds":
+        return _ALONE if family.package == "files" else None
+    if job.level == "static":
         return None
     if job.contract:
         return why_not_called(family.contracts[job.name], device, hardware=job.level == "gpu")
@@ -85,7 +90,7 @@ def _other_triton(wanted: str) -> str | None:
     try:
         here = Version(installed("triton")).base_version
     except PackageNotFoundError:
-        raise CallError("verify needs triton; install the extra: pip install 'gemm-generator[verify]'") from None
+        raise lacks("verify", "triton", "verify") from None
     return None if here in SpecifierSet(wanted) else f"it needs Triton {wanted}, and {here} is installed"
 
 

@@ -6,6 +6,7 @@ from generator.language.model import Tile, Variant
 from generator.language.vocabulary import SWIZZLE
 from generator.plan import variant_rules
 from generator.plan.kernels import Kernel
+from generator.plan.memory_needs import differing_needs_of
 
 
 def configuration_of(variant: Variant, tile: Tile) -> dict[str, int]:
@@ -32,9 +33,12 @@ def takes(variant: Variant, tile: Tile, sizes: tuple[int, int, int]) -> bool:
     return whole and (variant.traits.looped or sizes[2] <= tile.k)
 
 
-def tables(kernel: Kernel) -> dict[str, object]:
-    """The tables of a kernel's file, by their names in the file."""
+def tables(kernel: Kernel, *, alone: bool) -> dict[str, object]:
+    """The tables of a kernel's file, by their names in the file; `alone`: it is one that stands alone."""
     found: dict[str, object] = {"CONFIGS": [configuration_of(kernel.variant, tile) for tile in kernel.tiles]}
-    if kernel.not_offered:
+    needs = differing_needs_of(kernel) if alone else {}
+    if needs:
+        found["SHARED_MEMORY"] = needs
+    elif kernel.not_offered:
         found["TOO_LARGE"] = {target: tuple(indices) for target, indices in kernel.not_offered}
     return found

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from generator.emit.html_page import html_page
 from generator.emit.manifest_reader import Rendered
 from generator.files.plain_text import representable
 from generator.language.targets import TARGETS
 from generator.language.vocabulary import AXES, CONTRACT_AXES
 from generator.plan.kernels import Kernel
 from generator.verify.folder_names import folder_names
-from generator.verify.html_page import html_page
-from generator.verify.jobs import LEVELS, Failure, Job, Result, State, command
+from generator.verify.jobs import LEVELS, Failure, Job, JobResult, JobState, command
 from generator.verify.run_report import verdict
 
 #: The number of rows whose details are parsed together.
@@ -48,19 +48,19 @@ class _Row:
 class _Cell:
     """The cell of a row and column: a result, or the family's reason for having none."""
 
-    result: Result | None = None
+    result: JobResult | None = None
     left_out: str | None = None
     #: Why configurations of the kernel are not offered on the column's target.
     not_offered: tuple[str, ...] = ()
 
     @property
-    def state(self) -> State:
+    def state(self) -> JobState:
         """The outcome, whose number selects the cell's text and colour."""
-        return State.LEFT_OUT if self.result is None else self.result.state
+        return JobState.LEFT_OUT if self.result is None else self.result.state
 
 
 @dataclass(frozen=True)
-class Total:
+class SummaryLine:
     """A line of the summary: the results of a level, at the compile level for one target."""
 
     label: str
@@ -87,7 +87,7 @@ class _Texts:
         return list(self._places)
 
 
-def page(results: Sequence[Result], families: Sequence[Rendered]) -> str:
+def page(results: Sequence[JobResult], families: Sequence[Rendered]) -> str:
     """The page of `results`, whose jobs are of `families`, in ASCII; the output is deterministic."""
     families = list({family.folder: family for family in families}.values())
     places = {family.folder: place for place, family in enumerate(families)}
@@ -141,7 +141,7 @@ def _labels(families: Sequence[Rendered]) -> list[str]:
     return [family.name if names[family.name] == 1 else representable(folders[family.folder]) for family in families]
 
 
-def _columns(results: Iterable[Result]) -> list[str]:
+def _columns(results: Iterable[JobResult]) -> list[str]:
     """The labels of the levels and targets in `results`, in the order in which they run."""
     targets = list(TARGETS)
     jobs = {result.job.label: result.job for result in results}
@@ -154,10 +154,10 @@ def _columns(results: Iterable[Result]) -> list[str]:
 
 
 def _table(
-    results: Iterable[Result], families: Sequence[Rendered], columns: Sequence[str]
+    results: Iterable[JobResult], families: Sequence[Rendered], columns: Sequence[str]
 ) -> Iterator[tuple[_Row, dict[str, _Cell]]]:
     """Every contract's function, followed by its kernels, each with its cells by column."""
-    found: dict[tuple[Path, bool, str], dict[str, Result]] = {}
+    found: dict[tuple[Path, bool, str], dict[str, JobResult]] = {}
     for result in results:
         own = found.setdefault((result.job.folder, result.job.contract, result.job.name), {})
         if result.job.label not in own or result.failures:
@@ -196,9 +196,9 @@ def _shown(cell: _Cell, reasons: _Texts) -> list[int]:
     The number counts cases that passed, failed or are not proved, by state; if left out, it is the reason's index.
     """
     result = cell.result
-    if result is None or cell.state is State.LEFT_OUT:
-        return [State.LEFT_OUT, reasons(cell.left_out), 0, 0]
-    counts = {State.FAILED: len(result.failures), State.NOT_PROVED: len(result.not_proved)}
+    if result is None or cell.state is JobState.LEFT_OUT:
+        return [JobState.LEFT_OUT, reasons(cell.left_out), 0, 0]
+    counts = {JobState.FAILED: len(result.failures), JobState.NOT_PROVED: len(result.not_proved)}
     return [cell.state, counts.get(cell.state, result.cases), len(result.not_proved), int(result.cached)]
 
 
@@ -234,7 +234,7 @@ def _detail(cell: _Cell, texts: _Texts) -> dict[str, Any]:
     return {key: value for key, value in found.items() if value or value == 0}
 
 
-def _failure(result: Result, failure: Failure, texts: _Texts) -> list[int]:
+def _failure(result: JobResult, failure: Failure, texts: _Texts) -> list[int]:
     """Indices of the texts of a failure: case, reason, message and the command that repeats it."""
     message = failure.message
     if len(message) > _MESSAGE:
@@ -242,7 +242,7 @@ def _failure(result: Result, failure: Failure, texts: _Texts) -> list[int]:
     return [texts(failure.case), texts(failure.reason), texts(message), texts(command(result.job, failure))]
 
 
-def _measured(result: Result, texts: _Texts) -> list[Any]:
+def _measured(result: JobResult, texts: _Texts) -> list[Any]:
     """The names of the figures, then lines of launches that have the same figures, and these figures."""
     lines: dict[tuple[tuple[str, int], ...], list[int]] = {}
     for launch, figures in result.measured:
@@ -252,7 +252,7 @@ def _measured(result: Result, texts: _Texts) -> list[Any]:
     return [[texts(name) for name in names], list(zip(lines.values(), values, strict=True))]
 
 
-def _place(result: Result) -> str:
+def _place(result: JobResult) -> str:
     return ", ".join(value if key == "device" else f"{key} {value}" for key, value in result.place)
 
 
@@ -263,16 +263,16 @@ def _command(family: Rendered, column: str) -> list[str]:
     return [before, behind]
 
 
-def _total(column: str, table: Sequence[tuple[_Row, Mapping[str, _Cell]]]) -> Total:
+def _total(column: str, table: Sequence[tuple[_Row, Mapping[str, _Cell]]]) -> SummaryLine:
     members = [(row, cells[column]) for row, cells in table if column in cells]
     states = Counter(cell.state for _, cell in members)
     results = [cell.result for _, cell in members if cell.result is not None]
-    return Total(
+    return SummaryLine(
         column,
         sum(row.kernel is not None for row, _ in members),
         sum(row.kernel is None for row, _ in members),
         sum(result.cases for result in results),
-        tuple(states[state] for state in State),
+        tuple(states[state] for state in JobState),
         sum(result.cached for result in results),
         sum(len(result.not_proved) for result in results),
         tuple(dict.fromkeys(place for result in results if (place := _place(result)))),

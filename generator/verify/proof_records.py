@@ -21,14 +21,14 @@ from generator.files.updating import update
 from generator.language import measured_values as values
 from generator.language.errors import CallError
 from generator.language.measured_values import Unfit
-from generator.verify.jobs import LEVELS, Result, State, Subject
+from generator.verify.jobs import LEVELS, JobResult, JobState, Subject
 
 #: The result of a level for a kernel: counts, and the largest of each figure.
 Figures = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Record:
+class ProofRecord:
     """The levels that passed on one machine, by their labels, for each kernel's code."""
 
     #: The device and versions, without dates and paths.
@@ -88,13 +88,13 @@ def current(families: Iterable[Rendered]) -> set[Subject]:
     return found
 
 
-def _subject(result: Result) -> Subject:
+def _subject(result: JobResult) -> Subject:
     assert result.subject is not None, result.job
     return result.subject
 
 
-def _record(recorded: Iterable[Result]) -> Record:
-    found = Record({}, {})
+def _record(recorded: Iterable[JobResult]) -> ProofRecord:
+    found = ProofRecord({}, {})
     for result in recorded:
         fresh = {key: value for key, value in result.place if found.place.get(key) in (None, "interpreter")}
         found.place.update(fresh)
@@ -102,9 +102,9 @@ def _record(recorded: Iterable[Result]) -> Record:
     return found
 
 
-def _recorded(results: Iterable[Result]) -> list[Result]:
+def _recorded(results: Iterable[JobResult]) -> list[JobResult]:
     """The results to record, one per subject and level: kernels without failures, from runs without --case."""
-    found: dict[tuple[Subject, str], Result] = {}
+    found: dict[tuple[Subject, str], JobResult] = {}
     for result in results:
         job = result.job
         if result.failures or not result.cases or job.contract or job.level == "static" or job.case is not None:
@@ -116,12 +116,12 @@ def _recorded(results: Iterable[Result]) -> list[Result]:
     return list(found.values())
 
 
-def _fewer(result: Result, cases: int) -> bool:
+def _fewer(result: JobResult, cases: int) -> bool:
     """Whether a partial result has fewer than `cases` cases, so that it must not replace that record."""
     return result.partial and result.cases < cases
 
 
-def _figures(result: Result) -> Figures:
+def _figures(result: JobResult) -> Figures:
     job = result.job
     found: Figures = {"cases": result.cases}
     if job.level in ("interpret", "gpu"):
@@ -137,14 +137,14 @@ def _figures(result: Result) -> Figures:
     return found
 
 
-def _worst(result: Result) -> dict[str, int]:
+def _worst(result: JobResult) -> dict[str, int]:
     """The largest use of each resource among the kernel's launches, without those that must not fit."""
     offered = [dict(figures) for name, figures in result.measured if not name.endswith("-refused")]
     keys = ("shared", "tensor_memory", "registers", "spilled")
     return {key: max(figures[key] for figures in offered) for key in keys if any(f[key] for f in offered)}
 
 
-def write(path: Path, results: Sequence[Result]) -> list[str]:
+def write(path: Path, results: Sequence[JobResult]) -> list[str]:
     """Add what passed to the record in `path`, which must be of the same machine and versions.
 
     A partial result does not replace a record of more cases. Returns messages about such results, one per level, and
@@ -165,7 +165,7 @@ def write(path: Path, results: Sequence[Result]) -> list[str]:
     return messages
 
 
-def _with(path: Path, results: Sequence[Result]) -> tuple[Record, list[str]]:
+def _with(path: Path, results: Sequence[JobResult]) -> tuple[ProofRecord, list[str]]:
     """The record in `path` with what passed, and messages about results that do not replace those of more cases."""
     recorded, messages = _recorded(results), []
     found = _record(recorded)
@@ -178,7 +178,7 @@ def _with(path: Path, results: Sequence[Result]) -> tuple[Record, list[str]]:
         for result in fuller:
             del found.proved[_subject(result)][result.job.label]
         messages = _messages_of_fuller(path, fuller, before)
-        found = Record(before.place | found.place | machine, _joined(before.proved, found.proved))
+        found = ProofRecord(before.place | found.place | machine, _joined(before.proved, found.proved))
     return found, messages
 
 
@@ -194,7 +194,7 @@ def renew(path: Path, fresh: Path) -> None:
     update(path, joined)
 
 
-def _renewed(found: Record, path: Path) -> Record:
+def _renewed(found: ProofRecord, path: Path) -> ProofRecord:
     before = read(path) if path.exists() else found
     if _machine(before.place) == _machine(found.place):
         device = {(subject.kernel, subject.device) for subject in found.proved}
@@ -203,7 +203,7 @@ def _renewed(found: Record, path: Path) -> Record:
             for subject, levels in before.proved.items()
             if subject in found.proved or (not subject.host and (subject.kernel, subject.device) in device)
         }
-        found = Record(found.place, _joined(again, found.proved))
+        found = ProofRecord(found.place, _joined(again, found.proved))
     return found
 
 
@@ -214,7 +214,7 @@ def _joined(
     return {subject: before.get(subject, {}) | found.get(subject, {}) for subject in {**before, **found}}
 
 
-def _messages_of_fuller(path: Path, fuller: Sequence[Result], before: Record) -> list[str]:
+def _messages_of_fuller(path: Path, fuller: Sequence[JobResult], before: ProofRecord) -> list[str]:
     """A message per level about results whose earlier records stay, since they have more cases."""
     lines = []
     for label, count in Counter(result.job.label for result in fuller).items():
@@ -229,11 +229,11 @@ def _messages_of_fuller(path: Path, fuller: Sequence[Result], before: Record) ->
     return lines
 
 
-def _messages_of_none(path: Path, results: Iterable[Result]) -> list[str]:
+def _messages_of_none(path: Path, results: Iterable[JobResult]) -> list[str]:
     """A message per level about kernels of which no case is proved."""
     found: dict[str, list[str]] = {}
     for result in results:
-        if result.state is State.NOT_PROVED and not result.cases and not result.job.contract:
+        if result.state is JobState.NOT_PROVED and not result.cases and not result.job.contract:
             found.setdefault(result.job.label, []).append(result.job.name)
     return [
         f"{path}: {label} of {len(names)} {'kernel' if len(names) == 1 else 'kernels'} is not recorded, since no case "
@@ -252,7 +252,7 @@ def _machine(place: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in place.items() if value != "interpreter"}
 
 
-def text_of(found: Record, path: Path) -> str:
+def text_of(found: ProofRecord, path: Path) -> str:
     """JSON with one line per device code of a kernel, so that a diff lists kernels.
 
     Raises `FileError` if no reader would accept it.
@@ -267,7 +267,7 @@ def text_of(found: Record, path: Path) -> str:
     return values.checked(f'{{\n "place": {place},\n "kernels": [\n{kernels}\n ]\n}}\n', SCHEMA, _record_of, path)
 
 
-def read(path: Path) -> Record:
+def read(path: Path) -> ProofRecord:
     """The record in `path`; raise `CallError` if it is not one."""
     try:
         return values.read(path, SCHEMA, _record_of, "a file that verify --results wrote")
@@ -275,7 +275,7 @@ def read(path: Path) -> Record:
         raise CallError(f"there is no file {path}") from None
 
 
-def _record_of(data: Any) -> Record:
+def _record_of(data: Any) -> ProofRecord:
     """The contents of a file with the schema; raises `Unfit` for values that no file has."""
     proved: dict[Subject, dict[str, Figures]] = {}
     for index, line in enumerate(data["kernels"]):
@@ -287,7 +287,7 @@ def _record_of(data: Any) -> Record:
         if proved.keys() & levels.keys():
             raise Unfit("the code of this kernel has two entries", "kernels", index)
         proved |= levels
-    return Record(data["place"], proved)
+    return ProofRecord(data["place"], proved)
 
 
 def table(files: Sequence[Path], current: set[Subject]) -> str:

@@ -12,7 +12,7 @@ import triton
 
 from generator.epilogue.operations import BOTH, ELEMENT, MATRIX, SCALAR
 from generator.language.storage import element_of
-from generator.plan.call import call
+from generator.plan.contract_call import call
 from generator.plan.kernels import Kernel
 from generator.verify.case_setup import Setup
 from generator.verify.case_sizes import Case, Fit, leading_extents, sizes_of
@@ -83,7 +83,7 @@ def _operands(kernel: Kernel, case: Case) -> Iterator[Refusal]:
         yield Refusal("odd-columns", "b has an odd number of columns", ValueError, (words, "even"), spoil)
     spoil = changed("b", lambda b: b[..., :-1, :])
     a, b = kernel.variant.dtype.stored
-    found = str(k // a.packed), str(k // b.packed - 1)
+    found = str(k), str(k // b.packed - 1)
     yield Refusal("inner", "a and b have different K", ValueError, found, spoil)
     yield from _stored(kernel, case)
     for name in ("a", "b"):
@@ -181,7 +181,7 @@ def _groups(kernel: Kernel, case: Case) -> Iterator[Refusal]:
     ):
         yield Refusal(f"rows-{name}", f"rows are wrong: {name}", error, told, spoil)
     spoil = changed("b", lambda b: b[0])
-    yield Refusal("matrix-b", "b is a single matrix", ValueError, ("b must have 3 dimensions",), spoil)
+    yield Refusal("matrix-b", "b is a single matrix", ValueError, ("b must have three dimensions",), spoil)
 
 
 def _naming(wrong: Callable[[torch.Tensor], object]) -> Callable[[Call], None]:

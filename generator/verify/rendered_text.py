@@ -15,9 +15,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from generator.emit.file_digests import unformatted_digest
+from generator.emit.loading import stated_and_actual_digest
 from generator.files.reading import FileError, read_bytes, with_unix_lines
+from generator.verify import kernel_structure
 from generator.verify.jobs import Failure
-from generator.verify.loading import stated_and_actual_digest
 
 #: The packages that a rendered file may import besides Python's standard library.
 _PACKAGES = frozenset({"torch", "triton"})
@@ -27,6 +29,8 @@ _STANDARD = sys.stdlib_module_names
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
 #: Controls, bidirectional marks and other characters that have no glyph, parts of pairs, and the line ends of Unicode.
 _HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
+_RENDERED, _LISTED = "the file is as it was rendered", "the file is as the manifest lists it"
+_EDITED = "was edited since it was rendered; keep the edit elsewhere, then render the family again with --force"
 _REFUSED = "no character is hidden or reorders a line"
 
 
@@ -39,6 +43,10 @@ class Listed:
     #: For a kernel, sha256 of the text below the line with the digest, and the tables by name.
     body: str | None = None
     tables: Mapping[str, str] = field(default_factory=dict, hash=False)
+    #: For a kernel, whether a step must wait for its product.
+    waits: bool = False
+    #: The digest of the text without its layout.
+    unformatted: str = ""
 
 
 @dataclass(frozen=True)
@@ -47,6 +55,8 @@ class Text:
 
     failures: tuple[Failure, ...]
     parsed: bool = False
+    #: Whether it has the layout of its template: nobody has edited or formatted it.
+    rendered: bool = False
 
 
 def check(file: Path, listed: Listed | None = None) -> Text:
@@ -65,7 +75,8 @@ def check(file: Path, listed: Listed | None = None) -> Text:
         return Text((Failure("encoding", "the file is UTF-8 text", f"line {line} is not UTF-8"),))
     with _without_collection():
         found = tuple(Failure(*words) for words in _failures(data, text, listed))
-    return Text(found, parsed=not any(failure.case == "parse" for failure in found))
+    stated, actual = stated_and_actual_digest(text)
+    return Text(found, parsed=not any(failure.case == "parse" for failure in found), rendered=stated == actual)
 
 
 @contextmanager
@@ -82,14 +93,9 @@ def _without_collection() -> Iterator[None]:
 
 def _failures(data: bytes, text: str, listed: Listed | None) -> Iterator[tuple[str, str, str]]:
     yield from _hidden(text)
-    stated, actual = stated_and_actual_digest(text)
-    if stated != actual:
-        yield "digest", "the body matches its digest", f"the file states {stated}, but its body has {actual}"
-    if listed is not None and listed.body is not None and actual != listed.body:
-        yield "manifest", "the manifest lists the body's digest", f"it does not list {actual}"
-    elif listed is not None and stated == actual and hashlib.sha256(data).hexdigest() != listed.whole:
-        found = "was edited since it was rendered, with the lines above the digest or the digest itself"
-        yield "manifest", "the file is as the manifest lists it", f"the file {found}; render the family again"
+    edited = [*_edited(data, text, listed)]
+    if edited and not (listed is not None and listed.unformatted == unformatted_digest(text)):
+        yield from edited
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -103,6 +109,22 @@ def _failures(data: bytes, text: str, listed: Listed | None) -> Iterator[tuple[s
         yield "imports", "the file needs only torch, triton and Python", f"it imports {', '.join(others)}"
     if listed is not None and listed.tables:
         yield from _tables(tree, listed.tables)
+    if listed is not None and listed.body is not None:
+        yield from kernel_structure.unread(tree)
+        yield from kernel_structure.not_waited(tree) if listed.waits else ()
+
+
+def _edited(data: bytes, text: str, listed: Listed | None) -> Iterator[tuple[str, str, str]]:
+    """A failure if the text is not as it was rendered, which its own digest and those of the manifest show."""
+    stated, actual = stated_and_actual_digest(text)
+    if stated is None:
+        yield "digest", _RENDERED, "it does not state the digest of its text, as every rendered file does"
+    elif stated != actual:
+        yield "digest", _RENDERED, f"the text below the digest that the file states {_EDITED}"
+    elif listed is not None and listed.body is not None and actual != listed.body:
+        yield "manifest", _LISTED, f"it does not list this text, which, with its digest, {_EDITED}"
+    elif listed is not None and hashlib.sha256(data).hexdigest() != listed.whole:
+        yield "manifest", _LISTED, f"a line above its digest, or the digest itself, {_EDITED}"
 
 
 def _hidden(text: str) -> Iterator[tuple[str, str, str]]:

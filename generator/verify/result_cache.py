@@ -1,10 +1,11 @@
 """A cache of results, keyed by everything that they depend on, so that a second run only proves what has changed.
 
 The key of a result has these parts: the syntax tree of the code that the level depends on (the text at the static
-level; for a contract's function, the code of all kernels that it may run); the kernel's entry in the manifest; the
-level, and at the compile level launch and target; the modules of this package that the level imports; the versions of
-the packages that these import; and the device. Any change gives another key, so that no entry is ever out of date. Only
-results that passed are stored. Comments and docstrings, in kernels and in this package, change no key.
+level; for a contract's function, the code of all kernels that it may run); the library in the family's folder; the
+kernel's entry in the manifest; the level, and at the compile level launch and target; the modules of this package that
+the level imports; the versions of the packages that these import; and the device. Any change gives another key, so that
+no entry is ever out of date. Only results that passed are stored. Comments and docstrings, in kernels and in this
+package, change no key.
 
 Whoever knows this could compute keys, and store results of proofs that never ran. So the folder is the user's and not a
 checkout's, and each entry is signed with a secret of this user on this machine.
@@ -14,6 +15,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields, replace
@@ -23,17 +26,21 @@ from typing import Any
 
 from generator.emit import code_parts, syntax_digest
 from generator.emit.manifest_reader import Rendered
+from generator.emit.render import SHARED_MEMORY
 from generator.files.checked_json import Schema
-from generator.files.reading import FileError, read_bytes
+from generator.files.reading import FileError, read_bytes, read_text
 from generator.files.signed_store import SignedStore
 from generator.files.user_cache import secret, user_cache
 from generator.plan.kernels import Kernel
 from generator.verify import dependencies, folder_files
 from generator.verify.installed import installed
-from generator.verify.jobs import Job, Result, Subject
+from generator.verify.jobs import Job, JobResult, Subject
 from generator.verify.launches import launches
+from generator.verify.offered_rows import left_out_rows
 
 _RUNS = ("triton", "torch", "numpy")
+#: The comments at the head of a module.
+_COMMENTS = re.compile(r"(?:#.*\n)*")
 #: The installed packages that results of a level depend on.
 PACKAGES = {"static": ("ruff",), "bounds": ("z3-solver",), "interpret": _RUNS, "compile": _RUNS, "gpu": _RUNS}
 
@@ -60,8 +67,10 @@ class ResultCache:
         self._failing: set[Path] = set()
         self._states: dict[Path, str] = {}
         self._machines: dict[str, list[str]] = {}
+        #: The modules of each folder's library, each with its digest.
+        self._libraries: dict[Path, list[tuple[str, str]]] = {}
 
-    def cached(self, jobs: Sequence[Job]) -> tuple[list[Result], list[Job]]:
+    def cached(self, jobs: Sequence[Job]) -> tuple[list[JobResult], list[Job]]:
         """The cached results of `jobs`, and the jobs or parts of jobs without one."""
         results, left = [], []
         for job in jobs:
@@ -81,7 +90,7 @@ class ResultCache:
                 results.append(_result(job, self._subject(job), value))
         return results, left
 
-    def whole(self, result: Result, asked: Job) -> Result:
+    def whole(self, result: JobResult, asked: Job) -> JobResult:
         """The result of the job `asked`, of which `result` is the part that was not cached."""
         if result.job == asked or result.left_out is not None:
             return replace(result, job=asked)
@@ -93,7 +102,7 @@ class ResultCache:
             result, job=asked, cases=result.cases + earlier.cases, measured=earlier.measured + result.measured
         )
 
-    def store(self, result: Result) -> None:
+    def store(self, result: JobResult) -> None:
         """Store what passed of `result`, unless some of its cases did not run."""
         job = result.job
         if result.left_out is not None or result.cached or result.not_proved or (job.case and job.level != "compile"):
@@ -116,13 +125,23 @@ class ResultCache:
         kernel = self.families[job.folder].by_name[job.name]
         return [launch.name for launch in launches(kernel, job.target) if job.takes(launch.name)]
 
-    def _compiled(self, job: Job, names: Sequence[str], values: Sequence[Mapping[str, Any]]) -> Result:
+    def _compiled(self, job: Job, names: Sequence[str], values: Sequence[Mapping[str, Any]]) -> JobResult:
         measured = _measured((name, value["measured"]) for name, value in zip(names, values, strict=True))
         first: Mapping[str, Any] = values[0] if values else {"place": []}
         place = tuple((str(k), str(v)) for k, v in first["place"])
         seconds = sum(value["seconds"] for value in values)
         subject = self._subject(job)
-        return Result(job, len(names), subject=subject, place=place, measured=measured, seconds=seconds, cached=True)
+        assert job.target is not None
+        rows = left_out_rows(self.families[job.folder].by_name[job.name], job.target)
+        return JobResult(
+            *(job, len(names)),
+            subject=subject,
+            place=place,
+            measured=measured,
+            seconds=seconds,
+            rows_left_out=rows,
+            cached=True,
+        )
 
     def _machine(self, level: str) -> list[str]:
         """The modules and versions that the results of a level depend on."""
@@ -154,11 +173,20 @@ class ResultCache:
             code: list[object] = [_digest(job.file), self._state(family)]
             code += [family.digests[job.name], family.files[job.file.name]]
         elif job.contract:
-            files = [*family.own_files, *(family.file(kernel.name) for kernel in kernels)]
-            code = [(path.name, self._parts_of(path)) for path in files]
+            own = [path for path in family.own_files if path.parent == family.folder]
+            files = [*own, *(family.file(kernel.name) for kernel in kernels)]
+            code = [*((path.name, self._parts_of(path)) for path in files), self._library(family)]
         else:
-            code = [self._subject(job)]
+            code = [self._subject(job), self._library(family)]
         return repr((code, kernels))
+
+    def _library(self, family: Rendered) -> list[tuple[str, str]]:
+        """The modules of the family's library, which every level but the static one reads or runs, with digests."""
+        if family.folder not in self._libraries:
+            folder = family.folder / "_runtime"
+            found = [*sorted(folder.rglob("*.py")), *family.folder.glob(SHARED_MEMORY)]
+            self._libraries[family.folder] = [(os.path.relpath(path, folder), _tree(path)) for path in found]
+        return self._libraries[family.folder]
 
     def _state(self, family: Rendered) -> str:
         if family.folder not in self._states:
@@ -234,14 +262,27 @@ _LAUNCH = _object({"place": _FIELDS["place"], "seconds": _FIELDS["seconds"], "me
 _PARTS = _object({part.name: {"type": "string"} for part in fields(code_parts.Parts)})
 
 
-def _result(job: Job, subject: Subject | None, value: Mapping[str, Any]) -> Result:
+def _result(job: Job, subject: Subject | None, value: Mapping[str, Any]) -> JobResult:
     place = tuple((str(k), str(v)) for k, v in value["place"])
     found = {**value, "place": place, "measured": _measured(value["measured"])}
-    return Result(job, subject=subject, **found, cached=True)
+    return JobResult(job, subject=subject, **found, cached=True)
 
 
 def _measured(found: Iterable[Any]) -> tuple[tuple[str, tuple[tuple[str, int], ...]], ...]:
     return tuple((str(name), tuple((str(k), int(v)) for k, v in figures)) for name, figures in found)
+
+
+def _tree(path: Path) -> str:
+    """The digest of a module's syntax tree; of its text if it is not Python in UTF-8."""
+    try:
+        text = read_text(path)
+        head = _COMMENTS.match(text)
+        if head is None or "coding" in head[0]:
+            return _digest(path)
+        # Families have the same modules with another comment at their head, and each text is parsed once.
+        return syntax_digest.digest(text[head.end() :])
+    except (FileNotFoundError, FileError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return _digest(path)
 
 
 def _digest(path: Path) -> str:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import io
 import xml.etree.ElementTree as ET
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from generator.files import output_files
 from generator.files.plain_text import representable
 from generator.verify.folder_names import folder_names
-from generator.verify.jobs import Result, State, command
+from generator.verify.jobs import JobResult, JobState, command
 
 
-def failure_text(result: Result) -> str:
+def failure_text(result: JobResult) -> str:
     """For each failed case: the file, the case and its reason, what is wrong, and the command that repeats it."""
     lines = []
     for failure in result.failures:
@@ -27,9 +27,9 @@ def failure_text(result: Result) -> str:
     return "\n".join(lines)
 
 
-def undecided_text(results: Iterable[Result]) -> str:
+def undecided_text(results: Iterable[JobResult]) -> str:
     """For each reason why cases are not proved: the first file and case, the number of others, and the command."""
-    found: dict[tuple[str, str], list[tuple[Result, str]]] = {}
+    found: dict[tuple[str, str], list[tuple[JobResult, str]]] = {}
     for result in results:
         for case, reason in result.not_proved:
             found.setdefault((result.job.label, reason), []).append((result, case))
@@ -47,7 +47,7 @@ def undecided_text(results: Iterable[Result]) -> str:
     return "\n".join(lines)
 
 
-def explanation(result: Result) -> str:
+def explanation(result: JobResult) -> str:
     """Why a job did not pass, in one line."""
     if result.failures:
         return f"{result.failures[0].case}: {result.failures[0].message}"
@@ -56,40 +56,58 @@ def explanation(result: Result) -> str:
     return f"not proved: {': '.join(result.not_proved[0] if result.not_proved else ('no case ran',))}"
 
 
-def whole_text(result: Result) -> str:
+def whole_text(result: JobResult) -> str:
     """The failures of a job, then its cases that are not proved; empty if it passed or is left out."""
     return "\n".join(filter(None, (failure_text(result), undecided_text([result]))))
 
 
-def verdict(results: Iterable[Result]) -> str:
+def verdict(results: Iterable[JobResult]) -> str:
     """The outcome of a run in a few words: `all 12 passed`, `2 of 12 failed, 3 not proved (7 cases)`."""
     found = list(results)
     states = Counter(result.state for result in found)
-    ran = len(found) - states[State.LEFT_OUT]
+    ran = len(found) - states[JobState.LEFT_OUT]
     if not ran:
         return f"nothing ran: {len(found)} left out" if found else "nothing ran"
-    failed, undecided = states[State.FAILED], states[State.NOT_PROVED]
+    failed, undecided = states[JobState.FAILED], states[JobState.NOT_PROVED]
     if failed:
         words = f"{failed} of {ran} failed"
     else:
-        words = f"{states[State.PASSED]} of {ran} passed" if undecided else f"all {ran} passed"
+        words = f"{states[JobState.PASSED]} of {ran} passed" if undecided else f"all {ran} passed"
     if undecided:
-        cases = sum(len(result.not_proved) for result in found if result.state is State.NOT_PROVED)
+        cases = sum(len(result.not_proved) for result in found if result.state is JobState.NOT_PROVED)
         words += f", {undecided} not proved ({cases} {'case' if cases == 1 else 'cases'})"
+    rows = sum(len(result.rows_left_out) for result in found)
+    if rows:
+        words += f", {rows} {'configuration' if rows == 1 else 'configurations'} left out"
     return words
 
 
-def summary(results: Sequence[Result], seconds: float) -> list[str]:
+def summary(results: Sequence[JobResult], seconds: float) -> list[str]:
     """The jobs left out, by reason; the cases not proved; a table; and the verdict."""
     reasons = Counter(f"{r.job.label}: left out: {r.left_out}" for r in results if r.left_out is not None)
     lines = [f"{reason} ({count} {'kernel' if count == 1 else 'kernels'})" for reason, count in reasons.items()]
+    lines += _rows_left_out(results)
     lines += undecided_text(results).splitlines()
     lines += _table(results)
     lines.append(f"{verdict(results)} in {seconds:.1f} s")
     return lines
 
 
-def _table(results: Sequence[Result]) -> list[str]:
+def _rows_left_out(results: Iterable[JobResult]) -> Iterator[str]:
+    """For each target the configurations that it cannot run, which no launcher takes there: how many, and why."""
+    found: dict[str, list[tuple[JobResult, str]]] = {}
+    for result in results:
+        found.setdefault(result.job.label, []).extend((result, reason) for _, reason in result.rows_left_out)
+    for label, rows in found.items():
+        kernels, reasons = len({result.job for result, _ in rows}), list(dict.fromkeys(reason for _, reason in rows))
+        if rows:
+            many = f"{len(rows)} {'configuration' if len(rows) == 1 else 'configurations'}"
+            of = f"{kernels} {'kernel' if kernels == 1 else 'kernels'}"
+            more = f", and {len(reasons) - 1} more" * (len(reasons) > 1)
+            yield f"{label}: {many} of {of} left out, which no launcher takes there: {reasons[0]}{more}"
+
+
+def _table(results: Sequence[JobResult]) -> list[str]:
     """One line per level and target; the seconds are the sum over all workers."""
     counted = ("kernels", "functions", "cases", "failed", "not proved", "left out", "cached", "seconds")
     rows: list[tuple[str, ...]] = [("level", *counted)]
@@ -100,9 +118,10 @@ def _table(results: Sequence[Result]) -> list[str]:
             sum(not result.job.contract for result in ran),
             sum(result.job.contract for result in ran),
             sum(result.cases for result in ran),
-            sum(result.state is State.FAILED for result in ran),
-            sum(result.state is State.NOT_PROVED for result in ran),
-            len(members) - len(ran),
+            sum(result.state is JobState.FAILED for result in ran),
+            sum(result.state is JobState.NOT_PROVED for result in ran),
+            # Of what ran, configurations that the target cannot run are left out.
+            len(members) - len(ran) + sum(len(result.rows_left_out) for result in ran),
             sum(result.cached for result in ran),
         )
         seconds = sum(result.seconds for result in ran if not result.cached)
@@ -116,7 +135,7 @@ def _table(results: Sequence[Result]) -> list[str]:
     ]
 
 
-def write_junit(path: Path, results: Iterable[Result], *, allow_undecided: bool = False) -> None:
+def write_junit(path: Path, results: Iterable[JobResult], *, allow_undecided: bool = False) -> None:
     """Write JUnit XML with one suite per level and target, and one test case per job; raises `FileError`.
 
     The class of a test case is the folder's name and the level, with as much of the folder's path as tells it from the
@@ -126,12 +145,12 @@ def write_junit(path: Path, results: Iterable[Result], *, allow_undecided: bool 
     root = ET.Element("testsuites")
     results = list(results)
     names = folder_names({result.job.folder for result in results})
-    suites: dict[str, list[Result]] = {}
+    suites: dict[str, list[JobResult]] = {}
     for result in results:
         suites.setdefault(result.job.label, []).append(result)
-    elements = {State.FAILED: "failure", State.LEFT_OUT: "skipped", State.NOT_PROVED: "error"}
+    elements = {JobState.FAILED: "failure", JobState.LEFT_OUT: "skipped", JobState.NOT_PROVED: "error"}
     if allow_undecided:
-        elements[State.NOT_PROVED] = "skipped"
+        elements[JobState.NOT_PROVED] = "skipped"
     for label, members in suites.items():
         suite = ET.SubElement(root, "testsuite", name=label, tests=str(len(members)))
         found = Counter(elements.get(result.state) for result in members)

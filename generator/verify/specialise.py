@@ -19,11 +19,11 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
+from generator.emit.loading import taken_for_memory
 from generator.language.targets import TARGETS
 from generator.plan.kernels import Kernel
 from generator.verify.case_setup import prepare
-from generator.verify.launches import Launch
-from generator.verify.loading import taken_for_memory
+from generator.verify.launches import CompiledLaunch
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def _no_device(target: str) -> Iterator[None]:
         triton.knobs.runtime.interpret = False
 
 
-def specialise(module: ModuleType, kernel: Kernel, launch: Launch, target: str) -> tuple[Specialisation, ...]:
+def specialise(module: ModuleType, kernel: Kernel, launch: CompiledLaunch, target: str) -> tuple[Specialisation, ...]:
     """What Triton would compile for `launch` of the loaded `module` on `target`, of two kernels for each.
 
     Raises what the launcher raises.

@@ -17,9 +17,10 @@ from tempfile import TemporaryDirectory
 
 from generator.emit.manifest_reader import Rendered, remembered
 from generator.language.errors import CallError
+from generator.plan.claims import waits
 from generator.plan.kernels import Kernel
 from generator.verify import folder_files, rendered_text
-from generator.verify.jobs import Failure, Job, Result
+from generator.verify.jobs import Failure, Job, JobResult
 from generator.verify.manifest_configurations import tables
 from generator.verify.parallel import each
 from generator.verify.rendered_text import Listed, Text
@@ -33,7 +34,7 @@ _GROUP = 2000
 _MANY = 1000
 
 
-def run(jobs: Sequence[Job]) -> Iterator[Result]:
+def run(jobs: Sequence[Job]) -> Iterator[JobResult]:
     """The results of the static jobs, one for each kernel's file.
 
     A folder's other files, and modules that its manifest does not list, count to the first of its jobs here: no choice
@@ -43,20 +44,23 @@ def run(jobs: Sequence[Job]) -> Iterator[Result]:
     own = {folder: [*folder_files.failures(family), *_own_modules(family)] for folder, family in families.items()}
     listed = [(job.file, _listed(families[job.folder], families[job.folder].by_name[job.name])) for job in jobs]
     for job, (_, failures) in zip(jobs, check(listed), strict=True):
-        yield Result(job, cases=1, failures=(*failures, *own.pop(job.folder, ())))
+        yield JobResult(job, cases=1, failures=(*failures, *own.pop(job.folder, ())))
 
 
 def _own_modules(family: Rendered) -> Iterator[Failure]:
     """What is wrong with the family's modules other than kernels' files."""
-    names = family.own_modules
-    listed = [(family.folder / name, Listed(family.files[name])) for name in names]
+    names, unformatted = family.own_modules, family.recorded.unformatted
+    entries = [Listed(family.files[name], unformatted=unformatted.get(name, "")) for name in names]
+    listed = [(family.folder / name, entry) for name, entry in zip(names, entries, strict=True)]
     for name, (_, failures) in zip(names, check(listed), strict=True):
         yield from (replace(failure, case=f"{name} {failure.case}") for failure in failures)
 
 
 def _listed(family: Rendered, kernel: Kernel) -> Listed:
-    text = {name: repr(table) for name, table in tables(kernel).items()}
-    return Listed(family.files[f"{kernel.name}.py"], family.digests[kernel.name], text)
+    text = {name: repr(table) for name, table in tables(kernel, alone=family.package == "files").items()}
+    file = f"{kernel.name}.py"
+    unformatted = family.recorded.unformatted.get(file, "")
+    return Listed(family.files[file], family.digests[kernel.name], text, waits(kernel.variant), unformatted)
 
 
 def check(files: Iterable[tuple[Path, Listed | None]]) -> Iterator[tuple[Path, list[Failure]]]:
@@ -81,7 +85,7 @@ def _with_ruff(group: Sequence[tuple[Path, Text]]) -> Iterator[tuple[Path, list[
     message = f"`ruff format --line-length {_LINE}` would change it"
     for file, text in group:
         found = [*text.failures, *lint.get(_key(file), ())]
-        if _key(file) in unformatted:
+        if text.rendered and _key(file) in unformatted:
             found.append(Failure("format", "the template emits finished formatting", message))
         yield file, found
 

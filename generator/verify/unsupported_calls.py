@@ -55,10 +55,17 @@ def _too_large(kernel: Kernel, case: Case) -> Iterator[Refusal]:
         reason = f"{'2N' if gated else dimension.upper()} exceeds 32 bits"
         yield Refusal(f"large-{dimension}", reason, ValueError, (str(size),), spoil)
     if kernel.variant.batch == "strided":
-        for size, reason in ((2**31, "B exceeds 32 bits"), (2**31 - 2**16, "more tiles than program ids")):
+        for size, reason, allowed in (
+            (2**31, "B exceeds 32 bits", False),
+            (2**31 - 2**16, "more tiles than program ids", True),
+        ):
             larger = replace(case, batch=size, sizes=(2 * case.sizes[0], *case.sizes[1:]))
             spoil = without_memory(resized(kernel, larger, "m", larger.sizes[0] + 16))
-            yield Refusal(f"large-batch-{size}", reason, ValueError, (str(size),), spoil)
+            counted = "number of tiles" if kernel.variant.traits.tiled else "one program an element"
+            words = (counted if allowed else str(size),)
+            yield Refusal(
+                f"large-batch-{size}", reason, ValueError, words, spoil, sibling=allowed, in_memory=not allowed
+            )
     if not kernel.variant.traits.tiled:
         wide = resized(kernel, replace(case, sizes=(2**16, *case.sizes[1:])), "n", 2**16)
         high, spoil = 2**32 * prod(leading_extents(kernel.variant, case)), without_memory(wide)
@@ -153,7 +160,7 @@ def _addresses(kernel: Kernel, case: Case) -> Iterator[Refusal]:
 
 def _distances(name: str, layout: str, *, written: bool) -> Iterator[Refusal]:
     """Batch strides that descriptors do not support."""
-    words = (name, "batch stride")
+    words = (name, "between matrices", "multiple")
     spoil = changed(name, moved(layout, apart=1))
     reason = f"the batch stride of {name} is not a multiple of 16 bytes"
     yield Refusal(f"apart-{name}", reason, ValueError, words, spoil, sibling=True)

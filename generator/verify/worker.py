@@ -13,9 +13,11 @@ from types import ModuleType
 import torch
 import triton
 
+from generator.emit.loading import load_family, load_kernel, taken_for_memory
 from generator.emit.manifest_reader import Rendered, remembered
 from generator.language.errors import CallError
 from generator.plan.kernels import Kernel
+from generator.problem.poisoned_operands import NoMemory
 from generator.verify.autotuner import tuner_fault
 from generator.verify.case_setup import prepare
 from generator.verify.case_sizes import Case, leading_extents
@@ -23,20 +25,18 @@ from generator.verify.cases import cases, smallest_row
 from generator.verify.contract_calls import contract_cases
 from generator.verify.execute import Gpu, Interpreter, Machine, Outcome, describe, run_case
 from generator.verify.invalid_calls import Refusal
-from generator.verify.jobs import Failure, Job, Result
+from generator.verify.jobs import Failure, Job, JobResult, subject
 from generator.verify.level_scope import why_not_called, why_not_run
-from generator.verify.loading import load_family, load_kernel, subject, taken_for_memory
-from generator.verify.poisoned_operands import NoMemory
 from generator.verify.refusals import refusals, right_call, right_case
 
 
-def run(job: Job, lock: contextlib.AbstractContextManager[object]) -> Result:
+def run(job: Job, lock: contextlib.AbstractContextManager[object]) -> JobResult:
     """Run `job`; `lock` is held while a case takes gigabytes of the device."""
     started = time.monotonic()
     machine = _machine(job.level)
     if machine.lost():
         # A job before this one did it: this one is for another process.
-        return Result(job, lost=True)
+        return JobResult(job, lost=True)
     work = _Work(job, remembered(job.folder), machine, lock)
     return work.result(started)
 
@@ -60,7 +60,7 @@ class _Work:
         self.worst = 0.0
         self.vendor: list[float] = []
 
-    def result(self, started: float) -> Result:
+    def result(self, started: float) -> JobResult:
         """Do the work; whatever a kernel's file raises is a failure, never the harness's end."""
         file = self.job.file
         left_out = None
@@ -71,7 +71,7 @@ class _Work:
         lost = self.machine.lost()
         if lost and not self.failures:
             self.failures.append(Failure("process", "the device outlives the job", "the device answers no more"))
-        return Result(
+        return JobResult(
             self.job,
             self.count,
             tuple(self.failures),
@@ -205,20 +205,22 @@ class _Work:
         ]
         if written:
             return f"wrote to {written[0]} before it refused"
-        return self.said_by_refusal(module, kernel, case, refusal) if refusal.sibling else None
+        # A file that stands alone has no siblings.
+        asked = refusal.sibling and hasattr(module, "CALL")
+        return self.said_by_refusal(module, kernel, case, refusal) if asked else None
 
     def said_by_refusal(self, module: ModuleType, kernel: Kernel, case: Case, refusal: Refusal) -> str | None:
         """What is wrong with `refusal()`, by which the family's function finds a sibling, or None."""
         setup = prepare(kernel, case, self.machine.device)
         call = right_call(setup, case)
         call.pop("config")
-        before = module.refusal(call["a"], call["b"], **{k: v for k, v in call.items() if k not in "ab"})
+        before = module.CALL.refusal(**call)
         if before is not None:
             return f"refusal() turns a right call down: {before}"
         refusal.spoil(call)
         call.pop("config", None)
         with refusal.under():
-            reason = module.refusal(call.pop("a"), call.pop("b"), **call)
+            reason = module.CALL.refusal(**call)
         return None if isinstance(reason, str) else f"gemm refuses the operands, and refusal() returns {reason!r}"
 
 

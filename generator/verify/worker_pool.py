@@ -13,7 +13,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from typing import Any
 
-from generator.verify.jobs import Failure, Job, Result
+from generator.verify.jobs import Failure, Job, JobResult
 from generator.verify.parallel import begin_worker
 
 #: How many cases with gigabytes of operands may use the GPU at the same time.
@@ -23,7 +23,7 @@ _lock: contextlib.AbstractContextManager[object] = contextlib.nullcontext()
 
 
 class Pool:
-    """Worker processes of one level: `submit` takes a job and returns a future of its `Result`."""
+    """Worker processes of one level: `submit` takes a job and returns a future of its `JobResult`."""
 
     def __init__(self, level: str, workers: int) -> None:
         context = multiprocessing.get_context("spawn")
@@ -32,7 +32,7 @@ class Pool:
             workers, context, initializer=_initialize, initargs=(level, context.Semaphore(_LARGE_CASES))
         )
 
-    def submit(self, job: Job) -> Future[Result]:
+    def submit(self, job: Job) -> Future[JobResult]:
         return self._executor.submit(_work, job)
 
     def close(self) -> None:
@@ -62,10 +62,10 @@ def _initialize(level: str, lock: Any) -> None:
         warnings.filterwarnings("ignore", message=message)
 
 
-def _work(job: Job) -> Result:
+def _work(job: Job) -> JobResult:
     if not job.file.exists():
         message = f"{job.file} does not exist, but the family's manifest lists it; render the family again"
-        return Result(job, failures=(Failure("import", "the file is imported", message),))
+        return JobResult(job, failures=(Failure("import", "the file is imported", message),))
     if job.level == "bounds":
         from generator.verify.bounds_job import run
 
@@ -79,7 +79,7 @@ def _work(job: Job) -> Result:
     return run_cases(job, _lock)
 
 
-def results(level: str, jobs: Sequence[Job], workers: int) -> Iterator[Result]:
+def results(level: str, jobs: Sequence[Job], workers: int) -> Iterator[JobResult]:
     """The result of every job, as soon as it is done. A job that ends its process has failed; the others run again.
 
     Closing the iterator cancels the jobs that have not started, and an interrupt also ends those that run.
@@ -111,7 +111,7 @@ def results(level: str, jobs: Sequence[Job], workers: int) -> Iterator[Result]:
             pool.close()
 
 
-def settled(result: Result) -> Result:
+def settled(result: JobResult) -> JobResult:
     """The same result; if no case ran, with a reason, since such a job has not passed."""
     if result.cases or result.failures or result.not_proved or result.left_out is not None:
         return result
@@ -120,17 +120,17 @@ def settled(result: Result) -> Result:
     return replace(result, failures=(Failure("process", "a job runs cases", "it ran no case"),))
 
 
-def _in_any_order(pool: Pool, jobs: Iterable[Job]) -> Iterator[Result]:
+def _in_any_order(pool: Pool, jobs: Iterable[Job]) -> Iterator[JobResult]:
     for future in as_completed([pool.submit(job) for job in jobs]):
         yield future.result()
 
 
-def _first(pool: Pool, jobs: Iterable[Job]) -> Iterator[Result]:
+def _first(pool: Pool, jobs: Iterable[Job]) -> Iterator[JobResult]:
     """One job after the other, so that the first one without a result is the one that ended the process."""
     for job in list(jobs):
         yield pool.submit(job).result()
 
 
-def _died(job: Job) -> Result:
+def _died(job: Job) -> JobResult:
     failure = Failure("process", "the job does not end its process", "the worker process died (crash or out of memory)")
-    return Result(job, failures=(failure,))
+    return JobResult(job, failures=(failure,))

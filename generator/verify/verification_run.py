@@ -1,13 +1,7 @@
-"""`python -m generator verify`: verify rendered kernels.
-
-Exit status: 0 everything passed; 1 something failed, or was not proved without --allow-undecided; 2 the spec or the
-command line is wrong; 130 stopped by Ctrl-C or SIGTERM, as `timeout` and CI send it, with what passed in the files.
-Jobs that a level leaves out, and reports with a reason, do not change the exit status.
-"""
+"""A run of `verify`: what a call proves, prints and writes, and its exit status."""
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import importlib.util
 import json
@@ -18,155 +12,53 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TypeVar
 
 from generator.emit.apply import MANIFEST
 from generator.emit.manifest_reader import Rendered
-from generator.files import output_files
-from generator.files.reading import FileError
+from generator.files import output_files, own_process
 from generator.files.updating import require_regular
-from generator.language.call_numbers import MOST_PROCESSES, whole_number
-from generator.language.errors import CallError, SpecError, shown
+from generator.language.errors import CallError, lacks
 from generator.language.targets import TARGETS
 from generator.verify import proof_records, static_checks, worker_pool
 from generator.verify.coverage import Coverage
-from generator.verify.job_costs import Costs
+from generator.verify.job_costs import JobCosts
 from generator.verify.job_selection import plan, rendered, shard, within_reach
-from generator.verify.jobs import LEVELS, WHOLE, Failure, Job, Result, status
+from generator.verify.jobs import LEVELS, WHOLE, Failure, Job, JobResult, status
 from generator.verify.level_scope import out_of_reach
 from generator.verify.page import page
 from generator.verify.parallel import workers_by_default
 from generator.verify.result_cache import ResultCache
 from generator.verify.run_report import failure_text, summary, write_junit
 
-_Parsed = TypeVar("_Parsed")
-#: The most parts that a run can be divided into.
-_MOST_PARTS = 100_000
+
+@dataclass
+class VerificationOptions:
+    """The options of one call."""
+
+    specs: list[Path] = field(default_factory=list)
+    level: list[str] | None = None
+    target: list[str] | None = None
+    coverage: Coverage = field(default_factory=lambda: Coverage.parse("all"))
+    out: Path = Path("generated")
+    only: str = "*"
+    case: str | None = None
+    shard: tuple[int, int] = (1, 1)
+    jobs: int | None = None
+    allow_undecided: bool = False
+    junit: Path | None = None
+    html: Path | None = None
+    results: Path | None = None
+    table: list[Path] | None = None
+    costs: Path | None = None
+    cache: Path | None = None
+    fresh: bool = False
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run `verify` with the command line's arguments; return the exit status."""
-    arguments = parser().parse_args(argv)
-    try:
-        return _verify(arguments)
-    except SpecError as error:
-        print(error, file=sys.stderr)
-    except CallError as error:
-        print(f"error: {error}", file=sys.stderr)
-    except FileError as error:
-        print(error, file=sys.stderr)
-        return 1
-    return 2
-
-
-def parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m generator verify",
-        description="Verify rendered kernels: each file is loaded by its path and compared with float64.",
-    )
-    parser.add_argument(
-        "specs",
-        nargs="+",
-        type=Path,
-        metavar="SPEC",
-        help="spec files whose kernels to verify, or folders of rendered families, which need no spec",
-    )
-    parser.add_argument(
-        "--level",
-        action="append",
-        choices=LEVELS,
-        help="level to prove; may be given several times (default: static, bounds, interpret, and gpu with a GPU)",
-    )
-    parser.add_argument(
-        "--target",
-        action="append",
-        choices=("all", *TARGETS),
-        help="target of the compile level; may be given several times (default: the targets of each kernel)",
-    )
-    parser.add_argument(
-        "--coverage",
-        type=_reported(Coverage.parse),
-        default=Coverage.parse("all"),
-        metavar="all|pairs|triples|kernels|N%",
-        help="which combinations of kernel, configuration, class of arguments and target to run: all; enough to cover "
-        "every pair or triple of axis values; enough kernels to cover every pair, with one launch each; or a share "
-        "(default: all)",
-    )
-    parser.add_argument(
-        "--out", type=Path, default=Path("generated"), help="the folder of the rendered families (default: generated)"
-    )
-    parser.add_argument("--only", default="*", metavar="GLOB", help="only kernels and contracts whose name matches")
-    parser.add_argument("--case", metavar="GLOB", help="only cases whose name matches")
-    parser.add_argument(
-        "--shard", type=_reported(part), default=(1, 1), metavar="I/N", help="run the I-th of N parts of equal cost"
-    )
-    parser.add_argument(
-        "--jobs", type=_reported(_processes), metavar="N", help="worker processes (default: one per processor)"
-    )
-    parser.add_argument(
-        "--allow-undecided",
-        action="store_true",
-        help="do not fail if cases are not proved (they could not run here, or bounds does not understand them)",
-    )
-    parser.add_argument("--junit", type=Path, metavar="FILE", help="write the results as JUnit XML")
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write the results as one HTML page")
-    parser.add_argument(
-        "--results",
-        type=Path,
-        metavar="FILE",
-        help="add the results that passed to FILE as JSON, keyed by syntax trees; records of more cases stay",
-    )
-    parser.add_argument(
-        "--table", type=Path, nargs="+", metavar="FILE", help="prove nothing; print the records in FILE as Markdown"
-    )
-    parser.add_argument("--costs", type=Path, metavar="FILE", help="write the durations of jobs, used by --shard")
-    parser.add_argument(
-        "--cache",
-        type=_reported(_folder),
-        metavar="DIR",
-        help="folder of the result cache (default: in the user's cache folder)",
-    )
-    parser.add_argument("--fresh", action="store_true", help="run every job again and ignore cached results")
-    return parser
-
-
-def _reported(parse: Callable[[str], _Parsed]) -> Callable[[str], _Parsed]:
-    """`parse`, with its ValueError raised as the error that argparse reports."""
-
-    def parsed(text: str) -> _Parsed:
-        try:
-            return parse(text)
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
-
-    return parsed
-
-
-def _processes(text: str) -> int:
-    return whole_number(text, 1, MOST_PROCESSES)
-
-
-def _folder(text: str) -> Path:
-    """The path of a folder; raise ValueError for an empty one, as of a variable that is not set."""
-    if not text:
-        raise ValueError("expected the path of a folder, got an empty text")
-    return Path(text)
-
-
-def part(text: str) -> tuple[int, int]:
-    """The numbers of `I/N`; raise ValueError for anything else."""
-    index, _, count = text.partition("/")
-    try:
-        of = whole_number(count, 1, _MOST_PARTS)
-        return whole_number(index, 1, of), of
-    except ValueError:
-        message = f"expected I/N with I from 1 to N, such as 1/4, and N up to {_MOST_PARTS}, got {shown(text)}"
-        raise ValueError(message) from None
-
-
-def _verify(arguments: argparse.Namespace) -> int:
+def verify(arguments: VerificationOptions) -> int:
+    """Prove what a call asks for, write its reports and return the exit status; raises `CallError` and `SpecError`."""
     started = time.monotonic()
     found = rendered(arguments.specs, arguments.out, arguments.only)
     if arguments.table:
@@ -182,6 +74,8 @@ def _verify(arguments: argparse.Namespace) -> int:
     levels = [level for level in LEVELS if level in asked]
     if "gpu" in levels and device is None:
         raise CallError(f"--level gpu: torch sees no GPU here; levels that run anywhere: {', '.join(LEVELS[:-1])}")
+    if "interpret" in levels and importlib.util.find_spec("numpy") is None:
+        raise lacks("verify --level interpret", "numpy", "verify")
     if arguments.target and "compile" not in levels:
         raise CallError("--target goes with --level compile")
     targets = tuple(TARGETS) if "all" in (arguments.target or ()) else tuple(dict.fromkeys(arguments.target or ()))
@@ -196,7 +90,7 @@ def _verify(arguments: argparse.Namespace) -> int:
     for choice in choices:
         print(choice.text())
     index, count = arguments.shard
-    jobs = shard(chosen, index, count, Costs.shipped().of)
+    jobs = shard(chosen, index, count, JobCosts.shipped().of)
     if not jobs:
         print(f"--shard {index}/{count} has no job; all shards together have {len(chosen)}")
     cache = ResultCache(arguments.cache, found, device)
@@ -223,7 +117,7 @@ def _verify(arguments: argparse.Namespace) -> int:
 _REPORTS = ("junit", "html", "results", "costs")
 
 
-def _check_reports(arguments: argparse.Namespace, found: Sequence[Rendered]) -> None:
+def _check_reports(arguments: VerificationOptions, found: Sequence[Rendered]) -> None:
     """Raise `CallError` or `FileError` for a file that cannot be written, before anything is proved."""
     outputs = {f"--{name}": path for name in _REPORTS if (path := getattr(arguments, name)) is not None}
     specs = [path for path in arguments.specs if path.is_file()]
@@ -245,26 +139,26 @@ def _check_reports(arguments: argparse.Namespace, found: Sequence[Rendered]) -> 
 
 
 def _reports(
-    arguments: argparse.Namespace, done: Sequence[Result], found: Sequence[Rendered], stopped: bool
+    arguments: VerificationOptions, done: Sequence[JobResult], found: Sequence[Rendered], stopped: bool
 ) -> Iterator[Callable[[], None]]:
     """What writes each requested report; a run that is stopped has measured no durations."""
-    if arguments.junit:
-        yield lambda: write_junit(arguments.junit, done, allow_undecided=arguments.allow_undecided)
-    if arguments.html:
-        yield lambda: output_files.put(arguments.html, page(done, found))
-    if arguments.costs and not stopped:
-        yield lambda: output_files.put(arguments.costs, Costs.measured(done).text())
+    if junit := arguments.junit:
+        yield lambda: write_junit(junit, done, allow_undecided=arguments.allow_undecided)
+    if html := arguments.html:
+        yield lambda: output_files.put(html, page(done, found))
+    if (costs := arguments.costs) and not stopped:
+        yield lambda: output_files.put(costs, JobCosts.measured(done).text())
     # The last one, because results of another machine raise `CallError`.
-    if arguments.results:
-        yield lambda: _record(arguments.results, done)
+    if results := arguments.results:
+        yield lambda: _record(results, done)
 
 
-def _record(path: Path, done: Sequence[Result]) -> None:
+def _record(path: Path, done: Sequence[JobResult]) -> None:
     for line in proof_records.write(path, done):
         print(line)
 
 
-def _refuse_idle(jobs: Sequence[Job], arguments: argparse.Namespace, found: Sequence[Rendered]) -> None:
+def _refuse_idle(jobs: Sequence[Job], arguments: VerificationOptions, found: Sequence[Rendered]) -> None:
     """Raise `CallError` if `--only` matches no job, or none at a requested level; print families without a match."""
     only, names = arguments.only, ", ".join(str(path) for path in arguments.specs)
     if not jobs:
@@ -279,7 +173,7 @@ def _refuse_idle(jobs: Sequence[Job], arguments: argparse.Namespace, found: Sequ
         print(f"--only {only!r} matches nothing of {', '.join(without)}")
 
 
-def _refuse_unmatched(case: str, results: Sequence[Result]) -> None:
+def _refuse_unmatched(case: str, results: Sequence[JobResult]) -> None:
     """Raise `CallError` if `--case` matches no case of a level that has cases."""
     matched: dict[str, bool] = {}
     for result in results:
@@ -291,8 +185,8 @@ def _refuse_unmatched(case: str, results: Sequence[Result]) -> None:
 
 
 def _run(
-    jobs: Sequence[Job], aside: Mapping[Job, Result], cache: ResultCache, workers: int, *, fresh: bool
-) -> list[Result]:
+    jobs: Sequence[Job], aside: Mapping[Job, JobResult], cache: ResultCache, workers: int, *, fresh: bool
+) -> list[JobResult]:
     """The result of every job, in the order of `jobs`; a job in `aside` does not run and has the result given there.
 
     Failures are printed as soon as they are known. A run that is stopped has the results of the jobs that are done.
@@ -318,12 +212,12 @@ def _run(
     else:
         missing = Failure("process", "every job has a result", "no worker returned a result")
         for job in order.keys() - {result.job for result in done}:
-            done.append(Result(job, failures=(missing,)))
+            done.append(JobResult(job, failures=(missing,)))
             print(failure_text(done[-1]), flush=True)
     return sorted(done, key=lambda result: order[result.job])
 
 
-def _outcomes(jobs: Sequence[Job], workers: int) -> Iterator[Result]:
+def _outcomes(jobs: Sequence[Job], workers: int) -> Iterator[JobResult]:
     """The results of the jobs as they come, level by level."""
     for level in LEVELS:
         at_level = [job for job in jobs if job.level == level]
@@ -347,7 +241,7 @@ def _terminable() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _progress(outcomes: Iterable[Result], total: int, level: str) -> Iterable[Result]:
+def _progress(outcomes: Iterable[JobResult], total: int, level: str) -> Iterable[JobResult]:
     """The same results, with a progress bar on a terminal."""
     if sys.stderr is None or not sys.stderr.isatty():
         return outcomes
@@ -375,10 +269,9 @@ def architecture() -> str | None:
 def _device() -> tuple[str | None, str | None]:
     """Both, queried in a separate process, so that this process does not initialise CUDA."""
     if importlib.util.find_spec("torch") is None:
-        raise CallError("verify needs torch; install the extra: pip install 'gemm-generator[verify]'")
-    asked = subprocess.run(
-        [sys.executable, "-m", "generator.verify.gpu"], capture_output=True, encoding="utf-8", errors="replace"
-    )
+        raise lacks("verify", "torch", "verify")
+    command = own_process.command("generator.verify.gpu")
+    asked = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace")
     if asked.returncode != 0:
         reason = asked.stderr.strip().rpartition("\n")[2] or f"status {asked.returncode}"
         raise CallError(f"torch cannot query the GPU: {reason}")
