@@ -9,7 +9,10 @@ The stages, each of which can be called alone:
     markdown_tables  results -> Markdown                   without a GPU
     summary          Record ... -> Ratios                  of each case: the mean, the smallest, how many under a bound
     plot             results -> a picture                  without a GPU, with matplotlib
-    results_page     results -> an HTML page               without a GPU, by what `verify` makes its page with
+    results_page     results -> an HTML page               without a GPU, by `generator.emit.html_page`
+
+Operands, references and what errors are allowed are in `generator.problem`; here are the sets of a measurement
+(`random_operands`), the rows and columns that are checked (`check`) and what torch computes (`peers`).
 
 The modules that read a results file (`stats`, `suite`, `comparison_plan`, `measurements`, `markdown_tables`, `summary`,
 `plot`, `results_page`) need neither torch nor a GPU.

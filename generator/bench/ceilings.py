@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable
 import torch
 
 from generator.bench import random_operands, stats
-from generator.bench.device import Device, timed
+from generator.bench.device import MeasuredDevice, timed
 from generator.bench.measurements import COPY, Ceiling
 from generator.bench.peers import cublas, set_precision
-from generator.bench.problem import Problem, Shape
 from generator.bench.stored_products import NoPeer
 from generator.epilogue.chain import Epilogue
 from generator.language.model import Dtype, Layout
+from generator.problem.product import Problem, Shape
 
 _ROUNDS = 11
 _COPY_BYTES = 2**30
@@ -22,7 +22,7 @@ _COPY_BYTES = 2**30
 _SQUARE, _SQUARE_IEEE = 8192, 4096
 
 
-def measure(device: Device, dtypes: Iterable[Dtype], *, scale: int = 1) -> tuple[Ceiling, ...]:
+def measure(device: MeasuredDevice, dtypes: Iterable[Dtype], *, scale: int = 1) -> tuple[Ceiling, ...]:
     """Bytes per second of a copy (read and written), and operations per second of torch's product for each type.
 
     The sizes are divided by `scale`. A type that torch cannot multiply has no ceiling.
@@ -40,7 +40,7 @@ def measure(device: Device, dtypes: Iterable[Dtype], *, scale: int = 1) -> tuple
     return tuple(found)
 
 
-def _copy(device: Device, scale: int) -> float:
+def _copy(device: MeasuredDevice, scale: int) -> float:
     count = _COPY_BYTES // 4 // scale
     source = torch.randn(count, device=device.name)
     target = torch.empty_like(source)
@@ -52,7 +52,7 @@ def _copy(device: Device, scale: int) -> float:
     return stats.rounded(2 * 4 * count / _median(device, copy))
 
 
-def _product(device: Device, problem: Problem) -> float:
+def _product(device: MeasuredDevice, problem: Problem) -> float:
     set_precision(problem)
     peer = cublas(problem)
     (one,) = random_operands.make_sets(problem, device.name, 1, seed=1)
@@ -63,7 +63,7 @@ def _product(device: Device, problem: Problem) -> float:
     return _median(device, multiply)
 
 
-def _median(device: Device, work: Callable[[], None]) -> float:
+def _median(device: MeasuredDevice, work: Callable[[], None]) -> float:
     """Seconds of `work`: the median of several replays, after one replay that is not counted."""
     work()
     device.synchronize()

@@ -8,9 +8,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from generator.bench.problem import Problem, Shape, shared_layout
-from generator.bench.suite import Choice, Suite
+from generator.bench.suite import KernelSelection, Suite
+from generator.emit.loading import stated_and_actual_digest
 from generator.epilogue.chain import Epilogue
+from generator.files.program import program
 from generator.language.errors import CallError, nearest
 from generator.language.model import Dtype, Layout
 from generator.language.spec import read
@@ -18,7 +19,7 @@ from generator.language.vocabulary import AXES, CONTRACT_AXES
 from generator.plan.expand import expand
 from generator.plan.families import families
 from generator.plan.kernels import Family, Kernel
-from generator.verify.loading import stated_and_actual_digest
+from generator.problem.product import Problem, Shape, shared_layout
 
 #: What kernels with a word of `batch` multiply, and how its shapes are written.
 _SHAPES = {
@@ -99,7 +100,7 @@ def _digest(file: Path, family: str) -> str:
     try:
         text = file.read_text(encoding="utf-8")
     except OSError:
-        raise CallError(f"{file} is not there: render the family {family!r} first (python -m generator SPEC)") from None
+        raise CallError(f"{file} is not there: render the family {family!r} first ({program()} SPEC)") from None
     return stated_and_actual_digest(text)[1]
 
 
@@ -151,7 +152,7 @@ def _refuse_equal_labels(entries: list[tuple[Contestant, Kernel]], case: str) ->
         raise CallError(f"case {case!r}: two kernels are labelled {sorted(twice)[0]!r}; give each its own label")
 
 
-def _choose(choice: Choice, families: Families, case: str) -> list[tuple[Contestant, Kernel]]:
+def _choose(choice: KernelSelection, families: Families, case: str) -> list[tuple[Contestant, Kernel]]:
     """The contestants of one line of a case; if several kernels match, their labels get the words that differ."""
     kernels = families.family(choice.family).kernels
     if choice.contract is not None:

@@ -27,7 +27,7 @@ class Replay(Protocol):
         """Start one run, without waiting for its end."""
 
 
-class Device(Protocol):
+class MeasuredDevice(Protocol):
     """The operations and properties of a device that measurements need."""
 
     #: The word for torch's `device` arguments: `cuda`.
@@ -51,7 +51,7 @@ class Device(Protocol):
         """Return memory that is no longer used."""
 
 
-def timed(replay: Replay, device: Device) -> float:
+def timed(replay: Replay, device: MeasuredDevice) -> float:
     """Seconds of one replay. Another replay runs first, so that the host launches the timed one in the meantime."""
     replay.run()
     reading = replay.run()

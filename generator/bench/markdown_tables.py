@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from generator.bench import summary
-from generator.bench.measurements import COPY, Record, Results, Side
+from generator.bench.measurements import COPY, BenchmarkResults, ComparisonRecord, Side
 
 _NONE = "—"
 
@@ -37,14 +37,19 @@ class Roofline:
         return max(flops / self.rate, size / self.bandwidth)
 
 
-def roofline(record: Record, results: Results) -> Roofline:
+def roofline(record: ComparisonRecord, results: BenchmarkResults) -> Roofline:
     """The ceilings that hold for a record."""
     name = record.problem.dtype.word
     return Roofline(results.ceiling(record.environment, name), results.ceiling(record.environment, COPY))
 
 
 def render(
-    results: Results, records: Sequence[Record], bound: float = 1.0, *, brief: bool = False, by_rows: bool = False
+    results: BenchmarkResults,
+    records: Sequence[ComparisonRecord],
+    bound: float = 1.0,
+    *,
+    brief: bool = False,
+    by_rows: bool = False,
 ) -> str:
     """`records`, of these `results`, as Markdown: for each device a heading, its ceilings, a table a case, a summary.
 
@@ -62,7 +67,7 @@ def render(
     return "\n\n".join(parts) + "\n"
 
 
-def head(results: Results, environment: str) -> str:
+def head(results: BenchmarkResults, environment: str) -> str:
     """The device and the versions of an environment, and on a second line its measured ceilings."""
     found = results.environments.get(environment, {})
     words = [str(found.get("device", "unknown device"))]
@@ -79,7 +84,7 @@ def head(results: Results, environment: str) -> str:
     return "\n".join(lines)
 
 
-def _case(results: Results, records: Sequence[Record]) -> str:
+def _case(results: BenchmarkResults, records: Sequence[ComparisonRecord]) -> str:
     several = any(sum(side.role != "peer" for side in record.sides) > 1 for record in records)
     columns = ["MxNxK", "", "tile", "µs on the GPU (mean ± std)", "TFLOP/s", "GB/s", "of roofline", "ratio"]
     others = list(dict.fromkeys(word for record in records for word in record.peers))[1:]
@@ -97,7 +102,9 @@ def _case(results: Results, records: Sequence[Record]) -> str:
     return "\n".join(lines)
 
 
-def _cells(results: Results, record: Record, side: Side, several: bool, others: Sequence[str]) -> list[str]:
+def _cells(
+    results: BenchmarkResults, record: ComparisonRecord, side: Side, several: bool, others: Sequence[str]
+) -> list[str]:
     head = [str(record.problem.shape), side.label, tile(side.config) if side.config else _NONE]
     if side.failure is not None or side.gpu is None or side.call is None or side.host is None:
         reason = f"{'refused' if side.refused else 'FAILED'}: {side.failure or 'not measured'}"
@@ -125,7 +132,7 @@ def _cells(results: Results, record: Record, side: Side, several: bool, others: 
     return cells
 
 
-def ratio_text(record: Record, peer: Side | None, side: Side, what: str, *, quartiles: bool = True) -> str:
+def ratio_text(record: ComparisonRecord, peer: Side | None, side: Side, what: str, *, quartiles: bool = True) -> str:
     """A ratio for a table, `0.97 (0.96 to 0.98)`, or a dash where there is none."""
     found = record.ratio(peer, side, what)
     if found is None:

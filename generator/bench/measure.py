@@ -16,12 +16,13 @@ import torch
 from generator.bench import check, random_operands, stats
 from generator.bench.comparison_plan import Comparison
 from generator.bench.competitor import Competitor, competitors, launches, row_of
-from generator.bench.device import Device, Reading, Replay, timed
-from generator.bench.measurements import TIMED, Ratios, Record, Side, Timing, digest_of, ratios_of
+from generator.bench.device import MeasuredDevice, Reading, Replay, timed
+from generator.bench.measurements import TIMED, ComparisonRecord, Ratios, Side, Timing, digest_of, ratios_of
 from generator.bench.peers import set_precision
-from generator.bench.problem import Problem
 from generator.bench.random_operands import Operands
-from generator.verify.execute import Fault, results_of
+from generator.problem.compare import Fault, results_of
+from generator.problem.poisoned_operands import poison
+from generator.problem.product import Problem
 
 #: The version of the method: it changes whenever times before and after the change cannot be compared.
 METHOD = 1
@@ -82,7 +83,7 @@ def key(comparison: Comparison, environment: str, options: Options) -> str:
 
 
 @dataclass
-class Entry:
+class TimedSide:
     """A side with its recorded replay, and its samples in seconds."""
 
     competitor: Competitor
@@ -100,7 +101,7 @@ class Entry:
     returned: dict[int, Any] = field(default_factory=dict)
 
 
-def measure(comparison: Comparison, device: Device, environment: str, options: Options) -> Record:
+def measure(comparison: Comparison, device: MeasuredDevice, environment: str, options: Options) -> ComparisonRecord:
     """The record of `comparison`; raises `DeviceLost` if the device does not work any more.
 
     A side that raises an exception or has a wrong result is recorded with its failure and has no times.
@@ -119,7 +120,7 @@ def measure(comparison: Comparison, device: Device, environment: str, options: O
         # An error that no single side causes, such as too little memory for the operands.
         survive(device, error)
         sides = [replace(competitor.side, failure=reason(error)) for competitor in found]
-    return Record(
+    return ComparisonRecord(
         key(comparison, environment, options),
         comparison.case,
         comparison.title,
@@ -143,7 +144,7 @@ def _timed(session: Session, found: list[Competitor], options: Options) -> tuple
     return sides, ratios_of(sides, samples)
 
 
-def survive(device: Device, error: Exception) -> None:
+def survive(device: MeasuredDevice, error: Exception) -> None:
     """Raise `DeviceLost` if the device does not work after `error`."""
     try:
         device.synchronize()
@@ -161,7 +162,7 @@ class Session:
     def __init__(
         self,
         problem: Problem,
-        device: Device,
+        device: MeasuredDevice,
         *,
         seed: int = _SEED,
         sample: float = _SAMPLE,
@@ -177,7 +178,7 @@ class Session:
         generator = torch.Generator().manual_seed(seed)
         self.expected = [check.expect(problem, each, generator) for each in self.sets[:checked]]
 
-    def prepare(self, competitor: Competitor) -> Entry | None:
+    def prepare(self, competitor: Competitor) -> TimedSide | None:
         """Compile, record and check a side; None if it cannot be timed, which its failure explains."""
         side = competitor.side
         try:
@@ -198,7 +199,7 @@ class Session:
             return None
         return entry if competitor.side.failure is None else None
 
-    def _record(self, competitor: Competitor) -> Entry:
+    def _record(self, competitor: Competitor) -> TimedSide:
         """Choose the number of calls in a sample, and record them over the sets in turn."""
         launch, count = competitor.launch, len(self.sets)
         returned: dict[int, Any] = {}
@@ -214,7 +215,7 @@ class Session:
                 break
             calls, replay = wanted, self.device.record(functools.partial(run, wanted))
         if not self.host:
-            return Entry(competitor, replay, calls, 0, returned=returned)
+            return TimedSide(competitor, replay, calls, 0, returned=returned)
         # The first five calls are slow, because the allocator has no memory yet; the second five are used.
         for _ in range(2):
             begin = self.device.clock()
@@ -223,9 +224,9 @@ class Session:
             self.device.synchronize()
             by_host = max((self.device.clock() - begin) / 5, 1e-9)
         called = min(_MOST_QUEUED, max(1, math.ceil(self.sample / by_host)))
-        return Entry(competitor, replay, calls, called, returned=returned)
+        return TimedSide(competitor, replay, calls, called, returned=returned)
 
-    def _checked(self, entry: Entry) -> Side:
+    def _checked(self, entry: TimedSide) -> Side:
         """The side with its error: poison all outputs, run one replay, and check each output that it writes."""
         side = entry.competitor.side
         try:
@@ -239,7 +240,7 @@ class Session:
             return replace(side, failure=f"wrong result: {fault}")
         return side
 
-    def _outputs(self, entry: Entry) -> list[tuple[torch.Tensor, check.Expected]]:
+    def _outputs(self, entry: TimedSide) -> list[tuple[torch.Tensor, check.Expected]]:
         """The results of one more replay and of the last plain call, each with its expected value."""
 
         def left(each: int) -> list[torch.Tensor]:
@@ -247,7 +248,7 @@ class Session:
 
         for each in entry.returned:
             for result in left(each):
-                random_operands.poison(result)
+                poison(result)
         entry.replay.run()
         self.device.synchronize()
         # A replay without a graph may return new tensors, not those that were poisoned.
@@ -269,7 +270,9 @@ class Session:
                 raise Fault(f"a call returned {type(each).__name__}, not a tensor")
         return found
 
-    def rounds(self, entries: list[Entry], count: int, seconds: float | None = None, warm: int | None = None) -> None:
+    def rounds(
+        self, entries: list[TimedSide], count: int, seconds: float | None = None, warm: int | None = None
+    ) -> None:
         """Sample every side in each of `count` rounds, after `warm` uncounted rounds, for about `seconds` at most."""
         begin = 0.0 if seconds is None else self.device.clock()
 
@@ -285,7 +288,7 @@ class Session:
             if turn >= _FEWEST_ROUNDS and over(1):
                 return
 
-    def _round(self, order: list[Entry], *, counts: bool) -> None:
+    def _round(self, order: list[TimedSide], *, counts: bool) -> None:
         for entry, seconds in zip(order, sample_replays(order, self.device)):
             call, host = self._call(entry) if self.host else (0.0, 0.0)
             if counts:
@@ -294,7 +297,7 @@ class Session:
                 entry.call.append(call / entry.called)
                 entry.host.append(host / entry.called)
 
-    def _call(self, entry: Entry) -> tuple[float, float]:
+    def _call(self, entry: TimedSide) -> tuple[float, float]:
         """Seconds of `called` plain calls from an idle device: until they are done, until the host has queued them."""
         launch, count, clock = entry.competitor.launch, len(self.sets), self.device.clock
         self.device.synchronize()
@@ -305,7 +308,7 @@ class Session:
         self.device.synchronize()
         return clock() - begin, queued - begin
 
-    def finish(self, entry: Entry) -> Side:
+    def finish(self, entry: TimedSide) -> Side:
         """The side with its times, after another check of the results in the buffers that were timed."""
         side = self._checked(entry)
         if side.failure is not None:
@@ -322,7 +325,7 @@ class Session:
         )
 
 
-def sample_replays(order: Sequence[Entry], device: Device) -> list[float]:
+def sample_replays(order: Sequence[TimedSide], device: MeasuredDevice) -> list[float]:
     """Seconds of one replay of each side, queued one after the other without a pause.
 
     Another replay runs first and is not timed: the device is busy with it while the host queues the timed replays, so

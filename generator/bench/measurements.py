@@ -19,16 +19,16 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from generator.bench import stats
-from generator.bench.problem import SHAPE, Problem, shape_of
 from generator.files.checked_json import Schema
 from generator.files.updating import put, update
 from generator.language import measured_values as values
 from generator.language.built_in import chain_of
-from generator.language.dtypes import ACCUMULATORS, ELEMENTS, PRECISIONS
+from generator.language.dtypes import ACCUMULATORS, PRECISIONS, RESULTS
 from generator.language.errors import shown
 from generator.language.measured_values import Unfit
 from generator.language.model import Dtype, Layout
 from generator.language.vocabulary import LAYOUT_LETTERS
+from generator.problem.product import SHAPE, Problem, shape_of
 
 FORMAT = 2
 
@@ -94,7 +94,7 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Record:
+class ComparisonRecord:
     """One comparison, measured."""
 
     key: str
@@ -176,7 +176,7 @@ _DTYPE = values.mapping(
     {
         **dict.fromkeys(("a", "b"), values.NAME),
         "acc": {"type": "string", "enum": sorted({word for words in ACCUMULATORS.values() for word in words})},
-        "out": {"type": "string", "enum": sorted(ELEMENTS)},
+        "out": {"type": "string", "enum": sorted(RESULTS)},
         "precision": {"enum": [None, *_PRECISIONS]},
         # What these may have, `Dtype` says.
         **dict.fromkeys(("scales", "zeros", "sparsity"), _OBJECT),
@@ -215,21 +215,21 @@ SCHEMA = Schema(
 
 
 @dataclass
-class Results:
+class BenchmarkResults:
     """The contents of a results file."""
 
     environments: dict[str, Environment] = field(default_factory=dict)
     ceilings: dict[str, tuple[Ceiling, ...]] = field(default_factory=dict)
-    records: list[Record] = field(default_factory=list)
+    records: list[ComparisonRecord] = field(default_factory=list)
 
-    def find(self, key: str) -> Record | None:
+    def find(self, key: str) -> ComparisonRecord | None:
         """The record with `key`, if it was measured without a fault."""
         return next((record for record in self.records if record.key == key and not record.faults), None)
 
-    def put(self, record: Record) -> None:
+    def put(self, record: ComparisonRecord) -> None:
         """Add a record in the place of an older one of the same case, problem, rows and environment."""
 
-        def same(other: Record) -> bool:
+        def same(other: ComparisonRecord) -> bool:
             return (other.case, other.problem, other.environment, other.method["configs"], other.method["peer"]) == (
                 record.case,
                 record.problem,
@@ -272,15 +272,15 @@ def digest_of(value: object) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def load(path: Path) -> Results:
+def load(path: Path) -> BenchmarkResults:
     """The results in `path`, empty where there is no such file; raise `CallError` for a file that is something else."""
     try:
         return values.read(path, SCHEMA, _results, "a results file", "--json", values.MEASURE_AGAIN)
     except FileNotFoundError:
-        return Results()
+        return BenchmarkResults()
 
 
-def save(results: Results, path: Path) -> None:
+def save(results: BenchmarkResults, path: Path) -> None:
     """Write the results to `path` in one step, so that a stopped run leaves the file whole.
 
     Raises `FileError` if it cannot be written, or if no reader would accept it.
@@ -288,7 +288,7 @@ def save(results: Results, path: Path) -> None:
     put(path, text_of(results, path))
 
 
-def add(results: Results, fresh: Sequence[Record], path: Path) -> None:
+def add(results: BenchmarkResults, fresh: Sequence[ComparisonRecord], path: Path) -> None:
     """Add what a run has measured, and the environments and ceilings of its results, to the results in `path`.
 
     What other runs have written there stays, and `results` have it afterwards too. Raises what `load` and `save` raise.
@@ -309,7 +309,7 @@ def add(results: Results, fresh: Sequence[Record], path: Path) -> None:
     update(path, merged)
 
 
-def text_of(results: Results, path: Path) -> str:
+def text_of(results: BenchmarkResults, path: Path) -> str:
     """The text of a file, checked; raises `FileError` if no reader would accept it."""
     head = {
         "format": FORMAT,
@@ -335,7 +335,7 @@ def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _plain_record(record: Record) -> dict[str, Any]:
+def _plain_record(record: ComparisonRecord) -> dict[str, Any]:
     problem = record.problem
     return {
         "key": record.key,
@@ -351,7 +351,7 @@ def _plain_record(record: Record) -> dict[str, Any]:
     }
 
 
-def _plain_side(record: Record, place: int) -> dict[str, Any]:
+def _plain_side(record: ComparisonRecord, place: int) -> dict[str, Any]:
     """A side with its ratios, by the places of the sides that they are to."""
     values = dataclasses.asdict(record.sides[place])
     ratios = {
@@ -363,7 +363,7 @@ def _plain_side(record: Record, place: int) -> dict[str, Any]:
     return {**kept, "ratios": ratios} if ratios else kept
 
 
-def _results(data: Any) -> Results:
+def _results(data: Any) -> BenchmarkResults:
     """The contents of a file with the schema; raises `Unfit` for values that no file has."""
     records = [_record(entry, "records", index) for index, entry in enumerate(data["records"])]
     for index, record in enumerate(records):
@@ -371,14 +371,14 @@ def _results(data: Any) -> Results:
             raise Unfit("there is no such environment", "records", index, "environment")
     for name in data["ceilings"].keys() - data["environments"].keys():
         raise Unfit("there is no such environment", "ceilings", name)
-    return Results(
+    return BenchmarkResults(
         data["environments"],
         {name: tuple(Ceiling(*pair) for pair in found.items()) for name, found in data["ceilings"].items()},
         records,
     )
 
 
-def _record(data: Any, *steps: str | int) -> Record:
+def _record(data: Any, *steps: str | int) -> ComparisonRecord:
     problem = Problem(
         shape_of(data["shape"], *steps, "shape"),
         _of_data(Dtype.from_data, _dtype_data, data["dtype"], *steps, "dtype"),
@@ -396,7 +396,9 @@ def _record(data: Any, *steps: str | int) -> Record:
             if int(other) >= len(sides):
                 raise Unfit("there is no such side", *steps, "sides", own, "ratios", other)
             ratios[own, int(other)] = {word: stats.Ratio(*numbers) for word, numbers in found.items()}
-    return Record(data["key"], data["case"], data["title"], problem, data["environment"], data["method"], sides, ratios)
+    return ComparisonRecord(
+        data["key"], data["case"], data["title"], problem, data["environment"], data["method"], sides, ratios
+    )
 
 
 def _dtype_data(dtype: Dtype) -> Any:

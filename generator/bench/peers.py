@@ -10,15 +10,15 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from generator.bench.eager import apply as eager_epilogue
-from generator.bench.eager import saturated
-from generator.bench.problem import Problem
 from generator.bench.random_operands import Operands
 from generator.bench.stored_products import NoPeer, product_of_groups, product_of_stored, scaled_mm
 from generator.bench.suite import PEERS as WORDS
 from generator.epilogue.chain import Epilogue
 from generator.language.dtypes import QUANTISED
+from generator.language.elements import ELEMENTS
 from generator.language.model import Dtype
-from generator.verify.element_types import torch_type
+from generator.problem.element_types import saturated, torch_type
+from generator.problem.product import Problem
 
 #: Computes the result of an operand set and returns it: in a new tensor, or in `out` if that is given and the side
 #: supports it. With auxiliary outputs it returns a tuple, the result first.
@@ -99,7 +99,7 @@ def _followed(problem: Problem, call: _Call) -> Peer:
         x = call.launch(operands, None)
         outputs: list[torch.Tensor] = []
         if rest.steps:
-            x = eager_epilogue(rest, x.to(converted), operands.epilogue, native=True, outputs=outputs)
+            x = eager_epilogue(rest, x.to(converted), operands.epilogue, outputs)
         # A saved matrix has the layout of the result.
         beside = [
             found if output.reduced else _deliver(found, operands, None)
@@ -137,6 +137,8 @@ def _addmm(problem: Problem) -> _Call | None:
     return _Call("torch.addmm", launch, 1)
 
 
+#: The explicit bits of a mantissa that one operand of torch._scaled_mm has at least.
+_LEAST_MANTISSA = 3
 #: The operations after a bias that torch._addmm_activation computes, each with its `use_gelu`.
 _ACTIVATIONS = {"relu": False, "gelu_tanh": True}
 
@@ -162,7 +164,7 @@ def _scaled(problem: Problem) -> _Call | None:
     if (
         words != {"scale_m", "scale_n"}
         or not problem.dtype.plain
-        or not problem.dtype.a.startswith("fp8")
+        or not (problem.dtype.stored_a.element.floating and problem.dtype.stored_a.bits == 8)
         or _unscaled(problem.dtype) != "bf16"
         or problem.shape.groups
     ):
@@ -172,8 +174,8 @@ def _scaled(problem: Problem) -> _Call | None:
 
 def _unscaled(dtype: Dtype) -> str:
     """The result type of torch's product before an epilogue or a quantisation."""
-    if dtype.a == "int8":
-        return "int32"
+    if not dtype.stored_a.element.floating:
+        return ELEMENTS[dtype.a].result
     if dtype.stored_a.bits == 8:
         return "bf16" if dtype.out in QUANTISED else dtype.out
     return dtype.a
@@ -193,9 +195,9 @@ def _product(problem: Problem) -> _Call:
         raise NoPeer(f"torch multiplies no batches of {dtype.a}")
     if shape.batch and dtype.out == dtype.a:
         return _Call("torch.bmm", lambda operands, out: torch.bmm(operands.a, operands.b, out=out))
-    if dtype.a == "int8":
+    if not dtype.stored_a.element.floating:
         product = _int_mm(shape.m, problem.columns, shape.k)
-        if dtype.out == "int32":
+        if dtype.out == ELEMENTS[dtype.a].result:
             return _Call("torch._int_mm", product)
         name = f"torch._int_mm, then {dtype.out}"
         return _Call(name, lambda operands, out: _deliver(product(operands, None), operands, out))
@@ -224,8 +226,8 @@ def _int_mm(m: int, n: int, k: int) -> Launch:
 
 def _scaled_mm(problem: Problem, *, by_rows: bool = False) -> Launch:
     """torch's product of fp8, with the operands `scale_m` and `scale_n`, or with the scales of 1 that it requires."""
-    if problem.dtype.a == problem.dtype.b == "fp8e5m2":
-        raise NoPeer("torch._scaled_mm does not multiply fp8e5m2 by fp8e5m2")
+    if max(storage.element.mantissa for storage in problem.dtype.stored) < _LEAST_MANTISSA:
+        raise NoPeer(f"torch._scaled_mm does not multiply {problem.dtype.a} by {problem.dtype.b}")
     if (problem.layout.a, problem.layout.b, problem.layout.c) != ("row", "column", "row"):
         raise NoPeer(f"torch._scaled_mm needs the layout rcr, not {problem.layout.word}")
     if problem.columns % 16 or problem.shape.k % 16:

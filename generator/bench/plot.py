@@ -18,7 +18,7 @@ from typing import Any
 
 from generator.bench import stats
 from generator.bench.markdown_tables import roofline
-from generator.bench.measurements import Record, Results
+from generator.bench.measurements import BenchmarkResults, ComparisonRecord
 from generator.bench.summary import best
 from generator.files import output_files
 from generator.language.errors import CallError
@@ -56,7 +56,7 @@ class Shown:
     title: str
 
 
-def shown(results: Results, records: Sequence[Record]) -> Shown:
+def shown(results: BenchmarkResults, records: Sequence[ComparisonRecord]) -> Shown:
     """What the plot of `records`, of these `results`, shows."""
     roofs = {(record.environment, record.problem.dtype.word): roofline(record, results) for record in records}
     ceilings = sorted({(word, f.rate, f.bandwidth) for (_, word), f in roofs.items() if f.rate and f.bandwidth})

@@ -17,10 +17,11 @@ from typing import Any
 
 from generator.bench.comparison_plan import Comparison, Contestant
 from generator.bench.competitor import function, rows
-from generator.bench.problem import Problem, Shape
+from generator.files import own_process
 from generator.files.parent_process import end_with_parent
 from generator.language.built_in import chain_of
 from generator.language.model import Dtype, Layout
+from generator.problem.product import Problem, Shape
 
 #: The number of calls for which starting workers is worthwhile.
 _WORTH_IT = 12
@@ -64,13 +65,11 @@ def compile_ahead(work: Sequence[dict[str, Any]], workers: int, longest: float =
         return
     workers = min(workers, len(work))
     print(f"compiling {len(work)} calls in {workers} processes", file=sys.stderr, flush=True)
-    root = Path(__file__).resolve().parents[2]
-    path = os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")]))
-    environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     running = []
     for number in range(workers):
         process = subprocess.Popen(
-            [sys.executable, "-m", "generator.bench.precompilation"],
+            own_process.command("generator.bench.precompilation"),
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import torch
 
-from generator.bench.problem import Problem
-from generator.epilogue.operations import ELEMENT, MATRIX
-from generator.language.storage import element_of
-from generator.plan.call import Argument
-from generator.verify.element_types import torch_type
-from generator.verify.stored_values import positions, values
+from generator.plan.contract_call import Argument
+from generator.problem.drawn_values import Draw
+from generator.problem.element_types import torch_type
+from generator.problem.layouts import matrix_strides
+from generator.problem.product import Problem
+from generator.problem.stored_values import values
 
 #: All sets together are this many times as large as the L2, so that no set is still cached when it is used again.
 _CACHES = 2
@@ -60,77 +60,49 @@ def make_sets(problem: Problem, device: str, count: int, seed: int) -> list[Oper
     """`count` sets on `device`, the same for the same seed: normal floats, uniform integers."""
     generator = torch.Generator(device=device)
     generator.manual_seed(seed)
-    return [_make(problem, device, generator) for _ in range(count)]
+    return [_make(problem, Draw(generator, device)) for _ in range(count)]
 
 
 def shadow(problem: Problem) -> Operands:
     """A set on torch's meta device, which has no data: enough for a kernel's `refusal`, and needs no GPU."""
-    return _make(problem, "meta", None)
+    return _make(problem, Draw(None, "meta"))
 
 
-def _make(problem: Problem, device: str, generator: torch.Generator | None) -> Operands:
-    call, extents, pad = problem.call, problem.shape.extents, problem.shape.pad
-
-    def matrix(x: Argument, word: str, layout: str) -> torch.Tensor:
-        *front, rows, columns = x.sizes(extents)
-        if layout == "column":
-            rows, columns = columns, rows
-        found = _random((*front, rows, columns + pad), word, device, generator)[..., :columns]
-        return found.mT if layout == "column" else found
-
-    epilogue: dict[str, torch.Tensor | float] = {}
-    for operand, x in zip(problem.epilogue.operands, call.operands, strict=True):
-        word = problem.operand_type
-        if operand.shape == MATRIX:
-            epilogue[operand.name] = matrix(x, word, problem.layout.c)
-        elif operand.shape == ELEMENT:
-            epilogue[operand.name] = torch.full((1,), SCALAR, dtype=torch_type(word), device=device)
-        elif x.number:
-            epilogue[operand.name] = SCALAR
+def _make(problem: Problem, draw: Draw) -> Operands:
+    call, ends = problem.call, problem.shape.ends if problem.shape.groups else ()
+    recipes = draw.stored(problem.dtype)
+    recipes["offsets"] = lambda shape, dtype: torch.tensor(ends, dtype=dtype)
+    found: dict[str, torch.Tensor] = {}
+    for x in (*call.operands, call.a, call.b, *call.positional, *call.stored):
+        if x.number:
+            continue
+        found[x.name] = empty = _empty(problem, x, draw.device)
+        # Values are drawn in the order of memory.
+        lines = empty.mT if empty.dim() > 1 and empty.stride(-1) != 1 else empty
+        if x.extents == ("1",):
+            lines.fill_(SCALAR)
         else:
-            epilogue[operand.name] = _random(x.sizes(extents), word, device, generator)
-    out = _out(problem, device)
-    a, b = problem.dtype.stored
-    one, other = matrix(call.a, a.container, problem.layout.a), matrix(call.b, b.container, problem.layout.b)
-    offsets = torch.tensor(problem.shape.ends, dtype=torch.int32, device=device) if problem.shape.groups else None
-    found = Operands(one, other, epilogue, out, offsets=offsets)
-    if problem.dtype.plain:
-        return found
-    stored = {x.name: _beside(problem, x, device, generator) for x in call.stored}
-    return replace(found, stored=stored, dense=dense_of(problem, one, other, stored))
+            lines.copy_(recipes.get(x.name, draw.plain)(tuple(lines.shape), lines.dtype))
+    a, b = found["a"], found["b"]
+    epilogue = {x.name: found.get(x.name, SCALAR) for x in call.operands}
+    stored = {x.name: found[x.name] for x in call.stored}
+    dense = None if problem.dtype.plain else dense_of(problem, a, b, stored)
+    return Operands(a, b, epilogue, _empty(problem, call.out, draw.device), stored, dense, found.get("offsets"))
 
 
-def _out(problem: Problem, device: str) -> torch.Tensor:
-    """An output, in the layout of C."""
-    *front, rows, columns = problem.call.out.sizes(problem.shape.extents)
-    turned = problem.layout.c == "column"
-    rows, columns = (columns, rows) if turned else (rows, columns)
-    size = (*front, rows, columns + problem.shape.pad)
-    out = torch.empty(size, dtype=torch_type(problem.dtype.out), device=device)[..., :columns]
-    return out.mT if turned else out
-
-
-def _beside(problem: Problem, x: Argument, device: str, generator: torch.Generator | None) -> torch.Tensor:
-    """Scales that make of an operand numbers of standard deviation 1, near enough; or zero points, or positions."""
-    shape = x.sizes(problem.shape.extents)
-    storage = problem.dtype.stored["ab".index(x.name[0])]
-    if x.name == storage.index:
-        if problem.layout.b == "row":
-            return positions(shape, generator, device)
-        return positions((*shape[:-2], shape[-1], shape[-2]), generator, device).mT
-    signed = storage.word == "int4" or storage.element.floating
-    middle = 0.0 if signed or storage.bits == 8 else 2.0 ** (storage.bits - 1)
-    if x.name == storage.zero:
-        return torch.randint(0, 2**storage.bits, shape, device=device, generator=generator).float()
-    normal = storage.element.floating and storage.packed == 1
-    deviation = 1.0 if normal else math.hypot(2.0**storage.bits / math.sqrt(12), middle)
-    if storage.letter == "a":
-        # The scales of a step are those of neighbouring rows.
-        shape = (*shape[:-2], shape[-1], shape[-2])
-    scale = (torch.rand(shape, device=device, generator=generator) + 0.5) / deviation
-    if storage.bytewise:
-        scale = scale.to(torch_type(storage.scale_types[0]))
-    return scale.mT if storage.letter == "a" else scale
+def _empty(problem: Problem, x: Argument, device: str) -> torch.Tensor:
+    """Room for an operand or a result, in its layout."""
+    dtype, shape, pad = torch_type(problem.type_of(x)), x.sizes(problem.shape.extents), problem.shape.pad
+    if not x.layout:
+        return torch.empty(shape, dtype=dtype, device=device)
+    column = x.layout == "column"
+    if x.layout == "strided":
+        # The scales of a step are those of neighbouring rows of A; positions are in the order of B.
+        column, pad = x.name[0] == "a" or (x.name == "b_index" and problem.layout.b == "column"), 0
+    strides = matrix_strides(shape[-2:], column, pad=pad)
+    # Matrices of a batch follow each other with the padding of their last line.
+    front = (max(strides) * shape[-1 if column else -2],) * len(shape[:-2])
+    return torch.empty_strided(shape, (*front, *strides), dtype=dtype, device=device)
 
 
 def dense_of(
@@ -143,21 +115,3 @@ def dense_of(
         value = x.to(wide) if storage.plain else values(storage, x, stored).to(wide)
         found.append(value.mT.contiguous().mT if order == "column" else value.contiguous())
     return found[0], found[1]
-
-
-def _random(size: tuple[int, ...], word: str, device: str, generator: torch.Generator | None) -> torch.Tensor:
-    """Standard normal numbers, or integers that are uniform over the whole range of an integer type."""
-    dtype = torch_type(word)
-    if not element_of(word).floating:
-        limits = torch.iinfo(dtype)
-        return torch.randint(limits.min, limits.max + 1, size, dtype=dtype, device=device, generator=generator)
-    wide = torch.float32 if element_of(word).bits == 8 else dtype
-    return torch.randn(size, dtype=wide, device=device, generator=generator).to(dtype)
-
-
-def poison(out: torch.Tensor) -> None:
-    """Fill an output with a value that no right result has: NaN, or the least integer plus 1.
-
-    Sums of products at the timed sizes do not come near this integer, and values that saturate go past it.
-    """
-    out.fill_(math.nan if out.dtype.is_floating_point else torch.iinfo(out.dtype).min + 1)

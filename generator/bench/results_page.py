@@ -1,6 +1,6 @@
 """Results as one HTML page: a roofline, the ratios over the size, and a table, each of what the filters leave.
 
-The page is made as that of `verify` is (`generator.verify.html_page`), from a results file alone, without a GPU.
+The page is made as that of `verify` is (`generator.emit.html_page`), from a results file alone, without a GPU.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from generator.bench.markdown_tables import head, roofline, tile
-from generator.bench.measurements import COPY, Record, Results, Side
+from generator.bench.measurements import COPY, BenchmarkResults, ComparisonRecord, Side
 from generator.bench.summary import BEST, best, summarize
-from generator.verify.html_page import html_page
+from generator.emit.html_page import html_page
 
 
-def results_page(results: Results, records: Sequence[Record]) -> str:
+def results_page(results: BenchmarkResults, records: Sequence[ComparisonRecord]) -> str:
     """The page of `records`, of these `results`, in ASCII; the output is deterministic."""
     sides = [(record, side) for record in records for side in record.sides if side.role != "peer"]
     environments = list(dict.fromkeys(record.environment for record in records))
@@ -37,7 +37,7 @@ def results_page(results: Results, records: Sequence[Record]) -> str:
 
 
 def _row(
-    results: Results, record: Record, side: Side, environments: Sequence[str], peers: Sequence[str]
+    results: BenchmarkResults, record: ComparisonRecord, side: Side, environments: Sequence[str], peers: Sequence[str]
 ) -> dict[str, Any]:
     """The figures of one side of a comparison; those that were not measured are null."""
     problem = record.problem
@@ -66,7 +66,7 @@ def _row(
     }
 
 
-def _ceilings(results: Results, environment: str) -> dict[str, Any]:
+def _ceilings(results: BenchmarkResults, environment: str) -> dict[str, Any]:
     """The measured rates of a device: operations a second by type, and bytes a second."""
     rates = {ceiling.name: ceiling.rate for ceiling in results.ceilings.get(environment, ())}
     return {"copy": rates.pop(COPY, None), "rates": rates}

@@ -16,12 +16,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal
 
-from generator.bench.problem import ROW_CLASSES, Problem, Shape
 from generator.bench.suite import SHAPES, read_shapes
 from generator.epilogue.chain import Epilogue
 from generator.files.updating import put
-from generator.language.dtypes import ELEMENTS
+from generator.language.elements import ELEMENTS
 from generator.language.model import Dtype, Layout
+from generator.problem.product import ROW_CLASSES, Problem, Shape
 
 #: Limits of one problem: operations, of fp32 on the scalar units too, and bytes of A, B and C together.
 MOST_FLOPS = 40 * 10**12
@@ -41,7 +41,7 @@ _EXACT = Context(prec=28)
 
 
 @dataclass(frozen=True)
-class Sample:
+class SizeSample:
     """The sizes of one file."""
 
     summary: str
@@ -61,7 +61,7 @@ _SUMMARIES = {
 }
 
 
-def _samples() -> dict[str, Sample]:
+def _samples() -> dict[str, SizeSample]:
     layouts = ("rcr", "rrr", "crr", "ccr")
     unseen = [(f"{dtype}_{layout}", 50, dtype) for dtype in ("fp16", "bf16") for layout in layouts]
     fit = [(layout, 300, "fp16") for layout in layouts]
@@ -75,12 +75,12 @@ def _samples() -> dict[str, Sample]:
     ):
         for seed, (name, count, dtype) in enumerate(group, first):
             summary = _SUMMARIES[kind].format(name.replace("_", " "))
-            found[f"{kind}_{name}"] = Sample(summary, seed, count, dtype)
+            found[f"{kind}_{name}"] = SizeSample(summary, seed, count, dtype)
     return found
 
 
 #: The samples by the names of their files. Later ones stay away from the sizes of earlier ones.
-SAMPLES: Mapping[str, Sample] = _samples()
+SAMPLES: Mapping[str, SizeSample] = _samples()
 
 
 @functools.cache

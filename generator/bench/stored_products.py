@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import torch
 
-from generator.bench.problem import Problem
 from generator.bench.random_operands import Operands
 from generator.language.storage import Block
-from generator.verify.element_types import torch_type
+from generator.problem.element_types import torch_type
+from generator.problem.product import Problem
 
 #: The blocks of A and of B whose scales torch._scaled_mm takes.
 _SCALED = {

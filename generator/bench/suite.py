@@ -12,8 +12,6 @@ from pathlib import Path
 
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from generator.bench.problem import Shape
-from generator.bench.routing import EVEN, ROUTING
 from generator.files.package_data import data
 from generator.files.reading import FileError, read_text
 from generator.language.axis_values import read_axis
@@ -22,6 +20,8 @@ from generator.language.errors import CallError, Mistake, SpecError, nearest, sh
 from generator.language.model import AxisValue, word_of
 from generator.language.reader import Reader
 from generator.language.vocabulary import AXES
+from generator.problem.grouping import EVEN, ROUTING
+from generator.problem.product import Shape
 
 SUITES = data("bench", "suites")
 #: The suite of a call without a spec, and the shapes of a spec without `--shapes`.
@@ -42,7 +42,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 
 
 @dataclass(frozen=True)
-class Choice:
+class KernelSelection:
     """Kernels of one family: those with all the given words of axes, or the public function of a contract."""
 
     family: str
@@ -52,7 +52,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Case:
+class SuiteCase:
     """Kernels that are timed together, with the peers, in the same rounds, on each of the shapes.
 
     A case that names files of shapes becomes one case for each of them, `CASE/FILE`, so that each has its own summary.
@@ -60,7 +60,7 @@ class Case:
 
     name: str
     title: str
-    choices: tuple[Choice, ...]
+    choices: tuple[KernelSelection, ...]
     shapes: tuple[Shape, ...]
     #: The peers of this case; None for those of the suite.
     peers: tuple[str, ...] | None = None
@@ -71,7 +71,7 @@ class Suite:
     """The cases of one file in its order, and options for calls that do not give these."""
 
     name: str
-    cases: tuple[Case, ...]
+    cases: tuple[SuiteCase, ...]
     #: About the seconds that the rounds of a comparison may take; None for no limit.
     seconds: float | None = None
     peers: tuple[str, ...] | None = None
@@ -133,7 +133,7 @@ def read_suite(path: Path) -> Suite:
     return Suite(path.stem, tuple(case for parts, _ in cases for case in parts), seconds, peer, bound, by_rows)
 
 
-def _file_case(parts: tuple[Case, ...]) -> str:
+def _file_case(parts: tuple[SuiteCase, ...]) -> str:
     """The name of a case as in its file, without the name of a file of shapes."""
     return parts[0].name.partition("/")[0]
 
@@ -184,7 +184,7 @@ class _SuiteReader(Reader):
             self.wrong(node, f"peer: {error}")
             return None
 
-    def case(self, node: Node) -> tuple[Case, ...] | None:
+    def case(self, node: Node) -> tuple[SuiteCase, ...] | None:
         keys = ("name", "title", "peer", "kernels", "shapes")
         found = self.mapping(node, keys, "case", required=("name", "kernels", "shapes"))
         name = self.text(found["name"], "case.name") if "name" in found else None
@@ -198,13 +198,13 @@ class _SuiteReader(Reader):
         if name is None or title is None or not valid or not groups:
             return None
         return tuple(
-            Case(f"{name}/{group}", f"{title}: {group.replace('_', ' ')}", valid, shapes, own)
+            SuiteCase(f"{name}/{group}", f"{title}: {group.replace('_', ' ')}", valid, shapes, own)
             if group
-            else Case(name, title, valid, shapes, own)
+            else SuiteCase(name, title, valid, shapes, own)
             for group, shapes in groups.items()
         )
 
-    def choice(self, node: Node) -> Choice | None:
+    def choice(self, node: Node) -> KernelSelection | None:
         before = len(self.mistakes)
         found = self.mapping(node, ("family", "label", "contract", *AXES), "kernels", required=("family",))
         family = self.text(found["family"], "kernels.family") if "family" in found else None
@@ -222,7 +222,7 @@ class _SuiteReader(Reader):
             self.wrong(found["contract"], f"kernels: 'contract' excludes axes, found {axes[0][0]!r} beside it")
         if family is None or len(self.mistakes) > before:
             return None
-        return Choice(family, label, tuple(axes), contract)
+        return KernelSelection(family, label, tuple(axes), contract)
 
     def groups(self, node: Node) -> dict[str, tuple[Shape, ...]]:
         """Shapes by the file of suites/shapes that they come from; shapes of the suite itself have an empty name."""

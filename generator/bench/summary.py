@@ -9,8 +9,8 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from generator.bench.measurements import Record, Side
-from generator.bench.problem import ROW_CLASSES, Shape
+from generator.bench.measurements import ComparisonRecord, Side
+from generator.problem.product import ROW_CLASSES, Shape
 
 #: Fewer comparisons than this need no summary: their table says it all.
 _FEWEST = 2
@@ -19,7 +19,7 @@ _ALL = "all"
 BEST = "fastest peer"
 
 
-def best(record: Record) -> Side | None:
+def best(record: ComparisonRecord) -> Side | None:
     """The peer that took the least time on the device; None where none has a right result."""
     timed = [(p.gpu.median, p) for p in record.peers.values() if not p.failure and p.gpu]
     return min(timed, key=lambda entry: entry[0])[1] if timed else None
@@ -68,12 +68,12 @@ def geometric_mean(values: Sequence[float]) -> float:
     return math.exp(math.fsum(map(math.log, values)) / len(values))
 
 
-def summarize(records: Sequence[Record]) -> list[Ratios]:
+def summarize(records: Sequence[ComparisonRecord]) -> list[Ratios]:
     """Every side of every case against every peer, and the best of several, rows forced by `--configs all` left out.
 
     At the end all cases together, where no comparison has several sides: their mean would say nothing of any.
     """
-    keys: dict[tuple[str, str, str], list[tuple[Record, Side, Side | None]]] = {}
+    keys: dict[tuple[str, str, str], list[tuple[ComparisonRecord, Side, Side | None]]] = {}
     ours = [[side for side in record.sides if side.role != "peer" and not side.forced] for record in records]
     for record, sides in zip(records, ours):
         for side in sides:
@@ -89,7 +89,7 @@ def summarize(records: Sequence[Record]) -> list[Ratios]:
     return groups
 
 
-def _ratios(case: str, label: str, word: str, entries: list[tuple[Record, Side, Side | None]]) -> Ratios:
+def _ratios(case: str, label: str, word: str, entries: list[tuple[ComparisonRecord, Side, Side | None]]) -> Ratios:
     found, aligned, host = [], [], []
     for record, side, peer in entries:
         value = record.ratio(peer, side, "gpu")
@@ -103,7 +103,7 @@ def _ratios(case: str, label: str, word: str, entries: list[tuple[Record, Side, 
     return Ratios(case, label, word, tuple(found), tuple(host), len(entries) - len(found), tuple(aligned))
 
 
-def render(records: Sequence[Record], bound: float, *, rows: bool = False) -> list[str]:
+def render(records: Sequence[ComparisonRecord], bound: float, *, rows: bool = False) -> list[str]:
     """The summary as Markdown paragraphs, none where there is nothing to sum up; with `rows` also the table by M."""
     groups = [group for group in summarize(records) if group.found]
     if len(records) < _FEWEST or not groups:
@@ -123,7 +123,7 @@ def render(records: Sequence[Record], bound: float, *, rows: bool = False) -> li
     return [*parts, *_by_rows(names, groups, bound)] if rows else parts
 
 
-def why_none(records: Sequence[Record]) -> str | None:
+def why_none(records: Sequence[ComparisonRecord]) -> str | None:
     """Why `render` has no summary for the records of any environment, or None if it has one."""
     groups = [[each for each in records if each.environment == name] for name in {each.environment for each in records}]
     if any(render(group, 1.0) for group in groups):

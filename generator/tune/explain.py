@@ -1,8 +1,7 @@
-"""`python -m generator explain SPEC|KERNEL`: what is rendered and why, and what a call would run, in words."""
+"""What is rendered and why, and what a call would run, in words."""
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import fnmatch
 import io
@@ -13,15 +12,13 @@ from tempfile import TemporaryDirectory
 
 from generator.cost import tuned
 from generator.emit import manifest_reader
-from generator.emit.job import Job, counted, render
-from generator.language.call_numbers import whole_number
-from generator.language.errors import CallError, nearest, shown
-from generator.language.measured_values import LARGEST_SIZE
+from generator.emit.job import RenderingJob, counted, render
+from generator.language.errors import CallError, lacks, nearest
 from generator.language.model import Measured, Spec, Variant, Winner
 from generator.language.vocabulary import DEFAULTS, IMPLEMENTATION_AXES, OPEN_AXES, SELECT, WORDS
 from generator.lowering.docstrings import formula
 from generator.plan import portfolio
-from generator.plan.devices import DEVICES, Device, named
+from generator.plan.devices import Device
 from generator.plan.families import families
 from generator.plan.kernels import Family, Kernel, LeftOut, by_contract
 
@@ -30,7 +27,7 @@ _NAMED = 2
 
 
 @dataclass(frozen=True)
-class Subject:
+class ExplainedFamily:
     """What is explained: the kernels of a spec's family, or of a rendered folder."""
 
     name: str
@@ -48,49 +45,18 @@ class Subject:
         return None if self.family is None else self.family.spec
 
 
-def main(argv: list[str]) -> int:
-    """Print the explanation and return 0; raises `CallError` for a wrong command line, `SpecError` for a wrong spec."""
-    options = parser().parse_args(argv)
-    sizes = None if options.sizes is None else _sizes(options.sizes)
-    device = named(options.device)
-    subject = _subject(options.subject, options.only)
+def explain(path: Path, only: str | None, sizes: tuple[int, ...] | None, device: Device) -> None:
+    """Print the explanation; raises `CallError` for a wrong call, `SpecError` for a wrong spec.
+
+    With `sizes`, also what a call of these sizes would run on the device.
+    """
+    subject = _subject(path, only)
     print("\n".join(_sections(subject)))
     if sizes is not None:
         print("\n".join(_calls(subject, sizes, device)))
-    return 0
 
 
-def parser() -> argparse.ArgumentParser:
-    """The parser of the command."""
-    made = argparse.ArgumentParser(
-        prog="python -m generator explain",
-        description="Say what a spec renders, why each variant is there or left out, and what a call would run.",
-        epilog="With --sizes the family is imported, which needs torch and triton and no GPU.",
-        allow_abbrev=False,
-    )
-    made.add_argument(
-        "subject", type=Path, metavar="SPEC|KERNEL", help="a spec, the folder of a rendered family, or a kernel's file"
-    )
-    made.add_argument("--only", metavar="GLOB", help="only kernels or contracts whose name matches")
-    made.add_argument("--sizes", metavar="M,N,K", help="also what a call of these sizes would run; of a batch B,M,N,K")
-    made.add_argument(
-        "--device", default="nvidia_h200", help=f"on which GPU: {', '.join(DEVICES)} (default: nvidia_h200)"
-    )
-    return made
-
-
-def _sizes(text: str) -> tuple[int, ...]:
-    parts = text.split(",")
-    try:
-        if len(parts) in (3, 4):
-            return tuple(whole_number(part, 1, LARGEST_SIZE) for part in parts)
-    except ValueError:
-        pass
-    each = f"each from 1 to {LARGEST_SIZE}"
-    raise CallError(f"explain: --sizes: expected M,N,K or B,M,N,K, {each}, as in 4096,4096,4096, found {shown(text)}")
-
-
-def _subject(path: Path, only: str | None) -> Subject:
+def _subject(path: Path, only: str | None) -> ExplainedFamily:
     """The kernels of a spec, a folder or one file of a folder; raises `CallError` if there are none."""
     kernel = None
     if path.suffix == ".py":
@@ -100,16 +66,16 @@ def _subject(path: Path, only: str | None) -> Subject:
         if kernel is not None and kernel not in found.by_name:
             raise CallError(f"explain: {kernel} is no kernel of {path}; {nearest(kernel, found.by_name)}")
         measured = tuple(each for _, each in portfolio.shipped())
-        subject = Subject(found.name, found.kernels, found.left_out, measured, None, path, found.by_name)
+        subject = ExplainedFamily(found.name, found.kernels, found.left_out, measured, None, path, found.by_name)
     else:
         (family,) = families([path])
         measured = (*family.measured, *(each for _, each in portfolio.shipped() if each not in family.measured))
         everything = {each.name: each for each in family.kernels}
-        subject = Subject(family.spec.name, family.kernels, family.left_out, measured, family, None, everything)
+        subject = ExplainedFamily(family.spec.name, family.kernels, family.left_out, measured, family, None, everything)
     return _selected(subject, kernel or only)
 
 
-def _selected(subject: Subject, glob: str | None) -> Subject:
+def _selected(subject: ExplainedFamily, glob: str | None) -> ExplainedFamily:
     if glob is None:
         return subject
 
@@ -123,7 +89,7 @@ def _selected(subject: Subject, glob: str | None) -> Subject:
     return replace(subject, kernels=kernels, left_out=left_out)
 
 
-def _sections(subject: Subject) -> Iterator[str]:
+def _sections(subject: ExplainedFamily) -> Iterator[str]:
     """The explanation: contracts, kernels, what is left out, and how a call chooses."""
     contracts = by_contract(subject.kernels)
     yield f"{subject.name}: {counted(len(subject.kernels), 'kernel')} of {counted(len(contracts), 'contract')}"
@@ -145,7 +111,7 @@ def _sections(subject: Subject) -> Iterator[str]:
 
 
 def _implementation(
-    subject: Subject, how: str, kernels: Sequence[Kernel], contracts: int, won: Mapping[str, tuple[int, int]]
+    subject: ExplainedFamily, how: str, kernels: Sequence[Kernel], contracts: int, won: Mapping[str, tuple[int, int]]
 ) -> Iterator[str]:
     """One way to compute contracts: what it is, and why it is there."""
     first = kernels[0]
@@ -171,7 +137,7 @@ def _origin(spec: Spec | None, axis: str) -> str:
     return " (by measurements)" if spec.select == "fastest" and axis in OPEN_AXES else " (default)"
 
 
-def _won(subject: Subject) -> dict[str, dict[str, tuple[int, int]]]:
+def _won(subject: ExplainedFamily) -> dict[str, dict[str, tuple[int, int]]]:
     """Implementation -> device -> at how many of the measured sizes it is the fastest, and how many these are."""
     if subject.family is None:
         return {}
@@ -204,14 +170,12 @@ def _left_out(entries: Sequence[LeftOut]) -> Iterator[str]:
         yield from (f"  {reason}", f"    {', '.join(names[:_NAMED])}{more}")
 
 
-def _calls(subject: Subject, sizes: tuple[int, ...], device: Device) -> Iterator[str]:
+def _calls(subject: ExplainedFamily, sizes: tuple[int, ...], device: Device) -> Iterator[str]:
     """What a call of each contract would run."""
     try:
         from generator.tune import predicted_choice
     except ModuleNotFoundError as error:
-        raise CallError(
-            f"explain --sizes needs {error.name}; install the extra: pip install 'gemm-generator[gpu]'"
-        ) from None
+        raise lacks("explain --sizes", error.name, "gpu") from None
     contracts = by_contract(subject.kernels)
     with contextlib.ExitStack() as stack:
         folder = subject.folder
@@ -219,11 +183,11 @@ def _calls(subject: Subject, sizes: tuple[int, ...], device: Device) -> Iterator
             assert subject.family is not None
             out = Path(stack.enter_context(TemporaryDirectory()))
             with contextlib.redirect_stdout(io.StringIO()):
-                render([Job(subject.family, out)])
+                render([RenderingJob(subject.family, out)])
             folder = out / subject.name
         yield from ("", f"A call of {'x'.join(map(str, sizes))} with contiguous operands on {device.name}:")
         for found in predicted_choice.choices(folder, contracts, subject.everything, sizes, device):
-            if isinstance(found, predicted_choice.Refusal):
+            if isinstance(found, predicted_choice.RefusedSizes):
                 yield from (f"  {found.contract}: cannot run", *(f"    {line}" for line in found.reason.splitlines()))
                 continue
             variant = contracts[found.contract][0].variant
@@ -242,7 +206,7 @@ def _calls(subject: Subject, sizes: tuple[int, ...], device: Device) -> Iterator
             yield f"    {_measured(subject.measured, variant, predicted_choice.compared(variant, sizes), device)}"
 
 
-def _why(subject: Subject, won: bool, rated: bool, v: Variant) -> str:
+def _why(subject: ExplainedFamily, won: bool, rated: bool, v: Variant) -> str:
     select = subject.kernels[0].select
     if won:
         return "it is the fastest of those measured at this size"

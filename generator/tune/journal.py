@@ -24,8 +24,8 @@ from generator.language import measured_values as values
 from generator.language.errors import CallError
 from generator.language.measured_values import Unfit
 from generator.language.tuned_file import PLACE
-from generator.tune.outcome import OUTCOME, USUAL, Outcome, outcome_of, plain
-from generator.tune.winners import Place
+from generator.tune.outcome import OUTCOME, USUAL, TrialOutcome, outcome_of, plain
+from generator.tune.winners import MeasurementSource
 
 #: The layout of a line; a reader refuses one that it does not know.
 FORMAT = 2
@@ -38,7 +38,7 @@ LINE = Schema(
             "format": values.exactly(FORMAT),
             "key": values.TEXT,
             "about": values.TEXT,
-            "place": values.record(Place, PLACE),
+            "place": values.record(MeasurementSource, PLACE),
             "kernels": values.by_name(values.TEXT),
             **OUTCOME,
         },
@@ -48,12 +48,12 @@ LINE = Schema(
 
 
 @dataclass(frozen=True)
-class Entry:
+class JournalEntry:
     """An outcome, what it is of, where it was measured, and the digests of the code of the kernels that were."""
 
     about: str
-    outcome: Outcome
-    place: Place
+    outcome: TrialOutcome
+    place: MeasurementSource
     kernels: Mapping[str, str]
 
     def line(self, key: str) -> str:
@@ -61,7 +61,7 @@ class Entry:
         data = {**head, "kernels": dict(self.kernels), **plain(self.outcome)}
         return json.dumps(data, ensure_ascii=False, separators=(",", ":")) + "\n"
 
-    def beside(self, newer: Entry) -> Entry | None:
+    def beside(self, newer: JournalEntry) -> JournalEntry | None:
         """What stands of it beside a newer outcome; None if nothing does.
 
         Of the same problem on the same device, nothing does that was measured with other versions. If a kernel's code
@@ -77,7 +77,7 @@ class Entry:
         return replace(self, outcome=_without(self.outcome, newer.kernels), kernels=kernels) if kernels else None
 
 
-def _entry(data: Any) -> tuple[str, Entry]:
+def _entry(data: Any) -> tuple[str, JournalEntry]:
     """The key and the outcome of a line with the schema; raises `Unfit` for values that no line has."""
     outcome, kernels = outcome_of(data), data["kernels"]
     named = {each.kernel for each in (*outcome.times, outcome.winner, outcome.chosen) if each is not None}
@@ -87,7 +87,7 @@ def _entry(data: Any) -> tuple[str, Entry]:
     lacking = sorted(named - kernels.keys() - {each.kernel for each in (outcome.chosen,) if each is not None})
     if lacking:
         raise Unfit(f"the digest of {lacking[0]} is missing", "kernels")
-    return data["key"], Entry(data["about"], outcome, Place(**data["place"]), kernels)
+    return data["key"], JournalEntry(data["about"], outcome, MeasurementSource(**data["place"]), kernels)
 
 
 class Journal:
@@ -101,7 +101,7 @@ class Journal:
         self.path = path
         #: The folder that is locked: that of the file, which `path` may be a link to.
         self._folder = Path(os.path.realpath(path)).parent
-        self._kept: dict[str, Entry] = {}
+        self._kept: dict[str, JournalEntry] = {}
         #: What of the file has been read: its bytes up to the end of the last whole line, and which file it is.
         self._read = b""
         self._refresh()
@@ -130,7 +130,7 @@ class Journal:
         self._read = whole
         return rest
 
-    def _parsed(self, line: bytes, number: int) -> tuple[str, Entry]:
+    def _parsed(self, line: bytes, number: int) -> tuple[str, JournalEntry]:
         try:
             text = line.decode("utf-8-sig" if number == 1 else "utf-8")
             return values.parsed(text, LINE, _entry, number)
@@ -143,7 +143,7 @@ class Journal:
     def _wrong(self, reason: str, number: int) -> CallError:
         return CallError(f"--journal: {self.path}:{number}: is no outcome: {reason}")
 
-    def _put(self, key: str, new: Entry) -> None:
+    def _put(self, key: str, new: JournalEntry) -> None:
         """Take in an outcome; of older ones, what it replaces goes."""
         standing = {other: kept.beside(new) for other, kept in self._kept.items() if other != key}
         self._kept = {other: kept for other, kept in standing.items() if kept is not None}
@@ -168,12 +168,14 @@ class Journal:
                     put(self.path, data)
                     self._read = data
 
-    def append(self, key: str, about: str, outcome: Outcome, place: Place, kernels: Mapping[str, str]) -> None:
+    def append(
+        self, key: str, about: str, outcome: TrialOutcome, place: MeasurementSource, kernels: Mapping[str, str]
+    ) -> None:
         """Keep an outcome, in the file before this returns; `about` names its family, contract and shape.
 
         Outcomes that other runs have appended are read too. Raises `FileError` if the file cannot be written.
         """
-        text = values.checked(Entry(about, outcome, place, kernels).line(key), LINE, _entry, self.path)
+        text = values.checked(JournalEntry(about, outcome, place, kernels).line(key), LINE, _entry, self.path)
         line = text.encode()
         with alone(self._folder):
             rest = self._refresh()
@@ -195,26 +197,26 @@ class Journal:
         self._refresh()
 
     @property
-    def outcomes(self) -> dict[str, Outcome]:
+    def outcomes(self) -> dict[str, TrialOutcome]:
         """What it holds, by key."""
         return {key: kept.outcome for key, kept in self._kept.items()}
 
-    def outcome(self, key: str) -> Outcome | None:
+    def outcome(self, key: str) -> TrialOutcome | None:
         """The outcome with a key, if it has been read."""
         kept = self._kept.get(key)
         return None if kept is None else kept.outcome
 
     @property
-    def places(self) -> set[Place]:
+    def places(self) -> set[MeasurementSource]:
         """Where what it holds was measured."""
         return {kept.place for kept in self._kept.values()}
 
     @property
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[JournalEntry]:
         """What it holds, with what each outcome is of."""
         return iter(self._kept.values())
 
-    def standing(self, place: Place, family: str, digests: Mapping[str, str]) -> Iterator[Outcome]:
+    def standing(self, place: MeasurementSource, family: str, digests: Mapping[str, str]) -> Iterator[TrialOutcome]:
         """What was measured at `place`, whichever call asked for it, of a family's kernels that are what they were.
 
         An outcome with kernels that have changed since is one of the others only. One of another family, which has some
@@ -227,7 +229,7 @@ class Journal:
                 yield outcome if kept.about.startswith(f"{family}/") else replace(outcome, whole=False)
 
 
-def _without(outcome: Outcome, kernels: Collection[str]) -> Outcome:
+def _without(outcome: TrialOutcome, kernels: Collection[str]) -> TrialOutcome:
     """An outcome as if kernels had not been measured."""
     times = tuple(timed for timed in outcome.times if timed.kernel not in kernels)
     winner = outcome.winner

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from generator.bench.problem import Shape
-from generator.bench.routing import EVEN
 from generator.language import measured_values as values
 from generator.language.measured_values import Unfit
 from generator.language.tuned_file import TIMED, WINNER, check_winner
+from generator.problem.grouping import EVEN
+from generator.problem.product import Shape
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Chosen(Timed):
 
 
 @dataclass(frozen=True)
-class Failure:
+class TrialFailure:
     """One candidate, or torch's product, and why it has no time or a wrong result."""
 
     #: The kernel's name, or that of torch's product.
@@ -45,7 +45,7 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class Winner:
+class ConfirmedWinner:
     """The fastest for one contract and size, confirmed in a second run beside the runner-up and torch's product.
 
     Times are median seconds of a call.
@@ -64,7 +64,7 @@ class Winner:
     batch: int = 0
     #: Whether the products are groups: of rows, of `m` each if all have as many, or of K, of `k` each.
     divided: bool = False
-    #: How the rows, or K, were spread over the groups (`generator.bench.routing`).
+    #: How the rows, or K, were spread over the groups (`generator.problem.grouping`).
     routing: str = EVEN
     #: Whether K is in groups.
     inner: bool = False
@@ -83,13 +83,13 @@ class Winner:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TrialOutcome:
     """A trial, done: all that was measured, and the winner where there is one."""
 
     #: Each configuration that was timed, with the seconds of its last pass.
     times: tuple[Timed, ...] = ()
-    failures: tuple[Failure, ...] = ()
-    winner: Winner | None = None
+    failures: tuple[TrialFailure, ...] = ()
+    winner: ConfirmedWinner | None = None
     #: The name of torch's product that was timed in the same rounds, if one was.
     library: str | None = None
     #: Why the device, or the process that used it, was lost.
@@ -110,19 +110,19 @@ class Outcome:
         return max(0.0, self.chosen.seconds / self.winner.seconds - 1)
 
     @property
-    def faults(self) -> tuple[Failure, ...]:
+    def faults(self) -> tuple[TrialFailure, ...]:
         """What was wrong, or raised what is no refusal."""
         return tuple(found for found in self.failures if not found.refused)
 
 
-def plain(value: Outcome | Winner) -> dict[str, Any]:
+def plain(value: TrialOutcome | ConfirmedWinner) -> dict[str, Any]:
     """The value as JSON. An outcome groups configurations by kernel, as lists of values of named parameters."""
     usual = {"batch": 0, "divided": False, "routing": EVEN, "inner": False}
     usual |= {"whole": True, "failures": (), "library": None, "lost": None, "chosen": None}
     found = {
         name: entry for name, entry in dataclasses.asdict(value).items() if name not in usual or usual[name] != entry
     }
-    return {**found, "times": _tables(value.times)} if isinstance(value, Outcome) else found
+    return {**found, "times": _tables(value.times)} if isinstance(value, TrialOutcome) else found
 
 
 def _tables(times: Iterable[Timed]) -> list[dict[str, Any]]:
@@ -136,7 +136,7 @@ def _tables(times: Iterable[Timed]) -> list[dict[str, Any]]:
 #: The schema of `Chosen`.
 CHOSEN = values.record(Chosen, {**TIMED["properties"], "called": values.SWITCH})
 _FAILURE = values.record(
-    Failure,
+    TrialFailure,
     {
         "kernel": values.TEXT,
         "config": values.or_null(values.CONFIG),
@@ -161,20 +161,20 @@ OUTCOME = {
 USUAL = tuple(name for name in OUTCOME if name not in ("times", "winner"))
 
 
-def outcome_of(data: Mapping[str, Any]) -> Outcome:
+def outcome_of(data: Mapping[str, Any]) -> TrialOutcome:
     """An outcome as `plain` wrote it, with the schema `OUTCOME`; raises `Unfit` for values that no outcome has."""
     times = tuple(timed for place, table in enumerate(data["times"]) for timed in _timed(table, place))
     if len({(each.kernel, *sorted(each.config.items())) for each in times}) < len(times):
         raise Unfit("a configuration appears twice", "times")
     for place, entry in enumerate(data.get("failures", ())):
         values.configuration(entry["config"] or {}, "failures", place, "config")
-    failures = tuple(Failure(**entry) for entry in data.get("failures", ()))
+    failures = tuple(TrialFailure(**entry) for entry in data.get("failures", ()))
     winner = None if data["winner"] is None else winner_of(data["winner"], "winner")
     chosen = None if data.get("chosen") is None else chosen_of(data["chosen"], "chosen")
     contracts = {each.kernel.partition("__")[0] for each in times}
     if len(contracts) > 1 or (winner is not None and times and winner.contract not in contracts):
         raise Unfit("the times are of several contracts, or not of the winner's", "times")
-    return Outcome(times, failures, winner, data.get("library"), data.get("lost"), data.get("whole", True), chosen)
+    return TrialOutcome(times, failures, winner, data.get("library"), data.get("lost"), data.get("whole", True), chosen)
 
 
 def _timed(table: Mapping[str, Any], place: int) -> Iterable[Timed]:
@@ -203,11 +203,11 @@ def _is_time(value: object) -> bool:
     return type(value) in (int, float) and values.SECONDS["minimum"] <= value <= values.SECONDS["maximum"]
 
 
-def winner_of(data: Mapping[str, Any], *steps: str | int) -> Winner:
+def winner_of(data: Mapping[str, Any], *steps: str | int) -> ConfirmedWinner:
     """A winner as `plain` wrote it, with the schema `WINNER`; raises `Unfit`, with `steps` to it, if there is none."""
     check_winner(data, *steps)
     rival = data.get("runner_up")
-    found = Winner(**{**data, "runner_up": None if rival is None else Timed(**rival)})
+    found = ConfirmedWinner(**{**data, "runner_up": None if rival is None else Timed(**rival)})
     fault = found.shape.fault
     if not found.divided and found.routing != EVEN:
         fault = f"the routing is {found.routing!r}, and only groups have one"
@@ -228,7 +228,7 @@ def timed_of(data: Mapping[str, Any], *steps: str | int) -> Timed:
     return Timed(**data)
 
 
-def sound(outcome: Outcome) -> Outcome:
+def sound(outcome: TrialOutcome) -> TrialOutcome:
     """The outcome without times that are no times, such as NaN: each is a failure of its candidate.
 
     A winner whose own time is none is none; without the time of torch's product, or of the runner-up, a winner stands.
@@ -252,7 +252,8 @@ def sound(outcome: Outcome) -> Outcome:
     if not wrong:
         return outcome
     failures = tuple(
-        Failure(each.kernel, each.config or None, f"{each.seconds!r} are not the seconds of a call") for each in wrong
+        TrialFailure(each.kernel, each.config or None, f"{each.seconds!r} are not the seconds of a call")
+        for each in wrong
     )
     times = tuple(each for each in outcome.times if _is_time(each.seconds))
     known = dict.fromkeys((each.kernel, str(each.config), each.reason) for each in outcome.failures)

@@ -16,22 +16,22 @@ from typing import Any
 import torch
 import triton
 
-from generator.bench.problem import Shape
 from generator.cost import analytic
+from generator.emit.loading import load_family
 from generator.language.errors import CallError
 from generator.language.model import Variant
 from generator.plan.devices import Device
 from generator.plan.kernels import Kernel
+from generator.problem.product import Shape
 from generator.tune.samples import crossing
 from generator.verify.ahead_of_time import standing_in_for
-from generator.verify.loading import load_family
 
 #: The launch of a copy that makes an operand aligned.
 _COPY = "copies"
 
 
 @dataclass(frozen=True)
-class Choice:
+class PredictedChoice:
     """What a call of one contract runs with contiguous operands."""
 
     contract: str
@@ -49,7 +49,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Refusal:
+class RefusedSizes:
     """Why no kernel of a contract takes the sizes."""
 
     contract: str
@@ -58,7 +58,7 @@ class Refusal:
 
 def choices(
     folder: Path, contracts: Iterable[str], kernels: Mapping[str, Kernel], sizes: tuple[int, ...], device: Device
-) -> Iterator[Choice | Refusal]:
+) -> Iterator[PredictedChoice | RefusedSizes]:
     """The choice of each contract of the family in `folder` for M, N and K, after the number of products in a batch.
 
     `kernels` are all of the family, by name: a call may go on as one of another contract.
@@ -76,21 +76,25 @@ def choices(
             try:
                 launches = ahead.launches(getattr(family, name), n, k, **options)
             except ValueError as error:
-                yield Refusal(name, str(error))
+                yield RefusedSizes(name, str(error))
                 continue
             first = next((each for each in launches if each.row is not None), None)
             if first is None:
-                yield Refusal(name, "the result is empty: nothing runs")
+                yield RefusedSizes(name, "the result is empty: nothing runs")
                 continue
-            found = Choice(name, first.name, dict(first.row), copied=any(each.name == _COPY for each in launches))
+            found = PredictedChoice(
+                name, first.name, dict(first.row), copied=any(each.name == _COPY for each in launches)
+            )
             if first.tuned:
                 tried = {each.row for each in launches if each.tuned and each.name == first.name}
-                yield Choice(name, first.name, None, len(tried))
+                yield PredictedChoice(name, first.name, None, len(tried))
             else:
                 yield _estimated(family, kernels[first.name], found, sizes, device)
 
 
-def _estimated(family: ModuleType, kernel: Kernel, found: Choice, sizes: tuple[int, ...], device: Device) -> Choice:
+def _estimated(
+    family: ModuleType, kernel: Kernel, found: PredictedChoice, sizes: tuple[int, ...], device: Device
+) -> PredictedChoice:
     """The choice with what the models say of it."""
     v, config = kernel.variant, found.config
     assert config is not None
@@ -98,7 +102,7 @@ def _estimated(family: ModuleType, kernel: Kernel, found: Choice, sizes: tuple[i
     seconds = analytic.seconds(v, config, own, device) if v.traits.tiled else None
     chosen = (found.contract, found.kernel, config, 1, found.copied)
     if not (Path(str(family.__file__)).parent / "_tuned.py").is_file():
-        return Choice(*chosen, analytic=seconds)
+        return PredictedChoice(*chosen, analytic=seconds)
     tuned = importlib.import_module(f"{family.__name__}._tuned")
     timing = importlib.import_module(f"{family.__name__}._runtime.fitted")
     width = v.dtype.stored_a.width
@@ -114,7 +118,9 @@ def _estimated(family: ModuleType, kernel: Kernel, found: Choice, sizes: tuple[i
     gpu = device.name
     sources = (contract, tuned.LIKE.get((gpu, contract)))
     winner = next((won for each in sources if (won := tuned.WINNERS.get((gpu, each), {}).get(own))), None)
-    return Choice(*chosen, won=winner == (kernel.how, index) and not any(crosses), fitted=fitted, analytic=seconds)
+    return PredictedChoice(
+        *chosen, won=winner == (kernel.how, index) and not any(crosses), fitted=fitted, analytic=seconds
+    )
 
 
 def compared(v: Variant, sizes: tuple[int, ...]) -> tuple[int, ...]:

@@ -11,11 +11,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from generator.bench.problem import Shape
 from generator.language.model import Variant
 from generator.plan.devices import Device
+from generator.problem.product import Shape
 from generator.runtime import fitted
-from generator.tune.rate_fit import Fit
+from generator.tune.rate_fit import RateFit
 from generator.tune.samples import Row, Sample, Sizes, crossing, pitches, row_of
 from generator.tune.winners import Winners
 
@@ -31,7 +31,7 @@ _Part = tuple[str, tuple[tuple[str, int], ...]]
 
 
 def predicted(
-    fit: Fit, samples: Iterable[Sample], shapes: Iterable[Shape], variants: Mapping[str, Variant], device: Device
+    fit: RateFit, samples: Iterable[Sample], shapes: Iterable[Shape], variants: Mapping[str, Variant], device: Device
 ) -> Iterator[Sample]:
     """The modelled seconds of every configuration with rates, at sizes that were not measured with its contract.
 
@@ -149,4 +149,4 @@ def pruned(found: Winners, samples: Iterable[Sample], kept: frozenset[Row]) -> W
     named = {winner.kernel for winner in winners} | {kernel for _, kernel, _ in rates}
     named |= {winner.runner_up.kernel for winner in winners if winner.runner_up is not None}
     kernels = {name: digest for name, digest in found.kernels.items() if name in named}
-    return Winners(found.place, kernels, tuple(winners), Fit(rates, found.fit.error, found.fit.regret))
+    return Winners(found.place, kernels, tuple(winners), RateFit(rates, found.fit.error, found.fit.regret))

@@ -12,12 +12,12 @@ from pathlib import Path
 
 from generator.bench.comparison_plan import Contestant, Families
 from generator.bench.measure import reason
-from generator.bench.problem import Problem
 from generator.bench.summary import geometric_mean, row
 from generator.cost import tuned
 from generator.emit.apply import Refused
-from generator.emit.job import Job, render
+from generator.emit.job import RenderingJob, render
 from generator.plan.kernels import Family
+from generator.problem.product import Problem
 from generator.tune import trial_worker
 from generator.tune.trial_selection import Trial
 
@@ -39,7 +39,7 @@ def rendered(families: Iterable[Family], out: Path) -> None:
     """Write the families into `out`; a folder that was edited by hand stays as it is, which is printed."""
     for family in families:
         try:
-            render([Job(family, out)])
+            render([RenderingJob(family, out)])
         except Refused as error:
             print(f"tune: {family.spec.name} is measured as it is: {error}", file=sys.stderr)
 

@@ -52,7 +52,7 @@ _RIDGE_NUMBER, _RIDGE_NAME = 0.5, 1.0
 
 
 @dataclass(frozen=True)
-class Fit:
+class RateFit:
     """The rates of each configuration, the median error of the model, and the regret of its choice at other sizes.
 
     `error` is relative to the measured seconds. `regret` is the geometric mean, over sizes that the model was not
@@ -64,7 +64,7 @@ class Fit:
     regret: float
 
 
-def fit(samples: Iterable[Sample], device: Device) -> Fit:
+def fit(samples: Iterable[Sample], device: Device) -> RateFit:
     """The rates of the configurations of each contract that was measured at enough sizes, and their cross-validation.
 
     Only aligned samples count, if a contract has enough of them.
@@ -84,7 +84,7 @@ def fit(samples: Iterable[Sample], device: Device) -> Fit:
     lost: list[float] = []
     for fold, own in zip(folds, others):
         lost += _lost([sample for sample in everything if sample.sizes in fold], own, device)
-    return Fit(
+    return RateFit(
         rates,
         rounded(statistics.median(errors), 3) if errors else 0.0,
         rounded(math.exp(statistics.fmean(lost)) - 1, 3) if lost else 0.0,

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from generator.bench.comparison_plan import Families
-from generator.bench.problem import ROW_CLASSES, SHAPE, Shape, shape_of
 from generator.bench.stats import rounded
 from generator.bench.summary import by_rows, geometric_mean, row
 from generator.files.checked_json import Schema
@@ -21,11 +20,12 @@ from generator.files.updating import put
 from generator.language import measured_values as values
 from generator.language.errors import CallError
 from generator.language.tuned_file import PLACE, TIMED
+from generator.problem.product import ROW_CLASSES, SHAPE, Shape, shape_of
 from generator.tune import public_calls
-from generator.tune.outcome import CHOSEN, Chosen, Outcome, Timed, chosen_of, timed_of
+from generator.tune.outcome import CHOSEN, Chosen, Timed, TrialOutcome, chosen_of, timed_of
 from generator.tune.trial_selection import Trial
 from generator.tune.tuning_run import Progress
-from generator.tune.winners import Place
+from generator.tune.winners import MeasurementSource
 
 FORMAT = 1
 
@@ -48,10 +48,10 @@ class Regret:
 
 
 @dataclass(frozen=True)
-class Results:
+class RegretResults:
     """The contents of a file."""
 
-    place: Place
+    place: MeasurementSource
     found: tuple[Regret, ...]
 
 
@@ -83,14 +83,14 @@ def trials_of(trials: Sequence[Trial], families: Families) -> list[Trial]:
     return [replace(trial, function=functions[trial.family, trial.contract]) for trial in trials]
 
 
-def results(progress: Progress, place: Place) -> Results:
+def results(progress: Progress, place: MeasurementSource) -> RegretResults:
     """What the outcomes so far come to, sorted; sizes without a time of the choice or of a candidate are left out."""
     entries = [_regret(progress.keys[key], outcome) for key, outcome in progress.outcomes.items()]
     found = [entry for entry in entries if entry is not None]
-    return Results(place, tuple(sorted(found, key=lambda each: (each.family, each.contract, each.shape.sizes))))
+    return RegretResults(place, tuple(sorted(found, key=lambda each: (each.family, each.contract, each.shape.sizes))))
 
 
-def _regret(trial: Trial, outcome: Outcome) -> Regret | None:
+def _regret(trial: Trial, outcome: TrialOutcome) -> Regret | None:
     winner = outcome.winner
     if outcome.regret is None or outcome.chosen is None or winner is None:
         return None
@@ -106,12 +106,12 @@ def _regret(trial: Trial, outcome: Outcome) -> Regret | None:
     )
 
 
-def save(kept: Results, path: Path) -> None:
+def save(kept: RegretResults, path: Path) -> None:
     """Write the file whole; raises `FileError` if it cannot be written, or if no reader would accept it."""
     put(path, text_of(kept, path))
 
 
-def text_of(kept: Results, path: Path) -> str:
+def text_of(kept: RegretResults, path: Path) -> str:
     """The text of a file, checked; raises `FileError` if no reader would accept it."""
     head = {"format": FORMAT, **dataclasses.asdict(kept.place)}
     lines = [f" {_json(key)}: {_json(value)}," for key, value in head.items()]
@@ -128,7 +128,7 @@ def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def read(path: Path) -> Results:
+def read(path: Path) -> RegretResults:
     """The contents of `path`; raise `CallError` if there is no such file."""
     try:
         return values.read(path, SCHEMA, _results, "a file of regret", "--regret")
@@ -136,10 +136,10 @@ def read(path: Path) -> Results:
         raise CallError(f"--regret: there is no file {path}") from None
 
 
-def _results(data: Any) -> Results:
+def _results(data: Any) -> RegretResults:
     """The contents of a file with the schema; raises `Unfit` for values that no file has."""
     found = (_read(entry, "sizes", index) for index, entry in enumerate(data["sizes"]))
-    return Results(Place(*(data[name] for name in PLACE)), tuple(found))
+    return RegretResults(MeasurementSource(*(data[name] for name in PLACE)), tuple(found))
 
 
 def _read(entry: dict[str, Any], *steps: str | int) -> Regret:
@@ -152,7 +152,7 @@ def _read(entry: dict[str, Any], *steps: str | int) -> Regret:
     return Regret(**(entry | typed))
 
 
-def render(kept: Results) -> str:
+def render(kept: RegretResults) -> str:
     """The results as Markdown: the mean regret of each contract and of all together, also by M, and the largest."""
     place = kept.place
     columns = ["contract", "sizes", "mean regret", *ROW_CLASSES, "largest"]

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from generator.bench.routing import EVEN
 from generator.language.model import Layout, Variant
+from generator.problem.grouping import EVEN
 from generator.runtime.spreading import scores
-from generator.tune.outcome import Outcome, Timed, Winner
+from generator.tune.outcome import ConfirmedWinner, Timed, TrialOutcome
 
 #: M, N and K, after the number of products if there is a batch.
 Sizes = tuple[int, ...]
@@ -62,7 +62,7 @@ def row_of(contract: str, kernel: str, config: Mapping[str, Any]) -> Row:
     return contract, kernel, tuple(sorted(config.items()))
 
 
-def samples_of(outcomes: Iterable[Outcome], variants: Mapping[str, Variant]) -> Iterator[Sample]:
+def samples_of(outcomes: Iterable[TrialOutcome], variants: Mapping[str, Variant]) -> Iterator[Sample]:
     """The seconds of each configuration at each size, of the kernels whose variants are in `variants`.
 
     Of a configuration that is in several outcomes of a size and routing, one sample combines their times.
@@ -108,7 +108,7 @@ def _combined(runs: list[dict[Row, float]]) -> dict[Row, float]:
     return {row: math.exp(value) for row, value in found.items()}
 
 
-def all_round(winner: Winner, samples: Iterable[Sample]) -> Winner:
+def all_round(winner: ConfirmedWinner, samples: Iterable[Sample]) -> ConfirmedWinner:
     """The winner for equal groups, or what `spreading.scores` chooses in its place if its size has other routings too.
 
     `samples` are of all sizes. Compared are the configurations that have a time for each routing.

@@ -16,7 +16,6 @@ from generator.bench import precompilation
 from generator.bench.comparison_plan import Comparison, Contestant, Families, of_specs
 from generator.bench.competitor import module_of, rows
 from generator.bench.measurements import digest_of
-from generator.bench.problem import Problem, Shape
 from generator.bench.random_operands import shadow
 from generator.cost import analytic
 from generator.emit import code_parts
@@ -24,6 +23,7 @@ from generator.emit.family_package import contracts
 from generator.language.errors import CallError
 from generator.plan import devices
 from generator.plan.kernels import Kernel
+from generator.problem.product import Problem, Shape
 from generator.runtime import fitted, spreading
 from generator.tune.samples import Row, row_of
 
@@ -75,7 +75,7 @@ class Trial:
 
 
 @dataclass
-class Plan:
+class TrialPlan:
     """The trials of a call, and how many configurations were left out for each reason."""
 
     trials: list[Trial] = field(default_factory=list)
@@ -90,7 +90,7 @@ def plan(
     most: int | None,
     only: str | None = None,
     rates: Mapping[Row, tuple[float, ...]] = MappingProxyType({}),
-) -> Plan:
+) -> TrialPlan:
     """The trials of every contract of the families on every shape.
 
     Each trial has the `most` best candidates by the analytic cost model, and the `most` best by the fitted `rates`;
@@ -98,7 +98,7 @@ def plan(
 
     Raises `CallError` for a file that is not rendered, and if nothing can be measured.
     """
-    found = Plan()
+    found = TrialPlan()
     ranks = {(n, each.name): each.kernels for n, family in families.known.items() for each in contracts(family)}
     for comparison in of_specs(families, shapes, only) if shapes else []:
         name, _, contract = comparison.case.partition("/")
@@ -174,8 +174,8 @@ def why_not(kernel: Kernel, contestant: Contestant, problem: Problem, target: st
         return f"not for {target}"
     if Version(triton).base_version not in SpecifierSet(kernel.triton):
         return f"not for Triton {triton}"
-    refusal = getattr(module_of(contestant), "refusal", None)
-    if refusal is None:
+    call = getattr(module_of(contestant), "CALL", None)
+    if call is None:
         return None
     try:
         one = shadow(problem)
@@ -183,9 +183,8 @@ def why_not(kernel: Kernel, contestant: Contestant, problem: Problem, target: st
         # torch counts the bytes of a tensor in 64 bits.
         return "too large for torch"
     # The kernel's own reason states the sizes, so that each size would be counted as a different reason.
-    return (
-        None if refusal(one.a, one.b, **one.keywords, out=one.out) is None else "refused by the kernel at these sizes"
-    )
+    reason = call.refusal(a=one.a, b=one.b, **one.keywords, out=one.out)
+    return None if reason is None else "refused by the kernel at these sizes"
 
 
 def why_not_configuration(
@@ -194,11 +193,13 @@ def why_not_configuration(
     """Why a configuration of a kernel that accepts the problem cannot be measured on it, or None."""
     if index in dict(kernel.not_offered).get(target, ()):
         return f"too large for {target}"
-    fits = getattr(module_of(contestant), "_fits", None)
+    call = getattr(module_of(contestant), "CALL", None)
     shape = problem.shape
-    if fits is not None and not fits(rows(contestant)[index], shape.m, shape.n, shape.k):
-        return "not for these sizes"
-    return None
+    if call is None:
+        return None
+    # In place of a size that groups divide there is that of all together.
+    sizes = dict(zip((size.name for size in call.sizes[-3:]), (shape.m, shape.n, shape.k)))
+    return None if call.table.fitting([rows(contestant)[index]], sizes) else "not for these sizes"
 
 
 def calls(trials: Sequence[Trial]) -> list[dict[str, Any]]:

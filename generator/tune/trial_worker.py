@@ -17,17 +17,17 @@ from typing import Any
 from generator.bench import measure
 from generator.bench.comparison_plan import Contestant
 from generator.bench.competitor import Competitor, forced, function, peer_of, unforced
-from generator.bench.device import Device, versions
-from generator.bench.measure import DeviceLost, Entry, Session
+from generator.bench.device import MeasuredDevice, versions
+from generator.bench.measure import DeviceLost, Session, TimedSide
 from generator.bench.measurements import Side
 from generator.bench.peers import set_precision
-from generator.bench.problem import Problem
 from generator.bench.random_operands import Operands
-from generator.bench.routing import EVEN
 from generator.bench.stats import rounded
 from generator.plan import devices
+from generator.problem.grouping import EVEN
+from generator.problem.product import Problem
 from generator.tune.executors import loaded
-from generator.tune.outcome import Chosen, Failure, Outcome, Timed, Winner, sound
+from generator.tune.outcome import Chosen, ConfirmedWinner, Timed, TrialFailure, TrialOutcome, sound
 from generator.tune.trial_selection import Candidate, Trial
 
 #: The device of a worker, as `loaded` finds it.
@@ -89,12 +89,12 @@ def describe(factory: str = CUDA) -> Facts:
 
 
 @functools.cache
-def _device(factory: str) -> Device:
-    device: Device = loaded(factory)()
+def _device(factory: str) -> MeasuredDevice:
+    device: MeasuredDevice = loaded(factory)()
     return device
 
 
-def run(trial: Trial, factory: str = CUDA) -> Outcome:
+def run(trial: Trial, factory: str = CUDA) -> TrialOutcome:
     """The outcome of a trial on the device of this process; raises what making that device raises."""
     device = _device(factory)
     notes = _Notes()
@@ -109,7 +109,7 @@ def run(trial: Trial, factory: str = CUDA) -> Outcome:
         except Exception as error:
             # What no candidate is to blame for, such as no memory for the operands.
             measure.survive(device, error)
-            notes.failures.append(Failure(trial.contract, None, measure.reason(error)))
+            notes.failures.append(TrialFailure(trial.contract, None, measure.reason(error)))
         device.free()
     except DeviceLost as lost:
         return notes.outcome(None, str(lost))
@@ -141,7 +141,7 @@ class _Entrant:
 
     candidate: Candidate | None
     competitor: Competitor
-    entry: Entry | None
+    entry: TimedSide | None
 
     @property
     def side(self) -> Side:
@@ -161,7 +161,7 @@ class _Notes:
 
     #: The rows that were timed, by kernel and index, each with the seconds of the last pass that it was in.
     times: dict[tuple[str, int], Timed] = field(default_factory=dict)
-    failures: list[Failure] = field(default_factory=list)
+    failures: list[TrialFailure] = field(default_factory=list)
     library: str | None = None
     chosen: Chosen | None = None
 
@@ -169,11 +169,11 @@ class _Notes:
         side = entrant.side
         assert side.failure is not None
         config = None if entrant.candidate is None else entrant.candidate.config
-        self.failures.append(Failure(side.name, config, side.failure, side.refused))
+        self.failures.append(TrialFailure(side.name, config, side.failure, side.refused))
 
-    def outcome(self, winner: Winner | None, lost: str | None = None) -> Outcome:
+    def outcome(self, winner: ConfirmedWinner | None, lost: str | None = None) -> TrialOutcome:
         times, failures = tuple(self.times.values()), tuple(self.failures)
-        return sound(Outcome(times, failures, winner, self.library, lost, chosen=self.chosen))
+        return sound(TrialOutcome(times, failures, winner, self.library, lost, chosen=self.chosen))
 
 
 def _enter(session: Session, competitor: Competitor, candidate: Candidate | None = None) -> _Entrant:
@@ -190,7 +190,7 @@ def _enter_library(session: Session, trial: Trial) -> _Entrant:
     return _enter(session, peer_of(trial.problem, "cublas"))
 
 
-def _heats(trial: Trial, device: Device, notes: _Notes) -> list[Candidate]:
+def _heats(trial: Trial, device: MeasuredDevice, notes: _Notes) -> list[Candidate]:
     """The first two passes: the best candidates, at most as many as the last pass takes."""
     session = Session(trial.problem, device, seed=_SEEDS[0], sample=_SAMPLE, checked=_CHECKED, host=False)
     library = _enter_library(session, trial)
@@ -264,7 +264,7 @@ def _choice(trial: Trial, operands: Operands) -> _Choice | None:
     return _Choice(kernel, config, next(same, None) if copier is None else None)
 
 
-def _final(trial: Trial, device: Device, best: list[Candidate], notes: _Notes) -> Winner | None:
+def _final(trial: Trial, device: MeasuredDevice, best: list[Candidate], notes: _Notes) -> ConfirmedWinner | None:
     """The last pass, in a new session: the winner, or None if no candidate has a right result."""
     device.free()
     session = Session(trial.problem, device, seed=_SEEDS[1], sample=_SAMPLE, checked=_CHECKED, host=False)
@@ -292,7 +292,7 @@ def _final(trial: Trial, device: Device, best: list[Candidate], notes: _Notes) -
     first, *rest = [_timed(entrant) for entrant in right]
     shape = trial.problem.shape
     *products, m, n, k = shape.sizes
-    return Winner(
+    return ConfirmedWinner(
         trial.contract,
         m,
         n,

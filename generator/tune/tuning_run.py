@@ -12,7 +12,7 @@ from generator.bench.markdown_tables import tile
 from generator.bench.measure import reason
 from generator.tune import trial_worker, winners
 from generator.tune.journal import Journal
-from generator.tune.outcome import Outcome, sound
+from generator.tune.outcome import TrialOutcome, sound
 from generator.tune.trial_selection import Trial
 
 DONE, FAULT = 0, 1
@@ -23,7 +23,7 @@ class Progress:
     """The trials of a call by their keys, and the outcomes so far."""
 
     keys: dict[str, Trial]
-    outcomes: dict[str, Outcome] = field(default_factory=dict)
+    outcomes: dict[str, TrialOutcome] = field(default_factory=dict)
     #: Whether a worker has lost its device or has died: no more trials are sent.
     lost: bool = False
 
@@ -44,7 +44,7 @@ def hand_out(
     progress: Progress,
     executor: Executor,
     journal: Journal,
-    place: winners.Place,
+    place: winners.MeasurementSource,
     workers: int,
     until: float,
     factory: str = trial_worker.CUDA,
@@ -55,7 +55,7 @@ def hand_out(
     """
     waiting = progress.left
     count, total = 0, len(waiting)
-    running: dict[Future[Outcome], str] = {}
+    running: dict[Future[TrialOutcome], str] = {}
     try:
         while True:
             while waiting and len(running) < workers and not progress.lost and time.monotonic() < until:
@@ -93,19 +93,19 @@ def _of_another_run(progress: Progress, journal: Journal, key: str) -> bool:
     return found is not None
 
 
-def _outcome(future: Future[Outcome]) -> Outcome:
+def _outcome(future: Future[TrialOutcome]) -> TrialOutcome:
     """The outcome that a worker returned; if it raised or died, an outcome that is lost."""
     try:
         return sound(future.result())
     except Exception as error:
-        return Outcome(lost=reason(error))
+        return TrialOutcome(lost=reason(error))
 
 
 def _about(trial: Trial) -> str:
     return f"{trial.contract} {trial.problem.shape}"
 
 
-def _told(outcome: Outcome) -> str:
+def _told(outcome: TrialOutcome) -> str:
     """An outcome in a few words."""
     words = [f"FAULT {found.kernel} {_row(found.config)}: {found.reason}" for found in outcome.faults]
     if outcome.lost is not None:

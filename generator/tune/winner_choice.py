@@ -11,17 +11,17 @@ from pathlib import Path
 
 from generator.bench.comparison_plan import Contestant, Families
 from generator.bench.competitor import rows
-from generator.bench.problem import Shape
-from generator.bench.routing import EVEN
 from generator.bench.sampled_sizes import is_unseen
 from generator.emit import code_parts
 from generator.files.reading import read_bytes
 from generator.files.updating import update
 from generator.language.errors import CallError
 from generator.plan import devices
+from generator.problem.grouping import EVEN
+from generator.problem.product import Shape
 from generator.tune import pruning, winners
-from generator.tune.journal import Entry, Journal
-from generator.tune.outcome import Outcome, Winner
+from generator.tune.journal import Journal, JournalEntry
+from generator.tune.outcome import ConfirmedWinner, TrialOutcome
 from generator.tune.rate_fit import fit
 from generator.tune.samples import Row, all_round, row_of, samples_of
 from generator.tune.winner_validation import DOUBTED, doubtful
@@ -29,7 +29,9 @@ from generator.tune.winner_validation import DOUBTED, doubtful
 DONE, NOTHING = 0, 1
 
 
-def check(files: Mapping[str, Path], place: winners.Place, families: Families) -> dict[str, winners.Winners]:
+def check(
+    files: Mapping[str, Path], place: winners.MeasurementSource, families: Families
+) -> dict[str, winners.Winners]:
     """The winners that the file of each family has.
 
     Raises `CallError` for a file that is not a file of winners, that was measured elsewhere or that has measurements of
@@ -50,7 +52,7 @@ def check(files: Mapping[str, Path], place: winners.Place, families: Families) -
 def write(
     journal: Journal,
     files: Mapping[str, Path],
-    place: winners.Place,
+    place: winners.MeasurementSource,
     families: Families,
     device: devices.Device,
     *,
@@ -91,7 +93,7 @@ class _Family:
 
     families: Families
     name: str
-    place: winners.Place
+    place: winners.MeasurementSource
     device: devices.Device
 
     @cached_property
@@ -156,7 +158,7 @@ def _chosen(
     variants = {kernel.name: kernel.variant for kernel in families.known[name].kernels}
     everything = [outcome for outcome in journal.standing(place, name, digests) if not _is_of_unseen(outcome)]
     standing = [outcome for outcome in everything if outcome.winner is None or outcome.winner.routing == EVEN]
-    new: dict[tuple[str, tuple[int, ...]], Winner] = {}
+    new: dict[tuple[str, tuple[int, ...]], ConfirmedWinner] = {}
     routed = list(samples_of(everything, variants))
     offered, samples = family.rows, [sample for sample in routed if sample.routing == EVEN]
     if smallest and families.known[name].spec.select == "fastest":
@@ -214,7 +216,7 @@ def _without_winner(family: _Family, journal: Journal) -> Counter[str]:
     return Counter(_why_none(family, entry) for entry in journal.entries)
 
 
-def _why_none(family: _Family, entry: Entry) -> str:
+def _why_none(family: _Family, entry: JournalEntry) -> str:
     winner, digests = entry.outcome.winner, family.digests
     if entry.place.device != family.place.device:
         return f"of {entry.place.device}"
@@ -239,7 +241,7 @@ def _why_none(family: _Family, entry: Entry) -> str:
     return "that the fitted cost model doubts, or that others replace"
 
 
-def _complete(standing: Iterable[Outcome], families: Families, name: str) -> set[tuple[str, tuple[int, ...]]]:
+def _complete(standing: Iterable[TrialOutcome], families: Families, name: str) -> set[tuple[str, tuple[int, ...]]]:
     """The contracts and sizes at which every kernel was a candidate: of one trial, or timed in several."""
     found, timed = set(), dict[tuple[str, tuple[int, ...]], set[str]]()
     for each in standing:
@@ -252,16 +254,16 @@ def _complete(standing: Iterable[Outcome], families: Families, name: str) -> set
     return found
 
 
-def _is_of_unseen(outcome: Outcome) -> bool:
+def _is_of_unseen(outcome: TrialOutcome) -> bool:
     return outcome.winner is not None and is_unseen(outcome.winner.shape)
 
 
-def _doubt(found: tuple[Winner, float]) -> str:
+def _doubt(found: tuple[ConfirmedWinner, float]) -> str:
     winner, predicted = found
     return f"{winner.contract} {winner.shape}: {winner.seconds * 1e6:.4g} µs, predicted {predicted * 1e6:.4g} µs"
 
 
-def _cost(winner: Winner) -> float:
+def _cost(winner: ConfirmedWinner) -> float:
     """The time relative to torch's product, if that was timed: clock rates differ between runs, and affect both."""
     return winner.seconds / winner.library_seconds if winner.library_seconds else winner.seconds
 
@@ -275,7 +277,7 @@ def rows_of(families: Families, name: str) -> frozenset[Row]:
     )
 
 
-def _row_of(winner: Winner) -> Row:
+def _row_of(winner: ConfirmedWinner) -> Row:
     return row_of(winner.contract, winner.kernel, winner.config)
 
 

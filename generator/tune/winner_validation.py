@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from generator.bench.comparison_plan import Families, of_specs
 from generator.plan import devices
-from generator.tune.outcome import Winner
+from generator.tune.outcome import ConfirmedWinner
 from generator.tune.samples import Row, Sample, row_of
 from generator.tune.trial_selection import by_rates, candidates_of
 
@@ -22,12 +22,12 @@ DOUBTED = 1.2
 def doubtful(
     families: Families,
     name: str,
-    winners: Sequence[Winner],
+    winners: Sequence[ConfirmedWinner],
     samples: Iterable[Sample],
     rates: Mapping[Row, tuple[float, ...]],
     device: devices.Device,
     triton: str,
-) -> Iterator[tuple[Winner, float]]:
+) -> Iterator[tuple[ConfirmedWinner, float]]:
     """The winners of the family `name` that another configuration is predicted to beat, with its predicted seconds.
 
     The other configuration must be `DOUBTED` times as fast, must be able to run, and must not be in `samples`, whose

@@ -16,15 +16,15 @@ from generator.language import measured_values as values
 from generator.language.errors import CallError
 from generator.language.measured_values import Unfit
 from generator.language.tuned_file import FORMAT, OF_TUNE, PLACE, SCHEMA, contents
-from generator.tune.outcome import Winner, plain, winner_of
-from generator.tune.rate_fit import Fit
+from generator.tune.outcome import ConfirmedWinner, plain, winner_of
+from generator.tune.rate_fit import RateFit
 from generator.tune.samples import row_of
 
 _REMEDY = ": name another file with --tuned FILE, or remove this one"
 
 
 @dataclass(frozen=True)
-class Place:
+class MeasurementSource:
     """The device and the versions that all winners of a file were measured with."""
 
     device: str
@@ -37,12 +37,12 @@ class Place:
 class Winners:
     """The contents of a file."""
 
-    place: Place
+    place: MeasurementSource
     #: Kernel -> the digest of its code without its table, for every kernel that the file names.
     kernels: Mapping[str, str] = field(default_factory=dict)
-    winners: tuple[Winner, ...] = ()
+    winners: tuple[ConfirmedWinner, ...] = ()
     #: The rates of configurations, for sizes that were not measured.
-    fit: Fit = field(default_factory=lambda: Fit({}, 0.0, 0.0))
+    fit: RateFit = field(default_factory=lambda: RateFit({}, 0.0, 0.0))
 
     @property
     def contracts(self) -> set[str]:
@@ -76,14 +76,14 @@ def _winners(data: Any) -> Winners:
         places.add(winner.place)
     rates = {row_of(each["contract"], each["kernel"], each["config"]): tuple(each["rates"]) for each in data["rates"]}
     return Winners(
-        Place(*(data[name] for name in PLACE)),
+        MeasurementSource(*(data[name] for name in PLACE)),
         data["kernels"],
         winners,
-        Fit(rates, data["error"], data["regret"]),
+        RateFit(rates, data["error"], data["regret"]),
     )
 
 
-def load(path: Path, place: Place) -> Winners:
+def load(path: Path, place: MeasurementSource) -> Winners:
     """The contents of `path`; no winners if it does not exist.
 
     Raises `CallError` if it is not a file of winners, or if it was not measured at `place`: no file mixes two places.
@@ -100,12 +100,14 @@ def load(path: Path, place: Place) -> Winners:
     return found
 
 
-def spelled(place: Place) -> str:
+def spelled(place: MeasurementSource) -> str:
     """A place in words."""
     return f"{place.device} with {place.multiprocessors} multiprocessors, torch {place.torch} and triton {place.triton}"
 
 
-def merge(old: Winners, new: Iterable[Winner], fit: Fit, digests: Mapping[str, str]) -> tuple[Winners, list[Winner]]:
+def merge(
+    old: Winners, new: Iterable[ConfirmedWinner], fit: RateFit, digests: Mapping[str, str]
+) -> tuple[Winners, list[ConfirmedWinner]]:
     """The winners of both, where new ones replace old ones of the same contract and sizes; and the old ones dropped.
 
     `digests` are those of the kernels as they are now. An old winner is dropped if its kernel has changed, and so is a
@@ -125,7 +127,7 @@ def merge(old: Winners, new: Iterable[Winner], fit: Fit, digests: Mapping[str, s
     return Winners(old.place, {name: digests[name] for name in _named(ordered, fit)}, ordered, fit), dropped
 
 
-def current(found: Winners, digests: Mapping[str, str]) -> Iterator[Winner]:
+def current(found: Winners, digests: Mapping[str, str]) -> Iterator[ConfirmedWinner]:
     """The winners whose kernels are what they were, without runners-up that are not."""
     for winner in found.winners:
         rival = winner.runner_up
@@ -134,13 +136,13 @@ def current(found: Winners, digests: Mapping[str, str]) -> Iterator[Winner]:
             yield winner if stands else replace(winner, runner_up=None)
 
 
-def without(found: Winners, left_out: Collection[Winner]) -> Winners:
+def without(found: Winners, left_out: Collection[ConfirmedWinner]) -> Winners:
     """`found` without some winners, and without the kernels that only these name."""
     others = tuple(winner for winner in found.winners if winner not in left_out)
     return replace(found, winners=others, kernels={name: found.kernels[name] for name in _named(others, found.fit)})
 
 
-def _named(winners: Iterable[Winner], fit: Fit) -> list[str]:
+def _named(winners: Iterable[ConfirmedWinner], fit: RateFit) -> list[str]:
     """The kernels that winners, runners-up and rates name."""
     rivals = [rival for winner in winners for rival in (winner, winner.runner_up) if rival is not None]
     return sorted({rival.kernel for rival in rivals} | {kernel for _, kernel, _ in fit.rates})

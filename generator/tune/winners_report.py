@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from generator.bench.summary import geometric_mean, row
-from generator.tune.outcome import Winner
+from generator.tune.outcome import ConfirmedWinner
 from generator.tune.winners import Winners
 
 #: Rows of C up to which a product reads its weights once, and little else.
@@ -33,7 +33,7 @@ def render(found: Winners) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _cells(contract: str, winners: Sequence[Winner]) -> list[str]:
+def _cells(contract: str, winners: Sequence[ConfirmedWinner]) -> list[str]:
     ratios = {
         winner.shape: winner.library_seconds / winner.seconds
         for winner in winners

@@ -1,36 +1,36 @@
-"""The command `python -m generator tune`: its options, what it runs, and its exit status."""
+"""A call of `tune`: what it runs, and its exit status."""
 
 from __future__ import annotations
 
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import Executor
 from pathlib import Path
 
 from generator.bench import precompilation
-from generator.bench.arguments import require_gpu
 from generator.bench.comparison_plan import Families
 from generator.bench.device import versions
 from generator.bench.markdown_tables import tile
-from generator.bench.problem import Shape
+from generator.bench.required_gpu import require_gpu
 from generator.bench.sampled_sizes import is_unseen
 from generator.bench.suite import DEFAULT_SHAPES, find_shapes, read_shapes
 from generator.files import output_files
 from generator.files.updating import require_regular
-from generator.language.errors import CallError, SpecError
+from generator.language.errors import CallError
 from generator.plan import devices
 from generator.plan.kernels import Family
+from generator.problem.product import Shape
 from generator.tune import executors, public_calls, regret, trial_worker, tuning_run, winner_choice, winners
 from generator.tune import winners_report as reports
 from generator.tune.journal import Journal
-from generator.tune.options import Call, parse
+from generator.tune.options import TuningOptions
 from generator.tune.samples import Row
-from generator.tune.trial_selection import Plan, calls, plan
-from generator.tune.winners import Place
+from generator.tune.trial_selection import TrialPlan, calls, plan
+from generator.tune.winners import MeasurementSource
 
-DONE, NOTHING, WRONG_CALL = 0, 1, 2
+DONE, NOTHING = 0, 1
 
 #: The folder beside a spec for the winners of its family, by device.
 TUNED = "tuned"
@@ -40,28 +40,21 @@ JOURNALS = Path(".tune_cache")
 _LONGEST_AHEAD = 600.0
 
 
-def main(argv: Sequence[str]) -> int:
-    """Run a call and return its exit status; a wrong command line prints the usage and raises SystemExit(2)."""
-    call = parse(argv)
-    try:
-        named = {"--tuned": call.tuned, "--journal": call.journal, "--regret": call.regret}
-        outputs = {option: path for option, path in named.items() if path is not None}
-        wrong = output_files.clash(outputs, [path for path in call.specs if path.is_file()])
-        if wrong is not None:
-            raise CallError(wrong)
-        if call.report:
-            return report(call)
-        if call.again:
-            return again(call)
-        return dry_run(call) if call.dry_run else tune(call)
-    except SpecError as error:
-        print(error, file=sys.stderr)
-    except CallError as error:
-        print(f"tune: {error}", file=sys.stderr)
-    return WRONG_CALL
+def answer(call: TuningOptions) -> int:
+    """Measure, plan or report, as the call says, and return the exit status; raises `CallError` and `SpecError`."""
+    named = {"--tuned": call.tuned, "--journal": call.journal, "--regret": call.regret}
+    outputs = {option: path for option, path in named.items() if path is not None}
+    wrong = output_files.clash(outputs, [path for path in call.specs if path.is_file()])
+    if wrong is not None:
+        raise CallError(wrong)
+    if call.report:
+        return report(call)
+    if call.again:
+        return again(call)
+    return dry_run(call) if call.dry_run else tune(call)
 
 
-def shapes_of(call: Call) -> tuple[Shape, ...]:
+def shapes_of(call: TuningOptions) -> tuple[Shape, ...]:
     """The shapes of a call, each once; prints which are left out. Raises `SpecError` and `CallError`.
 
     Sizes of the sample `unseen` are refused, except for regret.
@@ -81,7 +74,7 @@ def shapes_of(call: Call) -> tuple[Shape, ...]:
     return tuple(shape for shape in found if not shape.pad)
 
 
-def report(call: Call) -> int:
+def report(call: TuningOptions) -> int:
     """Print a summary of a file of winners or of regret; raise `CallError` if there is no such file."""
     if call.regret is not None:
         sizes = regret.read(call.regret)
@@ -103,7 +96,7 @@ def report(call: Call) -> int:
     return DONE
 
 
-def dry_run(call: Call) -> int:
+def dry_run(call: TuningOptions) -> int:
     """Print what would be measured, on the device that `--device` names or else on the GPU of this machine."""
     families, shapes = Families(call.specs, call.out), shapes_of(call)
     if call.device is None:
@@ -124,7 +117,7 @@ def dry_run(call: Call) -> int:
     return DONE
 
 
-def again(call: Call) -> int:
+def again(call: TuningOptions) -> int:
     """Write the winners and rates that follow from the journal's measurements of a device, and return the exit status.
 
     Raises `CallError` if there are no measurements.
@@ -143,7 +136,7 @@ def again(call: Call) -> int:
     return winner_choice.write(journal, files, places[0], families, device, smallest=call.smallest, shapes=shapes)
 
 
-def _files(call: Call, families: Families, slug: str) -> dict[str, Path]:
+def _files(call: TuningOptions, families: Families, slug: str) -> dict[str, Path]:
     """The file of winners of each family: that of the call, or of its spec if it names one for this device.
 
     Of several files that a spec names, it is the family's own, or else one that does not exist yet. If it names none,
@@ -164,17 +157,17 @@ def _of_family(file: Path, slug: str, family: Family) -> bool:
     return devices.slug(found.place.device) == slug and found.contracts <= family.contracts.keys()
 
 
-def _journal(call: Call, slug: str) -> Path:
+def _journal(call: TuningOptions, slug: str) -> Path:
     return call.journal or JOURNALS / f"{slug}.jsonl"
 
 
-def _rates(call: Call, files: Mapping[str, Path]) -> dict[Row, tuple[float, ...]]:
+def _rates(call: TuningOptions, files: Mapping[str, Path]) -> dict[Row, tuple[float, ...]]:
     """The rates in the files of winners for a call with `--refine`, else none."""
     existing = [path for path in files.values() if path.exists()] if call.refine else []
     return {row: rates for path in existing for row, rates in winners.read(path).fit.rates.items()}
 
 
-def _print_counts(found: Plan, device: devices.Device) -> None:
+def _print_counts(found: TrialPlan, device: devices.Device) -> None:
     count = sum(len(trial.candidates) for trial in found.trials)
     print(
         f"{len(found.trials)} problems, {count} configurations to measure on {device.name}, "
@@ -185,7 +178,7 @@ def _print_counts(found: Plan, device: devices.Device) -> None:
             print(f"  left out: {number} configurations, {reason}")
 
 
-def tune(call: Call, factory: str = trial_worker.CUDA) -> int:
+def tune(call: TuningOptions, factory: str = trial_worker.CUDA) -> int:
     """Measure what is not in the journal, write the winners or the regret, and return the exit status.
 
     `factory` names the callable that makes the device of a worker. Raises `CallError` for a wrong call and `SpecError`
@@ -226,7 +219,7 @@ def _require_gpus(count: int) -> None:
 
 
 def _tune(
-    call: Call,
+    call: TuningOptions,
     families: Families,
     shapes: tuple[Shape, ...],
     executor: Executor,
@@ -236,7 +229,7 @@ def _tune(
 ) -> int:
     """Measure; with `before`, the functions as they are, compare them with what they become by the winners."""
     facts = _facts(executor, factory)
-    place = Place(
+    place = MeasurementSource(
         facts.figures.name,
         facts.figures.multiprocessors,
         str(facts.environment["torch"]),

@@ -1,11 +1,9 @@
-"""The command `python -m generator bench`: its options, what it runs, and its exit status."""
+"""A run of `bench`: what a call measures, saves and prints, and its exit status."""
 
 from __future__ import annotations
 
-import argparse
 import fnmatch
 import math
-import os
 import sys
 import time
 from collections import Counter
@@ -15,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from generator.bench import comparison_plan, markdown_tables, measurements, summary
-from generator.bench.arguments import above_0, peer_words, positive, require_gpu, workers
-from generator.bench.measurements import Record, Results
+from generator.bench.measurements import BenchmarkResults, ComparisonRecord
+from generator.bench.required_gpu import require_gpu
 from generator.bench.results_page import results_page
 from generator.bench.suite import (
     DEFAULT_PEERS,
@@ -30,21 +28,16 @@ from generator.bench.suite import (
 )
 from generator.files import output_files
 from generator.files.reading import FileError
-from generator.language.errors import CallError, SpecError
+from generator.language.errors import CallError
 
 if TYPE_CHECKING:
-    from generator.bench.device import Device
+    from generator.bench.device import MeasuredDevice
 
-DONE, WRONG_RESULT, CANNOT_WRITE, WRONG_CALL = 0, 1, 1, 2
-
-_EPILOG = (
-    "Exit status: 0 done; 1 a result was wrong, a kernel failed or a file cannot be written; "
-    "2 the call, a spec or the suite is wrong."
-)
+DONE, WRONG_RESULT, CANNOT_WRITE = 0, 1, 1
 
 
 @dataclass
-class Call:
+class BenchmarkOptions:
     """The options of one call."""
 
     specs: list[Path] = field(default_factory=list)
@@ -66,111 +59,22 @@ class Call:
     workers: int = 0
 
 
-def main(argv: Sequence[str]) -> int:
-    """Run a call and return its exit status; a wrong command line prints the usage and raises SystemExit(2)."""
-    call = parse(argv)
-    try:
-        wrong = output_files.clash(_outputs(call), [path for path in call.specs if path.is_file()])
-        if wrong is not None:
-            raise CallError(wrong)
-        if call.table or call.summary:
-            return show(call)
-        comparisons = plan_of(call)
-        _check_outputs(call)
-        require_gpu("--table prints recorded results")
-        from generator.bench.device import CudaDevice
-
-        return run(call, comparisons, CudaDevice())
-    except SpecError as error:
-        print(error, file=sys.stderr)
-    except CallError as error:
-        print(f"bench: {error}", file=sys.stderr)
-    return WRONG_CALL
-
-
-def parse(argv: Sequence[str]) -> Call:
-    """The command line as a `Call`; a wrong one prints the usage and raises SystemExit(2)."""
-    parser = argparse.ArgumentParser(
-        prog="python -m generator bench",
-        description="Time rendered kernels in the same rounds as torch's product, and check each against float64. "
-        f"Without a spec and a suite: the suite {DEFAULT_SUITE!r}.",
-        epilog=_EPILOG,
-    )
-    parser.add_argument("specs", nargs="*", type=Path, metavar="SPEC", help="time every kernel of these specs")
-    parser.add_argument("--suite", metavar="NAME_OR_FILE", help="a suite of generator/bench/suites, or a suite file")
-    parser.add_argument(
-        "--shapes",
-        metavar="NAME_OR_FILE",
-        help="shapes for SPEC: a list of MxNxK in YAML or JSON, or a name in generator/bench/suites/shapes",
-    )
-    parser.add_argument(
-        "--out", type=Path, default=Path("generated"), metavar="DIR", help="the folder of rendered families"
-    )
-    parser.add_argument("--only", metavar="GLOB", help="only kernels, or cases of a suite, whose name matches")
-    parser.add_argument(
-        "--peer",
-        type=peer_words,
-        dest="peers",
-        metavar="PEERS",
-        help="peers to compare with: cublas (torch's product, which fuses a leading bias), eager (nothing fused), "
-        "fused (torch's call of cuBLASLt for product and epilogue), inductor (torch.compile, max-autotune), several "
-        "with a comma, or none (default: the suite's peers, else cublas)",
-    )
-    parser.add_argument(
-        "--json", type=Path, metavar="FILE", help="save results to FILE; results that it has are not measured again"
-    )
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw roofline and ratios (needs matplotlib)")
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write the results as one HTML page")
-    parser.add_argument("--rounds", type=positive, default=40, metavar="N", help="timed rounds (default 40)")
-    parser.add_argument(
-        "--seconds",
-        type=above_0,
-        metavar="S",
-        help="end the rounds of a comparison after about S seconds (default: the suite's limit, else none)",
-    )
-    parser.add_argument(
-        "--bound",
-        type=above_0,
-        metavar="RATIO",
-        help="count the ratios under RATIO (default: the suite's bound, else 1)",
-    )
-    parser.add_argument(
-        "--by-rows",
-        action="store_true",
-        help="also summarize by M, and with rows that are multiples of 16 bytes (default: as the suite says)",
-    )
-    parser.add_argument(
-        "--table", action="store_true", help="print the results in --json FILE; measures nothing and needs no GPU"
-    )
-    parser.add_argument("--summary", action="store_true", help="the same without the tables of single comparisons")
-    parser.add_argument(
-        "--configs", choices=("select", "all"), default="select", help="all: also time every configuration in CONFIGS"
-    )
-    default = min(8, (os.cpu_count() or 1) // 2)
-    parser.add_argument(
-        "--workers", type=workers, default=default, metavar="N", help="processes that compile before the measurements"
-    )
-    call = parser.parse_args(argv, namespace=Call())
+def answer(call: BenchmarkOptions) -> int:
+    """Measure, or print what was measured, and return the exit status; raises `CallError` and `SpecError`."""
+    wrong = output_files.clash(_outputs(call), [path for path in call.specs if path.is_file()])
+    if wrong is not None:
+        raise CallError(wrong)
     if call.table or call.summary:
-        printing = "--table" if call.table else "--summary"
-        if call.json is None:
-            parser.error(f"{printing} prints a results file: name it with --json FILE")
-        if measuring := _of_measuring(call):
-            parser.error(f"{printing} measures nothing and prints what {call.json} has: leave out {measuring[0]}")
-    if call.shapes is not None and (call.suite is not None or not call.specs):
-        parser.error("--shapes goes with SPEC; a suite has its own shapes")
-    return call
+        return show(call)
+    comparisons = plan_of(call)
+    _check_outputs(call)
+    require_gpu("--table prints recorded results")
+    from generator.bench.device import CudaDevice
+
+    return run(call, comparisons, CudaDevice())
 
 
-def _of_measuring(call: Call) -> list[str]:
-    """The options of a call that say what is measured, or how."""
-    plain = Call()
-    names = {"SPEC": "specs", "--peer": "peers"}
-    names |= {f"--{name}": name for name in ("shapes", "rounds", "seconds", "configs")}
-    return [option for option, name in names.items() if getattr(call, name) != getattr(plain, name)]
-
-
-def plan_of(call: Call) -> list[comparison_plan.Comparison]:
+def plan_of(call: BenchmarkOptions) -> list[comparison_plan.Comparison]:
     """The comparisons that a call requests; raises `CallError` or `SpecError`, before anything is timed.
 
     Sets the options that the command line does not give to those of the suite.
@@ -188,13 +92,13 @@ def plan_of(call: Call) -> list[comparison_plan.Comparison]:
     return [replace(comparison, peers=None) for comparison in comparisons]
 
 
-def _outputs(call: Call) -> dict[str, Path]:
+def _outputs(call: BenchmarkOptions) -> dict[str, Path]:
     """The file of each option that names one to write."""
     named = {"--json": call.json, "--plot": call.plot, "--html": call.html}
     return {option: path for option, path in named.items() if path is not None}
 
 
-def _check_outputs(call: Call) -> None:
+def _check_outputs(call: BenchmarkOptions) -> None:
     """Raise `CallError` or `FileError` for a file that cannot be written, before anything is measured."""
     for option, path in _outputs(call).items():
         # The other tables are of this file, and write none.
@@ -206,13 +110,13 @@ def _check_outputs(call: Call) -> None:
         plot.check(call.plot)
 
 
-def _reported_as(call: Call, suite: Suite) -> None:
+def _reported_as(call: BenchmarkOptions, suite: Suite) -> None:
     """Set how results are reported to what the suite says, if the command line does not say it."""
     call.bound = suite.bound if call.bound is None else call.bound
     call.by_rows |= suite.by_rows
 
 
-def show(call: Call) -> int:
+def show(call: BenchmarkOptions) -> int:
     """Print the tables of a results file, and plot it if requested; raise `CallError` if it has no such results."""
     assert call.json is not None
     if call.suite is not None:
@@ -227,12 +131,12 @@ def show(call: Call) -> int:
     return _present(recorded, records, call)
 
 
-def _matches(record: Record, only: str) -> bool:
+def _matches(record: ComparisonRecord, only: str) -> bool:
     names = [record.case, *(side.name for side in record.sides if side.role != "peer")]
     return any(fnmatch.fnmatchcase(name, only) for name in names)
 
 
-def _present(recorded: Results, records: list[Record], call: Call) -> int:
+def _present(recorded: BenchmarkResults, records: list[ComparisonRecord], call: BenchmarkOptions) -> int:
     """Print tables of `records`, make the plot and the page if requested, and return the exit status.
 
     Failures are printed to stderr.
@@ -250,7 +154,9 @@ def _present(recorded: Results, records: list[Record], call: Call) -> int:
     return WRONG_RESULT if faults or written or nothing is not None else DONE
 
 
-def _reports(recorded: Results, records: list[Record], call: Call) -> Iterator[Callable[[], None]]:
+def _reports(
+    recorded: BenchmarkResults, records: list[ComparisonRecord], call: BenchmarkOptions
+) -> Iterator[Callable[[], None]]:
     """What makes each requested report."""
     if call.html is not None:
         page = call.html
@@ -262,7 +168,7 @@ def _reports(recorded: Results, records: list[Record], call: Call) -> Iterator[C
         yield lambda: plot.draw(plot.shown(recorded, records), drawn)
 
 
-def _why_no_time(records: Sequence[Record]) -> str | None:
+def _why_no_time(records: Sequence[ComparisonRecord]) -> str | None:
     """Why no comparison has a time of a side of ours, or None if one has."""
     ours = [side for record in records for side in record.sides if side.role != "peer"]
     if any(side.gpu is not None for side in ours):
@@ -272,14 +178,16 @@ def _why_no_time(records: Sequence[Record]) -> str | None:
     return f"none of {len(records)} comparisons has a time of a kernel{often}"
 
 
-def run(call: Call, comparisons: Sequence[comparison_plan.Comparison], device: Device, *, scale: int = 1) -> int:
+def run(
+    call: BenchmarkOptions, comparisons: Sequence[comparison_plan.Comparison], device: MeasuredDevice, *, scale: int = 1
+) -> int:
     """Measure the comparisons that are not in the results file, save each at once, and print the tables.
 
     `scale` divides the sizes of the products that measure the ceilings.
     """
     from generator.bench import ceilings, measure, precompilation
 
-    recorded = measurements.load(call.json) if call.json is not None else Results()
+    recorded = measurements.load(call.json) if call.json is not None else BenchmarkResults()
     environment = measurements.digest_of(dict(device.environment))
     options = measure.Options(
         call.rounds, call.configs, DEFAULT_PEERS if call.peers is None else call.peers, call.seconds
@@ -329,9 +237,9 @@ class _Keeper:
         #: Whether the last attempt to write the file failed.
         self.failed = False
         self._next = -math.inf
-        self._fresh: list[Record] = []
+        self._fresh: list[ComparisonRecord] = []
 
-    def keep(self, results: Results, *fresh: Record, now: bool = False) -> None:
+    def keep(self, results: BenchmarkResults, *fresh: ComparisonRecord, now: bool = False) -> None:
         """Add what is new to the file, unless it was written a short time ago and `now` is False.
 
         If it cannot be written, a message says so once, and the measurements go on.
@@ -354,7 +262,7 @@ class _Keeper:
         self._next = end + (end - begin) / self._SHARE
 
 
-def _line(record: Record) -> str:
+def _line(record: ComparisonRecord) -> str:
     """One line about a comparison: each side with its ratio, or the reason why it has none."""
     sides = []
     for side in record.sides:
