@@ -3,10 +3,14 @@
 The family's folder is enough; the spec is not needed. Every kernel is one test at every level that the machine
 supports: static, bounds, interpret and compile on all machines, gpu where torch sees a GPU. Jobs that a level leaves
 out are skipped. Jobs that are not proved fail, unless `--gemm-allow-undecided` makes them expected failures.
+
+`gemm_generator_pytest` is what pytest loads where the package is installed: it passes its hooks on to this module.
 """
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,34 +20,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from generator.verify.jobs import Job, Result
-
-#: A copy of LEVELS, since sessions that do not use the plugin must not import `generator.verify`.
-_LEVELS = ("static", "bounds", "interpret", "compile", "gpu")
+    from generator.verify.jobs import Job, JobResult
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options; `--help` lists them under the plugin's name."""
-    group = parser.getgroup("gemm-generator", "verification of rendered GEMM kernels")
-    group.addoption(
-        "--gemm-family", action="append", default=[], metavar="DIR", help="verify the kernels of this rendered family"
-    )
-    group.addoption(
-        "--gemm-level", action="append", choices=_LEVELS, help="only this level (default: all that the machine has)"
-    )
-    group.addoption(
-        "--gemm-target", action="append", default=[], metavar="TARGET", help="compile for it (default: each kernel's)"
-    )
-    group.addoption(
-        "--gemm-coverage",
-        default="pairs",
-        metavar="all|pairs|triples|kernels|N%",
-        help="which launches to compile (default: enough for every pair of axis values)",
-    )
-    group.addoption("--gemm-shard", default="1/1", metavar="I/N", help="only the I-th of N parts of equal cost")
-    group.addoption(
-        "--gemm-allow-undecided", action="store_true", help="jobs that are not proved are expected failures (xfail)"
-    )
+    """Add the options, unless `gemm_generator_pytest` has added them."""
+    try:
+        options = importlib.import_module("generator.commands.gemm_generator_pytest")
+    except ModuleNotFoundError:
+        # The wheel has it at its top.
+        options = importlib.import_module("gemm_generator_pytest")
+    with contextlib.suppress(ValueError):
+        options.add_options(parser)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -72,14 +60,14 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
     ]
 
 
-def _jobs(config: pytest.Config, folders: Sequence[Path]) -> tuple[list[Job], dict[Job, Result]]:
+def _jobs(config: pytest.Config, folders: Sequence[Path]) -> tuple[list[Job], dict[Job, JobResult]]:
     """The jobs of the session, and the results of those that cannot run here."""
     from generator.language.targets import TARGETS
-    from generator.verify.cli import architecture, default_levels, gpu, part
     from generator.verify.coverage import Coverage
-    from generator.verify.job_costs import Costs
-    from generator.verify.job_selection import plan, rendered, shard, within_reach
+    from generator.verify.job_costs import JobCosts
+    from generator.verify.job_selection import part, plan, rendered, shard, within_reach
     from generator.verify.level_scope import out_of_reach
+    from generator.verify.verification_run import architecture, default_levels, gpu
 
     for folder in folders:
         if not folder.is_dir():
@@ -103,7 +91,7 @@ def _jobs(config: pytest.Config, folders: Sequence[Path]) -> tuple[list[Job], di
     # Computed for the whole run, as in `verify`.
     aside = out_of_reach([*jobs, *compiled], found, architecture() if "gpu" in levels else None)
     jobs += within_reach(compiled, [job for job in compiled if job in aside], found, coverage)[0]
-    return shard(jobs, index, count, Costs.shipped().of), aside
+    return shard(jobs, index, count, JobCosts.shipped().of), aside
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -130,15 +118,15 @@ class Proof(pytest.Item):
 
     def runtest(self) -> None:
         """Wait for the job's result; raise if it failed or is not proved."""
-        from generator.verify.jobs import State
+        from generator.verify.jobs import JobState
         from generator.verify.run_report import explanation
 
         result = self.outcomes(self.job)
-        if result.state is State.LEFT_OUT:
+        if result.state is JobState.LEFT_OUT:
             pytest.skip(explanation(result))
-        if result.state is State.NOT_PROVED and self.config.getoption("--gemm-allow-undecided"):
+        if result.state is JobState.NOT_PROVED and self.config.getoption("--gemm-allow-undecided"):
             pytest.xfail(explanation(result))
-        if result.state is not State.PASSED:
+        if result.state is not JobState.PASSED:
             raise _Unproved(result)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
@@ -155,7 +143,7 @@ class Proof(pytest.Item):
 
 
 class _Unproved(Exception):
-    def __init__(self, result: Result) -> None:
+    def __init__(self, result: JobResult) -> None:
         super().__init__(result.job.name)
         self.result = result
 
@@ -168,7 +156,7 @@ class Outcomes:
     """
 
     def __init__(
-        self, jobs: Sequence[Job] = (), finished: Mapping[Job, Result] = {}, *, together: bool | None = None
+        self, jobs: Sequence[Job] = (), finished: Mapping[Job, JobResult] = {}, *, together: bool | None = None
     ) -> None:
         self.jobs = list(jobs)
         self.together = "PYTEST_XDIST_WORKER" not in os.environ if together is None else together
@@ -179,7 +167,7 @@ class Outcomes:
         self.threads: list[threading.Thread] = []
         self.stopped = False
 
-    def __call__(self, job: Job) -> Result:
+    def __call__(self, job: Job) -> JobResult:
         if job in self.done:
             return self.done[job]
         if not self.together:
@@ -199,7 +187,7 @@ class Outcomes:
         self.threads.append(threading.Thread(target=self._work, args=(levels,), daemon=True))
         self.threads[-1].start()
 
-    def _results(self, level: str, jobs: list[Job]) -> Iterator[Result]:
+    def _results(self, level: str, jobs: list[Job]) -> Iterator[JobResult]:
         from generator.verify import static_checks
         from generator.verify.parallel import workers_by_default
         from generator.verify.worker_pool import results

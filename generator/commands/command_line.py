@@ -5,33 +5,21 @@ What a command needs is imported when it runs, so that a package that is missing
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
-import generator
+from generator.commands import COMMANDS, render
+from generator.emit.advice import SPECS
 from generator.emit.apply import Refused
 from generator.files import standard_streams
 from generator.files.package_data import NotInstalled
+from generator.files.program import program
 from generator.files.reading import FileError
-from generator.language.errors import CallError, SpecError
-
-#: Subcommand -> the module whose `main` runs it. The first four need torch and triton.
-COMMANDS = {
-    "verify": "generator.verify.cli",
-    "prepare": "generator.verify.ahead_of_time",
-    "bench": "generator.bench.cli",
-    "tune": "generator.tune.cli",
-    "schema": "generator.language.schema",
-    "new": "generator.emit.scaffold",
-    "explain": "generator.tune.explain",
-    "package": "generator.emit.package",
-}
-_RENDER = "generator.emit.cli"
+from generator.language.errors import CallError, SpecError, lacks, nearest
 
 #: What every command needs; the rest of what is imported belongs to extras.
 _REQUIRED = frozenset({"fastjsonschema", "jinja2", "packaging", "tqdm", "yaml"})
@@ -66,14 +54,15 @@ def _status(arguments: list[str]) -> int:
     try:
         missing = next((name for name in sorted(_REQUIRED) if importlib.util.find_spec(name) is None), None)
         if missing is not None:
-            raise CallError(f"{missing} is not installed; install it with: pip install gemm-generator")
+            how = "pip install . in a checkout of the generator"
+            raise CallError(f"{missing} is not installed; install it with: {how}")
         named = bool(arguments) and arguments[0] in COMMANDS
         return _command(arguments[0])(arguments[1:]) if named else _render(arguments)
     except SpecError as error:
         print(error, file=sys.stderr)
         return 2
     except (CallError, NotInstalled) as error:
-        print(f"python -m generator: {error}", file=sys.stderr)
+        print(f"{program()}: {error}", file=sys.stderr)
         return 2
     except (Refused, FileError) as error:
         print(error, file=sys.stderr)
@@ -92,7 +81,7 @@ def _command(name: str) -> Callable[[list[str]], int]:
             os.getcwd()
         except OSError:
             raise CallError(f"{name}: the current folder does not exist any more; change to one that does") from None
-    found: Callable[[list[str]], int] = _imported(COMMANDS[name], name).main
+    found: Callable[[list[str]], int] = _imported(f"generator.commands.{name}", name).main
     return found
 
 
@@ -103,35 +92,19 @@ def _imported(module: str, command: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name is not None and error.name.startswith("generator"):
             raise
-        raise CallError(f"{command} needs {error.name}; install the extra: pip install 'gemm-generator[gpu]'") from None
+        raise lacks(command, error.name, "gpu") from None
+
+
+def _require_no_command(arguments: list[str]) -> None:
+    """Raise `CallError` if the first word can only be meant as a command, and is none."""
+    word = arguments[0] if arguments else ""
+    if re.fullmatch(r"[A-Za-z_]+", word) and not os.path.lexists(word) and not (SPECS / f"{word}.yaml").is_file():
+        legal = f"{nearest(word, COMMANDS)}; a spec is rendered without a command: {program()} SPEC.yaml"
+        raise CallError(f"there is no command and no file {word!r}; {legal}")
 
 
 def _render(arguments: list[str]) -> int:
-    options = parser().parse_args(arguments)
-    status: int = _imported(_RENDER, "rendering").run(options)
+    _require_no_command(arguments)
+    options = render.parser().parse_args(arguments)
+    status: int = _imported("generator.emit.rendering_call", "rendering").run(options)
     return status
-
-
-def parser() -> argparse.ArgumentParser:
-    """The parser of the rendering command."""
-    made = argparse.ArgumentParser(
-        prog="python -m generator",
-        description="Render standalone Triton GEMM kernels from YAML specs.",
-        epilog=f"Commands, each with --help: {', '.join(COMMANDS)}; write ./verify for a spec file of that name.",
-        allow_abbrev=False,
-    )
-    made.add_argument("specs", nargs="*", type=Path, metavar="SPEC", help="a spec file; each makes one family")
-    made.add_argument("--all", action="store_true", help="every spec in specs/")
-    made.add_argument(
-        "--out", type=Path, default=Path("generated"), metavar="DIR", help="where families go (default: generated)"
-    )
-    made.add_argument("--only", metavar="GLOB", help="only kernels whose name matches")
-    made.add_argument("--force", action="store_true", help="overwrite files edited by hand")
-    made.add_argument("--stage", action="store_true", help="add what was rendered to git's index")
-    made.add_argument("--json", action="store_true", help="with --list: as JSON")
-    made.add_argument("--version", action="version", version=f"%(prog)s {generator.__version__}")
-    mode = made.add_mutually_exclusive_group()
-    mode.add_argument("--check", action="store_true", help="print which files would change; write nothing")
-    mode.add_argument("--diff", action="store_true", help="print what would change as a unified diff; write nothing")
-    mode.add_argument("--list", action="store_true", help="print the variants and what was left out; write nothing")
-    return made

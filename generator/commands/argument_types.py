@@ -1,0 +1,49 @@
+"""Types of command-line arguments of several commands.
+
+The functions that convert an argument raise argparse.ArgumentTypeError for an invalid value.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import TypeVar
+
+from generator.language.call_numbers import MOST_PROCESSES, number_above_0, whole_number
+
+_Read = TypeVar("_Read")
+#: The most rounds of a comparison, and candidates of a trial.
+_MOST = 1_000_000
+
+
+def workers(text: str) -> int:
+    """A number of processes, which may be 0."""
+    return _argument(whole_number, text, 0, MOST_PROCESSES)
+
+
+def gpus(text: str) -> int:
+    """A number of GPUs."""
+    return _argument(whole_number, text, 1, MOST_PROCESSES)
+
+
+def positive(text: str) -> int:
+    """A whole number of at least 1."""
+    return _argument(whole_number, text, 1, _MOST)
+
+
+def above_0(text: str) -> float:
+    """A number above 0."""
+    return _argument(number_above_0, text)
+
+
+def reported(read: Callable[[str], _Read]) -> Callable[[str], _Read]:
+    """`read`, with its ValueError raised as the error that argparse reports."""
+    return lambda text: _argument(read, text)
+
+
+def _argument(read: Callable[..., _Read], text: str, *limits: int) -> _Read:
+    """What `read` makes of a text, with its ValueError raised as the error that argparse reports."""
+    try:
+        return read(text, *limits)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None

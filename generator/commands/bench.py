@@ -1,0 +1,116 @@
+"""The command `python -m generator bench`: its options."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from generator.bench.benchmark_run import BenchmarkOptions, answer
+from generator.bench.suite import DEFAULT_SUITE, peers
+from generator.commands.argument_types import above_0, positive, reported, workers
+from generator.files.program import program
+from generator.language.errors import CallError, SpecError
+
+_WRONG_CALL = 2
+
+_EPILOG = (
+    "Exit status: 0 done; 1 a result was wrong, a kernel failed or a file cannot be written; "
+    "2 the call, a spec or the suite is wrong."
+)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run a call and return its exit status; a wrong command line prints the usage and raises SystemExit(2)."""
+    call = parse(argv)
+    try:
+        return answer(call)
+    except SpecError as error:
+        print(error, file=sys.stderr)
+    except CallError as error:
+        print(f"bench: {error}", file=sys.stderr)
+    return _WRONG_CALL
+
+
+def parse(argv: Sequence[str]) -> BenchmarkOptions:
+    """The command line as `BenchmarkOptions`; a wrong one prints the usage and raises SystemExit(2)."""
+    parser = argparse.ArgumentParser(
+        prog=f"{program()} bench",
+        description="Time rendered kernels in the same rounds as torch's product, and check each against float64. "
+        f"Without a spec and a suite: the suite {DEFAULT_SUITE!r}.",
+        epilog=_EPILOG,
+    )
+    parser.add_argument("specs", nargs="*", type=Path, metavar="SPEC", help="time every kernel of these specs")
+    parser.add_argument("--suite", metavar="NAME_OR_FILE", help="a suite of generator/bench/suites, or a suite file")
+    parser.add_argument(
+        "--shapes",
+        metavar="NAME_OR_FILE",
+        help="shapes for SPEC: a list of MxNxK in YAML or JSON, or a name in generator/bench/suites/shapes",
+    )
+    parser.add_argument(
+        "--out", type=Path, default=Path("generated"), metavar="DIR", help="the folder of rendered families"
+    )
+    parser.add_argument("--only", metavar="GLOB", help="only kernels, or cases of a suite, whose name matches")
+    parser.add_argument(
+        "--peer",
+        type=reported(peers),
+        dest="peers",
+        metavar="PEERS",
+        help="peers to compare with: cublas (torch's product, which fuses a leading bias), eager (nothing fused), "
+        "fused (torch's call of cuBLASLt for product and epilogue), inductor (torch.compile, max-autotune), several "
+        "with a comma, or none (default: the suite's peers, else cublas)",
+    )
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="save results to FILE; results that it has are not measured again"
+    )
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw roofline and ratios (needs matplotlib)")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write the results as one HTML page")
+    parser.add_argument("--rounds", type=positive, default=40, metavar="N", help="timed rounds (default 40)")
+    parser.add_argument(
+        "--seconds",
+        type=above_0,
+        metavar="S",
+        help="end the rounds of a comparison after about S seconds (default: the suite's limit, else none)",
+    )
+    parser.add_argument(
+        "--bound",
+        type=above_0,
+        metavar="RATIO",
+        help="count the ratios under RATIO (default: the suite's bound, else 1)",
+    )
+    parser.add_argument(
+        "--by-rows",
+        action="store_true",
+        help="also summarize by M, and with rows that are multiples of 16 bytes (default: as the suite says)",
+    )
+    parser.add_argument(
+        "--table", action="store_true", help="print the results in --json FILE; measures nothing and needs no GPU"
+    )
+    parser.add_argument("--summary", action="store_true", help="the same without the tables of single comparisons")
+    parser.add_argument(
+        "--configs", choices=("select", "all"), default="select", help="all: also time every configuration in CONFIGS"
+    )
+    default = min(8, (os.cpu_count() or 1) // 2)
+    parser.add_argument(
+        "--workers", type=workers, default=default, metavar="N", help="processes that compile before the measurements"
+    )
+    call = parser.parse_args(argv, namespace=BenchmarkOptions())
+    if call.table or call.summary:
+        printing = "--table" if call.table else "--summary"
+        if call.json is None:
+            parser.error(f"{printing} prints a results file: name it with --json FILE")
+        if measuring := _of_measuring(call):
+            parser.error(f"{printing} measures nothing and prints what {call.json} has: leave out {measuring[0]}")
+    if call.shapes is not None and (call.suite is not None or not call.specs):
+        parser.error("--shapes goes with SPEC; a suite has its own shapes")
+    return call
+
+
+def _of_measuring(call: BenchmarkOptions) -> list[str]:
+    """The options of a call that say what is measured, or how."""
+    plain = BenchmarkOptions()
+    names = {"SPEC": "specs", "--peer": "peers"}
+    names |= {f"--{name}": name for name in ("shapes", "rounds", "seconds", "configs")}
+    return [option for option, name in names.items() if getattr(call, name) != getattr(plain, name)]

@@ -1,0 +1,31 @@
+"""`python -m generator new NAME`: write a spec with a comment for each key, and the schema for editors beside it."""
+
+from __future__ import annotations
+
+import argparse
+
+from generator.emit.scaffold import GIVEN, create
+from generator.files.program import program
+from generator.language.keys import KEYS
+
+
+def main(argv: list[str]) -> int:
+    """Write the spec and return 0; raises `CallError` for a wrong command line, `Refused` for a file in the way."""
+    options = parser().parse_args(argv)
+    create(options.name, {key: getattr(options, key) for key in GIVEN}, options.summary)
+    return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of the command."""
+    made = argparse.ArgumentParser(
+        prog=f"{program()} new",
+        description="Write NAME.yaml, a spec with a comment for each key, and the schema for editors beside it.",
+        epilog="Nothing is overwritten. A value is written as in a spec: --layout '[rcr, rrr]' gives two layouts.",
+        allow_abbrev=False,
+    )
+    made.add_argument("name", metavar="NAME", help="the family's name, or the path of the spec")
+    made.add_argument("--summary", help="one line for the docstrings (default: from the other options)")
+    for key, default in GIVEN.items():
+        made.add_argument(f"--{key}", default=default, help=f"{KEYS[key].meaning} (default: {default})")
+    return made

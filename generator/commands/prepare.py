@@ -1,0 +1,100 @@
+"""`python -m generator prepare FOLDER`: fill a Triton cache for a device, on a machine that need not have one."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from generator.files.program import program
+from generator.files.reading import FileError, read_text
+from generator.language.call_numbers import MOST_SIZES, sizes_of, too_large, whole_number
+from generator.language.errors import CallError, shown
+from generator.language.measured_values import LARGEST_SIZE
+from generator.plan.devices import DEVICES, named
+from generator.verify.ahead_of_time import ProductSizes, prepare
+
+_SHAPE = re.compile(r"([0-9]+)x([0-9]+)((?:,[0-9]+(?:-[0-9]+)?)+)")
+
+
+def main(argv: Sequence[str]) -> int:
+    """Compile what calls of a family's functions with these sizes can run; return 0.
+
+    Raises `CallError` for a wrong command line, before anything is compiled.
+    """
+    call = parser().parse_args(argv)
+    device = named(call.device)
+    try:
+        batch = whole_number(call.batch, 0, LARGEST_SIZE)
+    except ValueError as error:
+        raise CallError(f"--batch: {error}") from None
+    shapes = [shape for text in call.shapes for shape in _shapes(text)]
+    count = sum(len(shape.m) for shape in shapes)
+    if count > MOST_SIZES:
+        raise CallError(f"--shapes: at most {MOST_SIZES} sizes are possible in a call, got {count}; divide it")
+    for shape in shapes:
+        reason = too_large(max(shape.m), shape.n, shape.k, batch)
+        if reason is not None:
+            raise CallError(f"--shapes: {shape.n}x{shape.k}: {reason}")
+    prepare(call.folder, device, shapes, only=call.only, batch=batch, aligned=call.aligned, cache=call.cache)
+    return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of the command."""
+    made = argparse.ArgumentParser(
+        prog=f"{program()} prepare",
+        description="Compile the kernels that calls with the given sizes can run, into a Triton cache.",
+        allow_abbrev=False,
+    )
+    made.add_argument("folder", type=Path, metavar="FOLDER", help="the folder of a rendered family")
+    made.add_argument("--device", required=True, help=f"for which GPU: {', '.join(DEVICES)}")
+    made.add_argument(
+        "--shapes",
+        required=True,
+        nargs="+",
+        metavar="NxK,M...",
+        help="N, K and the M of calls, as in 4096x14336,1-64,128; or a file with one of these a line",
+    )
+    made.add_argument("--only", default="*", metavar="GLOB", help="only functions whose name matches")
+    made.add_argument("--aligned", action="store_true", help="only calls with aligned, contiguous operands")
+    made.add_argument("--batch", default="1", metavar="B", help="the matrices of a batch (default: 1)")
+    made.add_argument("--cache", type=Path, metavar="DIR", help="the cache (default: TRITON_CACHE_DIR or Triton's own)")
+    return made
+
+
+def _shapes(text: str) -> Iterator[ProductSizes]:
+    """The shapes that an argument of `--shapes` gives, itself or by the lines of a file."""
+    lines = [("--shapes", text)]
+    if _SHAPE.fullmatch(text) is None:
+        path = Path(text)
+        try:
+            found = read_text(path)
+        except FileNotFoundError:
+            pass
+        except FileError as error:
+            raise CallError(f"--shapes: {error}") from None
+        else:
+            lines = [(f"{path}:{number}", line) for number, line in enumerate(found.splitlines(), 1)]
+            if not any(line.partition("#")[0].strip() for _, line in lines):
+                raise CallError(f"--shapes: {path}:1: the file has no shape; expected lines such as 4096x14336,1-64")
+    for where, line in lines:
+        line = line.partition("#")[0].strip()
+        if line:
+            yield _shape(where, line)
+
+
+def _shape(where: str, line: str) -> ProductSizes:
+    found = _SHAPE.fullmatch(line)
+    if found is None:
+        form = "expected NxK,M..., as in 4096x14336,1-64,128, or a file of such lines"
+        raise CallError(f"{where}: {form}, got {shown(line)}")
+    try:
+        n, k = (whole_number(size, 0, LARGEST_SIZE) for size in (found[1], found[2]))
+        sizes = sizes_of(found[3].removeprefix(",").split(","), least=0)
+    except ValueError as error:
+        raise CallError(f"{where}: {error}") from None
+    if not sizes:
+        raise CallError(f"{where}: {shown(line)} has an empty range of M")
+    return ProductSizes(n, k, sizes)

@@ -1,0 +1,40 @@
+"""`python -m generator SPEC...`: the options of rendering.
+
+`command_line` imports what renders after they are parsed: the help is printed wherever the package lies.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import generator
+from generator.commands import COMMANDS
+from generator.files.program import program
+from generator.language.vocabulary import PACKAGE
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of the command; its help names the other commands."""
+    made = argparse.ArgumentParser(
+        prog=program(),
+        description="Render standalone Triton GEMM kernels from YAML specs.",
+        epilog=f"Commands, each with --help: {', '.join(COMMANDS)}; write ./verify for a spec file of that name.",
+        allow_abbrev=False,
+    )
+    made.add_argument("specs", nargs="*", type=Path, metavar="SPEC", help="a spec file; each makes one family")
+    made.add_argument("--all", action="store_true", help="every spec in specs/")
+    made.add_argument(
+        "--out", type=Path, default=Path("generated"), metavar="DIR", help="where families go (default: generated)"
+    )
+    made.add_argument("--only", metavar="GLOB", help="only kernels whose name matches")
+    made.add_argument("--package", choices=PACKAGE, help="how much host code comes along, whatever the specs say")
+    made.add_argument("--force", action="store_true", help="overwrite files edited by hand")
+    made.add_argument("--stage", action="store_true", help="add what was rendered to git's index")
+    made.add_argument("--json", action="store_true", help="with --list: as JSON")
+    made.add_argument("--version", action="version", version=f"%(prog)s {generator.__version__}")
+    mode = made.add_mutually_exclusive_group()
+    mode.add_argument("--check", action="store_true", help="print which files would change; write nothing")
+    mode.add_argument("--diff", action="store_true", help="print what would change as a unified diff; write nothing")
+    mode.add_argument("--list", action="store_true", help="print the variants and what was left out; write nothing")
+    return made

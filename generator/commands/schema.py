@@ -1,0 +1,25 @@
+"""`python -m generator schema`: print the JSON Schema of the spec language."""
+
+from __future__ import annotations
+
+import argparse
+
+from generator.files.program import program
+from generator.language import schema
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of the command."""
+    return argparse.ArgumentParser(
+        prog=f"{program()} schema",
+        description="Print a JSON Schema of the spec language, for editors that run yaml-language-server.",
+        epilog=f"A spec names the schema beside it in a comment: {schema.MODELINE}",
+        allow_abbrev=False,
+    )
+
+
+def main(argv: list[str]) -> int:
+    """Print the schema."""
+    parser().parse_args(argv)
+    print(schema.text(), end="")
+    return 0

@@ -1,0 +1,147 @@
+"""The command `python -m generator tune`: its options."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from generator.commands.argument_types import above_0, gpus, positive, workers
+from generator.files.program import program
+from generator.language.errors import CallError, SpecError
+from generator.tune import executors
+from generator.tune.options import CANDIDATES, TuningOptions
+from generator.tune.tuning_call import answer
+
+_WRONG_CALL = 2
+
+_EPILOG = (
+    "Exit status: 0 done, or the budget is spent; 1 a result was wrong, a kernel failed, a worker lost its GPU, or "
+    "there is no winner, no regret or nothing to report, and why is printed; "
+    "2 the call or a spec is wrong. A repeated call continues where the last one stopped."
+)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run a call and return its exit status; a wrong command line prints the usage and raises SystemExit(2)."""
+    call = parse(argv)
+    try:
+        return answer(call)
+    except SpecError as error:
+        print(error, file=sys.stderr)
+    except CallError as error:
+        print(f"tune: {error}", file=sys.stderr)
+    return _WRONG_CALL
+
+
+def parse(argv: Sequence[str]) -> TuningOptions:
+    """The command line as `TuningOptions`; a wrong one prints the usage and raises SystemExit(2)."""
+    parser = argparse.ArgumentParser(
+        prog=f"{program()} tune",
+        description="Measure which kernel and configuration is the fastest for each contract and size, and write the "
+        "winners to a file; or, with --regret, how far from the fastest a family's own choice is.",
+        epilog=_EPILOG,
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "specs",
+        nargs="*",
+        type=Path,
+        metavar="SPEC",
+        help="families to tune; they are rendered first, and again with the winners",
+    )
+    parser.add_argument(
+        "--shapes",
+        action="append",
+        default=[],
+        metavar="NAME_OR_FILE",
+        help="a YAML or JSON list of MxNxK, or one of generator/bench/suites/shapes; may be given several times",
+    )
+    parser.add_argument(
+        "--out", type=Path, default=Path("generated"), metavar="DIR", help="the folder of rendered families"
+    )
+    parser.add_argument(
+        "--only",
+        metavar="GLOB",
+        help="measure only kernels whose name matches; a contract of which only some kernels match gets no winner",
+    )
+    parser.add_argument(
+        "--candidates",
+        type=positive,
+        metavar="N",
+        help=f"measure the N best by the analytic cost model (default {CANDIDATES}; with --regret all)",
+    )
+    parser.add_argument(
+        "--refine", action="store_true", help="also measure the N best by the cost model fitted to earlier measurements"
+    )
+    parser.add_argument(
+        "--budget", type=above_0, default=float("inf"), metavar="SECONDS", help="start no measurement after this time"
+    )
+    parser.add_argument(
+        "--gpus", type=gpus, default=1, metavar="N", help="GPUs to measure on, one problem each (default 1)"
+    )
+    parser.add_argument(
+        "--executor",
+        default=executors.PROCESSES,
+        metavar="MODULE:CALLABLE",
+        help="where to measure: in processes of this machine (the default), or on the workers of the "
+        "concurrent.futures.Executor that the callable returns; each worker must see one GPU",
+    )
+    parser.add_argument(
+        "--tuned",
+        type=Path,
+        metavar="FILE",
+        help="the file of winners (default: that of the spec, or tuned/DEVICE/FAMILY.json beside the spec)",
+    )
+    parser.add_argument(
+        "--journal", type=Path, metavar="FILE", help="the file of measurements (default .tune_cache/DEVICE.jsonl)"
+    )
+    parser.add_argument(
+        "--regret",
+        type=Path,
+        metavar="FILE",
+        help="measure how much longer what the family's function chooses takes than the fastest configuration, and "
+        "write that to FILE instead of winners",
+    )
+    parser.add_argument("--dry-run", action="store_true", help="list what would be measured; measure nothing")
+    parser.add_argument(
+        "--report",
+        action="store_true",
+        help="print a summary of --tuned FILE, or of --regret FILE; needs no GPU and no SPEC",
+    )
+    parser.add_argument(
+        "--again", action="store_true", help="choose winners and fit again from the journal only; needs no GPU"
+    )
+    parser.add_argument(
+        "--smallest",
+        action="store_true",
+        help="with --again: keep only the kernels and configurations without which the measured sizes, and by the "
+        "fitted model those of --shapes, lose more than 0.2 %% in the mean, or one size more than 2 %%",
+    )
+    parser.add_argument(
+        "--device", metavar="DEVICE", help="with --dry-run and --again: the name of a device, such as nvidia_h200"
+    )
+    default = min(16, os.cpu_count() or 1)
+    parser.add_argument(
+        "--workers", type=workers, default=default, metavar="N", help="processes that compile before the measurements"
+    )
+    call = parser.parse_args(argv, namespace=TuningOptions())
+    if call.regret is not None and (call.tuned is not None or call.again):
+        parser.error("--regret writes no winners, which --tuned and --again are about")
+    if call.report and call.tuned is None and call.regret is None:
+        parser.error("--report prints a file of winners or of regret: name it with --tuned FILE or --regret FILE")
+    if not call.report and not call.specs:
+        parser.error("the following arguments are required: SPEC")
+    if call.device is not None and not call.dry_run and not call.again:
+        parser.error("--device goes with --dry-run and --again; measurements use the GPU of this machine")
+    if call.again and call.device is None:
+        parser.error("--again chooses for a device: name it with --device DEVICE")
+    if call.smallest and not call.again:
+        parser.error("--smallest goes with --again")
+    if call.again and call.shapes and not call.smallest:
+        parser.error("--again chooses at the sizes of the journal: --shapes goes with it only beside --smallest")
+    if call.tuned is not None and len(call.specs) > 1:
+        parser.error("--tuned names the file of one family; give one SPEC, or omit --tuned")
+    return call
