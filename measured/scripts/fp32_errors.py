@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 import triton
 
-from generator.verify.loading import load_family
+from generator.emit.loading import load_family
 
 SIZES = ((512, 4096, 1024), (512, 4096, 4096), (512, 4096, 16384), (4096, 4096, 4096))
 #: The products by their names in FILE: a family of `generated/` and its function.

@@ -19,7 +19,7 @@ import triton
 from generator.bench import eager
 from generator.language.model import Variant
 from generator.language.spec import read
-from generator.plan.call import Argument, call
+from generator.plan.contract_call import Argument, call
 from generator.plan.expand import expand
 
 SPEC, SIZES = Path("specs/training.yaml"), {"B": 1, "M": 1000, "N": 768, "K": 512}

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 import triton
 
-from generator.cli import main as render
+from generator.commands.command_line import main as render
 
 SPEC = Path("specs/gemm16.yaml").resolve()
 MOST = 8192

@@ -30,8 +30,8 @@ from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
 from transformers.models.mixtral.modeling_mixtral import MixtralSparseMoeBlock
 from transformers.models.qwen3_moe.modeling_qwen3_moe import Qwen3MoeSparseMoeBlock
 
-from generator.cli import main as render
-from generator.verify.loading import load_family
+from generator.commands.command_line import main as render
+from generator.emit.loading import load_family
 
 GPU = torch.cuda.is_available()
 DEVICE, DTYPE = ("cuda", "bf16") if GPU else ("cpu", "fp16")

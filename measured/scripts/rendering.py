@@ -35,7 +35,7 @@ SIZES = {
 # Runs the command line and prints the largest resident memory in kilobytes.
 _RUN = """
 import resource, sys
-from generator.cli import main
+from generator.commands.command_line import main
 status = main(sys.argv[1:])
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 sys.exit(status)
